@@ -1,0 +1,1 @@
+//! Reads every file of one or many trees in the order in which their bytes lie on the disk.
