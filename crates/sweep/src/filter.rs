@@ -1,0 +1,141 @@
+//! Which entries are left out: exclude patterns with GNU tar's meaning.
+
+/// Exclude patterns, in GNU tar's meaning of `--exclude`: shell patterns in which `*` and `?` also match `/`,
+/// tried at every place after a `/` (not anchored), and excluding all that lies below a match.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    patterns: Vec<Vec<u8>>,
+}
+
+impl Filter {
+    /// A filter that leaves nothing out.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one pattern.
+    pub fn exclude(&mut self, pattern: &[u8]) {
+        self.patterns.push(pattern.to_vec());
+    }
+
+    /// True without patterns.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// True when the entry at `path` (as it is delivered) is left out.
+    pub fn excludes(&self, path: &[u8]) -> bool {
+        self.patterns.iter().any(|pattern| matches_anywhere(pattern, path))
+    }
+}
+
+fn matches_anywhere(pattern: &[u8], path: &[u8]) -> bool {
+    let after_slashes = path.windows(2).enumerate().filter(|(_, pair)| pair[0] == b'/' && pair[1] != b'/');
+    let starts = std::iter::once(0).chain(after_slashes.map(|(at, _)| at + 1));
+    starts.into_iter().any(|at| glob(pattern, &path[at..]))
+}
+
+/// Shell matching with `FNM_LEADING_DIR` and without `FNM_PATHNAME`; a backslash takes the next byte literally.
+fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        let advanced = match pattern.first() {
+            None if text.is_empty() || text[0] == b'/' => return true,
+            None => None,
+            Some(b'*') => {
+                pattern = &pattern[1..];
+                retry = Some((pattern, text));
+                continue;
+            }
+            Some(_) => one(pattern, text),
+        };
+        match (advanced, retry) {
+            (Some((rest_pattern, rest_text)), _) => (pattern, text) = (rest_pattern, rest_text),
+            (None, Some((after_star, from))) if !from.is_empty() => {
+                pattern = after_star;
+                text = &from[1..];
+                retry = Some((after_star, text));
+            }
+            (None, _) => return false,
+        }
+    }
+}
+
+/// Matches one pattern element against one byte; what is left of both.
+fn one<'a>(pattern: &'a [u8], text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let (&byte, rest) = text.split_first()?;
+    match pattern {
+        [b'?', after @ ..] => Some((after, rest)),
+        [b'[', ..] => match class(pattern, byte) {
+            Some((true, after)) => Some((after, rest)),
+            Some((false, _)) => None,
+            None => (byte == b'[').then_some((&pattern[1..], rest)),
+        },
+        [b'\\', literal, after @ ..] => (*literal == byte).then_some((after, rest)),
+        [literal, after @ ..] => (*literal == byte).then_some((after, rest)),
+        [] => None,
+    }
+}
+
+/// A bracket expression: whether it takes the byte, and what follows it. `None` when it never closes.
+fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+    let mut at = 1;
+    let negated = matches!(pattern.get(at), Some(b'!' | b'^'));
+    at += usize::from(negated);
+    let first = at;
+    let mut found = false;
+    loop {
+        let mut low = *pattern.get(at)?;
+        if low == b']' && at > first {
+            return Some((found != negated, &pattern[at + 1..]));
+        }
+        if low == b'\\' {
+            at += 1;
+            low = *pattern.get(at)?;
+        }
+        let mut high = low;
+        if pattern.get(at + 1) == Some(&b'-') && pattern.get(at + 2).is_some_and(|&end| end != b']') {
+            high = *pattern.get(at + 2)?;
+            at += 2;
+        }
+        found |= (low..=high).contains(&byte);
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn excluded(pattern: &str, path: &str) -> bool {
+        let mut filter = Filter::new();
+        filter.exclude(pattern.as_bytes());
+        filter.excludes(path.as_bytes())
+    }
+
+    #[test]
+    fn patterns_mean_what_gnu_tar_means() {
+        for (pattern, path, expected) in [
+            ("*.o", "src/a.o", true),
+            ("*.o", "src/a.obj", false),
+            ("cache", "home/cache/x/y", true),
+            ("cache", "home/mycache", false),
+            ("home/*", "home/a/b", true),
+            ("a*c", "a/b/c", true),
+            ("a?c", "a/c", true),
+            ("[ab]x", "d/bx", true),
+            ("[!ab]x", "d/bx", false),
+            ("[a-c]x", "d/bx", true),
+            ("x[", "x[", true),
+            (r"\*", "a/*", true),
+            (r"\*", "a/b", false),
+            ("b/c", "a/b/c/d", true),
+            ("./a", "./a", true),
+            ("/abs", "/abs", true),
+            ("abs", "/abs", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(excluded(pattern, path), expected, "{pattern:?} on {path:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Progress events and cancelling.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::plan::Estimate;
+
+/// What a sweep tells while it runs. Counts are totals since the start.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Entries found so far, while directories are read.
+    Walked {
+        /// Entries of every kind.
+        entries: u64,
+    },
+    /// Files surveyed so far: opened, and mapped or found in the cache.
+    Surveyed {
+        /// Regular files.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A plan is ready; one for each spindle and window.
+    Planned {
+        /// The disk, by its kernel name.
+        disk: String,
+        /// What the plan will cost.
+        estimate: Box<Estimate>,
+    },
+    /// Bytes and files read so far.
+    Read {
+        /// Files whose content is complete.
+        files: u64,
+        /// Bytes of content read.
+        bytes: u64,
+    },
+}
+
+/// Is told of progress, from the threads that read: be quick.
+pub trait Observer: Send + Sync {
+    /// Takes one event.
+    fn on(&self, event: Progress);
+}
+
+impl<F: Fn(Progress) + Send + Sync> Observer for F {
+    fn on(&self, event: Progress) {
+        self(event);
+    }
+}
+
+/// Stops a sweep from outside, within one request. Clones stop the same sweep.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// A switch that is not thrown.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the sweep. Safe to call from a signal handler's thread, and more than once.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// True once [`Cancel::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
