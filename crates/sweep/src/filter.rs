@@ -36,8 +36,8 @@ fn matches_anywhere(pattern: &[u8], path: &[u8]) -> bool {
 }
 
 /// Shell matching with `FNM_LEADING_DIR` and without `FNM_PATHNAME`; a backslash takes the next byte literally.
-fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    let mut retry: Option<(&[u8], &[u8])> = None;
+fn glob<'a>(mut pattern: &'a [u8], mut text: &'a [u8]) -> bool {
+    let mut retry: Option<(&'a [u8], &'a [u8])> = None;
     loop {
         let advanced = match pattern.first() {
             None if text.is_empty() || text[0] == b'/' => return true,
