@@ -34,6 +34,8 @@ impl Flags {
     pub(crate) const DONE: Self = Self(1 << 4);
     /// The file system gave no address for some of it.
     pub(crate) const UNMAPPED: Self = Self(1 << 5);
+    /// Its ctime is so young that a further change might not show.
+    pub(crate) const RECENT: Self = Self(1 << 7);
     /// Some of its pages lay in the cache when it was surveyed.
     pub(crate) const PARTLY_CACHED: Self = Self(1 << 6);
 
@@ -119,8 +121,8 @@ impl Entry {
     pub(crate) fn learn(&mut self, stat: &onesweep_sys::files::Stat) {
         self.ino = stat.ino;
         self.size = stat.size;
-        (self.mtime_seconds, self.mtime_nanoseconds) = stat.mtime;
-        (self.ctime_seconds, self.ctime_nanoseconds) = stat.ctime;
+        (self.mtime_seconds, self.mtime_nanoseconds) = (stat.mtime.secs, stat.mtime.nanos);
+        (self.ctime_seconds, self.ctime_nanoseconds) = (stat.ctime.secs, stat.ctime.nanos);
         self.rdev = stat.rdev;
         self.mode = stat.mode;
         self.uid = stat.uid;
@@ -133,8 +135,8 @@ impl Entry {
     pub(crate) fn is_unchanged(&self, stat: &onesweep_sys::files::Stat) -> bool {
         self.ino == stat.ino
             && self.size == stat.size
-            && (self.mtime_seconds, self.mtime_nanoseconds) == stat.mtime
-            && (self.ctime_seconds, self.ctime_nanoseconds) == stat.ctime
+            && (self.mtime_seconds, self.mtime_nanoseconds) == (stat.mtime.secs, stat.mtime.nanos)
+            && (self.ctime_seconds, self.ctime_nanoseconds) == (stat.ctime.secs, stat.ctime.nanos)
     }
 
     pub(crate) fn metadata(&self, kind: Kind, dev: u64) -> Metadata {
