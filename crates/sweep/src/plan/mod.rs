@@ -1,4 +1,57 @@
-//! Stand-in until the planner lands.
+//! The plan: which bytes are read in which order, known before the first read.
+//!
+//! Numbers in, numbers out. Nothing here does I/O, looks at a clock or starts a thread, so a plan can be shown, compared
+//! and tested without a disk, and the same plan is then carried out.
+//!
+//! ```text
+//!  PlanSource ──► Schedule ──► Requests ──► a read engine
+//!  files, costs,  pieces in    reads, with      │
+//!  pieces         order        their parts      └──► Estimate, on a DiskModel
+//! use onesweep::plan::{Budget, DiskModel, Estimate, Piece, PlanSource, RequestShape, Requests, Schedule, SweepOrder};
+//!
+//! /// Two files of two blocks each, their blocks taking turns on the disk.
+//! struct Interleaved;
+//!
+//! impl PlanSource for Interleaved {
+//!     fn files(&self) -> u32 {
+//!         2
+//!     }
+//!     fn cost(&self, _file: u32) -> u64 {
+//!         8192
+//!     }
+//!     fn pieces(&self, file: u32, visit: &mut dyn FnMut(Piece)) {
+//!         for block in 0..2 {
+//!             let address = (2 * block + u64::from(file)) * 4096;
+//!             visit(Piece { file, address, offset: block * 4096, length: 4096, shared: false });
+//!         }
+//!     }
+//! }
+//!
+//! let disk = DiskModel::default();
+//! let plan = |budget| {
+//!     let schedule = Schedule::new(&Interleaved, SweepOrder::Fragment, Budget::on_demand(budget))?;
+//!     Ok::<_, onesweep::plan::PlanError>(Requests::new(schedule, RequestShape::merged(disk.break_even_gap())))
+//! };
+//! assert_eq!(plan(16384)?.count(), 1);        // room for both: one read brings them all
+//! assert_eq!(Estimate::of(plan(8192)?, &disk).passes, 2);   // room for one: the disk is swept twice
+//! # Ok::<_, onesweep::plan::PlanError>(())
+
+mod error;
+pub mod fragment;
+pub mod source;
+
+pub use error::PlanError;
+pub use fragment::{Fragment, NO_ADDRESS, Piece};
+pub use source::PlanSource;
+
+/// A disk.
+#[derive(Debug, Clone)]
+pub struct DiskModel;
+
+/// What a plan will cost (fields to come).
+#[derive(Debug, Clone, Default)]
+pub struct Estimate;
+
 /// How fragments become read requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
@@ -9,9 +62,3 @@ pub enum Strategy {
     /// DAFTM.
     Merged,
 }
-/// A disk.
-#[derive(Debug, Clone)]
-pub struct DiskModel;
-/// What a plan will cost (fields to come).
-#[derive(Debug, Clone, Default)]
-pub struct Estimate;
