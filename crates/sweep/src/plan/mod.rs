@@ -38,10 +38,12 @@
 
 mod error;
 pub mod fragment;
+pub mod schedule;
 pub mod source;
 
 pub use error::PlanError;
 pub use fragment::{Fragment, NO_ADDRESS, Piece};
+pub use schedule::{Budget, Schedule, Step, SweepOrder};
 pub use source::PlanSource;
 
 /// A disk.
