@@ -38,11 +38,15 @@
 
 mod error;
 pub mod fragment;
+pub mod merge;
+pub mod request;
 pub mod schedule;
 pub mod source;
 
 pub use error::PlanError;
 pub use fragment::{Fragment, NO_ADDRESS, Piece};
+pub use merge::Requests;
+pub use request::{Part, Request, RequestShape, Strategy};
 pub use schedule::{Budget, Schedule, Step, SweepOrder};
 pub use source::PlanSource;
 
@@ -53,14 +57,3 @@ pub struct DiskModel;
 /// What a plan will cost (fields to come).
 #[derive(Debug, Clone, Default)]
 pub struct Estimate;
-
-/// How fragments become read requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
-    /// Files one after the other.
-    Vanilla,
-    /// DAFTNM.
-    Unmerged,
-    /// DAFTM.
-    Merged,
-}
