@@ -36,6 +36,7 @@
 //! assert_eq!(Estimate::of(plan(8192)?, &disk).passes, 2);   // room for one: the disk is swept twice
 //! # Ok::<_, onesweep::plan::PlanError>(())
 
+pub mod disk;
 mod error;
 pub mod fragment;
 pub mod merge;
@@ -43,16 +44,13 @@ pub mod request;
 pub mod schedule;
 pub mod source;
 
+pub use disk::DiskModel;
 pub use error::PlanError;
 pub use fragment::{Fragment, NO_ADDRESS, Piece};
 pub use merge::Requests;
 pub use request::{Part, Request, RequestShape, Strategy};
 pub use schedule::{Budget, Schedule, Step, SweepOrder};
 pub use source::PlanSource;
-
-/// A disk.
-#[derive(Debug, Clone)]
-pub struct DiskModel;
 
 /// What a plan will cost (fields to come).
 #[derive(Debug, Clone, Default)]
