@@ -33,7 +33,7 @@ pub struct Estimate {
     pub wasted: u64,
     /// Bytes that are not read, since they are shared with bytes that are.
     pub copied: u64,
-    /// Runs of rising addresses.
+    /// Runs of rising addresses, from piece to piece.
     pub passes: u64,
     /// Passes that refused files for the next; 1 if any file is read.
     pub bins: u64,
@@ -117,6 +117,7 @@ pub struct Tally<'a> {
     disk: &'a DiskModel,
     sums: Estimate,
     head: Head,
+    /// The address of the last piece that was read.
     former: u64,
     bin: Option<u32>,
     epoch: u32,
@@ -166,7 +167,7 @@ impl<'a> Tally<'a> {
         if self.sums.requests == 0 || request.address < self.former {
             self.sums.passes += 1;
         }
-        self.former = request.address;
+        self.former = request.reads().last().map_or(request.address, |piece| piece.address);
     }
 
     fn move_head(&mut self, request: &Request) {
