@@ -56,6 +56,18 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
     Ok(path.into_with_c_str(|path| open_beneath(dir, path, flags))?)
 }
 
+/// True for errors by which a kernel or file system says that it has no such way of reading.
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Reads at `offset`; fewer bytes than asked for at the end of the file, and whenever the kernel likes.
+#[doc(alias = "pread")]
+pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(fd, buffer, offset)?)
+}
+
 /// Switches `O_DIRECT` of an open file on or off (`F_SETFL`). `EINVAL` where the file system cannot.
 pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(fd)?;
