@@ -141,6 +141,6 @@ fn shapes() -> impl Strategy<Value = RequestShape> {
 /// Fewer cases than proptest's own default, so that the suite stays quick; the environment may ask for more.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 192 };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 512 };
     ProptestConfig { cases, ..default }
 }

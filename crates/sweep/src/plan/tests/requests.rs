@@ -301,3 +301,43 @@ fn strategies_have_names() {
     }
     assert!("daftm".parse::<Requesting>().unwrap_err().contains("merged"));
 }
+
+/// Files one after the other: what was cut off the first is read before the second, wherever that lies.
+#[test]
+fn a_rest_comes_before_a_later_run() {
+    let layout = Layout::of(&[&[(100, 10)], &[(0, 4)], &[(102, 4)]]);
+    let plan = |list: [u32; 2], shape: RequestShape| {
+        let order = SweepOrder::WholeFiles(list.to_vec());
+        ranges(&requests(&layout, order, Budget::unlimited(), shape.max_request(4)).collect::<Vec<_>>())
+    };
+    assert_eq!(plan([0, 1], RequestShape::merged(0)), [(100, 4), (104, 4), (108, 2), (0, 4)]);
+    assert_eq!(plan([0, 2], RequestShape::vanilla()), [(100, 4), (104, 4), (108, 2), (102, 4)]);
+}
+
+/// File 0 begins where the files that keep it out of the first bin end. Its request is one of the second bin, though by
+/// then there is memory enough to copy its bytes, and comes behind the rests of the first.
+#[test]
+fn a_request_is_of_one_bin() {
+    let mut layout = Layout::of(&[&[(9, 3)], &[(0, 1), (9, 3)], &[(2, 1), (9, 3)]]).all_shared();
+    layout.pieces[1][1].shared = false;
+    let budget = Budget::first_fit(8);
+    for max_request in [2, 4] {
+        let shape = RequestShape::unmerged().max_request(max_request);
+        let requests: Vec<_> = requests(&layout, SweepOrder::Fragment, budget, shape).collect();
+        assert!(requests.is_sorted_by_key(|request| request.bin));
+        let of_file_0: Vec<_> = requests.iter().filter(|request| request.bin == 1).flat_map(Request::reads).collect();
+        assert!(of_file_0.iter().all(|piece| piece.file == 0));
+        assert_eq!(of_file_0.iter().map(|piece| piece.length).sum::<u64>(), 3);
+    }
+}
+
+/// The second file's completion, by a rest, frees the memory for the third. The sweep returns to it, and what is cut off
+/// it takes its place before the rest of the first.
+#[test]
+fn rests_are_read_by_address() {
+    let layout = Layout::of(&[&[(0, 20)], &[(1, 5)], &[(2, 10)]]);
+    let shape = RequestShape::merged(0).max_request(4);
+    let requests: Vec<_> = requests(&layout, SweepOrder::Fragment, Budget::on_demand(30), shape).collect();
+    assert_eq!(ranges(&requests), [(0, 4), (4, 4), (2, 4), (6, 4), (10, 4), (14, 4), (18, 2)]);
+    assert_eq!((&requests[1].completes, &requests[2].admits), (&vec![1], &vec![2]));
+}
