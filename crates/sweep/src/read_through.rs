@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::BorrowedFd,
 };
 
 use onesweep_sys::{

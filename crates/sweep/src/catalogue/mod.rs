@@ -64,6 +64,10 @@ impl Catalogue {
         u16::try_from(at).expect("one spindle has fewer than 65,536 file systems mounted")
     }
 
+    pub(crate) fn volume_numbers(&self) -> Range<u16> {
+        0..self.volumes.len() as u16
+    }
+
     pub(crate) fn find_volume(&self, dev: u64) -> Option<u16> {
         self.volumes.iter().position(|known| known.dev == dev).map(|at| at as u16)
     }
@@ -181,6 +185,11 @@ impl Catalogue {
         true
     }
 
+    /// Leaves an entry without fragments.
+    pub(crate) fn forget_fragments(&mut self, id: EntryId) {
+        self.get_mut(id).fragments = 0;
+    }
+
     pub(crate) fn drop_fragments(&mut self) {
         self.fragments.clear();
     }
@@ -195,7 +204,7 @@ impl Catalogue {
     /// The fragments of an entry in bytes; `file` is the number that the pieces carry.
     pub(crate) fn pieces(&self, id: EntryId, file: u32) -> impl Iterator<Item = Piece> {
         let block = self.volume(self.get(id).device).block;
-        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block) })
+        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block, true) })
     }
 
     /// The lowest device address of an entry, if it has any.
