@@ -30,3 +30,5 @@ pub mod limits;
 pub mod memory;
 pub mod priority;
 pub mod read_queue;
+#[cfg(test)]
+mod testing;
