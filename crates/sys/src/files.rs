@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
@@ -63,13 +63,28 @@ pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags)?)
 }
 
-/// Opens with `O_NOATIME`, and without it where the file is another's.
+/// Opens with `O_NOATIME`, and without it where the file is another's. Waits for a lease to be given up.
 fn open_at(dir: BorrowedFd<'_>, path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
     let opened = path.into_with_c_str(|path| match open_beneath(dir, path, flags | OFlags::NOATIME) {
         Err(Errno::PERM) => open_beneath(dir, path, flags),
+        Err(Errno::AGAIN) => open_leased(dir, path, flags),
         opened => opened,
     });
     Ok(opened?)
+}
+
+/// Opens a regular file that another process has a lease on (as Samba does), waiting until that has given it up.
+///
+/// With `O_NONBLOCK` such a file cannot be opened, and without it a fifo would be waited for: so the file is looked at
+/// first, and the very same file opened again.
+fn open_leased(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let handle = open_beneath(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::AGAIN);
+    }
+    let same_file = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = flags - OFlags::NONBLOCK - OFlags::NOFOLLOW;
+    again(|| rustix::fs::open(same_file.as_str(), flags, Mode::empty()))
 }
 
 /// Opens `path`; when it is relative and of several components, none of them may be a symbolic link.
@@ -103,11 +118,11 @@ fn open_by_component(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix:
     again(|| rustix::fs::openat(from, last, flags, Mode::empty()))
 }
 
-/// Repeats a call that a signal or a racing rename has interrupted.
+/// Repeats a call that a signal has interrupted.
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR) => {}
             answer => return answer,
         }
     }
@@ -560,6 +575,25 @@ mod tests {
     }
 
     #[test]
+    fn lease_is_waited_for() {
+        let (tree, root) = tree();
+        let holder = fs::File::options().read(true).write(true).open(tree.path().join("dir/sub/file")).unwrap();
+        if let Err(error) = crate::testing::take_lease(&holder) {
+            return eprintln!("skipped: no leases here: {error}");
+        }
+        let given_up = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                given_up.store(true, std::sync::atomic::Ordering::SeqCst);
+                drop(holder);
+            });
+            open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+            assert!(given_up.load(std::sync::atomic::Ordering::SeqCst));
+        });
+    }
+
+    #[test]
     fn facts_agree_with_the_standard_library() {
         let (tree, root) = tree();
         let path = tree.path().join("dir/sub/file");
@@ -642,7 +676,7 @@ mod tests {
         assert_eq!(xattr_fd(file.as_fd(), "user.long").unwrap().unwrap(), long);
         assert_eq!(xattr_fd(file.as_fd(), "user.empty").unwrap().unwrap(), b"");
         assert_eq!(xattr_fd(file.as_fd(), "user.none").unwrap(), None);
-        let through_proc = format!("/proc/self/fd/{}/dir/sub/file", std::os::fd::AsRawFd::as_raw_fd(&root));
+        let through_proc = format!("/proc/self/fd/{}/dir/sub/file", root.as_raw_fd());
         assert_eq!(xattr_path(through_proc.as_str(), "user.short").unwrap().unwrap(), b"value");
         assert!(list_xattrs_path(through_proc.as_str()).unwrap().contains(&c"user.long".to_owned()));
         assert_eq!(xattr_path(tree.path().join("dir/link"), "user.short").unwrap(), None, "the link itself");

@@ -1,6 +1,10 @@
 //! What the tests of several modules need.
 #![allow(unsafe_code)]
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
 /// Runs `body` in a thread that has no privilege and owns nothing; `None`, with the reason printed, where that is not
 /// possible. Only that thread changes: the kernel keeps the user of each thread apart, only libc makes them agree.
 pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T> {
@@ -19,3 +23,20 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
     }
     answer
 }
+
+/// Takes a lease on a file that keeps others from opening it until `holder` is closed.
+pub(crate) fn take_lease(holder: &File) -> io::Result<()> {
+    let set = |command, value: libc::c_int| {
+        // SAFETY: both commands take a plain number.
+        match unsafe { libc::fcntl(holder.as_raw_fd(), command, value) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // The signal that asks for the lease back would end the process; this one is ignored by default.
+    set(F_SETSIG, libc::SIGURG)?;
+    set(libc::F_SETLEASE, libc::F_WRLCK as libc::c_int)
+}
+
+/// Of `linux/fcntl.h`; not in libc.
+const F_SETSIG: libc::c_int = 10;
