@@ -1,11 +1,6 @@
 //! Groups paths by spindle and runs the sweeps of all spindles side by side (design decision 3).
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-    thread,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread};
 
 use onesweep_sys::files;
 
@@ -56,9 +51,11 @@ pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
                 });
             }
         });
-        roots = round.iter_mut().flat_map(|sweep| sweep.take_foreign()).filter_map(|foreign| {
-            find_root(&shared, foreign.shown, foreign.opened, false).ok()
-        }).collect();
+        roots = round
+            .iter_mut()
+            .flat_map(|sweep| sweep.take_foreign())
+            .filter_map(|foreign| find_root(&shared, foreign.shown, foreign.opened, false).ok())
+            .collect();
         sweeps.append(&mut round);
     }
     Ok(Prepared { shared, sweeps })
@@ -159,16 +156,17 @@ fn conduct(shared: &Shared, delivery: &Arc<Delivery>, outlet: Outlet, mut sweeps
                     let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
                     scope.spawn(move || {
                         set_priority(&shared.settings);
-                        sweeps.iter_mut().flat_map(|sweep| {
-                            conduct_one(sweep, &outlet);
-                            sweep.take_foreign()
-                        }).collect::<Vec<_>>()
+                        sweeps
+                            .iter_mut()
+                            .flat_map(|sweep| {
+                                conduct_one(sweep, &outlet);
+                                sweep.take_foreign()
+                            })
+                            .collect::<Vec<_>>()
                     })
                 })
                 .collect();
-            own.stand_aside(|| {
-                running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-            })
+            own.stand_aside(|| running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect())
         });
         let mut roots = Vec::new();
         for foreign in foreign {

@@ -153,8 +153,7 @@ impl Producer {
                 return false;
             }
             state.waiting_producers += 1;
-            state =
-                self.0.consumed.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state = self.0.consumed.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             state.waiting_producers -= 1;
         }
         state.items.push_back(item);

@@ -1,7 +1,10 @@
 //! [`Files`]: the items of a running sweep.
 
 use std::{
-    sync::{Arc, atomic::{AtomicBool, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
 };
 
@@ -48,7 +51,7 @@ impl Files {
 
     /// Gives every item to `each` on this thread. `each` returns false to stop.
     pub fn run(mut self, mut each: impl FnMut(Result<SweptFile, FileError>) -> bool) -> Summary {
-        while let Some(item) = self.next() {
+        for item in self.by_ref() {
             if !each(item) {
                 break;
             }

@@ -53,25 +53,23 @@ impl Outlet {
     /// Hands an item over. False when the sweep was cancelled.
     pub(crate) fn send(&self, item: Item) -> bool {
         let mut read = None;
-        self.count(|summary| {
-            match &item {
-                Err(_) => summary.errors += 1,
-                Ok(item) if item.is_closing() => {}
-                Ok(item) if item.metadata.kind == Kind::File && item.linked_to.is_none() => {
-                    let size = item.metadata.size;
-                    summary.files += 1;
-                    summary.bytes += size;
-                    let (files, bytes) = match item.route {
-                        Route::Cached => (&mut summary.cached_files, &mut summary.cached_bytes),
-                        Route::Streamed => (&mut summary.streamed_files, &mut summary.streamed_bytes),
-                        Route::Reread => (&mut summary.reread_files, &mut summary.reread_bytes),
-                        Route::NoRead | Route::Swept => return,
-                    };
-                    *files += 1;
-                    *bytes += size;
-                }
-                Ok(_) => summary.others += 1,
+        self.count(|summary| match &item {
+            Err(_) => summary.errors += 1,
+            Ok(item) if item.is_closing() => {}
+            Ok(item) if item.metadata.kind == Kind::File && item.linked_to.is_none() => {
+                let size = item.metadata.size;
+                summary.files += 1;
+                summary.bytes += size;
+                let (files, bytes) = match item.route {
+                    Route::Cached => (&mut summary.cached_files, &mut summary.cached_bytes),
+                    Route::Streamed => (&mut summary.streamed_files, &mut summary.streamed_bytes),
+                    Route::Reread => (&mut summary.reread_files, &mut summary.reread_bytes),
+                    Route::NoRead | Route::Swept => return,
+                };
+                *files += 1;
+                *bytes += size;
             }
+            Ok(_) => summary.others += 1,
         });
         self.count(|summary| {
             if summary.files.is_multiple_of(EVERY) {

@@ -79,10 +79,8 @@ impl Placements {
         }
         let stack = self.devices.by_stat(stat).ok();
         let mounts = self.devices.mounts();
-        let mount = stat
-            .mnt_id
-            .and_then(|id| mounts.by_id(id))
-            .or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
+        let mount =
+            stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
         let fs_type = mount.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type.clone());
         let trust = AddressTrust::of_file_system(&fs_type, stack.as_ref().map_or(1, |stack| stack.members));
         // Without a disk of its own, a file system is a spindle of its own.

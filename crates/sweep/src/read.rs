@@ -33,6 +33,7 @@ use crate::{
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     read_through::{self, Outcome},
     settings::CachePolicy,
+    spindle::whole,
     stream::FileStream,
     throttle::Throttle,
 };
@@ -568,14 +569,14 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool)
     match outcome {
         Outcome::Whole { bytes, loan, stat } => {
             item.metadata = Metadata::of(item.metadata.kind, &stat);
-            item.data = std::iter::once(0..stat.size).filter(|range| !range.is_empty()).collect();
+            item.data = whole(stat.size);
             item.content = Content::Bytes(FileBytes::lent(bytes, loan));
             item.route = Route::Reread;
         }
         Outcome::TooLarge => {
             let stat = files::statx_fd(fd.as_fd()).map_err(|error| FileError::io(path(), "stat", error))?;
             item.metadata = Metadata::of(item.metadata.kind, &stat);
-            item.data = std::iter::once(0..stat.size).filter(|range| !range.is_empty()).collect();
+            item.data = whole(stat.size);
             let way = engine.opener.way(engine.catalogue, id);
             let way = way.map_err(|error| FileError::io(path(), "open its directory", error))?;
             let (throttle, cancel) = (Arc::clone(engine.throttle), engine.outlet.cancel().clone());

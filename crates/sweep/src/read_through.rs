@@ -1,9 +1,6 @@
 //! Reads one file whole, through the file system, until it held still while it was read.
 
-use std::{
-    io,
-    os::fd::BorrowedFd,
-};
+use std::{io, os::fd::BorrowedFd};
 
 use onesweep_sys::{
     buffer::{Bytes, FileBuffer},
@@ -22,7 +19,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The whole content, as it was at one moment, and the attributes of that moment.
-    Whole { bytes: Bytes, loan: Loan, stat: Stat },
+    Whole { bytes: Bytes, loan: Loan, stat: Box<Stat> },
     /// It has grown beyond what can be reserved now.
     TooLarge,
 }
@@ -52,7 +49,7 @@ pub(crate) fn read_stable(
         let after = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
         if read as u64 == before.size && is_same_state(&before, &after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
-            return Ok(Outcome::Whole { bytes, loan, stat: after });
+            return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
         }
     }
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })

@@ -140,12 +140,14 @@ impl Settings {
             ));
         }
         if self.strategy == Some(Strategy::Merged) && !self.device {
-            return Err("only a device can be read through its gaps; add --device, or leave out --strategy merged".into());
+            return Err(
+                "only a device can be read through its gaps; add --device, or leave out --strategy merged".into()
+            );
         }
         if self.queue_depth == 0 || self.queue_depth > QUEUE_DEPTH_MAX {
             return Err(format!("a queue depth of {} is out of range; give 1 to {QUEUE_DEPTH_MAX}", self.queue_depth));
         }
-        if self.max_request < REQUEST_MIN || self.max_request % REQUEST_MIN != 0 {
+        if self.max_request < REQUEST_MIN || !self.max_request.is_multiple_of(REQUEST_MIN) {
             return Err(format!("the largest request must be a multiple of {REQUEST_MIN} bytes"));
         }
         if self.bwlimit == Some(0) {

@@ -1,11 +1,6 @@
 //! The sweep of one spindle: walk, survey, plan, read, window by window.
 
-use std::{
-    collections::HashMap,
-    os::fd::AsFd,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::HashMap, ops::Range, os::fd::AsFd, path::PathBuf, sync::Arc};
 
 use onesweep_layout::AddressTrust;
 
@@ -146,7 +141,6 @@ impl SpindleSweep {
                     trusted: first.trust.is_order(),
                     cached_first: !settings.ignore_cache,
                     large,
-                    large,
                 },
                 first.stack.as_ref().map(|stack| stack.size),
             ),
@@ -261,8 +255,7 @@ impl SpindleSweep {
             place: &place,
             cancelled: &|| self.settings.cancel.is_cancelled(),
         };
-        let Window { entries, directories, errors } =
-            self.walker.window(&mut self.catalogue, &mut self.opener, &rule);
+        let Window { entries, directories, errors } = self.walker.window(&mut self.catalogue, &mut self.opener, &rule);
         counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
         self.held.directories.extend(directories);
         self.held.errors.extend(errors);
@@ -499,11 +492,11 @@ impl SpindleSweep {
                 item.content = Content::Bytes(FileBytes::lent(bytes, loan));
                 if entry.flags.has(Flags::CACHED) {
                     item.route = Route::Cached;
-                    item.data = vec![0..stat.size];
+                    item.data = whole(stat.size);
                 }
             }
             Outcome::TooLarge => {
-                item.data = vec![0..entry.size];
+                item.data = whole(entry.size);
                 self.make_stream(outlet, id, &mut item)?;
             }
         }
@@ -660,7 +653,8 @@ impl SpindleSweep {
 
     /// Hands complete directories over once more, children before parents.
     fn close_directories(&mut self, outlet: &Outlet, is_complete: &dyn Fn(EntryId) -> bool) -> Result<(), Halt> {
-        let (complete, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.to_close).into_iter().partition(|&id| is_complete(id));
+        let (complete, open): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.to_close).into_iter().partition(|&id| is_complete(id));
         self.to_close = open;
         for &id in complete.iter().rev() {
             let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, None);
@@ -677,6 +671,11 @@ impl Batch {
     fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.planned.is_empty() && self.streamed.is_empty()
     }
+}
+
+/// The data ranges of a file of which no holes are known.
+pub(crate) fn whole(size: u64) -> Vec<Range<u64>> {
+    if size == 0 { Vec::new() } else { std::iter::once(0..size).collect() }
 }
 
 fn send(outlet: &Outlet, item: crate::delivery::Item) -> Result<(), Halt> {

@@ -66,7 +66,13 @@ pub(crate) struct Surveyor {
 impl Surveyor {
     /// `device_bytes` is the size of the device below, where there is one.
     pub(crate) fn new(aim: Aim, device_bytes: Option<u64>) -> Self {
-        Self { aim, sources: Sources::new(), sampler: AddressSampler::new(device_bytes), synced: HashSet::new(), not_from_device: HashSet::new() }
+        Self {
+            aim,
+            sources: Sources::new(),
+            sampler: AddressSampler::new(device_bytes),
+            synced: HashSet::new(),
+            not_from_device: HashSet::new(),
+        }
     }
 
     /// Why the addresses that were seen so far can't be places on a device, if they can't.
@@ -169,6 +175,10 @@ impl Surveyor {
         // Compressed and encrypted bytes mean nothing to who reads the device (DAFT II.D).
         if self.aim.device && seen.intersects(ExtentFlags::ENCODED | ExtentFlags::ENCRYPTED) {
             flags.set(Flags::STREAMED);
+        }
+        // Where bytes are encoded, equal addresses don't mean equal bytes of the file.
+        if seen.contains(ExtentFlags::SHARED) && !seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN) {
+            flags.set(Flags::SHARED);
         }
         // Data among metadata, or not in whole blocks.
         if seen.intersects(ExtentFlags::INLINE | ExtentFlags::TAIL | ExtentFlags::NOT_ALIGNED) {

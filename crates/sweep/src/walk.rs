@@ -228,7 +228,11 @@ impl Walker {
             return Err(FileError::Loop { path: catalogue.path(id) });
         }
         self.opened.push(id);
-        if descend { self.list(catalogue, rule, id, &fd).map_err(|error| fail(catalogue, "read the directory", error)) } else { Ok(()) }
+        if descend {
+            self.list(catalogue, rule, id, &fd).map_err(|error| fail(catalogue, "read the directory", error))
+        } else {
+            Ok(())
+        }
     }
 
     fn list(&mut self, catalogue: &mut Catalogue, rule: &Rule<'_>, id: EntryId, fd: &impl AsFd) -> io::Result<()> {
@@ -257,7 +261,8 @@ impl Walker {
             if needs_path {
                 path.truncate(stem);
                 path.extend_from_slice(name);
-                let ignored = |rules: &Arc<Rules>| rules.ignores(Path::new(OsStr::from_bytes(&path)), mode == DIRECTORY);
+                let ignored =
+                    |rules: &Arc<Rules>| rules.ignores(Path::new(OsStr::from_bytes(&path)), mode == DIRECTORY);
                 if rule.filter.excludes(&path) || rules.as_ref().is_some_and(ignored) {
                     return;
                 }
@@ -279,7 +284,11 @@ impl Walker {
         if let Some(rules) = rules {
             self.rules.insert(id, rules);
         }
-        if full { Err(io::Error::other("the catalogue holds as many names as it can; name parts of the tree")) } else { Ok(()) }
+        if full {
+            Err(io::Error::other("the catalogue holds as many names as it can; name parts of the tree"))
+        } else {
+            Ok(())
+        }
     }
 }
 

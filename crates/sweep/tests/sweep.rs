@@ -196,9 +196,9 @@ fn who_keeps_every_lent_buffer_is_told_and_may_go_on() {
     for n in 0..32 {
         fs::write(root.path().join(format!("f{n}")), vec![n; 16 << 10]).unwrap();
     }
-    let mut files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
+    let files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
     let (mut kept, mut delivered, mut told) = (Vec::new(), 0, 0);
-    while let Some(item) = files.next() {
+    for item in files {
         match item {
             Ok(file) => {
                 delivered += 1;
@@ -283,10 +283,7 @@ fn excluded_entries_are_left_out_with_all_below() {
         found.keys().map(|path| path.strip_prefix(root.path()).unwrap().display().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(names(BulkRead::new([root.path()]).filter(filter)), [".gitignore", "keep/a.c"]);
-    assert_eq!(
-        names(BulkRead::new([root.path()]).gitignore(true)),
-        [".gitignore", "keep/a.o", "keep/cache/x"]
-    );
+    assert_eq!(names(BulkRead::new([root.path()]).gitignore(true)), [".gitignore", "keep/a.o", "keep/cache/x"]);
 }
 
 #[test]

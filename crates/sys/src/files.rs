@@ -59,7 +59,9 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
 /// True for errors by which a kernel or file system says that it has no such way of reading.
 pub fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
-        || [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        || [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS]
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Reads at `offset`; fewer bytes than asked for at the end of the file, and whenever the kernel likes.

@@ -13,8 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use self::entry::{Entry, EntryId, Flags};
 use self::arena::{Chunked, Names};
+pub(crate) use self::entry::{Entry, EntryId, Flags};
 use crate::plan::{Fragment, NO_ADDRESS, Piece};
 
 /// A file system that entries lie on.
@@ -97,7 +97,14 @@ impl Catalogue {
     }
 
     /// Adds an entry without a parent. `shown` is how its path begins, `opened` where it is opened.
-    pub(crate) fn add_root(&mut self, shown: &[u8], opened: PathBuf, volume: u16, mode: u32, ino: u64) -> Option<EntryId> {
+    pub(crate) fn add_root(
+        &mut self,
+        shown: &[u8],
+        opened: PathBuf,
+        volume: u16,
+        mode: u32,
+        ino: u64,
+    ) -> Option<EntryId> {
         let id = self.add(EntryId::NONE, shown, ino, volume, mode)?;
         self.roots.insert(id, opened);
         Some(id)
@@ -203,8 +210,10 @@ impl Catalogue {
 
     /// The fragments of an entry in bytes; `file` is the number that the pieces carry.
     pub(crate) fn pieces(&self, id: EntryId, file: u32) -> impl Iterator<Item = Piece> {
-        let block = self.volume(self.get(id).device).block;
-        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block, true) })
+        let entry = self.get(id);
+        let block = self.volume(entry.device).block;
+        let shared = entry.flags.has(Flags::SHARED);
+        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block, shared) })
     }
 
     /// The lowest device address of an entry, if it has any.
