@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread};
 
-use onesweep_sys::files;
+use onesweep_sys::{buffer::BufferPool, files};
 
 use crate::{
     budget::Budget,
@@ -26,6 +26,7 @@ struct Shared {
     placements: Arc<Placements>,
     budget: Budget,
     throttle: Arc<Throttle>,
+    pool: BufferPool,
     counters: Arc<Counters>,
 }
 
@@ -84,6 +85,7 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>), SweepError> {
     let shared = Shared {
         placements: Arc::new(Placements::of_system().map_err(system("cannot read the table of mounts"))?),
         budget: Budget::new(settings.budget),
+        pool: BufferPool::new(kept_for_reuse(settings.budget) as usize),
         throttle: Arc::new(Throttle::new(settings.bwlimit)),
         counters: Counters::new(settings.observer.clone()),
         settings: Arc::new(settings),
@@ -115,14 +117,22 @@ fn make_sweeps(shared: &Shared, roots: Vec<Root>) -> Result<Vec<SpindleSweep>, S
     for root in roots {
         by_spindle.entry(root.placement.spindle).or_default().push(root);
     }
-    let share = shared.budget.limit() / by_spindle.len().max(1) as u64;
+    let lendable = shared.budget.limit() - kept_for_reuse(shared.budget.limit());
+    let share = lendable / by_spindle.len().max(1) as u64;
     by_spindle
         .values()
         .map(|roots| {
             let share = shared.budget.share(share);
-            SpindleSweep::new(&shared.settings, &shared.placements, roots, share, &shared.throttle)
+            SpindleSweep::new(&shared.settings, &shared.placements, roots, share, &shared.throttle, &shared.pool)
         })
         .collect()
+}
+
+/// Bytes of the budget that used memory may take between two files: fresh memory costs a page fault for each page.
+/// They are never lent.
+fn kept_for_reuse(budget: u64) -> u64 {
+    const REUSE_MAX: u64 = 16 << 20;
+    if budget < REUSE_MAX { 0 } else { (budget / 16).min(REUSE_MAX) }
 }
 
 fn launch(shared: Shared, sweeps: Vec<SpindleSweep>) -> Result<Files, SweepError> {

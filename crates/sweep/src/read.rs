@@ -14,7 +14,7 @@ use std::{
 };
 
 use onesweep_sys::{
-    buffer::{self, BufferPart, FileBuffer},
+    buffer::{self, BufferPart, BufferPool, FileBuffer},
     cache,
     features::features,
     files,
@@ -74,6 +74,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) outlet: &'a Outlet,
     pub(crate) share: &'a Share,
     pub(crate) throttle: &'a Arc<Throttle>,
+    pub(crate) pool: &'a BufferPool,
     pub(crate) device: Option<&'a mut DeviceCheck>,
     pub(crate) cache: CachePolicy,
     pub(crate) xattrs: bool,
@@ -211,8 +212,12 @@ impl<'a> Reader<'a> {
                 break self.engine.outlet.reserve(self.engine.share, cost).ok_or(Halt::Cancelled)?;
             }
         };
-        let missing = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
-        let buffer = FileBuffer::try_zeroed(cost as usize).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let missing: u64 = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
+        // What the pieces don't cover are holes.
+        let pool = self.engine.pool;
+        let buffer =
+            if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
+        let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.waiting.insert(file, Waiting { buffer, loan, missing, state: State::Good });
         Ok(())
     }
@@ -560,7 +565,7 @@ impl<'a> Reader<'a> {
 fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
     let fd = engine.opener.file(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
-    let outcome = read_through::read_stable(fd.as_fd(), loan, |bytes| engine.share.try_reserve(bytes), &path);
+    let outcome = read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
     if untouched {
         let _ = cache::drop_cached(fd.as_fd(), 0, 0);
     }

@@ -3,7 +3,7 @@
 use std::{io, os::fd::BorrowedFd};
 
 use onesweep_sys::{
-    buffer::{Bytes, FileBuffer},
+    buffer::{BufferPool, Bytes, FileBuffer},
     files::{self, Stat},
 };
 
@@ -27,6 +27,7 @@ pub(crate) enum Outcome {
 /// Reads the file into memory. `loan` is what is reserved for it; `reserve` asks for another if it has grown.
 pub(crate) fn read_stable(
     fd: BorrowedFd<'_>,
+    pool: &BufferPool,
     mut loan: Loan,
     mut reserve: impl FnMut(u64) -> Option<Loan>,
     path: &dyn Fn() -> std::path::PathBuf,
@@ -43,7 +44,8 @@ pub(crate) fn read_stable(
                 None => return Ok(Outcome::TooLarge),
             };
         }
-        let buffer = FileBuffer::try_zeroed(before.size as usize)
+        let buffer = pool
+            .try_uncleared(before.size as usize)
             .ok_or_else(|| fail("get memory for it".into(), io::ErrorKind::OutOfMemory.into()))?;
         let read = fill(fd, &buffer).map_err(|(at, error)| fail(format!("read at byte {at}"), error))?;
         let after = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
@@ -93,7 +95,7 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let share = Budget::new(1 << 20).share(1 << 20);
         let loan = share.try_reserve(4096).unwrap();
-        let outcome = read_stable(file.as_fd(), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
+        let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
         let Outcome::Whole { bytes, loan, stat } = outcome else { panic!("it fits") };
         assert_eq!((&bytes[..], loan.bytes(), stat.size), (&[7; 10_000][..], 12_288, 10_000));
     }
@@ -104,7 +106,7 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let share = Budget::new(8192).share(8192);
         let loan = share.try_reserve(4096).unwrap();
-        let outcome = read_stable(file.as_fd(), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
+        let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
         assert!(matches!(outcome, Outcome::TooLarge));
     }
 
@@ -129,7 +131,7 @@ mod tests {
             // The writer may not have run yet at the first try.
             for _ in 0..10_000 {
                 let loan = share.try_reserve(0).unwrap();
-                let outcome = read_stable(file.as_fd(), loan, |bytes| share.try_reserve(bytes), &|| path.clone());
+                let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &|| path.clone());
                 if matches!(outcome, Err(FileError::Changed { .. })) {
                     changed = true;
                     break;

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, ops::Range, os::fd::AsFd, path::PathBuf, sync::Arc};
 
 use onesweep_layout::AddressTrust;
+use onesweep_sys::buffer::BufferPool;
 
 use crate::{
     budget::Share,
@@ -81,6 +82,7 @@ pub(crate) struct SpindleSweep {
     catalog_limit: u64,
     share: Share,
     throttle: Arc<Throttle>,
+    pool: BufferPool,
     members: usize,
     seekless: bool,
     pub(crate) catalogue: Catalogue,
@@ -114,6 +116,7 @@ impl SpindleSweep {
         roots: &[Root],
         share: Share,
         throttle: &Arc<Throttle>,
+        pool: &BufferPool,
     ) -> Result<Self, SweepError> {
         let first = &roots[0].placement;
         let (order, remark) = choose_order(settings, roots);
@@ -128,6 +131,7 @@ impl SpindleSweep {
             catalog_limit: settings.catalog_limit(),
             share,
             throttle: Arc::clone(throttle),
+            pool: pool.clone(),
             members: roots.iter().map(|root| root.placement.members()).max().unwrap_or(1),
             seekless: roots.iter().all(|root| root.placement.is_seekless()),
             catalogue: Catalogue::new(),
@@ -486,7 +490,7 @@ impl SpindleSweep {
         };
         let reserve = |bytes| self.share.try_reserve(bytes);
         let path = || self.catalogue.path(id);
-        match read_through::read_stable(fd.as_fd(), loan, reserve, &path)? {
+        match read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path)? {
             Outcome::Whole { bytes, loan, stat } => {
                 item.metadata = Metadata::of(item.metadata.kind, &stat);
                 item.content = Content::Bytes(FileBytes::lent(bytes, loan));
@@ -564,6 +568,7 @@ impl SpindleSweep {
             outlet,
             share: &self.share,
             throttle: &self.throttle,
+            pool: &self.pool,
             device: self.device.as_mut(),
             cache: self.settings.cache,
             xattrs: self.settings.xattrs,
