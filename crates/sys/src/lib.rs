@@ -1,19 +1,32 @@
-//! The system calls of onesweep.
-/// Stand-in until the real module lands.
-pub mod buffer {
-    /// Owned bytes.
-    #[derive(Debug)]
-    pub struct Bytes(Vec<u8>);
-    impl Bytes {
-        /// A copy.
-        pub fn copy_of(bytes: &[u8]) -> Self {
-            Self(bytes.to_vec())
-        }
-    }
-    impl std::ops::Deref for Bytes {
-        type Target = [u8];
-        fn deref(&self) -> &[u8] {
-            &self.0
-        }
-    }
-}
+//! The system calls of onesweep: reads in flight, FIEMAP, cachestat, block-device facts.
+//!
+//! Everything here is a safe function or type. The unsafe code of the whole workspace sits in the modules of this
+//! crate that open with `#![allow(unsafe_code)]`, and nowhere else; `grep` for that line gives the list to audit.
+//!
+//! What this crate does not do: it decides nothing. It does not know what a sweep or a plan is, retries only what the
+//! kernel asks to be retried (`EINTR`), and never logs.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`features`] | what this kernel offers, and the switch that hides it for tests |
+//! | [`buffer`] | aligned memory that is lent out to reads in flight |
+//! | [`read_queue`] | many positioned reads in flight: io_uring, or a small pool of threads |
+//! | [`files`] | opening, `statx`, directories, extended attributes, holes |
+//! | [`fiemap`], [`fibmap`] | where the blocks of a file lie |
+//! | [`cache`] | what of a file is in the page cache, and advice to it |
+//! | [`inode`] | generation, flags and extended flags of an inode |
+//! | [`block`] | facts about a block device |
+//! | [`memory`], [`limits`], [`priority`] | facts and settings of this process |
+
+pub mod block;
+pub mod buffer;
+pub mod cache;
+pub mod features;
+pub mod fibmap;
+pub mod fiemap;
+pub mod files;
+pub mod inode;
+pub mod limits;
+pub mod memory;
+pub mod priority;
+pub mod read_queue;

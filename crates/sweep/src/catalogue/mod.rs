@@ -1,0 +1,227 @@
+//! All that is known of a tree while it is swept: names, attributes, fragments.
+//!
+//! It grows in chunks and holds at most 120 bytes and the name for each entry, and 20 bytes for each fragment.
+
+mod arena;
+mod entry;
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    ops::Range,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+pub(crate) use self::entry::{Entry, EntryId, Flags};
+use self::arena::{Chunked, Names};
+use crate::plan::{Fragment, NO_ADDRESS, Piece};
+
+/// A file system that entries lie on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Volume {
+    /// As in `st_dev`.
+    pub(crate) dev: u64,
+    /// The unit of fragments, in bytes: the file system's block size.
+    pub(crate) block: u32,
+    /// Where the volume begins in the address order of its spindle, in bytes.
+    pub(crate) base: u64,
+}
+
+/// The catalogue of one spindle's tree, or of one window of it.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    entries: Chunked<Entry>,
+    names: Names,
+    fragments: Chunked<Fragment>,
+    volumes: Vec<Volume>,
+    /// Where to open the entries that have no parent.
+    roots: HashMap<EntryId, PathBuf>,
+}
+
+impl Catalogue {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Chunked::new(),
+            names: Names::default(),
+            fragments: Chunked::new(),
+            volumes: Vec::new(),
+            roots: HashMap::new(),
+        }
+    }
+
+    /// An empty catalogue of the same volumes.
+    pub(crate) fn like(other: &Self) -> Self {
+        Self { volumes: other.volumes.clone(), ..Self::new() }
+    }
+
+    /// The number of a volume, which is added when it is new.
+    pub(crate) fn volume_number(&mut self, volume: Volume) -> u16 {
+        let at = self.volumes.iter().position(|known| known.dev == volume.dev).unwrap_or_else(|| {
+            self.volumes.push(volume);
+            self.volumes.len() - 1
+        });
+        u16::try_from(at).expect("one spindle has fewer than 65,536 file systems mounted")
+    }
+
+    pub(crate) fn find_volume(&self, dev: u64) -> Option<u16> {
+        self.volumes.iter().position(|known| known.dev == dev).map(|at| at as u16)
+    }
+
+    pub(crate) fn volume(&self, number: u16) -> Volume {
+        self.volumes[usize::from(number)]
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.entries.bytes() + self.names.bytes() + self.fragments.bytes()
+    }
+
+    /// Adds an entry as its directory lists it. `None` when the catalogue can hold no more names.
+    pub(crate) fn add(&mut self, parent: EntryId, name: &[u8], ino: u64, volume: u16, mode: u32) -> Option<EntryId> {
+        if self.len() == EntryId::NONE.0 {
+            return None;
+        }
+        let at = self.names.push(name)?;
+        let id = EntryId(self.len());
+        self.entries.push(Entry::listed(parent, at, u16::try_from(name.len()).ok()?, ino, volume, mode));
+        Some(id)
+    }
+
+    /// Adds an entry without a parent. `shown` is how its path begins, `opened` where it is opened.
+    pub(crate) fn add_root(&mut self, shown: &[u8], opened: PathBuf, volume: u16, mode: u32, ino: u64) -> Option<EntryId> {
+        let id = self.add(EntryId::NONE, shown, ino, volume, mode)?;
+        self.roots.insert(id, opened);
+        Some(id)
+    }
+
+    /// Copies an entry and what leads to it from another catalogue, unless `moved` says that it is here already.
+    pub(crate) fn adopt(&mut self, other: &Self, id: EntryId, moved: &mut HashMap<EntryId, EntryId>) -> EntryId {
+        if let Some(&here) = moved.get(&id) {
+            return here;
+        }
+        let entry = other.get(id);
+        let parent = entry.parent.some().map_or(EntryId::NONE, |parent| self.adopt(other, parent, moved));
+        let name = self.names.push(other.name(id)).expect("a smaller catalogue has room for the names of a larger one");
+        let here = EntryId(self.len());
+        self.entries.push(Entry { parent, name, next_link: EntryId::NONE, first_fragment: 0, fragments: 0, ..entry });
+        if let Some(opened) = other.roots.get(&id) {
+            self.roots.insert(here, opened.clone());
+        }
+        moved.insert(id, here);
+        here
+    }
+
+    pub(crate) fn get(&self, id: EntryId) -> Entry {
+        self.entries.get(id.0 as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> &mut Entry {
+        self.entries.get_mut(id.0 as usize)
+    }
+
+    pub(crate) fn name(&self, id: EntryId) -> &[u8] {
+        let entry = self.get(id);
+        self.names.get(entry.name, entry.name_len)
+    }
+
+    /// Where a root is opened.
+    pub(crate) fn root(&self, id: EntryId) -> &Path {
+        &self.roots[&id]
+    }
+
+    /// The entry and its ancestors, from itself up to its root.
+    pub(crate) fn lineage(&self, id: EntryId) -> impl Iterator<Item = EntryId> {
+        std::iter::successors(Some(id), |&id| self.get(id).parent.some())
+    }
+
+    /// The path as it is shown and delivered.
+    pub(crate) fn path(&self, id: EntryId) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.path_bytes(id)))
+    }
+
+    pub(crate) fn path_bytes(&self, id: EntryId) -> Vec<u8> {
+        let lineage: Vec<EntryId> = self.lineage(id).collect();
+        let mut path = Vec::with_capacity(lineage.iter().map(|&id| self.name(id).len() + 1).sum());
+        for &id in lineage.iter().rev() {
+            if !path.is_empty() && path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(self.name(id));
+        }
+        path
+    }
+
+    /// All names of an inode: the entry's own and those chained to it.
+    pub(crate) fn links(&self, id: EntryId) -> impl Iterator<Item = EntryId> {
+        std::iter::successors(Some(id), |&id| self.get(id).next_link.some())
+    }
+
+    /// Keeps a fragment of the entry; all of one entry's must be added in a row. False when it is out of the range of
+    /// a packed fragment (design, Words).
+    pub(crate) fn add_fragment(&mut self, id: EntryId, address: Option<u64>, offset: u64, length: u64) -> bool {
+        let volume = self.volume(self.get(id).device);
+        let block = u64::from(volume.block);
+        let (first, end) = (offset / block, (offset + length).div_ceil(block));
+        let (Ok(offset), Ok(length)) = (u32::try_from(first), u32::try_from(end - first)) else {
+            return false;
+        };
+        let at = self.fragments.len() as u32;
+        let address = address.map_or(NO_ADDRESS, |address| volume.base + address);
+        self.fragments.push(Fragment::new(address, length, offset, id.0));
+        let entry = self.get_mut(id);
+        if entry.fragments == 0 {
+            entry.first_fragment = at;
+        }
+        entry.fragments += 1;
+        true
+    }
+
+    pub(crate) fn drop_fragments(&mut self) {
+        self.fragments.clear();
+    }
+
+    /// The fragments of an entry, in the order of the file.
+    pub(crate) fn fragments(&self, id: EntryId) -> impl Iterator<Item = Fragment> {
+        let entry = self.get(id);
+        let first = entry.first_fragment as usize;
+        (first..first + entry.fragments as usize).map(|at| self.fragments.get(at))
+    }
+
+    /// The fragments of an entry in bytes; `file` is the number that the pieces carry.
+    pub(crate) fn pieces(&self, id: EntryId, file: u32) -> impl Iterator<Item = Piece> {
+        let block = self.volume(self.get(id).device).block;
+        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block) })
+    }
+
+    /// The lowest device address of an entry, if it has any.
+    pub(crate) fn first_address(&self, id: EntryId) -> Option<u64> {
+        self.fragments(id).map(|fragment| fragment.address()).min().filter(|&address| address != NO_ADDRESS)
+    }
+
+    /// The ranges of the content that are no holes; the whole content where nothing is mapped.
+    pub(crate) fn data_ranges(&self, id: EntryId) -> Vec<Range<u64>> {
+        let entry = self.get(id);
+        let block = u64::from(self.volume(entry.device).block);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for fragment in self.fragments(id) {
+            let start = u64::from(fragment.offset()) * block;
+            let end = (start + u64::from(fragment.length()) * block).min(entry.size);
+            match ranges.last_mut() {
+                Some(last) if last.end >= start => last.end = last.end.max(end),
+                _ => ranges.push(start..end),
+            }
+        }
+        ranges
+    }
+
+    /// Bytes of memory that the content takes: whole blocks.
+    pub(crate) fn cost(&self, id: EntryId) -> u64 {
+        let entry = self.get(id);
+        entry.size.next_multiple_of(u64::from(self.volume(entry.device).block))
+    }
+}

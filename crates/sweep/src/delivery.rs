@@ -1,0 +1,192 @@
+//! The way from the threads that read to those that consume.
+//!
+//! Bounded in items here and in bytes by the budget, so that a slow consumer holds the sweep back. A consumer that asks
+//! for more while it holds all the memory that could be read into is told so ([`FileError::BudgetLent`]) instead of
+//! waiting for ever.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use crate::{
+    budget::{Budget, Loan, Share},
+    error::FileError,
+    item::SweptFile,
+    progress::Cancel,
+};
+
+/// What comes out of a sweep.
+pub(crate) type Item = Result<SweptFile, FileError>;
+
+/// Items that may wait for the consumer: without bytes of their own (directories, empty files) they cost no budget.
+const ITEMS_MAX: usize = 1024;
+
+/// How long a waiting thread sleeps before it looks at the cancel switch again.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    state: Mutex<State>,
+    /// Items came, a producer ended, or one began to wait for memory.
+    produced: Condvar,
+    /// Room came.
+    consumed: Condvar,
+    budget: Budget,
+    cancel: Cancel,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    items: VecDeque<Item>,
+    producers: usize,
+    /// Producers that can't go on before memory is given back, and what each needs.
+    starved: Vec<(Share, u64)>,
+    consumers: usize,
+    waiting_consumers: usize,
+    waiting_producers: usize,
+    /// A consumer was told that it holds the whole budget; the next one to be stuck ends the sweep.
+    warned: bool,
+}
+
+/// The end of a [`Delivery`] where items go in. The sweep is over when the last one is dropped.
+#[derive(Debug)]
+pub(crate) struct Producer(Arc<Delivery>);
+
+impl Delivery {
+    pub(crate) fn new(budget: Budget, cancel: Cancel, consumers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State { consumers, ..State::default() }),
+            produced: Condvar::new(),
+            consumed: Condvar::new(),
+            budget,
+            cancel,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn producer(self: &Arc<Self>) -> Producer {
+        self.state().producers += 1;
+        Producer(Arc::clone(self))
+    }
+
+    pub(crate) fn set_consumers(&self, consumers: usize) {
+        self.state().consumers = consumers;
+    }
+
+    /// A consumer will not ask again.
+    pub(crate) fn leave(&self) {
+        self.state().consumers -= 1;
+        self.produced.notify_all();
+    }
+
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// The next item; `None` when the sweep is over.
+    pub(crate) fn next(&self) -> Option<Item> {
+        let mut state = self.state();
+        loop {
+            if self.cancel.is_cancelled() {
+                // What lies here was read for nothing; its memory is given back now.
+                let unwanted = std::mem::take(&mut state.items);
+                drop(state);
+                drop(unwanted);
+                return None;
+            }
+            if let Some(item) = state.items.pop_front() {
+                state.warned = false;
+                if state.waiting_producers > 0 && state.items.len() < ITEMS_MAX / 2 {
+                    self.consumed.notify_all();
+                }
+                return Some(item);
+            }
+            if state.producers == 0 {
+                return None;
+            }
+            state.waiting_consumers += 1;
+            if state.is_stuck() {
+                state.waiting_consumers -= 1;
+                if state.warned {
+                    drop(state);
+                    self.cancel.cancel();
+                    return None;
+                }
+                state.warned = true;
+                return Some(Err(FileError::BudgetLent { lent: self.budget.held() }));
+            }
+            state = self.produced.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state.waiting_consumers -= 1;
+        }
+    }
+}
+
+impl State {
+    /// True when every consumer asks, every producer needs memory, and none is free for any of them.
+    fn is_stuck(&self) -> bool {
+        self.waiting_consumers >= self.consumers
+            && self.starved.len() == self.producers
+            && self.starved.iter().all(|(share, bytes)| !share.fits(*bytes))
+    }
+}
+
+impl Producer {
+    /// Hands an item over; waits while too many are waiting. False when the sweep was cancelled.
+    pub(crate) fn send(&self, item: Item) -> bool {
+        let mut state = self.0.state();
+        while state.items.len() >= ITEMS_MAX {
+            if self.0.cancel.is_cancelled() {
+                return false;
+            }
+            state.waiting_producers += 1;
+            state =
+                self.0.consumed.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state.waiting_producers -= 1;
+        }
+        state.items.push_back(item);
+        if state.waiting_consumers > 0 {
+            self.0.produced.notify_one();
+        }
+        !self.0.cancel.is_cancelled()
+    }
+
+    /// Reserves memory, waiting for the consumers to give some back. `None` when the sweep was cancelled.
+    ///
+    /// To be called only when nothing is in flight that would be delivered meanwhile.
+    pub(crate) fn reserve(&self, share: &Share, bytes: u64) -> Option<Loan> {
+        loop {
+            if let Some(loan) = share.try_reserve(bytes) {
+                return Some(loan);
+            }
+            if self.0.cancel.is_cancelled() {
+                return None;
+            }
+            let mut state = self.0.state();
+            state.starved.push((share.clone(), bytes));
+            drop(state);
+            self.0.produced.notify_all();
+            share.wait_for(bytes, PATIENCE);
+            let mut state = self.0.state();
+            let at = state.starved.iter().position(|(other, needed)| other.is_same(share) && *needed == bytes);
+            if let Some(at) = at {
+                state.starved.swap_remove(at);
+            }
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.0.state().producers -= 1;
+        self.0.produced.notify_all();
+    }
+}

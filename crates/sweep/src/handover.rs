@@ -1,0 +1,91 @@
+//! Makes the items of the stream from what the catalogue knows and what the file system says at delivery.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use onesweep_sys::files;
+
+use crate::{
+    catalogue::{Catalogue, EntryId},
+    error::FileError,
+    item::{Kind, SweptFile, Xattr},
+    opener::Opener,
+};
+
+/// An item without content: its path, names and attributes. The target of a symbolic link is read here, and the
+/// extended attributes when `xattrs` asks for them (from `fd`, where the entry is open already).
+pub(crate) fn item(
+    catalogue: &Catalogue,
+    opener: &mut Opener,
+    id: EntryId,
+    xattrs: bool,
+    fd: Option<BorrowedFd<'_>>,
+) -> Result<SweptFile, FileError> {
+    let entry = catalogue.get(id);
+    let path = catalogue.path(id);
+    let Some(kind) = entry.kind() else {
+        let source = io::Error::other(format!("the file system gives it the unknown type {:#o}", entry.mode));
+        return Err(FileError::io(path, "tell what it is", source));
+    };
+    let mut item = SweptFile::new(path, entry.metadata(kind, catalogue.volume(entry.device).dev));
+    item.links = catalogue.links(id).skip(1).map(|link| catalogue.path(link)).collect();
+    if kind == Kind::Symlink {
+        let target = read_link(catalogue, opener, id)
+            .map_err(|error| FileError::io(item.path.clone(), "read the link", error))?;
+        item.link_target = Some(target.into());
+    }
+    if xattrs {
+        item.xattrs = read_xattrs(catalogue, opener, id, kind, fd)
+            .map_err(|error| FileError::io(item.path.clone(), "read the extended attributes", error))?;
+    }
+    Ok(item)
+}
+
+fn read_link(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<std::ffi::OsString> {
+    match opener.parent(catalogue, id)? {
+        Some(parent) => files::read_link_at(parent.as_fd(), catalogue.name(id)),
+        None => files::read_link_at(files::CURRENT_DIR, catalogue.root(id)),
+    }
+}
+
+fn read_xattrs(
+    catalogue: &Catalogue,
+    opener: &mut Opener,
+    id: EntryId,
+    kind: Kind,
+    fd: Option<BorrowedFd<'_>>,
+) -> io::Result<Vec<Xattr>> {
+    if let Some(fd) = fd {
+        return collect(files::list_xattrs_fd(fd)?, |name| files::xattr_fd(fd, name));
+    }
+    if kind == Kind::Directory {
+        let fd = opener.directory(catalogue, id)?;
+        return collect(files::list_xattrs_fd(fd.as_fd())?, |name| files::xattr_fd(fd.as_fd(), name));
+    }
+    let parent = opener.parent(catalogue, id)?;
+    let path = match &parent {
+        Some(parent) => {
+            let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
+            path.extend_from_slice(catalogue.name(id));
+            path
+        }
+        None => crate::opener::path_bytes(catalogue.root(id)).to_vec(),
+    };
+    collect(files::list_xattrs_path(&path[..])?, |name| files::xattr_path(&path[..], name))
+}
+
+fn collect(
+    names: Vec<std::ffi::CString>,
+    value: impl Fn(&std::ffi::CStr) -> io::Result<Option<Vec<u8>>>,
+) -> io::Result<Vec<Xattr>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        // An attribute that went between the two calls is simply not there.
+        if let Some(value) = value(&name)? {
+            found.push((name.into_bytes(), value));
+        }
+    }
+    Ok(found)
+}

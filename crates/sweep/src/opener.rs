@@ -1,0 +1,112 @@
+//! Opens entries by their place in the catalogue: relative to directories that are open already, so that any depth and
+//! any path length works, and without following a symbolic link on the way.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use onesweep_sys::files;
+
+use crate::catalogue::{Catalogue, EntryId};
+
+/// Open directories that are kept.
+const DIRECTORIES_MAX: usize = 64;
+
+/// The kernel takes paths shorter than this (`PATH_MAX` counts the final zero).
+const PATH_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Opener {
+    directories: HashMap<EntryId, Arc<OwnedFd>>,
+    oldest: VecDeque<EntryId>,
+}
+
+impl Opener {
+    /// Opens a directory, or takes it from those that are open.
+    pub(crate) fn directory(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Arc<OwnedFd>> {
+        if let Some(open) = self.directories.get(&id) {
+            return Ok(Arc::clone(open));
+        }
+        let fd = match catalogue.get(id).parent.some() {
+            None => files::open_dir_at(files::CURRENT_DIR, catalogue.root(id))?,
+            Some(_) => {
+                let (from, way) = self.nearest(catalogue, id)?;
+                files::open_dir_at(from.as_fd(), &way[..])?
+            }
+        };
+        let fd = Arc::new(fd);
+        self.keep(id, Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    /// Opens a file for reading.
+    pub(crate) fn file(&mut self, catalogue: &Catalogue, id: EntryId, direct: bool) -> io::Result<OwnedFd> {
+        let open = if direct { files::open_direct_at::<&[u8]> } else { files::open_file_at::<&[u8]> };
+        match catalogue.get(id).parent.some() {
+            None => open(files::CURRENT_DIR, path_bytes(catalogue.root(id))),
+            Some(_) => {
+                let (from, way) = self.nearest(catalogue, id)?;
+                open(from.as_fd(), &way)
+            }
+        }
+    }
+
+    /// An open directory and the way from there to the entry, short enough for one call.
+    ///
+    /// The parent itself is opened only where `keep_parent` would pay: see [`Opener::parent`].
+    fn nearest(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<(Arc<OwnedFd>, Vec<u8>)> {
+        let mut names = vec![id];
+        let mut length = catalogue.name(id).len();
+        let mut at = catalogue.get(id).parent;
+        loop {
+            let is_root = catalogue.get(at).parent == EntryId::NONE;
+            let next = length + 1 + catalogue.name(at).len();
+            if is_root || self.directories.contains_key(&at) || next >= PATH_MAX {
+                break;
+            }
+            names.push(at);
+            length = next;
+            at = catalogue.get(at).parent;
+        }
+        let from = self.directory(catalogue, at)?;
+        let mut way = Vec::with_capacity(length);
+        for &id in names.iter().rev() {
+            if !way.is_empty() {
+                way.push(b'/');
+            }
+            way.extend_from_slice(catalogue.name(id));
+        }
+        Ok((from, way))
+    }
+
+    /// The directory of an entry, opened and kept: for walks that look at many entries of one directory in a row.
+    /// `None` for a root.
+    pub(crate) fn parent(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Option<Arc<OwnedFd>>> {
+        catalogue.get(id).parent.some().map(|parent| self.directory(catalogue, parent)).transpose()
+    }
+
+    fn keep(&mut self, id: EntryId, fd: Arc<OwnedFd>) {
+        if self.oldest.len() == DIRECTORIES_MAX
+            && let Some(old) = self.oldest.pop_front()
+        {
+            self.directories.remove(&old);
+        }
+        self.directories.insert(id, fd);
+        self.oldest.push_back(id);
+    }
+
+    /// Forgets everything: the numbers of entries have changed.
+    pub(crate) fn clear(&mut self) {
+        self.directories.clear();
+        self.oldest.clear();
+    }
+}
+
+/// A path as the kernel takes it.
+pub(crate) fn path_bytes(path: &std::path::Path) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes()
+}

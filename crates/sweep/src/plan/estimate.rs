@@ -1,0 +1,196 @@
+//! What a plan will cost, before it is carried out.
+
+use super::{
+    disk::DiskModel,
+    merge::Requests,
+    request::{Part, Request},
+    schedule::{Budget, Schedule, SweepOrder},
+    source::PlanSource,
+};
+
+/// The cost of a plan.
+///
+/// `read == useful - copied + wasted`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Estimate {
+    /// The disk that the time is for.
+    pub disk: String,
+    /// Files with at least one byte to read.
+    pub files: u64,
+    /// Pieces, as the source gives them.
+    pub fragments: u64,
+    /// Pieces whose place on the device is unknown.
+    pub without_address: u64,
+    /// Reads.
+    pub requests: u64,
+    /// Requests that don't begin where the former ended, the first among them.
+    pub seeks: u64,
+    /// Bytes of files that are delivered.
+    pub useful: u64,
+    /// Bytes that come from the disk.
+    pub read: u64,
+    /// Bytes of gaps that are read through.
+    pub wasted: u64,
+    /// Bytes that are not read, since they are shared with bytes that are.
+    pub copied: u64,
+    /// Runs of rising addresses, from piece to piece.
+    pub passes: u64,
+    /// Passes that refused files for the next; 1 if any file is read.
+    pub bins: u64,
+    /// How often a bin stopped admitting files to complete those it had.
+    pub clean_ups: u64,
+    /// The most bytes that files hold while they wait, with memory freed behind completed requests.
+    pub peak_memory: u64,
+    /// What `peak_memory` would be without a budget, and with memory freed right behind each last piece.
+    pub peak_unlimited: u64,
+    /// The time that the disk needs for the requests, one after the other.
+    pub seconds: f64,
+}
+
+impl Estimate {
+    /// Goes through all requests of a plan. Costs what planning costs, twice: the second time without a budget, for
+    /// [`Estimate::peak_unlimited`].
+    pub fn of<S: PlanSource>(mut requests: Requests<S>, disk: &DiskModel) -> Self {
+        let mut tally = Tally::new(disk);
+        let mut request = Request::default();
+        while requests.next_into(&mut request) {
+            tally.add(&request);
+        }
+        let mut estimate = tally.finish();
+        let schedule = requests.schedule();
+        estimate.fragments = schedule.steps();
+        estimate.without_address = schedule.steps_without_address();
+        estimate.peak_memory = requests.peak();
+        estimate.peak_unlimited = if schedule.is_whole_files() {
+            schedule.peak() // one file at a time, whatever the budget
+        } else {
+            peak_unlimited(schedule.source())
+        };
+        estimate
+    }
+
+    /// Adds the cost of another plan, on the same or another disk that is read after it. Their peaks are added too: each
+    /// plan has a budget of its own. A plan that runs beside it takes the longer of both `seconds`.
+    pub fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.fragments += other.fragments;
+        self.without_address += other.without_address;
+        self.requests += other.requests;
+        self.seeks += other.seeks;
+        self.useful += other.useful;
+        self.read += other.read;
+        self.wasted += other.wasted;
+        self.copied += other.copied;
+        self.passes += other.passes;
+        self.bins += other.bins;
+        self.clean_ups += other.clean_ups;
+        self.peak_memory += other.peak_memory;
+        self.peak_unlimited += other.peak_unlimited;
+        self.seconds += other.seconds;
+    }
+}
+
+/// The most bytes that the files of `source` hold in one sweep by fragments without a budget: the largest sum of costs
+/// over all files whose range on the device covers one place (DAFT II.C).
+pub fn peak_unlimited<S: PlanSource>(source: &S) -> u64 {
+    match Schedule::new(source, SweepOrder::Fragment, Budget::unlimited()) {
+        Ok(mut schedule) => {
+            schedule.by_ref().for_each(drop);
+            schedule.peak()
+        }
+        Err(_) => 0, // a source that can't be planned reads nothing
+    }
+}
+
+/// Where the head is after a request.
+#[derive(Clone, Copy)]
+enum Head {
+    Unknown,
+    At(u64),
+    /// Somewhere on the device, behind this byte of this file.
+    InFile(u32, u64),
+}
+
+/// Counts requests as they come, those of a plan or those that an engine issued.
+#[derive(Clone)]
+pub struct Tally<'a> {
+    disk: &'a DiskModel,
+    sums: Estimate,
+    head: Head,
+    /// The address of the last piece that was read.
+    former: u64,
+    bin: Option<u32>,
+    epoch: u32,
+}
+
+impl<'a> Tally<'a> {
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new(disk: &'a DiskModel) -> Self {
+        let sums = Estimate { disk: disk.name.clone(), ..Estimate::default() };
+        Self { disk, sums, head: Head::Unknown, former: 0, bin: None, epoch: 0 }
+    }
+
+    /// Counts the next request.
+    pub fn add(&mut self, request: &Request) {
+        self.count_passes(request);
+        self.move_head(request);
+        self.sums.requests += 1;
+        self.sums.files += request.admits.len() as u64;
+        self.sums.read += request.length;
+        for part in &request.parts {
+            match part {
+                Part::Read(piece) => self.sums.useful += piece.length,
+                Part::Gap { length } => self.sums.wasted += length,
+                Part::Copy { to, .. } => {
+                    self.sums.useful += to.length;
+                    self.sums.copied += to.length;
+                }
+            }
+        }
+    }
+
+    /// The sums so far. What requests don't tell is 0: fragments, pieces without address, and both peaks.
+    #[must_use]
+    pub fn finish(self) -> Estimate {
+        Estimate { clean_ups: self.sums.clean_ups + u64::from(self.epoch), ..self.sums }
+    }
+
+    fn count_passes(&mut self, request: &Request) {
+        if self.bin != Some(request.bin) {
+            self.sums.bins += 1;
+            self.sums.clean_ups += u64::from(self.epoch);
+            self.epoch = 0;
+        }
+        self.bin = Some(request.bin);
+        self.epoch = self.epoch.max(request.epoch);
+        if self.sums.requests == 0 || request.address < self.former {
+            self.sums.passes += 1;
+        }
+        self.former = request.reads().last().map_or(request.address, |piece| piece.address);
+    }
+
+    fn move_head(&mut self, request: &Request) {
+        let (address, length) = (request.address, request.length);
+        let first = request.reads().next();
+        let goes_on = match (self.head, first) {
+            (Head::At(end), _) if request.has_address() => end == address,
+            (Head::InFile(file, end), Some(piece)) if !request.has_address() => {
+                (file, end) == (piece.file, piece.offset)
+            }
+            _ => false,
+        };
+        self.sums.seeks += u64::from(!goes_on);
+        let ms = match self.head {
+            Head::At(end) if request.has_address() => self.disk.service_ms(end, address, length),
+            Head::InFile(..) if goes_on => self.disk.service_ms(0, 0, length),
+            _ => self.disk.random_ms(length),
+        };
+        self.sums.seconds += ms / 1000.0;
+        self.head = match first {
+            _ if request.has_address() => Head::At(request.end()),
+            Some(piece) => Head::InFile(piece.file, piece.offset + piece.length),
+            None => Head::Unknown,
+        };
+    }
+}

@@ -1,0 +1,355 @@
+//! The walk (qtar, listing 2): directories are read in C-SCAN order of their inodes over the whole tree.
+//!
+//! The next directory is the one with the lowest inode at or above the head's place, then around again. Types and inodes
+//! come from the listing; nothing but the directories themselves is opened or looked at here.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ffi::OsStr,
+    io,
+    ops::Range,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use onesweep_sys::files::{self, DirReader, EntryType};
+
+use crate::{
+    catalogue::{Catalogue, EntryId, Flags, Volume},
+    error::FileError,
+    filter::Filter,
+    ignores::{self, Rules},
+    opener::Opener,
+};
+
+/// Bytes of the buffer for listings: some 8,000 names for each call.
+const LISTING_BUFFER: usize = 256 << 10;
+
+/// In which order directories are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WalkOrder {
+    /// By inode, over the whole tree.
+    CScan,
+    /// One after the other, each before its children: listing 1 of the qtar paper.
+    DepthFirst,
+}
+
+/// Where a file system belongs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// On the spindle of this walk.
+    Here(Volume),
+    /// On another one.
+    Elsewhere,
+}
+
+/// What the walk is told.
+pub(crate) struct Rule<'a> {
+    pub(crate) order: WalkOrder,
+    pub(crate) one_file_system: bool,
+    pub(crate) filter: &'a Filter,
+    pub(crate) gitignore: bool,
+    /// Bytes that the catalogue may hold.
+    pub(crate) catalog_limit: u64,
+    /// Directories of one window; without a limit the catalogue alone ends a window.
+    pub(crate) directories_max: usize,
+    pub(crate) place: &'a dyn Fn(u64) -> Place,
+    pub(crate) cancelled: &'a dyn Fn() -> bool,
+}
+
+/// A directory of another spindle that the walk came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Foreign {
+    pub(crate) shown: PathBuf,
+    pub(crate) opened: PathBuf,
+}
+
+/// A place in the C-SCAN order: where the volume begins, then the inode.
+type Position = (u64, u64, EntryId);
+
+#[derive(Debug)]
+pub(crate) struct Walker {
+    reader: DirReader,
+    pending: BTreeSet<Position>,
+    /// Once half of the catalogue is full: the directories of the one subtree that is finished first, so that a window
+    /// stays whole subtrees where it can.
+    focus: BTreeSet<Position>,
+    stack: Vec<EntryId>,
+    head: (u64, u64),
+    rules: HashMap<EntryId, Arc<Rules>>,
+    /// Entries before this one were given out in a window.
+    given: u32,
+    /// Directories that were opened, in that order, and not given out yet.
+    opened: Vec<EntryId>,
+    foreign: Vec<Foreign>,
+    errors: Vec<FileError>,
+}
+
+/// What one round of walking found.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    /// The new entries.
+    pub(crate) entries: Range<u32>,
+    /// Directories that were read, parents before children.
+    pub(crate) directories: Vec<EntryId>,
+    pub(crate) errors: Vec<FileError>,
+}
+
+impl Walker {
+    pub(crate) fn new() -> Self {
+        Self {
+            reader: DirReader::with_buffer(LISTING_BUFFER),
+            pending: BTreeSet::new(),
+            focus: BTreeSet::new(),
+            stack: Vec::new(),
+            head: (0, 0),
+            rules: HashMap::new(),
+            given: 0,
+            opened: Vec::new(),
+            foreign: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Takes a root directory, which is in the catalogue already.
+    pub(crate) fn enter(&mut self, catalogue: &Catalogue, root: EntryId, order: WalkOrder) {
+        match order {
+            WalkOrder::CScan => {
+                self.pending.insert(position(catalogue, root));
+            }
+            // The first root comes off the stack first.
+            WalkOrder::DepthFirst => self.stack.insert(0, root),
+        }
+    }
+
+    /// Directories of other spindles that were met since the last call.
+    pub(crate) fn take_foreign(&mut self) -> Vec<Foreign> {
+        std::mem::take(&mut self.foreign)
+    }
+
+    /// True when every directory was read and everything was given out.
+    pub(crate) fn is_finished(&self, catalogue: &Catalogue) -> bool {
+        self.pending.is_empty() && self.focus.is_empty() && self.stack.is_empty() && self.given == catalogue.len()
+    }
+
+    /// Directories that are still to be read.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = EntryId> {
+        self.pending.iter().chain(&self.focus).map(|&(_, _, id)| id).chain(self.stack.iter().copied())
+    }
+
+    /// Reads directories until the window is full or nothing is left.
+    pub(crate) fn window(&mut self, catalogue: &mut Catalogue, opener: &mut Opener, rule: &Rule<'_>) -> Window {
+        let mut read = 0;
+        while read < rule.directories_max
+            && (catalogue.bytes() < rule.catalog_limit || read == 0)
+            && !(rule.cancelled)()
+        {
+            let Some(directory) = self.next_directory(catalogue, rule) else { break };
+            if let Err(error) = self.read_directory(catalogue, opener, rule, directory) {
+                catalogue.get_mut(directory).flags.set(Flags::DONE);
+                self.errors.push(error);
+            }
+            read += 1;
+        }
+        self.pending.append(&mut self.focus);
+        let entries = self.given..catalogue.len();
+        self.given = catalogue.len();
+        Window { entries, directories: std::mem::take(&mut self.opened), errors: std::mem::take(&mut self.errors) }
+    }
+
+    /// The entries were moved to a new catalogue, in which nothing is waiting to be given out.
+    pub(crate) fn renumber(&mut self, catalogue: &Catalogue, moved: &HashMap<EntryId, EntryId>) {
+        let renumbered = |&(base, ino, id): &Position| (base, ino, moved[&id]);
+        self.pending = self.pending.iter().map(renumbered).collect();
+        for id in &mut self.stack {
+            *id = moved[id];
+        }
+        self.rules = self.rules.drain().filter_map(|(id, rules)| Some((*moved.get(&id)?, rules))).collect();
+        self.given = catalogue.len();
+    }
+
+    fn next_directory(&mut self, catalogue: &Catalogue, rule: &Rule<'_>) -> Option<EntryId> {
+        if rule.order == WalkOrder::DepthFirst {
+            return self.stack.pop();
+        }
+        let focused = catalogue.bytes() >= rule.catalog_limit / 2;
+        if focused && self.focus.is_empty() {
+            let root = next_from(&self.pending, self.head)?;
+            self.pending.remove(&root);
+            self.focus.insert(root);
+        }
+        let from = if self.focus.is_empty() { &mut self.pending } else { &mut self.focus };
+        let next = next_from(from, self.head)?;
+        from.remove(&next);
+        self.head = (next.0, next.1);
+        Some(next.2)
+    }
+
+    fn read_directory(
+        &mut self,
+        catalogue: &mut Catalogue,
+        opener: &mut Opener,
+        rule: &Rule<'_>,
+        id: EntryId,
+    ) -> Result<(), FileError> {
+        let fail = |catalogue: &Catalogue, step: &str, error| FileError::io(catalogue.path(id), step, error);
+        let fd = opener.directory(catalogue, id).map_err(|error| fail(catalogue, "open the directory", error))?;
+        let stat = files::statx_fd(fd.as_fd()).map_err(|error| fail(catalogue, "stat the directory", error))?;
+        let listed = catalogue.get(id);
+        catalogue.get_mut(id).learn(&stat);
+
+        let mut descend = true;
+        if stat.dev != catalogue.volume(listed.device).dev {
+            let volume = match catalogue.find_volume(stat.dev) {
+                Some(known) => Some(known),
+                None => match (rule.place)(stat.dev) {
+                    Place::Here(volume) => Some(catalogue.volume_number(volume)),
+                    Place::Elsewhere => None,
+                },
+            };
+            descend = !rule.one_file_system;
+            match volume {
+                Some(number) => catalogue.get_mut(id).device = number,
+                None if descend => {
+                    catalogue.get_mut(id).flags.set(Flags::DONE);
+                    self.foreign.push(Foreign { shown: catalogue.path(id), opened: open_path(catalogue, id) });
+                    return Ok(());
+                }
+                None => {}
+            }
+        }
+        if is_loop(catalogue, id) {
+            return Err(FileError::Loop { path: catalogue.path(id) });
+        }
+        self.opened.push(id);
+        if descend { self.list(catalogue, rule, id, &fd).map_err(|error| fail(catalogue, "read the directory", error)) } else { Ok(()) }
+    }
+
+    fn list(&mut self, catalogue: &mut Catalogue, rule: &Rule<'_>, id: EntryId, fd: &impl AsFd) -> io::Result<()> {
+        let volume = catalogue.get(id).device;
+        let above = catalogue.get(id).parent.some().and_then(|parent| self.rules.get(&parent).cloned());
+        let rules = if rule.gitignore { directory_rules(catalogue, id, fd, above) } else { None };
+        let needs_path = !rule.filter.is_empty() || rules.is_some();
+        let mut path = if needs_path { catalogue.path_bytes(id) } else { Vec::new() };
+        if needs_path && path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        let stem = path.len();
+        let children = self.stack.len();
+        let focused = !self.focus.is_empty() || catalogue.bytes() >= rule.catalog_limit / 2;
+        let mut full = false;
+        let Self { reader, stack, pending, focus, .. } = self;
+        reader.read(fd.as_fd(), |entry| {
+            let name = entry.name.to_bytes();
+            let mode = match entry.kind {
+                EntryType::Unknown => match files::statx_at(fd.as_fd(), entry.name, true) {
+                    Ok(stat) => stat.mode & TYPE_BITS,
+                    Err(_) => REGULAR,
+                },
+                known => type_bits(known),
+            };
+            if needs_path {
+                path.truncate(stem);
+                path.extend_from_slice(name);
+                let ignored = |rules: &Arc<Rules>| rules.ignores(Path::new(OsStr::from_bytes(&path)), mode == DIRECTORY);
+                if rule.filter.excludes(&path) || rules.as_ref().is_some_and(ignored) {
+                    return;
+                }
+            }
+            let Some(child) = catalogue.add(id, name, entry.ino, volume, mode) else {
+                full = true;
+                return;
+            };
+            if mode == DIRECTORY {
+                match rule.order {
+                    WalkOrder::DepthFirst => stack.push(child),
+                    WalkOrder::CScan if focused => drop(focus.insert(position(catalogue, child))),
+                    WalkOrder::CScan => drop(pending.insert(position(catalogue, child))),
+                }
+            }
+        })?;
+        // The first child comes off the stack first.
+        self.stack[children..].reverse();
+        if let Some(rules) = rules {
+            self.rules.insert(id, rules);
+        }
+        if full { Err(io::Error::other("the catalogue holds as many names as it can; name parts of the tree")) } else { Ok(()) }
+    }
+}
+
+const TYPE_BITS: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+
+fn type_bits(kind: EntryType) -> u32 {
+    match kind {
+        EntryType::Directory => DIRECTORY,
+        EntryType::Symlink => 0o120_000,
+        EntryType::Fifo => 0o010_000,
+        EntryType::Socket => 0o140_000,
+        EntryType::CharDevice => 0o020_000,
+        EntryType::BlockDevice => 0o060_000,
+        EntryType::File | EntryType::Unknown => REGULAR,
+    }
+}
+
+fn position(catalogue: &Catalogue, id: EntryId) -> Position {
+    let entry = catalogue.get(id);
+    (catalogue.volume(entry.device).base, entry.ino, id)
+}
+
+/// The next position at or above the head, then around again.
+fn next_from(pending: &BTreeSet<Position>, (base, ino): (u64, u64)) -> Option<Position> {
+    pending.range((base, ino, EntryId(0))..).next().or_else(|| pending.first()).copied()
+}
+
+/// True when an ancestor is the same directory: a bind mount of something above.
+fn is_loop(catalogue: &Catalogue, id: EntryId) -> bool {
+    let this = catalogue.get(id);
+    catalogue
+        .lineage(id)
+        .skip(1)
+        .map(|above| catalogue.get(above))
+        .any(|above| (above.device, above.ino) == (this.device, this.ino))
+}
+
+/// Where an entry can be opened from outside of the catalogue.
+fn open_path(catalogue: &Catalogue, id: EntryId) -> PathBuf {
+    let lineage: Vec<EntryId> = catalogue.lineage(id).collect();
+    let Some((&root, below)) = lineage.split_last() else { return PathBuf::new() };
+    let mut path = catalogue.root(root).to_path_buf();
+    path.extend(below.iter().rev().map(|&id| OsStr::from_bytes(catalogue.name(id))));
+    path
+}
+
+fn directory_rules(
+    catalogue: &Catalogue,
+    id: EntryId,
+    fd: &impl AsFd,
+    above: Option<Arc<Rules>>,
+) -> Option<Arc<Rules>> {
+    let directory = catalogue.path(id);
+    let files: Vec<_> = ignores::NAMES
+        .into_iter()
+        .filter_map(|name| {
+            let file = files::open_file_at(fd.as_fd(), name).ok()?;
+            let mut content = Vec::new();
+            io::Read::read_to_end(&mut std::fs::File::from(file), &mut content).ok()?;
+            Some((directory.join(OsStr::from_bytes(name)), content))
+        })
+        .collect();
+    if files.is_empty() { above } else { Some(Rules::read(&directory, &files, above)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_scan_goes_up_and_around_again() {
+        let pending: BTreeSet<Position> = [10, 20, 30].map(|ino| (0, ino, EntryId(ino as u32))).into();
+        let next = |head| next_from(&pending, (0, head)).unwrap().1;
+        assert_eq!([next(0), next(10), next(11), next(30), next(31)], [10, 10, 20, 30, 10]);
+    }
+}

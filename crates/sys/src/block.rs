@@ -1,0 +1,62 @@
+//! Facts about a block device.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
+
+use crate::features::features;
+use crate::files::PathArg;
+
+/// `BLKGETSIZE64`: declared with `size_t`, but always writes 64 bits.
+const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
+/// `BLKROGET`.
+const BLKROGET: Opcode = opcode::none(0x12, 94);
+
+/// Bytes of the device.
+#[doc(alias = "BLKGETSIZE64")]
+pub fn size_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: BLKGETSIZE64 is a getter that writes a u64.
+    Ok(unsafe { ioctl(fd, Getter::<BLKGETSIZE64, u64>::new()) }?)
+}
+
+/// Bytes that a request must be a multiple of.
+#[doc(alias = "BLKSSZGET")]
+pub fn logical_block_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(rustix::fs::ioctl_blksszget(fd)?)
+}
+
+/// Bytes that the device writes at once.
+#[doc(alias = "BLKPBSZGET")]
+pub fn physical_block_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(rustix::fs::ioctl_blkpbszget(fd)?)
+}
+
+/// Whether the device refuses writes.
+#[doc(alias = "BLKROGET")]
+pub fn is_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: BLKROGET is a getter that writes an int.
+    let answer = unsafe { ioctl(fd, Getter::<BLKROGET, libc::c_int>::new()) }?;
+    Ok(answer != 0)
+}
+
+/// Opens a device or image for reading past the page cache (`O_DIRECT`); needs read permission on it, mostly root.
+///
+/// `EINVAL` for an image on a file system without `O_DIRECT`; `Unsupported` when it is hidden. Follows links, since
+/// `/dev/mapper` and `/dev/disk` are full of them.
+#[doc(alias = "O_DIRECT")]
+pub fn open_device_direct(path: impl PathArg) -> io::Result<OwnedFd> {
+    if !features().direct {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(rustix::fs::open(path, DEVICE_FLAGS | OFlags::DIRECT, Mode::empty())?)
+}
+
+/// Opens a device or image for reading through the page cache.
+pub fn open_device(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, DEVICE_FLAGS, Mode::empty())?)
+}
+
+const DEVICE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);

@@ -1,0 +1,153 @@
+//! What of a file is in the page cache, and advice to it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::fs::Advice;
+
+use crate::features::features;
+
+/// The number of `cachestat`, the same on every architecture.
+pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Bytes that one `FADV_WILLNEED` asks for. The kernel cuts a longer request off without a word.
+const PREFETCH_STEP_BYTES: u64 = 256 << 10;
+
+/// Pages of a range of a file in the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Residency {
+    /// Pages in the cache.
+    pub cached: u64,
+    /// Of these, pages with bytes that are not yet on the device; `None` when only `mincore` could be asked.
+    pub dirty: Option<u64>,
+    /// Of these, pages on their way to the device; `None` as above.
+    pub writeback: Option<u64>,
+    /// Pages that have been in the cache and were evicted; `None` as above.
+    pub evicted: Option<u64>,
+    /// Of these, pages that were evicted lately; `None` as above.
+    pub recently_evicted: Option<u64>,
+}
+
+/// `struct cachestat_range`.
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    len: u64,
+}
+
+/// `struct cachestat`.
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+const _: () = assert!(size_of::<CachestatRange>() == 16);
+const _: () = assert!(size_of::<Cachestat>() == 40);
+
+/// What of `len` bytes from `offset` is in the page cache; `len` 0 means to the end of the file.
+///
+/// Uses `cachestat` (Linux 6.5), which needs no privilege for a file that the caller may write or owns; else, and
+/// before 6.5, `mincore` on a mapping, which does not know what is dirty.
+#[doc(alias = "cachestat")]
+pub fn residency(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Residency> {
+    if features().cachestat {
+        match residency_by_cachestat(fd, offset, len) {
+            // EPERM: since Linux 6.16 only for files that one may write or owns.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+            answer => return answer,
+        }
+    }
+    residency_by_mincore(fd, offset, len)
+}
+
+/// [`residency`] by `cachestat` alone; `ENOSYS` before Linux 6.5, `EOPNOTSUPP` on hugetlbfs.
+pub fn residency_by_cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Residency> {
+    let range = CachestatRange { offset, len };
+    let mut answer = Cachestat::default();
+    // SAFETY: both structs have the kernel's layout (asserted above) and live through the call; flags must be 0.
+    let status = unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut answer, 0) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Residency {
+        cached: answer.cached,
+        dirty: Some(answer.dirty),
+        writeback: Some(answer.writeback),
+        evicted: Some(answer.evicted),
+        recently_evicted: Some(answer.recently_evicted),
+    })
+}
+
+/// [`residency`] by `mincore` on a mapping: only `cached` is known.
+///
+/// For a file that the caller may neither write nor owns, the kernel says that all pages are cached.
+#[doc(alias = "mincore")]
+pub fn residency_by_mincore(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Residency> {
+    let size = rustix::fs::fstat(fd)?.st_size.max(0) as u64;
+    let end = if len == 0 { size } else { offset.saturating_add(len).min(size) };
+    let page = rustix::param::page_size() as u64;
+    let mut at = offset / page * page;
+    let mut cached = 0;
+    while at < end {
+        let window = (end - at).min(MINCORE_WINDOW_BYTES);
+        cached += cached_pages_of_window(fd, at, window as usize)?;
+        at += window;
+    }
+    Ok(Residency { cached, ..Residency::default() })
+}
+
+/// Bytes of a file that are mapped at once to ask for its pages; a multiple of every page size.
+const MINCORE_WINDOW_BYTES: u64 = 256 << 20;
+
+/// Cached pages of `len` bytes from `offset`, which is a multiple of the page size.
+fn cached_pages_of_window(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<u64> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    let mut pages = vec![0_u8; len.div_ceil(rustix::param::page_size())];
+    // SAFETY: a new mapping at an address of the kernel's choice, never read or written.
+    let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::empty(), MapFlags::SHARED, fd, offset)? };
+    // SAFETY: the mapping is `len` bytes long, and `pages` has one byte for each page of it.
+    let status = unsafe { libc::mincore(start, len, pages.as_mut_ptr()) };
+    let answer = match status {
+        0 => Ok(pages.iter().filter(|&page| page & 1 == 1).count() as u64),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: exactly the mapping made above, of which nothing is kept.
+    unsafe { munmap(start, len)? };
+    answer
+}
+
+/// Drops the clean cached pages of a range (`FADV_DONTNEED`); `len` 0 means to the end of the file.
+///
+/// Dirty pages stay, as do pages that others have mapped or that the range covers only in part.
+#[doc(alias = "POSIX_FADV_DONTNEED")]
+pub fn drop_cached(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(fd, offset, NonZeroU64::new(len), Advice::DontNeed)?)
+}
+
+/// Turns read-ahead off for this descriptor (`FADV_RANDOM`).
+#[doc(alias = "POSIX_FADV_RANDOM")]
+pub fn random_access(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(fd, 0, None, Advice::Random)?)
+}
+
+/// Asks the kernel to bring a range into the page cache (`FADV_WILLNEED`), in steps that it does not cut off.
+///
+/// It may block while the file system reads the map of the file, and on a full device queue.
+#[doc(alias = "POSIX_FADV_WILLNEED")]
+pub fn prefetch(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let end = offset.saturating_add(len);
+    let mut at = offset;
+    while at < end {
+        let step = (end - at).min(PREFETCH_STEP_BYTES);
+        rustix::fs::fadvise(fd, at, NonZeroU64::new(step), Advice::WillNeed)?;
+        at += step;
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! What an inode says of itself besides `statx`.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
+
+/// `FS_IOC_GETVERSION`: declared with `long`, but writes an int on every file system.
+const FS_IOC_GETVERSION: Opcode = opcode::read::<libc::c_long>(b'v', 1);
+/// `FS_IOC_FSGETXATTR`.
+const FS_IOC_FSGETXATTR: Opcode = opcode::read::<Fsxattr>(b'X', 31);
+
+/// Attribute of [`flags`]: the bytes are compressed (`FS_COMPR_FL`).
+pub const FLAG_COMPRESSED: u32 = 0x0000_0004;
+/// Attribute of [`flags`]: the bytes are encrypted (`FS_ENCRYPT_FL`).
+pub const FLAG_ENCRYPTED: u32 = 0x0000_0800;
+/// Attribute of [`flags`]: data and metadata go through the journal (`FS_JOURNAL_DATA_FL`).
+pub const FLAG_JOURNALED: u32 = 0x0000_4000;
+/// Attribute of [`flags`]: the bytes sit in the inode (`FS_INLINE_DATA_FL`).
+pub const FLAG_INLINE: u32 = 0x1000_0000;
+/// Attribute of [`extended_flags`]: the bytes are on the realtime device of XFS (`FS_XFLAG_REALTIME`).
+pub const XFLAG_REALTIME: u32 = 0x0000_0001;
+
+/// `struct fsxattr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Fsxattr {
+    xflags: u32,
+    extsize: u32,
+    nextents: u32,
+    projid: u32,
+    cowextsize: u32,
+    pad: [u8; 8],
+}
+
+const _: () = assert!(size_of::<Fsxattr>() == 28);
+
+/// The generation of an inode number: another file that gets the same number gets another generation.
+///
+/// `None` where the file system keeps none.
+#[doc(alias = "FS_IOC_GETVERSION")]
+pub fn generation(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // Most file systems write 32 bits; one that takes the declaration at its word may write 64. Room for both.
+    let mut words = [0_u32; 2];
+    // SAFETY: FS_IOC_GETVERSION writes at most 64 bits.
+    let answer = unsafe { ioctl(fd, Updater::<FS_IOC_GETVERSION, [u32; 2]>::new(&mut words)) };
+    Ok(optional(answer)?.map(|()| words[0]))
+}
+
+/// Flags of an inode as `lsattr` shows them (`FLAG_*`); `None` where the file system keeps none.
+#[doc(alias = "FS_IOC_GETFLAGS")]
+pub fn flags(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    optional(rustix::fs::ioctl_getflags(fd)).map(|flags| flags.map(|flags| flags.bits()))
+}
+
+/// Extended flags of an inode (`XFLAG_*`); `None` where the file system keeps none.
+#[doc(alias = "FS_IOC_FSGETXATTR")]
+pub fn extended_flags(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // SAFETY: FS_IOC_FSGETXATTR is a getter that writes a `struct fsxattr`.
+    let answer = unsafe { ioctl(fd, Getter::<FS_IOC_FSGETXATTR, Fsxattr>::new()) };
+    optional(answer).map(|found| found.map(|found| found.xflags))
+}
+
+/// Turns "this file system does not know the call" into `None`.
+fn optional<T>(answer: rustix::io::Result<T>) -> io::Result<Option<T>> {
+    use rustix::io::Errno;
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

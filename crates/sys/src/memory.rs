@@ -1,0 +1,51 @@
+//! How much memory there is, and how much this process has taken.
+
+use std::fs;
+use std::io;
+
+/// Bytes of memory of the machine; less in a container with a limit, which is not looked at.
+pub fn total_bytes() -> io::Result<u64> {
+    field(&fs::read_to_string("/proc/meminfo")?, "MemTotal")
+}
+
+/// Bytes that could be allocated without swapping, by the kernel's own guess.
+pub fn available_bytes() -> io::Result<u64> {
+    field(&fs::read_to_string("/proc/meminfo")?, "MemAvailable")
+}
+
+/// The most bytes of memory that this process has had at once.
+#[doc(alias = "VmHWM")]
+pub fn peak_rss_bytes() -> io::Result<u64> {
+    field(&fs::read_to_string("/proc/self/status")?, "VmHWM")
+}
+
+/// The value in bytes of the line `name: <number> kB`.
+fn field(text: &str, name: &str) -> io::Result<u64> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .and_then(|kib| kib.checked_mul(1024))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc says nothing of {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_whole_names() {
+        let text = "MemTotalX:  1 kB\nMemTotal:     2048 kB\nHugePages_Total:  3\n";
+        assert_eq!(field(text, "MemTotal").unwrap(), 2048 * 1024);
+        assert!(field(text, "HugePages_Total").is_err());
+        assert!(field(text, "Mem").is_err());
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        let (total, available) = (total_bytes().unwrap(), available_bytes().unwrap());
+        assert!(available <= total);
+        let peak = peak_rss_bytes().unwrap();
+        assert!((1 << 16..total).contains(&peak), "{peak}");
+    }
+}
