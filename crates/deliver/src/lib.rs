@@ -5,6 +5,7 @@
 //!
 //! | module | delivery |
 //! |---|---|
+//! | [`tar`] | archives, as GNU tar writes them |
 //! | [`list`] | one line for each planned file |
 //! | [`sum`] | manifests that `b3sum -c` and `sha256sum -c` read, and checking them |
 //! | [`copy`] | `cp -a`, written in the order of reading |
@@ -17,6 +18,7 @@ pub mod copy;
 pub mod list;
 pub mod named;
 pub mod sum;
+pub mod tar;
 pub mod warm;
 
 #[cfg(test)]

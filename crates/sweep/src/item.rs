@@ -79,6 +79,25 @@ pub struct Metadata {
     pub rdev: u64,
 }
 
+impl Metadata {
+    pub(crate) fn of(kind: Kind, stat: &onesweep_sys::files::Stat) -> Self {
+        let time = |time: onesweep_sys::files::Time| Timestamp { seconds: time.secs, nanoseconds: time.nanos };
+        Self {
+            kind,
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            size: stat.size,
+            mtime: time(stat.mtime),
+            ctime: time(stat.ctime),
+            nlink: stat.nlink,
+            ino: stat.ino,
+            dev: stat.dev,
+            rdev: stat.rdev,
+        }
+    }
+}
+
 /// By which way the content of a file came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {

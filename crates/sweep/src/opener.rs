@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -44,7 +44,9 @@ impl Opener {
 
     /// Opens a file for reading.
     pub(crate) fn file(&mut self, catalogue: &Catalogue, id: EntryId, direct: bool) -> io::Result<OwnedFd> {
-        let open = if direct { files::open_direct_at::<&[u8]> } else { files::open_file_at::<&[u8]> };
+        let open = |from: BorrowedFd<'_>, way: &[u8]| {
+            if direct { files::open_direct_at(from, way) } else { files::open_file_at(from, way) }
+        };
         match catalogue.get(id).parent.some() {
             None => open(files::CURRENT_DIR, path_bytes(catalogue.root(id))),
             Some(_) => {
@@ -55,8 +57,6 @@ impl Opener {
     }
 
     /// An open directory and the way from there to the entry, short enough for one call.
-    ///
-    /// The parent itself is opened only where `keep_parent` would pay: see [`Opener::parent`].
     fn nearest(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<(Arc<OwnedFd>, Vec<u8>)> {
         let mut names = vec![id];
         let mut length = catalogue.name(id).len();
@@ -82,6 +82,15 @@ impl Opener {
         Ok((from, way))
     }
 
+    /// How to open a file later, without holding a descriptor of its own until then.
+    pub(crate) fn way(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Way> {
+        if catalogue.get(id).parent == EntryId::NONE {
+            return Ok(Way { from: None, way: path_bytes(catalogue.root(id)).to_vec() });
+        }
+        let (from, way) = self.nearest(catalogue, id)?;
+        Ok(Way { from: Some(from), way })
+    }
+
     /// The directory of an entry, opened and kept: for walks that look at many entries of one directory in a row.
     /// `None` for a root.
     pub(crate) fn parent(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Option<Arc<OwnedFd>>> {
@@ -102,6 +111,22 @@ impl Opener {
     pub(crate) fn clear(&mut self) {
         self.directories.clear();
         self.oldest.clear();
+    }
+}
+
+/// How to open a file later.
+#[derive(Debug)]
+pub(crate) struct Way {
+    from: Option<Arc<OwnedFd>>,
+    way: Vec<u8>,
+}
+
+impl Way {
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        match &self.from {
+            Some(from) => files::open_file_at(from.as_fd(), &self.way[..]),
+            None => files::open_file_at(files::CURRENT_DIR, &self.way[..]),
+        }
     }
 }
 

@@ -7,6 +7,12 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+#[cfg(not(target_env = "gnu"))]
+use libc::preadv2;
+// The one of glibc that takes 64 bits of offset everywhere.
+#[cfg(target_env = "gnu")]
+use libc::preadv64v2 as preadv2;
+
 use super::pieces::{Pieces, RWF_DONTCACHE, Scratch};
 use super::{Completion, ReadOp, ReadQueue, admit, nothing_in_flight};
 
@@ -20,6 +26,7 @@ pub struct PoolQueue {
     /// With the threads, or over and not yet given back.
     begun: usize,
     shared: Arc<Shared>,
+    scratch: Scratch,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -45,22 +52,47 @@ impl Shared {
         // No thread panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits for a thread to end a read.
+    fn next(&self) -> Completion {
+        let mut state = self.state();
+        loop {
+            match state.over.pop_front() {
+                Some(completion) => return completion,
+                None => state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
 }
 
 impl PoolQueue {
     /// A queue for `depth` reads in flight, done by `threads` threads (at least 1 of each).
     ///
-    /// When the system refuses some of the threads, the others do; when it refuses all, reads are done by `wait`.
+    /// When the system refuses some of the threads, the others do; when it refuses all, `wait` does the reads.
     pub fn new(depth: usize, threads: usize) -> PoolQueue {
+        PoolQueue::of_threads(depth, threads.max(1))
+    }
+
+    pub(super) fn of_threads(depth: usize, threads: usize) -> PoolQueue {
+        let capacity = depth.max(1);
         let shared = Arc::<Shared>::default();
         let scratch = Scratch::new();
         let spawn = |_| {
             let (shared, scratch) = (Arc::clone(&shared), scratch.clone());
-            let body = move || serve(&shared, &scratch);
-            std::thread::Builder::new().name("onesweep-read".into()).spawn(body).ok()
+            let serve = move || serve(&shared, &scratch);
+            std::thread::Builder::new().name("onesweep-read".into()).spawn(serve).ok()
         };
-        let threads = (0..threads.clamp(1, depth.max(1))).map_while(spawn).collect();
-        PoolQueue { capacity: depth.max(1), queued: Vec::new(), begun: 0, shared, threads }
+        let threads = (0..threads.min(capacity)).map_while(spawn).collect();
+        PoolQueue { capacity, queued: Vec::new(), begun: 0, shared, scratch, threads }
+    }
+
+    /// Does a begun read here when there is no thread to do it.
+    fn read_here(&mut self) -> Option<Completion> {
+        if !self.threads.is_empty() {
+            return None;
+        }
+        let op = self.shared.state().waiting.pop_front()?;
+        Some(read(op, &mut Pieces::default(), &self.scratch))
     }
 }
 
@@ -104,7 +136,7 @@ fn read_once(op: &ReadOp, pieces: &[libc::iovec]) -> isize {
     let flags = if op.dont_cache { RWF_DONTCACHE } else { 0 };
     let (file, count) = (op.file.as_raw_fd(), pieces.len() as libc::c_int);
     // SAFETY: the pieces lie in parts that `op` owns and in the scratch, both of which outlive the call.
-    unsafe { libc::preadv2(file, pieces.as_ptr(), count, op.offset as i64, flags) }
+    unsafe { preadv2(file, pieces.as_ptr(), count, op.offset as i64, flags) }
 }
 
 impl ReadQueue for PoolQueue {
@@ -141,24 +173,14 @@ impl ReadQueue for PoolQueue {
         if self.begun == 0 {
             return Err(nothing_in_flight());
         }
-        let mut state = self.shared.state();
-        let completion = loop {
-            if let Some(completion) = state.over.pop_front() {
-                break completion;
-            }
-            if self.threads.is_empty() {
-                let op = state.waiting.pop_front().expect("a begun read waits or is over");
-                break read(op, &mut Pieces::default(), &Scratch::new());
-            }
-            state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
-        };
-        drop(state);
+        let completion = self.read_here().unwrap_or_else(|| self.shared.next());
         self.begun -= 1;
         Ok(completion)
     }
 
     fn try_wait(&mut self) -> Option<Completion> {
-        let completion = self.shared.state().over.pop_front()?;
+        let over = self.shared.state().over.pop_front();
+        let completion = over.or_else(|| self.read_here())?;
         self.begun -= 1;
         Some(completion)
     }

@@ -1,0 +1,4 @@
+//! Tests of where data lies: recorded trees of other machines, and real file systems of this one.
+
+mod images;
+mod sys_trees;

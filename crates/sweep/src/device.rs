@@ -1,0 +1,106 @@
+//! Device mode (design decision 2): reading the block device, and the check that follows for each file.
+
+use std::{
+    collections::HashMap,
+    os::fd::{BorrowedFd, OwnedFd},
+    path::Path,
+    sync::Arc,
+};
+
+use onesweep_layout::{AddressTrust, Extent, ExtentFlags, Sources};
+use onesweep_sys::{block, cache, features::features, files, inode};
+
+use crate::{
+    catalogue::{Catalogue, EntryId, Flags},
+    error::SweepError,
+    placement::Placement,
+    plan::Fragment,
+};
+
+/// The devices of the volumes, and the means to check what was read from them.
+#[derive(Default)]
+pub(crate) struct DeviceCheck {
+    nodes: HashMap<u16, Arc<OwnedFd>>,
+    sources: Sources,
+}
+
+impl DeviceCheck {
+    /// The device of a volume. It must be [admitted](Self::admit).
+    pub(crate) fn node(&self, volume: u16) -> Arc<OwnedFd> {
+        Arc::clone(&self.nodes[&volume])
+    }
+
+    /// Opens the device of a volume.
+    pub(crate) fn admit(&mut self, volume: u16, placement: &Placement, path: &Path) -> Result<(), SweepError> {
+        if self.nodes.contains_key(&volume) {
+            return Ok(());
+        }
+        let fail = |reason: String| SweepError::Device { path: path.to_owned(), reason };
+        if let Some(reason) = refusal(placement) {
+            return Err(fail(reason));
+        }
+        let stack = placement.stack.as_ref().ok_or_else(|| fail("it has no block device".into()))?;
+        let node = block::open_device_direct(stack.node.as_path()).map_err(|error| {
+            fail(format!("cannot open {}: {error}; be root, or leave out --device", stack.node.display()))
+        })?;
+        self.nodes.insert(volume, Arc::new(node));
+        Ok(())
+    }
+
+    /// True when the bytes that were read at the mapped places are those of the file: nothing of it waits in the page
+    /// cache, and it lies where it lay. Size and times are compared by the caller.
+    pub(crate) fn holds(&mut self, catalogue: &Catalogue, id: EntryId, fd: BorrowedFd<'_>) -> bool {
+        let entry = catalogue.get(id);
+        if entry.flags.has(Flags::THROUGH_FILE_SYSTEM) {
+            return true;
+        }
+        let Ok(stat) = files::statx_fd(fd) else { return false };
+        let clean = || {
+            cache::residency(fd, 0, entry.size).is_ok_and(|pages| pages.dirty == Some(0) && pages.writeback == Some(0))
+        };
+        entry.generation == inode::generation(fd).ok().flatten().unwrap_or(0)
+            && self.lies_where_mapped(catalogue, id, fd, &stat)
+            && clean()
+    }
+
+    fn lies_where_mapped(
+        &mut self,
+        catalogue: &Catalogue,
+        id: EntryId,
+        fd: BorrowedFd<'_>,
+        stat: &files::Stat,
+    ) -> bool {
+        let volume = catalogue.volume(catalogue.get(id).device);
+        let mut known = catalogue.fragments(id);
+        let mut same = true;
+        let mapped = self.sources.map(fd, stat, &mut |extent| {
+            if !extent.flags.contains(ExtentFlags::UNWRITTEN) {
+                same &= known.next().is_some_and(|fragment| is_same(&fragment, &extent, volume.base, volume.block));
+            }
+        });
+        same && mapped.is_ok() && known.next().is_none()
+    }
+}
+
+fn is_same(fragment: &Fragment, extent: &Extent, base: u64, block: u32) -> bool {
+    let block = u64::from(block);
+    extent.physical.is_some_and(|physical| fragment.address() == base + physical)
+        && u64::from(fragment.offset()) * block == extent.logical
+        && u64::from(fragment.length()) * block >= extent.length
+}
+
+/// Why a file system can't be read from its device, if it can't.
+fn refusal(placement: &Placement) -> Option<String> {
+    match &placement.trust {
+        AddressTrust::Physical if !features().cachestat => Some(
+            "this kernel has no cachestat (Linux 6.5), without which changes in memory can't be told; \
+             leave out --device"
+                .into(),
+        ),
+        AddressTrust::Physical => None,
+        AddressTrust::Logical => {
+            Some(format!("{} tells no addresses of the device; leave out --device", placement.fs_type))
+        }
+        AddressTrust::Meaningless(why) => Some(format!("{why}; leave out --device")),
+    }
+}

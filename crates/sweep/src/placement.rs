@@ -1,0 +1,114 @@
+//! Which spindle a file system lies on, and what its addresses are worth.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, Mutex},
+};
+
+use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless};
+use onesweep_sys::files;
+
+use crate::catalogue::Volume;
+
+/// Block sizes beyond this are transfer sizes of network file systems, no units of allocation.
+const BLOCK_MAX: u64 = 64 << 10;
+
+/// One file system.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    /// The number of its spindle.
+    pub(crate) spindle: usize,
+    pub(crate) volume: Volume,
+    /// What lies under it; `None` without a block device.
+    pub(crate) stack: Option<DeviceStack>,
+    pub(crate) fs_type: String,
+    pub(crate) trust: AddressTrust,
+}
+
+impl Placement {
+    /// The kernel names of the disks below, or the type of a file system that has none.
+    pub(crate) fn disk_name(&self) -> String {
+        match &self.stack {
+            Some(stack) if !stack.disks.is_empty() => {
+                stack.disks.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>().join("+")
+            }
+            _ => self.fs_type.clone(),
+        }
+    }
+
+    /// True when no order of reading is quicker than another.
+    pub(crate) fn is_seekless(&self) -> bool {
+        match &self.stack {
+            Some(stack) => stack.is_seekless(),
+            None => matches!(self.trust, AddressTrust::Meaningless(Meaningless::Memory { .. })),
+        }
+    }
+
+    /// Disks that can work at the same time.
+    pub(crate) fn members(&self) -> usize {
+        self.stack.as_ref().map_or(1, |stack| stack.members.max(1))
+    }
+}
+
+/// All file systems that were met, by device number.
+#[derive(Debug)]
+pub(crate) struct Placements {
+    devices: Devices,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_dev: HashMap<u64, Arc<Placement>>,
+    /// The disks of each spindle.
+    spindles: Vec<Vec<u64>>,
+}
+
+impl Placements {
+    pub(crate) fn of_system() -> io::Result<Self> {
+        Ok(Self { devices: Devices::of_system()?, known: Mutex::default() })
+    }
+
+    /// The placement of the file system that `fd` lies on.
+    pub(crate) fn of(&self, fd: BorrowedFd<'_>, stat: &files::Stat) -> Arc<Placement> {
+        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(placement) = known.by_dev.get(&stat.dev) {
+            return Arc::clone(placement);
+        }
+        let stack = self.devices.by_stat(stat).ok();
+        let mounts = self.devices.mounts();
+        let mount =
+            stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
+        let fs_type = mount.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type.clone());
+        let trust = AddressTrust::of_file_system(&fs_type, stack.as_ref().map_or(1, |stack| stack.members));
+        // Without a disk of its own, a file system is a spindle of its own.
+        let key = match &stack {
+            Some(stack) if !stack.disks.is_empty() => stack.spindle_key(),
+            _ => vec![stat.dev],
+        };
+        let spindle = known.spindles.iter().position(|other| *other == key).unwrap_or_else(|| {
+            known.spindles.push(key);
+            known.spindles.len() - 1
+        });
+        // Where it begins on its disk is not known for every stack: then it gets a range of its own, since two file
+        // systems with the same addresses would be taken for shared extents.
+        let number = known.by_dev.len() as u64;
+        let base = stack.as_ref().and_then(|stack| stack.base).unwrap_or((number + 1) << 48);
+        let block = files::file_system(fd.as_fd())
+            .map(|facts| facts.block_size)
+            .ok()
+            .filter(|size| size.is_power_of_two() && (512..=BLOCK_MAX).contains(size))
+            .unwrap_or(4096) as u32;
+        let placement =
+            Arc::new(Placement { spindle, volume: Volume { dev: stat.dev, block, base }, stack, fs_type, trust });
+        known.by_dev.insert(stat.dev, Arc::clone(&placement));
+        placement
+    }
+
+    /// The placement of a file system that was met before.
+    pub(crate) fn known(&self, dev: u64) -> Option<Arc<Placement>> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).by_dev.get(&dev).cloned()
+    }
+}

@@ -1,0 +1,626 @@
+//! The read engine: carries out a plan.
+//!
+//! Many reads are in flight, in the order of the plan; bytes land where they belong in the buffers of their files; a file
+//! whose last byte has arrived is checked and handed over. What the plan promises about memory is in
+//! [`crate::plan::request`].
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    rc::Rc,
+    sync::Arc,
+};
+
+use onesweep_sys::{
+    buffer::{self, BufferPart, FileBuffer},
+    cache,
+    features::features,
+    files,
+    read_queue::{Completion, ReadOp, ReadPart, ReadQueue, advance_parts, best_queue},
+};
+
+use crate::{
+    budget::{Loan, Share},
+    catalogue::{Catalogue, EntryId, Flags},
+    device::DeviceCheck,
+    error::FileError,
+    handover,
+    item::{Content, FileBytes, Metadata, Route, SweptFile},
+    opener::Opener,
+    outlet::Outlet,
+    plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
+    read_through::{self, Outcome},
+    settings::CachePolicy,
+    spindle::whole,
+    stream::FileStream,
+    throttle::Throttle,
+};
+
+/// Files that are kept open for further fragments and for the check after the last one.
+const OPEN_FILES_MAX: usize = 256;
+
+/// The files of a plan: numbers of the plan stand for entries of the catalogue.
+pub(crate) struct PlannedFiles<'a> {
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) files: &'a [EntryId],
+    pub(crate) device: bool,
+}
+
+impl PlanSource for PlannedFiles<'_> {
+    fn files(&self) -> u32 {
+        self.files.len() as u32
+    }
+
+    fn cost(&self, file: u32) -> u64 {
+        self.catalogue.cost(self.files[file as usize])
+    }
+
+    fn pieces(&self, file: u32, visit: &mut dyn FnMut(Piece)) {
+        let id = self.files[file as usize];
+        let through = self.device && self.catalogue.get(id).flags.has(Flags::THROUGH_FILE_SYSTEM);
+        for piece in self.catalogue.pieces(id, file) {
+            visit(if through { Piece { address: NO_ADDRESS, ..piece } } else { piece });
+        }
+    }
+}
+
+/// What the engine works with.
+pub(crate) struct Engine<'a> {
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) files: &'a [EntryId],
+    pub(crate) opener: &'a mut Opener,
+    pub(crate) outlet: &'a Outlet,
+    pub(crate) share: &'a Share,
+    pub(crate) throttle: &'a Arc<Throttle>,
+    pub(crate) device: Option<&'a mut DeviceCheck>,
+    pub(crate) cache: CachePolicy,
+    pub(crate) xattrs: bool,
+    pub(crate) queue_depth: usize,
+}
+
+/// A file that waits for bytes.
+struct Waiting {
+    buffer: FileBuffer,
+    loan: Loan,
+    missing: u64,
+    state: State,
+}
+
+enum State {
+    Good,
+    /// What arrived can't be trusted: to be read again, through the file system.
+    Doubtful,
+    Failed(FileError),
+}
+
+/// A read in flight.
+struct Flight {
+    request: u64,
+    target: Target,
+    offset: u64,
+    left: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Target {
+    /// Bytes of one file, through the file system.
+    File { file: u32, direct: bool, dont_cache: bool },
+    /// Bytes of a volume, from its device.
+    Device { volume: u16 },
+}
+
+/// What follows from a read that is over.
+enum Verdict {
+    Arrived,
+    Again,
+    Doubtful,
+    Failed(io::Error),
+}
+
+/// A request of which something is in flight.
+struct Begun {
+    request: Rc<Request>,
+    flights: u32,
+}
+
+/// Why a plan was not carried out to its end.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    Cancelled,
+    /// The machine refused to read at all.
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Halt {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+pub(crate) struct Reader<'a> {
+    engine: Engine<'a>,
+    queue: Box<dyn ReadQueue>,
+    waiting: HashMap<u32, Waiting>,
+    flights: HashMap<u64, Flight>,
+    begun: HashMap<u64, Begun>,
+    /// Pieces that could not be copied from another file after all.
+    extra: VecDeque<Piece>,
+    next_number: u64,
+    open: OpenFiles,
+    direct: bool,
+    dont_cache: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(engine: Engine<'a>) -> Self {
+        let fill = engine.cache == CachePolicy::Fill;
+        Self {
+            queue: best_queue(engine.queue_depth),
+            waiting: HashMap::new(),
+            flights: HashMap::new(),
+            begun: HashMap::new(),
+            extra: VecDeque::new(),
+            next_number: 0,
+            open: OpenFiles::default(),
+            direct: features().direct && !fill,
+            dont_cache: features().dontcache && !fill,
+            engine,
+        }
+    }
+
+    /// Carries out all requests and hands over all their files.
+    pub(crate) fn run(mut self, requests: impl Iterator<Item = Request>) -> Result<(), Halt> {
+        for request in requests {
+            if self.engine.outlet.is_cancelled() {
+                return Err(Halt::Cancelled);
+            }
+            for &file in &request.admits {
+                self.admit(file)?;
+            }
+            self.begin(request)?;
+        }
+        while self.advance()? {}
+        debug_assert!(self.waiting.is_empty(), "every file of a plan is completed by it");
+        Ok(())
+    }
+
+    /// Does one thing that brings bytes nearer; false when nothing is left to do.
+    fn advance(&mut self) -> Result<bool, Halt> {
+        if let Some(piece) = self.extra.pop_front() {
+            let parts = vec![Part::Read(piece)];
+            self.begin(Request { length: piece.length, parts, ..Request::default() })?;
+            return Ok(true);
+        }
+        if self.queue.in_flight() > 0 {
+            self.reap()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Reserves the memory of a file: what is in flight frees some when it arrives, and so do the consumers.
+    fn admit(&mut self, file: u32) -> Result<(), Halt> {
+        let cost = self.engine.catalogue.cost(self.id(file));
+        let loan = loop {
+            if let Some(loan) = self.engine.share.try_reserve(cost) {
+                break loan;
+            }
+            if !self.advance()? {
+                break self.engine.outlet.reserve(self.engine.share, cost).ok_or(Halt::Cancelled)?;
+            }
+        };
+        let missing = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
+        let buffer = FileBuffer::try_zeroed(cost as usize).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        self.waiting.insert(file, Waiting { buffer, loan, missing, state: State::Good });
+        Ok(())
+    }
+
+    fn id(&self, file: u32) -> EntryId {
+        self.engine.files[file as usize]
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        self.engine.catalogue.path(self.id(file))
+    }
+
+    fn mark(&mut self, file: u32, state: State) {
+        let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
+        // The first failure is the one to tell.
+        if !matches!(waiting.state, State::Failed(_)) {
+            waiting.state = state;
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// Puts the reads of a request in flight.
+    fn begin(&mut self, request: Request) -> Result<(), Halt> {
+        self.engine.outlet.count(|summary| {
+            summary.requests += 1;
+            summary.bytes_read += request.length;
+        });
+        let number = self.number();
+        let request = Rc::new(request);
+        // One flight stands for the loop below, so that the request can't land before all its reads have begun.
+        self.begun.insert(number, Begun { request: Rc::clone(&request), flights: 1 });
+        if self.engine.device.is_some() && request.has_address() {
+            self.begin_on_device(number, &request.parts)?;
+        } else {
+            for piece in request.reads() {
+                self.begin_on_file(number, piece)?;
+            }
+        }
+        self.land(number)
+    }
+
+    fn begin_on_file(&mut self, number: u64, piece: &Piece) -> Result<(), Halt> {
+        if !matches!(self.waiting[&piece.file].state, State::Good) {
+            return Ok(());
+        }
+        let direct = self.direct;
+        match self.open_file(piece.file, direct) {
+            Ok(fd) => {
+                let part = self.lend(piece);
+                let target = Target::File { file: piece.file, direct, dont_cache: self.dont_cache && !direct };
+                let flight = Flight { request: number, target, offset: piece.offset, left: part.len() };
+                self.fly(flight, fd, vec![ReadPart::Buffer(part)])
+            }
+            Err(error) => {
+                let error = FileError::io(self.path(piece.file), "open", error);
+                self.mark(piece.file, State::Failed(error));
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a request from the device: one read for each volume that it touches.
+    fn begin_on_device(&mut self, number: u64, parts: &[Part]) -> Result<(), Halt> {
+        let mut run: Option<DeviceRun> = None;
+        for part in parts {
+            match part {
+                Part::Read(piece) => {
+                    let volume = self.engine.catalogue.get(self.id(piece.file)).device;
+                    if run.as_ref().is_some_and(|run| run.volume != volume) {
+                        self.fly_on_device(number, run.take())?;
+                    }
+                    let part = ReadPart::Buffer(self.lend(piece));
+                    run.get_or_insert_with(|| DeviceRun { volume, address: piece.address, parts: Vec::new() })
+                        .parts
+                        .push(part);
+                }
+                Part::Gap { length } => {
+                    if let Some(run) = &mut run {
+                        run.parts.push(ReadPart::Skip(*length as usize));
+                    }
+                }
+                Part::Copy { .. } => {}
+            }
+        }
+        self.fly_on_device(number, run)
+    }
+
+    fn fly_on_device(&mut self, number: u64, run: Option<DeviceRun>) -> Result<(), Halt> {
+        let Some(DeviceRun { volume, address, mut parts }) = run else { return Ok(()) };
+        while matches!(parts.last(), Some(ReadPart::Skip(_))) {
+            parts.pop();
+        }
+        let offset = address - self.engine.catalogue.volume(volume).base;
+        let left = parts.iter().map(ReadPart::len).sum();
+        let fd = self.device().node(volume);
+        self.fly(Flight { request: number, target: Target::Device { volume }, offset, left }, fd, parts)
+    }
+
+    fn device(&mut self) -> &mut DeviceCheck {
+        self.engine.device.as_mut().expect("only device mode asks")
+    }
+
+    fn lend(&self, piece: &Piece) -> BufferPart {
+        let start = piece.offset as usize;
+        self.waiting[&piece.file].buffer.lend(start..start + piece.length as usize)
+    }
+
+    /// Puts one read in flight, when there is room for it.
+    fn fly(&mut self, flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
+        self.begun.get_mut(&flight.request).expect("begun").flights += 1;
+        self.engine.throttle.pass(flight.left as u64, self.engine.outlet.cancel());
+        while self.queue.in_flight() == self.queue.capacity() {
+            self.reap()?;
+        }
+        self.push(flight, file, parts)
+    }
+
+    fn push(&mut self, flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
+        let dont_cache = matches!(flight.target, Target::File { dont_cache: true, .. });
+        let token = self.number();
+        let op = ReadOp { token, file, offset: flight.offset, parts, dont_cache };
+        self.flights.insert(token, flight);
+        self.queue.push(op)?;
+        self.queue.submit()?;
+        Ok(())
+    }
+
+    /// Waits for one read and does what follows from it.
+    fn reap(&mut self) -> Result<(), Halt> {
+        let Completion { token, result, mut parts } = self.queue.wait()?;
+        let mut flight = self.flights.remove(&token).expect("every token is that of a flight");
+        match self.judge(&mut flight, result, &mut parts) {
+            Verdict::Again => {
+                let fd = match flight.target {
+                    Target::Device { volume } => Ok(self.device().node(volume)),
+                    Target::File { file, direct, .. } => self.open_file(file, direct),
+                };
+                match fd {
+                    Ok(fd) => return self.push(flight, fd, parts),
+                    Err(_) => self.doubt(&flight),
+                }
+            }
+            Verdict::Arrived => {}
+            Verdict::Doubtful => self.doubt(&flight),
+            Verdict::Failed(source) => {
+                if let Target::File { file, .. } = flight.target {
+                    let error = FileError::io(self.path(file), format!("read at byte {}", flight.offset), source);
+                    self.mark(file, State::Failed(error));
+                }
+            }
+        }
+        // The bytes must be lent by nobody when the request lands.
+        drop(parts);
+        self.land(flight.request)
+    }
+
+    /// What a completed read amounts to. For `Again`, the flight and the parts are set up for the rest of it.
+    fn judge(&mut self, flight: &mut Flight, result: io::Result<usize>, parts: &mut Vec<ReadPart>) -> Verdict {
+        match result {
+            Ok(read) if read == flight.left => Verdict::Arrived,
+            Ok(read) if self.is_at_end(flight, read) => Verdict::Arrived,
+            Ok(0) => Verdict::Doubtful,
+            Ok(read) => {
+                advance_parts(parts, read);
+                flight.offset += read as u64;
+                flight.left -= read;
+                // What is left need not be aligned.
+                if let Target::File { direct, .. } = &mut flight.target {
+                    *direct = false;
+                }
+                Verdict::Again
+            }
+            Err(error) => self.judge_error(flight, error),
+        }
+    }
+
+    fn judge_error(&mut self, flight: &mut Flight, error: io::Error) -> Verdict {
+        if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) {
+            return Verdict::Again;
+        }
+        let refused = files::is_refusal(&error);
+        match &mut flight.target {
+            Target::File { direct, dont_cache, .. } if refused && *direct => {
+                self.direct = false;
+                *direct = false;
+                *dont_cache = self.dont_cache;
+                Verdict::Again
+            }
+            Target::File { dont_cache, .. } if refused && *dont_cache => {
+                self.dont_cache = false;
+                *dont_cache = false;
+                Verdict::Again
+            }
+            Target::File { .. } => Verdict::Failed(error),
+            // A bad sector may lie in a gap: each file tells for itself, through the file system.
+            Target::Device { .. } => Verdict::Doubtful,
+        }
+    }
+
+    /// True when the file has no more bytes to give than were read.
+    fn is_at_end(&self, flight: &Flight, read: usize) -> bool {
+        match flight.target {
+            Target::File { file, .. } => flight.offset + read as u64 >= self.engine.catalogue.get(self.id(file)).size,
+            Target::Device { .. } => false,
+        }
+    }
+
+    /// Marks the files that a flight was for as not to be trusted.
+    fn doubt(&mut self, flight: &Flight) {
+        match flight.target {
+            Target::File { file, .. } => self.mark(file, State::Doubtful),
+            Target::Device { .. } => {
+                let request = Rc::clone(&self.begun[&flight.request].request);
+                for piece in request.reads() {
+                    self.mark(piece.file, State::Doubtful);
+                }
+                for (_, _, piece) in request.copies() {
+                    self.mark(piece.file, State::Doubtful);
+                }
+            }
+        }
+    }
+
+    /// One flight of a request is over; with the last, its bytes are counted and its complete files handed over.
+    fn land(&mut self, number: u64) -> Result<(), Halt> {
+        let begun = self.begun.get_mut(&number).expect("begun");
+        begun.flights -= 1;
+        if begun.flights > 0 {
+            return Ok(());
+        }
+        let request = self.begun.remove(&number).expect("begun").request;
+        // Copies first: a file that lends bytes may be complete with this very request.
+        let mut arrived: Vec<(u32, u64)> = Vec::new();
+        for (from_file, from_offset, to) in request.copies() {
+            if self.copy(from_file, from_offset, to) {
+                arrived.push((to.file, to.length));
+            } else {
+                self.extra.push_back(*to);
+            }
+        }
+        arrived.extend(request.reads().map(|piece| (piece.file, piece.length)));
+        for (file, length) in arrived {
+            let waiting = self.waiting.get_mut(&file).expect("admitted and incomplete");
+            waiting.missing -= length;
+            if waiting.missing == 0 {
+                self.complete(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes that two files share. False when they must be read for themselves.
+    fn copy(&mut self, from_file: u32, from_offset: u64, to: &Piece) -> bool {
+        if !matches!(self.waiting[&to.file].state, State::Good) {
+            return true;
+        }
+        let source = &self.waiting[&from_file];
+        if !matches!(source.state, State::Good) || (self.engine.device.is_none() && !self.is_unchanged(from_file)) {
+            return false;
+        }
+        let (from, length) = (from_offset as usize, to.length as usize);
+        let (source, target) = (&self.waiting[&from_file].buffer, &self.waiting[&to.file].buffer);
+        buffer::copy_within_buffers(source, from..from + length, target, to.offset as usize);
+        true
+    }
+
+    /// True when the file still has the content that was mapped, as far as its times can tell.
+    fn is_unchanged(&mut self, file: u32) -> bool {
+        let entry = self.engine.catalogue.get(self.id(file));
+        let direct = self.direct;
+        !entry.flags.has(Flags::RECENT)
+            && self
+                .open_file(file, direct)
+                .and_then(|fd| files::statx_fd(fd.as_fd()))
+                .is_ok_and(|stat| entry.is_unchanged(&stat))
+    }
+
+    fn open_file(&mut self, file: u32, direct: bool) -> io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.open.get(file, direct) {
+            return Ok(fd);
+        }
+        let id = self.id(file);
+        let opened = match self.engine.opener.file(self.engine.catalogue, id, direct) {
+            // The file system has no direct reads, or a hidden switch says so.
+            Err(error) if direct && files::is_refusal(&error) => {
+                self.direct = false;
+                return self.open_file(file, false);
+            }
+            opened => opened?,
+        };
+        if !direct {
+            // Without read-ahead, exactly what is asked for is read.
+            let _ = cache::random_access(opened.as_fd());
+        }
+        let fd = Arc::new(opened);
+        self.open.keep(file, direct, Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    /// Checks a file that has all its bytes, and hands it over.
+    fn complete(&mut self, file: u32) -> Result<(), Halt> {
+        let waiting = self.waiting.remove(&file).expect("admitted");
+        let item = match waiting.state {
+            State::Failed(error) => Err(error),
+            State::Good | State::Doubtful => self.checked(file, waiting),
+        };
+        self.open.forget(file);
+        if self.engine.outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
+    }
+
+    fn checked(&mut self, file: u32, waiting: Waiting) -> Result<SweptFile, FileError> {
+        let id = self.id(file);
+        let direct = self.direct;
+        let fd = self.open_file(file, direct).map_err(|error| FileError::io(self.path(file), "open", error))?;
+        let entry = self.engine.catalogue.get(id);
+        let unchanged = files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
+        let holds = match &mut self.engine.device {
+            Some(device) => unchanged && device.holds(self.engine.catalogue, id, fd.as_fd()),
+            None => unchanged,
+        };
+        let untouched = self.engine.cache == CachePolicy::Untouched && !entry.flags.has(Flags::PARTLY_CACHED);
+        if !holds || !matches!(waiting.state, State::Good) {
+            drop(waiting.buffer);
+            return read_again(&mut self.engine, id, waiting.loan, untouched);
+        }
+        if untouched && !self.direct && !self.dont_cache {
+            let _ = cache::drop_cached(fd.as_fd(), 0, 0);
+        }
+        let catalogue = self.engine.catalogue;
+        let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, Some(fd.as_fd()))?;
+        let mut bytes = waiting.buffer.try_into_bytes().expect("all reads of the file have landed");
+        bytes.truncate(entry.size as usize);
+        item.data = catalogue.data_ranges(id);
+        item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
+        item.route = Route::Swept;
+        Ok(item)
+    }
+}
+
+/// Reads a file through the file system after its fragments could not be trusted.
+fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
+    let path = || engine.catalogue.path(id);
+    let fd = engine.opener.file(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
+    let outcome = read_through::read_stable(fd.as_fd(), loan, |bytes| engine.share.try_reserve(bytes), &path);
+    if untouched {
+        let _ = cache::drop_cached(fd.as_fd(), 0, 0);
+    }
+    let outcome = outcome?;
+    let mut item = handover::item(engine.catalogue, engine.opener, id, engine.xattrs, Some(fd.as_fd()))?;
+    match outcome {
+        Outcome::Whole { bytes, loan, stat } => {
+            item.metadata = Metadata::of(item.metadata.kind, &stat);
+            item.data = whole(stat.size);
+            item.content = Content::Bytes(FileBytes::lent(bytes, loan));
+            item.route = Route::Reread;
+        }
+        Outcome::TooLarge => {
+            let stat = files::statx_fd(fd.as_fd()).map_err(|error| FileError::io(path(), "stat", error))?;
+            item.metadata = Metadata::of(item.metadata.kind, &stat);
+            item.data = whole(stat.size);
+            let way = engine.opener.way(engine.catalogue, id);
+            let way = way.map_err(|error| FileError::io(path(), "open its directory", error))?;
+            let (throttle, cancel) = (Arc::clone(engine.throttle), engine.outlet.cancel().clone());
+            item.content = Content::Stream(FileStream::new(way, !untouched, throttle, cancel));
+            item.route = Route::Streamed;
+        }
+    }
+    Ok(item)
+}
+
+/// What one read of a device will bring.
+struct DeviceRun {
+    volume: u16,
+    address: u64,
+    parts: Vec<ReadPart>,
+}
+
+/// The files that are open, at most [`OPEN_FILES_MAX`]; the oldest goes first. What is in flight holds its own.
+#[derive(Default)]
+struct OpenFiles {
+    fds: HashMap<(u32, bool), Arc<OwnedFd>>,
+    oldest: VecDeque<(u32, bool)>,
+}
+
+impl OpenFiles {
+    fn get(&self, file: u32, direct: bool) -> Option<Arc<OwnedFd>> {
+        self.fds.get(&(file, direct)).cloned()
+    }
+
+    fn keep(&mut self, file: u32, direct: bool, fd: Arc<OwnedFd>) {
+        while self.fds.len() >= OPEN_FILES_MAX {
+            let Some(old) = self.oldest.pop_front() else { break };
+            self.fds.remove(&old);
+        }
+        self.fds.insert((file, direct), fd);
+        self.oldest.push_back((file, direct));
+    }
+
+    fn forget(&mut self, file: u32) {
+        self.fds.remove(&(file, false));
+        self.fds.remove(&(file, true));
+        // Files that were forgotten leave their places; they are cleared before they pile up.
+        if self.oldest.len() > 4 * OPEN_FILES_MAX {
+            self.oldest.retain(|place| self.fds.contains_key(place));
+        }
+    }
+}
