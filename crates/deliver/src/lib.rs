@@ -10,13 +10,11 @@
 //! | [`sum`] | manifests that `b3sum -c` and `sha256sum -c` read, and checking them |
 //! | [`copy`] | `cp -a`, written in the order of reading |
 //! | [`warm`] | the page cache, as far as it holds |
-//! | [`named`] | entries made without a sweep, for archives that take directories without what is in them |
 //! | [`attributes`] | owner, mode, times and extended attributes, set on the destination |
 
 pub mod attributes;
 pub mod copy;
 pub mod list;
-pub mod named;
 pub mod sum;
 pub mod tar;
 pub mod warm;

@@ -1,10 +1,9 @@
 //! Items made by hand.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::Path};
 
-use onesweep::{Kind, Metadata, SweptFile, Timestamp};
-
-use crate::{attributes, named};
+use onesweep::{Kind, Metadata, SweptFile, Timestamp, Xattr};
+use onesweep_sys::files::{list_xattrs_path, xattr_path};
 
 pub(crate) fn metadata(kind: Kind, size: u64) -> Metadata {
     let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 123_456_789 };
@@ -38,8 +37,8 @@ pub(crate) fn walk(root: &Path) -> Vec<SweptFile> {
 }
 
 fn visit(path: &Path, items: &mut Vec<SweptFile>, inodes: &mut HashMap<u64, usize>) {
-    let metadata = named::metadata(path).unwrap();
-    let xattrs = attributes::xattrs_of(path).unwrap();
+    let metadata = metadata_of(path);
+    let xattrs = xattrs_of(path);
     let new = || SweptFile::new(path.to_owned(), metadata).with_xattrs(xattrs.clone());
     match metadata.kind {
         Kind::Directory => {
@@ -64,4 +63,30 @@ fn visit(path: &Path, items: &mut Vec<SweptFile>, inodes: &mut HashMap<u64, usiz
         Kind::Symlink => items.push(new().with_link_target(fs::read_link(path).unwrap())),
         _ => items.push(new()),
     }
+}
+
+/// The attributes of a path itself, as a sweep would give them.
+pub(crate) fn metadata_of(path: &Path) -> Metadata {
+    let stat = path.symlink_metadata().unwrap();
+    let time = |seconds, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+    Metadata {
+        kind: Kind::of_mode(stat.mode()).unwrap(),
+        mode: stat.mode(),
+        uid: stat.uid(),
+        gid: stat.gid(),
+        size: stat.size(),
+        mtime: time(stat.mtime(), stat.mtime_nsec()),
+        ctime: time(stat.ctime(), stat.ctime_nsec()),
+        nlink: stat.nlink() as u32,
+        ino: stat.ino(),
+        dev: stat.dev(),
+        rdev: stat.rdev(),
+    }
+}
+
+/// The extended attributes of a path itself.
+pub(crate) fn xattrs_of(path: &Path) -> Vec<Xattr> {
+    let names = list_xattrs_path(path).unwrap();
+    let value = |name: &std::ffi::CStr| xattr_path(path, name).unwrap().map(|value| (name.to_bytes().to_vec(), value));
+    names.iter().filter_map(|name| value(name)).collect()
 }

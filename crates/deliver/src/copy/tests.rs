@@ -1,11 +1,7 @@
 //! Goal: what `cp -a` makes of a tree, `Copier` makes of it too. The judge is `cp -a` itself.
 
 use super::*;
-use crate::{
-    attributes::xattrs_of,
-    named,
-    testing::{entry, metadata, regular, walk},
-};
+use crate::testing::{entry, metadata, metadata_of, regular, walk, xattrs_of};
 use onesweep::Metadata;
 use std::{
     collections::BTreeMap,
@@ -61,7 +57,7 @@ fn looks(root: &Path) -> BTreeMap<PathBuf, Looks> {
     let relative = |path: &Path| path.strip_prefix(root).unwrap().to_owned();
     let mut all = BTreeMap::new();
     for path in &paths {
-        let found = named::metadata(path).unwrap();
+        let found = metadata_of(path);
         let size = if found.kind == Kind::Directory { 0 } else { found.size };
         let kept = Metadata { ino: 0, dev: 0, ctime: Default::default(), size, ..found };
         let blocks = if found.kind == Kind::File { path.symlink_metadata().unwrap().blocks() } else { 0 };
@@ -70,7 +66,7 @@ fn looks(root: &Path) -> BTreeMap<PathBuf, Looks> {
             Kind::Symlink => fs::read_link(path).unwrap().display().to_string(),
             _ => String::new(),
         };
-        let mut xattrs = xattrs_of(path).unwrap();
+        let mut xattrs = xattrs_of(path);
         xattrs.sort();
         let same = paths.iter().filter(|other| inode(other) == inode(path)).map(|other| relative(other)).collect();
         all.insert(relative(path), (kept, blocks, xattrs, content, same));
