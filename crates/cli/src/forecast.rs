@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     args::{DiskName, ReassemblyName, Settings, StrategyName},
+    message,
     size::{Size, duration},
 };
 
@@ -109,7 +110,7 @@ impl Disk {
 #[derive(Debug, Serialize)]
 pub(crate) struct Forecast {
     model: String,
-    entries: u64,
+    files: u64,
     partial: bool,
     disks: Vec<Disk>,
     plans: Vec<Row>,
@@ -133,11 +134,11 @@ impl Forecast {
         }
         Self {
             model: sweep.estimate().disk,
-            entries: sweep.entries(),
+            files: sweep.estimate().files,
             partial: sweep.is_partial(),
             disks: disks.iter().map(Disk::new).collect(),
             plans,
-            errors: sweep.errors(),
+            errors: sweep.errors().map(message::of_file).collect(),
         }
     }
 
@@ -153,7 +154,7 @@ impl Forecast {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{} entries; times for a {}\n", self.entries, self.model);
+        let mut text = format!("{} files to read; times for a {}\n", self.files, self.model);
         if self.partial {
             text.push_str("The tree does not fit the catalogue limit: this is the plan of its first window.\n");
         }
@@ -236,7 +237,7 @@ mod tests {
         let row = |chosen| Row::new(Order::FirstExtentPerDirectory, "unmerged", chosen, &estimate);
         let forecast = Forecast {
             model: "test disk".into(),
-            entries: 2,
+            files: 2,
             partial: true,
             disks: vec![],
             plans: vec![row(true), row(false)],

@@ -68,7 +68,9 @@ pub(crate) fn of_file(error: &FileError) -> String {
 pub(crate) fn of_sweep(error: &SweepError) -> String {
     match error {
         SweepError::Root { path, source } => of_step(path, "read", source),
-        SweepError::Device { path, reason } => format!("{}: cannot read its device: {}", path_text(path), one_line(reason)),
+        SweepError::Device { path, reason } => {
+            format!("{}: cannot read its device: {}", path_text(path), one_line(reason))
+        }
         SweepError::System { what, source } => format!("{what}: {}{}", why(source), advice(source)),
         other => one_line(&other.to_string()),
     }

@@ -94,6 +94,11 @@ impl Session {
         self.tell(message);
     }
 
+    /// Counts errors that were told in another way.
+    pub(crate) fn count_errors(&self, errors: u64) {
+        self.errors.fetch_add(errors, Ordering::Relaxed);
+    }
+
     /// Tells something that is no error.
     pub(crate) fn tell(&self, message: &str) {
         self.bar.aside(|| {
@@ -163,7 +168,7 @@ impl Session {
     ) -> Result<Summary, Failure> {
         self.show_plan(&sweep);
         let mut files = sweep.run()?;
-        while let Some(item) = files.next() {
+        for item in files.by_ref() {
             if !each(item) {
                 break;
             }

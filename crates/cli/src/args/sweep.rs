@@ -46,7 +46,8 @@ pub(crate) enum ProgressWhen {
 impl std::str::FromStr for ProgressWhen {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        <Self as ValueEnum>::from_str(text, false).map_err(|_| format!("unknown value '{text}'; use auto, always or never"))
+        <Self as ValueEnum>::from_str(text, false)
+            .map_err(|_| format!("unknown value '{text}'; use auto, always or never"))
     }
 }
 

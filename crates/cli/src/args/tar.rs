@@ -144,7 +144,7 @@ mod tests {
             "tar -c -f x.tar dir",
             "tar -c -fx.tar dir",
             "tar --create --file=x.tar dir",
-            "tar dir -cf x.tar",
+            "tar -c dir -f x.tar",
         ] {
             let args = tar(line);
             assert_eq!((args.file, args.paths), ("x.tar".into(), vec!["dir".into()]), "{line}");
@@ -166,7 +166,10 @@ mod tests {
         assert_eq!(args.paths.len(), 2);
         assert_eq!(args.common.selection.exclude, ["*.o"]);
         let args = tar("tar cfTX a.tar list patterns");
-        assert_eq!((args.files_from, args.common.selection.exclude_from), (vec!["list".into()], vec!["patterns".into()]));
+        assert_eq!(
+            (args.files_from, args.common.selection.exclude_from),
+            (vec!["list".into()], vec!["patterns".into()])
+        );
     }
 
     #[test]
@@ -194,6 +197,8 @@ mod tests {
             "tar -cf x.tar -C /a -C /b c",
             "tar -cz --zstd -f x.tar d",
             "tar cqf x.tar",
+            // The first word is a bundle, as for GNU tar.
+            "tar dir -cf x.tar",
         ] {
             assert!(parse_line(line).is_err(), "{line}");
         }

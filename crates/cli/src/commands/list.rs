@@ -47,7 +47,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
     session.check_roots(None, &args.paths, false)?;
     let entries = if args.all { Entries::All } else { Entries::Files };
-    let read = session.bulk_read(&args.paths)?.entries(entries).content(false);
+    let read = session.bulk_read(&args.paths)?.entries(entries).content(false).ignore_cache(true);
     let style = match (args.null, args.long) {
         (true, _) => Style::Nul,
         (_, true) => Style::Long,
@@ -69,7 +69,7 @@ fn list(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) ->
         drop(sweep);
         return list_by_windows(session, read, style, out);
     }
-    sweep.errors().iter().for_each(|error| session.complain(error));
+    sweep.errors().for_each(|error| session.complain_of(error));
     let mut listed = Summary { windows: 1, ..Summary::default() };
     let output = |error: io::Error| Failure::output(&error);
     if style == Style::Long && !session.is_json() {

@@ -83,7 +83,7 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
     }
     let mut printer = unlocked(printer);
     if let Some(mut names) = sorted.map(unlocked) {
-        names.sort();
+        names.sort_by(|one, other| one.0.cmp(&other.0));
         printer.print(|out| write_lines(out, &names));
     }
     printer.finish()?;
@@ -122,9 +122,9 @@ impl Verdicts {
             }
             .fetch_add(1, Relaxed);
         }
-        let told = verdicts.iter().filter(|verdict| !(self.quiet && verdict.kind == VerdictKind::Ok));
+        let mut told = verdicts.iter().filter(|verdict| !(self.quiet && verdict.kind == VerdictKind::Ok));
         let mut printer = lock(&self.printer);
-        told.fold(true, |going, verdict| printer.print(|out| write_verdict(out, verdict)) && going)
+        told.all(|verdict| printer.print(|out| write_verdict(out, verdict)))
     }
 }
 
@@ -155,7 +155,9 @@ fn check(args: SumArgs) -> Result<u8, Failure> {
     };
     let summary = check_all(&session, &check, &verdicts)?;
     if !session.is_interrupted() {
-        verdicts.take(&check.finish());
+        let unread = check.finish();
+        session.count_errors(unread.len() as u64);
+        verdicts.take(&unread);
     }
     let count = |counter: &AtomicU64| counter.load(Relaxed);
     let details = Details {
@@ -166,13 +168,17 @@ fn check(args: SumArgs) -> Result<u8, Failure> {
         bad_lines,
     };
     unlocked(verdicts.printer).finish()?;
-    if details.mismatched > 0 {
-        session.complain(&format!("{} files do not match their checksums", details.mismatched));
-    }
-    if details.unreadable > 0 {
-        session.complain(&format!("{} listed files could not be read", details.unreadable));
+    session.count_errors(details.mismatched);
+    for (count, what) in [(details.mismatched, "did NOT match"), (details.unreadable, "could not be read")] {
+        if count > 0 {
+            session.tell(&format!("{count} of {} listed files {what}", total(&details)));
+        }
     }
     session.finish("sum", &summary, details)
+}
+
+fn total(details: &Details) -> u64 {
+    details.ok + details.mismatched + details.unreadable
 }
 
 fn manifests(

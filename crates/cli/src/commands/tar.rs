@@ -8,8 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep::{Entries, SweptFile};
-use onesweep_deliver::named;
+use onesweep::Entries;
 
 use super::archive::Archive;
 use crate::{
@@ -30,35 +29,15 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     }
     let base = args.directory.as_deref();
     session.check_roots(base, &roots, args.follow_roots)?;
-    let directories = if args.no_recursion { take_directories(&args, &mut roots)? } else { Vec::new() };
-    let mut read = session.bulk_read(&roots)?.entries(Entries::All).follow_roots(args.follow_roots);
+    let mut read = session.bulk_read(&roots)?.entries(Entries::All);
+    read = read.follow_roots(args.follow_roots).no_recursion(args.no_recursion);
     read = read.xattrs(args.xattrs || args.acls || args.selinux);
     if let Some(base) = base {
         read = read.base(base);
     }
     let mut archive = Archive::create(&session, &args)?;
-    let going = directories.into_iter().all(|directory| archive.append(Ok(directory)));
-    let summary = if going && !roots.is_empty() {
-        session.run(read, |item| archive.append(item))?
-    } else {
-        onesweep::Summary::default()
-    };
+    let summary = session.run(read, |item| archive.append(item))?;
     archive.finish(&summary)
-}
-
-/// Without recursion, directories need no sweep: they are entries by themselves, before all else.
-fn take_directories(args: &TarArgs, roots: &mut Vec<PathBuf>) -> Result<Vec<SweptFile>, Failure> {
-    let xattrs = args.xattrs || args.acls || args.selinux;
-    let (mut directories, mut others) = (Vec::new(), Vec::new());
-    for root in roots.drain(..) {
-        match named::directory(args.directory.as_deref(), &root, xattrs) {
-            Ok(Some(directory)) => directories.push(directory),
-            Ok(None) => others.push(root),
-            Err(error) => return Err(Failure::told(crate::message::of_file(&error))),
-        }
-    }
-    *roots = others;
-    Ok(directories)
 }
 
 /// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.

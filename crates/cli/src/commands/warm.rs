@@ -22,7 +22,7 @@ struct Details {
     limit: u64,
     warmed_files: u64,
     warmed_bytes: u64,
-    entries: u64,
+    files_in_all: u64,
     all_fit: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     };
     let mut warmer = Warmer::new(limit);
     let sweep = session.bulk_read(&args.paths)?.cache(CachePolicy::Fill).plan()?;
-    let entries = sweep.entries();
+    let files_in_all = sweep.files().count() as u64;
     let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
         Ok(going) => going,
         Err(error) => {
@@ -45,15 +45,16 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     })?;
     let Warmed { files, bytes, full } = warmer.warmed();
     if !(session.is_quiet() || session.is_json()) {
-        tell(warmer.warmed(), entries, limit).map_err(|error| Failure::output(&error))?;
+        tell(warmer.warmed(), files_in_all, limit).map_err(|error| Failure::output(&error))?;
     }
     let all_fit = !(full || session.is_interrupted());
-    session.finish("warm", &summary, Details { limit, warmed_files: files, warmed_bytes: bytes, entries, all_fit })
+    session.finish("warm", &summary, Details { limit, warmed_files: files, warmed_bytes: bytes, files_in_all, all_fit })
 }
 
 fn spare_bytes(budget: u64) -> Result<u64, Failure> {
-    let memory = Memory::now()
-        .map_err(|error| Failure::told(format!("cannot tell the free memory: {}; use --limit", message::why(&error))))?;
+    let memory = Memory::now().map_err(|error| {
+        Failure::told(format!("cannot tell the free memory: {}; use --limit", message::why(&error)))
+    })?;
     match default_limit(memory, budget) {
         0 => Err(Failure::told(format!(
             "cannot warm: only {} of memory are available; free some, or set --limit and a smaller --budget",
@@ -63,10 +64,10 @@ fn spare_bytes(budget: u64) -> Result<u64, Failure> {
     }
 }
 
-fn tell(warmed: Warmed, entries: u64, limit: u64) -> io::Result<()> {
+fn tell(warmed: Warmed, files_in_all: u64, limit: u64) -> io::Result<()> {
     let Warmed { files, bytes, full } = warmed;
     let mut out = io::stdout().lock();
-    write!(out, "{files} of {entries} files warmed, {}", Size(bytes))?;
+    write!(out, "{files} of {files_in_all} files warmed, {}", Size(bytes))?;
     if full {
         write!(out, "; the next one would pass the limit of {}", Size(limit))?;
     }
