@@ -28,7 +28,7 @@ use crate::{
     error::FileError,
     handover,
     item::{Content, FileBytes, Metadata, Route, SweptFile},
-    opener::Opener,
+    opener::{Opener, descriptors},
     outlet::Outlet,
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     read_through::{self, Outcome},
@@ -38,8 +38,9 @@ use crate::{
     throttle::Throttle,
 };
 
-/// Files that are kept open for further fragments and for the check after the last one.
-const OPEN_FILES_MAX: usize = 256;
+/// Files that are kept open for further fragments and for the check after the last one, where the process may have
+/// as many.
+const OPEN_FILES_MAX: u64 = 256;
 
 /// The files of a plan: numbers of the plan stand for entries of the catalogue.
 pub(crate) struct PlannedFiles<'a> {
@@ -158,13 +159,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(engine: Engine<'a>) -> Self {
         let fill = engine.cache == CachePolicy::Fill;
         Self {
-            queue: best_queue(engine.queue_depth),
+            queue: best_queue(engine.queue_depth.min(descriptors(u64::MAX, 4))),
             waiting: HashMap::new(),
             flights: HashMap::new(),
             begun: HashMap::new(),
             extra: VecDeque::new(),
             next_number: 0,
-            open: OpenFiles::default(),
+            open: OpenFiles::new(),
             direct: features().direct && !fill,
             dont_cache: features().dontcache && !fill,
             engine,
@@ -605,20 +606,24 @@ struct DeviceRun {
     parts: Vec<ReadPart>,
 }
 
-/// The files that are open, at most [`OPEN_FILES_MAX`]; the oldest goes first. What is in flight holds its own.
-#[derive(Default)]
+/// The files that are open; the oldest goes first. What is in flight holds its own.
 struct OpenFiles {
+    files_max: usize,
     fds: HashMap<(u32, bool), Arc<OwnedFd>>,
     oldest: VecDeque<(u32, bool)>,
 }
 
 impl OpenFiles {
+    fn new() -> Self {
+        Self { files_max: descriptors(OPEN_FILES_MAX, 4), fds: HashMap::new(), oldest: VecDeque::new() }
+    }
+
     fn get(&self, file: u32, direct: bool) -> Option<Arc<OwnedFd>> {
         self.fds.get(&(file, direct)).cloned()
     }
 
     fn keep(&mut self, file: u32, direct: bool, fd: Arc<OwnedFd>) {
-        while self.fds.len() >= OPEN_FILES_MAX {
+        while self.fds.len() >= self.files_max {
             let Some(old) = self.oldest.pop_front() else { break };
             self.fds.remove(&old);
         }
@@ -630,7 +635,7 @@ impl OpenFiles {
         self.fds.remove(&(file, false));
         self.fds.remove(&(file, true));
         // Files that were forgotten leave their places; they are cleared before they pile up.
-        if self.oldest.len() > 4 * OPEN_FILES_MAX {
+        if self.oldest.len() > 4 * self.files_max {
             self.oldest.retain(|place| self.fds.contains_key(place));
         }
     }
