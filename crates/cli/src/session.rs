@@ -91,7 +91,10 @@ impl Session {
     /// Tells an error. The exit code will know.
     pub(crate) fn complain(&self, message: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
-        self.tell(message);
+        // What fails because all is to end is no news.
+        if !self.is_interrupted() {
+            self.tell(message);
+        }
     }
 
     /// Counts errors that were told in another way.
@@ -224,6 +227,9 @@ impl Session {
         details: impl Serialize,
     ) -> Result<u8, Failure> {
         self.bar.finish();
+        if self.is_interrupted() {
+            self.tell("interrupted");
+        }
         let errors = self.errors.load(Ordering::Relaxed);
         if self.is_json() {
             let seconds = self.started.elapsed().as_secs_f64();

@@ -215,8 +215,7 @@ impl<'a> Reader<'a> {
         let missing: u64 = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
         // What the pieces don't cover are holes.
         let pool = self.engine.pool;
-        let buffer =
-            if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
+        let buffer = if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
         let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.waiting.insert(file, Waiting { buffer, loan, missing, state: State::Good });
         Ok(())
@@ -565,7 +564,8 @@ impl<'a> Reader<'a> {
 fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
     let fd = engine.opener.file(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
-    let outcome = read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
+    let outcome =
+        read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
     if untouched {
         let _ = cache::drop_cached(fd.as_fd(), 0, 0);
     }
