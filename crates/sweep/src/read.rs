@@ -350,7 +350,13 @@ impl<'a> Reader<'a> {
 
     /// Waits for one read and does what follows from it.
     fn reap(&mut self) -> Result<(), Halt> {
-        let Completion { token, result, mut parts } = self.queue.wait()?;
+        let Completion { token, result, mut parts } = match self.queue.try_wait() {
+            Some(completion) => completion,
+            None => {
+                self.engine.outlet.flush();
+                self.queue.wait()?
+            }
+        };
         let mut flight = self.flights.remove(&token).expect("every token is that of a flight");
         match self.judge(&mut flight, result, &mut parts) {
             Verdict::Again => {
