@@ -155,12 +155,15 @@ impl Session {
     pub(crate) fn run(
         &self,
         read: BulkRead,
-        each: impl FnMut(Result<SweptFile, FileError>) -> bool,
+        mut each: impl FnMut(Result<SweptFile, FileError>) -> bool,
     ) -> Result<Summary, Failure> {
         if self.common.output.show_plan {
             return self.run_planned(read.plan()?, each);
         }
-        Ok(read.run(each)?)
+        Ok(read.run(|item| {
+            self.bar.deliver(&item);
+            each(item)
+        })?)
     }
 
     /// Shows the plan when that was asked for, then reads as [`Session::run`] does.
@@ -172,6 +175,7 @@ impl Session {
         self.show_plan(&sweep);
         let mut files = sweep.run()?;
         for item in files.by_ref() {
+            self.bar.deliver(&item);
             if !each(item) {
                 break;
             }
@@ -187,7 +191,11 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         if !self.common.output.show_plan {
-            return Ok(read.run_parallel(threads, each)?);
+            let summary = read.run_parallel(threads, |item| {
+                self.bar.deliver(&item);
+                each(item)
+            })?;
+            return Ok(summary);
         }
         let sweep = read.plan()?;
         let (sender, receiver) = mpsc::sync_channel(WAITING_ITEMS_MAX);
