@@ -88,6 +88,7 @@ impl Disk {
     }
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 

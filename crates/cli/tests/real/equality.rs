@@ -319,6 +319,7 @@ fn below(root: &Path) -> BTreeMap<OsString, String> {
     sums(&[root]).into_iter().map(|(path, sum)| (name(path), sum)).collect()
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 

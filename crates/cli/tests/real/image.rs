@@ -220,10 +220,6 @@ impl Folder {
         Self(own_folder())
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -356,6 +352,7 @@ pub(crate) fn may_mount() -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -6,9 +6,11 @@
 mod archives;
 mod bad_input;
 mod cache;
+mod consistency;
 mod disk_model;
 mod equality;
 mod image;
+mod memory;
 mod order;
 mod run;
 mod trace;

@@ -1,13 +1,13 @@
 //! The sweep as the disk sees it: requests rise in address, and modelled on a disk that seeks they take a fraction of
 //! the time that GNU tar's take.
 
-use std::{path::Path, process::Command, process::Stdio, sync::OnceLock};
+use std::{path::Path, process::Command, sync::OnceLock};
 
 use crate::{
     disk_model::{Cost, Disk},
-    image::{Fs, Image},
+    image::Fs,
     run::{long, onesweep, root_test, say},
-    trace::{Request, reads},
+    trace::{self, Request},
     tree,
 };
 
@@ -30,10 +30,10 @@ fn traces(fs: Fs) -> &'static Traces {
     cell.get_or_init(|| {
         let mut image = tree::aged(fs, files(), IMAGE_BYTES);
         let tree = image.root().join("tree");
-        let tar = from_cold(&mut image, gnu_tar(&tree));
+        let tar = trace::from_cold(&mut image, gnu_tar(&tree));
         let mut sweep = onesweep(["tar", "-cf", "-", "-C"]);
         sweep.arg(&tree).arg(".");
-        let onesweep = from_cold(&mut image, sweep);
+        let onesweep = trace::from_cold(&mut image, sweep);
         Traces { tar, onesweep }
     })
 }
@@ -42,17 +42,6 @@ fn gnu_tar(tree: &Path) -> Command {
     let mut tar = Command::new("tar");
     tar.args(["-cf", "-", "-C"]).arg(tree).arg(".");
     tar
-}
-
-/// Runs an archiver into a pipe that somebody reads: tar leaves out all reading when its output is /dev/null.
-fn from_cold(image: &mut Image, mut archiver: Command) -> Vec<Request> {
-    image.cold();
-    reads(image, || {
-        let mut running = archiver.stdout(Stdio::piped()).spawn().expect("the archiver starts");
-        let mut out = running.stdout.take().expect("a pipe");
-        std::io::copy(&mut out, &mut std::io::sink()).expect("an archive");
-        assert!(running.wait().expect("the archiver ends").success(), "{archiver:?}");
-    })
 }
 
 fn data(requests: &[Request]) -> Vec<&Request> {

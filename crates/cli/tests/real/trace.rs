@@ -1,6 +1,10 @@
 //! The requests that reach a disk, as the block layer's own trace shows them.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use crate::{
     image::{Folder, Image},
@@ -24,12 +28,24 @@ impl Request {
 }
 
 /// The read requests that reach the image's device while `what` runs, in the order of issue.
-pub(crate) fn reads(image: &Image, what: impl FnOnce()) -> Vec<Request> {
+fn reads(image: &Image, what: impl FnOnce()) -> Vec<Request> {
     let instance = Instance::new(image.device_number());
     instance.write("tracing_on", "1");
     what();
     instance.write("tracing_on", "0");
     instance.lines().lines().filter_map(read_request).collect()
+}
+
+/// The read requests of an archiver that starts with cold caches. It writes into a pipe that somebody reads: tar leaves
+/// out all reading when its output is /dev/null.
+pub(crate) fn from_cold(image: &mut Image, mut archiver: Command) -> Vec<Request> {
+    image.cold();
+    reads(image, || {
+        let mut running = archiver.stdout(Stdio::piped()).spawn().expect("the archiver starts");
+        let mut out = running.stdout.take().expect("a pipe");
+        std::io::copy(&mut out, &mut std::io::sink()).expect("an archive");
+        assert!(running.wait().expect("the archiver ends").success(), "{archiver:?}");
+    })
 }
 
 /// A ring buffer of our own: traces of other programs don't meet it, and it ends with the test.
@@ -108,6 +124,7 @@ fn read_request(line: &str) -> Option<Request> {
     Some(Request { start: sector * 512, bytes, metadata: kind.contains('M') })
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 

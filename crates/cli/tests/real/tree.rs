@@ -410,7 +410,7 @@ pub(crate) struct Entry {
     pub(crate) sum: Option<String>,
 }
 
-/// All entries below a root by their paths from there, with the disk space that each takes.
+/// All entries below a root by their paths from there, with the bytes of each that are no holes.
 pub(crate) fn manifest(root: &Path) -> BTreeMap<PathBuf, (Entry, u64)> {
     let sums = sums(&[root]);
     let listed = output(Command::new("find").arg(root).arg("-print0"));
@@ -435,7 +435,10 @@ pub(crate) fn manifest(root: &Path) -> BTreeMap<PathBuf, (Entry, u64)> {
             attributes: attributes_of(&path),
             sum: sums.get(path.as_os_str().as_bytes()).cloned(),
         };
-        all.insert(name, (entry, metadata.blocks() * 512));
+        // Allocated space without holes is no sparse file to GNU tar, written or not.
+        let is_sparse = metadata.is_file() && metadata.blocks() * 512 < metadata.size();
+        let data = if is_sparse { data_ranges(&path).iter().map(|(start, end)| end - start).sum() } else { entry.size };
+        all.insert(name, (entry, data));
     }
     all
 }
@@ -443,7 +446,9 @@ pub(crate) fn manifest(root: &Path) -> BTreeMap<PathBuf, (Entry, u64)> {
 fn attributes_of(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut names = vec![0; 65536];
     let used = rustix::fs::llistxattr(path, &mut names[..]).expect("the attributes' names");
-    let names = names[..used].split(|b| *b == 0).filter(|name| !name.is_empty());
+    // XFS shows access lists a second time, as it keeps them itself.
+    let plain = |name: &&[u8]| !name.is_empty() && !name.starts_with(b"trusted.SGI_ACL");
+    let names = names[..used].split(|b| *b == 0).filter(plain);
     names
         .map(|name| {
             let mut value = vec![0; 65536];
@@ -455,7 +460,7 @@ fn attributes_of(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// The ranges of a file that are no holes.
-pub(crate) fn data_ranges(path: &Path) -> Vec<(u64, u64)> {
+fn data_ranges(path: &Path) -> Vec<(u64, u64)> {
     let mut file = File::open(path).expect("a file");
     let size = file.seek(SeekFrom::End(0)).expect("its size");
     let mut ranges = Vec::new();
@@ -469,6 +474,7 @@ pub(crate) fn data_ranges(path: &Path) -> Vec<(u64, u64)> {
     ranges
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 
