@@ -1,1 +1,3 @@
 //! What is done with swept files.
+
+pub mod tar;

@@ -81,11 +81,11 @@ impl AddressTrust {
         let name = || fs_type.to_owned();
         let (family, _) = fs_type.split_once('.').unwrap_or((fs_type, ""));
         AddressTrust::Meaningless(match family {
-            "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "9p" | "ceph" | "afs" | "ncpfs" | "lustre" | "gfs2"
-            | "orangefs" | "glusterfs" | "beegfs" => Meaningless::Network { fs_type: name() },
-            "fuse" | "virtiofs" => Meaningless::Program { fs_type: name() },
-            // FUSE on a block device (ntfs-3g): a program answers all the same.
-            "fuseblk" => Meaningless::Program { fs_type: name() },
+            // The last three are folders of the host of a virtual machine.
+            "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "9p" | "ceph" | "afs" | "ncpfs" | "lustre" | "orangefs"
+            | "glusterfs" | "beegfs" | "vboxsf" | "hgfs" | "prl_fs" => Meaningless::Network { fs_type: name() },
+            // fuseblk is FUSE on a block device (ntfs-3g): a program answers all the same.
+            "fuse" | "fuseblk" | "virtiofs" => Meaningless::Program { fs_type: name() },
             "tmpfs" | "ramfs" | "rootfs" | "devtmpfs" | "hugetlbfs" => Meaningless::Memory { fs_type: name() },
             "proc" | "sysfs" | "cgroup" | "cgroup2" | "debugfs" | "tracefs" | "configfs" | "devpts" => {
                 Meaningless::Memory { fs_type: name() }

@@ -114,7 +114,7 @@ impl Share {
 
 /// Bytes reserved from a budget; given back when dropped.
 #[derive(Debug)]
-pub struct Loan {
+pub(crate) struct Loan {
     share: Share,
     bytes: u64,
 }

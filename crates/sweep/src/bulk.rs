@@ -1,18 +1,23 @@
 //! [`BulkRead`]: walk, map, plan, show, run.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
+    coordinator::{self, Prepared},
     error::{FileError, SweepError},
+    files::Files,
     filter::Filter,
     item::SweptFile,
     order::Order,
     plan::{DiskModel, Estimate},
     progress::{Cancel, Observer},
     settings::{CachePolicy, Entries, Reassembly, Settings, Strategy},
+    summary::Summary,
 };
 
 /// A bulk read that is being described (DAFT's `BulkFileRead`).
+///
+/// Reading needs no privilege beyond those that opening the files needs; [`BulkRead::device`] does.
 #[derive(Clone)]
 pub struct BulkRead {
     settings: Settings,
@@ -20,135 +25,177 @@ pub struct BulkRead {
 
 impl BulkRead {
     /// A bulk read of the named files and directories, with all that lies below them.
-    pub fn new<P: Into<PathBuf>>(_roots: impl IntoIterator<Item = P>) -> Self {
-        unimplemented!()
+    pub fn new<P: Into<PathBuf>>(roots: impl IntoIterator<Item = P>) -> Self {
+        Self { settings: Settings::new(roots.into_iter().map(Into::into).collect()) }
     }
+
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
     /// The directory that relative roots are looked up in (`tar -C`). Default: the current one.
-    pub fn base(self, _dir: impl Into<PathBuf>) -> Self {
-        unimplemented!()
+    pub fn base(self, directory: impl Into<PathBuf>) -> Self {
+        self.with(|settings| settings.base = Some(directory.into()))
     }
-    /// Bytes that files in memory may hold, over all spindles. Default 256 MiB.
-    pub fn budget(self, _bytes: u64) -> Self {
-        unimplemented!()
+
+    /// Bytes that files in memory may hold, over all spindles. Default 256 MiB; at least 64 KiB.
+    pub fn budget(self, bytes: u64) -> Self {
+        self.with(|settings| settings.budget = bytes)
     }
+
     /// Files over this size are streamed after the sweep. Default: a quarter of the budget.
-    pub fn large(self, _bytes: u64) -> Self {
-        unimplemented!()
+    pub fn large(self, bytes: u64) -> Self {
+        self.with(|settings| settings.large = Some(bytes))
     }
+
     /// Memory for names and fragments; a larger tree is swept by windows. Default: an eighth of the memory.
-    pub fn catalog_limit(self, _bytes: u64) -> Self {
-        unimplemented!()
+    pub fn catalog_limit(self, bytes: u64) -> Self {
+        self.with(|settings| settings.catalog_limit = Some(bytes))
     }
+
     /// The order of reading.
-    pub fn order(self, _order: Order) -> Self {
-        unimplemented!()
+    pub fn order(self, order: Order) -> Self {
+        self.with(|settings| settings.order = order)
     }
+
     /// How fragments become requests. Default: `Merged` in device mode, else `Unmerged`.
-    pub fn strategy(self, _strategy: Strategy) -> Self {
-        unimplemented!()
+    pub fn strategy(self, strategy: Strategy) -> Self {
+        self.with(|settings| settings.strategy = Some(strategy))
     }
+
     /// How files wait for their fragments.
-    pub fn reassembly(self, _reassembly: Reassembly) -> Self {
-        unimplemented!()
+    pub fn reassembly(self, reassembly: Reassembly) -> Self {
+        self.with(|settings| settings.reassembly = reassembly)
     }
-    /// Reads the block device itself (design decision 2). Needs read access to it.
-    pub fn device(self, _yes: bool) -> Self {
-        unimplemented!()
+
+    /// Reads the block device itself (design decision 2). Needs read access to it, and Linux 6.5.
+    ///
+    /// Each file is checked afterwards and read again through the file system when it might have changed.
+    pub fn device(self, yes: bool) -> Self {
+        self.with(|settings| settings.device = yes)
     }
+
     /// Stays on the file systems of the roots.
-    pub fn one_file_system(self, _yes: bool) -> Self {
-        unimplemented!()
+    pub fn one_file_system(self, yes: bool) -> Self {
+        self.with(|settings| settings.one_file_system = yes)
     }
+
     /// Follows symbolic links that are named as roots.
-    pub fn follow_roots(self, _yes: bool) -> Self {
-        unimplemented!()
+    pub fn follow_roots(self, yes: bool) -> Self {
+        self.with(|settings| settings.follow_roots = yes)
     }
+
     /// Leaves out what the filter excludes.
-    pub fn filter(self, _filter: Filter) -> Self {
-        unimplemented!()
+    pub fn filter(self, filter: Filter) -> Self {
+        self.with(|settings| settings.filter = filter)
     }
+
     /// Leaves out what `.gitignore` and `.ignore` files name.
-    pub fn gitignore(self, _yes: bool) -> Self {
-        unimplemented!()
+    pub fn gitignore(self, yes: bool) -> Self {
+        self.with(|settings| settings.gitignore = yes)
     }
+
     /// Which entries are handed over.
-    pub fn entries(self, _entries: Entries) -> Self {
-        unimplemented!()
+    pub fn entries(self, entries: Entries) -> Self {
+        self.with(|settings| settings.entries = entries)
     }
+
+    /// Takes the roots as they are: a directory is one entry, without what lies below it (`tar --no-recursion`).
+    pub fn no_recursion(self, yes: bool) -> Self {
+        self.with(|settings| settings.no_recursion = yes)
+    }
+
     /// Reads extended attributes at delivery.
-    pub fn xattrs(self, _yes: bool) -> Self {
-        unimplemented!()
+    pub fn xattrs(self, yes: bool) -> Self {
+        self.with(|settings| settings.xattrs = yes)
     }
-    /// Reads content. Without it, files come with their metadata alone, in the planned order.
-    pub fn content(self, _yes: bool) -> Self {
-        unimplemented!()
+
+    /// Reads content. Without it, files come with their metadata alone.
+    pub fn content(self, yes: bool) -> Self {
+        self.with(|settings| settings.content = yes)
     }
+
     /// What happens to the page cache.
-    pub fn cache(self, _policy: CachePolicy) -> Self {
-        unimplemented!()
+    pub fn cache(self, policy: CachePolicy) -> Self {
+        self.with(|settings| settings.cache = policy)
     }
+
+    /// Plans as if nothing were cached: cached files are mapped and read from the disk like all others.
+    pub fn ignore_cache(self, yes: bool) -> Self {
+        self.with(|settings| settings.ignore_cache = yes)
+    }
+
     /// Reads at most so many bytes a second.
-    pub fn bwlimit(self, _bytes_per_second: u64) -> Self {
-        unimplemented!()
+    pub fn bwlimit(self, bytes_per_second: u64) -> Self {
+        self.with(|settings| settings.bwlimit = Some(bytes_per_second))
     }
+
     /// Reads in the idle I/O class.
-    pub fn idle(self, _yes: bool) -> Self {
-        unimplemented!()
+    pub fn idle(self, yes: bool) -> Self {
+        self.with(|settings| settings.idle = yes)
     }
+
     /// Requests in flight for each disk. Default 32.
-    pub fn queue_depth(self, _requests: usize) -> Self {
-        unimplemented!()
+    pub fn queue_depth(self, requests: usize) -> Self {
+        self.with(|settings| settings.queue_depth = requests)
     }
+
     /// Gaps up to so many bytes are read through (`Merged`). Default: the disk model's break-even gap.
-    pub fn gap(self, _bytes: u64) -> Self {
-        unimplemented!()
+    pub fn gap(self, bytes: u64) -> Self {
+        self.with(|settings| settings.gap = Some(bytes))
     }
+
     /// The largest request in bytes. Default 4 MiB.
-    pub fn max_request(self, _bytes: u64) -> Self {
-        unimplemented!()
+    pub fn max_request(self, bytes: u64) -> Self {
+        self.with(|settings| settings.max_request = bytes)
     }
+
     /// The disk that times are predicted for.
-    pub fn disk_model(self, _model: DiskModel) -> Self {
-        unimplemented!()
+    pub fn disk_model(self, model: DiskModel) -> Self {
+        self.with(|settings| settings.disk_model = model)
     }
+
     /// Is told of progress.
-    pub fn observer(self, _observer: impl Observer + 'static) -> Self {
-        unimplemented!()
+    pub fn observer(self, observer: impl Observer + 'static) -> Self {
+        self.with(|settings| settings.observer = Some(Arc::new(observer)))
     }
+
     /// Stops the sweep when thrown.
-    pub fn cancel(self, _cancel: Cancel) -> Self {
-        unimplemented!()
+    pub fn cancel(self, cancel: Cancel) -> Self {
+        self.with(|settings| settings.cancel = cancel)
     }
 
     /// Walks, maps and plans; reads no content. With a catalogue limit, the plan is that of the first window.
     pub fn plan(self) -> Result<Sweep, SweepError> {
-        let _ = self.settings;
-        unimplemented!()
+        Ok(Sweep { prepared: coordinator::prepare(self.settings)? })
     }
 
     /// Walks, maps, plans and reads in one go. Cached files are handed over on their first open, so this is the
     /// quicker way when nobody wants to see the plan.
     pub fn start(self) -> Result<Files, SweepError> {
-        unimplemented!()
+        coordinator::start(self.settings)
     }
 
-    /// `start()`, with every item given to `each` on this thread. `each` returns false to stop.
-    pub fn run(self, _each: impl FnMut(Result<SweptFile, FileError>) -> bool) -> Result<Summary, SweepError> {
-        unimplemented!()
+    /// [`BulkRead::start`], with every item given to `each` on this thread. `each` returns false to stop.
+    pub fn run(self, each: impl FnMut(Result<SweptFile, FileError>) -> bool) -> Result<Summary, SweepError> {
+        Ok(self.start()?.run(each))
     }
 
-    /// `start()`, with items given to `each` on `threads` threads, for consumers that need the CPU.
+    /// [`BulkRead::start`], with items given to `each` on `threads` threads, for consumers that need the CPU.
     pub fn run_parallel(
         self,
-        _threads: usize,
-        _each: impl Fn(Result<SweptFile, FileError>) -> bool + Send + Sync,
+        threads: usize,
+        each: impl Fn(Result<SweptFile, FileError>) -> bool + Send + Sync,
     ) -> Result<Summary, SweepError> {
-        unimplemented!()
+        Ok(self.start()?.run_parallel(threads, each))
     }
 }
 
 /// A planned sweep: to be looked at, then run.
-pub struct Sweep {}
+pub struct Sweep {
+    prepared: Prepared,
+}
 
 /// The plan of one disk.
 #[derive(Debug, Clone)]
@@ -179,92 +226,52 @@ pub struct PlannedFile {
 }
 
 impl Sweep {
-    /// All disks together.
+    /// All disks together: they work side by side, so the time is that of the slowest.
     pub fn estimate(&self) -> Estimate {
-        unimplemented!()
+        let each: Vec<Estimate> = self.disks().into_iter().map(|disk| disk.estimate).collect();
+        coordinator::side_by_side(&each)
     }
+
     /// Disk by disk.
     pub fn disks(&self) -> Vec<DiskPlan> {
-        unimplemented!()
+        self.prepared
+            .sweeps
+            .iter()
+            .map(|sweep| DiskPlan {
+                disk: sweep.name.clone(),
+                order: sweep.order,
+                remark: sweep.remark.clone(),
+                estimate: sweep.estimate_planned(sweep.order, sweep.strategy()),
+            })
+            .collect()
     }
+
     /// What the same files would cost under another order and strategy.
-    pub fn estimate_with(&self, _order: Order, _strategy: Strategy) -> Estimate {
-        unimplemented!()
+    ///
+    /// `Merged` is what device mode would cost, also where the sweep goes through the file system.
+    pub fn estimate_with(&self, order: Order, strategy: Strategy) -> Estimate {
+        let each: Vec<Estimate> =
+            self.prepared.sweeps.iter().map(|sweep| sweep.estimate_planned(order, strategy)).collect();
+        coordinator::side_by_side(&each)
     }
+
     /// Entries (files and, when asked for, all others) in the order in which they will be read.
-    pub fn files(&self) -> Box<dyn Iterator<Item = PlannedFile> + '_> {
-        unimplemented!()
+    pub fn files(&self) -> impl Iterator<Item = PlannedFile> + '_ {
+        self.prepared.sweeps.iter().flat_map(|sweep| sweep.planned_files())
     }
-    /// Errors met while walking and mapping, which `run` will hand over too.
-    pub fn errors(&self) -> Vec<String> {
-        unimplemented!()
+
+    /// Errors met while walking and mapping, which [`Sweep::run`] will hand over too.
+    pub fn errors(&self) -> impl Iterator<Item = &FileError> {
+        self.prepared.sweeps.iter().flat_map(|sweep| &sweep.held.errors)
     }
-    /// Entries of the catalogue, errors not counted.
-    pub fn entries(&self) -> u64 {
-        unimplemented!()
-    }
+
     /// True when the tree didn't fit the catalogue limit, so that this is its first window only.
     pub fn is_partial(&self) -> bool {
-        unimplemented!()
+        self.prepared.sweeps.iter().any(|sweep| !sweep.is_finished())
     }
+
     /// Reads. One thread for each disk; the items come through the iterator.
     pub fn run(self) -> Result<Files, SweepError> {
-        unimplemented!()
+        coordinator::run(self.prepared)
     }
-}
-
-/// The items of a running sweep. Dropping it cancels the sweep within one request.
-///
-/// A slow consumer holds the sweep back: at most the budget is ever waiting here.
-pub struct Files {}
-
-impl Files {
-    /// What was done so far; complete when the iterator has ended.
-    pub fn summary(&self) -> Summary {
-        unimplemented!()
-    }
-}
-
-impl Iterator for Files {
-    type Item = Result<SweptFile, FileError>;
-    fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
-    }
-}
-
-/// What a sweep did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Regular files delivered.
-    pub files: u64,
-    /// Entries of other kinds delivered.
-    pub others: u64,
-    /// Bytes of content delivered.
-    pub bytes: u64,
-    /// Files that failed, and other error items.
-    pub errors: u64,
-    /// Files served from the page cache.
-    pub cached_files: u64,
-    /// Their bytes.
-    pub cached_bytes: u64,
-    /// Files that were streamed (large, compressed, encrypted).
-    pub streamed_files: u64,
-    /// Their bytes.
-    pub streamed_bytes: u64,
-    /// Files read again through the file system because the device read failed its check.
-    pub reread_files: u64,
-    /// Their bytes.
-    pub reread_bytes: u64,
-    /// Files without an address, read in inode order.
-    pub unmapped_files: u64,
-    /// Read requests issued.
-    pub requests: u64,
-    /// Bytes read from disk for the sweep, gaps included.
-    pub bytes_read: u64,
-    /// The most that the budget ever held, in bytes.
-    pub peak_budget: u64,
-    /// Windows (1 unless the catalogue limit cut the tree).
-    pub windows: u64,
-    /// True when the sweep was cancelled.
-    pub cancelled: bool,
 }

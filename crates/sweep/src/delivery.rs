@@ -41,6 +41,8 @@ pub(crate) struct Delivery {
 struct State {
     items: VecDeque<Item>,
     producers: usize,
+    /// Producers that only wait for others.
+    standing_aside: usize,
     /// Producers that can't go on before memory is given back, and what each needs.
     starved: Vec<(Share, u64)>,
     consumers: usize,
@@ -88,6 +90,12 @@ impl Delivery {
         &self.cancel
     }
 
+    /// True when nothing will come any more, and nothing waits.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.producers == 0 && state.items.is_empty()
+    }
+
     /// The next item; `None` when the sweep is over.
     pub(crate) fn next(&self) -> Option<Item> {
         let mut state = self.state();
@@ -130,7 +138,8 @@ impl State {
     /// True when every consumer asks, every producer needs memory, and none is free for any of them.
     fn is_stuck(&self) -> bool {
         self.waiting_consumers >= self.consumers
-            && self.starved.len() == self.producers
+            && self.starved.len() + self.standing_aside == self.producers
+            && !self.starved.is_empty()
             && self.starved.iter().all(|(share, bytes)| !share.fits(*bytes))
     }
 }
@@ -144,8 +153,7 @@ impl Producer {
                 return false;
             }
             state.waiting_producers += 1;
-            state =
-                self.0.consumed.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state = self.0.consumed.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             state.waiting_producers -= 1;
         }
         state.items.push_back(item);
@@ -153,6 +161,14 @@ impl Producer {
             self.0.produced.notify_one();
         }
         !self.0.cancel.is_cancelled()
+    }
+
+    /// Runs `wait`, during which this producer sends nothing and needs no memory.
+    pub(crate) fn stand_aside<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.0.state().standing_aside += 1;
+        let result = wait();
+        self.0.state().standing_aside -= 1;
+        result
     }
 
     /// Reserves memory, waiting for the consumers to give some back. `None` when the sweep was cancelled.
@@ -179,8 +195,8 @@ impl Producer {
         }
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.0.cancel.is_cancelled()
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.0.cancel
     }
 }
 

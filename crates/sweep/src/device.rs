@@ -56,8 +56,7 @@ impl DeviceCheck {
         }
         let Ok(stat) = files::statx_fd(fd) else { return false };
         let clean = || {
-            cache::residency(fd, 0, entry.size)
-                .is_ok_and(|pages| pages.dirty == Some(0) && pages.writeback == Some(0))
+            cache::residency(fd, 0, entry.size).is_ok_and(|pages| pages.dirty == Some(0) && pages.writeback == Some(0))
         };
         entry.generation == inode::generation(fd).ok().flatten().unwrap_or(0)
             && self.lies_where_mapped(catalogue, id, fd, &stat)

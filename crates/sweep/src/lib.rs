@@ -1,21 +1,81 @@
 //! Reads every file of one or many trees in the order in which their bytes lie on the disk, and hands each over whole.
-pub mod budget;
+//!
+//! ```no_run
+//! use onesweep::BulkRead;
+//!
+//! let sweep = BulkRead::new(["/srv/mail", "/srv/home"])   // walk, map, plan: nothing is read yet
+//!     .budget(256 << 20)
+//!     .plan()?;
+//! println!("{:?}", sweep.estimate());                     // requests, seeks, bytes, passes, time on a named disk
+//!
+//! for item in sweep.run()? {                              // one sweep per spindle; files come whole, in device order
+//!     match item {
+//!         Ok(file) => println!("{}: {} bytes", file.path().display(), file.metadata().size),
+//!         Err(failed) => eprintln!("{failed}"),           // path, what failed, why; the sweep goes on
+//!     }
+//! }
+//! # Ok::<_, onesweep::SweepError>(())
+//! ```
+//!
+//! What it does not do: it writes nothing, follows no symbolic link below a root, and keeps nothing between two sweeps.
+//!
+//! # How data flows
+//!
+//! ```text
+//!  BulkRead ──► coordinator ──► spindle ──► walk ──► survey ──► plan ──► read ──► delivery ──► Files
+//!  settings     one for each    windows     names    where      one      bytes,   bounded      the consumer
+//!               disk                                 it lies    sweep    whole    by budget
+//! ```
+//!
+//! | module | subject |
+//! |---|---|
+//! | `bulk`, `settings` | the builder, and what it sets |
+//! | `coordinator`, `placement` | paths grouped by the disks under them; rounds of sweeps |
+//! | `spindle` | the sweep of one spindle, window by window |
+//! | `walk`, [`filter`], `ignores`, `opener` | names in C-SCAN order (qtar, listing 2) |
+//! | `catalogue` | all that is known of a tree, in at most 120 bytes and the name for each entry |
+//! | `survey` | what is cached, and where the rest lies |
+//! | [`plan`] | the order of reads, pure (DAFT II.B and II.C) |
+//! | `read`, `device`, `read_through`, `stream` | the ways in which bytes come |
+//! | `budget`, `delivery`, `outlet` | memory, and the way to the consumer |
+
+mod budget;
 mod bulk;
+mod catalogue;
+mod coordinator;
+mod delivery;
+mod device;
 mod error;
+mod files;
 pub mod filter;
+mod handover;
+mod ignores;
 mod item;
+mod opener;
 mod order;
+mod outlet;
+mod placement;
 pub mod plan;
 mod progress;
+mod read;
+mod read_through;
 mod settings;
+mod spindle;
 mod stream;
+mod summary;
+mod survey;
+mod throttle;
+mod walk;
 
-pub use bulk::{BulkRead, DiskPlan, Files, PlannedFile, Summary, Sweep};
+pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
 pub use error::{FileError, SweepError};
+pub use files::Files;
 pub use filter::Filter;
 pub use item::{Content, FileBytes, Kind, Metadata, Route, SweptFile, Timestamp, Xattr};
+pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;
 pub use plan::{DiskModel, Estimate, Strategy};
 pub use progress::{Cancel, Observer, Progress};
 pub use settings::{CachePolicy, Entries, Reassembly};
 pub use stream::FileStream;
+pub use summary::Summary;

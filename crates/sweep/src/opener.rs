@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -44,7 +44,9 @@ impl Opener {
 
     /// Opens a file for reading.
     pub(crate) fn file(&mut self, catalogue: &Catalogue, id: EntryId, direct: bool) -> io::Result<OwnedFd> {
-        let open = if direct { files::open_direct_at::<&[u8]> } else { files::open_file_at::<&[u8]> };
+        let open = |from: BorrowedFd<'_>, way: &[u8]| {
+            if direct { files::open_direct_at(from, way) } else { files::open_file_at(from, way) }
+        };
         match catalogue.get(id).parent.some() {
             None => open(files::CURRENT_DIR, path_bytes(catalogue.root(id))),
             Some(_) => {

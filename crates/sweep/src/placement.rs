@@ -66,6 +66,24 @@ struct Known {
     spindles: Vec<Vec<u64>>,
 }
 
+impl Known {
+    /// The spindle that has any of these disks; a new one where none has.
+    fn spindle_of(&mut self, disks: Vec<u64>) -> usize {
+        let shares = |spindle: &Vec<u64>| disks.iter().any(|disk| spindle.contains(disk));
+        match self.spindles.iter().position(shares) {
+            Some(number) => {
+                let new = disks.into_iter().filter(|disk| !self.spindles[number].contains(disk)).collect::<Vec<_>>();
+                self.spindles[number].extend(new);
+                number
+            }
+            None => {
+                self.spindles.push(disks);
+                self.spindles.len() - 1
+            }
+        }
+    }
+}
+
 impl Placements {
     pub(crate) fn of_system() -> io::Result<Self> {
         Ok(Self { devices: Devices::of_system()?, known: Mutex::default() })
@@ -79,10 +97,8 @@ impl Placements {
         }
         let stack = self.devices.by_stat(stat).ok();
         let mounts = self.devices.mounts();
-        let mount = stat
-            .mnt_id
-            .and_then(|id| mounts.by_id(id))
-            .or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
+        let mount =
+            stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
         let fs_type = mount.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type.clone());
         let trust = AddressTrust::of_file_system(&fs_type, stack.as_ref().map_or(1, |stack| stack.members));
         // Without a disk of its own, a file system is a spindle of its own.
@@ -90,10 +106,7 @@ impl Placements {
             Some(stack) if !stack.disks.is_empty() => stack.spindle_key(),
             _ => vec![stat.dev],
         };
-        let spindle = known.spindles.iter().position(|other| *other == key).unwrap_or_else(|| {
-            known.spindles.push(key);
-            known.spindles.len() - 1
-        });
+        let spindle = known.spindle_of(key);
         // Where it begins on its disk is not known for every stack: then it gets a range of its own, since two file
         // systems with the same addresses would be taken for shared extents.
         let number = known.by_dev.len() as u64;
@@ -112,5 +125,20 @@ impl Placements {
     /// The placement of a file system that was met before.
     pub(crate) fn known(&self, dev: u64) -> Option<Arc<Placement>> {
         self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).by_dev.get(&dev).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_shares_a_disk_shares_a_spindle() {
+        let mut known = Known::default();
+        assert_eq!(known.spindle_of(vec![1]), 0);
+        assert_eq!(known.spindle_of(vec![2]), 1);
+        assert_eq!(known.spindle_of(vec![2, 3]), 1, "a stripe over a disk that was met");
+        assert_eq!(known.spindle_of(vec![3]), 1);
+        assert_eq!(known.spindle_of(vec![1]), 0);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use onesweep_sys::{
-    buffer::{self, BufferPart, FileBuffer},
+    buffer::{self, BufferPart, BufferPool, FileBuffer},
     cache,
     features::features,
     files,
@@ -33,6 +33,7 @@ use crate::{
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     read_through::{self, Outcome},
     settings::CachePolicy,
+    spindle::whole,
     stream::FileStream,
     throttle::Throttle,
 };
@@ -73,6 +74,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) outlet: &'a Outlet,
     pub(crate) share: &'a Share,
     pub(crate) throttle: &'a Arc<Throttle>,
+    pub(crate) pool: &'a BufferPool,
     pub(crate) device: Option<&'a mut DeviceCheck>,
     pub(crate) cache: CachePolicy,
     pub(crate) xattrs: bool,
@@ -210,8 +212,12 @@ impl<'a> Reader<'a> {
                 break self.engine.outlet.reserve(self.engine.share, cost).ok_or(Halt::Cancelled)?;
             }
         };
-        let missing = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
-        let buffer = FileBuffer::try_zeroed(cost as usize).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let missing: u64 = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
+        // What the pieces don't cover are holes.
+        let pool = self.engine.pool;
+        let buffer =
+            if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
+        let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.waiting.insert(file, Waiting { buffer, loan, missing, state: State::Good });
         Ok(())
     }
@@ -559,7 +565,7 @@ impl<'a> Reader<'a> {
 fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
     let fd = engine.opener.file(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
-    let outcome = read_through::read_stable(fd.as_fd(), loan, |bytes| engine.share.try_reserve(bytes), &path);
+    let outcome = read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
     if untouched {
         let _ = cache::drop_cached(fd.as_fd(), 0, 0);
     }
@@ -568,14 +574,14 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool)
     match outcome {
         Outcome::Whole { bytes, loan, stat } => {
             item.metadata = Metadata::of(item.metadata.kind, &stat);
-            item.data = std::iter::once(0..stat.size).filter(|range| !range.is_empty()).collect();
+            item.data = whole(stat.size);
             item.content = Content::Bytes(FileBytes::lent(bytes, loan));
             item.route = Route::Reread;
         }
         Outcome::TooLarge => {
             let stat = files::statx_fd(fd.as_fd()).map_err(|error| FileError::io(path(), "stat", error))?;
             item.metadata = Metadata::of(item.metadata.kind, &stat);
-            item.data = std::iter::once(0..stat.size).filter(|range| !range.is_empty()).collect();
+            item.data = whole(stat.size);
             let way = engine.opener.way(engine.catalogue, id);
             let way = way.map_err(|error| FileError::io(path(), "open its directory", error))?;
             let (throttle, cancel) = (Arc::clone(engine.throttle), engine.outlet.cancel().clone());

@@ -1,12 +1,9 @@
 //! Reads one file whole, through the file system, until it held still while it was read.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd},
-};
+use std::{io, os::fd::BorrowedFd};
 
 use onesweep_sys::{
-    buffer::{Bytes, FileBuffer},
+    buffer::{BufferPool, Bytes, FileBuffer},
     files::{self, Stat},
 };
 
@@ -22,7 +19,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The whole content, as it was at one moment, and the attributes of that moment.
-    Whole { bytes: Bytes, loan: Loan, stat: Stat },
+    Whole { bytes: Bytes, loan: Loan, stat: Box<Stat> },
     /// It has grown beyond what can be reserved now.
     TooLarge,
 }
@@ -30,6 +27,7 @@ pub(crate) enum Outcome {
 /// Reads the file into memory. `loan` is what is reserved for it; `reserve` asks for another if it has grown.
 pub(crate) fn read_stable(
     fd: BorrowedFd<'_>,
+    pool: &BufferPool,
     mut loan: Loan,
     mut reserve: impl FnMut(u64) -> Option<Loan>,
     path: &dyn Fn() -> std::path::PathBuf,
@@ -46,13 +44,14 @@ pub(crate) fn read_stable(
                 None => return Ok(Outcome::TooLarge),
             };
         }
-        let buffer = FileBuffer::try_zeroed(before.size as usize)
+        let buffer = pool
+            .try_uncleared(before.size as usize)
             .ok_or_else(|| fail("get memory for it".into(), io::ErrorKind::OutOfMemory.into()))?;
         let read = fill(fd, &buffer).map_err(|(at, error)| fail(format!("read at byte {at}"), error))?;
         let after = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
         if read as u64 == before.size && is_same_state(&before, &after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
-            return Ok(Outcome::Whole { bytes, loan, stat: after });
+            return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
         }
     }
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
@@ -96,7 +95,7 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let share = Budget::new(1 << 20).share(1 << 20);
         let loan = share.try_reserve(4096).unwrap();
-        let outcome = read_stable(file.as_fd(), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
+        let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
         let Outcome::Whole { bytes, loan, stat } = outcome else { panic!("it fits") };
         assert_eq!((&bytes[..], loan.bytes(), stat.size), (&[7; 10_000][..], 12_288, 10_000));
     }
@@ -107,7 +106,7 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let share = Budget::new(8192).share(8192);
         let loan = share.try_reserve(4096).unwrap();
-        let outcome = read_stable(file.as_fd(), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
+        let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
         assert!(matches!(outcome, Outcome::TooLarge));
     }
 
@@ -132,7 +131,7 @@ mod tests {
             // The writer may not have run yet at the first try.
             for _ in 0..10_000 {
                 let loan = share.try_reserve(0).unwrap();
-                let outcome = read_stable(file.as_fd(), loan, |bytes| share.try_reserve(bytes), &|| path.clone());
+                let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &|| path.clone());
                 if matches!(outcome, Err(FileError::Changed { .. })) {
                     changed = true;
                     break;

@@ -37,7 +37,7 @@ pub enum Reassembly {
 }
 
 /// How fragments become read requests, by the DAFT paper's names.
-pub use crate::plan::Strategy;
+pub(crate) use crate::plan::Strategy;
 
 /// All settings of a sweep; [`crate::BulkRead`] has a method for each.
 #[derive(Clone)]
@@ -55,9 +55,11 @@ pub(crate) struct Settings {
     pub(crate) follow_roots: bool,
     pub(crate) filter: Filter,
     pub(crate) gitignore: bool,
+    pub(crate) no_recursion: bool,
     pub(crate) entries: Entries,
     pub(crate) xattrs: bool,
     pub(crate) content: bool,
+    pub(crate) ignore_cache: bool,
     pub(crate) cache: CachePolicy,
     pub(crate) bwlimit: Option<u64>,
     pub(crate) idle: bool,
@@ -68,3 +70,97 @@ pub(crate) struct Settings {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) cancel: crate::progress::Cancel,
 }
+
+/// Default budget.
+const BUDGET: u64 = 256 << 20;
+
+/// The smallest budget: a few files must fit side by side.
+pub(crate) const BUDGET_MIN: u64 = 64 << 10;
+
+/// Default queue depth for each disk: what drives take (NCQ).
+const QUEUE_DEPTH: usize = 32;
+
+impl Settings {
+    pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
+        Self {
+            roots,
+            base: None,
+            budget: BUDGET,
+            large: None,
+            catalog_limit: None,
+            order: Order::Auto,
+            strategy: None,
+            reassembly: Reassembly::OnDemand,
+            device: false,
+            one_file_system: false,
+            follow_roots: false,
+            filter: Filter::new(),
+            gitignore: false,
+            no_recursion: false,
+            entries: Entries::Files,
+            xattrs: false,
+            content: true,
+            ignore_cache: false,
+            cache: CachePolicy::Untouched,
+            bwlimit: None,
+            idle: false,
+            queue_depth: QUEUE_DEPTH,
+            gap: None,
+            max_request: crate::plan::request::MAX_REQUEST,
+            disk_model: crate::plan::DiskModel::default(),
+            observer: None,
+            cancel: crate::progress::Cancel::new(),
+        }
+    }
+
+    pub(crate) fn large(&self) -> u64 {
+        self.large.unwrap_or(self.budget / 4)
+    }
+
+    /// An eighth of the memory, unless told otherwise.
+    pub(crate) fn catalog_limit(&self) -> u64 {
+        self.catalog_limit
+            .unwrap_or_else(|| onesweep_sys::memory::total_bytes().map_or(CATALOG_FALLBACK, |bytes| bytes / 8))
+    }
+
+    pub(crate) fn strategy(&self) -> Strategy {
+        self.strategy.unwrap_or(if self.device { Strategy::Merged } else { Strategy::Unmerged })
+    }
+
+    /// What contradicts itself, if anything does.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.budget < BUDGET_MIN {
+            return Err(format!("a budget of {} bytes is too small; give at least {BUDGET_MIN}", self.budget));
+        }
+        if self.large() > self.budget {
+            return Err(format!(
+                "files of {} bytes can't wait in a budget of {}; lower --large or raise --budget",
+                self.large(),
+                self.budget
+            ));
+        }
+        if self.strategy == Some(Strategy::Merged) && !self.device {
+            return Err(
+                "only a device can be read through its gaps; add --device, or leave out --strategy merged".into()
+            );
+        }
+        if self.queue_depth == 0 || self.queue_depth > QUEUE_DEPTH_MAX {
+            return Err(format!("a queue depth of {} is out of range; give 1 to {QUEUE_DEPTH_MAX}", self.queue_depth));
+        }
+        if self.max_request < REQUEST_MIN || !self.max_request.is_multiple_of(REQUEST_MIN) {
+            return Err(format!("the largest request must be a multiple of {REQUEST_MIN} bytes"));
+        }
+        if self.bwlimit == Some(0) {
+            return Err("a bandwidth limit of 0 would never end; leave it out to read without one".into());
+        }
+        Ok(())
+    }
+}
+
+/// Where the size of the memory can't be told.
+const CATALOG_FALLBACK: u64 = 512 << 20;
+
+const QUEUE_DEPTH_MAX: usize = 1024;
+
+/// Requests are split at multiples of the largest block that direct reads are aligned to.
+const REQUEST_MIN: u64 = 64 << 10;

@@ -2,13 +2,13 @@
 //! the disk, and of the latter it is learned where it lies.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use onesweep_layout::{Extent, ExtentFlags, LayoutSource};
+use onesweep_layout::{AddressSampler, Extent, ExtentFlags, Meaningless, Sources};
 use onesweep_sys::{cache, files, inode};
 
 use crate::{
@@ -44,19 +44,45 @@ pub(crate) struct Aim {
     pub(crate) layout: bool,
     /// The data will be read from the device.
     pub(crate) device: bool,
+    /// The file system's addresses mean something.
+    pub(crate) trusted: bool,
+    /// Files that lie in the cache are told apart.
+    pub(crate) cached_first: bool,
     /// Files over this size are streamed.
     pub(crate) large: u64,
 }
 
-/// Where the data of each volume's files lies, as far as it was asked for already.
+/// Looks at files, one after the other.
 pub(crate) struct Surveyor {
     aim: Aim,
-    sources: HashMap<u16, Box<dyn LayoutSource>>,
+    sources: Sources,
+    sampler: AddressSampler,
+    /// Volumes whose delayed allocations were written out, so that they have addresses.
+    synced: HashSet<u16>,
+    /// Volumes that can't be read from their devices.
+    not_from_device: HashSet<u16>,
 }
 
 impl Surveyor {
-    pub(crate) fn new(aim: Aim) -> Self {
-        Self { aim, sources: HashMap::new() }
+    /// `device_bytes` is the size of the device below, where there is one.
+    pub(crate) fn new(aim: Aim, device_bytes: Option<u64>) -> Self {
+        Self {
+            aim,
+            sources: Sources::new(),
+            sampler: AddressSampler::new(device_bytes),
+            synced: HashSet::new(),
+            not_from_device: HashSet::new(),
+        }
+    }
+
+    /// Why the addresses that were seen so far can't be places on a device, if they can't.
+    pub(crate) fn verdict(&self) -> Option<Meaningless> {
+        self.sampler.verdict()
+    }
+
+    /// In device mode: reads the files of this volume through the file system all the same.
+    pub(crate) fn leave_to_file_system(&mut self, volume: u16) {
+        self.not_from_device.insert(volume);
     }
 
     /// Looks at one entry that is no directory.
@@ -65,7 +91,6 @@ impl Surveyor {
         catalogue: &mut Catalogue,
         opener: &mut Opener,
         id: EntryId,
-        source_for: &dyn Fn(u16, BorrowedFd<'_>) -> Box<dyn LayoutSource>,
     ) -> Result<Surveyed, FileError> {
         let fail = |catalogue: &Catalogue, step: &str, error| FileError::io(catalogue.path(id), step, error);
         if !catalogue.get(id).is_file() {
@@ -91,21 +116,22 @@ impl Surveyor {
         let pages = cache::residency(fd.as_fd(), 0, stat.size).ok();
         if let Some(pages) = &pages {
             let all_cached = pages.cached >= stat.size.div_ceil(PAGE);
-            if all_cached && !looks_sparse && stat.size <= self.aim.large {
+            if self.aim.cached_first && all_cached && !looks_sparse && stat.size <= self.aim.large {
                 catalogue.get_mut(id).flags.set(Flags::CACHED);
                 return Ok(Surveyed::Ready(Some(fd)));
             }
-            if pages.cached > 0 {
-                catalogue.get_mut(id).flags.set(Flags::PARTLY_CACHED);
-            }
+        }
+        // Where it can't be told (another user's file), nothing is dropped from the cache either.
+        if pages.as_ref().is_none_or(|pages| pages.cached > 0) {
+            catalogue.get_mut(id).flags.set(Flags::PARTLY_CACHED);
         }
         if is_recent(stat.ctime.secs) {
             catalogue.get_mut(id).flags.set(Flags::RECENT);
         }
         if self.aim.layout && !foreign {
-            self.map(catalogue, id, fd.as_fd(), source_for).map_err(|error| fail(catalogue, "map", error))?;
+            self.map(catalogue, id, fd.as_fd(), &stat);
         } else {
-            catalogue.add_fragment(id, None, 0, stat.size);
+            whole(catalogue, id, stat.size);
         }
         if self.aim.device {
             self.judge_for_device(catalogue, id, fd.as_fd(), foreign, pages.as_ref());
@@ -117,39 +143,48 @@ impl Surveyor {
         Ok(if catalogue.get(id).fragments == 0 { Surveyed::Ready(Some(fd)) } else { Surveyed::Planned })
     }
 
-    fn map(
-        &mut self,
-        catalogue: &mut Catalogue,
-        id: EntryId,
-        fd: BorrowedFd<'_>,
-        source_for: &dyn Fn(u16, BorrowedFd<'_>) -> Box<dyn LayoutSource>,
-    ) -> io::Result<()> {
-        let entry = catalogue.get(id);
-        let source = self.sources.entry(entry.device).or_insert_with(|| source_for(entry.device, fd));
+    /// Learns where the data lies. What can't be mapped is read in inode order.
+    fn map(&mut self, catalogue: &mut Catalogue, id: EntryId, fd: BorrowedFd<'_>, stat: &files::Stat) {
+        let volume = catalogue.get(id).device;
+        if self.synced.insert(volume) {
+            // Once for all files; a failure leaves some of them without an address.
+            let _ = files::sync_file_system(fd);
+        }
+        let Self { aim, sources, sampler, .. } = self;
         let (mut flags, mut seen) = (Flags::NONE, ExtentFlags::empty());
-        let outcome = source.map(fd, entry.size, &mut |extent: Extent| {
+        let outcome = sources.map(fd, stat, &mut |extent: Extent| {
             seen |= extent.flags;
             if extent.flags.contains(ExtentFlags::UNWRITTEN) {
                 return;
             }
-            if extent.physical.is_none() {
-                flags.set(Flags::UNMAPPED);
+            match extent.physical.filter(|_| aim.trusted) {
+                Some(address) => sampler.add(address, extent.length),
+                None => flags.set(Flags::UNMAPPED),
             }
-            if !catalogue.add_fragment(id, extent.physical, extent.logical, extent.length) {
+            let length = extent.length.min(stat.size.saturating_sub(extent.logical));
+            if !catalogue.add_fragment(id, extent.physical.filter(|_| aim.trusted), extent.logical, length) {
                 flags.set(Flags::STREAMED);
             }
         });
-        outcome.map_err(io::Error::other)?;
+        if outcome.is_err() {
+            // The extents changed while they were told, or the file system is odd: the file is read all the same.
+            catalogue.forget_fragments(id);
+            flags.set(Flags::UNMAPPED);
+            whole(catalogue, id, stat.size);
+        }
         // Compressed and encrypted bytes mean nothing to who reads the device (DAFT II.D).
         if self.aim.device && seen.intersects(ExtentFlags::ENCODED | ExtentFlags::ENCRYPTED) {
             flags.set(Flags::STREAMED);
+        }
+        // Where bytes are encoded, equal addresses don't mean equal bytes of the file.
+        if seen.contains(ExtentFlags::SHARED) && !seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN) {
+            flags.set(Flags::SHARED);
         }
         // Data among metadata, or not in whole blocks.
         if seen.intersects(ExtentFlags::INLINE | ExtentFlags::TAIL | ExtentFlags::NOT_ALIGNED) {
             flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
         catalogue.get_mut(id).flags.set(flags);
-        Ok(())
     }
 
     /// What a device read could get wrong, and what it is checked by afterwards (design decision 2).
@@ -162,11 +197,19 @@ impl Surveyor {
         pages: Option<&cache::Residency>,
     ) {
         let clean = pages.is_some_and(|pages| pages.dirty == Some(0) && pages.writeback == Some(0));
+        let foreign = foreign || self.not_from_device.contains(&catalogue.get(id).device);
         let entry = catalogue.get_mut(id);
         entry.generation = inode::generation(fd).ok().flatten().unwrap_or(0);
         if foreign || !clean || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
             entry.flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
+    }
+}
+
+/// Stands for all of a file of which nothing is known.
+fn whole(catalogue: &mut Catalogue, id: EntryId, size: u64) {
+    if !catalogue.add_fragment(id, None, 0, size) {
+        catalogue.get_mut(id).flags.set(Flags::STREAMED);
     }
 }
 

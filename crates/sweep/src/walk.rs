@@ -8,7 +8,10 @@ use std::{
     ffi::OsStr,
     io,
     ops::Range,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -48,13 +51,15 @@ pub(crate) enum Place {
 pub(crate) struct Rule<'a> {
     pub(crate) order: WalkOrder,
     pub(crate) one_file_system: bool,
+    /// Directories are entries like others: they are not listed.
+    pub(crate) no_recursion: bool,
     pub(crate) filter: &'a Filter,
     pub(crate) gitignore: bool,
     /// Bytes that the catalogue may hold.
     pub(crate) catalog_limit: u64,
     /// Directories of one window; without a limit the catalogue alone ends a window.
     pub(crate) directories_max: usize,
-    pub(crate) place: &'a dyn Fn(u64) -> Place,
+    pub(crate) place: &'a dyn Fn(BorrowedFd<'_>, &files::Stat) -> Place,
     pub(crate) cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -199,16 +204,16 @@ impl Walker {
         let listed = catalogue.get(id);
         catalogue.get_mut(id).learn(&stat);
 
-        let mut descend = true;
+        let mut descend = !rule.no_recursion;
         if stat.dev != catalogue.volume(listed.device).dev {
             let volume = match catalogue.find_volume(stat.dev) {
                 Some(known) => Some(known),
-                None => match (rule.place)(stat.dev) {
+                None => match (rule.place)(fd.as_fd(), &stat) {
                     Place::Here(volume) => Some(catalogue.volume_number(volume)),
                     Place::Elsewhere => None,
                 },
             };
-            descend = !rule.one_file_system;
+            descend &= !rule.one_file_system;
             match volume {
                 Some(number) => catalogue.get_mut(id).device = number,
                 None if descend => {
@@ -223,7 +228,11 @@ impl Walker {
             return Err(FileError::Loop { path: catalogue.path(id) });
         }
         self.opened.push(id);
-        if descend { self.list(catalogue, rule, id, &fd).map_err(|error| fail(catalogue, "read the directory", error)) } else { Ok(()) }
+        if descend {
+            self.list(catalogue, rule, id, &fd).map_err(|error| fail(catalogue, "read the directory", error))
+        } else {
+            Ok(())
+        }
     }
 
     fn list(&mut self, catalogue: &mut Catalogue, rule: &Rule<'_>, id: EntryId, fd: &impl AsFd) -> io::Result<()> {
@@ -252,7 +261,8 @@ impl Walker {
             if needs_path {
                 path.truncate(stem);
                 path.extend_from_slice(name);
-                let ignored = |rules: &Arc<Rules>| rules.ignores(Path::new(OsStr::from_bytes(&path)), mode == DIRECTORY);
+                let ignored =
+                    |rules: &Arc<Rules>| rules.ignores(Path::new(OsStr::from_bytes(&path)), mode == DIRECTORY);
                 if rule.filter.excludes(&path) || rules.as_ref().is_some_and(ignored) {
                     return;
                 }
@@ -274,7 +284,11 @@ impl Walker {
         if let Some(rules) = rules {
             self.rules.insert(id, rules);
         }
-        if full { Err(io::Error::other("the catalogue holds as many names as it can; name parts of the tree")) } else { Ok(()) }
+        if full {
+            Err(io::Error::other("the catalogue holds as many names as it can; name parts of the tree"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -284,7 +298,7 @@ const REGULAR: u32 = 0o100_000;
 
 fn type_bits(kind: EntryType) -> u32 {
     match kind {
-        EntryType::Directory => DIRECTORY,
+        EntryType::Dir => DIRECTORY,
         EntryType::Symlink => 0o120_000,
         EntryType::Fifo => 0o010_000,
         EntryType::Socket => 0o140_000,

@@ -60,3 +60,67 @@ pub fn open_device(path: impl PathArg) -> io::Result<OwnedFd> {
 }
 
 const DEVICE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    /// A read-only loop device on a sparse image of 1 MiB, detached when dropped.
+    struct Loop {
+        device: PathBuf,
+        _image: tempfile::NamedTempFile,
+    }
+
+    impl Loop {
+        /// Skips with a reason where there are no loop devices.
+        fn new() -> Option<Loop> {
+            let image = tempfile::NamedTempFile::new().unwrap();
+            image.as_file().set_len(1 << 20).unwrap();
+            let output = Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(image.path()).output();
+            match output {
+                Ok(output) if output.status.success() => {
+                    let device = String::from_utf8(output.stdout).unwrap().trim().into();
+                    Some(Loop { device, _image: image })
+                }
+                output => {
+                    eprintln!("skipped: no loop device: {output:?}");
+                    None
+                }
+            }
+        }
+    }
+
+    impl Drop for Loop {
+        fn drop(&mut self) {
+            if let Err(error) = Command::new("losetup").arg("--detach").arg(&self.device).status() {
+                eprintln!("{}: {error}", self.device.display());
+            }
+        }
+    }
+
+    #[test]
+    fn facts_of_a_device() {
+        let Some(device) = Loop::new() else { return };
+        let fd = open_device(&device.device).unwrap();
+        assert_eq!(size_bytes(fd.as_fd()).unwrap(), 1 << 20);
+        assert!(is_read_only(fd.as_fd()).unwrap());
+        let (logical, physical) = (logical_block_bytes(fd.as_fd()).unwrap(), physical_block_bytes(fd.as_fd()).unwrap());
+        assert!(logical >= 512 && logical.is_power_of_two() && physical >= logical);
+        if features().direct {
+            open_device_direct(&device.device).unwrap();
+        }
+    }
+
+    #[test]
+    fn files_have_no_such_facts() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(size_bytes(file.as_fd()).is_err());
+        assert!(logical_block_bytes(file.as_fd()).is_err());
+        assert!(physical_block_bytes(file.as_fd()).is_err());
+        assert!(is_read_only(file.as_fd()).is_err());
+    }
+}

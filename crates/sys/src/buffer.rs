@@ -12,10 +12,11 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Where a buffer of at least this length starts; enough for `O_DIRECT` on every device seen so far.
 const PAGE_ALIGN: usize = 4096;
@@ -263,11 +264,142 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// One allocation and the ranges of it that are lent.
-struct Memory {
+/// Blocks of memory that are used again, since fresh memory of the system is slow: each of its pages is a fault, and
+/// a file of 1 MiB in the cache takes several times as long to read into fresh memory as into used memory.
+///
+/// A block goes back to its pool when the [`FileBuffer`] or [`Bytes`] made of it is dropped, in whatever thread; to the
+/// system when the pool keeps enough already, or is gone. Clones are the same pool.
+#[derive(Clone, Debug)]
+pub struct BufferPool(Arc<Mutex<Kept>>);
+
+/// Buffers below this come from the allocator, which is quick with them.
+const POOLED_BYTES_MIN: usize = 64 << 10;
+
+impl BufferPool {
+    /// A pool that keeps at most `keep_bytes` bytes of memory that nobody uses.
+    pub fn new(keep_bytes: usize) -> BufferPool {
+        BufferPool(Arc::new(Mutex::new(Kept { blocks: VecDeque::new(), bytes: 0, bytes_max: keep_bytes })))
+    }
+
+    /// As [`FileBuffer::try_zeroed`], from used memory where some is kept, which is cleared first.
+    pub fn try_zeroed(&self, len: usize) -> Option<FileBuffer> {
+        let (memory, used) = self.take(len)?;
+        if used {
+            // SAFETY: the block is at least `len` bytes long, and nobody else has it.
+            unsafe { memory.start.as_ptr().write_bytes(0, len) };
+        }
+        Some(FileBuffer(Arc::new(memory)))
+    }
+
+    /// `len` bytes that hold zeros or what was read into them before, for a caller that will fill all of them or cut
+    /// off the rest: clearing takes about as long as reading from the cache. `None` when there is no memory.
+    pub fn try_uncleared(&self, len: usize) -> Option<FileBuffer> {
+        let (memory, _) = self.take(len)?;
+        Some(FileBuffer(Arc::new(memory)))
+    }
+
+    /// Bytes that are kept and not in use.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept().bytes
+    }
+
+    /// Memory for `len` bytes, and whether it has been used before.
+    fn take(&self, len: usize) -> Option<(Memory, bool)> {
+        if len < POOLED_BYTES_MIN {
+            return Some((Memory::zeroed(len)?, false));
+        }
+        let kept = self.kept().take(len);
+        let used = kept.is_some();
+        let block = match kept {
+            Some(block) => block,
+            // Lengths that are nearly the same share a block, when one is done with it.
+            None => Block::zeroed(len.checked_next_multiple_of(POOLED_BYTES_MIN)?)?,
+        };
+        let home = Some(Arc::downgrade(&self.0));
+        Some((Memory { len, claims: Mutex::default(), start: block.start, block: Some(block), home }, used))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        lock(&self.0)
+    }
+}
+
+/// The memory that a pool keeps, oldest first.
+#[derive(Debug)]
+struct Kept {
+    blocks: VecDeque<Block>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Kept {
+    /// The smallest kept block of at least `len` bytes, unless it would waste more than a quarter.
+    fn take(&mut self, len: usize) -> Option<Block> {
+        let fits = |block: &Block| block.len() >= len && block.len() <= len + len / 4 + POOLED_BYTES_MIN;
+        let candidates = self.blocks.iter().enumerate().filter(|(_, block)| fits(block));
+        let (at, _) = candidates.min_by_key(|(at, block)| (block.len(), usize::MAX - at))?;
+        let block = self.blocks.remove(at)?;
+        self.bytes -= block.len();
+        Some(block)
+    }
+
+    /// Keeps a block, and lets the oldest go where that is too much.
+    fn keep(&mut self, block: Block) {
+        self.bytes += block.len();
+        self.blocks.push_back(block);
+        while self.bytes > self.bytes_max {
+            match self.blocks.pop_front() {
+                Some(oldest) => self.bytes -= oldest.len(),
+                None => return,
+            }
+        }
+    }
+}
+
+/// One allocation that is not empty.
+#[derive(Debug)]
+struct Block {
     start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the memory is plain bytes owned by this value.
+unsafe impl Send for Block {}
+// SAFETY: a shared block gives access to nothing.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// `None` for no bytes, and when there is no memory.
+    fn zeroed(len: usize) -> Option<Block> {
+        let layout = layout_for(len).filter(|layout| layout.size() > 0)?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Block { start, layout })
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this very layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// A block in use and the ranges of it that are lent.
+struct Memory {
+    /// Where the block starts; not to be read or written when there is none.
+    start: NonNull<u8>,
+    /// Bytes in use, at most those of the block.
     len: usize,
     claims: Mutex<Vec<Range<usize>>>,
+    /// `None` when `len` is 0.
+    block: Option<Block>,
+    /// The pool that the block goes back to.
+    home: Option<Weak<Mutex<Kept>>>,
 }
 
 // SAFETY: the memory is plain bytes owned by this value; who may touch which of them is settled by `claims`.
@@ -277,30 +409,31 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     fn zeroed(len: usize) -> Option<Memory> {
-        let layout = layout_for(len)?;
-        let start = if len == 0 {
-            // Never read or written: all ranges of it are empty.
-            NonNull::without_provenance(layout.align().try_into().ok()?)
-        } else {
-            // SAFETY: the layout is not empty.
-            NonNull::new(unsafe { alloc_zeroed(layout) })?
+        let block = match len {
+            0 => None,
+            _ => Some(Block::zeroed(len)?),
         };
-        Some(Memory { start, len, claims: Mutex::default() })
+        let start = block.as_ref().map_or(NonNull::dangling(), |block| block.start);
+        Some(Memory { start, len, claims: Mutex::default(), block, home: None })
     }
 
     fn claims(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
-        // A panic cannot leave the list half changed: each change is one call.
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.claims)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let (Some(layout), true) = (layout_for(self.len), self.len > 0) {
-            // SAFETY: allocated in `zeroed` with this very layout.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
+        let pool = self.home.as_ref().and_then(Weak::upgrade);
+        if let (Some(pool), Some(block)) = (pool, self.block.take()) {
+            lock(&pool).keep(block);
         }
     }
+}
+
+/// Locks what a panic cannot leave half changed: each change is one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How `len` bytes are allocated; `None` when no memory can be that long.
@@ -419,5 +552,56 @@ mod tests {
         assert!(
             bytes.chunks(1000).enumerate().all(|(number, chunk)| { chunk.iter().all(|&byte| byte == number as u8) })
         );
+    }
+
+    #[test]
+    fn pool_gives_the_same_memory_again() {
+        let pool = BufferPool::new(1 << 20);
+        let first = pool.try_zeroed(100_000).unwrap();
+        first.lend(0..100_000).as_mut_slice().fill(7);
+        let address = first.lend(0..1).start();
+        drop(first.try_into_bytes().unwrap());
+        assert_eq!(pool.kept_bytes(), 128 << 10);
+        let again = pool.try_uncleared(90_000).unwrap();
+        assert_eq!((again.lend(0..1).start(), again.len(), pool.kept_bytes()), (address, 90_000, 0));
+        assert!(again.lend(0..90_000).as_slice().iter().all(|&byte| byte == 7));
+        drop(again);
+        let cleared = pool.try_zeroed(110_000).unwrap();
+        assert_eq!(cleared.lend(0..1).start(), address);
+        assert!(cleared.try_into_bytes().unwrap().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn pool_keeps_no_more_than_it_may() {
+        let pool = BufferPool::new(300 << 10);
+        let buffers: Vec<_> = (0..4).map(|_| pool.try_zeroed(128 << 10).unwrap()).collect();
+        assert_eq!(pool.kept_bytes(), 0);
+        drop(buffers);
+        assert_eq!(pool.kept_bytes(), 256 << 10);
+        drop(pool.try_zeroed(1 << 20).unwrap());
+        assert!(pool.kept_bytes() <= 300 << 10, "a block above the limit is not kept");
+        let nothing = BufferPool::new(0);
+        drop(nothing.try_zeroed(128 << 10).unwrap());
+        assert_eq!(nothing.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn pool_wastes_little() {
+        let pool = BufferPool::new(64 << 20);
+        drop(pool.try_zeroed(32 << 20).unwrap());
+        let small = pool.try_zeroed(1 << 20).unwrap();
+        assert_eq!(pool.kept_bytes(), 32 << 20, "a large block does not go to a small file");
+        drop(small);
+        drop(pool.try_zeroed(100).unwrap());
+        assert_eq!(pool.kept_bytes(), 33 << 20, "small buffers are not kept");
+        assert!(pool.try_zeroed(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn buffers_outlive_their_pool() {
+        let pool = BufferPool::new(1 << 20);
+        let buffer = pool.clone().try_zeroed(100_000).unwrap();
+        drop(pool);
+        assert_eq!(buffer.try_into_bytes().unwrap().len(), 100_000);
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::Advice;
 
 use crate::features::features;
 
-/// The number of `cachestat`, the same on every architecture.
+/// The number of `cachestat` on every architecture but alpha and MIPS, where it is no system call at all.
 pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Bytes that one `FADV_WILLNEED` asks for. The kernel cuts a longer request off without a word.
@@ -20,7 +20,8 @@ const PREFETCH_STEP_BYTES: u64 = 256 << 10;
 pub struct Residency {
     /// Pages in the cache.
     pub cached: u64,
-    /// Of these, pages with bytes that are not yet on the device; `None` when only `mincore` could be asked.
+    /// Of these, pages with bytes that are not yet on the device; `None` when only `mincore` could be asked. One
+    /// changed byte makes all pages of its folio dirty, which may be many.
     pub dirty: Option<u64>,
     /// Of these, pages on their way to the device; `None` as above.
     pub writeback: Option<u64>,
@@ -53,18 +54,14 @@ const _: () = assert!(size_of::<Cachestat>() == 40);
 
 /// What of `len` bytes from `offset` is in the page cache; `len` 0 means to the end of the file.
 ///
-/// Uses `cachestat` (Linux 6.5), which needs no privilege for a file that the caller may write or owns; else, and
-/// before 6.5, `mincore` on a mapping, which does not know what is dirty.
+/// Uses `cachestat` (Linux 6.5), else `mincore` on a mapping, which does not know what is dirty. Needs no privilege
+/// for a file that the caller owns or may write; of others' files the kernel does not tell (`PermissionDenied`).
 #[doc(alias = "cachestat")]
 pub fn residency(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Residency> {
-    if features().cachestat {
-        match residency_by_cachestat(fd, offset, len) {
-            // EPERM: since Linux 6.16 only for files that one may write or owns.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
-            answer => return answer,
-        }
+    match features().cachestat {
+        true => residency_by_cachestat(fd, offset, len),
+        false => residency_by_mincore(fd, offset, len),
     }
-    residency_by_mincore(fd, offset, len)
 }
 
 /// [`residency`] by `cachestat` alone; `ENOSYS` before Linux 6.5, `EOPNOTSUPP` on hugetlbfs.
@@ -87,10 +84,15 @@ pub fn residency_by_cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::
 
 /// [`residency`] by `mincore` on a mapping: only `cached` is known.
 ///
-/// For a file that the caller may neither write nor owns, the kernel says that all pages are cached.
+/// Of a file that the caller neither owns nor may write, the kernel would say that all pages are cached; that is
+/// `PermissionDenied` here.
 #[doc(alias = "mincore")]
 pub fn residency_by_mincore(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<Residency> {
-    let size = rustix::fs::fstat(fd)?.st_size.max(0) as u64;
+    let stat = rustix::fs::fstat(fd)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() && !may_write(fd) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let size = stat.st_size.max(0) as u64;
     let end = if len == 0 { size } else { offset.saturating_add(len).min(size) };
     let page = rustix::param::page_size() as u64;
     let mut at = offset / page * page;
@@ -101,6 +103,12 @@ pub fn residency_by_mincore(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Re
         at += window;
     }
     Ok(Residency { cached, ..Residency::default() })
+}
+
+/// Whether the caller could open the file for writing.
+fn may_write(fd: BorrowedFd<'_>) -> bool {
+    use rustix::fs::{Access, AtFlags};
+    rustix::fs::accessat(fd, c"", Access::WRITE_OK, AtFlags::EACCESS | AtFlags::EMPTY_PATH).is_ok()
 }
 
 /// Bytes of a file that are mapped at once to ask for its pages; a multiple of every page size.
@@ -150,4 +158,106 @@ pub fn prefetch(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
         at += step;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// A file of `pages` pages that are on the device and in the cache.
+    fn cached_file(pages: usize) -> std::fs::File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; pages * rustix::param::page_size()]).unwrap();
+        file.sync_all().unwrap();
+        file
+    }
+
+    /// Asks `residency` in both ways, leaving out the one that this kernel lacks.
+    fn in_both_ways(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Vec<Residency> {
+        let mut answers = vec![residency_by_mincore(fd, offset, len).unwrap()];
+        match features().cachestat {
+            true => answers.push(residency_by_cachestat(fd, offset, len).unwrap()),
+            false => eprintln!("skipped for cachestat: not there"),
+        }
+        answers.push(residency(fd, offset, len).unwrap());
+        answers
+    }
+
+    #[test]
+    fn cached_pages_are_counted() {
+        let (file, page) = (cached_file(10), rustix::param::page_size() as u64);
+        for (offset, len, pages) in [(0, 0, 10), (0, 10 * page, 10), (2 * page, 3 * page, 3), (page + 1, 1, 1)] {
+            for answer in in_both_ways(file.as_fd(), offset, len) {
+                assert_eq!(answer.cached, pages, "{offset} {len}");
+                assert_eq!(answer.dirty.unwrap_or(0), 0);
+            }
+        }
+        for answer in in_both_ways(file.as_fd(), 50 * page, 5 * page) {
+            assert_eq!(answer.cached, 0, "nothing is cached behind the end");
+        }
+    }
+
+    #[test]
+    fn dirty_pages_are_seen() {
+        let file = cached_file(4);
+        std::os::unix::fs::FileExt::write_all_at(&file, b"x", 0).unwrap();
+        for answer in in_both_ways(file.as_fd(), 0, 0) {
+            // The kernel may begin to write back by itself, but not within a second. A folio is dirty as a whole.
+            assert!(matches!(answer.dirty, None | Some(1..=4)), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn dropped_pages_come_back_when_asked_for() {
+        let file = cached_file(64);
+        drop_cached(file.as_fd(), 0, 0).unwrap();
+        if residency(file.as_fd(), 0, 0).unwrap().cached != 0 {
+            return eprintln!("skipped: this file system keeps its pages");
+        }
+        for answer in in_both_ways(file.as_fd(), 0, 0) {
+            assert_eq!(answer.cached, 0);
+        }
+        prefetch(file.as_fd(), 0, 64 * rustix::param::page_size() as u64).unwrap();
+        // By mincore, pages count when they have been read.
+        let all_back = || residency(file.as_fd(), 0, 0).unwrap().cached == 64;
+        let patience = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !all_back() {
+            assert!(std::time::Instant::now() < patience, "no read-ahead within 10 seconds");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn strangers_are_not_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read_only = std::fs::File::open(file.path()).unwrap();
+        let answers = crate::testing::as_stranger(|| {
+            let fd = read_only.as_fd();
+            [residency(fd, 0, 0), residency_by_mincore(fd, 0, 0)]
+        });
+        for answer in answers.into_iter().flatten() {
+            match answer {
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+                Ok(answer) => eprintln!("this kernel tells strangers: {answer:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn advice_on_a_whole_file_is_taken() {
+        let file = cached_file(1);
+        random_access(file.as_fd()).unwrap();
+        prefetch(file.as_fd(), 0, 0).unwrap();
+    }
+
+    #[test]
+    fn empty_file_has_no_pages() {
+        let file = tempfile::tempfile().unwrap();
+        for answer in in_both_ways(file.as_fd(), 0, 0) {
+            assert_eq!(answer.cached, 0);
+        }
+    }
 }

@@ -35,3 +35,36 @@ pub fn block_address(fd: BorrowedFd<'_>, number: u64) -> io::Result<Option<u64>>
         Err(_) => Err(io::Error::from_raw_os_error(libc::ERANGE)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::fiemap::{FiemapBuffer, extents};
+
+    #[test]
+    fn blocks_are_where_fiemap_says() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = u64::from(block_bytes(file.as_fd()).unwrap());
+        file.write_all_at(&[1; 100], 3 * bytes).unwrap();
+        file.sync_all().unwrap();
+        let found = match block_address(file.as_fd(), 3) {
+            Ok(found) => found.expect("the block is not a hole"),
+            Err(error) => return eprintln!("skipped: no FIBMAP here: {error}"),
+        };
+        assert_eq!(block_address(file.as_fd(), 0).unwrap(), None, "a hole");
+        let mut places = Vec::new();
+        extents(file.as_fd(), &mut FiemapBuffer::new(4), &mut |extent| places.push((extent.logical, extent.physical)))
+            .unwrap();
+        assert_eq!(places, [(3 * bytes, found * bytes)]);
+    }
+
+    #[test]
+    fn blocks_too_far_out_are_refused() {
+        let file = tempfile::tempfile().unwrap();
+        let error = block_address(file.as_fd(), 1 << 31).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+    }
+}

@@ -154,3 +154,56 @@ pub fn extents(fd: BorrowedFd<'_>, buffer: &mut FiemapBuffer, visit: &mut dyn Fn
         start = next;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn all(file: &File, buffer: &mut FiemapBuffer) -> io::Result<Vec<RawExtent>> {
+        let mut all = Vec::new();
+        extents(file.as_fd(), buffer, &mut |extent| all.push(extent))?;
+        Ok(all)
+    }
+
+    #[test]
+    fn small_buffers_give_the_same_list() {
+        let file = tempfile::tempfile().unwrap();
+        for number in 0..40 {
+            file.write_all_at(&[1; 4096], number * 65536).unwrap();
+        }
+        file.sync_all().unwrap();
+        let at_once = match all(&file, &mut FiemapBuffer::new(256)) {
+            Ok(extents) => extents,
+            Err(error) => return eprintln!("skipped: no FIEMAP here: {error}"),
+        };
+        assert_eq!(at_once.len(), 40);
+        assert!(at_once.iter().zip(0..).all(|(extent, number)| extent.logical == number * 65536));
+        for room in [0, 1, 7, 40] {
+            assert_eq!(all(&file, &mut FiemapBuffer::new(room)).unwrap(), at_once);
+        }
+    }
+
+    #[test]
+    fn buffer_keeps_nothing_of_the_last_file() {
+        let (full, empty) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        full.write_all_at(&[1; 4096], 0).unwrap();
+        full.sync_all().unwrap();
+        let mut buffer = FiemapBuffer::new(4);
+        match all(&full, &mut buffer) {
+            Ok(extents) => assert_eq!(extents.len(), 1),
+            Err(error) => return eprintln!("skipped: no FIEMAP here: {error}"),
+        }
+        assert_eq!(all(&empty, &mut buffer).unwrap(), []);
+    }
+
+    #[test]
+    fn file_systems_without_a_map_say_so() {
+        let proc = File::open("/proc/self/status").unwrap();
+        let error = all(&proc, &mut FiemapBuffer::new(1)).unwrap_err();
+        assert!(matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)), "{error}");
+    }
+}

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
@@ -59,7 +59,9 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
 /// True for errors by which a kernel or file system says that it has no such way of reading.
 pub fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
-        || [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        || [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS]
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Reads at `offset`; fewer bytes than asked for at the end of the file, and whenever the kernel likes.
@@ -75,13 +77,28 @@ pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags)?)
 }
 
-/// Opens with `O_NOATIME`, and without it where the file is another's.
+/// Opens with `O_NOATIME`, and without it where the file is another's. Waits for a lease to be given up.
 fn open_at(dir: BorrowedFd<'_>, path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
     let opened = path.into_with_c_str(|path| match open_beneath(dir, path, flags | OFlags::NOATIME) {
         Err(Errno::PERM) => open_beneath(dir, path, flags),
+        Err(Errno::AGAIN) => open_leased(dir, path, flags),
         opened => opened,
     });
     Ok(opened?)
+}
+
+/// Opens a regular file that another process has a lease on (as Samba does), waiting until that has given it up.
+///
+/// With `O_NONBLOCK` such a file cannot be opened, and without it a fifo would be waited for: so the file is looked at
+/// first, and the very same file opened again.
+fn open_leased(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let handle = open_beneath(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::AGAIN);
+    }
+    let same_file = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = flags - OFlags::NONBLOCK - OFlags::NOFOLLOW;
+    again(|| rustix::fs::open(same_file.as_str(), flags, Mode::empty()))
 }
 
 /// Opens `path`; when it is relative and of several components, none of them may be a symbolic link.
@@ -115,11 +132,11 @@ fn open_by_component(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix:
     again(|| rustix::fs::openat(from, last, flags, Mode::empty()))
 }
 
-/// Repeats a call that a signal or a racing rename has interrupted.
+/// Repeats a call that a signal has interrupted.
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR) => {}
             answer => return answer,
         }
     }
@@ -492,4 +509,235 @@ pub fn copy_range(
 #[doc(alias = "FICLONE")]
 pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::ioctl_ficlone(target, source)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    /// A directory with `dir/sub/file`, a link `dir/link` to `sub`, and a fifo.
+    fn tree() -> (tempfile::TempDir, OwnedFd) {
+        let tree = tempfile::tempdir().unwrap();
+        fs::create_dir_all(tree.path().join("dir/sub")).unwrap();
+        fs::write(tree.path().join("dir/sub/file"), b"hello").unwrap();
+        symlink("sub", tree.path().join("dir/link")).unwrap();
+        let fifo = tree.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let root = open_dir_at(CURRENT_DIR, tree.path()).unwrap();
+        (tree, root)
+    }
+
+    fn code<T>(answer: io::Result<T>) -> Option<i32> {
+        answer.err().and_then(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn links_are_not_followed_anywhere() {
+        let (_kept, root) = tree();
+        let root = root.as_fd();
+        assert!(open_file_at(root, "dir/sub/file").is_ok());
+        assert!(open_dir_at(root, "dir/sub").is_ok());
+        assert!(open_dir_at(root, c"dir").is_ok());
+        assert!(code(open_file_at(root, "dir/link/file")).is_some(), "a link in the middle");
+        assert!(code(open_dir_at(root, "dir/link")).is_some(), "a link at the end");
+        assert_eq!(code(open_file_at(root, "dir/sub/none")), Some(libc::ENOENT));
+        assert_eq!(code(open_dir_at(root, "dir/sub/file")), Some(libc::ENOTDIR));
+    }
+
+    #[test]
+    fn going_by_component_is_as_strict() {
+        let (_kept, root) = tree();
+        let open = |path: &[u8], flags| open_by_component(root.as_fd(), path, flags);
+        assert!(open(b"dir/sub/file", FILE_FLAGS).is_ok());
+        assert!(open(b"dir//sub/./file", FILE_FLAGS).is_ok());
+        assert_eq!(open(b"dir/link/file", FILE_FLAGS).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(open(b"dir/link", FILE_FLAGS).unwrap_err(), Errno::LOOP);
+        assert_eq!(open(b"none/file", FILE_FLAGS).unwrap_err(), Errno::NOENT);
+        assert!(open(b"dir/sub/", FILE_FLAGS | OFlags::DIRECTORY).is_ok());
+    }
+
+    #[test]
+    fn fifo_is_not_waited_for() {
+        let (_kept, root) = tree();
+        let fifo = open_file_at(root.as_fd(), "fifo").unwrap();
+        assert_eq!(statx_fd(fifo.as_fd()).unwrap().file_type(), EntryType::Fifo);
+    }
+
+    #[test]
+    fn reading_leaves_the_access_time() {
+        let (tree, root) = tree();
+        let before = fs::metadata(tree.path().join("dir/sub/file")).unwrap();
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        assert!(rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::NOATIME), "the file is ours");
+        rustix::io::pread(&file, &mut [0; 5], 0).unwrap();
+        assert_eq!(fs::metadata(tree.path().join("dir/sub/file")).unwrap().atime_nsec(), before.atime_nsec());
+    }
+
+    #[test]
+    fn strangers_files_open_too() {
+        let (tree, root) = tree();
+        fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let opened = crate::testing::as_stranger(|| open_file_at(root.as_fd(), "dir/sub/file"));
+        if let Some(file) = opened {
+            let flags = rustix::fs::fcntl_getfl(file.unwrap()).unwrap();
+            assert!(!flags.contains(OFlags::NOATIME), "only the owner may leave the access time alone");
+        }
+    }
+
+    #[test]
+    fn lease_is_waited_for() {
+        let (tree, root) = tree();
+        let holder = fs::File::options().read(true).write(true).open(tree.path().join("dir/sub/file")).unwrap();
+        if let Err(error) = crate::testing::take_lease(&holder) {
+            return eprintln!("skipped: no leases here: {error}");
+        }
+        let given_up = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                given_up.store(true, std::sync::atomic::Ordering::SeqCst);
+                drop(holder);
+            });
+            open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+            assert!(given_up.load(std::sync::atomic::Ordering::SeqCst));
+        });
+    }
+
+    #[test]
+    fn facts_agree_with_the_standard_library() {
+        let (tree, root) = tree();
+        let path = tree.path().join("dir/sub/file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let (theirs, ours) = (fs::metadata(&path).unwrap(), statx_at(root.as_fd(), "dir/sub/file", true).unwrap());
+        assert_eq!((ours.dev, ours.ino, ours.mode), (theirs.dev(), theirs.ino(), theirs.mode()));
+        assert_eq!((ours.uid, ours.gid, u64::from(ours.nlink)), (theirs.uid(), theirs.gid(), theirs.nlink()));
+        assert_eq!((ours.size, ours.blocks), (theirs.size(), theirs.blocks()));
+        assert_eq!((ours.mtime.secs, i64::from(ours.mtime.nanos)), (theirs.mtime(), theirs.mtime_nsec()));
+        assert_eq!(SystemTime::from(ours.mtime), theirs.modified().unwrap());
+        assert_eq!(ours.btime.map(SystemTime::from), theirs.created().ok());
+        assert!(ours.mnt_id.is_some());
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        assert_eq!(statx_fd(file.as_fd()).unwrap(), ours);
+    }
+
+    #[test]
+    fn facts_of_a_link_are_its_own_when_wanted() {
+        let (_kept, root) = tree();
+        let kind = |nofollow| statx_at(root.as_fd(), "dir/link", nofollow).unwrap().file_type();
+        assert_eq!((kind(true), kind(false)), (EntryType::Symlink, EntryType::Dir));
+        assert_eq!(read_link_at(root.as_fd(), "dir/link").unwrap(), "sub");
+        let link = open_handle_at(root.as_fd(), "dir/link").unwrap();
+        assert_eq!(read_link_at(link.as_fd(), "").unwrap(), "sub");
+    }
+
+    #[test]
+    fn times_before_1970_are_times() {
+        let second_before = Time { secs: -1, nanos: 500_000_000 };
+        assert_eq!(SystemTime::from(second_before), SystemTime::UNIX_EPOCH - Duration::from_millis(500));
+        assert!(second_before < Time::default());
+    }
+
+    #[test]
+    fn device_numbers_pack_and_unpack() {
+        for numbers in [(8, 1), (253, 0), (0, 45), (259, 70_000)] {
+            assert_eq!(dev_numbers(makedev(numbers.0, numbers.1)), numbers);
+        }
+    }
+
+    #[test]
+    fn names_are_listed_with_any_buffer() {
+        let tree = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            fs::write(tree.path().join(format!("file-{number}")), b"").unwrap();
+        }
+        fs::create_dir(tree.path().join("dir")).unwrap();
+        for mut reader in [DirReader::with_buffer(0), DirReader::default()] {
+            let mut seen = BTreeMap::new();
+            let dir = open_dir_at(CURRENT_DIR, tree.path()).unwrap();
+            reader
+                .read(dir.as_fd(), |entry| {
+                    seen.insert(entry.name.to_owned(), (entry.ino, entry.kind));
+                })
+                .unwrap();
+            assert_eq!(seen.len(), 301);
+            for (name, (ino, kind)) in seen {
+                let stat = statx_at(dir.as_fd(), name.as_c_str(), true).unwrap();
+                assert_eq!(ino, stat.ino);
+                assert!(kind == stat.file_type() || kind == EntryType::Unknown);
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_come_back() {
+        let (tree, root) = tree();
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        let long = vec![7; 2000];
+        if let Err(error) = set_xattr_fd(file.as_fd(), "user.short", b"value") {
+            return eprintln!("skipped: no extended attributes here: {error}");
+        }
+        set_xattr_path(tree.path().join("dir/sub/file"), "user.long", &long).unwrap();
+        set_xattr_fd(file.as_fd(), "user.empty", b"").unwrap();
+        let mut names = list_xattrs_fd(file.as_fd()).unwrap();
+        names.retain(|name| name.as_bytes().starts_with(b"user."));
+        names.sort();
+        assert_eq!(names, [c"user.empty", c"user.long", c"user.short"].map(CString::from));
+        assert_eq!(xattr_fd(file.as_fd(), "user.short").unwrap().unwrap(), b"value");
+        assert_eq!(xattr_fd(file.as_fd(), "user.long").unwrap().unwrap(), long);
+        assert_eq!(xattr_fd(file.as_fd(), "user.empty").unwrap().unwrap(), b"");
+        assert_eq!(xattr_fd(file.as_fd(), "user.none").unwrap(), None);
+        let through_proc = format!("/proc/self/fd/{}/dir/sub/file", root.as_raw_fd());
+        assert_eq!(xattr_path(through_proc.as_str(), "user.short").unwrap().unwrap(), b"value");
+        assert!(list_xattrs_path(through_proc.as_str()).unwrap().contains(&c"user.long".to_owned()));
+        assert_eq!(xattr_path(tree.path().join("dir/link"), "user.short").unwrap(), None, "the link itself");
+    }
+
+    #[test]
+    fn holes_are_found() {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1; 4096], 1 << 20).unwrap();
+        file.set_len(2 << 20).unwrap();
+        assert_eq!(seek_data(file.as_fd(), 0).unwrap(), Some(1 << 20));
+        assert_eq!(seek_hole(file.as_fd(), 0).unwrap(), Some(0));
+        assert_eq!(seek_hole(file.as_fd(), 1 << 20).unwrap(), Some((1 << 20) + 4096));
+        assert_eq!(seek_data(file.as_fd(), (1 << 20) + 4096).unwrap(), None);
+        assert_eq!(seek_hole(file.as_fd(), 2 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn ranges_are_copied_in_the_kernel() {
+        let (source, target) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        std::os::unix::fs::FileExt::write_all_at(&source, b"0123456789", 0).unwrap();
+        assert_eq!(copy_range(source.as_fd(), 4, target.as_fd(), 2, 100).unwrap(), 6);
+        let mut bytes = [9; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&target, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"\0\x00456789");
+        assert_eq!(copy_range(source.as_fd(), 10, target.as_fd(), 0, 100).unwrap(), 0);
+    }
+
+    #[test]
+    fn file_system_has_blocks() {
+        let file = tempfile::tempfile().unwrap();
+        let found = file_system(file.as_fd()).unwrap();
+        assert!(found.block_size >= 512 && found.blocks_free <= found.blocks && found.magic != 0);
+        sync_data(file.as_fd()).unwrap();
+        sync_file_system(file.as_fd()).unwrap();
+    }
+
+    #[test]
+    fn direct_can_be_switched() {
+        let (_kept, root) = tree();
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        let is_direct = || rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT);
+        if let Err(error) = set_direct(file.as_fd(), true) {
+            return eprintln!("skipped: no O_DIRECT here: {error}");
+        }
+        assert!(is_direct());
+        set_direct(file.as_fd(), false).unwrap();
+        assert!(!is_direct());
+    }
 }

@@ -71,3 +71,41 @@ fn optional<T>(answer: rustix::io::Result<T>) -> io::Result<Option<T>> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn file_system_without_facts_gives_none() {
+        let proc = File::open("/proc/self/status").unwrap();
+        assert_eq!(generation(proc.as_fd()).unwrap(), None);
+        assert_eq!(flags(proc.as_fd()).unwrap(), None);
+        assert_eq!(extended_flags(proc.as_fd()).unwrap(), None);
+    }
+
+    #[test]
+    fn generation_stays() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = File::open(file.path()).unwrap();
+        let asked = generation(file.as_file().as_fd()).unwrap();
+        assert_eq!(asked, generation(other.as_fd()).unwrap());
+        if asked.is_none() {
+            eprintln!("skipped: no generation here");
+        }
+    }
+
+    #[test]
+    fn both_kinds_of_flags_agree() {
+        let file = tempfile::tempfile().unwrap();
+        let (Some(flags), Some(extended)) = (flags(file.as_fd()).unwrap(), extended_flags(file.as_fd()).unwrap())
+        else {
+            return eprintln!("skipped: no flags here");
+        };
+        assert_eq!(flags & (FLAG_COMPRESSED | FLAG_ENCRYPTED | FLAG_JOURNALED), 0);
+        assert_eq!(extended & XFLAG_REALTIME, 0);
+    }
+}

@@ -6,6 +6,26 @@
 //! What this crate does not do: it decides nothing. It does not know what a sweep or a plan is, retries only what the
 //! kernel asks to be retried (`EINTR`), and never logs.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use onesweep_sys::buffer::FileBuffer;
+//! use onesweep_sys::files::{CURRENT_DIR, open_file_at};
+//! use onesweep_sys::read_queue::{ReadOp, ReadPart, best_queue};
+//!
+//! let file = Arc::new(open_file_at(CURRENT_DIR, "Cargo.toml")?);
+//! let buffer = FileBuffer::zeroed(9);
+//! let parts = vec![ReadPart::Buffer(buffer.lend(0..9))];
+//!
+//! let mut queue = best_queue(32);
+//! queue.push(ReadOp { token: 7, file, offset: 0, parts, dont_cache: false })?;
+//! let done = queue.wait()?;
+//! assert_eq!((done.token, done.result?), (7, 9));
+//!
+//! drop(done.parts);
+//! assert_eq!(&buffer.try_into_bytes().unwrap()[..], b"[package]");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! | module | subject |
 //! |---|---|
 //! | [`features`] | what this kernel offers, and the switch that hides it for tests |
@@ -30,3 +50,5 @@ pub mod limits;
 pub mod memory;
 pub mod priority;
 pub mod read_queue;
+#[cfg(test)]
+mod testing;

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use onesweep_layout::{
     AddressSampler, AddressTrust, Devices, Extent, ExtentFlags, Fibmap, Fiemap, LayoutScore, LayoutSource, SourceKind,
@@ -61,9 +62,24 @@ impl Mounted {
     }
 }
 
+impl Mounted {
+    /// Unmounts, trying again for a while: a process that another test is starting has our files open until its exec.
+    fn unmount(&self) -> bool {
+        let patience = Instant::now() + Duration::from_secs(10);
+        while let Err(error) = run(Command::new("umount").arg(self.path())) {
+            if Instant::now() > patience {
+                eprintln!("{error}");
+                return run(Command::new("umount").arg("--lazy").arg(self.path())).is_ok();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let unmounted = !self.mounted || run(Command::new("umount").arg(self.path())).is_ok();
+        let unmounted = !self.mounted || self.unmount();
         if let Err(error) = run(Command::new("losetup").arg("--detach").arg(&self.device)) {
             eprintln!("{error}");
         }

@@ -36,6 +36,8 @@ impl Flags {
     pub(crate) const UNMAPPED: Self = Self(1 << 5);
     /// Its ctime is so young that a further change might not show.
     pub(crate) const RECENT: Self = Self(1 << 7);
+    /// Other files may have the same bytes at the same addresses, one to one.
+    pub(crate) const SHARED: Self = Self(1 << 8);
     /// Some of its pages lay in the cache when it was surveyed.
     pub(crate) const PARTLY_CACHED: Self = Self(1 << 6);
 

@@ -13,8 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use self::entry::{Entry, EntryId, Flags};
 use self::arena::{Chunked, Names};
+pub(crate) use self::entry::{Entry, EntryId, Flags};
 use crate::plan::{Fragment, NO_ADDRESS, Piece};
 
 /// A file system that entries lie on.
@@ -64,6 +64,10 @@ impl Catalogue {
         u16::try_from(at).expect("one spindle has fewer than 65,536 file systems mounted")
     }
 
+    pub(crate) fn volume_numbers(&self) -> Range<u16> {
+        0..self.volumes.len() as u16
+    }
+
     pub(crate) fn find_volume(&self, dev: u64) -> Option<u16> {
         self.volumes.iter().position(|known| known.dev == dev).map(|at| at as u16)
     }
@@ -93,7 +97,14 @@ impl Catalogue {
     }
 
     /// Adds an entry without a parent. `shown` is how its path begins, `opened` where it is opened.
-    pub(crate) fn add_root(&mut self, shown: &[u8], opened: PathBuf, volume: u16, mode: u32, ino: u64) -> Option<EntryId> {
+    pub(crate) fn add_root(
+        &mut self,
+        shown: &[u8],
+        opened: PathBuf,
+        volume: u16,
+        mode: u32,
+        ino: u64,
+    ) -> Option<EntryId> {
         let id = self.add(EntryId::NONE, shown, ino, volume, mode)?;
         self.roots.insert(id, opened);
         Some(id)
@@ -181,6 +192,11 @@ impl Catalogue {
         true
     }
 
+    /// Leaves an entry without fragments.
+    pub(crate) fn forget_fragments(&mut self, id: EntryId) {
+        self.get_mut(id).fragments = 0;
+    }
+
     pub(crate) fn drop_fragments(&mut self) {
         self.fragments.clear();
     }
@@ -194,8 +210,10 @@ impl Catalogue {
 
     /// The fragments of an entry in bytes; `file` is the number that the pieces carry.
     pub(crate) fn pieces(&self, id: EntryId, file: u32) -> impl Iterator<Item = Piece> {
-        let block = self.volume(self.get(id).device).block;
-        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block) })
+        let entry = self.get(id);
+        let block = self.volume(entry.device).block;
+        let shared = entry.flags.has(Flags::SHARED);
+        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block, shared) })
     }
 
     /// The lowest device address of an entry, if it has any.

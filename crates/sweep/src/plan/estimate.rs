@@ -1,5 +1,7 @@
 //! What a plan will cost, before it is carried out.
 
+use std::fmt;
+
 use super::{
     disk::DiskModel,
     merge::Requests,
@@ -87,6 +89,18 @@ impl Estimate {
         self.peak_memory += other.peak_memory;
         self.peak_unlimited += other.peak_unlimited;
         self.seconds += other.seconds;
+    }
+}
+
+impl fmt::Display for Estimate {
+    /// One line for what is read, one for how, one for what it takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        writeln!(f, "{} files, {} fragments, {:.1} MB", self.files, self.fragments, mb(self.useful))?;
+        let (requests, seeks, passes) = (self.requests, self.seeks, self.passes);
+        write!(f, "{requests} requests, {seeks} seeks, {passes} passes, {} clean-ups, ", self.clean_ups)?;
+        writeln!(f, "{:.1} MB read, {:.1} MB of it in gaps", mb(self.read), mb(self.wasted))?;
+        write!(f, "{:.1} s on {}, {:.1} MB of memory", self.seconds, self.disk, mb(self.peak_memory))
     }
 }
 

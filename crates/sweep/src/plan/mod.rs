@@ -59,6 +59,8 @@ pub mod merge;
 pub mod request;
 pub mod schedule;
 pub mod source;
+#[cfg(test)]
+mod tests;
 
 pub use disk::DiskModel;
 pub use error::PlanError;

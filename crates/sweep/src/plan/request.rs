@@ -21,6 +21,8 @@
 //! A file that is admitted is completed by the same or a later request, and each byte of its pieces is delivered by
 //! exactly one read or copy.
 
+use std::{fmt, str::FromStr};
+
 use super::fragment::{NO_ADDRESS, Piece};
 
 /// How pieces become requests, by the DAFT paper's names.
@@ -34,6 +36,36 @@ pub enum Strategy {
     /// DAFTM: pieces near each other become one request, and the gap between them is read through. For reading the
     /// device itself; the addresses of the pieces must be those of their bytes, as they lie there.
     Merged,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Self; 3] = [Self::Vanilla, Self::Unmerged, Self::Merged];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vanilla => "vanilla",
+            Self::Unmerged => "unmerged",
+            Self::Merged => "merged",
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|strategy| strategy.name() == text);
+        found.ok_or_else(|| format!("unknown strategy '{text}'; use one of vanilla, unmerged, merged"))
+    }
 }
 
 /// The longest request unless told otherwise: 4 MiB.

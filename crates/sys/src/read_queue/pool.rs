@@ -7,6 +7,12 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+#[cfg(not(target_env = "gnu"))]
+use libc::preadv2;
+// The one of glibc that takes 64 bits of offset everywhere.
+#[cfg(target_env = "gnu")]
+use libc::preadv64v2 as preadv2;
+
 use super::pieces::{Pieces, RWF_DONTCACHE, Scratch};
 use super::{Completion, ReadOp, ReadQueue, admit, nothing_in_flight};
 
@@ -130,7 +136,7 @@ fn read_once(op: &ReadOp, pieces: &[libc::iovec]) -> isize {
     let flags = if op.dont_cache { RWF_DONTCACHE } else { 0 };
     let (file, count) = (op.file.as_raw_fd(), pieces.len() as libc::c_int);
     // SAFETY: the pieces lie in parts that `op` owns and in the scratch, both of which outlive the call.
-    unsafe { libc::preadv2(file, pieces.as_ptr(), count, op.offset as i64, flags) }
+    unsafe { preadv2(file, pieces.as_ptr(), count, op.offset as i64, flags) }
 }
 
 impl ReadQueue for PoolQueue {

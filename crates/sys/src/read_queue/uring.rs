@@ -160,15 +160,20 @@ impl ReadQueue for UringQueue {
     }
 
     fn wait(&mut self) -> io::Result<Completion> {
-        self.submit()?;
+        self.fill_ring();
+        if self.begun() == 0 {
+            return Err(nothing_in_flight());
+        }
+        // One system call at most, whether it has to submit, to wait, or both.
+        let over = self.finished();
+        if !over || !self.ring.submission().is_empty() {
+            self.enter(usize::from(!over))?;
+        }
         loop {
-            if let Some(completion) = self.take() {
-                return Ok(completion);
+            match self.take() {
+                Some(completion) => return Ok(completion),
+                None => self.enter(1)?,
             }
-            if self.begun() == 0 {
-                return Err(nothing_in_flight());
-            }
-            self.enter(1)?;
         }
     }
 

@@ -1,0 +1,227 @@
+//! A file's bytes on their way into the archive: exactly as many as the header promised.
+
+use std::{
+    io::{self, Read, Write},
+    ops::Range,
+    path::Path,
+};
+
+use super::{error::TarWarning, sparse::Map};
+
+/// Where the bytes come from.
+pub(super) enum Source<'a> {
+    /// The whole file, in memory.
+    Bytes(&'a [u8]),
+    /// Read in order, holes included.
+    Reader(Box<dyn Read + 'a>),
+    /// One hole.
+    Hole,
+}
+
+/// How the bytes differed from what the header promised.
+#[derive(Debug)]
+pub(super) enum Mismatch {
+    Shrank { missing: u64 },
+    Grew,
+    HoleFilled { at: u64 },
+    Read { at: u64, missing: u64, source: io::Error },
+}
+
+impl Mismatch {
+    pub(super) fn warning(self, path: &Path, size: u64) -> TarWarning {
+        let path = path.to_path_buf();
+        match self {
+            Self::Shrank { missing } => TarWarning::Shrank { path, missing },
+            Self::Grew => TarWarning::Grew { path, kept: size },
+            Self::HoleFilled { at } => TarWarning::HoleFilled { path, at },
+            Self::Read { at, missing, source } => TarWarning::Read { path, at, missing, source },
+        }
+    }
+}
+
+/// Writes `size` bytes of `source`, or the regions of `map`. Errors are the sink's; `scratch` is any buffer.
+pub(super) fn copy(
+    source: Source<'_>,
+    size: u64,
+    map: Option<&Map>,
+    sink: &mut impl Write,
+    scratch: &mut Vec<u8>,
+) -> io::Result<Option<Mismatch>> {
+    match (source, map) {
+        (Source::Bytes(bytes), None) => {
+            let whole = usize::try_from(size).unwrap_or(usize::MAX);
+            sink.write_all(&bytes[..bytes.len().min(whole)])?;
+            let missing = size.saturating_sub(bytes.len() as u64);
+            zeros(missing, sink)?;
+            Ok(match missing {
+                0 => (bytes.len() > whole).then_some(Mismatch::Grew),
+                _ => Some(Mismatch::Shrank { missing }),
+            })
+        }
+        (Source::Bytes(bytes), Some(_)) => from_reader(Box::new(bytes), size, map, sink, scratch),
+        (Source::Hole, None) => zeros(size, sink).map(|()| None),
+        (Source::Hole, Some(map)) => zeros(map.data_len(), sink).map(|()| None),
+        (Source::Reader(reader), map) => from_reader(reader, size, map, sink, scratch),
+    }
+}
+
+fn from_reader(
+    reader: Box<dyn Read + '_>,
+    size: u64,
+    map: Option<&Map>,
+    sink: &mut impl Write,
+    scratch: &mut Vec<u8>,
+) -> io::Result<Option<Mismatch>> {
+    scratch.resize(256 << 10, 0);
+    let mut exact = Exact { reader, size, at: 0, ended: None, filled: None };
+    match map {
+        None => exact.piece(0..size, true, sink, scratch)?,
+        Some(map) => {
+            for (piece, stored) in map.pieces() {
+                exact.piece(piece, stored, sink, scratch)?;
+            }
+        }
+    }
+    Ok(exact.verdict())
+}
+
+/// A reader that gives zeros after its end.
+struct Exact<'a> {
+    reader: Box<dyn Read + 'a>,
+    size: u64,
+    /// Bytes that came.
+    at: u64,
+    ended: Option<Mismatch>,
+    filled: Option<Mismatch>,
+}
+
+impl Exact<'_> {
+    fn piece(&mut self, piece: Range<u64>, stored: bool, sink: &mut impl Write, scratch: &mut [u8]) -> io::Result<()> {
+        let mut left = piece.end - piece.start;
+        while left > 0 && self.ended.is_none() {
+            let wanted = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let got = self.read(&mut scratch[..wanted]);
+            left -= got as u64;
+            if stored {
+                sink.write_all(&scratch[..got])?;
+            } else if self.filled.is_none() && !is_zero(&scratch[..got]) {
+                self.filled = Some(Mismatch::HoleFilled { at: self.at - got as u64 });
+            }
+        }
+        if stored { zeros(left, sink) } else { Ok(()) }
+    }
+
+    /// Reads what comes at once. After an end or an error, `ended` is set.
+    fn read(&mut self, buffer: &mut [u8]) -> usize {
+        let missing = self.size - self.at;
+        loop {
+            match self.reader.read(buffer) {
+                Ok(0) => self.ended = Some(Mismatch::Shrank { missing }),
+                Ok(got) => {
+                    self.at += got as u64;
+                    return got;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => self.ended = Some(Mismatch::Read { at: self.at, missing, source }),
+            }
+            return 0;
+        }
+    }
+
+    /// The worst of what was met. A byte behind the end is looked for.
+    fn verdict(mut self) -> Option<Mismatch> {
+        if self.ended.is_none() && self.filled.is_none() {
+            let more = self.reader.read(&mut [0]).is_ok_and(|got| got > 0);
+            return more.then_some(Mismatch::Grew);
+        }
+        self.ended.or(self.filled)
+    }
+}
+
+/// Writes `count` zeros.
+pub(super) fn zeros(mut count: u64, sink: &mut impl Write) -> io::Result<()> {
+    const ZEROS: &[u8] = &[0; 16 << 10];
+    while count > 0 {
+        let step = ZEROS.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+        sink.write_all(&ZEROS[..step])?;
+        count -= step as u64;
+    }
+    Ok(())
+}
+
+/// True when there is nothing but zeros. Whole chunks are folded, so that the compiler can use vectors.
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(4096).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its pieces one by one, and then an error if it has one.
+    struct Faulty(Vec<&'static [u8]>, Option<io::ErrorKind>);
+
+    impl Read for Faulty {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return self.1.map_or(Ok(0), |kind| Err(kind.into()));
+            }
+            let piece = self.0.remove(0);
+            if piece.is_empty() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let (now, later) = piece.split_at(piece.len().min(buffer.len()));
+            if !later.is_empty() {
+                self.0.insert(0, later);
+            }
+            buffer[..now.len()].copy_from_slice(now);
+            Ok(now.len())
+        }
+    }
+
+    fn copied(reader: Faulty, size: u64, map: Option<&Map>) -> (Vec<u8>, String) {
+        let mut out = Vec::new();
+        let outcome = copy(Source::Reader(Box::new(reader)), size, map, &mut out, &mut Vec::new()).unwrap();
+        (out, outcome.map_or(String::new(), |mismatch| mismatch.warning(Path::new("f"), size).to_string()))
+    }
+
+    #[test]
+    fn always_writes_what_the_header_promised() {
+        assert_eq!(copied(Faulty(vec![b"ab", b"", b"c"], None), 3, None), (b"abc".to_vec(), String::new()));
+        let (bytes, told) = copied(Faulty(vec![b"ab"], None), 5, None);
+        assert_eq!((bytes, &*told), (b"ab\0\0\0".to_vec(), "f: File shrank by 3 bytes; padding with zeros"));
+        let (bytes, told) = copied(Faulty(vec![b"ab", b"cdef"], None), 5, None);
+        assert_eq!(bytes, b"abcde");
+        assert_eq!(told, "f: file grew as it was read; the first 5 bytes are in the archive");
+        let (bytes, told) = copied(Faulty(vec![b"ab"], Some(io::ErrorKind::TimedOut)), 4, None);
+        assert_eq!(
+            (bytes, &*told),
+            (b"ab\0\0".to_vec(), "f: Read error at byte 2; padding 2 bytes with zeros: timed out")
+        );
+    }
+
+    #[test]
+    fn bytes_in_memory_follow_the_same_rule() {
+        for (size, expected, differs) in [(3, &b"abc"[..], false), (2, b"ab", true), (5, b"abc\0\0", true)] {
+            let mut out = Vec::new();
+            let outcome = copy(Source::Bytes(b"abc"), size, None, &mut out, &mut Vec::new()).unwrap();
+            assert_eq!((out.as_slice(), outcome.is_some()), (expected, differs));
+        }
+    }
+
+    #[test]
+    fn leaves_holes_out_and_tells_when_they_were_none() {
+        static HOLES: [u8; 20_000] = [0; 20_000];
+        static FULL: [u8; 20_000] = [7; 20_000];
+        let map = Map::new(30_000, &[4096..4608, 20_000..20_480]).unwrap();
+        let length = map.data_len() as usize;
+        let (bytes, told) = copied(Faulty(vec![&HOLES, &HOLES[..10_000]], None), 30_000, Some(&map));
+        assert_eq!((bytes.len(), &*told), (length, ""));
+        let (bytes, told) = copied(Faulty(vec![&HOLES[..4608], &FULL, &HOLES[..5392]], None), 30_000, Some(&map));
+        assert_eq!(bytes.len(), length);
+        assert!(told.contains("data at byte 4608, in a hole"), "{told}");
+        let (bytes, told) = copied(Faulty(vec![&HOLES], None), 30_000, Some(&map));
+        assert_eq!(bytes.len(), length);
+        assert!(told.contains("shrank by 10000 bytes"), "{told}");
+    }
+}

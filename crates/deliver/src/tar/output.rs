@@ -1,0 +1,170 @@
+//! The file that the archive becomes.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Write},
+    os::{
+        fd::AsFd as _,
+        unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown},
+    },
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+
+use super::error::TarError;
+
+/// Tapes keep the size of each write; GNU tar expects 20 blocks.
+const TAPE_RECORD: usize = 20 * 512;
+
+/// Where an archive goes: a file that gets its name when it is complete, or something that takes bytes as they come.
+///
+/// A file is written beside its place, as `.NAME.XXXXXX.partial`, and [`Output::commit`] renames it. Dropping the
+/// output removes it, so a caller that ends on a signal must drop it; only SIGKILL or a power cut leaves it behind.
+/// A file that is replaced hands its mode, and if possible its owner, down to the new one, but not its further names
+/// (hard links), ACLs or extended attributes. Symbolic links are followed.
+#[derive(Debug)]
+pub struct Output {
+    place: Place,
+    name: PathBuf,
+    identities: Vec<(u64, u64)>,
+    largest_write: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    Beside { file: NamedTempFile, target: PathBuf, replaces: bool },
+    Direct(File),
+}
+
+impl Output {
+    /// Opens the output at `path` (`tar -f`). Devices, pipes and `/dev/stdout` are written directly.
+    pub fn create(path: &Path) -> Result<Self, TarError> {
+        let failed = |source| TarError::Create { path: path.to_path_buf(), source };
+        let existing = match fs::metadata(path) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        match existing {
+            Some(found) if found.is_dir() => Err(failed(io::ErrorKind::IsADirectory.into())),
+            Some(found) if !found.is_file() || names_descriptor(path) => {
+                let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+                Self::direct(file, path.to_path_buf()).map_err(failed)
+            }
+            existing => Self::beside(path, existing.as_ref()).map_err(failed),
+        }
+    }
+
+    /// Takes over the standard output.
+    pub fn stdout() -> Result<Self, TarError> {
+        let name = PathBuf::from("standard output");
+        io::stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .and_then(|fd| Self::direct(fd.into(), name.clone()))
+            .map_err(|source| TarError::Create { path: name, source })
+    }
+
+    fn direct(file: File, name: PathBuf) -> io::Result<Self> {
+        let found = file.metadata()?;
+        let identities = if found.is_file() { vec![(found.dev(), found.ino())] } else { Vec::new() };
+        let largest_write = if found.file_type().is_char_device() { TAPE_RECORD } else { usize::MAX };
+        Ok(Self { place: Place::Direct(file), name, identities, largest_write })
+    }
+
+    fn beside(path: &Path, existing: Option<&fs::Metadata>) -> io::Result<Self> {
+        let target = resolve(path, existing.is_some())?;
+        let directory = match target.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let mut prefix = OsString::from(".");
+        // The name may be as long as names get; the temporary one is longer.
+        prefix.push(target.file_name().filter(|name| name.len() < 200).unwrap_or_default());
+        prefix.push(".");
+        let file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".partial")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)
+            .map_err(|error| error.downcast::<io::Error>().unwrap_or_else(|error| error))?;
+        let made = file.as_file().metadata()?;
+        let mut identities = vec![(made.dev(), made.ino())];
+        if let Some(old) = existing {
+            identities.push((old.dev(), old.ino()));
+            // Only root can give files away; an ordinary user's archive is then his own.
+            if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
+                let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+            }
+            file.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
+        }
+        let place = Place::Beside { file, target, replaces: existing.is_some() };
+        Ok(Self { place, name: path.to_path_buf(), identities, largest_write: usize::MAX })
+    }
+
+    /// The path as it was given, for messages.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// The file that is written until [`Output::commit`], for handlers that can't drop the output.
+    pub fn temporary_path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Beside { file, .. } => Some(file.path()),
+            Place::Direct(_) => None,
+        }
+    }
+
+    /// True for the file that is written, and for the one that it will replace.
+    pub fn is_archive(&self, dev: u64, ino: u64) -> bool {
+        self.identities.contains(&(dev, ino))
+    }
+
+    pub(super) fn identities(&self) -> &[(u64, u64)] {
+        &self.identities
+    }
+
+    /// Gives the complete archive its name.
+    ///
+    /// When it replaces another, it is synced first, so that a power cut leaves one of the two.
+    pub fn commit(self) -> Result<(), TarError> {
+        let Place::Beside { file, target, replaces } = self.place else { return Ok(()) };
+        let synced = if replaces { file.as_file().sync_data() } else { Ok(()) };
+        synced
+            .and_then(|()| file.persist(&target).map_err(|failed| failed.error))
+            .map(drop)
+            .map_err(|source| TarError::Commit { path: self.name, source })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let now = &bytes[..bytes.len().min(self.largest_write)];
+        match &mut self.place {
+            Place::Beside { file, .. } => file.as_file_mut().write(now),
+            Place::Direct(file) => file.write(now),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// True for names of an open file, which must not be replaced by another.
+fn names_descriptor(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// Follows symbolic links, so that the link stays and its target is replaced.
+fn resolve(path: &Path, exists: bool) -> io::Result<PathBuf> {
+    if exists {
+        return fs::canonicalize(path);
+    }
+    Ok(match fs::read_link(path) {
+        Ok(target) => path.parent().unwrap_or(Path::new("")).join(target),
+        Err(_) => path.to_path_buf(),
+    })
+}

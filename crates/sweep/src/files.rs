@@ -1,0 +1,137 @@
+//! [`Files`]: the items of a running sweep.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use crate::{
+    budget::Budget,
+    delivery::{Delivery, Item},
+    error::FileError,
+    item::SweptFile,
+    outlet::Counters,
+    summary::Summary,
+};
+
+/// The items of a running sweep. Dropping it cancels the sweep within one request.
+///
+/// A slow consumer holds the sweep back: at most the budget is ever waiting here. A consumer that keeps all files it
+/// was lent gets [`FileError::BudgetLent`] once nothing more can be read, and the end of the stream if it asks again
+/// without giving anything back.
+pub struct Files {
+    delivery: Arc<Delivery>,
+    counters: Arc<Counters>,
+    budget: Budget,
+    threads: Option<JoinHandle<()>>,
+}
+
+impl Files {
+    pub(crate) fn new(
+        delivery: Arc<Delivery>,
+        counters: Arc<Counters>,
+        budget: Budget,
+        threads: JoinHandle<()>,
+    ) -> Self {
+        Self { delivery, counters, budget, threads: Some(threads) }
+    }
+
+    /// What was done so far; complete when the iterator has ended.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            peak_budget: self.budget.peak(),
+            taken_over_bytes: self.budget.taken_over(),
+            cancelled: self.delivery.cancel().is_cancelled(),
+            ..self.counters.summary()
+        }
+    }
+
+    /// Gives every item to `each` on this thread. `each` returns false to stop.
+    pub fn run(mut self, mut each: impl FnMut(Result<SweptFile, FileError>) -> bool) -> Summary {
+        for item in self.by_ref() {
+            if !each(item) {
+                break;
+            }
+        }
+        self.finish()
+    }
+
+    /// Gives the items to `each` on `threads` threads.
+    pub fn run_parallel(
+        self,
+        threads: usize,
+        each: impl Fn(Result<SweptFile, FileError>) -> bool + Send + Sync,
+    ) -> Summary {
+        let threads = threads.max(1);
+        self.delivery.set_consumers(threads);
+        let stopped = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    // Also on a panic: the others must not wait for this one.
+                    let _leave = Leave(&self.delivery);
+                    while !stopped.load(Ordering::Relaxed)
+                        && let Some(item) = self.delivery.next()
+                    {
+                        if !each(item) {
+                            stopped.store(true, Ordering::Relaxed);
+                            self.delivery.cancel().cancel();
+                        }
+                    }
+                });
+            }
+        });
+        self.finish()
+    }
+
+    /// Stops what still runs, waits for it, and counts.
+    fn finish(mut self) -> Summary {
+        let ended = self.delivery.is_over();
+        if !ended {
+            self.delivery.cancel().cancel();
+        }
+        self.join();
+        self.summary()
+    }
+
+    fn join(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            // A panic of a reading thread has been told on stderr; its items are missing, which `Stopped` says.
+            let _ = threads.join();
+        }
+    }
+}
+
+impl Iterator for Files {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        let item = self.delivery.next();
+        if item.is_none() {
+            self.join();
+        }
+        item
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if self.threads.is_some() {
+            if !self.delivery.is_over() {
+                self.delivery.cancel().cancel();
+            }
+            self.join();
+        }
+    }
+}
+
+struct Leave<'a>(&'a Delivery);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

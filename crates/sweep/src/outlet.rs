@@ -1,0 +1,109 @@
+//! Where a spindle's items go: counted, told to the observer, handed to the consumers.
+
+use std::sync::{Arc, Mutex};
+
+use crate::{
+    budget::{Loan, Share},
+    delivery::{Item, Producer},
+    item::{Kind, Route},
+    progress::{Cancel, Observer, Progress},
+    summary::Summary,
+};
+
+/// Files between two progress events.
+const EVERY: u64 = 64;
+
+/// What all spindles of a sweep count together.
+#[derive(Default)]
+pub(crate) struct Counters {
+    summary: Mutex<Summary>,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Counters {
+    pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Arc<Self> {
+        Arc::new(Self { summary: Mutex::default(), observer })
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Summary)) {
+        change(&mut self.summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        self.summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Progress) {
+        if let Some(observer) = &self.observer {
+            observer.on(event());
+        }
+    }
+}
+
+pub(crate) struct Outlet {
+    producer: Producer,
+    counters: Arc<Counters>,
+}
+
+impl Outlet {
+    pub(crate) fn new(producer: Producer, counters: Arc<Counters>) -> Self {
+        Self { producer, counters }
+    }
+
+    /// Hands an item over. False when the sweep was cancelled.
+    pub(crate) fn send(&self, item: Item) -> bool {
+        let mut read = None;
+        self.count(|summary| match &item {
+            Err(_) => summary.errors += 1,
+            Ok(item) if item.is_closing() => {}
+            Ok(item) if item.metadata.kind == Kind::File && item.linked_to.is_none() => {
+                let size = item.metadata.size;
+                summary.files += 1;
+                summary.bytes += size;
+                let (files, bytes) = match item.route {
+                    Route::Cached => (&mut summary.cached_files, &mut summary.cached_bytes),
+                    Route::Streamed => (&mut summary.streamed_files, &mut summary.streamed_bytes),
+                    Route::Reread => (&mut summary.reread_files, &mut summary.reread_bytes),
+                    Route::NoRead | Route::Swept => return,
+                };
+                *files += 1;
+                *bytes += size;
+            }
+            Ok(_) => summary.others += 1,
+        });
+        self.count(|summary| {
+            if summary.files.is_multiple_of(EVERY) {
+                read = Some((summary.files, summary.bytes));
+            }
+        });
+        if let Some((files, bytes)) = read {
+            self.counters.tell(|| Progress::Read { files, bytes });
+        }
+        self.producer.send(item)
+    }
+
+    pub(crate) fn reserve(&self, share: &Share, bytes: u64) -> Option<Loan> {
+        self.producer.reserve(share, bytes)
+    }
+
+    /// Runs `wait`, during which nothing is sent from here.
+    pub(crate) fn stand_aside<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.producer.stand_aside(wait)
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Summary)) {
+        self.counters.count(change);
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn cancel(&self) -> &Cancel {
+        self.producer.cancel()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel().is_cancelled()
+    }
+}

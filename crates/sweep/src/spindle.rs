@@ -1,0 +1,732 @@
+//! The sweep of one spindle: walk, survey, plan, read, window by window.
+
+use std::{collections::HashMap, ops::Range, os::fd::AsFd, path::PathBuf, sync::Arc};
+
+use onesweep_layout::AddressTrust;
+use onesweep_sys::buffer::BufferPool;
+
+use crate::{
+    budget::Share,
+    catalogue::{Catalogue, EntryId, Flags},
+    device::DeviceCheck,
+    error::{FileError, SweepError},
+    handover,
+    item::{Content, FileBytes, Metadata, Route},
+    opener::Opener,
+    order::Order,
+    outlet::{Counters, Outlet},
+    placement::{Placement, Placements},
+    plan::{self, Estimate, PlanError, RequestShape, Requests, Schedule, SweepOrder},
+    progress::Progress,
+    read::{Engine, Halt, PlannedFiles, Reader},
+    read_through::{self, Outcome},
+    settings::{Entries, Reassembly, Settings, Strategy},
+    stream::FileStream,
+    survey::{Aim, Surveyed, Surveyor},
+    throttle::Throttle,
+    walk::{Foreign, Place, Rule, WalkOrder, Walker, Window},
+};
+
+/// The share of the catalogue limit that names may take; the rest is for fragments.
+const WALK_SHARE: (u64, u64) = (3, 4);
+
+/// A survey goes on to at least so many files before it is cut for want of memory.
+const BATCH_MIN: usize = 4096;
+
+/// Directories read ahead where nothing is gained by an order and so nothing is lost by a window.
+const SEEKLESS_DIRECTORIES: usize = 256;
+
+/// Events between two progress reports of walk and survey.
+const EVERY: usize = 1024;
+
+/// A named path, or a directory of another spindle that a walk came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    pub(crate) shown: PathBuf,
+    pub(crate) opened: PathBuf,
+    pub(crate) ino: u64,
+    pub(crate) mode: u32,
+    pub(crate) placement: Arc<Placement>,
+}
+
+/// A name of an inode that has more of them, and was surveyed.
+#[derive(Debug)]
+enum FirstName {
+    Entry(EntryId),
+    Path(PathBuf),
+}
+
+/// Files of one plan.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// To be handed over without a read from the disk.
+    ready: Vec<EntryId>,
+    pub(crate) planned: Vec<EntryId>,
+    streamed: Vec<EntryId>,
+}
+
+/// Entries of a window that are still to be surveyed: names of one inode in a row.
+#[derive(Debug, Default)]
+struct Pending {
+    entries: Vec<EntryId>,
+    next: usize,
+}
+
+pub(crate) struct SpindleSweep {
+    settings: Arc<Settings>,
+    placements: Arc<Placements>,
+    pub(crate) spindle: usize,
+    pub(crate) name: String,
+    pub(crate) order: Order,
+    pub(crate) remark: Option<String>,
+    catalog_limit: u64,
+    share: Share,
+    throttle: Arc<Throttle>,
+    pool: BufferPool,
+    members: usize,
+    seekless: bool,
+    pub(crate) catalogue: Catalogue,
+    walker: Walker,
+    opener: Opener,
+    surveyor: Surveyor,
+    device: Option<DeviceCheck>,
+    first_names: HashMap<(u64, u64), FirstName>,
+    /// Directories that were handed over and will be once more, when they are complete.
+    to_close: Vec<EntryId>,
+    /// Found while the plan was made; handed over when the sweep runs.
+    pub(crate) held: Held,
+    pending: Pending,
+    surveyed_files: u64,
+    surveyed_bytes: u64,
+}
+
+/// What a plan has prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) errors: Vec<FileError>,
+    pub(crate) directories: Vec<EntryId>,
+    pub(crate) batch: Option<Batch>,
+}
+
+impl SpindleSweep {
+    /// A sweep of roots that all lie on one spindle; there must be at least one.
+    pub(crate) fn new(
+        settings: &Arc<Settings>,
+        placements: &Arc<Placements>,
+        roots: &[Root],
+        share: Share,
+        throttle: &Arc<Throttle>,
+        pool: &BufferPool,
+    ) -> Result<Self, SweepError> {
+        let first = &roots[0].placement;
+        let (order, remark) = choose_order(settings, roots);
+        let large = settings.large().min(share.limit()) / 4096 * 4096;
+        let mut sweep = Self {
+            settings: Arc::clone(settings),
+            placements: Arc::clone(placements),
+            spindle: first.spindle,
+            name: first.disk_name(),
+            order,
+            remark,
+            catalog_limit: settings.catalog_limit(),
+            share,
+            throttle: Arc::clone(throttle),
+            pool: pool.clone(),
+            members: roots.iter().map(|root| root.placement.members()).max().unwrap_or(1),
+            seekless: roots.iter().all(|root| root.placement.is_seekless()),
+            catalogue: Catalogue::new(),
+            walker: Walker::new(),
+            opener: Opener::default(),
+            surveyor: Surveyor::new(
+                Aim {
+                    content: settings.content,
+                    layout: order.needs_layout(),
+                    device: settings.device,
+                    trusted: first.trust.is_order(),
+                    cached_first: !settings.ignore_cache,
+                    large,
+                },
+                first.stack.as_ref().map(|stack| stack.size),
+            ),
+            device: settings.device.then(DeviceCheck::default),
+            first_names: HashMap::new(),
+            to_close: Vec::new(),
+            held: Held::default(),
+            pending: Pending::default(),
+            surveyed_files: 0,
+            surveyed_bytes: 0,
+        };
+        for root in roots {
+            sweep.add_root(root)?;
+        }
+        Ok(sweep)
+    }
+
+    fn add_root(&mut self, root: &Root) -> Result<(), SweepError> {
+        let volume = self.catalogue.volume_number(root.placement.volume);
+        if let Some(device) = &mut self.device {
+            device.admit(volume, &root.placement, &root.shown)?;
+        }
+        let shown = crate::opener::path_bytes(&root.shown);
+        let id = self
+            .catalogue
+            .add_root(shown, root.opened.clone(), volume, root.mode, root.ino)
+            .ok_or_else(|| SweepError::Setting(format!("{}: the path is too long", root.shown.display())))?;
+        if self.catalogue.get(id).is_directory() {
+            self.walker.enter(&self.catalogue, id, self.walk_order());
+        }
+        Ok(())
+    }
+
+    fn walk_order(&self) -> WalkOrder {
+        if self.order.is_per_directory() { WalkOrder::DepthFirst } else { WalkOrder::CScan }
+    }
+
+    /// True when nothing is left to be walked, surveyed or handed over.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.pending.next == self.pending.entries.len() && self.walker.is_finished(&self.catalogue)
+    }
+
+    pub(crate) fn take_foreign(&mut self) -> Vec<Foreign> {
+        self.walker.take_foreign()
+    }
+
+    /// Walks, surveys and plans the first window; everything found is held until the sweep runs.
+    pub(crate) fn prepare(&mut self, counters: &Counters) {
+        while !self.is_finished() && self.held.batch.as_ref().is_none_or(|batch| batch.is_empty()) {
+            self.walk(counters);
+            let mut batch = self.held.batch.take().unwrap_or_default();
+            // Nothing is handed over yet, so this can't be cancelled but from outside.
+            let _ = self.survey(counters, None, &mut batch);
+            self.held.batch = Some(batch);
+        }
+    }
+
+    /// Carries the sweep out to its end.
+    pub(crate) fn run(&mut self, outlet: &Outlet) -> Result<(), Halt> {
+        self.begin(outlet)?;
+        if let Some(batch) = self.held.batch.take() {
+            self.finish(outlet, batch)?;
+        }
+        while !self.is_finished() {
+            if outlet.is_cancelled() {
+                return Err(Halt::Cancelled);
+            }
+            if self.pending.next == self.pending.entries.len() {
+                outlet.count(|summary| summary.windows += 1);
+                self.walk(outlet.counters());
+                self.begin(outlet)?;
+            }
+            let mut batch = Batch::default();
+            self.survey(outlet.counters(), Some(outlet), &mut batch)?;
+            self.finish(outlet, batch)?;
+            if self.is_window_done() && self.catalogue.bytes() >= self.walk_limit() {
+                self.compact(outlet)?;
+            }
+        }
+        self.close_directories(outlet, &|_| true)
+    }
+
+    fn is_window_done(&self) -> bool {
+        self.pending.next == self.pending.entries.len()
+    }
+
+    fn walk_limit(&self) -> u64 {
+        self.catalog_limit / WALK_SHARE.1 * WALK_SHARE.0
+    }
+
+    /// Finds the entries of the next window.
+    fn walk(&mut self, counters: &Counters) {
+        let placements = Arc::clone(&self.placements);
+        let spindle = self.spindle;
+        let place = |fd: std::os::fd::BorrowedFd<'_>, stat: &onesweep_sys::files::Stat| {
+            let placement = placements.of(fd, stat);
+            if placement.spindle == spindle { Place::Here(placement.volume) } else { Place::Elsewhere }
+        };
+        let directories_max = match self.walk_order() {
+            WalkOrder::CScan => usize::MAX,
+            WalkOrder::DepthFirst if self.seekless => SEEKLESS_DIRECTORIES,
+            WalkOrder::DepthFirst => 1,
+        };
+        let rule = Rule {
+            order: self.walk_order(),
+            one_file_system: self.settings.one_file_system,
+            no_recursion: self.settings.no_recursion,
+            filter: &self.settings.filter,
+            gitignore: self.settings.gitignore,
+            catalog_limit: self.walk_limit(),
+            directories_max,
+            place: &place,
+            cancelled: &|| self.settings.cancel.is_cancelled(),
+        };
+        let Window { entries, directories, errors } = self.walker.window(&mut self.catalogue, &mut self.opener, &rule);
+        counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
+        self.held.directories.extend(directories);
+        self.held.errors.extend(errors);
+        self.admit_devices();
+        let mut entries: Vec<EntryId> =
+            entries.map(EntryId).filter(|&id| !self.catalogue.get(id).is_directory()).collect();
+        if self.order != Order::Directory {
+            let catalogue = &self.catalogue;
+            entries.sort_unstable_by_key(|&id| {
+                let entry = catalogue.get(id);
+                (catalogue.volume(entry.device).base, entry.device, entry.ino, id)
+            });
+        }
+        self.pending = Pending { entries, next: 0 };
+    }
+
+    /// Opens the devices of file systems that the walk came to. What can't be read from its device goes through the
+    /// file system.
+    fn admit_devices(&mut self) {
+        let Some(device) = &mut self.device else { return };
+        for number in self.catalogue.volume_numbers() {
+            let volume = self.catalogue.volume(number);
+            let Some(placement) = self.placements.known(volume.dev) else { continue };
+            if let Err(error) = device.admit(number, &placement, &PathBuf::from(&placement.fs_type)) {
+                self.surveyor.leave_to_file_system(number);
+                self.remark.get_or_insert(error.to_string());
+            }
+        }
+    }
+
+    /// Hands over what comes before the content: errors of the walk, and directories.
+    fn begin(&mut self, outlet: &Outlet) -> Result<(), Halt> {
+        for error in std::mem::take(&mut self.held.errors) {
+            send(outlet, Err(error))?;
+        }
+        let directories = std::mem::take(&mut self.held.directories);
+        if self.settings.entries == Entries::All {
+            for &id in &directories {
+                let item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, None);
+                send(outlet, item)?;
+            }
+            self.to_close.extend(directories);
+        }
+        Ok(())
+    }
+
+    /// Surveys entries until the window is done or the catalogue is full. With an outlet, what needs no read from the
+    /// disk is handed over on its first open.
+    fn survey(&mut self, counters: &Counters, outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
+        let start = self.pending.next;
+        while self.pending.next < self.pending.entries.len() {
+            let surveyed = self.pending.next - start;
+            if surveyed >= BATCH_MIN && self.catalogue.bytes() > self.catalog_limit {
+                break;
+            }
+            if surveyed.is_multiple_of(EVERY) {
+                if self.settings.cancel.is_cancelled() {
+                    return Err(Halt::Cancelled);
+                }
+                let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
+                counters.tell(|| Progress::Surveyed { files, bytes });
+            }
+            let names = self.next_inode();
+            self.survey_inode(&names, outlet, batch)?;
+        }
+        if let Some(why) = self.surveyor.verdict()
+            && self.order.needs_layout()
+        {
+            self.order = Order::Inode;
+            self.remark = Some(AddressTrust::Meaningless(why).to_string());
+        }
+        Ok(())
+    }
+
+    /// The names of the next inode: those that stand in a row.
+    fn next_inode(&mut self) -> Vec<EntryId> {
+        let entries = &self.pending.entries[self.pending.next..];
+        let place = |id: EntryId| {
+            let entry = self.catalogue.get(id);
+            (entry.device, entry.ino)
+        };
+        let first = place(entries[0]);
+        let same = 1 + entries[1..].iter().take_while(|&&id| place(id) == first).count();
+        let names = entries[..same].to_vec();
+        self.pending.next += same;
+        names
+    }
+
+    fn survey_inode(&mut self, names: &[EntryId], outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
+        let mut names = names.iter().copied();
+        while let Some(id) = names.next() {
+            let surveyed = match self.surveyor.survey(&mut self.catalogue, &mut self.opener, id) {
+                Ok(surveyed) => surveyed,
+                Err(error) => {
+                    self.catalogue.get_mut(id).flags.set(Flags::DONE);
+                    self.report(outlet, error)?;
+                    continue;
+                }
+            };
+            let entry = self.catalogue.get(id);
+            if entry.is_file() {
+                self.surveyed_files += 1;
+                self.surveyed_bytes += entry.size;
+            } else if self.settings.entries == Entries::Files {
+                continue;
+            }
+            if entry.nlink > 1 {
+                // All names that stand here are of this inode: one read serves them.
+                let mut last = id;
+                for link in names.by_ref() {
+                    self.catalogue.get_mut(last).next_link = link;
+                    last = link;
+                }
+                if self.is_known_inode(id, outlet)? {
+                    continue;
+                }
+            }
+            match surveyed {
+                Surveyed::Ready(fd) => match outlet {
+                    Some(outlet) => self.hand_over_ready(outlet, id, fd)?,
+                    None => batch.ready.push(id),
+                },
+                Surveyed::Planned => batch.planned.push(id),
+                Surveyed::Streamed => batch.streamed.push(id),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deals with further names of an inode that was surveyed before.
+    fn is_known_inode(&mut self, id: EntryId, outlet: Option<&Outlet>) -> Result<bool, Halt> {
+        let entry = self.catalogue.get(id);
+        let key = (self.catalogue.volume(entry.device).dev, entry.ino);
+        let first = match self.first_names.get(&key) {
+            None => {
+                self.first_names.insert(key, FirstName::Entry(id));
+                return Ok(false);
+            }
+            Some(FirstName::Entry(first)) if !self.catalogue.get(*first).flags.has(Flags::DONE) => {
+                // Not handed over yet: it takes the further names along.
+                let last = self.catalogue.links(*first).last().expect("an entry is its own first link");
+                self.catalogue.get_mut(last).next_link = id;
+                return Ok(true);
+            }
+            Some(FirstName::Entry(first)) => self.catalogue.path(*first),
+            Some(FirstName::Path(path)) => path.clone(),
+        };
+        let links: Vec<EntryId> = self.catalogue.links(id).collect();
+        for link in links {
+            let kind = entry.kind().expect("it was surveyed");
+            let dev = self.catalogue.volume(entry.device).dev;
+            let item = crate::SweptFile::new(self.catalogue.path(link), entry.metadata(kind, dev))
+                .with_linked_to(first.clone());
+            self.catalogue.get_mut(link).flags.set(Flags::DONE);
+            match outlet {
+                Some(outlet) => send(outlet, Ok(item))?,
+                // While a plan is made nothing was handed over, so no inode can be known as done.
+                None => unreachable!("an entry is done only when it was handed over"),
+            }
+        }
+        Ok(true)
+    }
+
+    fn report(&mut self, outlet: Option<&Outlet>, error: FileError) -> Result<(), Halt> {
+        match outlet {
+            Some(outlet) => send(outlet, Err(error)),
+            None => {
+                self.held.errors.push(error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a batch as planned, then lets its large files be streamed.
+    fn finish(&mut self, outlet: &Outlet, batch: Batch) -> Result<(), Halt> {
+        for &id in &batch.ready {
+            self.hand_over_ready(outlet, id, None)?;
+        }
+        if !batch.planned.is_empty() {
+            self.read(outlet, &batch.planned)?;
+        }
+        self.stream(outlet, batch.streamed)?;
+        for id in batch.planned {
+            self.catalogue.get_mut(id).flags.set(Flags::DONE);
+        }
+        self.catalogue.drop_fragments();
+        Ok(())
+    }
+
+    /// Hands over an entry that needs no read from the disk.
+    fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, fd: Option<std::os::fd::OwnedFd>) -> Result<(), Halt> {
+        self.catalogue.get_mut(id).flags.set(Flags::DONE);
+        let item = self.ready_item(outlet, id, fd);
+        match item {
+            Ok(Some(item)) => send(outlet, Ok(item)),
+            Ok(None) => Err(Halt::Cancelled),
+            Err(error) => send(outlet, Err(error)),
+        }
+    }
+
+    /// `None` when the sweep was cancelled while it waited for memory.
+    fn ready_item(
+        &mut self,
+        outlet: &Outlet,
+        id: EntryId,
+        fd: Option<std::os::fd::OwnedFd>,
+    ) -> Result<Option<crate::SweptFile>, FileError> {
+        let entry = self.catalogue.get(id);
+        let xattrs = self.settings.xattrs;
+        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && entry.size > 0));
+        let fd = match fd {
+            None if needs_fd => Some(
+                self.opener
+                    .file(&self.catalogue, id, false)
+                    .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?,
+            ),
+            fd => fd,
+        };
+        let borrowed = fd.as_ref().map(|fd| fd.as_fd());
+        let mut item = handover::item(&self.catalogue, &mut self.opener, id, xattrs, borrowed)?;
+        if !entry.is_file() || !self.settings.content {
+            return Ok(Some(item));
+        }
+        let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
+        let Some(fd) = fd.filter(|_| entry.size > 0) else {
+            item.content = Content::Bytes(FileBytes::lent(onesweep_sys::buffer::Bytes::empty(), loan));
+            return Ok(Some(item));
+        };
+        let reserve = |bytes| self.share.try_reserve(bytes);
+        let path = || self.catalogue.path(id);
+        match read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path)? {
+            Outcome::Whole { bytes, loan, stat } => {
+                item.metadata = Metadata::of(item.metadata.kind, &stat);
+                item.content = Content::Bytes(FileBytes::lent(bytes, loan));
+                if entry.flags.has(Flags::CACHED) {
+                    item.route = Route::Cached;
+                    item.data = whole(stat.size);
+                }
+            }
+            Outcome::TooLarge => {
+                item.data = whole(entry.size);
+                self.make_stream(outlet, id, &mut item)?;
+            }
+        }
+        Ok(Some(item))
+    }
+
+    fn make_stream(&mut self, outlet: &Outlet, id: EntryId, item: &mut crate::SweptFile) -> Result<(), FileError> {
+        let way = self
+            .opener
+            .way(&self.catalogue, id)
+            .map_err(|error| FileError::io(self.catalogue.path(id), "open its directory", error))?;
+        let keep_cached = self.settings.cache == crate::CachePolicy::Fill;
+        let stream = FileStream::new(way, keep_cached, Arc::clone(&self.throttle), outlet.cancel().clone());
+        item.content = Content::Stream(stream);
+        item.route = Route::Streamed;
+        Ok(())
+    }
+
+    /// Large and special files, in the order of their first extents (DAFT II.D).
+    fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
+        if self.order.needs_layout() {
+            streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+        }
+        for id in streamed {
+            let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None);
+            if let Ok(file) = &mut item {
+                file.data = self.catalogue.data_ranges(id);
+                let extra = self.stream_extras(outlet, id, file);
+                if let Err(error) = extra {
+                    item = Err(error);
+                }
+            }
+            self.catalogue.get_mut(id).flags.set(Flags::DONE);
+            send(outlet, item)?;
+        }
+        Ok(())
+    }
+
+    fn stream_extras(&mut self, outlet: &Outlet, id: EntryId, item: &mut crate::SweptFile) -> Result<(), FileError> {
+        if self.settings.xattrs {
+            let fd = self
+                .opener
+                .file(&self.catalogue, id, false)
+                .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?;
+            let with = handover::item(&self.catalogue, &mut self.opener, id, true, Some(fd.as_fd()))?;
+            item.xattrs = with.xattrs;
+        }
+        self.make_stream(outlet, id, item)
+    }
+
+    fn read(&mut self, outlet: &Outlet, planned: &[EntryId]) -> Result<(), Halt> {
+        let unmapped = planned.iter().filter(|&&id| self.catalogue.get(id).flags.has(Flags::UNMAPPED)).count() as u64;
+        outlet.count(|summary| summary.unmapped_files += unmapped);
+        let estimate = self.estimate(planned, self.order, self.strategy());
+        outlet.counters().tell(|| Progress::Planned { disk: self.name.clone(), estimate: Box::new(estimate) });
+
+        let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
+        let budget = self.plan_budget();
+        let requests = requests(&self.settings, files, self.order, self.strategy(), budget)
+            .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
+        let engine = Engine {
+            catalogue: &self.catalogue,
+            files: planned,
+            opener: &mut self.opener,
+            outlet,
+            share: &self.share,
+            throttle: &self.throttle,
+            pool: &self.pool,
+            device: self.device.as_mut(),
+            cache: self.settings.cache,
+            xattrs: self.settings.xattrs,
+            queue_depth: self.settings.queue_depth * self.members,
+        };
+        Reader::new(engine).run(requests)
+    }
+
+    pub(crate) fn strategy(&self) -> Strategy {
+        self.settings.strategy()
+    }
+
+    fn plan_budget(&self) -> plan::Budget {
+        let bytes = self.share.limit();
+        match self.settings.reassembly {
+            Reassembly::FirstFit => plan::Budget::first_fit(bytes),
+            Reassembly::OnDemand => plan::Budget::on_demand(bytes),
+            Reassembly::Threshold(threshold) => plan::Budget::batched(bytes, threshold),
+        }
+    }
+
+    /// What reading these files would cost.
+    pub(crate) fn estimate(&self, planned: &[EntryId], order: Order, strategy: Strategy) -> Estimate {
+        let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
+        requests(&self.settings, files, order, strategy, self.plan_budget())
+            .map(|requests| Estimate::of(requests, &self.settings.disk_model))
+            .unwrap_or_default()
+    }
+
+    /// What reading the files of the held plan would cost.
+    pub(crate) fn estimate_planned(&self, order: Order, strategy: Strategy) -> Estimate {
+        let planned = self.held.batch.as_ref().map_or(&[][..], |batch| &batch.planned);
+        self.estimate(planned, order, strategy)
+    }
+
+    /// The entries of the held plan as they are shown.
+    pub(crate) fn planned_files(&self) -> impl Iterator<Item = crate::PlannedFile> + '_ {
+        self.planned_order().into_iter().map(|id| {
+            let entry = self.catalogue.get(id);
+            let base = self.catalogue.volume(entry.device).base;
+            crate::PlannedFile {
+                path: self.catalogue.path(id),
+                disk: self.name.clone(),
+                address: self.catalogue.first_address(id).map(|address| address - base),
+                fragments: entry.fragments,
+                size: entry.size,
+            }
+        })
+    }
+
+    /// The entries that a plan holds, in the order of reading: those that are ready, the planned ones in the order of
+    /// their first pieces, the streamed ones.
+    fn planned_order(&self) -> Vec<EntryId> {
+        let Some(batch) = &self.held.batch else { return self.held.directories.clone() };
+        let mut planned = batch.planned.clone();
+        if self.order.needs_layout() {
+            planned.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+        }
+        let mut streamed = batch.streamed.clone();
+        streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+        let mut all = if self.settings.entries == Entries::All { self.held.directories.clone() } else { Vec::new() };
+        all.extend(&batch.ready);
+        all.extend(planned);
+        all.extend(streamed);
+        all
+    }
+
+    /// Moves what is still needed to a new catalogue: the directories to be read, and what leads to them.
+    fn compact(&mut self, outlet: &Outlet) -> Result<(), Halt> {
+        let mut smaller = Catalogue::like(&self.catalogue);
+        let mut moved = HashMap::new();
+        for id in self.walker.waiting() {
+            smaller.adopt(&self.catalogue, id, &mut moved);
+        }
+        self.close_directories(outlet, &|id| !moved.contains_key(&id))?;
+        self.to_close = self.to_close.iter().map(|id| moved[id]).collect();
+        for name in self.first_names.values_mut() {
+            if let FirstName::Entry(id) = name {
+                *name = FirstName::Path(self.catalogue.path(*id));
+            }
+        }
+        self.walker.renumber(&smaller, &moved);
+        self.opener.clear();
+        self.catalogue = smaller;
+        Ok(())
+    }
+
+    /// Hands complete directories over once more, children before parents.
+    fn close_directories(&mut self, outlet: &Outlet, is_complete: &dyn Fn(EntryId) -> bool) -> Result<(), Halt> {
+        let (complete, open): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.to_close).into_iter().partition(|&id| is_complete(id));
+        self.to_close = open;
+        for &id in complete.iter().rev() {
+            let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, None);
+            if let Ok(item) = &mut item {
+                item.closing = true;
+            }
+            send(outlet, item)?;
+        }
+        Ok(())
+    }
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.planned.is_empty() && self.streamed.is_empty()
+    }
+}
+
+/// The data ranges of a file of which no holes are known.
+pub(crate) fn whole(size: u64) -> Vec<Range<u64>> {
+    if size == 0 { Vec::new() } else { std::iter::once(0..size).collect() }
+}
+
+fn send(outlet: &Outlet, item: crate::delivery::Item) -> Result<(), Halt> {
+    if outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
+}
+
+/// The order for roots on one spindle, and why it is not by fragment (design decision 3).
+fn choose_order(settings: &Settings, roots: &[Root]) -> (Order, Option<String>) {
+    let wanted = match (settings.order, settings.strategy()) {
+        (Order::Auto, Strategy::Vanilla) => Order::Directory,
+        (order, _) => order,
+    };
+    let meaningless = roots.iter().map(|root| &root.placement.trust).find(|trust| !trust.is_order());
+    let seekless = roots.iter().all(|root| root.placement.is_seekless());
+    match (wanted, meaningless) {
+        (Order::Auto, _) if seekless => (Order::Directory, Some("the disk has no seeks to save".into())),
+        (Order::Auto | Order::Fragment | Order::FirstExtent, Some(trust)) => (Order::Inode, Some(trust.to_string())),
+        (Order::FirstExtentPerDirectory, Some(trust)) => (Order::InodePerDirectory, Some(trust.to_string())),
+        (Order::Auto, None) => (Order::Fragment, None),
+        (order, _) => (order, None),
+    }
+}
+
+fn requests<'a>(
+    settings: &Settings,
+    files: PlannedFiles<'a>,
+    order: Order,
+    strategy: Strategy,
+    budget: plan::Budget,
+) -> Result<Requests<PlannedFiles<'a>>, PlanError> {
+    let count = files.files.len() as u32;
+    let order = match order {
+        Order::Auto | Order::Fragment => SweepOrder::Fragment,
+        Order::FirstExtent | Order::FirstExtentPerDirectory => {
+            let mut list: Vec<u32> = (0..count).collect();
+            list.sort_by_cached_key(|&file| {
+                files.catalogue.first_address(files.files[file as usize]).unwrap_or(u64::MAX)
+            });
+            SweepOrder::WholeFiles(list)
+        }
+        Order::Inode | Order::InodePerDirectory | Order::Directory => SweepOrder::WholeFiles((0..count).collect()),
+    };
+    let shape = match strategy {
+        Strategy::Vanilla => RequestShape::vanilla(),
+        Strategy::Unmerged => RequestShape::unmerged(),
+        Strategy::Merged => RequestShape::merged(settings.gap.unwrap_or_else(|| settings.disk_model.break_even_gap())),
+    };
+    Ok(Requests::new(Schedule::new(files, order, budget)?, shape.max_request(settings.max_request)))
+}

@@ -1,0 +1,40 @@
+//! What a sweep did, in numbers.
+
+/// What a sweep did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Regular files delivered.
+    pub files: u64,
+    /// Entries of other kinds delivered.
+    pub others: u64,
+    /// Bytes of content delivered.
+    pub bytes: u64,
+    /// Files that failed, and other error items.
+    pub errors: u64,
+    /// Files served from the page cache.
+    pub cached_files: u64,
+    /// Their bytes.
+    pub cached_bytes: u64,
+    /// Files that were streamed (large, compressed, encrypted).
+    pub streamed_files: u64,
+    /// Their bytes.
+    pub streamed_bytes: u64,
+    /// Files read again through the file system because the device read failed its check.
+    pub reread_files: u64,
+    /// Their bytes.
+    pub reread_bytes: u64,
+    /// Files without an address, read in inode order.
+    pub unmapped_files: u64,
+    /// Read requests issued.
+    pub requests: u64,
+    /// Bytes read from disk for the sweep, gaps included.
+    pub bytes_read: u64,
+    /// The most that the budget ever held, in bytes.
+    pub peak_budget: u64,
+    /// Bytes that the consumer took over; they left the budget.
+    pub taken_over_bytes: u64,
+    /// Windows (1 unless the catalogue limit cut the tree).
+    pub windows: u64,
+    /// True when the sweep was cancelled.
+    pub cancelled: bool,
+}

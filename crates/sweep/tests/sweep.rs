@@ -1,0 +1,374 @@
+//! Sweeps of small trees through the public interface.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use onesweep::{BulkRead, Cancel, Entries, FileError, Filter, Kind, Order, Reassembly, Route, Summary, SweptFile};
+
+/// A tree with the odd cases; gives what a sweep must deliver.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut expected = BTreeMap::new();
+    let mut seed = 1_u64;
+    for n in 0..300_u64 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(n | 1);
+        let directory = root.join(format!("d{}", seed >> 60)).join(format!("e{}", (seed >> 56) & 3));
+        fs::create_dir_all(&directory).unwrap();
+        let size = [0, 1, 4095, 4096, 4097, 20_000, 300_000][(seed >> 40) as usize % 7];
+        let content: Vec<u8> = (0..size).map(|at| (at as u64 * 31 + n) as u8).collect();
+        let path = directory.join(format!("f{n}"));
+        fs::write(&path, &content).unwrap();
+        expected.insert(path, content);
+    }
+    let sparse = root.join("sparse");
+    fs::File::create(&sparse).unwrap().set_len(100_000).unwrap();
+    expected.insert(sparse, vec![0; 100_000]);
+    expected
+}
+
+fn deliver(read: BulkRead) -> (BTreeMap<PathBuf, Vec<u8>>, Vec<FileError>, Summary) {
+    let (mut found, mut errors) = (BTreeMap::new(), Vec::new());
+    let summary = read
+        .run(|item| {
+            match item {
+                Ok(mut file) => {
+                    let mut content = Vec::new();
+                    file.reader().read_to_end(&mut content).unwrap();
+                    for path in std::iter::once(file.path()).chain(file.links().iter().map(PathBuf::as_path)) {
+                        assert!(found.insert(path.to_owned(), content.clone()).is_none(), "delivered once");
+                    }
+                }
+                Err(error) => errors.push(error),
+            }
+            true
+        })
+        .unwrap();
+    (found, errors, summary)
+}
+
+#[test]
+fn every_file_comes_whole_in_every_order_and_with_every_budget() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    for order in Order::ALL {
+        for budget in [64 << 10, 1 << 20, 256 << 20] {
+            for reassembly in [Reassembly::FirstFit, Reassembly::OnDemand, Reassembly::Threshold(budget / 3)] {
+                for cold in [false, true] {
+                    let read = BulkRead::new([root.path()])
+                        .order(order)
+                        .budget(budget)
+                        .reassembly(reassembly)
+                        .ignore_cache(cold)
+                        .catalog_limit(20_000);
+                    let (found, errors, summary) = deliver(read);
+                    assert!(errors.is_empty(), "{errors:?}");
+                    assert!(found == expected, "{order} with {budget} bytes");
+                    assert!(summary.peak_budget <= budget);
+                    assert_eq!(summary.files, expected.len() as u64);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_was_looked_at_delivers_the_same() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    let sweep = BulkRead::new([root.path()]).ignore_cache(true).plan().unwrap();
+    let useful: u64 = expected.values().map(|content| content.len() as u64).sum();
+    assert!(sweep.estimate().useful >= useful - 100_000, "the hole needs no read");
+    assert_eq!(sweep.files().count(), expected.len());
+    let found: BTreeMap<PathBuf, Vec<u8>> = sweep
+        .run()
+        .unwrap()
+        .map(|item| {
+            let mut file = item.unwrap();
+            let mut content = Vec::new();
+            file.reader().read_to_end(&mut content).unwrap();
+            (file.path().to_owned(), content)
+        })
+        .collect();
+    assert!(found == expected);
+}
+
+fn kinds(read: BulkRead) -> Vec<SweptFile> {
+    let mut all = Vec::new();
+    read.entries(Entries::All)
+        .run(|item| {
+            all.push(item.unwrap());
+            true
+        })
+        .unwrap();
+    all
+}
+
+#[test]
+fn directories_come_before_what_is_in_them_and_once_more_at_the_end() {
+    let root = tempfile::tempdir().unwrap();
+    tree(root.path());
+    symlink("nowhere", root.path().join("link")).unwrap();
+    for limit in [20_000, 1 << 30] {
+        let all = kinds(BulkRead::new([root.path()]).catalog_limit(limit));
+        let place = |path: &Path, closing: bool| {
+            all.iter().position(|item| item.path() == path && item.is_closing() == closing).unwrap()
+        };
+        for (at, item) in all.iter().enumerate() {
+            if item.path() != root.path() {
+                let parent = item.path().parent().unwrap();
+                assert!(place(parent, false) < at, "{parent:?} opens before {:?}", item.path());
+                assert!(place(parent, true) > at, "{parent:?} closes after {:?}", item.path());
+            }
+        }
+        let link = all.iter().find(|item| item.metadata().kind == Kind::Symlink).unwrap();
+        assert_eq!(link.link_target(), Some(Path::new("nowhere")));
+    }
+}
+
+#[test]
+fn hard_links_are_read_once_and_keep_all_names() {
+    let root = tempfile::tempdir().unwrap();
+    let names: Vec<PathBuf> = (0..40).map(|n| root.path().join(format!("d{}/n{n}", n % 8))).collect();
+    for path in &names {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if *path == names[0] {
+            fs::write(path, b"content").unwrap();
+        } else {
+            fs::hard_link(&names[0], path).unwrap();
+        }
+    }
+    for order in Order::ALL {
+        for limit in [1000, 1 << 30] {
+            let (mut with_content, mut all) = (0, Vec::new());
+            BulkRead::new([root.path()])
+                .order(order)
+                .catalog_limit(limit)
+                .run(|item| {
+                    let file = item.unwrap();
+                    if let Some(first) = file.linked_to() {
+                        assert!(all.contains(&first.to_owned()), "a link comes after what it points to");
+                        assert_eq!(file.bytes(), None);
+                    } else {
+                        with_content += 1;
+                        assert_eq!(file.bytes(), Some(&b"content"[..]));
+                    }
+                    all.push(file.path().to_owned());
+                    all.extend(file.links().iter().cloned());
+                    true
+                })
+                .unwrap();
+            assert_eq!(with_content, 1, "{order}");
+            all.sort();
+            let mut expected = names.clone();
+            expected.sort();
+            assert_eq!(all, expected, "{order}");
+        }
+    }
+}
+
+#[test]
+fn large_files_are_streamed_after_the_others() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("large"), vec![1; 3 << 20]).unwrap();
+    fs::write(root.path().join("small"), vec![2; 10_000]).unwrap();
+    let mut routes = Vec::new();
+    let summary = BulkRead::new([root.path()])
+        .large(1 << 20)
+        .run(|item| {
+            let mut file = item.unwrap();
+            let mut content = Vec::new();
+            file.reader().read_to_end(&mut content).unwrap();
+            assert_eq!(content.len() as u64, file.metadata().size);
+            routes.push(file.route());
+            true
+        })
+        .unwrap();
+    assert_eq!(routes[1], Route::Streamed);
+    assert_eq!((summary.streamed_files, summary.streamed_bytes), (1, 3 << 20));
+}
+
+#[test]
+fn who_keeps_every_lent_buffer_is_told_and_may_go_on() {
+    let root = tempfile::tempdir().unwrap();
+    for n in 0..32 {
+        fs::write(root.path().join(format!("f{n}")), vec![n; 16 << 10]).unwrap();
+    }
+    let files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
+    let (mut kept, mut delivered, mut told) = (Vec::new(), 0, 0);
+    for item in files {
+        match item {
+            Ok(file) => {
+                delivered += 1;
+                kept.push(file);
+            }
+            Err(FileError::BudgetLent { lent }) => {
+                assert_eq!(lent, 64 << 10);
+                told += 1;
+                kept.clear();
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((delivered, told), (32, 7));
+}
+
+#[test]
+fn who_keeps_everything_comes_to_an_end_all_the_same() {
+    let root = tempfile::tempdir().unwrap();
+    for n in 0..32 {
+        fs::write(root.path().join(format!("f{n}")), vec![n; 16 << 10]).unwrap();
+    }
+    let files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
+    let kept: Vec<_> = files.collect();
+    assert_eq!(kept.len(), 5, "four files and the error");
+}
+
+#[test]
+fn what_is_taken_over_leaves_the_budget() {
+    let root = tempfile::tempdir().unwrap();
+    for n in 0..32 {
+        fs::write(root.path().join(format!("f{n}")), vec![n; 16 << 10]).unwrap();
+    }
+    let mut files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
+    let kept: Vec<_> = files.by_ref().map(|item| item.unwrap().take().unwrap()).collect();
+    let summary = files.summary();
+    assert_eq!((kept.len(), summary.taken_over_bytes), (32, 32 * (16 << 10)));
+    assert!(summary.peak_budget <= 64 << 10);
+}
+
+#[test]
+fn many_threads_get_each_file_once() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    let found = std::sync::Mutex::new(Vec::new());
+    BulkRead::new([root.path()])
+        .budget(1 << 20)
+        .run_parallel(4, |item| {
+            found.lock().unwrap().push(item.unwrap().path().to_owned());
+            true
+        })
+        .unwrap();
+    let mut found = found.into_inner().unwrap();
+    found.sort();
+    assert!(found.iter().eq(expected.keys()));
+}
+
+#[test]
+fn cancelling_ends_the_stream() {
+    let root = tempfile::tempdir().unwrap();
+    tree(root.path());
+    let cancel = Cancel::new();
+    let mut files = BulkRead::new([root.path()]).cancel(cancel.clone()).start().unwrap();
+    assert!(files.next().is_some());
+    cancel.cancel();
+    assert!(files.next().is_none());
+    assert!(files.summary().cancelled);
+}
+
+#[test]
+fn excluded_entries_are_left_out_with_all_below() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("keep/cache")).unwrap();
+    for name in ["keep/a.o", "keep/a.c", "keep/cache/x", ".gitignore"] {
+        fs::write(root.path().join(name), b"*.c\n").unwrap();
+    }
+    let mut filter = Filter::new();
+    filter.exclude(b"*.o");
+    filter.exclude(b"cache");
+    let names = |read: BulkRead| {
+        let (found, ..) = deliver(read);
+        found.keys().map(|path| path.strip_prefix(root.path()).unwrap().display().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(BulkRead::new([root.path()]).filter(filter)), [".gitignore", "keep/a.c"]);
+    assert_eq!(names(BulkRead::new([root.path()]).gitignore(true)), [".gitignore", "keep/a.o", "keep/cache/x"]);
+}
+
+#[test]
+fn roots_may_be_files_links_and_relative() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("real")).unwrap();
+    fs::write(root.path().join("real/f"), b"x").unwrap();
+    symlink("real", root.path().join("link")).unwrap();
+    let names = |read: BulkRead| deliver(read).0.keys().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    assert_eq!(names(BulkRead::new(["real/f"]).base(root.path())), ["real/f"]);
+    assert_eq!(names(BulkRead::new(["link"]).base(root.path())), Vec::<String>::new());
+    assert_eq!(names(BulkRead::new(["link"]).base(root.path()).follow_roots(true)), ["link/f"]);
+    assert_eq!(names(BulkRead::new(["link/f"]).base(root.path())), ["link/f"]);
+    let missing = BulkRead::new(["real", "missing"]).base(root.path()).start();
+    let Err(error) = missing else { panic!("a named path must exist") };
+    assert_eq!(error.to_string(), "missing: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_path_longer_than_the_kernel_takes_is_read() {
+    let root = tempfile::tempdir().unwrap();
+    let name = "x".repeat(200);
+    let mut directory = fs::File::open(root.path()).unwrap();
+    // As deep as it goes with relative steps alone.
+    for _ in 0..30 {
+        rustix_mkdir(&directory, &name);
+        directory = open_below(&directory, &name);
+    }
+    write_below(&directory, "deep", b"content");
+    let (found, errors, _) = deliver(BulkRead::new([root.path()]));
+    assert!(errors.is_empty(), "{errors:?}");
+    let (path, content) = found.iter().next().unwrap();
+    assert!(path.as_os_str().len() > 6000);
+    assert_eq!(content, b"content");
+    remove_deep(root.path());
+}
+
+fn rustix_mkdir(directory: &fs::File, name: &str) {
+    fs::create_dir(proc_path(directory).join(name)).unwrap();
+}
+
+fn open_below(directory: &fs::File, name: &str) -> fs::File {
+    fs::File::open(proc_path(directory).join(name)).unwrap()
+}
+
+fn write_below(directory: &fs::File, name: &str, content: &[u8]) {
+    fs::write(proc_path(directory).join(name), content).unwrap();
+}
+
+fn proc_path(directory: &fs::File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+fn remove_deep(root: &Path) {
+    let status = std::process::Command::new("rm").arg("-rf").arg(root).status().unwrap();
+    assert!(status.success());
+    fs::create_dir(root).unwrap();
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_an_item_with_its_error() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("good"), b"x").unwrap();
+    fs::write(root.path().join("gone"), b"x").unwrap();
+    let sweep = BulkRead::new([root.path()]).plan().unwrap();
+    fs::remove_file(root.path().join("gone")).unwrap();
+    let items: Vec<_> = sweep.run().unwrap().collect();
+    assert_eq!(items.iter().filter(|item| item.is_ok()).count(), 1);
+    let error = items.into_iter().find_map(Result::err).unwrap();
+    assert!(matches!(&error, FileError::Vanished { path } if path.ends_with("gone")), "{error}");
+}
+
+#[test]
+fn a_file_that_changed_after_the_plan_comes_as_it_is_now() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("f");
+    fs::write(&path, vec![1; 50_000]).unwrap();
+    for size in [10_000, 90_000] {
+        let sweep = BulkRead::new([root.path()]).ignore_cache(true).plan().unwrap();
+        fs::write(&path, vec![7; size]).unwrap();
+        let mut files = sweep.run().unwrap();
+        let file = files.next().unwrap().unwrap();
+        assert_eq!(file.bytes().unwrap(), vec![7; size]);
+        assert_eq!(file.metadata().size, fs::metadata(&path).unwrap().size());
+        assert_eq!(file.route(), Route::Reread);
+    }
+}

@@ -1,0 +1,41 @@
+//! What the tests of several modules need.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Runs `body` in a thread that has no privilege and owns nothing; `None`, with the reason printed, where that is not
+/// possible. Only that thread changes: the kernel keeps the user of each thread apart, only libc makes them agree.
+pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T> {
+    const NOBODY: libc::c_long = 65_534;
+    const UNCHANGED: libc::c_long = -1;
+    let run = || {
+        // SAFETY: three plain numbers.
+        let become_nobody = || unsafe { libc::syscall(libc::SYS_setresuid, UNCHANGED, NOBODY, UNCHANGED) };
+        // Nobody may become nobody, but is no stranger then.
+        (rustix::process::geteuid().is_root() && become_nobody() == 0).then(body)
+    };
+    let answer = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    if answer.is_none() {
+        eprintln!("skipped: only root can become somebody else");
+    }
+    answer
+}
+
+/// Takes a lease on a file that keeps others from opening it until `holder` is closed.
+pub(crate) fn take_lease(holder: &File) -> io::Result<()> {
+    let set = |command, value: libc::c_int| {
+        // SAFETY: both commands take a plain number.
+        match unsafe { libc::fcntl(holder.as_raw_fd(), command, value) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // The signal that asks for the lease back would end the process; this one is ignored by default.
+    set(F_SETSIG, libc::SIGURG)?;
+    set(libc::F_SETLEASE, libc::F_WRLCK as libc::c_int)
+}
+
+/// Of `linux/fcntl.h`; not in libc.
+const F_SETSIG: libc::c_int = 10;
