@@ -3,7 +3,7 @@
 //! `make bench` runs it as root and writes the figures into docs/BENCHMARKS.md, with the commands that gave them. Trees
 //! and images are those of the tests, by the same seed.
 
-#![allow(dead_code, unused_imports, reason = "the tests use more of the harness")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "the tests use more of the harness")]
 
 #[path = "../tests/real/disk_model.rs"]
 mod disk_model;
@@ -212,6 +212,7 @@ fn publish(figures: &str) {
     let old = fs::read_to_string(&page).unwrap_or_else(|_| format!("# Benchmarks\n\n{BEGIN}{END}"));
     let (before, rest) = old.split_once(BEGIN).expect("the mark before the figures");
     let (_, after) = rest.split_once(END).expect("the mark after the figures");
+    fs::create_dir_all(page.parent().expect("a folder")).expect("the folder for documents");
     fs::write(&page, format!("{before}{BEGIN}\n{figures}{END}{after}")).expect("the page is written");
     say(&format!("written to {}", page.display()));
 }
