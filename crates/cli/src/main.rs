@@ -1,2 +1,43 @@
-//! The command-line program.
-fn main() {}
+//! The command-line program. Glue only: what a command does is in `onesweep-deliver`, how files are read in `onesweep`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`args`] | what was typed: one file for each command, and the options that all share |
+//! | [`config`] | `/etc/onesweep/config.toml` and `ONESWEEP_…` variables, which fill in what was not typed |
+//! | [`session`] | one run: cancelling, messages, plan, reading |
+//! | [`forecast`] | everything that knows what a plan's estimate and a disk model look like |
+//! | [`progress`] | the bar on a terminal |
+//! | [`report`] | the summary, as JSON too, and the exit code |
+//! | [`message`] | one line for each thing that went wrong |
+//! | [`size`] | sizes and rates, read and written |
+//! | [`commands`] | one file for each command |
+
+mod args;
+mod commands;
+mod config;
+mod forecast;
+mod message;
+mod progress;
+mod report;
+mod session;
+mod size;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match args::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // To a closed pipe there is nothing to say.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { report::CANNOT_RUN } else { 0 });
+        }
+    };
+    match commands::run(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `onesweep copy`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use onesweep_deliver::copy::Reflink;
+
+use super::Common;
+
+/// Copies trees as cp -a does, in one sweep
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onesweep copy /srv/mail /mnt/new              makes /mnt/new/mail when /mnt/new is a directory
+  onesweep copy -T /srv/mail /mnt/new           makes /mnt/new the copy
+  onesweep copy /srv/a /srv/b /mnt")]
+pub(crate) struct CopyArgs {
+    /// What to copy, and where to
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Take DESTINATION as the new name, even when it is a directory
+    #[arg(short = 'T', long)]
+    pub(crate) no_target_directory: bool,
+    /// Share blocks with the original: auto, always, never
+    #[arg(long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, require_equals = true,
+        default_missing_value = "always")]
+    pub(crate) reflink: Reflink,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, parse_line};
+
+    fn copy(line: &str) -> CopyArgs {
+        match parse_line(line).unwrap() {
+            Command::Copy(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn reflink_is_written_as_for_cp() {
+        assert_eq!(copy("copy a b").reflink, Reflink::Auto);
+        assert_eq!(copy("copy --reflink a b").reflink, Reflink::Always);
+        assert_eq!(copy("copy --reflink=never -T a b").reflink, Reflink::Never);
+        parse_line("copy a").unwrap_err();
+        parse_line("copy --reflink=perhaps a b").unwrap_err();
+    }
+}

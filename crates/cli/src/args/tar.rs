@@ -1,0 +1,207 @@
+//! `onesweep tar`, in the language of GNU tar.
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
+
+use clap::{ArgMatches, Args, error::ErrorKind};
+
+use super::Common;
+
+/// Writes an archive, reading in the order of the disk
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onesweep tar -cf /backup/home.tar -C /srv home
+  onesweep tar czf /backup/etc.tar.gz /etc
+  onesweep tar -c --zstd --xattrs --acls -f - home | ssh backup 'cat > home.tar.zst'
+  find . -newer stamp -print0 | onesweep tar -cf new.tar --null --no-recursion -T -")]
+pub(crate) struct TarArgs {
+    /// Make an archive (the only thing this tar does)
+    #[arg(short, long, required = true)]
+    pub(crate) create: bool,
+    /// The archive; - is standard output
+    #[arg(short, long, required = true, value_name = "ARCHIVE")]
+    pub(crate) file: PathBuf,
+    /// Look paths up in DIR; comes before them
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Files and directories
+    #[arg(value_name = "PATH", required_unless_present = "files_from")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Take further paths from FILE (- is standard input)
+    #[arg(short = 'T', long, value_name = "FILE")]
+    pub(crate) files_from: Vec<PathBuf>,
+    /// Paths from FILE end with a NUL instead of a line feed
+    #[arg(long)]
+    pub(crate) null: bool,
+    /// Don't enter directories
+    #[arg(long)]
+    pub(crate) no_recursion: bool,
+    /// Follow symbolic links that are named as paths (and no others)
+    #[arg(short = 'H', long)]
+    pub(crate) follow_roots: bool,
+    /// Store numbers alone for users and groups
+    #[arg(long)]
+    pub(crate) numeric_owner: bool,
+    /// Store NAME[:UID] as the owner of everything
+    #[arg(long, value_name = "NAME[:UID]")]
+    pub(crate) owner: Option<String>,
+    /// Store NAME[:GID] as the group of everything
+    #[arg(long, value_name = "NAME[:GID]")]
+    pub(crate) group: Option<String>,
+    /// Store this time for everything
+    #[arg(long, value_name = "DATE")]
+    pub(crate) mtime: Option<String>,
+    /// Compress with gzip
+    #[arg(short = 'z', long, conflicts_with = "zstd")]
+    pub(crate) gzip: bool,
+    /// Compress with Zstandard
+    #[arg(long)]
+    pub(crate) zstd: bool,
+    /// Compression level
+    #[arg(long, value_name = "LEVEL", allow_negative_numbers = true)]
+    pub(crate) level: Option<i32>,
+    /// Store files with holes without them
+    #[arg(short = 'S', long)]
+    pub(crate) sparse: bool,
+    /// Store extended attributes
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+    /// Store POSIX ACLs
+    #[arg(long)]
+    pub(crate) acls: bool,
+    /// Store the SELinux context
+    #[arg(long)]
+    pub(crate) selinux: bool,
+    /// Keep the leading / of paths
+    #[arg(short = 'P', long)]
+    pub(crate) absolute_names: bool,
+    /// Print how much was written
+    #[arg(long)]
+    pub(crate) totals: bool,
+    /// Print the path of each entry
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Letters of the old style that take the next word.
+const LETTERS_WITH_VALUE: &[u8] = b"fCTX";
+
+/// Rewrites `tar czf x.tar.gz dir` as `tar -c -z -f x.tar.gz dir`: in the old style, a first word without a dash is a
+/// bundle of letters, and those that take a value take the following words in turn.
+pub(super) fn expand_old_style(words: Vec<OsString>) -> Vec<OsString> {
+    let bundle = match (words.get(1), words.get(2)) {
+        (Some(command), Some(bundle)) if command == "tar" && !bundle.as_bytes().starts_with(b"-") => bundle.clone(),
+        _ => return words,
+    };
+    let letters = bundle.as_bytes();
+    if letters.is_empty() || !letters.iter().all(u8::is_ascii_alphabetic) {
+        return words;
+    }
+    let mut words = words.into_iter();
+    let mut expanded: Vec<OsString> = words.by_ref().take(2).collect();
+    words.next();
+    for &letter in letters {
+        expanded.push(format!("-{}", char::from(letter)).into());
+        if LETTERS_WITH_VALUE.contains(&letter) {
+            expanded.extend(words.next());
+        }
+    }
+    expanded.extend(words);
+    expanded
+}
+
+/// GNU tar's `-C` works from its place on; a sweep has one base, so it has to come before all paths.
+pub(super) fn check_base_comes_first(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
+    let typed = |name| (tar.contains_id(name)).then(|| tar.indices_of(name)).flatten();
+    match (typed("directory").and_then(Iterator::max), typed("paths").and_then(Iterator::min)) {
+        (Some(base), Some(path)) if path < base => {
+            let what = "-C must come before all paths: they are read in one sweep, from one directory";
+            Err(command.error(ErrorKind::ArgumentConflict, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, parse_line};
+
+    fn tar(line: &str) -> TarArgs {
+        match parse_line(line).unwrap_or_else(|error| panic!("{line}: {error}")) {
+            Command::Tar(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn old_and_new_style_say_the_same() {
+        for line in [
+            "tar cf x.tar dir",
+            "tar -cf x.tar dir",
+            "tar -c -f x.tar dir",
+            "tar -c -fx.tar dir",
+            "tar --create --file=x.tar dir",
+            "tar -c dir -f x.tar",
+        ] {
+            let args = tar(line);
+            assert_eq!((args.file, args.paths), ("x.tar".into(), vec!["dir".into()]), "{line}");
+            assert!(args.create && !args.gzip);
+        }
+    }
+
+    #[test]
+    fn bundles_take_their_values_in_turn() {
+        for line in ["tar czf x.tgz dir", "tar -czf x.tgz dir", "tar cfz x.tgz dir", "tar -cz -f x.tgz dir"] {
+            let args = tar(line);
+            assert!(args.gzip, "{line}");
+            assert_eq!((args.file, args.paths), ("x.tgz".into(), vec!["dir".into()]), "{line}");
+        }
+        let args = tar("tar cvfCPS - /base a b --exclude *.o");
+        assert!(args.verbose && args.absolute_names && args.sparse);
+        assert_eq!(args.file, PathBuf::from("-"));
+        assert_eq!(args.directory, Some("/base".into()));
+        assert_eq!(args.paths.len(), 2);
+        assert_eq!(args.common.selection.exclude, ["*.o"]);
+        let args = tar("tar cfTX a.tar list patterns");
+        assert_eq!(
+            (args.files_from, args.common.selection.exclude_from),
+            (vec!["list".into()], vec!["patterns".into()])
+        );
+    }
+
+    #[test]
+    fn what_gnu_tar_takes_is_taken() {
+        let args = tar(
+            "tar -c -f - -C / --numeric-owner --owner root:0 --group=root --mtime=@0 --zstd --level=19 --xattrs --acls \
+             --selinux -H --one-file-system --totals --null --no-recursion -T - -v x",
+        );
+        assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux && args.follow_roots);
+        assert!(args.totals && args.null && args.no_recursion && args.verbose);
+        assert_eq!(args.common.settings.one_file_system, Some(true));
+        assert_eq!((args.owner.as_deref(), args.mtime.as_deref(), args.level), (Some("root:0"), Some("@0"), Some(19)));
+    }
+
+    #[test]
+    fn what_is_no_archiving_is_refused() {
+        for line in [
+            "tar xf x.tar",
+            "tar -xf x.tar",
+            "tar -cxf x.tar d",
+            "tar tf x.tar",
+            "tar -cf x.tar",
+            "tar -c d",
+            "tar -cf x.tar a -C /b c",
+            "tar -cf x.tar -C /a -C /b c",
+            "tar -cz --zstd -f x.tar d",
+            "tar cqf x.tar",
+            // The first word is a bundle, as for GNU tar.
+            "tar dir -cf x.tar",
+        ] {
+            assert!(parse_line(line).is_err(), "{line}");
+        }
+        assert!(parse_line("tar -cf x.tar a -C /b c").unwrap_err().contains("before all paths"));
+    }
+}

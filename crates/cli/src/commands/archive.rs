@@ -1,0 +1,149 @@
+//! The archive of `onesweep tar`: from the options to `onesweep_deliver::tar`, and what it tells.
+
+use std::{
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use onesweep::{FileError, Order, Summary, SweptFile};
+use onesweep_deliver::tar::{
+    Compression, Output, Owner, Severity, TarError, TarOptions, TarTotals, TarWriter, parse_mtime,
+};
+use serde::Serialize;
+
+use crate::{
+    args::TarArgs,
+    message,
+    report::Failure,
+    session::{Session, StandardOutput},
+    size::Size,
+};
+
+#[derive(Serialize)]
+struct Details {
+    members: u64,
+    content_bytes: u64,
+    archive_bytes: u64,
+    written_bytes: u64,
+}
+
+/// An archive that is being written.
+pub(super) struct Archive<'a> {
+    session: &'a Session,
+    writer: TarWriter<Output>,
+    verbose: Option<Box<dyn Write>>,
+    totals: bool,
+    failed: Option<TarError>,
+}
+
+impl<'a> Archive<'a> {
+    pub(super) fn create(session: &'a Session, args: &TarArgs) -> Result<Self, Failure> {
+        let options = options(args, session.settings().order.unwrap_or_default())?;
+        let stdout = args.file == Path::new("-");
+        let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
+        let writer = TarWriter::to_output(output, options).map_err(failure)?;
+        let verbose = args.verbose.then(|| verbose_output(session.standard_output()));
+        Ok(Self { session, writer, verbose, totals: args.totals, failed: None })
+    }
+
+    /// Takes one item; false when nothing more can be written.
+    pub(super) fn append(&mut self, item: Result<SweptFile, FileError>) -> bool {
+        match item {
+            Ok(file) => self.append_file(file),
+            Err(error) => {
+                self.session.complain_of(&error);
+                true
+            }
+        }
+    }
+
+    fn append_file(&mut self, file: SweptFile) -> bool {
+        if let Some(out) = self.verbose.as_mut().filter(|_| !file.is_closing()) {
+            // As with GNU tar, that nobody reads the names does not end the archive.
+            let _ = out.write_all(file.path().as_os_str().as_bytes()).and_then(|()| out.write_all(b"\n"));
+        }
+        match self.writer.append(file) {
+            Ok(warnings) => {
+                for warning in warnings {
+                    let text = message::one_line(&warning.to_string());
+                    match warning.severity() {
+                        Severity::Notice if self.session.is_quiet() => {}
+                        Severity::Notice => self.session.tell(&text),
+                        Severity::Differs | Severity::Failed => self.session.complain(&text),
+                    }
+                }
+                true
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                false
+            }
+        }
+    }
+
+    /// Ends the archive. An interrupted one gets no name.
+    pub(super) fn finish(self, summary: &Summary) -> Result<u8, Failure> {
+        if let Some(error) = self.failed {
+            return Err(failure(error));
+        }
+        let totals = match self.session.is_interrupted() {
+            true => self.writer.totals(),
+            false => self.writer.commit().map_err(failure)?,
+        };
+        if self.totals {
+            self.session.tell(&format!("{} bytes written ({})", totals.archive_bytes, Size(totals.archive_bytes)));
+        }
+        let TarTotals { members, content_bytes, archive_bytes, written_bytes } = totals;
+        self.session.finish("tar", summary, Details { members, content_bytes, archive_bytes, written_bytes })
+    }
+}
+
+fn options(args: &TarArgs, order: Order) -> Result<TarOptions, Failure> {
+    let wrong = |option: &str, why: String| Failure::told(format!("{option}: {why}"));
+    let owner = args.owner.as_deref().map(Owner::user).transpose();
+    let group = args.group.as_deref().map(Owner::group).transpose();
+    let mtime = args.mtime.as_deref().map(parse_mtime).transpose();
+    Ok(TarOptions {
+        interleaved: !order.is_per_directory(),
+        numeric_owner: args.numeric_owner,
+        owner: owner.map_err(|error| wrong("--owner", error.to_string()))?,
+        group: group.map_err(|error| wrong("--group", error.to_string()))?,
+        mtime: mtime.map_err(|error| wrong("--mtime", error.to_string()))?,
+        sparse: args.sparse,
+        xattrs: args.xattrs,
+        acls: args.acls,
+        selinux: args.selinux,
+        absolute_names: args.absolute_names,
+        compression: compression(args)?,
+    })
+}
+
+fn compression(args: &TarArgs) -> Result<Compression, Failure> {
+    match (args.gzip, args.zstd, args.level) {
+        (true, _, level) => {
+            let level = level.map(|level| u32::try_from(level).unwrap_or(u32::MAX));
+            Ok(Compression::Gzip(level))
+        }
+        (_, true, level) => Ok(Compression::Zstd(level)),
+        (_, _, None) => Ok(Compression::None),
+        (_, _, Some(_)) => Err(Failure::told("--level has no meaning without --gzip or --zstd")),
+    }
+}
+
+/// Where the names of `-v` go: to standard error when the archive or the summary goes to standard output.
+fn verbose_output(stdout: StandardOutput) -> Box<dyn Write> {
+    match stdout {
+        StandardOutput::Data => Box::new(io::stderr()),
+        StandardOutput::Summary => Box::new(io::LineWriter::new(io::stdout())),
+    }
+}
+
+fn failure(error: TarError) -> Failure {
+    match error {
+        TarError::Create { path, source } => Failure::io(&path, "create the archive", &source),
+        TarError::Write { path, source } => Failure::io(&path, "write the archive", &source),
+        TarError::Commit { path, source } => Failure::io(&path, "put the finished archive in place", &source),
+        other => Failure::told(message::one_line(&other.to_string())),
+    }
+}

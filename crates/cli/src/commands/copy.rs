@@ -1,0 +1,73 @@
+//! `onesweep copy`: `cp -a` in one sweep.
+
+use onesweep::{Entries, FileError, SweptFile};
+use onesweep_deliver::copy::{Copier, CopyError};
+use serde::Serialize;
+
+use crate::{
+    args::CopyArgs,
+    message,
+    report::Failure,
+    session::{Session, StandardOutput},
+};
+
+#[derive(Serialize)]
+struct Details {
+    files: u64,
+    bytes: u64,
+    cloned_files: u64,
+    hard_links: u64,
+    others: u64,
+    incomplete_attributes: u64,
+}
+
+pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
+    let session = Session::start(args.common, StandardOutput::Summary)?;
+    let Some((destination, sources)) = args.paths.split_last() else {
+        return Err(Failure::told("name a source and a destination"));
+    };
+    session.check_roots(None, sources, false)?;
+    let copier = Copier::new(sources, destination, args.no_target_directory, args.reflink);
+    let mut copier = copier.map_err(|error| Failure::told(text(&error)))?;
+    let read = session.bulk_read(&copier.sources())?;
+    let read = read.entries(Entries::All).xattrs(true).content(copier.wants_content());
+    let summary = session.run(read, |item| copy_one(&session, &mut copier, item))?;
+    if let Some((path, lost)) = copier.first_lost().filter(|_| !session.is_quiet()) {
+        let (path, why) = (message::path_text(path), message::why(&lost.source));
+        let count = copier.copied().incomplete;
+        session.tell(&format!("{count} entries lost an attribute; the first: {path}: cannot set {}: {why}", lost.name));
+    }
+    let copied = copier.copied();
+    let details = Details {
+        files: copied.files,
+        bytes: copied.bytes,
+        cloned_files: copied.cloned_files,
+        hard_links: copied.hard_links,
+        others: copied.others,
+        incomplete_attributes: copied.incomplete,
+    };
+    session.finish("copy", &summary, details)
+}
+
+fn copy_one(session: &Session, copier: &mut Copier, item: Result<SweptFile, FileError>) -> bool {
+    match item {
+        Ok(item) => match copier.copy(item) {
+            Ok(()) => true,
+            Err(error) => {
+                session.complain(&text(&error));
+                !error.is_final()
+            }
+        },
+        Err(error) => {
+            session.complain_of(&error);
+            true
+        }
+    }
+}
+
+fn text(error: &CopyError) -> String {
+    match error {
+        CopyError::Io { path, step, source } => message::of_step(path, step, source),
+        other => message::one_line(&other.to_string()),
+    }
+}

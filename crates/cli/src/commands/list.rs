@@ -1,0 +1,134 @@
+//! `onesweep list`: the order of reading, for other programs.
+
+use std::{
+    io::{self, BufWriter, Write},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use onesweep::{BulkRead, Entries, PlannedFile, Summary, SweptFile};
+use onesweep_deliver::list::{LONG_HEADER, Style, write_file};
+use serde::Serialize;
+
+use crate::{
+    args::ListArgs,
+    report::Failure,
+    session::{Session, StandardOutput},
+};
+
+/// A file as `--json` shows it, one to a line.
+#[derive(Serialize)]
+struct Line<'a> {
+    path: std::borrow::Cow<'a, str>,
+    /// The bytes in hexadecimal, when the path is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    disk: &'a str,
+    address: Option<u64>,
+    fragments: u32,
+    size: u64,
+}
+
+impl<'a> Line<'a> {
+    fn new(file: &'a PlannedFile) -> Self {
+        let hex = |path: &Path| path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            path: file.path.to_string_lossy(),
+            path_hex: file.path.to_str().is_none().then(|| hex(&file.path)),
+            disk: &file.disk,
+            address: file.address,
+            fragments: file.fragments,
+            size: file.size,
+        }
+    }
+}
+
+pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
+    let session = Session::start(args.common, StandardOutput::Data)?;
+    session.check_roots(None, &args.paths, false)?;
+    let entries = if args.all { Entries::All } else { Entries::Files };
+    let read = session.bulk_read(&args.paths)?.entries(entries).content(false).ignore_cache(true);
+    let style = match (args.null, args.long) {
+        (true, _) => Style::Nul,
+        (_, true) => Style::Long,
+        _ => Style::Lines,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let listed = list(&session, read, style, &mut out)?;
+    out.flush().map_err(|error| Failure::output(&error))?;
+    session.finish("list", &listed, ())
+}
+
+fn list(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) -> Result<Summary, Failure> {
+    let sweep = read.clone().plan()?;
+    if sweep.is_partial() {
+        if style == Style::Long || session.is_json() {
+            let what = "the tree does not fit the memory for names, so that places are known of its first part only";
+            return Err(Failure::told(format!("{what}; raise --catalog-limit, or list paths alone")));
+        }
+        drop(sweep);
+        return list_by_windows(session, read, style, out);
+    }
+    sweep.errors().for_each(|error| session.complain_of(error));
+    let mut listed = Summary { windows: 1, ..Summary::default() };
+    let output = |error: io::Error| Failure::output(&error);
+    if style == Style::Long && !session.is_json() {
+        writeln!(out, "{LONG_HEADER}").map_err(output)?;
+    }
+    for file in sweep.files() {
+        if session.is_interrupted() {
+            break;
+        }
+        listed.files += 1;
+        listed.bytes += file.size;
+        let written = if session.is_json() { write_json(out, &file) } else { write_file(out, &file, style) };
+        written.map_err(output)?;
+    }
+    Ok(listed)
+}
+
+fn write_json(out: &mut dyn Write, file: &PlannedFile) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Line::new(file))?;
+    out.write_all(b"\n")
+}
+
+/// A tree too large for one plan is swept without its content: window by window, in the order of each.
+fn list_by_windows(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) -> Result<Summary, Failure> {
+    let mut written = Ok(());
+    let summary = session.run(read, |item| {
+        match item {
+            Ok(file) if !file.is_closing() => written = write_names(out, &file, style),
+            Ok(_) => {}
+            Err(error) => session.complain_of(&error),
+        }
+        written.is_ok()
+    })?;
+    written.map_err(|error| Failure::output(&error))?;
+    Ok(summary)
+}
+
+fn write_names(out: &mut dyn Write, file: &SweptFile, style: Style) -> io::Result<()> {
+    let end: &[u8] = if style == Style::Nul { b"\0" } else { b"\n" };
+    let names = std::iter::once(file.path()).chain(file.links().iter().map(|link| link.as_path()));
+    for name in names {
+        out.write_all(name.as_os_str().as_bytes())?;
+        out.write_all(end)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_no_text_keeps_its_bytes() {
+        let path = std::ffi::OsStr::from_bytes(b"a\xff").into();
+        let file = PlannedFile { path, disk: "sda".into(), address: None, fragments: 0, size: 1 };
+        let mut out = Vec::new();
+        write_json(&mut out, &file).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((value["path"].as_str(), value["path_hex"].as_str()), (Some("a\u{fffd}"), Some("61ff")));
+        assert!(value["address"].is_null());
+    }
+}

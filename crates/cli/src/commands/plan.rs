@@ -1,0 +1,23 @@
+//! `onesweep plan`: the cost of reading, known before it begins.
+
+use std::io::{self, Write};
+
+use crate::{
+    args::PlanArgs,
+    forecast::Forecast,
+    report::{self, Failure},
+    session::{Session, StandardOutput},
+};
+
+pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
+    let session = Session::start(args.common, StandardOutput::Data)?;
+    session.check_roots(None, &args.paths, false)?;
+    // What lies in the cache now may be gone when it is read.
+    let sweep = session.bulk_read(&args.paths)?.ignore_cache(true).plan()?;
+    let forecast = Forecast::of(&sweep, session.settings());
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = if session.is_json() { forecast.write_json(&mut out) } else { forecast.write(&mut out) };
+    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    sweep.errors().for_each(|error| session.complain_of(error));
+    Ok(report::exit_code(session.is_interrupted(), sweep.errors().count() as u64))
+}

@@ -1,0 +1,68 @@
+//! `onesweep tar`: which paths go into the archive, and how. Writing it is in [`super::archive`].
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read},
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use onesweep::Entries;
+
+use super::archive::Archive;
+use crate::{
+    args::TarArgs,
+    report::Failure,
+    session::{Session, StandardOutput},
+};
+
+pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
+    let stdout = if args.file == Path::new("-") { StandardOutput::Data } else { StandardOutput::Summary };
+    let session = Session::start(args.common.clone(), stdout)?;
+    let mut roots = args.paths.clone();
+    for list in &args.files_from {
+        roots.extend(paths_from(list, args.null).map_err(|error| Failure::io(list, "read paths", &error))?);
+    }
+    if roots.is_empty() {
+        return Err(Failure::told("no path was given; name at least one, or a list of them with -T"));
+    }
+    let base = args.directory.as_deref();
+    session.check_roots(base, &roots, args.follow_roots)?;
+    let mut read = session.bulk_read(&roots)?.entries(Entries::All);
+    read = read.follow_roots(args.follow_roots).no_recursion(args.no_recursion);
+    read = read.xattrs(args.xattrs || args.acls || args.selinux);
+    if let Some(base) = base {
+        read = read.base(base);
+    }
+    let mut archive = Archive::create(&session, &args)?;
+    let summary = session.run(read, |item| archive.append(item))?;
+    archive.finish(&summary)
+}
+
+/// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.
+fn paths_from(list: &Path, null: bool) -> io::Result<Vec<PathBuf>> {
+    let mut text = Vec::new();
+    if list == Path::new("-") {
+        io::stdin().lock().read_to_end(&mut text)?;
+    } else {
+        File::open(list)?.read_to_end(&mut text)?;
+    }
+    Ok(split_paths(&text, if null { 0 } else { b'\n' }))
+}
+
+fn split_paths(text: &[u8], end: u8) -> Vec<PathBuf> {
+    let paths = text.split(|&byte| byte == end).filter(|path| !path.is_empty());
+    paths.map(|path| OsString::from_vec(path.to_vec()).into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_split() {
+        assert_eq!(split_paths(b"a b\n\n-c\nd", b'\n'), ["a b", "-c", "d"].map(PathBuf::from));
+        assert_eq!(split_paths(b"a\nb\0c\0", 0), ["a\nb", "c"].map(PathBuf::from));
+    }
+}

@@ -1,0 +1,75 @@
+//! `onesweep warm`: the page cache, as far as it holds.
+
+use std::io::{self, Write};
+
+use onesweep::CachePolicy;
+use onesweep_deliver::warm::{Memory, Warmed, Warmer, default_limit};
+use serde::Serialize;
+
+use crate::{
+    args::WarmArgs,
+    message,
+    report::Failure,
+    session::{Session, StandardOutput},
+    size::Size,
+};
+
+/// The library's default budget.
+const BUDGET_BYTES: u64 = 256 << 20;
+
+#[derive(Serialize)]
+struct Details {
+    limit: u64,
+    warmed_files: u64,
+    warmed_bytes: u64,
+    files_in_all: u64,
+    all_fit: bool,
+}
+
+pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
+    let session = Session::start(args.common, StandardOutput::Summary)?;
+    session.check_roots(None, &args.paths, false)?;
+    let limit = match args.limit {
+        Some(limit) => limit.0,
+        None => spare_bytes(session.settings().budget.map_or(BUDGET_BYTES, |budget| budget.0))?,
+    };
+    let mut warmer = Warmer::new(limit);
+    let sweep = session.bulk_read(&args.paths)?.cache(CachePolicy::Fill).plan()?;
+    let files_in_all = sweep.files().count() as u64;
+    let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
+        Ok(going) => going,
+        Err(error) => {
+            session.complain_of(&error);
+            true
+        }
+    })?;
+    let Warmed { files, bytes, full } = warmer.warmed();
+    if !(session.is_quiet() || session.is_json()) {
+        tell(warmer.warmed(), files_in_all, limit).map_err(|error| Failure::output(&error))?;
+    }
+    let all_fit = !(full || session.is_interrupted());
+    session.finish("warm", &summary, Details { limit, warmed_files: files, warmed_bytes: bytes, files_in_all, all_fit })
+}
+
+fn spare_bytes(budget: u64) -> Result<u64, Failure> {
+    let memory = Memory::now().map_err(|error| {
+        Failure::told(format!("cannot tell the free memory: {}; use --limit", message::why(&error)))
+    })?;
+    match default_limit(memory, budget) {
+        0 => Err(Failure::told(format!(
+            "cannot warm: only {} of memory are available; free some, or set --limit and a smaller --budget",
+            Size(memory.available_bytes)
+        ))),
+        limit => Ok(limit),
+    }
+}
+
+fn tell(warmed: Warmed, files_in_all: u64, limit: u64) -> io::Result<()> {
+    let Warmed { files, bytes, full } = warmed;
+    let mut out = io::stdout().lock();
+    write!(out, "{files} of {files_in_all} files warmed, {}", Size(bytes))?;
+    if full {
+        write!(out, "; the next one would pass the limit of {}", Size(limit))?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,98 @@
+//! Messages: `onesweep: path: what failed: why; what to do`, each on one line.
+
+use std::{io, path::Path};
+
+use onesweep::{FileError, SweepError};
+
+/// A path as text on one line.
+pub(crate) fn path_text(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
+}
+
+/// Control characters as escapes, so that a name can't break a line or a terminal.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() { line.extend(char.escape_default()) } else { line.push(char) }
+    }
+    line
+}
+
+/// Why, without the number that Rust puts behind it.
+pub(crate) fn why(error: &io::Error) -> String {
+    let text = error.to_string();
+    match (error.raw_os_error(), text.rfind(" (os error ")) {
+        (Some(_), Some(at)) => text[..at].to_owned(),
+        _ => text,
+    }
+}
+
+/// What can be done about it.
+fn advice(error: &io::Error) -> &'static str {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::PermissionDenied => "; run as root, or leave it out with --exclude",
+        Kind::NotFound => "; check the name",
+        Kind::StorageFull | Kind::QuotaExceeded => "; make room and run again",
+        Kind::StaleNetworkFileHandle => "; mount the share again",
+        _ if error.raw_os_error() == Some(EIO) => "; the disk can't read it: see the kernel log",
+        _ if error.raw_os_error() == Some(EMFILE) => "; raise the limit on open files (ulimit -n)",
+        _ => "",
+    }
+}
+
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+
+/// `path: cannot step: why; what to do`.
+pub(crate) fn of_step(path: &Path, step: &str, error: &io::Error) -> String {
+    format!("{}: cannot {step}: {}{}", path_text(path), why(error), advice(error))
+}
+
+/// What went wrong with one file of a sweep.
+pub(crate) fn of_file(error: &FileError) -> String {
+    match error {
+        FileError::Io { path, step, source } => of_step(path, step, source),
+        FileError::Changed { path, attempts } => {
+            let path = path_text(path);
+            format!("{path}: cannot read: changed each of {attempts} times; run again when nobody writes to it")
+        }
+        FileError::Stopped { disk, source } => {
+            format!("{disk}: cannot finish the sweep: {}{}", why(source), advice(source))
+        }
+        other => one_line(&other.to_string()),
+    }
+}
+
+/// Why a sweep could not start.
+pub(crate) fn of_sweep(error: &SweepError) -> String {
+    match error {
+        SweepError::Root { path, source } => of_step(path, "read", source),
+        SweepError::Device { path, reason } => {
+            format!("{}: cannot read its device: {}", path_text(path), one_line(reason))
+        }
+        SweepError::System { what, source } => format!("{what}: {}{}", why(source), advice(source)),
+        other => one_line(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line_and_end_with_advice() {
+        let denied = || io::Error::from_raw_os_error(13);
+        let path = || "a\nb\x1b[2J".into();
+        let error = FileError::Io { path: path(), step: "open".into(), source: denied() };
+        let expected = r"a\nb\u{1b}[2J: cannot open: Permission denied; run as root, or leave it out with --exclude";
+        assert_eq!(of_file(&error), expected);
+        for error in [FileError::Vanished { path: path() }, FileError::Changed { path: path(), attempts: 3 }] {
+            assert!(!of_file(&error).contains('\n'));
+        }
+        let error = SweepError::Root { path: "gone".into(), source: io::Error::from_raw_os_error(2) };
+        assert_eq!(of_sweep(&error), "gone: cannot read: No such file or directory; check the name");
+        let error = FileError::Io { path: "f".into(), step: "read".into(), source: io::Error::from_raw_os_error(EIO) };
+        assert!(of_file(&error).contains("kernel log"));
+    }
+}

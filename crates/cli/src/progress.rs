@@ -1,0 +1,142 @@
+//! The bar on a terminal: bytes, files, time left by the plan's estimate.
+
+use std::{
+    io::IsTerminal,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use onesweep::{Observer, Progress};
+
+use crate::{
+    args::ProgressWhen,
+    forecast,
+    size::{Size, duration},
+};
+
+/// What is shown while directories are read and files looked up.
+const SEARCHING: &str = "{spinner} {msg}";
+/// What is shown while files are read.
+const READING: &str = "{wide_bar} {bytes}/{total_bytes} {msg}";
+
+/// The bar; hidden when nobody would see it.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    planned_seconds: f64,
+    planned_bytes: u64,
+    reading_since: Option<Instant>,
+}
+
+impl Bar {
+    pub(crate) fn new(when: ProgressWhen, quiet: bool) -> Self {
+        let shown = match when {
+            ProgressWhen::Always => true,
+            ProgressWhen::Never => false,
+            ProgressWhen::Auto => !quiet && std::io::stderr().is_terminal(),
+        };
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if shown {
+            bar.set_style(style(SEARCHING));
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        Self { bar, state: Mutex::default() }
+    }
+
+    /// Lets `print` write to the terminal without mixing with the bar.
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn planned(&self, seconds: f64, bytes: u64) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.planned_seconds += seconds;
+        state.planned_bytes += bytes;
+        self.bar.set_length(state.planned_bytes);
+        if state.reading_since.is_none() {
+            state.reading_since = Some(Instant::now());
+            self.bar.set_style(style(READING));
+        }
+    }
+
+    fn read(&self, files: u64, bytes: u64) {
+        let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let elapsed = state.reading_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        // Files from the cache are read too, and are in no plan.
+        let whole = state.planned_bytes.max(bytes);
+        let left = seconds_left(state.planned_seconds, elapsed, bytes as f64 / whole.max(1) as f64);
+        self.bar.set_length(whole);
+        self.bar.set_position(bytes);
+        self.bar.set_message(format!("{files} files, {} left", duration(left)));
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Seconds left: at the start what the plan says, and the more is done the more what was measured.
+fn seconds_left(planned: f64, elapsed: f64, done: f64) -> f64 {
+    if done <= 0.0 {
+        return (planned - elapsed).max(0.0);
+    }
+    let measured = elapsed * (1.0 - done) / done;
+    let trust = (done * 4.0).min(1.0);
+    measured * trust + planned * (1.0 - done) * (1.0 - trust)
+}
+
+impl Observer for Bar {
+    fn on(&self, event: Progress) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        match event {
+            Progress::Walked { entries } => self.bar.set_message(format!("{entries} entries found")),
+            Progress::Surveyed { files, bytes } => {
+                self.bar.set_message(format!("{files} files looked up, {}", Size(bytes)));
+            }
+            Progress::Planned { estimate, .. } => {
+                let (seconds, bytes) = forecast::work_of(&estimate);
+                self.planned(seconds, bytes);
+            }
+            Progress::Read { files, bytes } => self.read(files, bytes),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_goes_from_the_plan_to_the_clock() {
+        assert_eq!(seconds_left(100.0, 0.0, 0.0), 100.0);
+        assert_eq!(seconds_left(100.0, 150.0, 0.0), 0.0);
+        assert_eq!(seconds_left(100.0, 100.0, 0.5), 100.0);
+        assert_eq!(seconds_left(100.0, 200.0, 1.0), 0.0);
+        let early = seconds_left(100.0, 0.1, 0.01);
+        assert!(early > 90.0 && early < 100.0, "{early}");
+    }
+
+    #[test]
+    fn a_hidden_bar_takes_every_event() {
+        let bar = Bar::new(ProgressWhen::Never, false);
+        bar.on(Progress::Walked { entries: 1 });
+        bar.on(Progress::Read { files: 1, bytes: 1 });
+        assert_eq!(bar.aside(|| 7), 7);
+        bar.finish();
+    }
+}

@@ -1,0 +1,281 @@
+//! One run: settings, signals, messages, the plan when it is to be shown, and reading.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Instant,
+};
+
+use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
+use serde::Serialize;
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level,
+};
+
+use crate::{
+    args::{Common, Settings},
+    config, forecast, message,
+    progress::Bar,
+    report::{self, Failure, Report},
+};
+
+/// Items that wait between the thread that reads and those that work, when the plan was shown.
+const WAITING_ITEMS_MAX: usize = 64;
+
+/// What a command writes to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StandardOutput {
+    /// Its result; a JSON summary then goes to standard error.
+    Data,
+    /// Nothing but the summary.
+    Summary,
+}
+
+/// A run of one command.
+pub(crate) struct Session {
+    common: Common,
+    stdout: StandardOutput,
+    cancel: Cancel,
+    interrupted: Arc<AtomicBool>,
+    bar: Arc<Bar>,
+    errors: AtomicU64,
+    started: Instant,
+}
+
+impl Session {
+    /// Completes the settings and begins to listen to signals.
+    pub(crate) fn start(mut common: Common, stdout: StandardOutput) -> Result<Self, Failure> {
+        common.settings = config::complete(common.settings)?;
+        let cancel = Cancel::new();
+        let interrupted = Arc::new(AtomicBool::new(false));
+        listen(cancel.clone(), Arc::clone(&interrupted))?;
+        // A bar among lines of data on the same terminal is unreadable.
+        let hidden = common.output.quiet || (stdout == StandardOutput::Data && io::stdout().is_terminal());
+        let bar = Arc::new(Bar::new(common.settings.progress.unwrap_or_default(), hidden));
+        Ok(Self { common, stdout, cancel, interrupted, bar, errors: AtomicU64::new(0), started: Instant::now() })
+    }
+
+    /// The settings, complete.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.common.settings
+    }
+
+    /// What the command writes to standard output.
+    pub(crate) fn standard_output(&self) -> StandardOutput {
+        self.stdout
+    }
+
+    /// Whether only errors are told.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.common.output.quiet
+    }
+
+    /// Whether results are told as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.common.output.json
+    }
+
+    /// True after a signal: nothing may then pass for complete.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Tells an error. The exit code will know.
+    pub(crate) fn complain(&self, message: &str) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        self.tell(message);
+    }
+
+    /// Counts errors that were told in another way.
+    pub(crate) fn count_errors(&self, errors: u64) {
+        self.errors.fetch_add(errors, Ordering::Relaxed);
+    }
+
+    /// Tells something that is no error.
+    pub(crate) fn tell(&self, message: &str) {
+        self.bar.aside(|| {
+            let _ = writeln!(io::stderr().lock(), "onesweep: {message}");
+        });
+    }
+
+    /// Tells an error item of the sweep.
+    pub(crate) fn complain_of(&self, error: &FileError) {
+        // Memory that is lent comes back when the item before is dropped; nothing is lost.
+        if !matches!(error, FileError::BudgetLent { .. }) {
+            self.complain(&message::of_file(error));
+        }
+    }
+
+    /// Fails when a named path is not there, before anything is written.
+    pub(crate) fn check_roots(&self, base: Option<&Path>, roots: &[PathBuf], follow: bool) -> Result<(), Failure> {
+        let missing = |root: &PathBuf| {
+            let path = base.map_or_else(|| root.clone(), |base| base.join(root));
+            let found = if follow { path.metadata() } else { path.symlink_metadata() };
+            found.err().map(|error| message::of_step(root, "read", &error))
+        };
+        let messages: Vec<_> = roots.iter().filter_map(missing).collect();
+        if messages.is_empty() { Ok(()) } else { Err(Failure::Told(messages)) }
+    }
+
+    /// A bulk read with all common options.
+    pub(crate) fn bulk_read(&self, roots: &[PathBuf]) -> Result<BulkRead, Failure> {
+        let bar = Arc::clone(&self.bar);
+        let read = BulkRead::new(roots.iter().cloned())
+            .filter(self.filter()?)
+            .cancel(self.cancel.clone())
+            .observer(move |event| bar.on(event));
+        Ok(with_settings(read, self.settings().clone()))
+    }
+
+    fn filter(&self) -> Result<Filter, Failure> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut filter = Filter::new();
+        let selection = &self.common.selection;
+        selection.exclude.iter().for_each(|pattern| filter.exclude(pattern.as_bytes()));
+        for file in &selection.exclude_from {
+            let text = std::fs::read(file).map_err(|error| Failure::io(file, "read patterns", &error))?;
+            let patterns = text.split(|&byte| byte == b'\n').filter(|pattern| !pattern.is_empty());
+            patterns.for_each(|pattern| filter.exclude(pattern));
+        }
+        Ok(filter)
+    }
+
+    /// Reads, and gives each item to `each`, which returns false to stop.
+    pub(crate) fn run(
+        &self,
+        read: BulkRead,
+        each: impl FnMut(Result<SweptFile, FileError>) -> bool,
+    ) -> Result<Summary, Failure> {
+        if self.common.output.show_plan {
+            return self.run_planned(read.plan()?, each);
+        }
+        Ok(read.run(each)?)
+    }
+
+    /// Shows the plan when that was asked for, then reads as [`Session::run`] does.
+    pub(crate) fn run_planned(
+        &self,
+        sweep: Sweep,
+        mut each: impl FnMut(Result<SweptFile, FileError>) -> bool,
+    ) -> Result<Summary, Failure> {
+        self.show_plan(&sweep);
+        let mut files = sweep.run()?;
+        for item in files.by_ref() {
+            if !each(item) {
+                break;
+            }
+        }
+        Ok(files.summary())
+    }
+
+    /// As [`Session::run`], on all cores.
+    pub(crate) fn run_parallel(
+        &self,
+        read: BulkRead,
+        each: impl Fn(Result<SweptFile, FileError>) -> bool + Send + Sync,
+    ) -> Result<Summary, Failure> {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        if !self.common.output.show_plan {
+            return Ok(read.run_parallel(threads, each)?);
+        }
+        let sweep = read.plan()?;
+        let (sender, receiver) = mpsc::sync_channel(WAITING_ITEMS_MAX);
+        let receiver = Mutex::new(receiver);
+        let stopped = AtomicBool::new(false);
+        let next = || receiver.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Ok(item) = next() {
+                        if !stopped.load(Ordering::Relaxed) && !each(item) {
+                            stopped.store(true, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            let sent = self.run_planned(sweep, |item| sender.send(item).is_ok() && !stopped.load(Ordering::Relaxed));
+            drop(sender);
+            sent
+        })
+    }
+
+    fn show_plan(&self, sweep: &Sweep) {
+        if self.common.output.show_plan {
+            let plan = forecast::short(sweep);
+            self.bar.aside(|| {
+                let _ = io::stderr().lock().write_all(plan.as_bytes());
+            });
+        }
+    }
+
+    /// Takes the bar away, writes the JSON summary, gives the exit code.
+    pub(crate) fn finish(
+        &self,
+        command: &'static str,
+        summary: &Summary,
+        details: impl Serialize,
+    ) -> Result<u8, Failure> {
+        self.bar.finish();
+        let errors = self.errors.load(Ordering::Relaxed);
+        if self.is_json() {
+            let seconds = self.started.elapsed().as_secs_f64();
+            let report = Report::new(command, summary, errors, seconds, details);
+            match self.stdout {
+                StandardOutput::Data => report.write_json(&mut io::stderr().lock()),
+                StandardOutput::Summary => report.write_json(&mut io::stdout().lock()),
+            }
+            .map_err(|error| Failure::output(&error))?;
+        }
+        Ok(report::exit_code(self.is_interrupted(), errors))
+    }
+}
+
+/// The first signal ends the sweep in good order, the second ends the process.
+fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let listener = move || {
+        for _ in signals.forever() {
+            if interrupted.swap(true, Ordering::SeqCst) {
+                low_level::exit(report::INTERRUPTED.into());
+            }
+            cancel.cancel();
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+}
+
+fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
+    macro_rules! set {
+        ($($setting:ident => $method:ident($value:expr);)*) => {
+            $(if let Some($setting) = settings.$setting { read = read.$method($value); })*
+        };
+    }
+    set! {
+        order => order(order);
+        strategy => strategy(strategy.0);
+        reassembly => reassembly(reassembly.0);
+        threshold => reassembly(Reassembly::Threshold(threshold.0));
+        budget => budget(budget.0);
+        large => large(large.0);
+        catalog_limit => catalog_limit(catalog_limit.0);
+        device => device(device);
+        one_file_system => one_file_system(one_file_system);
+        gitignore => gitignore(gitignore);
+        bwlimit => bwlimit(bwlimit.0);
+        idle => idle(idle);
+        queue_depth => queue_depth(queue_depth.get());
+        gap => gap(gap.0);
+        max_request => max_request(max_request.0);
+        disk => disk_model(disk.0);
+    }
+    read
+}

@@ -1,0 +1,194 @@
+//! Where each source goes, as `cp -a` decides it.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Component, Path, PathBuf},
+};
+
+use super::CopyError;
+
+/// The sources and where they go.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// Source as it was named, and its name at the destination.
+    roots: Vec<(PathBuf, PathBuf)>,
+    /// A directory on the file system of the destination.
+    existing: PathBuf,
+}
+
+impl Mapping {
+    pub(super) fn new(sources: &[PathBuf], destination: &Path, no_target: bool) -> Result<Self, CopyError> {
+        let into = !no_target && destination.is_dir();
+        if !into && sources.len() > 1 {
+            return Err(CopyError::NoDirectory { path: destination.to_owned() });
+        }
+        let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
+        for source in sources {
+            let to = if into { inside(destination, source) } else { destination.to_owned() };
+            if roots.iter().any(|(known, _)| known.components().eq(source.components())) {
+                continue;
+            }
+            check(source, &to)?;
+            check_beside(source, &to, &roots)?;
+            roots.push((source.clone(), to));
+        }
+        let first = roots.first().map_or(destination, |(_, to)| to);
+        Ok(Self { existing: existing_directory(first), roots })
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|(source, _)| source.as_path())
+    }
+
+    /// The nearest directory above the first destination that is there already.
+    pub(super) fn existing(&self) -> &Path {
+        &self.existing
+    }
+
+    /// Where the entry at `path` goes; `None` when no source contains it.
+    pub(super) fn map(&self, path: &Path) -> Option<PathBuf> {
+        self.roots.iter().find_map(|(source, to)| {
+            let rest = path.strip_prefix(source).ok()?;
+            Some(if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) })
+        })
+    }
+}
+
+/// `cp` puts `a/.` and `..` into the destination itself, all else under its last name.
+fn inside(destination: &Path, source: &Path) -> PathBuf {
+    let bytes = source.as_os_str().as_bytes();
+    let trimmed = &bytes[..bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1)];
+    let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    match last {
+        b"" | b"." | b".." => destination.to_owned(),
+        name => destination.join(OsStr::from_bytes(name)),
+    }
+}
+
+fn check(source: &Path, to: &Path) -> Result<(), CopyError> {
+    let stat = source.symlink_metadata().map_err(|error| CopyError::io(source, "copy", error))?;
+    let names = || (source.to_owned(), to.to_owned());
+    let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (stat.dev(), stat.ino());
+    if stat.is_dir() {
+        let near = existing_directory(to);
+        let near = near.canonicalize().map_err(|error| CopyError::io(&near, "look up", error))?;
+        if near.ancestors().filter_map(|above| above.symlink_metadata().ok()).any(|above| same(&above)) {
+            let (path, destination) = names();
+            return Err(CopyError::IntoItself { path, destination });
+        }
+    } else if to.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(CopyError::NoDirectory { path: to.to_owned() });
+    } else if to.symlink_metadata().is_ok_and(|there| same(&there)) {
+        let (path, destination) = names();
+        return Err(CopyError::SameFile { path, destination });
+    }
+    Ok(())
+}
+
+fn check_beside(source: &Path, to: &Path, others: &[(PathBuf, PathBuf)]) -> Result<(), CopyError> {
+    for (other, other_to) in others {
+        let (inner, outer) = match (source.starts_with(other), other.starts_with(source)) {
+            (true, _) => (source, other.as_path()),
+            (_, true) => (other.as_path(), source),
+            _ if to == other_to => {
+                let (path, other) = (source.to_owned(), other.clone());
+                return Err(CopyError::SameName { path, other, destination: to.to_owned() });
+            }
+            _ => continue,
+        };
+        return Err(CopyError::Nested { path: inner.to_owned(), outer: outer.to_owned() });
+    }
+    Ok(())
+}
+
+/// The nearest directory at or above `path` that exists.
+fn existing_directory(path: &Path) -> PathBuf {
+    let here = || PathBuf::from(if path.is_absolute() { "/" } else { "." });
+    let is_named = |above: &&Path| above.components().any(|part| !matches!(part, Component::CurDir));
+    path.ancestors().filter(is_named).find(|above| above.is_dir()).map_or_else(here, Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir_all(dir.path().join("src/sub")).unwrap();
+            fs::create_dir_all(dir.path().join("other/src")).unwrap();
+            fs::create_dir(dir.path().join("dst")).unwrap();
+            fs::write(dir.path().join("file"), b"x").unwrap();
+            std::os::unix::fs::symlink("src", dir.path().join("link")).unwrap();
+            Self(dir)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            PathBuf::from(format!("{}/{name}", self.0.path().to_str().unwrap()))
+        }
+
+        fn map(&self, sources: &[&str], to: &str, no_target: bool) -> Result<Mapping, CopyError> {
+            let sources: Vec<_> = sources.iter().map(|name| self.path(name)).collect();
+            Mapping::new(&sources, &self.path(to), no_target)
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_cp() {
+        let tree = Tree::new();
+        for (source, to, no_target, path, expected) in [
+            ("src", "dst", false, "src/sub/f", "dst/src/sub/f"),
+            ("src/", "dst", false, "src/sub/f", "dst/src/sub/f"),
+            ("src/.", "dst", false, "src/./sub/f", "dst/sub/f"),
+            ("src/.", "dst", false, "src/.", "dst"),
+            ("src/sub/..", "dst", false, "src/sub/../sub/f", "dst/sub/f"),
+            ("src", "dst", true, "src/sub/f", "dst/sub/f"),
+            ("src", "new", false, "src", "new"),
+            ("src", "new/", false, "src/f", "new/f"),
+            ("file", "dst", false, "file", "dst/file"),
+            ("file", "new", false, "file", "new"),
+            ("link", "dst", false, "link", "dst/link"),
+        ] {
+            let mapping = tree.map(&[source], to, no_target).unwrap();
+            let mapped = mapping.map(&tree.path(path)).unwrap();
+            assert!(mapped.components().eq(tree.path(expected).components()), "{source} {to} {path}: {mapped:?}");
+        }
+        let mapping = tree.map(&["src", "file", "src/"], "dst", false).unwrap();
+        assert_eq!(mapping.sources().count(), 2, "a source named twice is copied once");
+        assert_eq!(mapping.map(Path::new("elsewhere")), None);
+        assert_eq!(mapping.map(&tree.path("srcfoo")), None);
+    }
+
+    #[test]
+    fn what_cp_refuses_is_refused() {
+        let tree = Tree::new();
+        for (sources, to, expected) in [
+            (&["src"][..], "src", "into itself"),
+            (&["src"], "src/sub", "into itself"),
+            (&["src"], "link", "into itself"),
+            (&["src"], "src/new", "into itself"),
+            (&["src"], "link/deep/er", "into itself"),
+            (&["src", "file"], "new", "no directory"),
+            (&["src", "file"], "file", "no directory"),
+            (&["file"], "file", "same file"),
+            (&["file"], "new/", "no directory"),
+            (&["src", "other/src"], "dst", "the same name"),
+            (&["src", "src/sub"], "dst", "lies in"),
+            (&["gone"], "dst", "cannot copy"),
+        ] {
+            let error = tree.map(sources, to, false).unwrap_err().to_string();
+            assert!(error.contains(expected), "{sources:?} to {to}: {error}");
+        }
+        tree.map(&["src"], "src2", false).unwrap();
+    }
+
+    #[test]
+    fn relative_names_find_their_directory() {
+        assert_eq!(existing_directory(Path::new("surely-not-there/x")), Path::new("."));
+        assert_eq!(existing_directory(Path::new("/surely-not-there/x")), Path::new("/"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Files that have no final name yet.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags},
+    io::Errno,
+};
+
+use super::CopyError;
+
+/// Makes drafts, and temporary names.
+#[derive(Debug, Default)]
+pub(super) struct Drafts {
+    /// The destination knows no unnamed files (`O_TMPFILE`).
+    named_only: bool,
+    made: u64,
+}
+
+impl Drafts {
+    /// An empty file in the directory of `final_name`, readable by its owner alone.
+    pub(super) fn create(&mut self, final_name: &Path) -> Result<Draft, CopyError> {
+        let failed = |error: io::Error| CopyError::io(final_name, "create", error);
+        if !self.named_only {
+            match unnamed(directory_of(final_name)) {
+                Ok(file) => return Ok(Draft { file, name: None }),
+                // What a file system (or a kernel) says that has none. EISDIR is an old kernel's way.
+                Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => self.named_only = true,
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        let name = self.temporary_name(final_name);
+        let file = File::create_new(&name).map_err(failed)?;
+        Ok(Draft { file, name: Some(name) })
+    }
+
+    /// A name beside `final_name` that nothing has.
+    pub(super) fn temporary_name(&mut self, final_name: &Path) -> PathBuf {
+        loop {
+            self.made += 1;
+            let name = format!(".onesweep-{}-{}.part", std::process::id(), self.made);
+            let path = directory_of(final_name).join(name);
+            if path.symlink_metadata().is_err() {
+                return path;
+            }
+        }
+    }
+
+    /// Makes something under `final_name`. What has the name already is replaced in one step.
+    pub(super) fn replace(
+        &mut self,
+        final_name: &Path,
+        make: impl Fn(&Path) -> rustix::io::Result<()>,
+    ) -> io::Result<()> {
+        match make(final_name) {
+            Err(Errno::EXIST) => {}
+            made => return Ok(made?),
+        }
+        let temporary = self.temporary_name(final_name);
+        make(&temporary)?;
+        let renamed = fs::rename(&temporary, final_name);
+        // Also after success: renaming a name of an inode to another name of it does nothing.
+        if renamed.is_err() || temporary.symlink_metadata().is_ok() {
+            let _ = fs::remove_file(&temporary);
+        }
+        renamed
+    }
+}
+
+fn directory_of(name: &Path) -> &Path {
+    match name.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn unnamed(directory: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+/// A file under construction; gone when dropped unpublished.
+#[derive(Debug)]
+pub(super) struct Draft {
+    file: File,
+    /// `None` for an unnamed file.
+    name: Option<PathBuf>,
+}
+
+impl Draft {
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its final name.
+    pub(super) fn publish(mut self, final_name: &Path, drafts: &mut Drafts) -> Result<(), CopyError> {
+        let published = match &self.name {
+            Some(name) => fs::rename(name, final_name),
+            None => {
+                let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                drafts.replace(final_name, |name| {
+                    rustix::fs::linkat(CWD, open.as_str(), CWD, name, AtFlags::SYMLINK_FOLLOW)
+                })
+            }
+        };
+        published.map_err(|error| CopyError::io(final_name, "give the finished file its name", error))?;
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = fs::remove_file(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_appears_with_the_whole_file_or_not_at_all() {
+        for named_only in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut drafts = Drafts { named_only, made: 0 };
+            let name = dir.path().join("f");
+            drop(drafts.create(&name).unwrap());
+            assert!(names(dir.path()).is_empty());
+            for content in ["first", "second"] {
+                let draft = drafts.create(&name).unwrap();
+                draft.file().write_all(content.as_bytes()).unwrap();
+                assert_ne!(fs::read_to_string(&name).ok().as_deref(), Some(content));
+                draft.publish(&name, &mut drafts).unwrap();
+                assert_eq!(fs::read_to_string(&name).unwrap(), content);
+            }
+            assert_eq!(names(dir.path()), ["f"]);
+        }
+    }
+
+    #[test]
+    fn a_directory_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("d");
+        fs::create_dir(&name).unwrap();
+        for named_only in [false, true] {
+            let mut drafts = Drafts { named_only, made: 0 };
+            drafts.create(&name).unwrap().publish(&name, &mut drafts).unwrap_err();
+            assert_eq!(names(dir.path()), ["d"]);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `cp -a` of swept files, written in the order in which they were read.
+//!
+//! A regular file gets its final name only when it is complete. A directory is made open to its owner alone, and gets
+//! its own attributes when everything in it is there.
+
+mod clone;
+mod content;
+mod destination;
+mod draft;
+mod error;
+mod names;
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use onesweep::{Kind, SweptFile};
+
+pub use clone::Reflink;
+pub use error::CopyError;
+
+use crate::attributes::{self, Lost, Target};
+use clone::Cloning;
+use destination::Mapping;
+use draft::{Draft, Drafts};
+
+/// What was copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Regular files.
+    pub files: u64,
+    /// Bytes of content, holes among them.
+    pub bytes: u64,
+    /// Files that share their blocks with the original.
+    pub cloned_files: u64,
+    /// Names beyond the first of a file.
+    pub hard_links: u64,
+    /// Directories, links and special files.
+    pub others: u64,
+    /// Entries of which an attribute could not be set.
+    pub incomplete: u64,
+}
+
+/// Writes swept files to their destination.
+#[derive(Debug)]
+pub struct Copier {
+    mapping: Mapping,
+    cloning: Cloning,
+    drafts: Drafts,
+    copied: Copied,
+    first_lost: Option<(PathBuf, Lost)>,
+}
+
+impl Copier {
+    /// Works out where everything goes, as `cp -a SOURCE… DESTINATION` does; `no_target_directory` is `cp -T`.
+    /// Nothing is written yet, but for two unnamed files that tell whether the destination can clone.
+    pub fn new(
+        sources: &[PathBuf],
+        destination: &Path,
+        no_target_directory: bool,
+        reflink: Reflink,
+    ) -> Result<Self, CopyError> {
+        let mapping = Mapping::new(sources, destination, no_target_directory)?;
+        let cloning = Cloning::new(reflink, &mapping)?;
+        Ok(Self { mapping, cloning, drafts: Drafts::default(), copied: Copied::default(), first_lost: None })
+    }
+
+    /// The sources, each once, as the sweep should take them.
+    pub fn sources(&self) -> Vec<PathBuf> {
+        self.mapping.sources().map(Path::to_owned).collect()
+    }
+
+    /// False when files will be cloned, so that nobody needs to read them.
+    pub fn wants_content(&self) -> bool {
+        !self.cloning.expected()
+    }
+
+    /// What was copied so far.
+    pub fn copied(&self) -> &Copied {
+        &self.copied
+    }
+
+    /// The first entry that lost an attribute.
+    pub fn first_lost(&self) -> Option<&(PathBuf, Lost)> {
+        self.first_lost.as_ref()
+    }
+
+    /// Copies one item, under all its names.
+    pub fn copy(&mut self, mut item: SweptFile) -> Result<(), CopyError> {
+        let to = self.map(item.path())?;
+        if let Some(first) = item.linked_to() {
+            let first = self.map(first)?;
+            return self.link(&first, &to);
+        }
+        match item.metadata().kind {
+            Kind::Directory if item.is_closing() => self.close_directory(&item, &to)?,
+            Kind::Directory => names::make_directory(&to)?,
+            Kind::File => self.copy_file(&mut item, &to)?,
+            Kind::Symlink => self.copy_symlink(&item, &to)?,
+            _ => self.copy_special(&item, &to)?,
+        }
+        for link in item.links() {
+            let link = self.map(link)?;
+            self.link(&to, &link)?;
+        }
+        Ok(())
+    }
+
+    fn map(&self, path: &Path) -> Result<PathBuf, CopyError> {
+        self.mapping.map(path).ok_or_else(|| CopyError::Stranger { path: path.to_owned() })
+    }
+
+    fn link(&mut self, first: &Path, name: &Path) -> Result<(), CopyError> {
+        names::link(&mut self.drafts, first, name)?;
+        self.copied.hard_links += 1;
+        Ok(())
+    }
+
+    fn copy_file(&mut self, item: &mut SweptFile, to: &Path) -> Result<(), CopyError> {
+        let draft = self.drafts.create(to)?;
+        let bytes = self.fill(item, &draft, to)?;
+        let lost = attributes::apply(Target::Open(draft.file().as_fd()), item.metadata(), item.xattrs());
+        let lost = lost.map_err(|error| CopyError::io(to, "set the attributes", error))?;
+        draft.publish(to, &mut self.drafts)?;
+        self.note(to, lost);
+        self.copied.files += 1;
+        self.copied.bytes += bytes;
+        Ok(())
+    }
+
+    fn fill(&mut self, item: &mut SweptFile, draft: &Draft, to: &Path) -> Result<u64, CopyError> {
+        if self.cloning.expected() {
+            return self.fill_by_clone(item, draft, to);
+        }
+        content::write(draft.file(), item).map_err(|failed| failed.about(item.path(), to))
+    }
+
+    fn fill_by_clone(&mut self, item: &SweptFile, draft: &Draft, to: &Path) -> Result<u64, CopyError> {
+        let mut source = open_source(item).map_err(|error| CopyError::io(item.path(), "open", error))?;
+        if clone::clone_file(&source, draft.file(), self.cloning, to)? {
+            self.copied.cloned_files += 1;
+            return Ok(item.metadata().size);
+        }
+        content::write_from(draft.file(), &mut source).map_err(|failed| failed.about(item.path(), to))
+    }
+
+    fn copy_symlink(&mut self, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
+        let target = item.link_target().unwrap_or(Path::new(""));
+        names::symlink(&mut self.drafts, target, to)?;
+        self.set(Target::Link(to), item, to)
+    }
+
+    fn copy_special(&mut self, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
+        names::special(&mut self.drafts, item.metadata(), to)?;
+        self.set(Target::Special(to), item, to)
+    }
+
+    fn close_directory(&mut self, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
+        let opened = rustix::fs::open(to, names::directory_flags(), rustix::fs::Mode::empty());
+        let directory = opened.map_err(|error| CopyError::io(to, "open", error.into()))?;
+        self.set(Target::Open(directory.as_fd()), item, to)
+    }
+
+    fn set(&mut self, target: Target<'_>, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
+        let lost = attributes::apply(target, item.metadata(), item.xattrs());
+        let lost = lost.map_err(|error| CopyError::io(to, "set the attributes", error))?;
+        self.note(to, lost);
+        self.copied.others += 1;
+        Ok(())
+    }
+
+    fn note(&mut self, to: &Path, lost: Vec<Lost>) {
+        let Some(first) = lost.into_iter().next() else { return };
+        self.copied.incomplete += 1;
+        self.first_lost.get_or_insert_with(|| (to.to_owned(), first));
+    }
+}
+
+/// Opens the original, which must still be the inode that was swept.
+fn open_source(item: &SweptFile) -> io::Result<File> {
+    use std::os::unix::fs::MetadataExt;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(item.path())?;
+    let (stat, swept) = (file.metadata()?, item.metadata());
+    if (stat.dev(), stat.ino()) != (swept.dev, swept.ino) {
+        return Err(io::Error::other("another file took its place"));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;
