@@ -1,0 +1,50 @@
+# Build, try, test and measure onesweep. `make` alone says what there is.
+
+CARGO ?= cargo
+DIR ?= /usr/share
+# What `make test-long` gives each property; the short set uses proptest's own number.
+LONG_PROPTEST_CASES ?= 20000
+
+# What the tests and benches run, and the Debian packages that hold it.
+TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs e4defrag:e2fsprogs \
+	bsdtar:libarchive-tools losetup:mount mount:mount fincore:util-linux-extra setpriv:util-linux tar:tar \
+	time:time cc:build-essential git:git
+
+help:
+	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
+	@echo 'make build      build target/release/onesweep'
+	@echo 'make try        sweep DIR (now $(DIR)) into an archive, and show what other orders would cost'
+	@echo 'make test       all tests; as root those on real file systems too'
+	@echo 'make test-long  the same with larger trees, more rounds and more cases'
+	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md'
+	@echo 'make doc        the documentation of the crates'
+	@echo 'make clean      remove what was built, kept images too'
+
+deps:
+	@.ci/deps $(TOOLS)
+
+build:
+	$(CARGO) build --release --bin onesweep
+
+try: deps build
+	@bench/try $(DIR)
+
+test: deps
+	$(CARGO) test --no-fail-fast --workspace --all-targets
+	$(CARGO) test --workspace --doc
+
+test-long: deps
+	@echo "commit $$(git describe --always --dirty), seed $${ONESWEEP_TEST_SEED:-1}, $(LONG_PROPTEST_CASES) cases for each property"
+	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --no-fail-fast --workspace --all-targets
+	$(CARGO) test --workspace --doc
+
+bench: deps
+	$(CARGO) bench --package onesweep-cli --bench against_tar
+
+doc:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+clean:
+	$(CARGO) clean
+
+.PHONY: help deps build try test test-long bench doc clean

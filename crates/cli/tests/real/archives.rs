@@ -1,0 +1,131 @@
+//! What comes out of an archive is what went in, to the last attribute, whoever extracts it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, members, onesweep, root_test, run, seed, text},
+    tree::{self, Entry, Varied, manifest},
+};
+
+struct Extractor {
+    extract: fn(&Path, &Path),
+    /// libarchive reads -1.25 as -1 and 0.25.
+    knows_fractions_before_1970: bool,
+}
+
+const GNU_TAR: Extractor = Extractor { extract: by_gnu_tar, knows_fractions_before_1970: true };
+const BSDTAR: Extractor = Extractor { extract: by_bsdtar, knows_fractions_before_1970: false };
+
+/// Trees are extracted on ext4, whatever they come from: XFS fills small holes with zeros when a file grows.
+fn same_after_extraction(fs: Fs, options: &[&str], extractor: &Extractor) {
+    let mut image = Image::new(fs, 1 << 30);
+    let root = image.root().join("tree");
+    tree::varied(&root, fs, &Varied { files: 300, sparse: 24 << 20 }, seed());
+    image.cold();
+    let archive = image.beside("archive.tar");
+    let mut tar = onesweep(["tar", "--xattrs", "--acls", "-S"]);
+    finish(tar.args(options).arg("-cf").arg(&archive).arg("-C").arg(image.root()).arg("tree"), 0);
+    // Data is in the archive once, holes are not in it.
+    let written = fs::metadata(&archive).expect("the archive").len();
+    assert!(written < 40 << 20, "{written} bytes: holes or second names were written out");
+    let out = Image::new(Fs::Ext4, 1 << 30);
+    (extractor.extract)(&archive, &out.root());
+    tree::sync(&out.root());
+    let (mut before, mut after) = (manifest(&root), manifest(&out.root().join("tree")));
+    if !extractor.knows_fractions_before_1970 {
+        for (entry, _) in before.values_mut().chain(after.values_mut()).filter(|(entry, _)| entry.mtime.0 < 0) {
+            entry.mtime = (-1, 0);
+        }
+    }
+    compare(&before, &after);
+}
+
+fn compare(before: &BTreeMap<PathBuf, (Entry, u64)>, after: &BTreeMap<PathBuf, (Entry, u64)>) {
+    for (name, (entry, data)) in before {
+        let Some((other, other_data)) = after.get(name) else { panic!("{name:?} is missing") };
+        assert_eq!(entry, other, "{name:?} differs");
+        // Unwritten space may become a hole; a hole must not be filled.
+        assert!(*other_data <= data + 65536, "{name:?} has {other_data} bytes of data instead of {data}");
+    }
+    for name in after.keys() {
+        assert!(before.contains_key(name), "{name:?} came from nowhere");
+    }
+}
+
+fn by_gnu_tar(archive: &Path, out: &Path) {
+    let options =
+        ["--preserve-permissions", "--same-owner", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--acls"];
+    run(Command::new("tar").args(options).arg("-xf").arg(archive).arg("-C").arg(out));
+}
+
+fn by_bsdtar(archive: &Path, out: &Path) {
+    let options = ["-p", "--same-owner", "--numeric-owner", "--xattrs", "--acls", "-S"];
+    let mut bsdtar = Command::new("bsdtar");
+    let told = bsdtar.args(options).arg("-xf").arg(archive).arg("-C").arg(out).output().expect("bsdtar runs");
+    // It complains of names that are no UTF-8, and extracts them all the same.
+    let said = text(&told.stderr);
+    let complaints = ["can't be converted from UTF-8 to current locale", "Error exit delayed from previous errors"];
+    let worse = said.lines().find(|line| !complaints.iter().any(|complaint| line.contains(complaint)));
+    assert_eq!(worse, None, "{said}");
+}
+
+#[test]
+fn gnu_tar_brings_everything_back() {
+    root_test!();
+    for fs in Fs::MAIN {
+        same_after_extraction(fs, &[], &GNU_TAR);
+    }
+}
+
+#[test]
+fn bsdtar_brings_everything_back() {
+    root_test!();
+    for fs in Fs::MAIN {
+        same_after_extraction(fs, &[], &BSDTAR);
+    }
+}
+
+/// Read from the device, and in windows, where a later name of a file may come in a later window.
+#[test]
+fn device_mode_and_windows_bring_everything_back() {
+    root_test!();
+    same_after_extraction(Fs::Ext4, &["--device", "--budget", "1M"], &GNU_TAR);
+    same_after_extraction(Fs::Ext4, &["--catalog-limit", "64K", "--budget", "1M"], &BSDTAR);
+    same_after_extraction(Fs::Xfs, &["--catalog-limit", "64K", "--large", "64K"], &GNU_TAR);
+}
+
+/// The members have the names that GNU tar gives them, each once.
+#[test]
+fn members_are_those_of_gnu_tar() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 640 << 20);
+    let root = image.root().join("tree");
+    tree::varied(&root, Fs::Ext4, &Varied { files: 300, sparse: 1 << 20 }, seed());
+    let (ours, theirs) = (image.beside("ours.tar"), image.beside("theirs.tar"));
+    for paths in [&["."][..], &["links", "names"], &["./links/"], &["holes/islands"]] {
+        finish(onesweep(["tar", "-cf"]).arg(&ours).arg("-C").arg(&root).args(paths), 0);
+        run(Command::new("tar").args(["--format=posix", "-cf"]).arg(&theirs).arg("-C").arg(&root).args(paths));
+        let (mut ours, mut theirs) = (members(&ours), members(&theirs));
+        ours.sort();
+        theirs.sort();
+        assert!(ours == theirs, "{paths:?}: {} members, GNU tar has {}", ours.len(), theirs.len());
+    }
+}
+
+/// Absolute names lose their first slash, as everywhere, and the program says so.
+#[test]
+fn absolute_names_are_made_relative() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    fs::write(image.root().join("a"), b"a").expect("a file");
+    let archive = image.beside("archive.tar");
+    let out = finish(onesweep(["tar", "-cf"]).arg(&archive).arg(image.root().join("a")), 0);
+    let name = image.root().join("a").to_string_lossy().trim_start_matches('/').to_owned();
+    assert_eq!(members(&archive), [name.into_bytes()], "{}", text(&out.stderr));
+}

@@ -1,0 +1,290 @@
+//! When something is wrong: the message says what failed, on which path, and what can be done; the exit code tells
+//! whether some files failed (1) or the run as a whole (2); and what could be done was done.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::{
+        fs::{FileExt, PermissionsExt},
+        process::ExitStatusExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    image::{Folder, Fs, Image},
+    run::{finish, members, onesweep, output, program, root_test, run, text},
+    tree::{Rng, sum_lines},
+};
+
+const SUM: [&str; 3] = ["sum", "--algorithm", "sha256"];
+
+#[track_caller]
+fn says(stderr: &[u8], parts: &[&str]) {
+    let said = text(stderr);
+    for part in parts {
+        assert!(said.contains(part), "the message lacks {part:?}: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+    assert!(said.lines().count() <= 12, "a message of a page: {said}");
+}
+
+#[test]
+fn no_such_path() {
+    let missing = "/no-such-folder-here/at all";
+    for command in [&SUM[..], &["list"], &["warm"], &["plan"], &["tar", "-cf", "-"]] {
+        let out = finish(onesweep(command).arg(missing), 2);
+        says(&out.stderr, &[missing, "No such file or directory"]);
+    }
+}
+
+#[test]
+fn wrong_flags() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["tar", "--no-such-flag", "-cf", "-", "."], &["--no-such-flag"]),
+        (&["tar", "--order", "sideways", "-cf", "-", "."], &["sideways", "first-extent"]),
+        (&["sum", "--algorithm", "crc9", "."], &["crc9", "sha256"]),
+        (&["sum", "--algorithm", "md5", "--budget", "lots", "."], &["lots", "--budget"]),
+        (&["no-such-command"], &["no-such-command"]),
+        (&["tar", "-cf"], &["-f"]),
+        (&["tar", "-cf", "-"], &[]),
+    ];
+    for (arguments, parts) in cases {
+        let out = finish(&mut onesweep(*arguments), 2);
+        says(&out.stderr, parts);
+        assert!(out.stdout.is_empty(), "{arguments:?}: {}", text(&out.stdout));
+        assert!(!out.stderr.is_empty(), "{arguments:?} fails without a word");
+    }
+}
+
+/// A terminal is no place for an archive, but a file that cannot be made is named.
+#[test]
+fn an_output_that_cannot_be_made() {
+    let out = finish(&mut onesweep(["tar", "-cf", "/no-such-folder-here/out.tar", "/etc/hostname"]), 2);
+    says(&out.stderr, &["/no-such-folder-here/out.tar", "No such file or directory"]);
+}
+
+/// An ordinary user may not read some files; the others are delivered.
+#[test]
+fn no_permission() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let root = image.root();
+    fs::create_dir_all(root.join("open")).expect("a folder");
+    fs::create_dir_all(root.join("shut")).expect("a folder");
+    fs::write(root.join("open/readable"), "a").expect("a file");
+    fs::write(root.join("open/unreadable"), "b").expect("a file");
+    fs::write(root.join("shut/unreachable"), "c").expect("a file");
+    run(Command::new("rmdir").arg(root.join("lost+found")));
+    fs::set_permissions(root.join("open/unreadable"), fs::Permissions::from_mode(0o600)).expect("a mode");
+    fs::set_permissions(root.join("shut"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    // The folder that cargo builds in may itself be closed to others.
+    let tool = image.beside("onesweep");
+    fs::copy(program(), &tool).expect("a copy of the program");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).args(arguments);
+        command
+    };
+    let out = finish(as_nobody(&SUM).arg(&root), 1);
+    says(&out.stderr, &["open/unreadable", "shut", "Permission denied"]);
+    let delivered = sum_lines(&out.stdout);
+    assert_eq!(delivered.len(), 1);
+    assert!(text(&delivered[0].0).ends_with("open/readable"));
+    // Device mode needs the device, and says that and what to do.
+    let out = finish(as_nobody(&["sum", "--device", "--algorithm", "sha256"]).arg(&root), 2);
+    says(&out.stderr, &["device", "Permission denied"]);
+}
+
+/// A reader that stops half way, so that a file can be changed while the program waits in the middle of it.
+struct Held {
+    running: Child,
+    taken: Vec<u8>,
+}
+
+impl Held {
+    fn after(mut command: Command, bytes: usize) -> Self {
+        let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let mut taken = vec![0; bytes];
+        running.stdout.as_mut().expect("a pipe").read_exact(&mut taken).expect("the start of the archive");
+        Self { running, taken }
+    }
+
+    /// Exit code, everything that was written, and what was said.
+    fn rest(mut self) -> (Option<i32>, Vec<u8>, Vec<u8>) {
+        let out = self.running.wait_with_output().expect("the program ends");
+        self.taken.extend(out.stdout);
+        (out.status.code(), self.taken, out.stderr)
+    }
+}
+
+fn archive_of_one_large_file(image: &Image, change: impl Fn(&fs::File)) -> (Option<i32>, Vec<u8>, Vec<u8>, Vec<u8>) {
+    let path = image.root().join("large");
+    let content = Rng::new(5).bytes(48 << 20);
+    fs::write(&path, &content).expect("a file");
+    fs::write(image.root().join("small"), "small").expect("a file");
+    let mut tar = onesweep(["tar", "--large", "1M", "-cf", "-", "-C"]);
+    tar.arg(image.root()).args(["large", "small"]);
+    // Both files' headers and a mebibyte of content: the program is in the midst of the large file.
+    let held = Held::after(tar, 1 << 20);
+    change(&fs::File::options().write(true).open(&path).expect("the file"));
+    let (code, archive, said) = held.rest();
+    let kept = image.beside("held.tar");
+    fs::write(&kept, &archive).expect("the archive");
+    let large = output(Command::new("tar").arg("-xOf").arg(&kept).arg("large"));
+    let small = output(Command::new("tar").arg("-xOf").arg(&kept).arg("small"));
+    assert_eq!(text(&small), "small");
+    assert_eq!(large.len(), content.len(), "the member has the size that its header says");
+    let same = large.iter().zip(&content).take_while(|(a, b)| a == b).count();
+    assert!(same >= 1 << 20, "the part that was read before the change");
+    (code, large, content, said)
+}
+
+/// The header is out with the old size when the file shrinks: zeros fill it up, and the message and the code say so.
+#[test]
+fn a_file_that_shrinks_while_it_is_read() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let (code, large, content, said) = archive_of_one_large_file(&image, |file| file.set_len(24 << 20).expect("a cut"));
+    assert_eq!(code, Some(1));
+    says(&said, &["large"]);
+    assert_eq!(large[..24 << 20], content[..24 << 20]);
+    assert!(large[24 << 20..].iter().all(|byte| *byte == 0));
+}
+
+/// What is appended after the header is out is not in the archive; the rest is as it was.
+#[test]
+fn a_file_that_grows_while_it_is_read() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let (code, large, content, said) = archive_of_one_large_file(&image, |file| {
+        file.write_all_at(&[9; 100_000], 48 << 20).expect("growth");
+    });
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    if code == Some(1) {
+        says(&said, &["large", "changed"]);
+    }
+    assert!(large == content);
+}
+
+#[test]
+fn a_full_disk_under_the_output() {
+    root_test!();
+    let folder = Folder::new();
+    let (tiny, root) = (folder.join("tiny"), folder.join("root"));
+    fs::create_dir(&tiny).expect("a folder");
+    fs::create_dir(&root).expect("a folder");
+    fs::write(root.join("a"), vec![1; 4 << 20]).expect("a file");
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&tiny));
+    let archive = tiny.join("out.tar");
+    let out = finish(onesweep(["tar", "-cf"]).arg(&archive).arg("-C").arg(&root).arg("."), 2);
+    says(&out.stderr, &["out.tar", "No space left on device"]);
+    assert_eq!(files_in(&tiny), Vec::<PathBuf>::new(), "half an archive was left");
+    let out = finish(onesweep(["copy"]).arg(&root).arg(tiny.join("copy")), 1);
+    says(&out.stderr, &["No space left on device"]);
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
+}
+
+/// The disk loses its second half under a mounted file system: files there fail by name, the others are delivered.
+#[test]
+fn a_disk_that_cannot_be_read() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 128 << 20);
+    let mut rng = Rng::new(3);
+    let root = image.root().join("files");
+    fs::create_dir(&root).expect("a folder");
+    for number in 0..90 {
+        fs::write(root.join(format!("f{number:02}")), rng.bytes(1 << 20)).expect("a file");
+    }
+    let there: std::collections::BTreeMap<_, _> = crate::tree::sums(&[&root]);
+    image.set_options("ro,noload");
+    image.cold();
+    // All inodes lie in the first half; the contents lie in both.
+    fs::File::options().write(true).open(image.file()).expect("the image").set_len(64 << 20).expect("a cut");
+    run(Command::new("losetup").arg("--set-capacity").arg(image.device()));
+    for options in [&["--order", "fragment"][..], &["--order", "directory"], &["--device"], &["--strategy", "merged"]] {
+        let out = finish(onesweep(SUM).args(options).arg(&root), 1);
+        says(
+            &out.stderr.split_inclusive(|b| *b == b'\n').take(10).collect::<Vec<_>>().concat(),
+            &["Input/output error"],
+        );
+        let delivered = sum_lines(&out.stdout);
+        assert!((20..85).contains(&delivered.len()), "{options:?}: {} of 90 delivered", delivered.len());
+        for (name, sum) in &delivered {
+            assert_eq!(there.get(name), Some(sum), "{options:?}: {:?} came with other bytes", text(name));
+        }
+        let failed = there.keys().filter(|name| !delivered.iter().any(|(other, _)| other == *name));
+        for name in failed {
+            assert!(text(&out.stderr).contains(&text(name)), "{options:?}: no word about {:?}", text(name));
+        }
+    }
+}
+
+/// An archive that is interrupted is not there, neither under its own name nor as a remnant.
+#[test]
+fn an_interrupt_leaves_no_half_archive() {
+    root_test!();
+    let folder = Folder::new();
+    let (root, out) = (folder.join("root"), folder.join("out"));
+    fs::create_dir(&root).expect("a folder");
+    fs::create_dir(&out).expect("a folder");
+    // 32 GiB of zeros take long enough to be interrupted.
+    fs::File::create(root.join("zeros")).and_then(|file| file.set_len(32 << 30)).expect("a sparse file");
+    let mut tar = onesweep(["tar", "-cf"]);
+    let mut running = tar.arg(out.join("a.tar")).arg("-C").arg(&root).arg(".").spawn().expect("it starts");
+    while !files_in(&out).iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)) {
+        assert!(running.try_wait().expect("its state").is_none(), "it ended before it wrote anything");
+        thread::sleep(Duration::from_millis(5));
+    }
+    run(Command::new("kill").args(["-INT", &running.id().to_string()]));
+    let status = running.wait().expect("it ends");
+    assert!(status.code() == Some(130) || status.signal() == Some(2) || status.code() == Some(2), "{status}");
+    assert_eq!(files_in(&out), Vec::<PathBuf>::new());
+}
+
+/// Whoever reads may stop: `onesweep … | head -c 1`.
+#[test]
+fn a_broken_pipe_is_no_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for number in 0..200 {
+        fs::write(folder.path().join(format!("{number}")), vec![1; 20_000]).expect("a file");
+    }
+    let commands: [&[&str]; 3] = [&["tar", "-cf", "-"], &["sum", "--algorithm", "md5"], &["list"]];
+    for arguments in commands {
+        let mut command = onesweep(arguments);
+        let mut paths: Vec<&Path> = vec![folder.path()];
+        // Lists are short: name the folder often enough to fill the pipe.
+        paths.resize(if arguments[0] == "tar" { 1 } else { 40 }, folder.path());
+        let held = command.args(paths).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut running = held.expect("it starts");
+        let mut one = [0];
+        running.stdout.as_mut().expect("a pipe").read_exact(&mut one).expect("a byte");
+        drop(running.stdout.take());
+        let out = running.wait_with_output().expect("it ends");
+        assert_eq!(out.status.code(), Some(0), "{arguments:?}: {} {}", out.status, text(&out.stderr));
+        assert_eq!(text(&out.stderr), "", "{arguments:?}");
+    }
+}
+
+/// An archive is still made of what can be read, and the code tells.
+#[test]
+fn an_archive_of_what_can_be_read() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    fs::write(image.root().join("good"), "good").expect("a file");
+    let archive = image.beside("a.tar");
+    let mut tar = onesweep(["tar", "-cf"]);
+    tar.arg(&archive).arg("-C").arg(image.root()).args(["good", "missing"]);
+    let out = tar.output().expect("it runs");
+    assert!(matches!(out.status.code(), Some(1 | 2)), "{}", out.status);
+    says(&out.stderr, &["missing", "No such file or directory"]);
+    if archive.exists() {
+        assert_eq!(members(&archive), [b"good"]);
+    }
+}

@@ -1,0 +1,339 @@
+//! What is delivered is what is there: the bytes of every file equal those that `find` and `sha256sum` see, on each file
+//! system, in each order, by each strategy, within any budget, by any reassembly, and without any one kernel feature.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    image::{Folder, Fs, Image},
+    run::{finish, long, onesweep, path_of, root_test, run, say, seed, text},
+    tree::{self, Rng, Varied, sum_lines, sums},
+};
+
+/// The ways to run that shall make no difference: one choice is taken from each list.
+const CHOICES: &[&[&[&str]]] = &[
+    &[
+        &["--order", "auto"],
+        &["--order", "fragment"],
+        &["--order", "first-extent"],
+        &["--order", "inode"],
+        &["--order", "inode-per-directory"],
+        &["--order", "first-extent-per-directory"],
+        &["--order", "directory"],
+    ],
+    &[&["--strategy", "vanilla"], &["--strategy", "unmerged"], &["--strategy", "merged"]],
+    &[&[], &["--device"]],
+    &[&["--reassembly", "first-fit"], &["--reassembly", "on-demand"], &["--threshold", "200000"]],
+    &[&["--budget", "1M"], &["--budget", "3M"], &["--budget", "64M"]],
+    &[&[], &["--large", "100K"]],
+    &[&[], &["--catalog-limit", "64K"]],
+    &[
+        &[],
+        &["hide", "cachestat"],
+        &["hide", "dontcache"],
+        &["hide", "io_uring"],
+        &["hide", "fiemap"],
+        &["hide", "direct"],
+        &["hide", "openat2"],
+        &["hide", "cachestat,dontcache,io_uring,fiemap,direct,openat2"],
+    ],
+];
+
+/// One way to run: for each list of choices, which one.
+type Way = Vec<usize>;
+
+/// Ways that hold every combination of `strength` choices of different lists at least once, chosen greedily.
+fn covering(lengths: &[usize], strength: usize, seed: u64) -> Vec<Way> {
+    let mut rng = Rng::new(seed);
+    let groups = subsets(lengths.len(), strength);
+    let mut missing: std::collections::BTreeSet<Vec<(usize, usize)>> = groups
+        .iter()
+        .flat_map(|group| {
+            let mut combinations = vec![Vec::new()];
+            for &list in group {
+                combinations = (0..lengths[list])
+                    .flat_map(|choice| {
+                        combinations.iter().map(move |start| {
+                            let mut longer: Vec<(usize, usize)> = start.clone();
+                            longer.push((list, choice));
+                            longer
+                        })
+                    })
+                    .collect();
+            }
+            combinations
+        })
+        .collect();
+    let mut ways = Vec::new();
+    while let Some(first) = missing.iter().next().cloned() {
+        // Of some ways that hold the first missing combination, the one that holds most of the others.
+        let candidate = |rng: &mut Rng| {
+            let mut way: Way = lengths.iter().map(|&length| rng.below(length as u64) as usize).collect();
+            first.iter().for_each(|&(list, choice)| way[list] = choice);
+            way
+        };
+        let held = |way: &Way| {
+            groups
+                .iter()
+                .map(|group| group.iter().map(|&list| (list, way[list])).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        let best = (0..40)
+            .map(|_| candidate(&mut rng))
+            .max_by_key(|way| held(way).iter().filter(|combination| missing.contains(*combination)).count())
+            .expect("forty candidates");
+        held(&best).iter().for_each(|combination| {
+            missing.remove(combination);
+        });
+        ways.push(best);
+    }
+    ways
+}
+
+/// All ways to take `count` of the numbers below `end`, each in rising order.
+fn subsets(end: usize, count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    (0..end)
+        .flat_map(|last| {
+            subsets(last, count - 1).into_iter().map(move |mut start| {
+                start.push(last);
+                start
+            })
+        })
+        .collect()
+}
+
+/// The command-line options and the hidden features of a way.
+fn options_of(way: &Way) -> (Vec<&'static str>, Option<&'static str>) {
+    let mut options = Vec::new();
+    let mut hidden = None;
+    for (list, &choice) in CHOICES.iter().zip(way) {
+        match list[choice] {
+            ["hide", features] => hidden = Some(*features),
+            other => options.extend_from_slice(other),
+        }
+    }
+    (options, hidden)
+}
+
+fn program(command: &str, (options, hidden): &(Vec<&str>, Option<&str>)) -> Command {
+    let mut program = onesweep([command]);
+    program.args(options);
+    if let Some(features) = hidden {
+        program.env("ONESWEEP_HIDE", features);
+    }
+    program
+}
+
+/// The first differences between what is there and what was delivered, in words.
+fn differences(there: &BTreeMap<Vec<u8>, String>, delivered: &BTreeMap<Vec<u8>, String>) -> Option<String> {
+    let mut said = Vec::new();
+    for (name, sum) in there {
+        match delivered.get(name) {
+            None => said.push(format!("missing: {:?}", path_of(name))),
+            Some(other) if other != sum => said.push(format!("other bytes: {:?}", path_of(name))),
+            Some(_) => {}
+        }
+    }
+    let more = delivered.keys().filter(|name| !there.contains_key(*name));
+    said.extend(more.map(|name| format!("not there: {:?}", path_of(name))));
+    let count = said.len();
+    said.truncate(10);
+    (count > 0).then(|| format!("{count} of {} files differ\n{}", there.len(), said.join("\n")))
+}
+
+/// What `onesweep sum` delivers.
+fn by_sum(roots: &[&Path], options: &(Vec<&str>, Option<&str>)) -> BTreeMap<Vec<u8>, String> {
+    let out = finish(program("sum", options).args(["--algorithm", "sha256"]).args(roots), 0);
+    let lines = sum_lines(&out.stdout);
+    let count = lines.len();
+    let delivered: BTreeMap<_, _> = lines.into_iter().collect();
+    assert_eq!(delivered.len(), count, "some files were delivered twice");
+    delivered
+}
+
+/// What GNU tar extracts from the archive that `onesweep tar` makes, under the names of the tree.
+fn by_tar(root: &Path, options: &(Vec<&str>, Option<&str>)) -> BTreeMap<Vec<u8>, String> {
+    let folder = Folder::new();
+    let (archive, out) = (folder.join("archive.tar"), folder.join("out"));
+    fs::create_dir(&out).expect("a folder");
+    finish(program("tar", options).arg("-cf").arg(&archive).arg("-C").arg(root).arg("."), 0);
+    run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&out));
+    let rename = |(name, sum): (Vec<u8>, String)| {
+        let name = path_of(&name);
+        let below = name.strip_prefix(&out).expect("below the root");
+        (root.join(below).as_os_str().as_bytes().to_vec(), sum)
+    };
+    sums(&[&out]).into_iter().map(rename).collect()
+}
+
+fn image_with_a_varied_tree(fs: Fs) -> (Image, PathBuf) {
+    let mut image = Image::new(fs, 640 << 20);
+    let root = image.root().join("tree");
+    let what = Varied { files: if long() { 1500 } else { 500 }, sparse: 24 << 20 };
+    tree::varied(&root, fs, &what, seed());
+    image.cold();
+    (image, root)
+}
+
+fn all_ways_deliver_the_same(fs: Fs) {
+    let (mut image, root) = image_with_a_varied_tree(fs);
+    let there = sums(&[&root]);
+    image.cold();
+    let lengths: Vec<usize> = CHOICES.iter().map(|list| list.len()).collect();
+    let strength = if long() { 3 } else { 2 };
+    let ways = covering(&lengths, strength, seed());
+    let count = ways.len();
+    for (number, way) in ways.into_iter().enumerate() {
+        let options = options_of(&way);
+        if options.0.contains(&"--device") && !fs.has_device_mode() {
+            continue;
+        }
+        // Every other way starts from cold; between them all is cached, which is a way of its own.
+        if number % 2 == 0 {
+            image.cold();
+        }
+        let delivered = if number % 3 == 2 { by_tar(&root, &options) } else { by_sum(&[&root], &options) };
+        if let Some(differences) = differences(&there, &delivered) {
+            panic!("{} with {options:?}: {differences}", fs.name());
+        }
+    }
+    say(&format!("{}: {} files the same by {count} ways", fs.name(), there.len()));
+}
+
+#[test]
+fn ext4_all_ways_deliver_the_same() {
+    root_test!();
+    all_ways_deliver_the_same(Fs::Ext4);
+}
+
+#[test]
+fn ext4_with_small_blocks_all_ways_deliver_the_same() {
+    root_test!();
+    all_ways_deliver_the_same(Fs::Ext4Small);
+}
+
+#[test]
+fn ext4_with_inline_data_all_ways_deliver_the_same() {
+    root_test!();
+    all_ways_deliver_the_same(Fs::Ext4Inline);
+}
+
+#[test]
+fn xfs_all_ways_deliver_the_same() {
+    root_test!();
+    all_ways_deliver_the_same(Fs::Xfs);
+}
+
+#[test]
+fn btrfs_all_ways_deliver_the_same() {
+    root_test!();
+    all_ways_deliver_the_same(Fs::Btrfs);
+}
+
+/// On btrfs the addresses of the mapping are not those of the device: device mode must say so instead of reading
+/// something else.
+#[test]
+fn btrfs_is_refused_by_device_mode() {
+    root_test!();
+    let image = Image::new(Fs::Btrfs, 256 << 20);
+    fs::write(image.root().join("a"), vec![1; 100_000]).expect("a file");
+    let out = finish(onesweep(["sum", "--algorithm", "sha256", "--device"]).arg(image.root()), 2);
+    let said = text(&out.stderr);
+    assert!(said.contains("btrfs"), "the message names the file system: {said}");
+    assert!(said.contains(&*image.root().to_string_lossy()), "the message names the path: {said}");
+    assert!(out.stdout.is_empty());
+}
+
+/// A gibibyte that is nearly all hole: the memory stays small, and the bytes are right.
+#[test]
+fn a_large_sparse_file_is_delivered() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let mut image = Image::new(fs, 640 << 20);
+        let root = image.root().join("tree");
+        tree::varied(&root, fs, &Varied { files: 20, sparse: 1 << 30 }, seed());
+        let there = sums(&[&root]);
+        image.cold();
+        assert_eq!(differences(&there, &by_sum(&[&root], &(vec!["--budget", "8M"], None))), None);
+        if fs.has_device_mode() {
+            assert_eq!(differences(&there, &by_sum(&[&root], &(vec!["--device", "--budget", "8M"], None))), None);
+        }
+    }
+}
+
+/// Two file systems on two disks, swept side by side: all of both is delivered, by the program's own figures too.
+#[test]
+fn two_file_systems_are_swept_in_one_run() {
+    root_test!();
+    let (ext4, xfs) = (image_with_a_varied_tree(Fs::Ext4), image_with_a_varied_tree(Fs::Xfs));
+    let roots = [ext4.1.as_path(), xfs.1.as_path()];
+    let there = sums(&roots);
+    for options in [vec![], vec!["--device"], vec!["--budget", "1M", "--catalog-limit", "64K"]] {
+        assert_eq!(differences(&there, &by_sum(&roots, &(options.clone(), None))), None, "{options:?}");
+    }
+}
+
+/// Sums are checked again, and a file that has changed since is found.
+#[test]
+fn sums_are_checked() {
+    root_test!();
+    let (image, root) = image_with_a_varied_tree(Fs::Ext4);
+    let list = image.beside("sums");
+    for algorithm in ["sha256", "md5", "blake3"] {
+        let out = finish(onesweep(["sum", "--algorithm", algorithm]).arg(&root), 0);
+        fs::write(&list, &out.stdout).expect("a list of sums");
+        finish(onesweep(["sum", "--algorithm", algorithm, "--check"]).arg(&list), 0);
+        if algorithm != "blake3" {
+            run(Command::new(format!("{algorithm}sum")).args(["--check", "--quiet"]).arg(&list));
+        }
+    }
+    let changed = root.join("links/two-names-1");
+    fs::write(&changed, b"other bytes").expect("a change");
+    let out = finish(onesweep(["sum", "--algorithm", "blake3", "--check"]).arg(&list), 1);
+    let failed = text(&out.stdout).lines().filter(|line| line.ends_with("FAILED")).count();
+    assert_eq!(failed, 2, "both names of the changed file: {}", text(&out.stdout));
+}
+
+/// A copy holds the same files.
+#[test]
+fn a_copy_is_the_same() {
+    root_test!();
+    let (image, root) = image_with_a_varied_tree(Fs::Xfs);
+    let copy = image.beside("copy");
+    finish(onesweep(["copy"]).arg(&root).arg(&copy), 0);
+    let there: BTreeMap<OsString, String> = below(&root);
+    assert!(there == below(&copy), "the copy differs: diff -r {} {}", root.display(), copy.display());
+}
+
+fn below(root: &Path) -> BTreeMap<OsString, String> {
+    let name = |name: Vec<u8>| path_of(&name).strip_prefix(root).expect("below the root").as_os_str().to_owned();
+    sums(&[root]).into_iter().map(|(path, sum)| (name(path), sum)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_choices_is_covered() {
+        let lengths = [3, 2, 4, 2];
+        let ways = covering(&lengths, 2, 1);
+        for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
+            for x in 0..lengths[a] {
+                for y in 0..lengths[b] {
+                    assert!(ways.iter().any(|way| way[a] == x && way[b] == y), "{a}={x} {b}={y}");
+                }
+            }
+        }
+        assert!(ways.len() < 48 / 2, "{} ways are hardly fewer than all", ways.len());
+    }
+}

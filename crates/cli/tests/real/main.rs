@@ -1,0 +1,18 @@
+//! The program against real file systems: images on loop devices, made and aged here by a fixed seed.
+//!
+//! Root is needed for nearly all of it; without root each test ends at once and says so. `docs/TESTING.md` tells how to
+//! run parts of it and how to replay a failure.
+
+mod archives;
+mod bad_input;
+mod cache;
+mod consistency;
+mod disk_model;
+mod equality;
+mod image;
+mod memory;
+mod order;
+mod run;
+mod trace;
+mod tree;
+mod walk;

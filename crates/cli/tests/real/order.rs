@@ -1,0 +1,143 @@
+//! The sweep as the disk sees it: requests rise in address, and modelled on a disk that seeks they take a fraction of
+//! the time that GNU tar's take.
+
+use std::{path::Path, process::Command, sync::OnceLock};
+
+use crate::{
+    disk_model::{Cost, Disk},
+    image::Fs,
+    run::{long, onesweep, root_test, say},
+    trace::{self, Request},
+    tree,
+};
+
+const IMAGE_BYTES: u64 = 8 << 30;
+
+fn files() -> u64 {
+    if long() { 100_000 } else { 20_000 }
+}
+
+/// The requests of both programs on the same aged image, each from cold.
+struct Traces {
+    tar: Vec<Request>,
+    onesweep: Vec<Request>,
+}
+
+fn traces(fs: Fs) -> &'static Traces {
+    static EXT4: OnceLock<Traces> = OnceLock::new();
+    static XFS: OnceLock<Traces> = OnceLock::new();
+    let cell = if fs == Fs::Xfs { &XFS } else { &EXT4 };
+    cell.get_or_init(|| {
+        let mut image = tree::aged(fs, files(), IMAGE_BYTES);
+        let tree = image.root().join("tree");
+        let tar = trace::from_cold(&mut image, gnu_tar(&tree));
+        let mut sweep = onesweep(["tar", "-cf", "-", "-C"]);
+        sweep.arg(&tree).arg(".");
+        let onesweep = trace::from_cold(&mut image, sweep);
+        Traces { tar, onesweep }
+    })
+}
+
+fn gnu_tar(tree: &Path) -> Command {
+    let mut tar = Command::new("tar");
+    tar.args(["-cf", "-", "-C"]).arg(tree).arg(".");
+    tar
+}
+
+fn data(requests: &[Request]) -> Vec<&Request> {
+    requests.iter().filter(|request| !request.metadata).collect()
+}
+
+/// Of all steps from one request to the next, the part that goes up.
+fn rising(requests: &[&Request]) -> f64 {
+    let up = requests.windows(2).filter(|pair| pair[1].start >= pair[0].start).count();
+    up as f64 / requests.windows(2).count().max(1) as f64
+}
+
+/// The way of the head in bytes.
+fn distance(requests: &[&Request]) -> u64 {
+    requests.windows(2).map(|pair| pair[1].start.abs_diff(pair[0].end())).sum()
+}
+
+fn bytes(requests: &[&Request]) -> u64 {
+    requests.iter().map(|request| request.bytes).sum()
+}
+
+fn tell(fs: Fs, program: &str, requests: &[Request]) -> Cost {
+    let data = data(requests);
+    let cost = Disk::of(IMAGE_BYTES).serve(requests);
+    let data_cost = Disk::of(IMAGE_BYTES).serve(data.iter().copied());
+    say(&format!(
+        "{:>6} {program:>9}: {:6} requests, {:6} of data with {:4} MB, {:5.1} of 100 rise, way {:9.3} GB; \
+         modelled {:7.2} s (seeks {:.2}, turns {:.2}, transfer {:.2}), data alone {:.2} s",
+        fs.name(),
+        requests.len(),
+        data.len(),
+        bytes(&data) / 1_000_000,
+        rising(&data) * 100.0,
+        distance(&data) as f64 / 1e9,
+        cost.total_ms() / 1000.0,
+        cost.seek_ms / 1000.0,
+        cost.turn_ms / 1000.0,
+        cost.transfer_ms / 1000.0,
+        data_cost.total_ms() / 1000.0,
+    ));
+    cost
+}
+
+/// What nothing can beat without reading other bytes: the same requests, each byte once, in one sweep.
+fn tell_the_bound(fs: Fs, requests: &[Request]) {
+    let mut sorted = requests.to_vec();
+    sorted.sort_by_key(|request| request.start);
+    sorted.dedup_by_key(|request| request.start);
+    tell(fs, "the bound", &sorted);
+}
+
+fn data_is_read_in_the_order_of_the_disk(fs: Fs) {
+    let traces = traces(fs);
+    let (tar, sweep) = (data(&traces.tar), data(&traces.onesweep));
+    assert!(sweep.len() > 1000, "the sweep read next to nothing: {} requests", sweep.len());
+    let rising = rising(&sweep);
+    assert!(rising >= 0.97, "{}: only {:.1} of 100 data requests rise in address", fs.name(), rising * 100.0);
+    let (way, way_of_tar) = (distance(&sweep), distance(&tar));
+    assert!(way <= way_of_tar / 10, "{}: the head goes {way} bytes, for GNU tar {way_of_tar}", fs.name());
+}
+
+/// The modelled disk time of the whole trace, metadata and data, is at most one `part`-th of GNU tar's.
+fn the_disk_is_busy_for_a_fraction(fs: Fs, part: f64) {
+    let traces = traces(fs);
+    let tar = tell(fs, "GNU tar", &traces.tar).total_ms();
+    let sweep = tell(fs, "onesweep", &traces.onesweep).total_ms();
+    tell_the_bound(fs, &traces.tar);
+    say(&format!("{:>6} GNU tar takes {:.1} times the modelled disk time of onesweep", fs.name(), tar / sweep));
+    assert!(
+        sweep <= tar / part,
+        "{}: {sweep:.0} ms of modelled disk time, more than 1/{part} of GNU tar's {tar:.0} ms",
+        fs.name()
+    );
+}
+
+#[test]
+fn ext4_data_is_read_in_the_order_of_the_disk() {
+    root_test!();
+    data_is_read_in_the_order_of_the_disk(Fs::Ext4);
+}
+
+#[test]
+fn ext4_the_disk_is_busy_for_a_fifteenth_of_the_time() {
+    root_test!();
+    the_disk_is_busy_for_a_fraction(Fs::Ext4, 15.0);
+}
+
+#[test]
+fn xfs_data_is_read_in_the_order_of_the_disk() {
+    root_test!();
+    data_is_read_in_the_order_of_the_disk(Fs::Xfs);
+}
+
+/// On XFS metadata cannot be swept through the device, so less is promised there.
+#[test]
+fn xfs_the_disk_is_busy_for_a_fifth_of_the_time() {
+    root_test!();
+    the_disk_is_busy_for_a_fraction(Fs::Xfs, 5.0);
+}

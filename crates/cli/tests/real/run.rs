@@ -1,0 +1,121 @@
+//! Running programs: the one under test, and the machine's own tools.
+
+use std::{
+    ffi::OsString,
+    io::Write,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::{Once, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+/// The program under test: the one that cargo has just built, or an installed one named by `ONESWEEP_TEST_BIN`.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("ONESWEEP_TEST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_onesweep").into(), PathBuf::from)
+}
+
+pub(crate) fn onesweep<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("ONESWEEP_HIDE");
+    command
+}
+
+/// Runs a tool that has to succeed.
+pub(crate) fn run(command: &mut Command) {
+    output(command);
+}
+
+/// Runs a tool that has to succeed, and returns what it wrote.
+pub(crate) fn output(command: &mut Command) -> Vec<u8> {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}; try `make deps`"));
+    assert!(out.status.success(), "{command:?}: {}\n{}", out.status, short(&out.stderr));
+    out.stdout
+}
+
+/// Runs the program and insists on its exit code.
+pub(crate) fn finish(command: &mut Command, code: i32) -> Output {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert_eq!(out.status.code(), Some(code), "{command:?}: {}\n{}", out.status, short(&out.stderr));
+    out
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The start of a message, for one that may be long.
+pub(crate) fn short(bytes: &[u8]) -> String {
+    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let count = lines.len();
+    lines.truncate(12);
+    let more = if count > 12 { format!("\n… {} lines more", count - 12) } else { String::new() };
+    text(&lines.join(&b'\n')) + &more
+}
+
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    OsString::from_vec(bytes.to_vec()).into()
+}
+
+/// Members of an archive, as GNU tar lists them, one by one.
+pub(crate) fn members(archive: &Path) -> Vec<Vec<u8>> {
+    let listed = output(Command::new("tar").args(["--null", "--quoting-style=literal", "-tf"]).arg(archive));
+    listed.split(|b| *b == b'\n').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// True when the long set of tests was asked for (`make test-long`).
+pub(crate) fn long() -> bool {
+    std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The seed of all that is random here. A failure is replayed with the same seed.
+pub(crate) fn seed() -> u64 {
+    static TOLD: Once = Once::new();
+    let seed = match std::env::var("ONESWEEP_TEST_SEED") {
+        Ok(text) => text.parse().expect("ONESWEEP_TEST_SEED is a number"),
+        Err(_) => 1,
+    };
+    TOLD.call_once(|| say(&format!("seed {seed} (ONESWEEP_TEST_SEED)")));
+    seed
+}
+
+/// A line on the terminal, which the capturing of test output doesn't hide.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Tests that need root begin with this. Without root they end here, and a line says so; `.ci/run` looks for it.
+/// `root_test!(alone)` also keeps all other root tests out while it runs.
+macro_rules! root_test {
+    () => {
+        root_test!(@ $crate::run::beside_others());
+    };
+    (alone) => {
+        root_test!(@ $crate::run::alone());
+    };
+    (@ $guard:expr) => {
+        if let Err(reason) = $crate::image::may_mount() {
+            $crate::run::skipped(&reason.to_string());
+            return;
+        }
+        let _machine = $guard;
+    };
+}
+pub(crate) use root_test;
+
+/// Says that the running test is left out, and why.
+pub(crate) fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    say(&format!("skipped: {}: {reason}", thread.name().unwrap_or("a test")));
+}
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held by tests that look at nothing of the machine as a whole.
+pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Held by tests that look at the machine's memory, so that no other test fills it.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

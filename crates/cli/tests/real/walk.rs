@@ -1,0 +1,202 @@
+//! Finding the files: very many in one folder, mounts in and out, loops, patterns, and files that vanish.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, long, members, onesweep, output, root_test, run, seed, short, text},
+    tree::{self, Rng, Varied, sum_lines, sums},
+};
+
+fn bind(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a mount point");
+    run(Command::new("mount").arg("--bind").arg(from).arg(to));
+}
+
+fn listed(options: &[&str], root: &Path) -> BTreeSet<Vec<u8>> {
+    let out = finish(onesweep(["list", "-0"]).args(options).arg(root), 0);
+    names(&out.stdout)
+}
+
+fn found(root: &Path, options: &[&str]) -> BTreeSet<Vec<u8>> {
+    names(&output(Command::new("find").arg(root).args(options).args(["-type", "f", "-print0"])))
+}
+
+fn names(listed: &[u8]) -> BTreeSet<Vec<u8>> {
+    listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn very_many_files_in_one_folder_are_all_found() {
+    root_test!();
+    let count = if long() { 1_000_000 } else { 100_000 };
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        // ext4 has one inode for each 16 KiB.
+        let image = Image::new(fs, if long() { 17 << 30 } else { 2 << 30 });
+        let root = image.root().join("many");
+        tree::many(&root, count);
+        let there = found(&root, &[]);
+        assert!(listed(&[], &root) == there, "{}: the list differs", fs.name());
+        let out = finish(onesweep(["sum", "--algorithm", "md5", "--budget", "1M"]).arg(&root), 0);
+        assert_eq!(sum_lines(&out.stdout).len(), there.len());
+    }
+}
+
+#[test]
+fn a_path_longer_than_the_kernel_takes_is_read() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let below = tree::deep(&image.root(), b"at the very end");
+    let out = finish(onesweep(["sum", "--algorithm", "md5"]).arg(image.root()), 0);
+    // printf 'at the very end' | md5sum
+    let sum = output(Command::new("sh").args(["-c", "printf 'at the very end' | md5sum | cut -c1-32"]));
+    let expected = (image.root().join(below).as_os_str().as_bytes().to_vec(), text(&sum).trim().to_owned());
+    assert!(sum_lines(&out.stdout) == [expected], "{}", text(&out.stdout));
+}
+
+#[test]
+fn mounts_are_entered_unless_told_otherwise() {
+    root_test!();
+    let outer = Image::new(Fs::Ext4, 64 << 20);
+    let inner = Image::new(Fs::Xfs, 320 << 20);
+    tree::many(&outer.root().join("own"), 20);
+    tree::many(&inner.root().join("other"), 20);
+    bind(&inner.root(), &outer.root().join("mounted"));
+    // A bind mount of a folder of the same file system: the same files under a second path.
+    bind(&outer.root().join("own"), &outer.root().join("again"));
+    assert_eq!(listed(&[], &outer.root()), found(&outer.root(), &[]));
+    let own = listed(&["--one-file-system"], &outer.root());
+    assert!(own.iter().any(|name| name.ends_with(b"own/0000001")));
+    assert!(!own.iter().any(|name| text(name).contains("/mounted/")), "another file system was entered");
+    let out = finish(onesweep(["sum", "--algorithm", "sha256"]).arg(outer.root()), 0);
+    assert!(sum_lines(&out.stdout).into_iter().collect::<std::collections::BTreeMap<_, _>>() == sums(&[&outer.root()]));
+}
+
+/// A folder bound into itself would go on for ever; `find` says so and goes on, and so does the sweep.
+#[test]
+fn a_mount_of_an_ancestor_ends() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let top = image.root().join("top");
+    tree::many(&top.join("files"), 20);
+    bind(&top, &top.join("files/below/top"));
+    let out = onesweep(["list", "-0"]).arg(&top).output().expect("it runs");
+    let code = out.status.code();
+    let listed = names(&out.stdout);
+    assert!(matches!(code, Some(0 | 1)), "{code:?} {}", text(&out.stderr));
+    assert!(listed.len() >= 20 && listed.len() <= 40, "{} files instead of 20", listed.len());
+    if code == Some(1) {
+        assert!(text(&out.stderr).contains("below/top"), "the message names the loop: {}", text(&out.stderr));
+    }
+}
+
+/// Patterns mean what they mean to GNU tar: its own archive tells.
+#[test]
+fn patterns_exclude_what_gnu_tar_excludes() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root().join("tree");
+    tree::varied(&root, Fs::Ext4, &Varied { files: 200, sparse: 1 << 20 }, seed());
+    for path in ["a/core", "a/b/core", "core/a", "x.o", "a/x.o/y", "a/b.c", ".git/config", "a/.hidden", "[b]", "a/ä.o"]
+    {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
+        fs::write(path, "x").expect("a file");
+    }
+    let lists: &[&[&str]] = &[
+        &["--exclude=core"],
+        &["--exclude=*.o"],
+        &["--exclude=a/b"],
+        &["--exclude=./a/b"],
+        &["--exclude=a/*"],
+        &["--exclude=b/*"],
+        &["--exclude=a/b/core"],
+        &["--exclude=[b]"],
+        &["--exclude=\\[b\\]"],
+        &["--exclude=[!a-z]*"],
+        &["--exclude=.*"],
+        &["--exclude=?"],
+        &["--exclude=a/"],
+        &["--exclude=*/core"],
+        &["--exclude=folder 1", "--exclude=file-?.bin"],
+        &["--exclude=*.bin", "--exclude=core", "--exclude=names"],
+        &["--exclude=*\\\\*"],
+        &["--exclude=no such thing"],
+    ];
+    let (ours, theirs) = (image.beside("ours.tar"), image.beside("theirs.tar"));
+    for excludes in lists {
+        for start in [".", "a", "./a"] {
+            finish(onesweep(["tar", "-cf"]).arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start), 0);
+            let mut tar = Command::new("tar");
+            run(tar.args(["--format=posix", "-cf"]).arg(&theirs).args(*excludes).arg("-C").arg(&root).arg(start));
+            let (mut ours, mut theirs) = (members(&ours), members(&theirs));
+            ours.sort();
+            theirs.sort();
+            if ours != theirs {
+                let only = |a: &[Vec<u8>], b: &[Vec<u8>]| {
+                    let only = a.iter().filter(|name| !b.contains(name)).take(5).map(|name| text(name));
+                    only.collect::<Vec<_>>()
+                };
+                panic!(
+                    "{excludes:?} from {start}: only ours {:?}, only GNU tar's {:?}",
+                    only(&ours, &theirs),
+                    only(&theirs, &ours)
+                );
+            }
+        }
+    }
+}
+
+/// Files that are deleted while the sweep runs are error items; all others are delivered with their own bytes.
+#[test]
+fn vanishing_files_are_error_items() {
+    root_test!();
+    let mut image = tree::aged(Fs::Ext4, 3000, 1 << 30);
+    let root = image.root().join("tree");
+    let there = sums(&[&root]);
+    image.cold();
+    let mut doomed: Vec<PathBuf> = there.keys().map(|name| crate::run::path_of(name)).collect();
+    let mut rng = Rng::new(seed());
+    // A small budget and a pipe that is read late hold the sweep back, so that deletions meet it half way.
+    let mut sweep = onesweep(["sum", "--algorithm", "sha256", "--budget", "1M"]);
+    let running = sweep.arg(&root).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let stop = AtomicBool::new(false);
+    let out = thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..1500 {
+                let path = doomed.swap_remove(rng.below(doomed.len() as u64) as usize);
+                fs::remove_file(&path).expect("a deletion");
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let out = running.wait_with_output().expect("it ends");
+        stop.store(true, Ordering::Relaxed);
+        out
+    });
+    let said = short(&out.stderr);
+    let delivered = sum_lines(&out.stdout);
+    for (name, sum) in &delivered {
+        assert_eq!(there.get(name), Some(sum), "{:?} came with other bytes", text(name));
+    }
+    // A deleted file that the walk never met is no error; one that it had met is, and then the exit code tells.
+    match out.status.code() {
+        Some(0) => assert_eq!(said, ""),
+        Some(1) => assert!(said.contains("vanished"), "{said}"),
+        other => panic!("exit code {other:?}: {said}"),
+    }
+    assert!(delivered.len() >= there.len() - 1500, "{} of {} delivered", delivered.len(), there.len());
+    // The same again with nobody deleting: no errors are left.
+    finish(onesweep(["sum", "--algorithm", "sha256"]).arg(&root), 0);
+}
