@@ -35,7 +35,7 @@ use crate::{
     settings::CachePolicy,
     spindle::whole,
     stream::FileStream,
-    throttle::Throttle,
+    throttle::{Throttle, sleep_until},
 };
 
 /// Files that are kept open for further fragments and for the check after the last one, where the process may have
@@ -332,7 +332,14 @@ impl<'a> Reader<'a> {
     /// Puts one read in flight, when there is room for it.
     fn fly(&mut self, flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
         self.begun.get_mut(&flight.request).expect("begun").flights += 1;
-        self.engine.throttle.pass(flight.left as u64, self.engine.outlet.cancel());
+        if let Some(begin) = self.engine.throttle.turn(flight.left as u64) {
+            // There is time: what is in flight is handed over instead of waiting for a full queue.
+            while self.queue.in_flight() > 0 {
+                self.reap()?;
+            }
+            self.engine.outlet.flush();
+            sleep_until(begin, self.engine.outlet.cancel());
+        }
         while self.queue.in_flight() == self.queue.capacity() {
             self.reap()?;
         }

@@ -400,10 +400,16 @@ impl SpindleSweep {
         for &id in &batch.ready {
             self.hand_over_ready(outlet, id, None)?;
         }
-        if !batch.planned.is_empty() {
-            self.read(outlet, &batch.planned)?;
+        if !self.settings.content {
+            for id in self.in_reading_order(&batch) {
+                self.hand_over_ready(outlet, id, None)?;
+            }
+        } else {
+            if !batch.planned.is_empty() {
+                self.read(outlet, &batch.planned)?;
+            }
+            self.stream(outlet, batch.streamed)?;
         }
-        self.stream(outlet, batch.streamed)?;
         for id in batch.planned {
             self.catalogue.get_mut(id).flags.set(Flags::DONE);
         }
@@ -464,13 +470,27 @@ impl SpindleSweep {
         self.estimate(planned, order, strategy)
     }
 
-    /// The entries of the held plan as they are shown.
+    /// The entries of the held plan, with all their names, in the order in which they will be handed over.
     pub(crate) fn planned_files(&self) -> impl Iterator<Item = crate::PlannedFile> + '_ {
-        self.planned_order().into_iter().map(|id| {
+        let directories = match self.settings.entries {
+            Entries::All => &self.held.directories[..],
+            Entries::Files => &[],
+        };
+        let (ready, rest) = match &self.held.batch {
+            Some(batch) => (&batch.ready[..], self.in_reading_order(batch)),
+            None => (&[][..], Vec::new()),
+        };
+        let named = directories
+            .iter()
+            .chain(ready)
+            .copied()
+            .chain(rest)
+            .flat_map(|id| self.catalogue.links(id).map(move |name| (id, name)));
+        named.map(|(id, name)| {
             let entry = self.catalogue.get(id);
             let base = self.catalogue.volume(entry.device).base;
             crate::PlannedFile {
-                path: self.catalogue.path(id),
+                path: self.catalogue.path(name),
                 disk: self.name.clone(),
                 address: self.catalogue.first_address(id).map(|address| address - base),
                 fragments: entry.fragments,
@@ -479,20 +499,18 @@ impl SpindleSweep {
         })
     }
 
-    /// The entries that a plan holds, in the order of reading: those that are ready, the planned ones in the order of
-    /// their first pieces, the streamed ones.
-    fn planned_order(&self) -> Vec<EntryId> {
-        let Some(batch) = &self.held.batch else { return self.held.directories.clone() };
-        let mut planned = batch.planned.clone();
-        if self.order.needs_layout() {
-            planned.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
-        }
-        let mut streamed = batch.streamed.clone();
-        streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
-        let mut all = if self.settings.entries == Entries::All { self.held.directories.clone() } else { Vec::new() };
-        all.extend(&batch.ready);
-        all.extend(planned);
-        all.extend(streamed);
+    /// The files of a batch that come from the disk, in the order of their first reads.
+    fn in_reading_order(&self, batch: &Batch) -> Vec<EntryId> {
+        let by_address = |list: &[EntryId]| {
+            let mut list = list.to_vec();
+            list.sort_by_cached_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+            list
+        };
+        let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order()) {
+            plan::SweepOrder::Fragment => by_address(&batch.planned),
+            plan::SweepOrder::WholeFiles(list) => list.into_iter().map(|file| batch.planned[file as usize]).collect(),
+        };
+        all.extend(by_address(&batch.streamed));
         all
     }
 
