@@ -133,7 +133,7 @@ impl Forecast {
             }
         }
         Self {
-            model: sweep.estimate().disk,
+            model: disks.first().map(|disk| disk.estimate.disk.clone()).unwrap_or_default(),
             files: sweep.estimate().files,
             partial: sweep.is_partial(),
             disks: disks.iter().map(Disk::new).collect(),
@@ -156,7 +156,7 @@ impl Forecast {
     fn text(&self) -> String {
         let mut text = format!("{} files to read; times for a {}\n", self.files, self.model);
         if self.partial {
-            text.push_str("The tree does not fit the catalogue limit: this is the plan of its first window.\n");
+            text.push_str("This is the plan of the first window: the order goes by directory, or the tree exceeds --catalog-limit.\n");
         }
         for disk in &self.disks {
             let remark = disk.remark.as_ref().map(|remark| format!(" ({remark})")).unwrap_or_default();
@@ -195,7 +195,9 @@ pub(crate) fn short(sweep: &Sweep) -> String {
         let _ = writeln!(text, "plan: {} by {}{remark}: {}", disk.disk, disk.order, cost(&disk.estimate));
     }
     if sweep.is_partial() {
-        text.push_str("plan: that is the first window; the tree does not fit the catalogue limit\n");
+        text.push_str(
+            "plan: that is the first window; the order goes by directory, or the tree exceeds --catalog-limit\n",
+        );
     }
     text
 }

@@ -1,13 +1,14 @@
 //! The bar on a terminal: bytes, files, time left by the plan's estimate.
 
 use std::{
+    fmt,
     io::IsTerminal,
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use onesweep::{Observer, Progress};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use onesweep::{FileError, Kind, Observer, Progress, SweptFile};
 
 use crate::{
     args::ProgressWhen,
@@ -18,7 +19,7 @@ use crate::{
 /// What is shown while directories are read and files looked up.
 const SEARCHING: &str = "{spinner} {msg}";
 /// What is shown while files are read.
-const READING: &str = "{wide_bar} {bytes}/{total_bytes} {msg}";
+const READING: &str = "{bar:30} {bytes}/{total_bytes}, {msg}{left} left";
 
 /// The bar; hidden when nobody would see it.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ struct State {
     planned_seconds: f64,
     planned_bytes: u64,
     reading_since: Option<Instant>,
+    files: u64,
+    bytes: u64,
 }
 
 impl Bar {
@@ -65,21 +68,27 @@ impl Bar {
         state.planned_seconds += seconds;
         state.planned_bytes += bytes;
         self.bar.set_length(state.planned_bytes);
-        if state.reading_since.is_none() {
-            state.reading_since = Some(Instant::now());
-            self.bar.set_style(style(READING));
-        }
+        let since = *state.reading_since.get_or_insert_with(|| {
+            self.bar.set_message("");
+            Instant::now()
+        });
+        self.bar.set_style(reading(state.planned_seconds, since));
     }
 
-    fn read(&self, files: u64, bytes: u64) {
-        let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let elapsed = state.reading_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+    /// Counts an item that was handed over. The sweep tells the same, but less often.
+    pub(crate) fn deliver(&self, item: &Result<SweptFile, FileError>) {
+        let Ok(file) = item else { return };
+        if self.bar.is_hidden() || file.metadata().kind != Kind::File || file.linked_to().is_some() {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.files += 1;
+        state.bytes += file.metadata().size;
+        let (files, bytes) = (state.files, state.bytes);
         // Files from the cache are read too, and are in no plan.
-        let whole = state.planned_bytes.max(bytes);
-        let left = seconds_left(state.planned_seconds, elapsed, bytes as f64 / whole.max(1) as f64);
-        self.bar.set_length(whole);
+        self.bar.set_length(state.planned_bytes.max(bytes));
         self.bar.set_position(bytes);
-        self.bar.set_message(format!("{files} files, {} left", duration(left)));
+        self.bar.set_message(format!("{files} files, "));
     }
 }
 
@@ -87,14 +96,27 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
+/// The style while files are read. The time left is worked out at each tick, since events may be far apart.
+fn reading(planned_seconds: f64, since: Instant) -> ProgressStyle {
+    style(READING).with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let done = state.pos() as f64 / state.len().unwrap_or(0).max(1) as f64;
+        let left = seconds_left(planned_seconds, since.elapsed().as_secs_f64(), done);
+        let _ = match left {
+            Some(left) => out.write_str(&duration(left)),
+            None => out.write_str("?"),
+        };
+    })
+}
+
 /// Seconds left: at the start what the plan says, and the more is done the more what was measured.
-fn seconds_left(planned: f64, elapsed: f64, done: f64) -> f64 {
+/// `None` when the plan's time is over and nothing is done.
+fn seconds_left(planned: f64, elapsed: f64, done: f64) -> Option<f64> {
     if done <= 0.0 {
-        return (planned - elapsed).max(0.0);
+        return (planned > elapsed).then_some(planned - elapsed);
     }
     let measured = elapsed * (1.0 - done) / done;
     let trust = (done * 4.0).min(1.0);
-    measured * trust + planned * (1.0 - done) * (1.0 - trust)
+    Some(measured * trust + planned * (1.0 - done) * (1.0 - trust))
 }
 
 impl Observer for Bar {
@@ -111,7 +133,6 @@ impl Observer for Bar {
                 let (seconds, bytes) = forecast::work_of(&estimate);
                 self.planned(seconds, bytes);
             }
-            Progress::Read { files, bytes } => self.read(files, bytes),
             _ => {}
         }
     }
@@ -123,11 +144,11 @@ mod tests {
 
     #[test]
     fn time_left_goes_from_the_plan_to_the_clock() {
-        assert_eq!(seconds_left(100.0, 0.0, 0.0), 100.0);
-        assert_eq!(seconds_left(100.0, 150.0, 0.0), 0.0);
-        assert_eq!(seconds_left(100.0, 100.0, 0.5), 100.0);
-        assert_eq!(seconds_left(100.0, 200.0, 1.0), 0.0);
-        let early = seconds_left(100.0, 0.1, 0.01);
+        assert_eq!(seconds_left(100.0, 0.0, 0.0), Some(100.0));
+        assert_eq!(seconds_left(100.0, 150.0, 0.0), None);
+        assert_eq!(seconds_left(100.0, 100.0, 0.5), Some(100.0));
+        assert_eq!(seconds_left(100.0, 200.0, 1.0), Some(0.0));
+        let early = seconds_left(100.0, 0.1, 0.01).unwrap();
         assert!(early > 90.0 && early < 100.0, "{early}");
     }
 
@@ -135,7 +156,7 @@ mod tests {
     fn a_hidden_bar_takes_every_event() {
         let bar = Bar::new(ProgressWhen::Never, false);
         bar.on(Progress::Walked { entries: 1 });
-        bar.on(Progress::Read { files: 1, bytes: 1 });
+        bar.deliver(&Err(FileError::Vanished { path: "x".into() }));
         assert_eq!(bar.aside(|| 7), 7);
         bar.finish();
     }

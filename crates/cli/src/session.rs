@@ -91,7 +91,10 @@ impl Session {
     /// Tells an error. The exit code will know.
     pub(crate) fn complain(&self, message: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
-        self.tell(message);
+        // What fails because all is to end is no news.
+        if !self.is_interrupted() {
+            self.tell(message);
+        }
     }
 
     /// Counts errors that were told in another way.
@@ -152,12 +155,15 @@ impl Session {
     pub(crate) fn run(
         &self,
         read: BulkRead,
-        each: impl FnMut(Result<SweptFile, FileError>) -> bool,
+        mut each: impl FnMut(Result<SweptFile, FileError>) -> bool,
     ) -> Result<Summary, Failure> {
         if self.common.output.show_plan {
             return self.run_planned(read.plan()?, each);
         }
-        Ok(read.run(each)?)
+        Ok(read.run(|item| {
+            self.bar.deliver(&item);
+            each(item)
+        })?)
     }
 
     /// Shows the plan when that was asked for, then reads as [`Session::run`] does.
@@ -169,6 +175,7 @@ impl Session {
         self.show_plan(&sweep);
         let mut files = sweep.run()?;
         for item in files.by_ref() {
+            self.bar.deliver(&item);
             if !each(item) {
                 break;
             }
@@ -184,7 +191,11 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         if !self.common.output.show_plan {
-            return Ok(read.run_parallel(threads, each)?);
+            let summary = read.run_parallel(threads, |item| {
+                self.bar.deliver(&item);
+                each(item)
+            })?;
+            return Ok(summary);
         }
         let sweep = read.plan()?;
         let (sender, receiver) = mpsc::sync_channel(WAITING_ITEMS_MAX);
@@ -224,6 +235,9 @@ impl Session {
         details: impl Serialize,
     ) -> Result<u8, Failure> {
         self.bar.finish();
+        if self.is_interrupted() {
+            self.tell("interrupted");
+        }
         let errors = self.errors.load(Ordering::Relaxed);
         if self.is_json() {
             let seconds = self.started.elapsed().as_secs_f64();

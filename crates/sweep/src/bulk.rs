@@ -111,7 +111,7 @@ impl BulkRead {
         self.with(|settings| settings.xattrs = yes)
     }
 
-    /// Reads content. Without it, files come with their metadata alone.
+    /// Reads content. Without it, files come with their metadata alone, in the order in which they would be read.
     pub fn content(self, yes: bool) -> Self {
         self.with(|settings| settings.content = yes)
     }

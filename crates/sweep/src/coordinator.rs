@@ -218,6 +218,7 @@ pub(crate) fn side_by_side(each: &[Estimate]) -> Estimate {
     let mut all = Estimate::default();
     let mut seconds = 0.0_f64;
     for estimate in each {
+        all.disk.clone_from(&estimate.disk);
         seconds = seconds.max(estimate.seconds);
         all.add(estimate);
     }

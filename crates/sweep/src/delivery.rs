@@ -23,6 +23,10 @@ pub(crate) type Item = Result<SweptFile, FileError>;
 /// Items that may wait for the consumer: without bytes of their own (directories, empty files) they cost no budget.
 const ITEMS_MAX: usize = 1024;
 
+/// A sleeping consumer is woken for so many items, or when the producer is about to wait: waking costs more than
+/// reading a small file from the cache.
+const WAKE_AT: usize = 32;
+
 /// How long a waiting thread sleeps before it looks at the cancel switch again.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -96,8 +100,8 @@ impl Delivery {
         state.producers == 0 && state.items.is_empty()
     }
 
-    /// The next item; `None` when the sweep is over.
-    pub(crate) fn next(&self) -> Option<Item> {
+    /// Moves items to `taken`, which must be empty; leaves it empty when the sweep is over.
+    pub(crate) fn take(&self, taken: &mut VecDeque<Item>) {
         let mut state = self.state();
         loop {
             if self.cancel.is_cancelled() {
@@ -105,17 +109,18 @@ impl Delivery {
                 let unwanted = std::mem::take(&mut state.items);
                 drop(state);
                 drop(unwanted);
-                return None;
+                return;
             }
-            if let Some(item) = state.items.pop_front() {
+            if !state.items.is_empty() {
                 state.warned = false;
-                if state.waiting_producers > 0 && state.items.len() < ITEMS_MAX / 2 {
+                state.hand_out(taken);
+                if state.waiting_producers > 0 {
                     self.consumed.notify_all();
                 }
-                return Some(item);
+                return;
             }
             if state.producers == 0 {
-                return None;
+                return;
             }
             state.waiting_consumers += 1;
             if state.is_stuck() {
@@ -123,10 +128,10 @@ impl Delivery {
                 if state.warned {
                     drop(state);
                     self.cancel.cancel();
-                    return None;
+                    return;
                 }
                 state.warned = true;
-                return Some(Err(FileError::BudgetLent { lent: self.budget.held() }));
+                return taken.push_back(Err(FileError::BudgetLent { lent: self.budget.held() }));
             }
             state = self.produced.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             state.waiting_consumers -= 1;
@@ -135,6 +140,15 @@ impl Delivery {
 }
 
 impl State {
+    /// A fair part of the items for one consumer.
+    fn hand_out(&mut self, taken: &mut VecDeque<Item>) {
+        if self.consumers <= 1 {
+            return std::mem::swap(&mut self.items, taken);
+        }
+        let part = (self.items.len() / self.consumers).clamp(1, WAKE_AT);
+        taken.extend(self.items.drain(..part));
+    }
+
     /// True when every consumer asks, every producer needs memory, and none is free for any of them.
     fn is_stuck(&self) -> bool {
         self.waiting_consumers >= self.consumers
@@ -149,6 +163,7 @@ impl Producer {
     pub(crate) fn send(&self, item: Item) -> bool {
         let mut state = self.0.state();
         while state.items.len() >= ITEMS_MAX {
+            self.0.produced.notify_all();
             if self.0.cancel.is_cancelled() {
                 return false;
             }
@@ -157,10 +172,18 @@ impl Producer {
             state.waiting_producers -= 1;
         }
         state.items.push_back(item);
-        if state.waiting_consumers > 0 {
+        if state.waiting_consumers > 0 && state.items.len() >= WAKE_AT {
             self.0.produced.notify_one();
         }
         !self.0.cancel.is_cancelled()
+    }
+
+    /// Wakes a consumer for what was sent.
+    pub(crate) fn flush(&self) {
+        let state = self.0.state();
+        if state.waiting_consumers > 0 && !state.items.is_empty() {
+            self.0.produced.notify_one();
+        }
     }
 
     /// Runs `wait`, during which this producer sends nothing and needs no memory.

@@ -1,6 +1,7 @@
 //! [`Files`]: the items of a running sweep.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -27,6 +28,8 @@ pub struct Files {
     counters: Arc<Counters>,
     budget: Budget,
     threads: Option<JoinHandle<()>>,
+    /// Taken from the delivery and not handed out yet.
+    taken: VecDeque<Item>,
 }
 
 impl Files {
@@ -36,7 +39,7 @@ impl Files {
         budget: Budget,
         threads: JoinHandle<()>,
     ) -> Self {
-        Self { delivery, counters, budget, threads: Some(threads) }
+        Self { delivery, counters, budget, threads: Some(threads), taken: VecDeque::new() }
     }
 
     /// What was done so far; complete when the iterator has ended.
@@ -73,8 +76,9 @@ impl Files {
                 scope.spawn(|| {
                     // Also on a panic: the others must not wait for this one.
                     let _leave = Leave(&self.delivery);
+                    let mut taken = VecDeque::new();
                     while !stopped.load(Ordering::Relaxed)
-                        && let Some(item) = self.delivery.next()
+                        && let Some(item) = next(&self.delivery, &mut taken)
                     {
                         if !each(item) {
                             stopped.store(true, Ordering::Relaxed);
@@ -109,12 +113,23 @@ impl Iterator for Files {
     type Item = Item;
 
     fn next(&mut self) -> Option<Item> {
-        let item = self.delivery.next();
+        let item = next(&self.delivery, &mut self.taken);
         if item.is_none() {
             self.join();
         }
         item
     }
+}
+
+/// The next item: of those taken before, or of those that wait.
+fn next(delivery: &Delivery, taken: &mut VecDeque<Item>) -> Option<Item> {
+    if delivery.cancel().is_cancelled() {
+        taken.clear();
+    }
+    if taken.is_empty() {
+        delivery.take(taken);
+    }
+    taken.pop_front()
 }
 
 impl Drop for Files {

@@ -8,23 +8,35 @@ use std::{
     sync::Arc,
 };
 
-use onesweep_sys::files;
+use onesweep_sys::{files, limits};
 
 use crate::catalogue::{Catalogue, EntryId};
 
-/// Open directories that are kept.
-const DIRECTORIES_MAX: usize = 64;
+/// Open directories that are kept, where the process may have as many.
+const DIRECTORIES_MAX: u64 = 64;
 
 /// The kernel takes paths shorter than this (`PATH_MAX` counts the final zero).
 const PATH_MAX: usize = 4096;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Opener {
     directories: HashMap<EntryId, Arc<OwnedFd>>,
     oldest: VecDeque<EntryId>,
+    directories_max: usize,
+}
+
+/// So many descriptors of a cache that would like `wanted`: a sweep takes at most a part of what the process may have.
+pub(crate) fn descriptors(wanted: u64, part: u64) -> usize {
+    let allowed = limits::open_files().soft.unwrap_or(u64::MAX);
+    (allowed / part).clamp(2, wanted) as usize
 }
 
 impl Opener {
+    pub(crate) fn new() -> Self {
+        let directories_max = descriptors(DIRECTORIES_MAX, 16);
+        Self { directories: HashMap::new(), oldest: VecDeque::new(), directories_max }
+    }
+
     /// Opens a directory, or takes it from those that are open.
     pub(crate) fn directory(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Arc<OwnedFd>> {
         if let Some(open) = self.directories.get(&id) {
@@ -98,7 +110,7 @@ impl Opener {
     }
 
     fn keep(&mut self, id: EntryId, fd: Arc<OwnedFd>) {
-        if self.oldest.len() == DIRECTORIES_MAX
+        if self.oldest.len() >= self.directories_max
             && let Some(old) = self.oldest.pop_front()
         {
             self.directories.remove(&old);

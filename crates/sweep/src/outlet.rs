@@ -1,11 +1,10 @@
 //! Where a spindle's items go: counted, told to the observer, handed to the consumers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::{
     budget::{Loan, Share},
     delivery::{Item, Producer},
-    item::{Kind, Route},
     progress::{Cancel, Observer, Progress},
     summary::Summary,
 };
@@ -25,12 +24,16 @@ impl Counters {
         Arc::new(Self { summary: Mutex::default(), observer })
     }
 
+    fn lock(&self) -> MutexGuard<'_, Summary> {
+        self.summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     pub(crate) fn count(&self, change: impl FnOnce(&mut Summary)) {
-        change(&mut self.summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        change(&mut self.lock());
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        self.summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.lock().clone()
     }
 
     pub(crate) fn tell(&self, event: impl FnOnce() -> Progress) {
@@ -52,34 +55,20 @@ impl Outlet {
 
     /// Hands an item over. False when the sweep was cancelled.
     pub(crate) fn send(&self, item: Item) -> bool {
-        let mut read = None;
-        self.count(|summary| match &item {
-            Err(_) => summary.errors += 1,
-            Ok(item) if item.is_closing() => {}
-            Ok(item) if item.metadata.kind == Kind::File && item.linked_to.is_none() => {
-                let size = item.metadata.size;
-                summary.files += 1;
-                summary.bytes += size;
-                let (files, bytes) = match item.route {
-                    Route::Cached => (&mut summary.cached_files, &mut summary.cached_bytes),
-                    Route::Streamed => (&mut summary.streamed_files, &mut summary.streamed_bytes),
-                    Route::Reread => (&mut summary.reread_files, &mut summary.reread_bytes),
-                    Route::NoRead | Route::Swept => return,
-                };
-                *files += 1;
-                *bytes += size;
-            }
-            Ok(_) => summary.others += 1,
-        });
-        self.count(|summary| {
-            if summary.files.is_multiple_of(EVERY) {
-                read = Some((summary.files, summary.bytes));
-            }
-        });
-        if let Some((files, bytes)) = read {
+        let (files, bytes) = {
+            let mut summary = self.counters.lock();
+            summary.add(&item);
+            (summary.files, summary.bytes)
+        };
+        if files.is_multiple_of(EVERY) {
             self.counters.tell(|| Progress::Read { files, bytes });
         }
         self.producer.send(item)
+    }
+
+    /// Lets the consumers see at once what was sent: to be called before a wait.
+    pub(crate) fn flush(&self) {
+        self.producer.flush();
     }
 
     pub(crate) fn reserve(&self, share: &Share, bytes: u64) -> Option<Loan> {

@@ -28,18 +28,19 @@ use crate::{
     error::FileError,
     handover,
     item::{Content, FileBytes, Metadata, Route, SweptFile},
-    opener::Opener,
+    opener::{Opener, descriptors},
     outlet::Outlet,
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     read_through::{self, Outcome},
     settings::CachePolicy,
     spindle::whole,
     stream::FileStream,
-    throttle::Throttle,
+    throttle::{Throttle, sleep_until},
 };
 
-/// Files that are kept open for further fragments and for the check after the last one.
-const OPEN_FILES_MAX: usize = 256;
+/// Files that are kept open for further fragments and for the check after the last one, where the process may have
+/// as many.
+const OPEN_FILES_MAX: u64 = 256;
 
 /// The files of a plan: numbers of the plan stand for entries of the catalogue.
 pub(crate) struct PlannedFiles<'a> {
@@ -158,13 +159,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(engine: Engine<'a>) -> Self {
         let fill = engine.cache == CachePolicy::Fill;
         Self {
-            queue: best_queue(engine.queue_depth),
+            queue: best_queue(engine.queue_depth.min(descriptors(u64::MAX, 4))),
             waiting: HashMap::new(),
             flights: HashMap::new(),
             begun: HashMap::new(),
             extra: VecDeque::new(),
             next_number: 0,
-            open: OpenFiles::default(),
+            open: OpenFiles::new(),
             direct: features().direct && !fill,
             dont_cache: features().dontcache && !fill,
             engine,
@@ -215,8 +216,7 @@ impl<'a> Reader<'a> {
         let missing: u64 = self.engine.catalogue.pieces(self.id(file), file).map(|piece| piece.length).sum();
         // What the pieces don't cover are holes.
         let pool = self.engine.pool;
-        let buffer =
-            if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
+        let buffer = if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
         let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.waiting.insert(file, Waiting { buffer, loan, missing, state: State::Good });
         Ok(())
@@ -332,7 +332,14 @@ impl<'a> Reader<'a> {
     /// Puts one read in flight, when there is room for it.
     fn fly(&mut self, flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
         self.begun.get_mut(&flight.request).expect("begun").flights += 1;
-        self.engine.throttle.pass(flight.left as u64, self.engine.outlet.cancel());
+        if let Some(begin) = self.engine.throttle.turn(flight.left as u64) {
+            // There is time: what is in flight is handed over instead of waiting for a full queue.
+            while self.queue.in_flight() > 0 {
+                self.reap()?;
+            }
+            self.engine.outlet.flush();
+            sleep_until(begin, self.engine.outlet.cancel());
+        }
         while self.queue.in_flight() == self.queue.capacity() {
             self.reap()?;
         }
@@ -351,7 +358,13 @@ impl<'a> Reader<'a> {
 
     /// Waits for one read and does what follows from it.
     fn reap(&mut self) -> Result<(), Halt> {
-        let Completion { token, result, mut parts } = self.queue.wait()?;
+        let Completion { token, result, mut parts } = match self.queue.try_wait() {
+            Some(completion) => completion,
+            None => {
+                self.engine.outlet.flush();
+                self.queue.wait()?
+            }
+        };
         let mut flight = self.flights.remove(&token).expect("every token is that of a flight");
         match self.judge(&mut flight, result, &mut parts) {
             Verdict::Again => {
@@ -565,7 +578,8 @@ impl<'a> Reader<'a> {
 fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
     let fd = engine.opener.file(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
-    let outcome = read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
+    let outcome =
+        read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
     if untouched {
         let _ = cache::drop_cached(fd.as_fd(), 0, 0);
     }
@@ -599,20 +613,24 @@ struct DeviceRun {
     parts: Vec<ReadPart>,
 }
 
-/// The files that are open, at most [`OPEN_FILES_MAX`]; the oldest goes first. What is in flight holds its own.
-#[derive(Default)]
+/// The files that are open; the oldest goes first. What is in flight holds its own.
 struct OpenFiles {
+    files_max: usize,
     fds: HashMap<(u32, bool), Arc<OwnedFd>>,
     oldest: VecDeque<(u32, bool)>,
 }
 
 impl OpenFiles {
+    fn new() -> Self {
+        Self { files_max: descriptors(OPEN_FILES_MAX, 4), fds: HashMap::new(), oldest: VecDeque::new() }
+    }
+
     fn get(&self, file: u32, direct: bool) -> Option<Arc<OwnedFd>> {
         self.fds.get(&(file, direct)).cloned()
     }
 
     fn keep(&mut self, file: u32, direct: bool, fd: Arc<OwnedFd>) {
-        while self.fds.len() >= OPEN_FILES_MAX {
+        while self.fds.len() >= self.files_max {
             let Some(old) = self.oldest.pop_front() else { break };
             self.fds.remove(&old);
         }
@@ -624,7 +642,7 @@ impl OpenFiles {
         self.fds.remove(&(file, false));
         self.fds.remove(&(file, true));
         // Files that were forgotten leave their places; they are cleared before they pile up.
-        if self.oldest.len() > 4 * OPEN_FILES_MAX {
+        if self.oldest.len() > 4 * self.files_max {
             self.oldest.retain(|place| self.fds.contains_key(place));
         }
     }

@@ -95,7 +95,9 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let share = Budget::new(1 << 20).share(1 << 20);
         let loan = share.try_reserve(4096).unwrap();
-        let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
+        let outcome =
+            read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new)
+                .unwrap();
         let Outcome::Whole { bytes, loan, stat } = outcome else { panic!("it fits") };
         assert_eq!((&bytes[..], loan.bytes(), stat.size), (&[7; 10_000][..], 12_288, 10_000));
     }
@@ -106,7 +108,9 @@ mod tests {
         file.write_all(&[7; 10_000]).unwrap();
         let share = Budget::new(8192).share(8192);
         let loan = share.try_reserve(4096).unwrap();
-        let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new).unwrap();
+        let outcome =
+            read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new)
+                .unwrap();
         assert!(matches!(outcome, Outcome::TooLarge));
     }
 
@@ -131,7 +135,10 @@ mod tests {
             // The writer may not have run yet at the first try.
             for _ in 0..10_000 {
                 let loan = share.try_reserve(0).unwrap();
-                let outcome = read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &|| path.clone());
+                let outcome =
+                    read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &|| {
+                        path.clone()
+                    });
                 if matches!(outcome, Err(FileError::Changed { .. })) {
                     changed = true;
                     break;

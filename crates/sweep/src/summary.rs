@@ -1,5 +1,10 @@
 //! What a sweep did, in numbers.
 
+use crate::{
+    error::FileError,
+    item::{Kind, Route, SweptFile},
+};
+
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -37,4 +42,31 @@ pub struct Summary {
     pub windows: u64,
     /// True when the sweep was cancelled.
     pub cancelled: bool,
+}
+
+impl Summary {
+    /// Counts an item that is handed over.
+    pub(crate) fn add(&mut self, item: &Result<SweptFile, FileError>) {
+        let item = match item {
+            Ok(item) => item,
+            Err(_) => return self.errors += 1,
+        };
+        if item.is_closing() {
+            return;
+        }
+        if item.metadata.kind != Kind::File || item.linked_to.is_some() {
+            return self.others += 1;
+        }
+        let size = item.metadata.size;
+        self.files += 1;
+        self.bytes += size;
+        let (files, bytes) = match item.route {
+            Route::Cached => (&mut self.cached_files, &mut self.cached_bytes),
+            Route::Streamed => (&mut self.streamed_files, &mut self.streamed_bytes),
+            Route::Reread => (&mut self.reread_files, &mut self.reread_bytes),
+            Route::NoRead | Route::Swept => return,
+        };
+        *files += 1;
+        *bytes += size;
+    }
 }

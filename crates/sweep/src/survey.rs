@@ -38,7 +38,7 @@ pub(crate) enum Surveyed {
 /// What a survey is told.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Aim {
-    /// Content is wanted, or the plan for it.
+    /// Content is wanted, not only the order of reading it.
     pub(crate) content: bool,
     /// The order needs to know where the data lies.
     pub(crate) layout: bool,
@@ -108,7 +108,7 @@ impl Surveyor {
             return Err(FileError::Vanished { path: catalogue.path(id) });
         }
         catalogue.get_mut(id).learn(&stat);
-        if stat.size == 0 || !self.aim.content {
+        if stat.size == 0 {
             return Ok(Surveyed::Ready(Some(fd)));
         }
         let foreign = stat.dev != catalogue.volume(catalogue.get(id).device).dev;
@@ -116,7 +116,7 @@ impl Surveyor {
         let pages = cache::residency(fd.as_fd(), 0, stat.size).ok();
         if let Some(pages) = &pages {
             let all_cached = pages.cached >= stat.size.div_ceil(PAGE);
-            if self.aim.cached_first && all_cached && !looks_sparse && stat.size <= self.aim.large {
+            if self.aim.content && self.aim.cached_first && all_cached && !looks_sparse && stat.size <= self.aim.large {
                 catalogue.get_mut(id).flags.set(Flags::CACHED);
                 return Ok(Surveyed::Ready(Some(fd)));
             }

@@ -19,22 +19,32 @@ impl Throttle {
         Self { bytes_per_second, next: Mutex::new(None) }
     }
 
+    /// Takes the turn of a read of `bytes`: when it may begin, if that is not now.
+    pub(crate) fn turn(&self, bytes: u64) -> Option<Instant> {
+        let rate = self.bytes_per_second?;
+        let now = Instant::now();
+        let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (begin, following) = turn(*next, now, bytes, rate);
+        *next = Some(following);
+        (begin > now).then_some(begin)
+    }
+
     /// Waits until `bytes` more may be read, or until the sweep is cancelled.
     pub(crate) fn pass(&self, bytes: u64, cancel: &Cancel) {
-        let Some(rate) = self.bytes_per_second else { return };
-        let begin = {
-            let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let (begin, following) = turn(*next, Instant::now(), bytes, rate);
-            *next = Some(following);
-            begin
-        };
-        while !cancel.is_cancelled() {
-            let left = begin.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(50)));
+        if let Some(begin) = self.turn(bytes) {
+            sleep_until(begin, cancel);
         }
+    }
+}
+
+/// Sleeps, but not through a cancel.
+pub(crate) fn sleep_until(begin: Instant, cancel: &Cancel) {
+    while !cancel.is_cancelled() {
+        let left = begin.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
 

@@ -372,3 +372,33 @@ fn a_file_that_changed_after_the_plan_comes_as_it_is_now() {
         assert_eq!(file.route(), Route::Reread);
     }
 }
+
+#[test]
+fn a_plan_shows_every_name_and_a_sweep_without_content_keeps_its_order() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    fs::hard_link(root.path().join("sparse"), root.path().join("another")).unwrap();
+    let read = || BulkRead::new([root.path()]).ignore_cache(true);
+    let sweep = read().plan().unwrap();
+    let shown: Vec<PathBuf> = sweep.files().map(|file| file.path).collect();
+    assert_eq!(shown.len(), expected.len() + 1);
+    let mut delivered = Vec::new();
+    read()
+        .content(false)
+        .run(|item| {
+            let file = item.unwrap();
+            assert_eq!(file.bytes(), None);
+            delivered.push(file.path().to_owned());
+            delivered.extend(file.links().iter().cloned());
+            true
+        })
+        .unwrap();
+    let with_content = |paths: &[PathBuf]| -> Vec<PathBuf> {
+        paths
+            .iter()
+            .filter(|path| expected.get(*path).is_some_and(|content| content.iter().any(|&byte| byte != 0)))
+            .cloned()
+            .collect()
+    };
+    assert_eq!(with_content(&delivered), with_content(&shown));
+}

@@ -9,11 +9,14 @@ use super::Common;
 
 /// Copies trees as cp -a does, in one sweep
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "onesweep copy [OPTIONS] SOURCE... DESTINATION",
+    after_help = "\
 Examples:
   onesweep copy /srv/mail /mnt/new              makes /mnt/new/mail when /mnt/new is a directory
   onesweep copy -T /srv/mail /mnt/new           makes /mnt/new the copy
-  onesweep copy /srv/a /srv/b /mnt")]
+  onesweep copy /srv/a /srv/b /mnt"
+)]
 pub(crate) struct CopyArgs {
     /// What to copy, and where to
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]

@@ -42,10 +42,10 @@ pub(crate) struct TarArgs {
     /// Store numbers alone for users and groups
     #[arg(long)]
     pub(crate) numeric_owner: bool,
-    /// Store NAME[:UID] as the owner of everything
+    /// Store this as the owner of everything
     #[arg(long, value_name = "NAME[:UID]")]
     pub(crate) owner: Option<String>,
-    /// Store NAME[:GID] as the group of everything
+    /// Store this as the group of everything
     #[arg(long, value_name = "NAME[:GID]")]
     pub(crate) group: Option<String>,
     /// Store this time for everything

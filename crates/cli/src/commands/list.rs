@@ -47,7 +47,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
     session.check_roots(None, &args.paths, false)?;
     let entries = if args.all { Entries::All } else { Entries::Files };
-    let read = session.bulk_read(&args.paths)?.entries(entries).content(false).ignore_cache(true);
+    let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true);
     let style = match (args.null, args.long) {
         (true, _) => Style::Nul,
         (_, true) => Style::Long,
@@ -63,11 +63,12 @@ fn list(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) ->
     let sweep = read.clone().plan()?;
     if sweep.is_partial() {
         if style == Style::Long || session.is_json() {
-            let what = "the tree does not fit the memory for names, so that places are known of its first part only";
-            return Err(Failure::told(format!("{what}; raise --catalog-limit, or list paths alone")));
+            let what = "places are known of the first window of the tree only";
+            let advice = "take an order over the whole tree, raise --catalog-limit, or list paths alone";
+            return Err(Failure::told(format!("{what}; {advice}")));
         }
         drop(sweep);
-        return list_by_windows(session, read, style, out);
+        return list_by_windows(session, read.content(false), style, out);
     }
     sweep.errors().for_each(|error| session.complain_of(error));
     let mut listed = Summary { windows: 1, ..Summary::default() };

@@ -22,7 +22,7 @@ struct Details {
     limit: u64,
     warmed_files: u64,
     warmed_bytes: u64,
-    files_in_all: u64,
+    files_in_all: Option<u64>,
     all_fit: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     };
     let mut warmer = Warmer::new(limit);
     let sweep = session.bulk_read(&args.paths)?.cache(CachePolicy::Fill).plan()?;
-    let files_in_all = sweep.files().count() as u64;
+    let files_in_all = (!sweep.is_partial()).then(|| sweep.files().count() as u64);
     let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
         Ok(going) => going,
         Err(error) => {
@@ -64,10 +64,14 @@ fn spare_bytes(budget: u64) -> Result<u64, Failure> {
     }
 }
 
-fn tell(warmed: Warmed, files_in_all: u64, limit: u64) -> io::Result<()> {
+fn tell(warmed: Warmed, files_in_all: Option<u64>, limit: u64) -> io::Result<()> {
     let Warmed { files, bytes, full } = warmed;
     let mut out = io::stdout().lock();
-    write!(out, "{files} of {files_in_all} files warmed, {}", Size(bytes))?;
+    write!(out, "{files} ")?;
+    if let Some(files_in_all) = files_in_all {
+        write!(out, "of {files_in_all} ")?;
+    }
+    write!(out, "files warmed, {}", Size(bytes))?;
     if full {
         write!(out, "; the next one would pass the limit of {}", Size(limit))?;
     }

@@ -3,14 +3,15 @@
 use std::{
     fs::File,
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::Path,
     str::FromStr,
 };
 
-use rustix::fs::{Mode, OFlags};
+use onesweep_sys::files;
 
 use super::{CopyError, destination::Mapping};
+use crate::calls;
 
 /// When to clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,18 +72,14 @@ fn one_file_system(mapping: &Mapping) -> bool {
 
 /// Clones one unnamed file into another in `directory`.
 fn can_clone(directory: &Path) -> io::Result<()> {
-    let unnamed = || -> io::Result<File> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?.into())
-    };
-    let (mut from, to) = (unnamed()?, unnamed()?);
+    let (mut from, to) = (calls::unnamed_file(directory)?, calls::unnamed_file(directory)?);
     from.write_all(&[1; 4096])?;
-    Ok(rustix::fs::ioctl_ficlone(&to, &from)?)
+    files::clone_file(from.as_fd(), to.as_fd())
 }
 
 /// Makes `to` share the blocks of `from`. False when the bytes have to be copied instead.
 pub(super) fn clone_file(from: &File, to: &File, cloning: Cloning, path: &Path) -> Result<bool, CopyError> {
-    match rustix::fs::ioctl_ficlone(to, from).map_err(io::Error::from) {
+    match files::clone_file(from.as_fd(), to.as_fd()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(CopyError::io(path, "clone", error)),
         Err(source) if cloning == Cloning::Must => Err(CopyError::Clone { path: path.to_owned(), source }),

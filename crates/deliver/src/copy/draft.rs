@@ -3,16 +3,11 @@
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags},
-    io::Errno,
-};
-
 use super::CopyError;
+use crate::calls;
 
 /// Makes drafts, and temporary names.
 #[derive(Debug, Default)]
@@ -27,11 +22,10 @@ impl Drafts {
     pub(super) fn create(&mut self, final_name: &Path) -> Result<Draft, CopyError> {
         let failed = |error: io::Error| CopyError::io(final_name, "create", error);
         if !self.named_only {
-            match unnamed(directory_of(final_name)) {
+            match calls::unnamed_file(directory_of(final_name)) {
                 Ok(file) => return Ok(Draft { file, name: None }),
-                // What a file system (or a kernel) says that has none. EISDIR is an old kernel's way.
-                Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => self.named_only = true,
-                Err(error) => return Err(failed(error.into())),
+                Err(error) if has_no_unnamed_files(&error) => self.named_only = true,
+                Err(error) => return Err(failed(error)),
             }
         }
         let name = self.temporary_name(final_name);
@@ -52,14 +46,10 @@ impl Drafts {
     }
 
     /// Makes something under `final_name`. What has the name already is replaced in one step.
-    pub(super) fn replace(
-        &mut self,
-        final_name: &Path,
-        make: impl Fn(&Path) -> rustix::io::Result<()>,
-    ) -> io::Result<()> {
+    pub(super) fn replace(&mut self, final_name: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         match make(final_name) {
-            Err(Errno::EXIST) => {}
-            made => return Ok(made?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made,
         }
         let temporary = self.temporary_name(final_name);
         make(&temporary)?;
@@ -79,9 +69,9 @@ fn directory_of(name: &Path) -> &Path {
     }
 }
 
-fn unnamed(directory: &Path) -> rustix::io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?.into())
+/// What a file system says that knows no unnamed files; `EISDIR` is the way of old kernels.
+fn has_no_unnamed_files(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput)
 }
 
 /// A file under construction; gone when dropped unpublished.
@@ -101,12 +91,7 @@ impl Draft {
     pub(super) fn publish(mut self, final_name: &Path, drafts: &mut Drafts) -> Result<(), CopyError> {
         let published = match &self.name {
             Some(name) => fs::rename(name, final_name),
-            None => {
-                let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                drafts.replace(final_name, |name| {
-                    rustix::fs::linkat(CWD, open.as_str(), CWD, name, AtFlags::SYMLINK_FOLLOW)
-                })
-            }
+            None => drafts.replace(final_name, |name| calls::name_file(&self.file, name)),
         };
         published.map_err(|error| CopyError::io(final_name, "give the finished file its name", error))?;
         self.name = None;

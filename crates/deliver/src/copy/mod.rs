@@ -11,9 +11,9 @@ mod error;
 mod names;
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
-    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -22,7 +22,10 @@ use onesweep::{Kind, SweptFile};
 pub use clone::Reflink;
 pub use error::CopyError;
 
-use crate::attributes::{self, Lost, Target};
+use crate::{
+    attributes::{self, Lost},
+    calls::{self, Target},
+};
 use clone::Cloning;
 use destination::Mapping;
 use draft::{Draft, Drafts};
@@ -159,8 +162,7 @@ impl Copier {
     }
 
     fn close_directory(&mut self, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
-        let opened = rustix::fs::open(to, names::directory_flags(), rustix::fs::Mode::empty());
-        let directory = opened.map_err(|error| CopyError::io(to, "open", error.into()))?;
+        let directory = calls::open_directory(to).map_err(|error| CopyError::io(to, "open", error))?;
         self.set(Target::Open(directory.as_fd()), item, to)
     }
 
@@ -181,9 +183,7 @@ impl Copier {
 
 /// Opens the original, which must still be the inode that was swept.
 fn open_source(item: &SweptFile) -> io::Result<File> {
-    use std::os::unix::fs::MetadataExt;
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(item.path())?;
+    let file = calls::open_file(item.path())?;
     let (stat, swept) = (file.metadata()?, item.metadata());
     if (stat.dev(), stat.ino()) != (swept.dev, swept.ino) {
         return Err(io::Error::other("another file took its place"));

@@ -1,53 +1,44 @@
 //! Entries without content: directories, links, special files, further names.
 
-use std::path::Path;
-
-use onesweep::{Kind, Metadata};
-use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags},
-    io::Errno,
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, symlink as make_symlink},
+    path::Path,
 };
 
-use super::{CopyError, draft::Drafts};
+use onesweep::Metadata;
 
-/// How a directory is opened: never through a symbolic link.
-pub(super) fn directory_flags() -> OFlags {
-    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
-}
+use super::{CopyError, draft::Drafts};
+use crate::calls;
 
 /// Makes a directory that its owner alone can enter, or takes the one that is there.
 pub(super) fn make_directory(to: &Path) -> Result<(), CopyError> {
-    match rustix::fs::mkdirat(CWD, to, Mode::RWXU) {
-        Ok(()) => Ok(()),
-        Err(Errno::EXIST) => match to.symlink_metadata() {
+    let made = match DirBuilder::new().mode(0o700).create(to) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match to.symlink_metadata() {
             Ok(there) if there.is_dir() => Ok(()),
-            Ok(_) => Err(CopyError::io(to, "make the directory", Errno::NOTDIR.into())),
-            Err(error) => Err(CopyError::io(to, "make the directory", error)),
+            Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+            Err(error) => Err(error),
         },
-        Err(error) => Err(CopyError::io(to, "make the directory", error.into())),
-    }
+        made => made,
+    };
+    made.map_err(|error| CopyError::io(to, "make the directory", error))
 }
 
 /// Gives the file at `first` the further name `name`.
 pub(super) fn link(drafts: &mut Drafts, first: &Path, name: &Path) -> Result<(), CopyError> {
-    let linked = drafts.replace(name, |name| rustix::fs::linkat(CWD, first, CWD, name, AtFlags::empty()));
+    let linked = drafts.replace(name, |name| fs::hard_link(first, name));
     linked.map_err(|error| CopyError::io(name, &format!("link to {}", first.display()), error))
 }
 
 /// Makes a symbolic link.
 pub(super) fn symlink(drafts: &mut Drafts, target: &Path, to: &Path) -> Result<(), CopyError> {
-    let made = drafts.replace(to, |name| rustix::fs::symlinkat(target, CWD, name));
+    let made = drafts.replace(to, |name| make_symlink(target, name));
     made.map_err(|error| CopyError::io(to, "make the symbolic link", error))
 }
 
 /// Makes a pipe, socket or device node. Devices need root.
 pub(super) fn special(drafts: &mut Drafts, metadata: &Metadata, to: &Path) -> Result<(), CopyError> {
-    let kind = match metadata.kind {
-        Kind::Fifo => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharacterDevice,
-        _ => FileType::BlockDevice,
-    };
-    let made = drafts.replace(to, |name| rustix::fs::mknodat(CWD, name, kind, Mode::RUSR | Mode::WUSR, metadata.rdev));
+    let made = drafts.replace(to, |name| calls::make_node(name, metadata.kind, metadata.rdev));
     made.map_err(|error| CopyError::io(to, "make the special file", error))
 }

@@ -125,7 +125,9 @@ impl Header {
     pub(super) fn seal(mut self) -> [u8; BLOCK] {
         self.0[CHECKSUM].fill(b' ');
         let sum: u64 = self.0.iter().map(|&byte| u64::from(byte)).sum();
+        // Six digits, a NUL and a space, as all writers have it.
         self.octal(CHECKSUM.start..CHECKSUM.end - 1, sum);
+        self.0[CHECKSUM.end - 2] = 0;
         self.0
     }
 }

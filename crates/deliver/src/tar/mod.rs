@@ -22,8 +22,16 @@
 //! gives a directory its times and mode when it meets the first member outside, and then the next file inside spoils
 //! the times or is refused. So, with [`TarOptions::interleaved`], the first member of a directory only makes it usable
 //! (its permission bits and 0700, no ACLs, no extended attributes), and a second one, when all in it was written, has
-//! everything. GNU tar and bsdtar restore that exactly. Without `-p`, an ordinary user's bsdtar leaves directories
-//! writable. `tar --diff` reports the first of two members when the mode differs.
+//! everything. GNU tar and bsdtar restore that exactly, as root and as an ordinary user. Three things follow:
+//! - A symbolic link whose target is absolute or has `..` is written just behind the close of its directory: GNU tar
+//!   makes such links at its end, and spares the time of the directory only there. (An ordinary user's GNU tar fails
+//!   on them where a directory above may not be entered by its owner.)
+//! - A directory with a default ACL is written a third time, for bsdtar.
+//! - `tar --diff` reports the first member of a directory when the modes differ; and without `-p`, an ordinary user's
+//!   bsdtar leaves directories writable.
+//!
+//! Without `interleaved`, a further name (hard link) in another directory waits until that directory is opened or
+//! closed, so that extractors never have to come back.
 //!
 //! **Names** are bytes. Where one fits the ustar header, it is there, whatever its bytes: GNU tar and bsdtar restore
 //! it in every locale. A longer one is a pax record. There bsdtar expects UTF-8 and composes letters with their

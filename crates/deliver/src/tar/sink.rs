@@ -62,8 +62,8 @@ impl<W: Write> Sink<W> {
         if last > 0 { zeros(512 - last, self) } else { Ok(()) }
     }
 
-    /// Ends the archive. Returns the output, and the bytes it got.
-    pub(super) fn finish(mut self) -> io::Result<(W, u64)> {
+    /// Ends the archive. Returns the output, the bytes of the archive, and the bytes that the output got.
+    pub(super) fn finish(mut self) -> io::Result<(W, u64, u64)> {
         zeros(1024, &mut self)?;
         let record = RECORD as u64;
         let missing = self.archive_bytes.next_multiple_of(record) - self.archive_bytes;
@@ -74,7 +74,7 @@ impl<W: Write> Sink<W> {
             Packer::Zstd(encoder) => encoder.finish()?.into_inner()?,
         };
         out.flush()?;
-        Ok((out.out, out.written))
+        Ok((out.out, self.archive_bytes, out.written))
     }
 }
 
@@ -204,11 +204,11 @@ mod tests {
             expected.extend_from_slice(&bytes);
             expected.resize(expected.len().next_multiple_of(512), 0);
         }
-        let (lengths, written) = sink.finish().unwrap();
+        let (lengths, total, written) = sink.finish().unwrap();
         expected.resize((expected.len() + 1024).next_multiple_of(RECORD), 0);
         assert!(lengths.0.iter().all(|length| length % RECORD == 0), "{:?}", lengths.0);
         assert!(lengths.1 == expected);
-        assert_eq!(written, expected.len() as u64);
+        assert_eq!((total, written), (expected.len() as u64, expected.len() as u64));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! [`TarWriter`]: which members an entry becomes.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use onesweep::{Kind, Metadata, Route, SweptFile, Xattr};
@@ -46,11 +47,22 @@ pub struct TarWriter<W: Write> {
     output: PathBuf,
     archive: Vec<(u64, u64)>,
     totals: TarTotals,
+    /// Further names, by the directory that they wait for.
+    held: BTreeMap<PathBuf, Vec<HeldLink>>,
+    /// Symbolic links, by the directory whose close they wait for.
+    held_symlinks: BTreeMap<PathBuf, Vec<SweptFile>>,
     /// The error that ended the archive; nothing may follow a hole in it.
     broken: Option<io::ErrorKind>,
     name: Vec<u8>,
     link: Vec<u8>,
     scratch: Vec<u8>,
+}
+
+/// A further name of a file, to be written when its directory comes.
+struct HeldLink {
+    path: PathBuf,
+    first: PathBuf,
+    metadata: Metadata,
 }
 
 impl TarWriter<Output> {
@@ -81,6 +93,8 @@ impl<W: Write> TarWriter<W> {
             output: PathBuf::from("output"),
             archive: Vec::new(),
             totals: TarTotals::default(),
+            held: BTreeMap::new(),
+            held_symlinks: BTreeMap::new(),
             broken: None,
             name: Vec::new(),
             link: Vec::new(),
@@ -101,27 +115,41 @@ impl<W: Write> TarWriter<W> {
     /// Adds an entry with all its names. What the warnings are about is in the archive as far as possible.
     ///
     /// After an error the archive is at its end, and each further call fails.
-    pub fn append(&mut self, mut item: SweptFile) -> Result<Vec<TarWarning>, TarError> {
+    pub fn append(&mut self, item: SweptFile) -> Result<Vec<TarWarning>, TarError> {
         let mut warnings = Vec::new();
         let outcome = match self.broken {
             Some(kind) => Err(kind.into()),
-            None => self.entry(&mut item, &mut warnings),
+            None => self.entry(item, &mut warnings),
         };
         outcome.map_err(|source| self.failed(source))?;
         Ok(warnings)
     }
 
     /// Ends the archive with two empty blocks, and zeros up to a whole record.
-    pub fn finish(self) -> Result<(W, TarTotals), TarError> {
-        let Self { sink, output, mut totals, broken, .. } = self;
-        totals.archive_bytes = sink.archive_bytes();
+    pub fn finish(mut self) -> Result<(W, TarTotals), TarError> {
+        if self.broken.is_none() {
+            self.release_all().map_err(|source| self.failed(source))?;
+        }
+        let Self { sink, output, totals, broken, .. } = self;
         let outcome = match broken {
             Some(kind) => Err(kind.into()),
             None => sink.finish(),
         };
-        let (out, written) = outcome.map_err(|source| TarError::Write { path: output, source })?;
-        totals.written_bytes = written;
-        Ok((out, totals))
+        let (out, archive_bytes, written_bytes) = outcome.map_err(|source| TarError::Write { path: output, source })?;
+        Ok((out, TarTotals { archive_bytes, written_bytes, ..totals }))
+    }
+
+    /// Writes what waited for directories that never came, such as those above roots that are files.
+    fn release_all(&mut self) -> io::Result<()> {
+        // All that there is to warn of was told when they were held.
+        let mut told = Vec::new();
+        for symlinks in std::mem::take(&mut self.held_symlinks).into_values() {
+            self.release_symlinks(&symlinks, &mut told)?;
+        }
+        while let Some(directory) = self.held.keys().next().cloned() {
+            self.release(&directory, &mut told)?;
+        }
+        Ok(())
     }
 
     fn failed(&mut self, source: io::Error) -> TarError {
@@ -129,7 +157,7 @@ impl<W: Write> TarWriter<W> {
         TarError::Write { path: self.output.clone(), source }
     }
 
-    fn entry(&mut self, item: &mut SweptFile, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
+    fn entry(&mut self, mut item: SweptFile, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
         let metadata = *item.metadata();
         if metadata.kind == Kind::File && self.is_archive(metadata.dev, metadata.ino) {
             warnings.push(TarWarning::IsArchive { path: item.path().to_path_buf() });
@@ -144,40 +172,117 @@ impl<W: Write> TarWriter<W> {
                     warnings.extend(names.map(|name| TarWarning::Socket { path: name.to_path_buf() }));
                     return Ok(());
                 }
-                Kind::Directory => return self.directory(item, &metadata, warnings),
-                Kind::File => self.file(item, &metadata, warnings)?,
-                Kind::Symlink => self.bare(item, Type::Symlink, &metadata, warnings)?,
-                Kind::Fifo => self.bare(item, Type::Fifo, &metadata, warnings)?,
-                Kind::CharDevice => self.bare(item, Type::CharDevice, &metadata, warnings)?,
-                Kind::BlockDevice => self.bare(item, Type::BlockDevice, &metadata, warnings)?,
+                Kind::Directory => return self.directory(&item, &metadata, warnings),
+                Kind::Symlink if self.interleaved && leads_out(item.link_target()) => {
+                    // For the warnings, which have nowhere to go at the end.
+                    self.stripper.member(bytes(item.path()), false, &mut self.name, warnings);
+                    let above = item.path().parent().unwrap_or(Path::new("")).to_path_buf();
+                    self.held_symlinks.entry(above).or_default().push(item);
+                    return Ok(());
+                }
+                Kind::File => self.file(&mut item, &metadata, warnings)?,
+                Kind::Symlink => self.bare(&item, Type::Symlink, &metadata, warnings)?,
+                Kind::Fifo => self.bare(&item, Type::Fifo, &metadata, warnings)?,
+                Kind::CharDevice => self.bare(&item, Type::CharDevice, &metadata, warnings)?,
+                Kind::BlockDevice => self.bare(&item, Type::BlockDevice, &metadata, warnings)?,
             }
         }
+        self.further_names(&item, &metadata, warnings)
+    }
+
+    fn further_names(
+        &mut self,
+        item: &SweptFile,
+        metadata: &Metadata,
+        warnings: &mut Vec<TarWarning>,
+    ) -> io::Result<()> {
         let first = item.linked_to().unwrap_or(item.path());
         for further in item.links() {
-            self.hard_link(further, first, &metadata, warnings)?;
+            if self.interleaved || further.parent() == first.parent() {
+                self.hard_link(further, first, metadata, warnings)?;
+            } else {
+                self.hold(further, first, metadata, warnings);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a further name until its directory is opened, or closed if it is above: a member elsewhere would make the
+    /// extractor leave the directory that it is in, and what is made there later would spoil its time.
+    fn hold(&mut self, path: &Path, first: &Path, metadata: &Metadata, warnings: &mut Vec<TarWarning>) {
+        // Only for the warning, which has nowhere to go later.
+        self.stripper.link_target(bytes(first), &mut self.link, warnings);
+        let above = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let link = HeldLink { path: path.to_path_buf(), first: first.to_path_buf(), metadata: *metadata };
+        self.held.entry(above).or_default().push(link);
+    }
+
+    /// Writes the further names that wait for a directory.
+    fn release(&mut self, directory: &Path, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
+        let links = self.held.remove(directory).unwrap_or_default();
+        links.iter().try_for_each(|link| self.hard_link(&link.path, &link.first, &link.metadata, warnings))
+    }
+
+    /// Writes symbolic links that lead out of the tree, just behind the close of their directory.
+    ///
+    /// GNU tar makes an empty file in place of such a link, and the link at its end. It spares the directory's time
+    /// only if the directory is the one that it is about to finish when it meets the link.
+    fn release_symlinks(&mut self, symlinks: &[SweptFile], warnings: &mut Vec<TarWarning>) -> io::Result<()> {
+        for item in symlinks {
+            let metadata = *item.metadata();
+            self.bare(item, Type::Symlink, &metadata, warnings)?;
+            self.further_names(item, &metadata, warnings)?;
         }
         Ok(())
     }
 
     /// With interleaved members, a directory is first made usable, and gets its attributes at its close: an extractor
     /// applies them as soon as it has left the directory, and comes back.
-    ///
-    /// A default ACL has a member more, before the last. bsdtar (3.6.2) sets it on a directory that exists only when it
-    /// changes the mode by the same member, which it doesn't when there is an access ACL as well.
     fn directory(&mut self, item: &SweptFile, metadata: &Metadata, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
-        let default_acl = if self.acls { default_acl(item.xattrs()) } else { None };
-        let (mode, xattrs): (u32, &[Xattr]) = match (self.interleaved, item.is_closing()) {
-            (false, true) => return Ok(()),
-            (false, false) | (true, true) => (metadata.mode, item.xattrs()),
-            (true, false) => (first_mode(metadata.mode, default_acl.is_some()), &[]),
-        };
+        match (self.interleaved, item.is_closing()) {
+            (false, false) => self.directory_member(item, metadata.mode, item.xattrs(), warnings)?,
+            (false, true) => {}
+            (true, false) => {
+                let mode = first_mode(metadata.mode, self.default_acl(item).is_some());
+                self.directory_member(item, mode, &[], warnings)?;
+            }
+            (true, true) => self.close(item, metadata.mode, warnings)?,
+        }
+        self.release(item.path(), warnings)
+    }
+
+    /// A default ACL has a member of its own, before the last. bsdtar (3.6.2) sets it on a directory that exists only
+    /// when it changes the mode by the same member, which it doesn't when there is an access ACL as well. The symbolic
+    /// links come behind the first of the two, since GNU tar applies that as soon as it meets the other.
+    fn close(&mut self, item: &SweptFile, mode: u32, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
+        let symlinks = self.held_symlinks.remove(item.path()).unwrap_or_default();
+        match self.default_acl(item) {
+            Some(alone) => {
+                self.directory_member(item, mode, std::slice::from_ref(alone), warnings)?;
+                self.release_symlinks(&symlinks, warnings)?;
+                self.directory_member(item, mode, item.xattrs(), warnings)
+            }
+            None => {
+                self.directory_member(item, mode, item.xattrs(), warnings)?;
+                self.release_symlinks(&symlinks, warnings)
+            }
+        }
+    }
+
+    fn default_acl<'a>(&self, item: &'a SweptFile) -> Option<&'a Xattr> {
+        if self.acls { default_acl(item.xattrs()) } else { None }
+    }
+
+    fn directory_member(
+        &mut self,
+        item: &SweptFile,
+        mode: u32,
+        xattrs: &[Xattr],
+        warnings: &mut Vec<TarWarning>,
+    ) -> io::Result<()> {
         self.stripper.member(bytes(item.path()), true, &mut self.name, warnings);
         self.link.clear();
-        if let Some(default_acl) = default_acl.filter(|_| self.interleaved && item.is_closing()) {
-            let alone = std::slice::from_ref(default_acl);
-            self.header(item.path(), Type::Directory, metadata, mode, 0, None, alone, warnings)?;
-        }
-        self.header(item.path(), Type::Directory, metadata, mode, 0, None, xattrs, warnings)
+        self.header(item.path(), Type::Directory, item.metadata(), mode, 0, None, xattrs, warnings)
     }
 
     /// An entry without content.
@@ -259,6 +364,12 @@ fn first_mode(mode: u32, has_default_acl: bool) -> u32 {
         (true, 0o700) => 0o710,
         (true, _) => 0o700,
     }
+}
+
+/// True for targets that GNU tar takes for dangerous: absolute ones, and those with `..`.
+fn leads_out(target: Option<&Path>) -> bool {
+    let is_out = |part| matches!(part, Component::ParentDir | Component::RootDir);
+    target.is_some_and(|target| target.components().any(is_out))
 }
 
 fn bytes(path: &Path) -> &[u8] {

@@ -1,6 +1,10 @@
-//! Directories that are delivered in pieces must come out exactly.
+//! Directories that are delivered in pieces must come out exactly, with links of all sorts in them.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
 
 use crate::support::{
     Dice, assert_same_tree, entries, extractors, facts, interleave, options, remove, run_quietly, scratch, set_mtime,
@@ -25,12 +29,32 @@ fn build(base: &Path, seed: u64) {
             set_mtime(&path, 1_000_000_000 + dice.below(1_000_000) as i64, dice.below(1_000_000_000) as i64);
         }
     }
+    let mut leading_out = Vec::new();
+    let mut lead_out = |path: PathBuf, target: &Path| {
+        symlink(target, &path).unwrap();
+        leading_out.push(path.parent().unwrap().to_path_buf());
+    };
+    // Links last, so that all directories exist.
+    for at in 0..30 {
+        let path = dirs[dice.below(dirs.len())].join(format!("link{at}"));
+        let other = &dirs[dice.below(dirs.len())];
+        match dice.below(4) {
+            0 => lead_out(path, Path::new(["../..", "a/../b"][dice.below(2)])),
+            1 => lead_out(path, other),
+            2 => symlink("plain", path).unwrap(),
+            _ if other.join("f0").exists() => fs::hard_link(other.join("f0"), path).unwrap(),
+            _ => {}
+        }
+    }
     for dir in dirs.iter().rev() {
         if dice.below(4) == 0 {
             let acl = ["-d", "-m", "u:1000:rwx,g:1:r-x,o::---"];
             run_quietly(dir, "setfacl", &[&acl[..], &[dir.to_str().unwrap()]].concat());
         }
         let mode = [0o755, 0o700, 0o555, 0o500, 0o2775, 0o1777, 0o2555, 0o711, 0o000][dice.below(9)];
+        // GNU tar makes links that lead out at its end, when such a directory is closed to an ordinary user.
+        let is_above = leading_out.iter().any(|below| below != dir && below.starts_with(dir));
+        let mode = if is_above { mode | 0o100 } else { mode };
         // Only root can read what he may not.
         let mode = if crate::support::is_root() { mode } else { mode | 0o500 };
         fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();

@@ -7,7 +7,7 @@ use std::{
     ops::Range,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
-        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        fs::{MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -94,7 +94,7 @@ impl Extractor {
         args.push(self.program);
         args.extend(["--xattrs", "--acls"]);
         if self.program == "tar" {
-            args.push("--xattrs-include=*");
+            args.extend(["--xattrs-include=*", "--warning=no-timestamp"]);
         }
         args.extend(["-xpf", archive.to_str().unwrap()]);
         let output = run(dir.path(), args[0], &args[1..]);
@@ -184,21 +184,28 @@ pub(crate) fn data_ranges(path: &Path) -> Vec<Range<u64>> {
     ranges
 }
 
-/// All entries below `root`, named from `base` on; each directory before what is in it. Further names of an inode
-/// are with the first.
-pub(crate) fn entries(base: &Path, root: &str) -> Vec<SweptFile> {
-    let mut paths = vec![PathBuf::from(root)];
-    let mut at = 0;
-    while at < paths.len() {
-        let path = base.join(&paths[at]);
-        if path.symlink_metadata().unwrap().is_dir() {
-            let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-            names.sort();
-            let below: Vec<_> = names.iter().map(|name| paths[at].join(name)).collect();
-            paths.extend(below);
+/// All entries below `root`, named from `base` on; each directory before what is in it, and once more, closing, behind
+/// it. Further names of an inode are with the first.
+pub(crate) fn closed_entries(base: &Path, root: &str) -> Vec<SweptFile> {
+    let mut all = Vec::new();
+    let mut open: Vec<PathBuf> = Vec::new();
+    for item in entries(base, root) {
+        while let Some(dir) = open.pop_if(|dir| !item.path().starts_with(dir)) {
+            all.push(entry(base, dir).with_closing());
         }
-        at += 1;
+        if item.metadata().kind == Kind::Directory {
+            open.push(item.path().to_path_buf());
+        }
+        all.push(item);
     }
+    all.extend(open.into_iter().rev().map(|dir| entry(base, dir).with_closing()));
+    all
+}
+
+/// The same without the closing ones.
+pub(crate) fn entries(base: &Path, root: &str) -> Vec<SweptFile> {
+    let mut paths = Vec::new();
+    list(base, PathBuf::from(root), &mut paths);
     let mut first_names: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
     let mut seen = HashMap::new();
     for path in paths {
@@ -216,6 +223,16 @@ pub(crate) fn entries(base: &Path, root: &str) -> Vec<SweptFile> {
     first_names.into_iter().map(|(path, links)| entry(base, path).with_links(links)).collect()
 }
 
+fn list(base: &Path, path: PathBuf, paths: &mut Vec<PathBuf>) {
+    let full = base.join(&path);
+    paths.push(path.clone());
+    if full.symlink_metadata().unwrap().is_dir() {
+        let mut names: Vec<_> = fs::read_dir(&full).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names.iter().for_each(|name| list(base, path.join(name), paths));
+    }
+}
+
 /// One entry with everything.
 pub(crate) fn entry(base: &Path, path: PathBuf) -> SweptFile {
     let full = base.join(&path);
@@ -226,6 +243,11 @@ pub(crate) fn entry(base: &Path, path: PathBuf) -> SweptFile {
         Kind::Symlink => item.with_link_target(fs::read_link(&full).unwrap()),
         _ => item,
     }
+}
+
+/// One entry with its attributes alone.
+pub(crate) fn entry_without_content(base: &Path, path: &str) -> SweptFile {
+    SweptFile::new(path.into(), metadata_of(&base.join(path)))
 }
 
 /// Numbers that look random and are the same each time.
@@ -342,7 +364,12 @@ fn is_privileged(name: &[u8]) -> bool {
 pub(crate) fn assert_same_tree(want: &BTreeMap<PathBuf, Facts>, got: &BTreeMap<PathBuf, Facts>, who: &str) {
     for (path, want) in want {
         let got = got.get(path).unwrap_or_else(|| panic!("{who}: {path:?} is missing"));
-        assert!(want == got, "{who}: {path:?}\nwant {want:#?}\ngot  {got:#?}");
+        if want != got {
+            // Only the lines that differ; contents are long.
+            let (want, got) = (format!("{want:#?}"), format!("{got:#?}"));
+            let differs: Vec<_> = want.lines().zip(got.lines()).filter(|(want, got)| want != got).take(20).collect();
+            panic!("{who}: {path:?}: {differs:?}");
+        }
     }
     let extra: Vec<_> = got.keys().filter(|path| !want.contains_key(*path)).collect();
     assert!(extra.is_empty(), "{who}: {extra:?}");
@@ -363,8 +390,4 @@ pub(crate) fn any_name(dice: &mut Dice, longest: usize) -> PathBuf {
         name.extend_from_slice(alphabet[dice.below(alphabet.len())]);
     }
     PathBuf::from(std::ffi::OsString::from_vec(name))
-}
-
-pub(crate) fn is_socket(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
 }

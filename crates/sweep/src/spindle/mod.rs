@@ -1,27 +1,30 @@
 //! The sweep of one spindle: walk, survey, plan, read, window by window.
 
-use std::{collections::HashMap, ops::Range, os::fd::AsFd, path::PathBuf, sync::Arc};
+mod links;
+mod ready;
+mod sequence;
 
+use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
+
+use self::links::FirstName;
 use onesweep_layout::AddressTrust;
 use onesweep_sys::buffer::BufferPool;
 
 use crate::{
     budget::Share,
     catalogue::{Catalogue, EntryId, Flags},
+    delivery::Item,
     device::DeviceCheck,
     error::{FileError, SweepError},
     handover,
-    item::{Content, FileBytes, Metadata, Route},
     opener::Opener,
     order::Order,
     outlet::{Counters, Outlet},
     placement::{Placement, Placements},
-    plan::{self, Estimate, PlanError, RequestShape, Requests, Schedule, SweepOrder},
+    plan::{self, Estimate, PlanError, RequestShape, Requests, Schedule},
     progress::Progress,
     read::{Engine, Halt, PlannedFiles, Reader},
-    read_through::{self, Outcome},
     settings::{Entries, Reassembly, Settings, Strategy},
-    stream::FileStream,
     survey::{Aim, Surveyed, Surveyor},
     throttle::Throttle,
     walk::{Foreign, Place, Rule, WalkOrder, Walker, Window},
@@ -47,13 +50,6 @@ pub(crate) struct Root {
     pub(crate) ino: u64,
     pub(crate) mode: u32,
     pub(crate) placement: Arc<Placement>,
-}
-
-/// A name of an inode that has more of them, and was surveyed.
-#[derive(Debug)]
-enum FirstName {
-    Entry(EntryId),
-    Path(PathBuf),
 }
 
 /// Files of one plan.
@@ -119,7 +115,7 @@ impl SpindleSweep {
         pool: &BufferPool,
     ) -> Result<Self, SweepError> {
         let first = &roots[0].placement;
-        let (order, remark) = choose_order(settings, roots);
+        let (order, remark) = sequence::choose(settings, roots);
         let large = settings.large().min(share.limit()) / 4096 * 4096;
         let mut sweep = Self {
             settings: Arc::clone(settings),
@@ -136,7 +132,7 @@ impl SpindleSweep {
             seekless: roots.iter().all(|root| root.placement.is_seekless()),
             catalogue: Catalogue::new(),
             walker: Walker::new(),
-            opener: Opener::default(),
+            opener: Opener::new(),
             surveyor: Surveyor::new(
                 Aim {
                     content: settings.content,
@@ -389,40 +385,6 @@ impl SpindleSweep {
         Ok(())
     }
 
-    /// Deals with further names of an inode that was surveyed before.
-    fn is_known_inode(&mut self, id: EntryId, outlet: Option<&Outlet>) -> Result<bool, Halt> {
-        let entry = self.catalogue.get(id);
-        let key = (self.catalogue.volume(entry.device).dev, entry.ino);
-        let first = match self.first_names.get(&key) {
-            None => {
-                self.first_names.insert(key, FirstName::Entry(id));
-                return Ok(false);
-            }
-            Some(FirstName::Entry(first)) if !self.catalogue.get(*first).flags.has(Flags::DONE) => {
-                // Not handed over yet: it takes the further names along.
-                let last = self.catalogue.links(*first).last().expect("an entry is its own first link");
-                self.catalogue.get_mut(last).next_link = id;
-                return Ok(true);
-            }
-            Some(FirstName::Entry(first)) => self.catalogue.path(*first),
-            Some(FirstName::Path(path)) => path.clone(),
-        };
-        let links: Vec<EntryId> = self.catalogue.links(id).collect();
-        for link in links {
-            let kind = entry.kind().expect("it was surveyed");
-            let dev = self.catalogue.volume(entry.device).dev;
-            let item = crate::SweptFile::new(self.catalogue.path(link), entry.metadata(kind, dev))
-                .with_linked_to(first.clone());
-            self.catalogue.get_mut(link).flags.set(Flags::DONE);
-            match outlet {
-                Some(outlet) => send(outlet, Ok(item))?,
-                // While a plan is made nothing was handed over, so no inode can be known as done.
-                None => unreachable!("an entry is done only when it was handed over"),
-            }
-        }
-        Ok(true)
-    }
-
     fn report(&mut self, outlet: Option<&Outlet>, error: FileError) -> Result<(), Halt> {
         match outlet {
             Some(outlet) => send(outlet, Err(error)),
@@ -438,117 +400,21 @@ impl SpindleSweep {
         for &id in &batch.ready {
             self.hand_over_ready(outlet, id, None)?;
         }
-        if !batch.planned.is_empty() {
-            self.read(outlet, &batch.planned)?;
+        if !self.settings.content {
+            for id in self.in_reading_order(&batch) {
+                self.hand_over_ready(outlet, id, None)?;
+            }
+        } else {
+            if !batch.planned.is_empty() {
+                self.read(outlet, &batch.planned)?;
+            }
+            self.stream(outlet, batch.streamed)?;
         }
-        self.stream(outlet, batch.streamed)?;
         for id in batch.planned {
             self.catalogue.get_mut(id).flags.set(Flags::DONE);
         }
         self.catalogue.drop_fragments();
         Ok(())
-    }
-
-    /// Hands over an entry that needs no read from the disk.
-    fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, fd: Option<std::os::fd::OwnedFd>) -> Result<(), Halt> {
-        self.catalogue.get_mut(id).flags.set(Flags::DONE);
-        let item = self.ready_item(outlet, id, fd);
-        match item {
-            Ok(Some(item)) => send(outlet, Ok(item)),
-            Ok(None) => Err(Halt::Cancelled),
-            Err(error) => send(outlet, Err(error)),
-        }
-    }
-
-    /// `None` when the sweep was cancelled while it waited for memory.
-    fn ready_item(
-        &mut self,
-        outlet: &Outlet,
-        id: EntryId,
-        fd: Option<std::os::fd::OwnedFd>,
-    ) -> Result<Option<crate::SweptFile>, FileError> {
-        let entry = self.catalogue.get(id);
-        let xattrs = self.settings.xattrs;
-        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && entry.size > 0));
-        let fd = match fd {
-            None if needs_fd => Some(
-                self.opener
-                    .file(&self.catalogue, id, false)
-                    .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?,
-            ),
-            fd => fd,
-        };
-        let borrowed = fd.as_ref().map(|fd| fd.as_fd());
-        let mut item = handover::item(&self.catalogue, &mut self.opener, id, xattrs, borrowed)?;
-        if !entry.is_file() || !self.settings.content {
-            return Ok(Some(item));
-        }
-        let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
-        let Some(fd) = fd.filter(|_| entry.size > 0) else {
-            item.content = Content::Bytes(FileBytes::lent(onesweep_sys::buffer::Bytes::empty(), loan));
-            return Ok(Some(item));
-        };
-        let reserve = |bytes| self.share.try_reserve(bytes);
-        let path = || self.catalogue.path(id);
-        match read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path)? {
-            Outcome::Whole { bytes, loan, stat } => {
-                item.metadata = Metadata::of(item.metadata.kind, &stat);
-                item.content = Content::Bytes(FileBytes::lent(bytes, loan));
-                if entry.flags.has(Flags::CACHED) {
-                    item.route = Route::Cached;
-                    item.data = whole(stat.size);
-                }
-            }
-            Outcome::TooLarge => {
-                item.data = whole(entry.size);
-                self.make_stream(outlet, id, &mut item)?;
-            }
-        }
-        Ok(Some(item))
-    }
-
-    fn make_stream(&mut self, outlet: &Outlet, id: EntryId, item: &mut crate::SweptFile) -> Result<(), FileError> {
-        let way = self
-            .opener
-            .way(&self.catalogue, id)
-            .map_err(|error| FileError::io(self.catalogue.path(id), "open its directory", error))?;
-        let keep_cached = self.settings.cache == crate::CachePolicy::Fill;
-        let stream = FileStream::new(way, keep_cached, Arc::clone(&self.throttle), outlet.cancel().clone());
-        item.content = Content::Stream(stream);
-        item.route = Route::Streamed;
-        Ok(())
-    }
-
-    /// Large and special files, in the order of their first extents (DAFT II.D).
-    fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
-        if self.order.needs_layout() {
-            streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
-        }
-        for id in streamed {
-            let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None);
-            if let Ok(file) = &mut item {
-                file.data = self.catalogue.data_ranges(id);
-                let extra = self.stream_extras(outlet, id, file);
-                if let Err(error) = extra {
-                    item = Err(error);
-                }
-            }
-            self.catalogue.get_mut(id).flags.set(Flags::DONE);
-            send(outlet, item)?;
-        }
-        Ok(())
-    }
-
-    fn stream_extras(&mut self, outlet: &Outlet, id: EntryId, item: &mut crate::SweptFile) -> Result<(), FileError> {
-        if self.settings.xattrs {
-            let fd = self
-                .opener
-                .file(&self.catalogue, id, false)
-                .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?;
-            let with = handover::item(&self.catalogue, &mut self.opener, id, true, Some(fd.as_fd()))?;
-            item.xattrs = with.xattrs;
-        }
-        self.make_stream(outlet, id, item)
     }
 
     fn read(&mut self, outlet: &Outlet, planned: &[EntryId]) -> Result<(), Halt> {
@@ -559,7 +425,7 @@ impl SpindleSweep {
 
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
         let budget = self.plan_budget();
-        let requests = requests(&self.settings, files, self.order, self.strategy(), budget)
+        let requests = requests(&self.settings, files, (self.order, self.walk_order()), self.strategy(), budget)
             .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
         let engine = Engine {
             catalogue: &self.catalogue,
@@ -593,7 +459,7 @@ impl SpindleSweep {
     /// What reading these files would cost.
     pub(crate) fn estimate(&self, planned: &[EntryId], order: Order, strategy: Strategy) -> Estimate {
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
-        requests(&self.settings, files, order, strategy, self.plan_budget())
+        requests(&self.settings, files, (order, self.walk_order()), strategy, self.plan_budget())
             .map(|requests| Estimate::of(requests, &self.settings.disk_model))
             .unwrap_or_default()
     }
@@ -604,13 +470,27 @@ impl SpindleSweep {
         self.estimate(planned, order, strategy)
     }
 
-    /// The entries of the held plan as they are shown.
+    /// The entries of the held plan, with all their names, in the order in which they will be handed over.
     pub(crate) fn planned_files(&self) -> impl Iterator<Item = crate::PlannedFile> + '_ {
-        self.planned_order().into_iter().map(|id| {
+        let directories = match self.settings.entries {
+            Entries::All => &self.held.directories[..],
+            Entries::Files => &[],
+        };
+        let (ready, rest) = match &self.held.batch {
+            Some(batch) => (&batch.ready[..], self.in_reading_order(batch)),
+            None => (&[][..], Vec::new()),
+        };
+        let named = directories
+            .iter()
+            .chain(ready)
+            .copied()
+            .chain(rest)
+            .flat_map(|id| self.catalogue.links(id).map(move |name| (id, name)));
+        named.map(|(id, name)| {
             let entry = self.catalogue.get(id);
             let base = self.catalogue.volume(entry.device).base;
             crate::PlannedFile {
-                path: self.catalogue.path(id),
+                path: self.catalogue.path(name),
                 disk: self.name.clone(),
                 address: self.catalogue.first_address(id).map(|address| address - base),
                 fragments: entry.fragments,
@@ -619,20 +499,18 @@ impl SpindleSweep {
         })
     }
 
-    /// The entries that a plan holds, in the order of reading: those that are ready, the planned ones in the order of
-    /// their first pieces, the streamed ones.
-    fn planned_order(&self) -> Vec<EntryId> {
-        let Some(batch) = &self.held.batch else { return self.held.directories.clone() };
-        let mut planned = batch.planned.clone();
-        if self.order.needs_layout() {
-            planned.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
-        }
-        let mut streamed = batch.streamed.clone();
-        streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
-        let mut all = if self.settings.entries == Entries::All { self.held.directories.clone() } else { Vec::new() };
-        all.extend(&batch.ready);
-        all.extend(planned);
-        all.extend(streamed);
+    /// The files of a batch that come from the disk, in the order of their first reads.
+    fn in_reading_order(&self, batch: &Batch) -> Vec<EntryId> {
+        let by_address = |list: &[EntryId]| {
+            let mut list = list.to_vec();
+            list.sort_by_cached_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+            list
+        };
+        let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order()) {
+            plan::SweepOrder::Fragment => by_address(&batch.planned),
+            plan::SweepOrder::WholeFiles(list) => list.into_iter().map(|file| batch.planned[file as usize]).collect(),
+        };
+        all.extend(by_address(&batch.streamed));
         all
     }
 
@@ -683,46 +561,18 @@ pub(crate) fn whole(size: u64) -> Vec<Range<u64>> {
     if size == 0 { Vec::new() } else { std::iter::once(0..size).collect() }
 }
 
-fn send(outlet: &Outlet, item: crate::delivery::Item) -> Result<(), Halt> {
+fn send(outlet: &Outlet, item: Item) -> Result<(), Halt> {
     if outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
-}
-
-/// The order for roots on one spindle, and why it is not by fragment (design decision 3).
-fn choose_order(settings: &Settings, roots: &[Root]) -> (Order, Option<String>) {
-    let wanted = match (settings.order, settings.strategy()) {
-        (Order::Auto, Strategy::Vanilla) => Order::Directory,
-        (order, _) => order,
-    };
-    let meaningless = roots.iter().map(|root| &root.placement.trust).find(|trust| !trust.is_order());
-    let seekless = roots.iter().all(|root| root.placement.is_seekless());
-    match (wanted, meaningless) {
-        (Order::Auto, _) if seekless => (Order::Directory, Some("the disk has no seeks to save".into())),
-        (Order::Auto | Order::Fragment | Order::FirstExtent, Some(trust)) => (Order::Inode, Some(trust.to_string())),
-        (Order::FirstExtentPerDirectory, Some(trust)) => (Order::InodePerDirectory, Some(trust.to_string())),
-        (Order::Auto, None) => (Order::Fragment, None),
-        (order, _) => (order, None),
-    }
 }
 
 fn requests<'a>(
     settings: &Settings,
     files: PlannedFiles<'a>,
-    order: Order,
+    (order, walked): (Order, WalkOrder),
     strategy: Strategy,
     budget: plan::Budget,
 ) -> Result<Requests<PlannedFiles<'a>>, PlanError> {
-    let count = files.files.len() as u32;
-    let order = match order {
-        Order::Auto | Order::Fragment => SweepOrder::Fragment,
-        Order::FirstExtent | Order::FirstExtentPerDirectory => {
-            let mut list: Vec<u32> = (0..count).collect();
-            list.sort_by_cached_key(|&file| {
-                files.catalogue.first_address(files.files[file as usize]).unwrap_or(u64::MAX)
-            });
-            SweepOrder::WholeFiles(list)
-        }
-        Order::Inode | Order::InodePerDirectory | Order::Directory => SweepOrder::WholeFiles((0..count).collect()),
-    };
+    let order = sequence::sweep_order(files.catalogue, files.files, order, walked);
     let shape = match strategy {
         Strategy::Vanilla => RequestShape::vanilla(),
         Strategy::Unmerged => RequestShape::unmerged(),

@@ -1,0 +1,57 @@
+//! Hard links: an inode is read once and handed over with all its names.
+//!
+//! Names that the survey meets together are chained. A name that is met after its inode was handed over, in another
+//! window or another directory of a per-directory order, becomes an item that points to the first name.
+
+use std::path::PathBuf;
+
+use super::{SpindleSweep, send};
+use crate::{
+    catalogue::{EntryId, Flags},
+    item::SweptFile,
+    outlet::Outlet,
+    read::Halt,
+};
+
+/// A name of an inode that has more of them, and was surveyed.
+#[derive(Debug)]
+pub(super) enum FirstName {
+    Entry(EntryId),
+    Path(PathBuf),
+}
+
+impl SpindleSweep {
+    /// Deals with further names of an inode that was surveyed before.
+    pub(super) fn is_known_inode(&mut self, id: EntryId, outlet: Option<&Outlet>) -> Result<bool, Halt> {
+        let entry = self.catalogue.get(id);
+        let key = (self.catalogue.volume(entry.device).dev, entry.ino);
+        let first = match self.first_names.get(&key) {
+            None => {
+                self.first_names.insert(key, FirstName::Entry(id));
+                return Ok(false);
+            }
+            Some(FirstName::Entry(first)) if !self.catalogue.get(*first).flags.has(Flags::DONE) => {
+                // Not handed over yet: it takes the further names along.
+                let last = self.catalogue.links(*first).last().expect("an entry is its own first link");
+                self.catalogue.get_mut(last).next_link = id;
+                return Ok(true);
+            }
+            Some(FirstName::Entry(first)) => self.catalogue.path(*first),
+            Some(FirstName::Path(path)) => path.clone(),
+        };
+        let links: Vec<EntryId> = self.catalogue.links(id).collect();
+        for link in links {
+            let kind = entry.kind().expect("it was surveyed");
+            let dev = self.catalogue.volume(entry.device).dev;
+            let item =
+                SweptFile::new(self.catalogue.path(link), entry.metadata(kind, dev)).with_linked_to(first.clone());
+            self.catalogue.get_mut(link).flags.set(Flags::DONE);
+            match outlet {
+                Some(outlet) => send(outlet, Ok(item))?,
+                // While a plan is made nothing was handed over, so no inode can be known as done.
+                None => unreachable!("an entry is done only when it was handed over"),
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,125 @@
+//! Entries that need no read from the disk (no content, or all of it cached), and those that are streamed after the sweep.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use onesweep_sys::buffer::Bytes;
+
+use super::{SpindleSweep, send, whole};
+use crate::{
+    catalogue::{EntryId, Flags},
+    error::FileError,
+    handover,
+    item::{Content, FileBytes, Metadata, Route, SweptFile},
+    outlet::Outlet,
+    read::Halt,
+    read_through::{self, Outcome},
+    settings::CachePolicy,
+    stream::FileStream,
+};
+
+impl SpindleSweep {
+    /// Hands over an entry that needs no read from the disk.
+    pub(super) fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, fd: Option<OwnedFd>) -> Result<(), Halt> {
+        self.catalogue.get_mut(id).flags.set(Flags::DONE);
+        let item = self.ready_item(outlet, id, fd);
+        match item {
+            Ok(Some(item)) => send(outlet, Ok(item)),
+            Ok(None) => Err(Halt::Cancelled),
+            Err(error) => send(outlet, Err(error)),
+        }
+    }
+
+    /// `None` when the sweep was cancelled while it waited for memory.
+    fn ready_item(
+        &mut self,
+        outlet: &Outlet,
+        id: EntryId,
+        fd: Option<OwnedFd>,
+    ) -> Result<Option<SweptFile>, FileError> {
+        let entry = self.catalogue.get(id);
+        let xattrs = self.settings.xattrs;
+        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && entry.size > 0));
+        let fd = match fd {
+            None if needs_fd => Some(
+                self.opener
+                    .file(&self.catalogue, id, false)
+                    .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?,
+            ),
+            fd => fd,
+        };
+        let borrowed = fd.as_ref().map(|fd| fd.as_fd());
+        let mut item = handover::item(&self.catalogue, &mut self.opener, id, xattrs, borrowed)?;
+        if !entry.is_file() || !self.settings.content {
+            return Ok(Some(item));
+        }
+        let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
+        let Some(fd) = fd.filter(|_| entry.size > 0) else {
+            item.content = Content::Bytes(FileBytes::lent(Bytes::empty(), loan));
+            return Ok(Some(item));
+        };
+        let reserve = |bytes| self.share.try_reserve(bytes);
+        let path = || self.catalogue.path(id);
+        match read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path)? {
+            Outcome::Whole { bytes, loan, stat } => {
+                item.metadata = Metadata::of(item.metadata.kind, &stat);
+                item.content = Content::Bytes(FileBytes::lent(bytes, loan));
+                if entry.flags.has(Flags::CACHED) {
+                    item.route = Route::Cached;
+                    item.data = whole(stat.size);
+                }
+            }
+            Outcome::TooLarge => {
+                item.data = whole(entry.size);
+                self.make_stream(outlet, id, &mut item)?;
+            }
+        }
+        Ok(Some(item))
+    }
+
+    fn make_stream(&mut self, outlet: &Outlet, id: EntryId, item: &mut SweptFile) -> Result<(), FileError> {
+        let way = self
+            .opener
+            .way(&self.catalogue, id)
+            .map_err(|error| FileError::io(self.catalogue.path(id), "open its directory", error))?;
+        let keep_cached = self.settings.cache == CachePolicy::Fill;
+        let stream = FileStream::new(way, keep_cached, Arc::clone(&self.throttle), outlet.cancel().clone());
+        item.content = Content::Stream(stream);
+        item.route = Route::Streamed;
+        Ok(())
+    }
+
+    /// Large and special files, in the order of their first extents (DAFT II.D).
+    pub(super) fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
+        if self.order.needs_layout() {
+            streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+        }
+        for id in streamed {
+            let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None);
+            if let Ok(file) = &mut item {
+                file.data = self.catalogue.data_ranges(id);
+                let extra = self.stream_extras(outlet, id, file);
+                if let Err(error) = extra {
+                    item = Err(error);
+                }
+            }
+            self.catalogue.get_mut(id).flags.set(Flags::DONE);
+            send(outlet, item)?;
+        }
+        Ok(())
+    }
+
+    fn stream_extras(&mut self, outlet: &Outlet, id: EntryId, item: &mut SweptFile) -> Result<(), FileError> {
+        if self.settings.xattrs {
+            let fd = self
+                .opener
+                .file(&self.catalogue, id, false)
+                .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?;
+            let with = handover::item(&self.catalogue, &mut self.opener, id, true, Some(fd.as_fd()))?;
+            item.xattrs = with.xattrs;
+        }
+        self.make_stream(outlet, id, item)
+    }
+}
