@@ -205,7 +205,15 @@ impl Drop for Image {
         }
         let _ = Command::new("losetup").arg("--detach").arg(&self.device).output();
         remove_own_folder(&self.folder);
-        let left = leftovers(&self.folder);
+        // A program that another thread is just starting may hold our files for a moment.
+        let mut left = leftovers(&self.folder);
+        for _ in 0..50 {
+            if left.is_empty() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+            left = leftovers(&self.folder);
+        }
         if !left.is_empty() && !thread::panicking() {
             panic!("an image left something behind: {left:?}");
         }

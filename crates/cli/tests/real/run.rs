@@ -56,10 +56,15 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
     OsString::from_vec(bytes.to_vec()).into()
 }
 
-/// Members of an archive, as GNU tar lists them, one by one.
+/// Names of the members of an archive, as GNU tar lists them, sorted. A folder may come twice: once before its files,
+/// and once when it is complete, so that its times hold.
 pub(crate) fn members(archive: &Path) -> Vec<Vec<u8>> {
     let listed = output(Command::new("tar").args(["--null", "--quoting-style=literal", "-tf"]).arg(archive));
-    listed.split(|b| *b == b'\n').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+    let mut names: Vec<Vec<u8>> =
+        listed.split(|b| *b == b'\n').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
+    names.sort();
+    names.dedup_by(|a, b| a == b && a.ends_with(b"/"));
+    names
 }
 
 /// True when the long set of tests was asked for (`make test-long`).

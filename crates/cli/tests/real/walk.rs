@@ -17,9 +17,21 @@ use crate::{
     tree::{self, Rng, Varied, sum_lines, sums},
 };
 
-fn bind(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a mount point");
-    run(Command::new("mount").arg("--bind").arg(from).arg(to));
+/// A bind mount, gone at the end. Declare it after the images, so that it goes before them.
+struct Bind(PathBuf);
+
+impl Bind {
+    fn new(from: &Path, to: &Path) -> Self {
+        fs::create_dir_all(to).expect("a mount point");
+        run(Command::new("mount").arg("--bind").arg(from).arg(to));
+        Self(to.to_path_buf())
+    }
+}
+
+impl Drop for Bind {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
 }
 
 fn listed(options: &[&str], root: &Path) -> BTreeSet<Vec<u8>> {
@@ -70,9 +82,9 @@ fn mounts_are_entered_unless_told_otherwise() {
     let inner = Image::new(Fs::Xfs, 320 << 20);
     tree::many(&outer.root().join("own"), 20);
     tree::many(&inner.root().join("other"), 20);
-    bind(&inner.root(), &outer.root().join("mounted"));
+    let _inner = Bind::new(&inner.root(), &outer.root().join("mounted"));
     // A bind mount of a folder of the same file system: the same files under a second path.
-    bind(&outer.root().join("own"), &outer.root().join("again"));
+    let _again = Bind::new(&outer.root().join("own"), &outer.root().join("again"));
     assert_eq!(listed(&[], &outer.root()), found(&outer.root(), &[]));
     let own = listed(&["--one-file-system"], &outer.root());
     assert!(own.iter().any(|name| name.ends_with(b"own/0000001")));
@@ -88,7 +100,7 @@ fn a_mount_of_an_ancestor_ends() {
     let image = Image::new(Fs::Ext4, 64 << 20);
     let top = image.root().join("top");
     tree::many(&top.join("files"), 20);
-    bind(&top, &top.join("files/below/top"));
+    let _loop = Bind::new(&top, &top.join("files/below/top"));
     let out = onesweep(["list", "-0"]).arg(&top).output().expect("it runs");
     let code = out.status.code();
     let listed = names(&out.stdout);
@@ -138,9 +150,7 @@ fn patterns_exclude_what_gnu_tar_excludes() {
             finish(onesweep(["tar", "-cf"]).arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start), 0);
             let mut tar = Command::new("tar");
             run(tar.args(["--format=posix", "-cf"]).arg(&theirs).args(*excludes).arg("-C").arg(&root).arg(start));
-            let (mut ours, mut theirs) = (members(&ours), members(&theirs));
-            ours.sort();
-            theirs.sort();
+            let (ours, theirs) = (members(&ours), members(&theirs));
             if ours != theirs {
                 let only = |a: &[Vec<u8>], b: &[Vec<u8>]| {
                     let only = a.iter().filter(|name| !b.contains(name)).take(5).map(|name| text(name));
