@@ -40,6 +40,9 @@ impl DeviceCheck {
             return Err(fail(reason));
         }
         let stack = placement.stack.as_ref().ok_or_else(|| fail("it has no block device".into()))?;
+        if !features().direct {
+            return Err(fail("direct reads (O_DIRECT) are switched off; leave out --device".into()));
+        }
         let node = block::open_device_direct(stack.node.as_path()).map_err(|error| {
             fail(format!("cannot open {}: {error}; be root, or leave out --device", stack.node.display()))
         })?;

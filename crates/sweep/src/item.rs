@@ -258,7 +258,7 @@ impl SweptFile {
         }
     }
 
-    /// The ranges of the content that are no holes, in rising order, in bytes.
+    /// The ranges of the content that are no holes, in rising order, in bytes. Where holes are not known, all of it.
     pub fn data_ranges(&self) -> &[Range<u64>] {
         &self.data
     }

@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::PathBuf,
     rc::Rc,
     sync::Arc,
@@ -560,8 +560,8 @@ impl<'a> Reader<'a> {
             drop(waiting.buffer);
             return read_again(&mut self.engine, id, waiting.loan, untouched);
         }
-        if untouched && !self.direct && !self.dont_cache {
-            let _ = cache::drop_cached(fd.as_fd(), 0, 0);
+        if untouched {
+            self.drop_what_came(fd.as_fd(), entry.flags.has(Flags::THROUGH_FILE_SYSTEM));
         }
         let catalogue = self.engine.catalogue;
         let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, Some(fd.as_fd()))?;
@@ -571,6 +571,18 @@ impl<'a> Reader<'a> {
         item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
         item.route = Route::Swept;
         Ok(item)
+    }
+}
+
+impl Reader<'_> {
+    /// Drops what the reads of a file brought into the page cache, where nothing of it was before.
+    fn drop_what_came(&mut self, fd: BorrowedFd<'_>, special: bool) {
+        if cache::residency(fd, 0, 0).is_ok_and(|pages| pages.cached > 0) {
+            // Nothing but memory depends on it.
+            let _ = cache::drop_cached(fd, 0, 0);
+            // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
+            self.direct &= special;
+        }
     }
 }
 

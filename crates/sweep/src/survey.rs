@@ -180,8 +180,8 @@ impl Surveyor {
         if seen.contains(ExtentFlags::SHARED) && !seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN) {
             flags.set(Flags::SHARED);
         }
-        // Data among metadata, or not in whole blocks.
-        if seen.intersects(ExtentFlags::INLINE | ExtentFlags::TAIL | ExtentFlags::NOT_ALIGNED) {
+        // Data among metadata, or not in whole blocks, or not as it is read: the kernel goes through its cache.
+        if seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN) {
             flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
         catalogue.get_mut(id).flags.set(flags);

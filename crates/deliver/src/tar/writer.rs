@@ -387,8 +387,6 @@ fn map_of(item: &SweptFile, size: u64) -> Option<Map> {
             (holds && bytes.len() as u64 == size).then_some(map)
         }
         None if item.route() == Route::NoRead => Map::new(size, &[]),
-        // Of a stream without ranges nothing is known.
-        None if item.data_ranges().is_empty() => None,
         None => Map::new(size, item.data_ranges()),
     }
 }
