@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
 /// Runs `body` in a thread that has no privilege and owns nothing; `None`, with the reason printed, where that is not
@@ -18,7 +18,8 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
     };
     let answer = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     if answer.is_none() {
-        eprintln!("skipped: only root can become somebody else");
+        // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
+        let _ = writeln!(io::stderr(), "skipped: only root can become somebody else");
     }
     answer
 }

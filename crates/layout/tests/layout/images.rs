@@ -33,7 +33,8 @@ impl Mounted {
         match Mounted::try_new(size, mkfs, options) {
             Ok(mounted) => Some(mounted),
             Err(reason) => {
-                eprintln!("skipped: {reason}");
+                // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
+                let _ = writeln!(std::io::stderr(), "skipped: {reason}");
                 None
             }
         }
