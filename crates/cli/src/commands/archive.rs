@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use onesweep::{FileError, Order, Summary, SweptFile};
+use onesweep::{FileError, Summary, SweptFile};
 use onesweep_deliver::tar::{
     Compression, Output, Owner, Severity, TarError, TarOptions, TarTotals, TarWriter, parse_mtime,
 };
@@ -39,7 +39,13 @@ pub(super) struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     pub(super) fn create(session: &'a Session, args: &TarArgs) -> Result<Self, Failure> {
-        let options = options(args, session.settings().order.unwrap_or_default())?;
+        let settings = session.settings();
+        // Only there do the entries of a directory come in a row for sure: other disks are read side by side.
+        let in_rows = settings.order.unwrap_or_default().is_per_directory()
+            && settings.one_file_system.unwrap_or_default()
+            && args.paths.len() == 1
+            && args.files_from.is_empty();
+        let options = options(args, !in_rows)?;
         let stdout = args.file == Path::new("-");
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
         let writer = TarWriter::to_output(output, options).map_err(failure)?;
@@ -70,6 +76,8 @@ impl<'a> Archive<'a> {
                     match warning.severity() {
                         Severity::Notice if self.session.is_quiet() => {}
                         Severity::Notice => self.session.tell(&text),
+                        // The archive will be thrown away; what it lacks is no news.
+                        Severity::Differs | Severity::Failed if self.session.is_interrupted() => {}
                         Severity::Differs | Severity::Failed => self.session.complain(&text),
                     }
                 }
@@ -99,13 +107,13 @@ impl<'a> Archive<'a> {
     }
 }
 
-fn options(args: &TarArgs, order: Order) -> Result<TarOptions, Failure> {
+fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {
     let wrong = |option: &str, why: String| Failure::told(format!("{option}: {why}"));
     let owner = args.owner.as_deref().map(Owner::user).transpose();
     let group = args.group.as_deref().map(Owner::group).transpose();
     let mtime = args.mtime.as_deref().map(parse_mtime).transpose();
     Ok(TarOptions {
-        interleaved: !order.is_per_directory(),
+        interleaved,
         numeric_owner: args.numeric_owner,
         owner: owner.map_err(|error| wrong("--owner", error.to_string()))?,
         group: group.map_err(|error| wrong("--group", error.to_string()))?,
