@@ -366,4 +366,65 @@ mod tests {
         let next = |head| next_from(&pending, (0, head)).unwrap().1;
         assert_eq!([next(0), next(10), next(11), next(30), next(31)], [10, 10, 20, 30, 10]);
     }
+
+    /// The subtree (directory below the root) of each file of each window.
+    fn windows(root: &Path, catalog_limit: u64) -> Vec<Vec<String>> {
+        let mut catalogue = Catalogue::new();
+        let volume = Volume { dev: files::statx_at(files::CURRENT_DIR, root, true).unwrap().dev, block: 4096, base: 0 };
+        let number = catalogue.volume_number(volume);
+        let id = catalogue.add_root(b"r", root.to_owned(), number, DIRECTORY, 1).unwrap();
+        let (mut walker, mut opener) = (Walker::new(), Opener::new());
+        walker.enter(&catalogue, id, WalkOrder::CScan);
+        let mut windows = Vec::new();
+        while !walker.is_finished(&catalogue) {
+            let rule = Rule {
+                order: WalkOrder::CScan,
+                one_file_system: false,
+                no_recursion: false,
+                filter: &Filter::new(),
+                gitignore: false,
+                catalog_limit,
+                directories_max: usize::MAX,
+                place: &|_, _| Place::Here(volume),
+                cancelled: &|| false,
+            };
+            let window = walker.window(&mut catalogue, &mut opener, &rule);
+            assert!(window.errors.is_empty(), "{:?}", window.errors);
+            let files = window.entries.map(EntryId).filter(|&id| catalogue.get(id).is_file());
+            let subtree =
+                |id| catalogue.path(id).components().nth(1).unwrap().as_os_str().to_string_lossy().into_owned();
+            windows.push(files.map(subtree).collect());
+            let mut smaller = Catalogue::like(&catalogue);
+            let mut moved = HashMap::new();
+            for id in walker.waiting() {
+                smaller.adopt(&catalogue, id, &mut moved);
+            }
+            walker.renumber(&smaller, &moved);
+            opener.clear();
+            catalogue = smaller;
+        }
+        windows
+    }
+
+    #[test]
+    fn a_window_is_made_of_whole_subtrees() {
+        let root = tempfile::tempdir().unwrap();
+        for subtree in 0..20 {
+            for directory in 0..5 {
+                let path = root.path().join(format!("s{subtree}/d{directory}/e"));
+                std::fs::create_dir_all(&path).unwrap();
+                for file in 0..10 {
+                    std::fs::write(path.join(format!("f{file}")), b"").unwrap();
+                }
+            }
+        }
+        let all = windows(root.path(), 1 << 30);
+        assert_eq!((all.len(), all[0].len()), (1, 1000), "a tree that fits is one window");
+        let cut = windows(root.path(), 30_000);
+        assert_eq!(cut.iter().map(Vec::len).sum::<usize>(), 1000, "nothing is lost, nothing comes twice");
+        assert!(cut.len() > 3);
+        let seen_in = |subtree: &str| cut.iter().filter(|window| window.iter().any(|name| name == subtree)).count();
+        let whole = (0..20).filter(|subtree| seen_in(&format!("s{subtree}")) == 1).count();
+        assert!(whole >= 12, "{whole} of 20 subtrees lie in one window");
+    }
 }
