@@ -2,7 +2,7 @@
 //! system, in each order, by each strategy, within any budget, by any reassembly, and without any one kernel feature.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
     os::unix::ffi::OsStrExt,
@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, long, onesweep, path_of, root_test, run, say, seed, text},
+    run::{figure, finish, long, onesweep, path_of, root_test, run, say, seed, summary, text},
     tree::{self, Rng, Varied, sum_lines, sums},
 };
 
@@ -60,7 +60,7 @@ type Way = Vec<usize>;
 fn covering(lengths: &[usize], strength: usize, seed: u64, allowed: impl Fn(&Way) -> bool) -> Vec<Way> {
     let mut rng = Rng::new(seed);
     let groups = subsets(lengths.len(), strength);
-    let mut missing: std::collections::BTreeSet<Vec<(usize, usize)>> = groups
+    let mut missing: BTreeSet<Vec<(usize, usize)>> = groups
         .iter()
         .flat_map(|group| {
             let mut combinations = vec![Vec::new()];
@@ -144,7 +144,7 @@ fn program(command: &str, (options, hidden): &(Vec<&str>, Option<&str>)) -> Comm
 }
 
 /// The first differences between what is there and what was delivered, in words.
-fn differences(there: &BTreeMap<Vec<u8>, String>, delivered: &BTreeMap<Vec<u8>, String>) -> Option<String> {
+pub(crate) fn differences(there: &BTreeMap<Vec<u8>, String>, delivered: &BTreeMap<Vec<u8>, String>) -> Option<String> {
     let mut said = Vec::new();
     for (name, sum) in there {
         match delivered.get(name) {
@@ -161,7 +161,7 @@ fn differences(there: &BTreeMap<Vec<u8>, String>, delivered: &BTreeMap<Vec<u8>, 
 }
 
 /// What `onesweep sum` delivers.
-fn by_sum(roots: &[&Path], options: &(Vec<&str>, Option<&str>)) -> BTreeMap<Vec<u8>, String> {
+pub(crate) fn by_sum(roots: &[&Path], options: &(Vec<&str>, Option<&str>)) -> BTreeMap<Vec<u8>, String> {
     let out = finish(program("sum", options).args(["--algorithm", "sha256"]).args(roots), 0);
     let lines = sum_lines(&out.stdout);
     let count = lines.len();
@@ -186,7 +186,11 @@ fn by_tar(root: &Path, options: &(Vec<&str>, Option<&str>)) -> BTreeMap<Vec<u8>,
 }
 
 fn image_with_a_varied_tree(fs: Fs) -> (Image, PathBuf) {
-    let mut image = Image::new(fs, 640 << 20);
+    with_a_varied_tree(Image::new(fs, 640 << 20))
+}
+
+fn with_a_varied_tree(mut image: Image) -> (Image, PathBuf) {
+    let fs = image.fs;
     let root = image.root().join("tree");
     let what = Varied { files: if long() { 1500 } else { 500 }, sparse: 24 << 20 };
     tree::varied(&root, fs, &what, seed());
@@ -303,12 +307,32 @@ fn a_large_sparse_file_is_delivered() {
 #[test]
 fn two_file_systems_are_swept_in_one_run() {
     root_test!();
-    let (ext4, xfs) = (image_with_a_varied_tree(Fs::Ext4), image_with_a_varied_tree(Fs::Xfs));
-    let roots = [ext4.1.as_path(), xfs.1.as_path()];
+    let mut ext4 = image_with_a_varied_tree(Fs::Ext4);
+    let mut xfs = with_a_varied_tree(Image::in_memory(Fs::Xfs, 640 << 20));
+    let roots = [ext4.1.clone(), xfs.1.clone()];
+    let roots = [roots[0].as_path(), roots[1].as_path()];
+    let plan = summary(&finish(onesweep(["plan", "--json"]).args(roots), 0).stdout);
+    let disks: BTreeSet<&str> = plan["disks"].as_array().expect("disks").iter().map(|d| name_of(&d["disk"])).collect();
+    assert_eq!(disks.len(), 2, "two heads move side by side: {disks:?}");
     let there = sums(&roots);
-    for options in [vec![], vec!["--device"], vec!["--budget", "1M", "--catalog-limit", "64K"]] {
-        assert_eq!(differences(&there, &by_sum(&roots, &(options.clone(), None))), None, "{options:?}");
+    for options in [vec![], vec!["--device"], vec!["--catalog-limit", "64K"], vec!["--reassembly", "first-fit"]] {
+        for budget in [64 << 10, 1 << 20, 3 << 20, 256 << 20] {
+            ext4.0.cold();
+            xfs.0.cold();
+            let budget_text = budget.to_string();
+            let mut options = options.clone();
+            options.extend(["--json", "--budget", &budget_text]);
+            let out = finish(onesweep(["sum", "--algorithm", "sha256"]).args(&options).args(roots), 0);
+            let delivered: BTreeMap<_, _> = sum_lines(&out.stdout).into_iter().collect();
+            assert_eq!(differences(&there, &delivered), None, "{options:?}");
+            let held = figure(&summary(&out.stderr), "peak_budget");
+            assert!(held > 0 && held <= budget, "{options:?}: {held} bytes held by both together");
+        }
     }
+}
+
+fn name_of(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
 /// Sums are checked again, and a file that has changed since is found.

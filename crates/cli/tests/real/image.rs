@@ -98,6 +98,7 @@ impl Fs {
 pub(crate) struct Image {
     pub(crate) fs: Fs,
     folder: PathBuf,
+    file: PathBuf,
     device: PathBuf,
     options: String,
     mounted: bool,
@@ -108,21 +109,34 @@ impl Image {
     pub(crate) fn new(fs: Fs, bytes: u64) -> Self {
         let folder = own_folder();
         let file = folder.join("disk.img");
-        fs::File::create(&file).and_then(|f| f.set_len(bytes)).expect("a sparse file");
+        sparse_file(&file, bytes);
         run(&mut fs.mkfs(&file));
-        Self::attach(fs, folder)
+        Self::attach(fs, folder, file)
+    }
+
+    /// A fresh file system in a file that is in memory: on another disk than those of all other images.
+    pub(crate) fn in_memory(fs: Fs, bytes: u64) -> Self {
+        let folder = own_folder();
+        let memory = folder.join("memory");
+        fs::create_dir(&memory).expect("a mount point");
+        run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&memory));
+        let file = memory.join("disk.img");
+        sparse_file(&file, bytes);
+        run(&mut fs.mkfs(&file));
+        Self::attach(fs, folder, file)
     }
 
     /// A file system in a copy of an image file.
     pub(crate) fn copy_of(fs: Fs, kept: &Path) -> Self {
         let folder = own_folder();
         run(Command::new("cp").args(["--sparse=always", "--reflink=auto"]).arg(kept).arg(folder.join("disk.img")));
-        Self::attach(fs, folder)
+        let file = folder.join("disk.img");
+        Self::attach(fs, folder, file)
     }
 
-    fn attach(fs: Fs, folder: PathBuf) -> Self {
-        let device = attach_loop(&folder.join("disk.img"));
-        let mut image = Self { fs, folder, device, options: "noatime".into(), mounted: false };
+    fn attach(fs: Fs, folder: PathBuf, file: PathBuf) -> Self {
+        let device = attach_loop(&file);
+        let mut image = Self { fs, folder, file, device, options: "noatime".into(), mounted: false };
         fs::create_dir(image.root()).expect("a mount point");
         image.mount();
         image
@@ -145,7 +159,7 @@ impl Image {
 
     /// The image file below the loop device.
     pub(crate) fn file(&self) -> PathBuf {
-        self.folder.join("disk.img")
+        self.file.clone()
     }
 
     /// Major and minor number of the loop device.
@@ -201,9 +215,11 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         if self.mounted {
-            unmount_below(&self.folder);
+            unmount_below(&self.root());
         }
         let _ = Command::new("losetup").arg("--detach").arg(&self.device).output();
+        // What the image file lies on goes after the device.
+        unmount_below(&self.folder);
         remove_own_folder(&self.folder);
         // A program that another thread is just starting may hold our files for a moment.
         let mut left = leftovers(&self.folder);
@@ -292,6 +308,10 @@ fn remove_own_folder(folder: &Path) {
     }
     // Paths longer than the kernel takes at once are no obstacle to `rm`.
     let _ = Command::new("rm").args(["-rf", "--one-file-system"]).arg(folder).output();
+}
+
+fn sparse_file(path: &Path, bytes: u64) {
+    fs::File::create(path).and_then(|file| file.set_len(bytes)).expect("a sparse file");
 }
 
 fn base_folder() -> PathBuf {

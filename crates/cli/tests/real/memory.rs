@@ -4,7 +4,7 @@ use std::{fs, process::Command, process::Stdio};
 
 use crate::{
     image::{Fs, Image},
-    run::{long, onesweep, program, root_test, say, text},
+    run::{long, onesweep, program, root_test, say, summary, text},
     tree,
 };
 
@@ -65,13 +65,4 @@ fn the_budget_holds() {
             image.cold();
         }
     }
-}
-
-/// The object that `--json` prints, alone on its line or over many.
-fn summary(said: &[u8]) -> serde_json::Value {
-    let said = text(said);
-    let start = said.find('{').unwrap_or_else(|| panic!("no JSON in {said}"));
-    let end = said.rfind('}').expect("its end") + 1;
-    let value: serde_json::Value = serde_json::from_str(&said[start..end]).expect("one JSON object");
-    if value.get("peak_budget").is_some() { value } else { value["summary"].clone() }
 }

@@ -43,6 +43,19 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The object that `--json` prints, whatever was said before it.
+pub(crate) fn summary(said: &[u8]) -> serde_json::Value {
+    let line = said.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"{"));
+    let line = line.unwrap_or_else(|| panic!("no JSON in {}", short(said)));
+    serde_json::from_slice(line).unwrap_or_else(|e| panic!("{}: {e}", text(line)))
+}
+
+/// A number of a summary: `"errors"`, or `"reread.files"`.
+pub(crate) fn figure(summary: &serde_json::Value, name: &str) -> u64 {
+    let value = name.split('.').fold(summary, |value, name| &value[name]);
+    value.as_u64().unwrap_or_else(|| panic!("{name} is no number in {summary}"))
+}
+
 /// The start of a message, for one that may be long.
 pub(crate) fn short(bytes: &[u8]) -> String {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
