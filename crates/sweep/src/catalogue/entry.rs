@@ -1,7 +1,10 @@
 //! One entry of the catalogue: at most 120 bytes (DAFT II.B keeps fragments; qtar 4 "a couple of hundred bytes").
 
 use super::arena::NameAt;
-use crate::item::{Kind, Metadata, Timestamp};
+use crate::{
+    item::{Kind, Metadata, Timestamp},
+    stream::State,
+};
 
 /// An entry's number in its catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,12 +136,19 @@ impl Entry {
         self.flags.set(Flags::SURVEYED);
     }
 
+    /// By what a change is told.
+    pub(crate) fn state(&self) -> State {
+        State {
+            ino: self.ino,
+            size: self.size,
+            mtime: (self.mtime_seconds, self.mtime_nanoseconds),
+            ctime: (self.ctime_seconds, self.ctime_nanoseconds),
+        }
+    }
+
     /// True when `stat` shows the same inode with the same content as far as times and size can tell.
     pub(crate) fn is_unchanged(&self, stat: &onesweep_sys::files::Stat) -> bool {
-        self.ino == stat.ino
-            && self.size == stat.size
-            && (self.mtime_seconds, self.mtime_nanoseconds) == (stat.mtime.secs, stat.mtime.nanos)
-            && (self.ctime_seconds, self.ctime_nanoseconds) == (stat.ctime.secs, stat.ctime.nanos)
+        self.state() == State::of(stat)
     }
 
     pub(crate) fn metadata(&self, kind: Kind, dev: u64) -> Metadata {
