@@ -1,4 +1,4 @@
-//! One entry of the catalogue: at most 120 bytes (DAFT II.B keeps fragments; qtar 4 "a couple of hundred bytes").
+//! One entry of the catalogue: 96 bytes (qtar, section 4, takes "a couple of hundred").
 
 use super::arena::NameAt;
 use crate::{
@@ -38,11 +38,11 @@ impl Flags {
     /// The file system gave no address for some of it.
     pub(crate) const UNMAPPED: Self = Self(1 << 5);
     /// Its ctime is so young that a further change might not show.
-    pub(crate) const RECENT: Self = Self(1 << 7);
+    pub(crate) const RECENT: Self = Self(1 << 6);
     /// Other files may have the same bytes at the same addresses, one to one.
-    pub(crate) const SHARED: Self = Self(1 << 8);
+    pub(crate) const SHARED: Self = Self(1 << 7);
     /// Some of its pages lay in the cache when it was surveyed.
-    pub(crate) const PARTLY_CACHED: Self = Self(1 << 6);
+    pub(crate) const PARTLY_CACHED: Self = Self(1 << 8);
 
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -81,7 +81,7 @@ pub(crate) struct Entry {
     pub(crate) flags: Flags,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 120);
+const _: () = assert!(size_of::<Entry>() == 96);
 
 impl Entry {
     /// An entry as its directory lists it. `mode` holds the type bits alone until the survey.
