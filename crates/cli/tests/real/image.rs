@@ -100,6 +100,8 @@ pub(crate) struct Image {
     folder: PathBuf,
     file: PathBuf,
     device: PathBuf,
+    /// Further devices of the same file system.
+    others: Vec<PathBuf>,
     options: String,
     mounted: bool,
 }
@@ -126,6 +128,19 @@ impl Image {
         Self::attach(fs, folder, file)
     }
 
+    /// btrfs over two devices of so many bytes each, data in turns on both.
+    pub(crate) fn btrfs_on_two_devices(bytes: u64) -> Self {
+        let folder = own_folder();
+        let (file, other) = (folder.join("disk.img"), folder.join("other.img"));
+        sparse_file(&file, bytes);
+        sparse_file(&other, bytes);
+        let mut mkfs = Fs::Btrfs.mkfs(&file);
+        run(mkfs.args(["-d", "raid0", "-m", "raid1"]).arg(&other));
+        let other = attach_loop(&other);
+        let options = format!("noatime,device={}", other.display());
+        Self::attach_with(Fs::Btrfs, folder, file, vec![other], options)
+    }
+
     /// A file system in a copy of an image file.
     pub(crate) fn copy_of(fs: Fs, kept: &Path) -> Self {
         let folder = own_folder();
@@ -135,8 +150,12 @@ impl Image {
     }
 
     fn attach(fs: Fs, folder: PathBuf, file: PathBuf) -> Self {
+        Self::attach_with(fs, folder, file, Vec::new(), "noatime".into())
+    }
+
+    fn attach_with(fs: Fs, folder: PathBuf, file: PathBuf, others: Vec<PathBuf>, options: String) -> Self {
         let device = attach_loop(&file);
-        let mut image = Self { fs, folder, file, device, options: "noatime".into(), mounted: false };
+        let mut image = Self { fs, folder, file, device, others, options, mounted: false };
         fs::create_dir(image.root()).expect("a mount point");
         image.mount();
         image
@@ -217,7 +236,9 @@ impl Drop for Image {
         if self.mounted {
             unmount_below(&self.root());
         }
-        let _ = Command::new("losetup").arg("--detach").arg(&self.device).output();
+        for device in [&self.device].into_iter().chain(&self.others) {
+            let _ = Command::new("losetup").arg("--detach").arg(device).output();
+        }
         // What the image file lies on goes after the device.
         unmount_below(&self.folder);
         remove_own_folder(&self.folder);

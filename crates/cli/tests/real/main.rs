@@ -10,6 +10,7 @@ mod consistency;
 mod disk_model;
 mod equality;
 mod image;
+mod layouts;
 mod memory;
 mod order;
 mod run;

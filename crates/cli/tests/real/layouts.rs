@@ -1,0 +1,130 @@
+//! File systems whose addresses say little, or whose files lie in no place of their own: the bytes are right all the
+//! same, and the plan says what it does not know.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::Path,
+    process::Command,
+};
+
+use crate::{
+    equality::{by_sum, differences},
+    image::{Folder, Fs, Image},
+    run::{finish, onesweep, root_test, run, seed, summary, text},
+    tree::{self, Rng, Varied, sums},
+};
+
+const ORDERS: [&str; 7] =
+    ["auto", "fragment", "first-extent", "inode", "inode-per-directory", "first-extent-per-directory", "directory"];
+
+/// Sums in all orders equal those of `sha256sum`, from cold and then once more with all of it cached.
+fn is_right_in_all_orders(root: &Path, mut cold: impl FnMut()) {
+    let there = sums(&[root]);
+    assert!(!there.is_empty());
+    for order in ORDERS {
+        cold();
+        for budget in ["1M", "64M"] {
+            let options = (vec!["--order", order, "--budget", budget], None);
+            assert_eq!(differences(&there, &by_sum(&[root], &options)), None, "{order} {budget}");
+        }
+    }
+}
+
+/// The plan says in each of its forms why it knows no order, and which order it takes instead.
+fn plan_says(root: &Path, order: &str, why: &str) {
+    let plan = summary(&finish(onesweep(["plan", "--json"]).arg(root), 0).stdout);
+    let disk = &plan["disks"][0];
+    assert!(disk["remark"].as_str().is_some_and(|remark| remark.contains(why)), "no word of {why:?}: {disk}");
+    let people = text(&finish(onesweep(["plan"]).arg(root), 0).stdout);
+    assert!(people.contains(why), "no word of {why:?}: {people}");
+    assert_eq!(disk["order"], order, "{disk}");
+}
+
+/// Files that btrfs has compressed are read through the file system, whatever their extents say.
+#[test]
+fn compressed_files_are_delivered() {
+    root_test!();
+    let mut image = Image::new(Fs::Btrfs, 640 << 20);
+    image.set_options("compress-force=zstd");
+    image.cold();
+    let root = image.root().join("tree");
+    tree::varied(&root, Fs::Btrfs, &Varied { files: 200, sparse: 4 << 20 }, seed());
+    let mut rng = Rng::new(seed());
+    for number in 0..40 {
+        // Halves of text and of noise, so that some extents shrink and some do not.
+        let text = format!("line {number} of a text that repeats itself\n").repeat(1 + rng.below(8000) as usize);
+        let noise_bytes = rng.below(200_000) as usize;
+        let noise = rng.bytes(noise_bytes);
+        let mut bytes = [text.as_bytes(), &noise].concat();
+        bytes.truncate(bytes.len() - number);
+        fs::write(root.join(format!("text-{number}")), bytes).expect("a file");
+    }
+    tree::sync(&root);
+    let flags = text(&crate::run::output(Command::new("filefrag").arg("-v").arg(root.join("text-1"))));
+    assert!(flags.contains("encoded"), "nothing was compressed:\n{flags}");
+    is_right_in_all_orders(&root, || image.cold());
+}
+
+#[test]
+fn btrfs_on_two_devices_is_delivered_and_the_plan_says_why_not_in_order() {
+    root_test!();
+    let mut image = Image::btrfs_on_two_devices(400 << 20);
+    let root = image.root().join("tree");
+    tree::varied(&root, Fs::Btrfs, &Varied { files: 300, sparse: 4 << 20 }, seed());
+    image.cold();
+    plan_says(&root, "inode", "2 devices");
+    is_right_in_all_orders(&root, || image.cold());
+}
+
+/// Files of the layer below, of the layer above, and of both.
+#[test]
+fn overlayfs_is_delivered_and_the_plan_says_why_not_in_order() {
+    root_test!();
+    let lower = Image::new(Fs::Ext4, 640 << 20);
+    let upper = Image::new(Fs::Ext4, 256 << 20);
+    tree::varied(&lower.root().join("tree"), Fs::Ext4, &Varied { files: 200, sparse: 4 << 20 }, seed());
+    tree::sync(&lower.root());
+    for name in ["upper", "work"] {
+        fs::create_dir(upper.root().join(name)).expect("a folder");
+    }
+    let folder = Folder::new();
+    let merged = folder.join("merged");
+    fs::create_dir(&merged).expect("a mount point");
+    let layers = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.root().display(),
+        upper.root().join("upper").display(),
+        upper.root().join("work").display()
+    );
+    run(Command::new("mount").args(["-t", "overlay", "-o", &layers, "none"]).arg(&merged));
+    let root = merged.join("tree");
+    for number in 0..50 {
+        fs::write(root.join(format!("new-{number}")), vec![number; 1000 * usize::from(number)]).expect("a new file");
+    }
+    let changed = File::options().write(true).open(root.join("links/two-names-1")).expect("a file of below");
+    changed.write_all_at(b"TWO", 0).expect("a change");
+    fs::remove_file(root.join("names/tab\t")).expect("a deletion");
+    plan_says(&root, "inode", "overlay");
+    is_right_in_all_orders(&root, || ());
+}
+
+#[test]
+fn files_in_memory_are_delivered_and_the_plan_says_why_not_in_order() {
+    root_test!();
+    let folder = Folder::new();
+    let memory = folder.join("memory");
+    fs::create_dir(&memory).expect("a mount point");
+    run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&memory));
+    let root = memory.join("tree");
+    fs::create_dir(&root).expect("a folder");
+    let mut rng = Rng::new(seed());
+    for number in 0..200 {
+        let size = rng.size(8192.0, 1 << 20) as usize;
+        fs::write(root.join(format!("{number}")), rng.bytes(size)).expect("a file");
+    }
+    File::create(root.join("hole")).and_then(|file| file.set_len(3 << 20)).expect("a sparse file");
+    // Nothing is saved by any order here.
+    plan_says(&root, "directory", "no seeks to save");
+    is_right_in_all_orders(&root, || ());
+}
