@@ -1,0 +1,136 @@
+//! `onesweep list`: names in the order of the disk for other tools, and the places of the files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, onesweep, output, path_of, root_test, run, seed, text},
+    tree::{self, Varied, manifest},
+};
+
+/// The lowest address of the extents that hold data, in bytes of the device, by `filefrag`; `None` if there is none.
+fn lowest_address(path: &Path) -> Option<u64> {
+    // In units of a byte: `   0:  0.. 4095:  139264.. 143359:  4096:  last,eof`.
+    let told = text(&output(Command::new("filefrag").args(["-v", "-b1"]).arg(path)));
+    let is_extent = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit()) && line.contains("..");
+    let written = told.lines().filter(is_extent).filter(|line| !line.contains("unwritten"));
+    let start = |line: &str| line.split(':').nth(2)?.split("..").next()?.trim().parse().ok();
+    written.map(|line| start(line).unwrap_or_else(|| panic!("no physical range: {line}"))).min()
+}
+
+fn varied(fs: Fs) -> (Image, PathBuf) {
+    let mut image = Image::new(fs, 640 << 20);
+    let root = image.root().join("tree");
+    tree::varied(&root, fs, &Varied { files: 200, sparse: 1 << 20 }, seed());
+    image.cold();
+    (image, root)
+}
+
+/// GNU tar takes the list, and its archive is that of the whole tree.
+#[test]
+fn tar_takes_the_list() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let (image, root) = varied(fs);
+        let out = image.beside("out");
+        fs::create_dir(&out).expect("a folder");
+        let archive = image.beside("a.tar");
+        let mut list = onesweep(["list", "--all", "-0", "."]);
+        let mut list = list.current_dir(&root).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut tar = Command::new("tar");
+        tar.args(["--format=posix", "--xattrs", "--xattrs-include=*", "--acls", "-S", "--no-recursion", "-cf"]);
+        run(tar
+            .arg(&archive)
+            .args(["--null", "-T", "-"])
+            .current_dir(&root)
+            .stdin(list.stdout.take().expect("a pipe")));
+        assert!(list.wait().expect("it ends").success());
+        let mut extract = Command::new("tar");
+        extract.args(["-p", "--same-owner", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--acls", "-xf"]);
+        run(extract.arg(&archive).arg("-C").arg(&out));
+        let plain = |root: &Path| {
+            let mut all: BTreeMap<_, _> = manifest(root).into_iter().map(|(name, (entry, _))| (name, entry)).collect();
+            // Folders' own times are lost when what is in them comes later: that is tar's affair.
+            all.values_mut().filter(|entry| entry.mode & 0o170_000 == 0o040_000).for_each(|entry| entry.mtime = (0, 0));
+            all
+        };
+        let (there, extracted) = (plain(&root), plain(&out));
+        for (name, entry) in &there {
+            assert_eq!(Some(entry), extracted.get(name), "{}: {name:?}", fs.name());
+        }
+        assert_eq!(there.len(), extracted.len(), "{}", fs.name());
+    }
+}
+
+/// Each name of a file with several is listed.
+#[test]
+fn all_names_are_listed() {
+    root_test!();
+    let (_image, root) = varied(Fs::Ext4);
+    for options in [&[][..], &["--catalog-limit", "64K"], &["--order", "directory"]] {
+        let out = finish(onesweep(["list", "-0"]).args(options).arg(&root), 0);
+        let mut listed: Vec<&[u8]> = out.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+        let count = listed.len();
+        let there = output(Command::new("find").arg(&root).args(["-type", "f", "-print0"]));
+        let there: BTreeSet<&[u8]> = there.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        assert_eq!(count, listed.len(), "{options:?}: a name came twice");
+        assert!(listed.into_iter().collect::<BTreeSet<_>>() == there, "{options:?}");
+    }
+}
+
+/// Addresses are the lowest of those that the kernel tells `filefrag`, and the list rises by them.
+#[test]
+fn addresses_are_those_of_the_kernel() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Ext4Small, Fs::Xfs, Fs::Btrfs] {
+        let (image, root) = varied(fs);
+        let out = finish(onesweep(["list", "--json", "--order", "first-extent"]).arg(&root), 0);
+        let mut compared = 0;
+        let mut addresses = Vec::new();
+        for line in out.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let file: serde_json::Value = serde_json::from_slice(line).expect("an object on each line");
+            addresses.extend(file["address"].as_u64());
+            if file.get("path_hex").is_some() {
+                continue;
+            }
+            let path = PathBuf::from(file["path"].as_str().expect("a path"));
+            let metadata = fs::metadata(&path).expect("the file is there");
+            assert_eq!(file["size"].as_u64(), Some(metadata.size()), "{path:?}");
+            if let Some(address) = file["address"].as_u64() {
+                assert_eq!(Some(address), lowest_address(&path), "{}: {path:?}", fs.name());
+                compared += 1;
+            }
+        }
+        assert!(compared > 100, "{}: only {compared} files have an address", fs.name());
+        assert!(addresses.is_sorted(), "{}: the list does not rise", fs.name());
+        let long = finish(onesweep(["list", "--long", "--order", "first-extent"]).arg(&root), 0);
+        let lines: Vec<&[u8]> = long.stdout.split(|byte| *byte == b'\n').skip(1).collect();
+        let column = |line: &&[u8]| text(line).split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+        assert_eq!(lines.iter().filter_map(column).collect::<Vec<_>>(), addresses, "{}", fs.name());
+        drop(image);
+    }
+}
+
+/// What comes from the list of names is what was in it, whatever bytes the names have.
+#[test]
+fn names_are_bytes() {
+    root_test!();
+    let (_image, root) = varied(Fs::Ext4);
+    let out = finish(onesweep(["list", "-0"]).arg(root.join("names")), 0);
+    for name in out.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        assert!(path_of(name).is_file(), "{:?}", path_of(name));
+    }
+    let json = finish(onesweep(["list", "--json"]).arg(root.join("names")), 0);
+    let hex: String = root.join("names").as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let whole = text(&json.stdout);
+    // not-\xff\xfe-utf8
+    assert!(whole.contains(&format!("\"path_hex\":\"{hex}2f6e6f742dfffe2d75746638\"")), "{whole}");
+}
