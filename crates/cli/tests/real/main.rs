@@ -11,6 +11,7 @@ mod disk_model;
 mod equality;
 mod image;
 mod layouts;
+mod limits;
 mod lists;
 mod memory;
 mod order;
