@@ -1,0 +1,202 @@
+//! What was typed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::disk::model::DiskModel;
+use crate::emulate::{self, MountSpec, Spec};
+use crate::mount;
+use crate::size::SpanArg;
+
+/// An emulated disk under real file systems, ageing, and bounds to measure against.
+#[derive(Debug, Parser)]
+#[command(name = "onesweep-lab", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Debug, Subcommand)]
+enum Sub {
+    Disk(DiskArgs),
+    /// Take down a disk that a killed run has left, with everything on it
+    Down {
+        /// The directory that the disk was shown at
+        dir: PathBuf,
+    },
+    /// List the named disk models with their sources, or print one as TOML
+    Models {
+        /// The model to print
+        name: Option<String>,
+    },
+    /// The serving process of `disk`
+    #[command(hide = true)]
+    Serve {
+        spec: String,
+    },
+}
+
+/// A disk: which, and which part of it.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelArgs {
+    /// A named model (see `models`), or a TOML file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "barracuda-7200.11")]
+    model: String,
+    /// The part of the disk that the image covers, in sizes or percent
+    #[arg(long, value_name = "FROM..TO", default_value = "0..100%")]
+    span: SpanArg,
+    /// The track buffer
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    track_buffer: Switch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl ModelArgs {
+    /// The model, and the part of it from 0 to 1.
+    pub(crate) fn model(&self) -> Result<(DiskModel, (f64, f64)), String> {
+        let mut model = match DiskModel::named(&self.model) {
+            Some(model) => model,
+            None if Path::new(&self.model).extension().is_some_and(|extension| extension == "toml") => {
+                let text = fs::read_to_string(&self.model).map_err(|error| format!("{}: {error}", self.model))?;
+                DiskModel::from_toml(&text).map_err(|error| format!("{}: {error}", self.model))?
+            }
+            None => {
+                let names: Vec<&str> = DiskModel::presets().map(|preset| preset.0).collect();
+                return Err(format!("no model {:?}; known are {}, or a .toml file", self.model, names.join(", ")));
+            }
+        };
+        if self.track_buffer == Switch::Off {
+            model.buffer_segments = 0;
+        }
+        let span = self.span.on(&model)?;
+        Ok((model, (span.from, span.to)))
+    }
+}
+
+/// Show an image as a disk with a head, as DIR/disk, with its books in DIR/stats
+///
+/// The books are in modelled milliseconds; nothing waits for them unless --real is given. Read them with `cat DIR/stats`,
+/// reset them (and empty the track buffer) with `echo reset > DIR/stats`, add a fault with a line as for --fault.
+///
+/// Everything is taken down again at the end: by Ctrl-C, SIGTERM, the end of COMMAND, or when a part of it crashes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab disk aged.img /tmp/disk --mount /mnt --track-buffer off\n  \
+    onesweep-lab disk aged.img /tmp/disk --mount /mnt --trace tar.trace -- tar cf /dev/null -C /mnt .\n  \
+    onesweep-lab disk old.img /tmp/disk --model fireball-ex --span 0..2G --real 1\n  \
+    onesweep-lab disk new.img /tmp/disk --mount /mnt --fault 'power-cut 500 7'")]
+struct DiskArgs {
+    /// The image
+    image: PathBuf,
+    /// An empty directory to show the disk at
+    dir: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Put a loop device with direct I/O on the disk, and mount the file system there
+    #[arg(long, value_name = "MNT")]
+    mount: Option<PathBuf>,
+    /// The file system's type, as `mount -t` takes it
+    #[arg(long, value_name = "TYPE", requires = "mount")]
+    fs: Option<String>,
+    /// Options of the mount
+    #[arg(long, value_name = "OPTIONS", requires = "mount")]
+    mount_options: Option<String>,
+    /// What the loop device says of itself; by the model unless given
+    #[arg(long, value_name = "on|off", requires = "mount")]
+    rotational: Option<Switch>,
+    /// The loop device's scheduler: none, mq-deadline, bfq, kyber
+    #[arg(long, requires = "mount")]
+    scheduler: Option<String>,
+    /// The loop device's read-ahead
+    #[arg(long, value_name = "KB", requires = "mount")]
+    read_ahead: Option<u32>,
+    /// Sleep the modelled times, multiplied by FACTOR
+    #[arg(long, value_name = "FACTOR")]
+    real: Option<f64>,
+    /// Idle seconds before the spindle stops
+    #[arg(long, value_name = "SECONDS")]
+    standby: Option<f64>,
+    /// Write a line for each request
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// "unreadable START+LENGTH", "slow START+LENGTH MILLISECONDS" or "power-cut WRITES SEED"
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<String>,
+    /// Change nothing on the image
+    #[arg(long)]
+    read_only: bool,
+    /// Run this beside the disk, print the books to standard error, and end
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl DiskArgs {
+    fn spec(&self) -> Result<Spec, String> {
+        let (mut model, span) = self.model.model()?;
+        if let Some(seconds) = self.standby {
+            model.standby_after_s = seconds;
+        }
+        if self.real.is_some_and(|factor| !factor.is_finite() || factor <= 0.0) {
+            return Err("--real needs a factor above 0".into());
+        }
+        for fault in &self.fault {
+            fault.parse::<crate::disk::faults::Fault>()?;
+        }
+        Ok(Spec {
+            image: self.image.canonicalize().map_err(|error| format!("{}: {error}", self.image.display()))?,
+            dir: mount::absolute(&self.dir)?,
+            model,
+            span,
+            real: self.real,
+            trace: self.trace.as_deref().map(mount::absolute).transpose()?,
+            faults: self.fault.clone(),
+            read_only: self.read_only,
+        })
+    }
+
+    fn mount(&self) -> Result<Option<MountSpec>, String> {
+        let Some(target) = &self.mount else {
+            return Ok(None);
+        };
+        Ok(Some(MountSpec {
+            target: mount::absolute(target)?,
+            fs: self.fs.clone(),
+            options: self.mount_options.clone(),
+            rotational: self.rotational.map(|switch| switch == Switch::On),
+            scheduler: self.scheduler.clone(),
+            read_ahead_kb: self.read_ahead,
+        }))
+    }
+}
+
+/// Does what was typed; the exit code.
+pub(crate) fn run() -> Result<u8, String> {
+    match Cli::parse().command {
+        Sub::Disk(args) => emulate::run(&args.spec()?, args.mount()?.as_ref(), &args.command),
+        Sub::Down { dir } => {
+            let complaints = mount::take_down(&mount::absolute(&dir)?);
+            if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }
+        }
+        Sub::Models { name } => models(name.as_deref()),
+        Sub::Serve { spec } => emulate::serve(&spec),
+    }
+}
+
+fn models(name: Option<&str>) -> Result<u8, String> {
+    let Some(name) = name else {
+        for (name, source) in DiskModel::presets() {
+            println!("{name}\n    {source}");
+        }
+        return Ok(0);
+    };
+    let model = DiskModel::named(name).ok_or_else(|| format!("no model {name:?}"))?;
+    print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
+    Ok(0)
+}
