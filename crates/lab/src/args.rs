@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::age::image::{self, Fs};
+use crate::age::recipe::Recipe;
+use crate::bound;
 use crate::disk::model::DiskModel;
 use crate::emulate::{self, MountSpec, Spec};
 use crate::mount;
@@ -21,6 +24,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Sub {
     Disk(DiskArgs),
+    Age(AgeArgs),
+    Bound(BoundArgs),
     /// Take down a disk that a killed run has left, with everything on it
     Down {
         /// The directory that the disk was shown at
@@ -176,10 +181,101 @@ impl DiskArgs {
     }
 }
 
+/// Make an aged file system from a recipe and a seed
+///
+/// The same recipe, seed and scale give the same operations on every machine. Beside the image comes IMAGE.json, with
+/// the SHA-256 of the operations and of the image.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab age random --out random.img\n  \
+    onesweep-lab age source --steps 0 --fs xfs --out clean.img\n  \
+    onesweep-lab age daft-4k --scale 0.01 --mkfs=-O --mkfs=^dir_index --out small.img")]
+struct AgeArgs {
+    /// What is done to the file system
+    recipe: Recipe,
+    /// Where the random numbers start
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How much of it: files, directories and the image's size
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Steps of ageing; 0 is a clean file system [default: all of the recipe]
+    #[arg(long)]
+    steps: Option<u32>,
+    /// The file system
+    #[arg(long, default_value = "ext4")]
+    fs: Fs,
+    /// The image's size, instead of the recipe's
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
+    image_size: Option<u64>,
+    /// An option for mkfs; may be given again
+    #[arg(long = "mkfs", value_name = "OPTION", allow_hyphen_values = true)]
+    mkfs_options: Vec<String>,
+    /// The image
+    #[arg(long, value_name = "IMAGE")]
+    out: PathBuf,
+}
+
+impl AgeArgs {
+    fn run(self) -> Result<u8, String> {
+        if !self.scale.is_finite() || self.scale <= 0.0 {
+            return Err("--scale needs a number above 0".into());
+        }
+        let label = image::make(&image::Order {
+            recipe: self.recipe,
+            seed: self.seed,
+            scale: self.scale,
+            steps: self.steps,
+            fs: self.fs,
+            image_bytes: self.image_size,
+            mkfs_options: self.mkfs_options,
+            out: self.out,
+        })?;
+        println!("{}", serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?);
+        Ok(0)
+    }
+}
+
+/// Print the least that reading all files of an image can cost: streaming their bytes, and one perfect sweep
+///
+/// The sweep takes the extents as filefrag prints them, and the sectors outside them that `find -size +0` and one FIEMAP
+/// of each file read from cold caches with read-ahead 0; sorted, gaps read through where that is cheaper, served once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bound aged.img\n  \
+    onesweep-lab bound aged.img --model st373455lw --span 0..10% --json")]
+struct BoundArgs {
+    /// The image
+    image: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The file system's type, as `mount -t` takes it
+    #[arg(long, value_name = "TYPE")]
+    fs: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl BoundArgs {
+    fn run(self) -> Result<u8, String> {
+        let (model, span) = self.model.model()?;
+        let bound = bound::bound(&bound::Subject { image: self.image, fs: self.fs, model, span })?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&bound).map_err(|error| error.to_string())?);
+        } else {
+            bound::print(&bound);
+        }
+        Ok(0)
+    }
+}
+
 /// Does what was typed; the exit code.
 pub(crate) fn run() -> Result<u8, String> {
     match Cli::parse().command {
         Sub::Disk(args) => emulate::run(&args.spec()?, args.mount()?.as_ref(), &args.command),
+        Sub::Age(args) => args.run(),
+        Sub::Bound(args) => args.run(),
         Sub::Down { dir } => {
             let complaints = mount::take_down(&mount::absolute(&dir)?);
             if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }

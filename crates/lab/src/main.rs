@@ -7,10 +7,14 @@
 //! | [`fuse`] | the directory that shows it |
 //! | [`mount`] | loop devices and mounts, and taking them down |
 //! | [`emulate`] | `disk`: all of these together, guarded |
+//! | [`age`] | `age`: images from recipes |
+//! | [`bound`] | `bound`: the least that reading an image can cost |
 //! | [`args`] | what was typed |
 //! | [`random`], [`size`] | numbers from a seed; sizes as typed |
 
+mod age;
 mod args;
+mod bound;
 mod disk;
 mod emulate;
 mod fuse;
