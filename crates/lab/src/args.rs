@@ -23,7 +23,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Sub {
-    Disk(DiskArgs),
+    Disk(Box<DiskArgs>),
     Age(AgeArgs),
     Bound(BoundArgs),
     /// Take down a disk that a killed run has left, with everything on it

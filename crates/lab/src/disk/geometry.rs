@@ -15,6 +15,7 @@ pub(crate) struct Span {
     pub(crate) to: f64,
 }
 
+#[cfg(test)]
 impl Span {
     pub(crate) const WHOLE: Self = Self { from: 0.0, to: 1.0 };
 }
