@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::age::image::{TempDir, sha256};
-use crate::disk::drive::Op;
+use crate::disk::drive::{Drive, Op};
 use crate::disk::geometry::{Geometry, Span};
 use crate::disk::model::DiskModel;
 use crate::disk::trace::Entry;
@@ -39,6 +39,8 @@ pub(crate) struct Bound {
     streaming_ms: f64,
     /// All of it in one pass over the disk.
     sweep: Sweep,
+    /// The same runs through a drive that may choose among as many of the next ones as its queue holds.
+    queued_sweep_ms: f64,
 }
 
 /// The image that a bound is for.
@@ -68,8 +70,14 @@ pub(crate) fn bound(subject: &Subject) -> Result<Bound, String> {
         data_bytes,
         metadata_bytes: sweep::bytes(&all) - data_bytes,
         streaming_ms: streamed * (layout.bytes as f64 / data_bytes.max(1) as f64).min(1.0),
+        queued_sweep_ms: sweep::queued_ms(&all, Drive::new(unbuffered(&subject.model), image_bytes, span)),
         sweep: Sweep::over(&all, &geometry, subject.model.overhead_ms),
     })
+}
+
+/// The model without its track buffer: what is touched doesn't depend on it, and a pass needs none.
+fn unbuffered(model: &DiskModel) -> DiskModel {
+    DiskModel { buffer_segments: 0, ..model.clone() }
 }
 
 /// The files' places, what was read to find them, and the size of the image.
@@ -80,8 +88,7 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
     let spec = Spec {
         image: subject.image.canonicalize().map_err(said)?,
         dir: dir.0.canonicalize().map_err(said)?,
-        // Neither read-ahead by the drive nor its seeks change what is touched.
-        model: DiskModel { buffer_segments: 0, ..subject.model.clone() },
+        model: unbuffered(&subject.model),
         span: subject.span,
         real: None,
         trace: Some(trace.clone()),
@@ -138,5 +145,6 @@ pub(crate) fn print(bound: &Bound) {
         mb(bound.metadata_bytes),
         mb(bound.sweep.gap_bytes)
     );
+    println!("the same with a queue       {:>10.2} s", bound.queued_sweep_ms / 1000.0);
     println!("on {}, image {}", bound.model, bound.image_sha256);
 }
