@@ -130,6 +130,11 @@ pub(crate) fn is_mounted(target: &Path) -> bool {
     mounts().iter().any(|mount| mount.target == target)
 }
 
+/// The type of what is mounted there.
+pub(crate) fn fs_of(target: &Path) -> Option<String> {
+    mounts().into_iter().find(|mount| mount.target == target).map(|mount| mount.fs)
+}
+
 /// The loop devices on that file.
 fn loops_on(file: &Path) -> Vec<Loop> {
     let Ok(devices) = fs::read_dir("/sys/block") else {

@@ -2,6 +2,8 @@
 //!
 //! Made without any of the code that it is held against: extents as `filefrag` prints them, and the sectors outside them
 //! that the emulated disk saw while `find -size +0` and one FIEMAP of each file ran from cold caches with read-ahead 0.
+//! On btrfs, whose extents have addresses of its own, the sectors that the disk saw while every file was read stand for
+//! the extents.
 
 mod layout;
 mod sweep;
@@ -17,7 +19,7 @@ use crate::disk::geometry::{Geometry, Span};
 use crate::disk::model::DiskModel;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
-use crate::mount::run;
+use crate::mount::{self, run};
 use layout::Layout;
 use sweep::{Run, Sweep};
 
@@ -103,7 +105,10 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
     };
     let mut emulation = Emulation::start(&spec, Some(&mount))?;
     let began_ms = now_ms(&emulation.stats()?)?;
-    let layout = map_files(&target.0);
+    let layout = map_files(&mount.target);
+    let mapped_ms = now_ms(&emulation.stats()?)?;
+    let maps_elsewhere = mount::fs_of(&mount.target).is_some_and(|fs| fs == "btrfs");
+    let read = if maps_elsewhere { read_files(&mount.target) } else { Ok(()) };
     emulation.stats()?; // writes the trace out
     let complaints = emulation.stop();
     let text = fs::read_to_string(&trace);
@@ -112,11 +117,25 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
         return Err(complaints.join("\n"));
     }
     let text = text.map_err(|error| format!("{}: {error}", trace.display()))?;
-    let read = |entry: &Entry| entry.time_ms >= began_ms && entry.command.op == Op::Read;
-    let run = |entry: Entry| Run { start: entry.command.start, end: entry.command.end() };
-    let touched = text.lines().filter_map(Entry::parse).filter(read).map(run).collect();
+    let mut layout = layout.and_then(|layout| read.map(|()| layout))?;
+    let reads = text.lines().filter_map(Entry::parse).filter(|entry| entry.command.op == Op::Read);
+    let mut touched = Vec::new();
+    let mut data = Vec::new();
+    for entry in reads.filter(|entry| entry.time_ms >= began_ms) {
+        let run = Run { start: entry.command.start, end: entry.command.end() };
+        if entry.time_ms < mapped_ms { touched.push(run) } else { data.push(run) }
+    }
+    if maps_elsewhere {
+        layout.extents = data;
+    }
     let image_bytes = fs::metadata(&subject.image).map_err(said)?.len();
-    Ok((layout?, touched, image_bytes))
+    Ok((layout, touched, image_bytes))
+}
+
+/// Reads every file. What btrfs tells of extents are addresses of its own; on the disk they show when they are read.
+fn read_files(root: &Path) -> Result<(), String> {
+    let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r cat > /dev/null";
+    run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()]).map(drop)
 }
 
 /// `find -size +0` and a `filefrag` of each file.
