@@ -61,6 +61,9 @@ pub(crate) struct Emulation {
 impl Emulation {
     /// Shows the disk and, with `mount`, the file system on it.
     pub(crate) fn start(spec: &Spec, mount: Option<&MountSpec>) -> Result<Self, String> {
+        if mount::is_mounted(&spec.dir) && fs::read(spec.dir.join("stats")).is_ok() {
+            return Err(format!("{} already shows a disk; `onesweep-lab down` ends it", spec.dir.display()));
+        }
         for complaint in mount::take_down(&spec.dir) {
             eprintln!("onesweep-lab: left by a former run: {complaint}");
         }

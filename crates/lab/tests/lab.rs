@@ -214,6 +214,19 @@ fn a_killed_guard_leaves_nothing() {
     place.assert_down();
 }
 
+/// A second run must not pull the disk from under the first.
+#[test]
+fn a_directory_shows_one_disk() {
+    let Some(place) = place(16) else { return };
+    let _shown = Shown::start(&mut place.lab(&[]));
+    let second = place.lab(&["--", "true"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("already shows"), "{second:?}");
+    assert_eq!(place.stats()["errors"], 0);
+    succeed(Command::new(PROGRAM).arg("down").arg(&place.disk));
+    place.assert_down();
+}
+
 /// Both killed at once: the next run, or `down`, finds what was left.
 #[test]
 fn what_two_killed_processes_leave_is_taken_down_later() {
