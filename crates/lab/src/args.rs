@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::age::image::{self, Fs};
+use crate::age::pack;
 use crate::age::recipe::Recipe;
 use crate::bound;
 use crate::disk::model::DiskModel;
@@ -26,6 +27,16 @@ enum Sub {
     Disk(Box<DiskArgs>),
     Age(AgeArgs),
     Bound(BoundArgs),
+    /// Compress an image to IMAGE.zst
+    Pack {
+        /// The image, which stays
+        image: PathBuf,
+    },
+    /// Unpack IMAGE.zst to IMAGE, sparse, and check it against IMAGE.json where that lies beside it
+    Unpack {
+        /// The packed image, which stays
+        packed: PathBuf,
+    },
     /// Take down a disk that a killed run has left, with everything on it
     Down {
         /// The directory that the disk was shown at
@@ -276,6 +287,13 @@ pub(crate) fn run() -> Result<u8, String> {
         Sub::Disk(args) => emulate::run(&args.spec()?, args.mount()?.as_ref(), &args.command),
         Sub::Age(args) => args.run(),
         Sub::Bound(args) => args.run(),
+        Sub::Pack { image } => {
+            let mut out = image.clone().into_os_string();
+            out.push(".zst");
+            pack::pack(&image, Path::new(&out)).map_err(|error| format!("{}: {error}", image.display()))?;
+            Ok(0)
+        }
+        Sub::Unpack { packed } => unpack(&packed),
         Sub::Down { dir } => {
             let complaints = mount::take_down(&mount::absolute(&dir)?);
             if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }
@@ -283,6 +301,24 @@ pub(crate) fn run() -> Result<u8, String> {
         Sub::Models { name } => models(name.as_deref()),
         Sub::Serve { spec } => emulate::serve(&spec),
     }
+}
+
+fn unpack(packed: &Path) -> Result<u8, String> {
+    if packed.extension().is_none_or(|extension| extension != "zst") {
+        return Err(format!("{}: not a .zst file", packed.display()));
+    }
+    let image = packed.with_extension("");
+    let hash = pack::unpack(packed, &image).map_err(|error| format!("{}: {error}", packed.display()))?;
+    let mut label = image.clone().into_os_string();
+    label.push(".json");
+    if let Ok(label) = fs::read_to_string(&label) {
+        let label: serde_json::Value = serde_json::from_str(&label).map_err(|error| error.to_string())?;
+        if label["image_sha256"] != hash.as_str() {
+            return Err(format!("{} is not the image of its label: its SHA-256 is {hash}", image.display()));
+        }
+    }
+    println!("{hash}  {}", image.display());
+    Ok(0)
 }
 
 fn models(name: Option<&str>) -> Result<u8, String> {
