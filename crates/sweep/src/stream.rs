@@ -1,6 +1,7 @@
 //! Files that don't pass through reassembly: read by the consumer, after the sweep (DAFT II.D).
 
 use std::{
+    cmp::Ordering,
     io::{self, Read, Seek, SeekFrom},
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -111,7 +112,13 @@ impl FileStream {
         }
         open.checked = true;
         let now = State::of(&files::statx_fd(open.fd.as_fd())?);
-        if now == expected { Ok(()) } else { Err(io::Error::other("it changed while it was read")) }
+        let how = match now.size.cmp(&expected.size) {
+            Ordering::Greater => "it grew while it was read",
+            Ordering::Less => "it shrank while it was read",
+            Ordering::Equal if now != expected => "it changed while it was read",
+            Ordering::Equal => return Ok(()),
+        };
+        Err(io::Error::other(how))
     }
 
     fn read_data(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

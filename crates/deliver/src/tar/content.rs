@@ -26,9 +26,19 @@ impl<R: Read + Seek> ReadSeek for R {}
 /// How the bytes differed from what the header promised.
 #[derive(Debug)]
 pub(super) enum Mismatch {
-    Shrank { missing: u64 },
+    Shrank {
+        missing: u64,
+    },
     Grew,
-    Read { at: u64, missing: u64, source: io::Error },
+    /// Nothing is missing, but what came may be of two moments.
+    Changed {
+        source: io::Error,
+    },
+    Read {
+        at: u64,
+        missing: u64,
+        source: io::Error,
+    },
 }
 
 impl Mismatch {
@@ -37,6 +47,7 @@ impl Mismatch {
         match self {
             Self::Shrank { missing } => TarWarning::Shrank { path, missing },
             Self::Grew => TarWarning::Grew { path, kept: size },
+            Self::Changed { source } => TarWarning::Changed { path, source },
             Self::Read { at, missing, source } => TarWarning::Read { path, at, missing, source },
         }
     }
@@ -143,8 +154,7 @@ impl Exact<'_> {
         match self.reader.read(&mut [0]) {
             Ok(0) => None,
             Ok(_) => Some(Mismatch::Grew),
-            // Nothing is missing, but what came may be of two moments.
-            Err(source) => Some(Mismatch::Read { at: self.at, missing: 0, source }),
+            Err(source) => Some(Mismatch::Changed { source }),
         }
     }
 }

@@ -91,6 +91,14 @@ pub enum TarWarning {
         /// Bytes in the archive.
         kept: u64,
     },
+    /// The file did not hold still.
+    #[error("{}: file changed as it was read: {source}", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// How.
+        source: io::Error,
+    },
     /// The rest of the file could not be read.
     #[error("{}: Read error at byte {at}; padding {missing} bytes with zeros: {source}", path.display())]
     Read {
@@ -118,7 +126,7 @@ impl TarWarning {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Socket { .. } | Self::Stripped { .. } | Self::IsArchive { .. } => Severity::Notice,
-            Self::Shrank { .. } | Self::Grew { .. } => Severity::Differs,
+            Self::Shrank { .. } | Self::Grew { .. } | Self::Changed { .. } => Severity::Differs,
             Self::Read { .. } | Self::Acl { .. } => Severity::Failed,
         }
     }
