@@ -261,8 +261,8 @@ pub(crate) fn sync(path: &Path) {
 pub(crate) fn many(folder: &Path, count: u64) {
     fs::create_dir_all(folder).expect("a folder");
     for number in 0..count {
-        fs::write(folder.join(format!("{number:07}")), if number % 8 == 0 { "some content\n" } else { "" })
-            .expect("a small file");
+        let content = if number % 8 == 0 { format!("some content of file {number}\n") } else { String::new() };
+        fs::write(folder.join(format!("{number:07}")), content).expect("a small file");
     }
 }
 
