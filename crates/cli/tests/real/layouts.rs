@@ -6,12 +6,14 @@ use std::{
     os::unix::fs::FileExt,
     path::Path,
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use crate::{
     equality::{by_sum, differences},
     image::{Folder, Fs, Image},
-    run::{finish, onesweep, root_test, run, seed, summary, text},
+    run::{figure, finish, onesweep, root_test, run, seed, summary, text},
     tree::{self, Rng, Varied, sums},
 };
 
@@ -127,4 +129,49 @@ fn files_in_memory_are_delivered_and_the_plan_says_why_not_in_order() {
     // Nothing is saved by any order here.
     plan_says(&root, "directory", "no seeks to save");
     is_right_in_all_orders(&root, || ());
+}
+
+/// What files share is read once for all of them.
+#[test]
+fn shared_extents_are_read_once() {
+    root_test!();
+    const CLONES: usize = 4;
+    for fs in [Fs::Xfs, Fs::Btrfs] {
+        let mut image = Image::new(fs, 400 << 20);
+        let root = image.root().join("tree");
+        fs::create_dir(&root).expect("a folder");
+        let mut rng = Rng::new(seed());
+        let mut copy_bytes = 0;
+        for number in 0..20 {
+            let size = 4096 * (1 + rng.below(100));
+            copy_bytes += size;
+            let original = root.join(format!("{number:02}-0"));
+            fs::write(&original, rng.bytes(size as usize)).expect("a file");
+            let original = File::open(&original).expect("the file");
+            original.sync_all().expect("its blocks");
+            for clone in 1..=CLONES {
+                let clone = File::create(root.join(format!("{number:02}-{clone}"))).expect("a clone");
+                rustix::fs::ioctl_ficlone(&clone, &original).expect("a reflink");
+            }
+        }
+        tree::sync(&root);
+        let there = sums(&[&root]);
+        // Of a file that was changed just now nobody believes that its bytes are those of another.
+        thread::sleep(Duration::from_millis(3200));
+        let ways: &[&[&str]] = &[&["--device"], &[]];
+        for options in &ways[usize::from(!fs.has_device_mode())..] {
+            image.cold();
+            let out = finish(onesweep(["sum", "--json", "--algorithm", "sha256"]).args(*options).arg(&root), 0);
+            let delivered = tree::sum_lines(&out.stdout).into_iter().collect();
+            assert_eq!(differences(&there, &delivered), None, "{} {options:?}", fs.name());
+            let read = figure(&summary(&out.stderr), "bytes_read");
+            assert!(
+                read >= copy_bytes && read < copy_bytes * 3 / 2,
+                "{} {options:?}: {read} bytes read for {} files that share {copy_bytes}: {}",
+                fs.name(),
+                there.len(),
+                text(&out.stderr)
+            );
+        }
+    }
 }
