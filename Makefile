@@ -6,8 +6,8 @@ DIR ?= /usr/share
 LONG_PROPTEST_CASES ?= 20000
 
 # What the tests and benches run, and the Debian packages that hold it.
-TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs e4defrag:e2fsprogs \
-	bsdtar:libarchive-tools losetup:mount mount:mount fincore:util-linux-extra setpriv:util-linux tar:tar \
+TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
+	e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount fincore:util-linux-extra setpriv:util-linux tar:tar \
 	time:time cc:build-essential git:git
 
 help:

@@ -8,14 +8,15 @@ use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Duration,
 };
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, long, onesweep, root_test, run, say, seed, short, text},
+    run::{disk_bytes_read, figure, finish, long, onesweep, path_of, root_test, run, say, seed, short, summary, text},
     tree::{self, Rng, sum_lines, sums},
 };
 
@@ -110,8 +111,72 @@ fn an_overwrite_just_before_the_read_is_delivered() {
     }
 }
 
+/// Files that have lain still for long are changed when the sweep has begun and has not come to them yet. Nothing that the
+/// survey saw tells of it; the check after the read does.
+#[test]
+fn changes_between_the_survey_and_the_read_are_found() {
+    root_test!();
+    const FILES: u64 = 48;
+    const BLOCKS: u64 = 64;
+    for fs in [Fs::Ext4, Fs::Ext4Small, Fs::Xfs] {
+        let mut image = Image::new(fs, 400 << 20);
+        let root = image.root().join("tree");
+        fs::create_dir(&root).expect("a folder");
+        let path = |file: u64| root.join(format!("{file:03}"));
+        for file in 0..FILES {
+            fs::write(path(file), content(file, 1, 0, BLOCKS)).expect("a file");
+            // One after the other on the disk.
+            File::open(path(file)).and_then(|file| file.sync_all()).expect("its blocks");
+        }
+        tree::sync(&root);
+        let mut states: BTreeMap<Vec<u8>, Vec<String>> =
+            sums(&[&root]).into_iter().map(|(name, sum)| (name, vec![sum])).collect();
+        // What was changed just now is read through the file system at once.
+        thread::sleep(Duration::from_millis(3200));
+        image.cold();
+        let listed = finish(onesweep(["list", "-0"]).arg(&root), 0).stdout;
+        let order: Vec<PathBuf> =
+            listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(path_of).collect();
+        let mut sum = onesweep(["sum", "--device", "--json", "--algorithm", "sha256", "--max-request", "256K"]);
+        sum.args(["--bwlimit", "4M", "--budget", "1M", "--large", "1M"]).arg(&root);
+        let running = sum.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut running = running.expect("it starts");
+        while disk_bytes_read(&running) < 2 << 20 {
+            assert!(running.try_wait().expect("its state").is_none(), "it ended before anything was changed");
+            thread::sleep(Duration::from_millis(2));
+        }
+        // The last third, long before its turn.
+        for (number, path) in order.iter().skip(2 * FILES as usize / 3).enumerate() {
+            let file = path.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a number");
+            let open = File::options().write(true).open(path).expect("a file");
+            match number % 3 {
+                0 => open.write_all_at(&content(file, 2, 0, BLOCKS), 0).expect("an overwrite"),
+                1 => {
+                    let aside = root.with_extension("aside");
+                    fs::write(&aside, content(file, 3, 0, BLOCKS)).expect("a new file");
+                    fs::rename(&aside, path).expect("a replacement");
+                }
+                _ => open.set_len(BLOCKS / 2 * BLOCK as u64).expect("a cut"),
+            }
+        }
+        assert!(running.try_wait().expect("its state").is_none(), "the changes came too late");
+        for (name, sum) in sums(&[&root]) {
+            states.entry(name).or_default().push(sum);
+        }
+        let out = running.wait_with_output().expect("it ends");
+        assert_eq!(out.status.code(), Some(0), "{}", short(&out.stderr));
+        let delivered = sum_lines(&out.stdout);
+        assert_eq!(delivered.len() as u64, FILES);
+        for (name, sum) in &delivered {
+            assert!(states[name].contains(sum), "{}: {:?} came in a state that it never had", fs.name(), text(name));
+        }
+        let reread = figure(&summary(&out.stderr), "reread.files");
+        assert!(reread > 0, "{}: nothing was read a second time", fs.name());
+    }
+}
+
 /// What a restless writer does to one of its files.
-fn disturb(root: &Path, rng: &mut Rng, versions: &mut [u64], sizes: &mut [u64]) {
+fn disturb(fs: Fs, root: &Path, rng: &mut Rng, versions: &mut [u64], sizes: &mut [u64]) {
     let file = rng.below(versions.len() as u64);
     let at = file as usize;
     let path = root.join(format!("{file:04}"));
@@ -158,7 +223,14 @@ fn disturb(root: &Path, rng: &mut Rng, versions: &mut [u64], sizes: &mut [u64]) 
         }
         // Moved on the disk, with nothing else changed.
         _ => {
-            let _ = Command::new("e4defrag").arg(&path).output();
+            let mover: &[&str] = match fs.kernel_name() {
+                "ext4" => &["e4defrag"],
+                "xfs" => &["xfs_fsr"],
+                _ => &["btrfs", "filesystem", "defragment"],
+            };
+            // It gives up on a file that somebody writes to; but it must be there.
+            let moved = Command::new(mover[0]).args(&mover[1..]).arg(&path).output();
+            moved.unwrap_or_else(|e| panic!("{mover:?}: {e}; try `make deps`"));
         }
     }
 }
@@ -185,7 +257,7 @@ fn delivered_files_are_states_that_they_had(fs: Fs, options: &[&str]) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                disturb(&root, &mut rng, &mut versions, &mut sizes);
+                disturb(fs, &root, &mut rng, &mut versions, &mut sizes);
             }
         });
         // The writer ends when a check fails, else the panic would wait for it for ever.

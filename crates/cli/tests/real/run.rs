@@ -5,7 +5,7 @@ use std::{
     io::Write,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output},
     sync::{Once, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -54,6 +54,12 @@ pub(crate) fn summary(said: &[u8]) -> serde_json::Value {
 pub(crate) fn figure(summary: &serde_json::Value, name: &str) -> u64 {
     let value = name.split('.').fold(summary, |value, name| &value[name]);
     value.as_u64().unwrap_or_else(|| panic!("{name} is no number in {summary}"))
+}
+
+/// What a process has read from disks so far.
+pub(crate) fn disk_bytes_read(running: &Child) -> u64 {
+    let told = std::fs::read_to_string(format!("/proc/{}/io", running.id())).unwrap_or_default();
+    told.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok()).unwrap_or(0)
 }
 
 /// The start of a message, for one that may be long.
