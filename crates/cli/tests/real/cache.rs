@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::unix::ffi::OsStrExt,
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -38,7 +41,7 @@ fn read(files: &[PathBuf]) {
 
 /// A tree from cold, in which some files were read, and as many beside it that nobody else will touch.
 struct Half {
-    _image: Image,
+    image: Image,
     root: PathBuf,
     cached: Vec<PathBuf>,
     cold: Vec<PathBuf>,
@@ -67,7 +70,7 @@ fn half_cached(fs: Fs) -> Half {
     let (cached, cold): (Vec<PathBuf>, Vec<PathBuf>) = files.into_iter().partition(|_| rng.below(3) == 0);
     read(&cached);
     read(&control);
-    Half { _image: image, root, cached, cold, control }
+    Half { image, root, cached, cold, control }
 }
 
 /// Makes up to five trials until one succeeds. The kernel may reclaim pages by itself at any time, so one failure may be
@@ -162,4 +165,87 @@ fn warmed_files_stay() {
         }
         Ok(())
     });
+}
+
+const LARGE_PAGES: u64 = 3000;
+
+/// A file that is streamed, as it may be when the sweep meets it: its first pages in memory, and no others.
+fn large(path: &Path, cached_pages: u64) {
+    fs::write(path, Rng::new(17).bytes(LARGE_PAGES as usize * 4096 - 100)).expect("a file");
+    let file = fs::File::open(path).expect("the file");
+    file.sync_all().expect("its blocks");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("none of it is in memory");
+    // Each read brings in what it reads, and nothing ahead.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("no reading ahead");
+    let cached_bytes = (cached_pages * 4096).min(file.metadata().expect("its size").len());
+    file.read_exact_at(&mut vec![0; cached_bytes as usize], 0).expect("its first pages");
+}
+
+/// For each page of a file whether it is in memory.
+fn map(path: &Path) -> Vec<bool> {
+    let file = fs::File::open(path).expect("the file");
+    let is_cached = |page| onesweep_sys::cache::residency(file.as_fd(), page * 4096, 4096).expect("told").cached > 0;
+    (0..LARGE_PAGES).map(is_cached).collect()
+}
+
+/// A large file passes by the cache too, page for page.
+#[test]
+fn pages_of_large_files_are_left_as_they_were() {
+    root_test!(alone);
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        for (options, hidden) in [(&[][..], ""), (&[], "dontcache"), (&[], "dontcache,direct"), (&["--device"], "")] {
+            if !options.is_empty() && !fs.has_device_mode() {
+                continue;
+            }
+            on_a_quiet_machine(fs, |half| {
+                let folder = half.image.root().join("large");
+                fs::create_dir(&folder).expect("a folder");
+                let files = [("none", 0), ("some", 64), ("all", LARGE_PAGES)].map(|(name, pages)| {
+                    let path = folder.join(name);
+                    large(&path, pages);
+                    path
+                });
+                let before = files.each_ref().map(|path| map(path));
+                assert!(!before[0].contains(&true), "nothing of the unread file is in memory");
+                let cached = before[1].iter().filter(|page| **page).count();
+                assert!((64..128).contains(&cached), "{cached} pages are in memory");
+                let mut tar = onesweep(["tar", "--large", "1M", "-cf", "-"]);
+                finish(tar.args(options).arg(&folder).env("ONESWEEP_HIDE", hidden), 0);
+                for (path, before) in files.iter().zip(before) {
+                    let after = map(path);
+                    let more = before.iter().zip(&after).filter(|(before, after)| !**before && **after).count();
+                    // Here the kernel's own reclaiming is no excuse.
+                    assert_eq!(more, 0, "{} {options:?} {hidden}: {more} more pages of {path:?}", fs.name());
+                    let fewer = before.iter().zip(&after).filter(|(before, after)| **before && !**after).count();
+                    if fewer > 0 {
+                        return Err(format!("{options:?} {hidden} dropped {fewer} pages of {}", path.display()));
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+/// Of others' files the kernel does not tell what is in memory; nothing is brought in all the same.
+#[test]
+fn an_ordinary_user_leaves_it_as_it_was() {
+    root_test!(alone);
+    for (fs, hidden) in [(Fs::Ext4, ""), (Fs::Xfs, "")] {
+        let mut image = Image::new(fs, 400 << 20);
+        let root = image.root().join("tree");
+        fs::create_dir(&root).expect("a folder");
+        let path = root.join("large");
+        large(&path, 0);
+        image.cold();
+        assert!(!map(&path).contains(&true));
+        let tool = image.beside("onesweep");
+        fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+        let mut tar = Command::new("setpriv");
+        tar.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
+        let out = finish(tar.args(["tar", "--large", "1M", "-cf", "-"]).arg(&root).env("ONESWEEP_HIDE", hidden), 0);
+        assert!(out.stdout.len() as u64 > (LARGE_PAGES - 1) * 4096);
+        let brought = map(&path).iter().filter(|page| **page).count();
+        assert_eq!(brought, 0, "{} {hidden}: {brought} pages of another user's file were left", fs.name());
+    }
 }
