@@ -8,7 +8,7 @@ use super::Common;
 
 /// Writes an archive, reading in the order of the disk
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(disable_help_flag = true, after_help = "\
 Examples:
   onesweep tar -cf /backup/home.tar -C /srv home
   onesweep tar czf /backup/etc.tar.gz /etc
@@ -81,6 +81,13 @@ pub(crate) struct TarArgs {
     /// Print the path of each entry
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Refused: GNU tar's -h follows every symbolic link
+    #[arg(short = 'h', long, hide = true)]
+    pub(crate) dereference: bool,
+    /// Print help
+    // Without -h, which has another meaning for tar.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -112,8 +119,18 @@ pub(super) fn expand_old_style(words: Vec<OsString>) -> Vec<OsString> {
     expanded
 }
 
+/// What has a meaning for GNU tar and none here must not pass for something else.
+pub(super) fn check(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
+    if tar.get_flag("dereference") {
+        let what = "-h (--dereference) is not supported: symbolic links below the named paths are never followed; \
+                    -H follows those that are named";
+        return Err(command.error(ErrorKind::ArgumentConflict, what));
+    }
+    check_base_comes_first(tar, command)
+}
+
 /// GNU tar's `-C` works from its place on; a sweep has one base, so it has to come before all paths.
-pub(super) fn check_base_comes_first(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
+fn check_base_comes_first(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
     let typed = |name| (tar.contains_id(name)).then(|| tar.indices_of(name)).flatten();
     match (typed("directory").and_then(Iterator::max), typed("paths").and_then(Iterator::min)) {
         (Some(base), Some(path)) if path < base => {
@@ -203,5 +220,16 @@ mod tests {
             assert!(parse_line(line).is_err(), "{line}");
         }
         assert!(parse_line("tar -cf x.tar a -C /b c").unwrap_err().contains("before all paths"));
+    }
+
+    #[test]
+    fn to_follow_all_links_is_refused_and_no_help() {
+        for words in ["-chf out.tar dir", "-chzf out.tar dir", "chf out.tar dir", "-cf out.tar --dereference dir"] {
+            let words = ["onesweep", "tar"].into_iter().chain(words.split(' ')).map(OsString::from);
+            let error = crate::args::parse(words).unwrap_err();
+            assert!(error.use_stderr(), "no exit code 0");
+            assert!(error.to_string().contains("-H follows those that are named"), "{error}");
+        }
+        assert!(parse_line("tar --help").unwrap_err().contains("--totals"));
     }
 }
