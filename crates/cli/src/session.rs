@@ -1,6 +1,7 @@
 //! One run: settings, signals, messages, the plan when it is to be shown, and reading.
 
 use std::{
+    fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     sync::{
@@ -15,7 +16,7 @@ use std::{
 use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
 use serde::Serialize;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
     low_level,
 };
@@ -256,6 +257,11 @@ impl Session {
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    // Under nohup it is to go on when the terminal goes.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !is_ignored(&status, SIGHUP) {
+        signals.add_signal(SIGHUP).map_err(failed)?;
+    }
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {
@@ -265,6 +271,12 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+}
+
+/// Whether a signal is ignored, by what `/proc/PID/status` says.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
@@ -292,4 +304,16 @@ fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
         disk => disk_model(disk.0);
     }
     read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_known() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP) && !is_ignored(status, SIGINT));
+        assert!(!is_ignored("", SIGHUP));
+    }
 }
