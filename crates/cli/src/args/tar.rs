@@ -8,12 +8,15 @@ use super::Common;
 
 /// Writes an archive, reading in the order of the disk
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true, after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   onesweep tar -cf /backup/home.tar -C /srv home
   onesweep tar czf /backup/etc.tar.gz /etc
   onesweep tar -c --zstd --xattrs --acls -f - home | ssh backup 'cat > home.tar.zst'
-  find . -newer stamp -print0 | onesweep tar -cf new.tar --null --no-recursion -T -")]
+  find . -newer stamp -print0 | onesweep tar -cf new.tar --null --no-recursion -T -"
+)]
 pub(crate) struct TarArgs {
     /// Make an archive (the only thing this tar does)
     #[arg(short, long, required = true)]
@@ -36,9 +39,6 @@ pub(crate) struct TarArgs {
     /// Don't enter directories
     #[arg(long)]
     pub(crate) no_recursion: bool,
-    /// Follow symbolic links that are named as paths (and no others)
-    #[arg(short = 'H', long)]
-    pub(crate) follow_roots: bool,
     /// Store numbers alone for users and groups
     #[arg(long)]
     pub(crate) numeric_owner: bool,
@@ -195,7 +195,8 @@ mod tests {
             "tar -c -f - -C / --numeric-owner --owner root:0 --group=root --mtime=@0 --zstd --level=19 --xattrs --acls \
              --selinux -H --one-file-system --totals --null --no-recursion -T - -v x",
         );
-        assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux && args.follow_roots);
+        assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux);
+        assert!(args.common.selection.follow_roots);
         assert!(args.totals && args.null && args.no_recursion && args.verbose);
         assert_eq!(args.common.settings.one_file_system, Some(true));
         assert_eq!((args.owner.as_deref(), args.mtime.as_deref(), args.level), (Some("root:0"), Some("@0"), Some(19)));
