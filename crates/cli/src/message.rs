@@ -20,11 +20,25 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Why, without the number that Rust puts behind it.
 pub(crate) fn why(error: &io::Error) -> String {
-    let text = error.to_string();
-    match (error.raw_os_error(), text.rfind(" (os error ")) {
-        (Some(_), Some(at)) => text[..at].to_owned(),
-        _ => text,
+    without_numbers(&error.to_string())
+}
+
+/// The text of an error, on one line.
+pub(crate) fn of_error(error: &impl std::fmt::Display) -> String {
+    one_line(&without_numbers(&error.to_string()))
+}
+
+/// Takes each ` (os error 2)` out.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, behind)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest += behind,
+            _ => rest.extend([" (os error ", part]),
+        }
     }
+    rest
 }
 
 /// What can be done about it.
@@ -60,7 +74,7 @@ pub(crate) fn of_file(error: &FileError) -> String {
         FileError::Stopped { disk, source } => {
             format!("{disk}: cannot finish the sweep: {}{}", why(source), advice(source))
         }
-        other => one_line(&other.to_string()),
+        other => of_error(other),
     }
 }
 
@@ -72,13 +86,20 @@ pub(crate) fn of_sweep(error: &SweepError) -> String {
             format!("{}: cannot read its device: {}", path_text(path), one_line(reason))
         }
         SweepError::System { what, source } => format!("{what}: {}{}", why(source), advice(source)),
-        other => one_line(&other.to_string()),
+        other => of_error(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let error = io::Error::other(format!("a: {} at b", io::Error::from_raw_os_error(2)));
+        assert_eq!(why(&error), "a: No such file or directory at b");
+        assert_eq!(without_numbers("x (os error y) (os error 5)"), "x (os error y)");
+    }
 
     #[test]
     fn messages_are_one_line_and_end_with_advice() {

@@ -17,7 +17,7 @@ pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings, StrategyName};
-pub(crate) use tar::TarArgs;
+pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use warm::WarmArgs;
 
 const AFTER_HELP: &str = "\

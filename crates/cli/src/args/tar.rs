@@ -52,11 +52,14 @@ pub(crate) struct TarArgs {
     #[arg(long, value_name = "DATE")]
     pub(crate) mtime: Option<String>,
     /// Compress with gzip
-    #[arg(short = 'z', long, conflicts_with = "zstd")]
+    #[arg(short = 'z', long, conflicts_with_all = ["zstd", "auto_compress"])]
     pub(crate) gzip: bool,
     /// Compress with Zstandard
-    #[arg(long)]
+    #[arg(long, conflicts_with = "auto_compress")]
     pub(crate) zstd: bool,
+    /// Compress by the suffix of the archive: .gz, .tgz, .taz, .zst, .tzst
+    #[arg(short = 'a', long)]
+    pub(crate) auto_compress: bool,
     /// Compression level
     #[arg(long, value_name = "LEVEL", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
@@ -64,14 +67,35 @@ pub(crate) struct TarArgs {
     #[arg(short = 'S', long)]
     pub(crate) sparse: bool,
     /// Store extended attributes
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_xattrs")]
     pub(crate) xattrs: bool,
     /// Store POSIX ACLs
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_acls")]
     pub(crate) acls: bool,
     /// Store the SELinux context
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_selinux")]
     pub(crate) selinux: bool,
+    /// Store no extended attributes (the default)
+    #[arg(long, hide_short_help = true)]
+    no_xattrs: bool,
+    /// Store no POSIX ACLs (the default)
+    #[arg(long, hide_short_help = true)]
+    no_acls: bool,
+    /// Store no SELinux context (the default)
+    #[arg(long, hide_short_help = true)]
+    no_selinux: bool,
+    /// Format of the archive; it is always this one
+    #[arg(long, value_name = "FORMAT", value_parser = ["posix", "pax"], hide_short_help = true)]
+    format: Option<String>,
+    /// Store permissions (always done)
+    #[arg(short, long, visible_alias = "same-permissions", hide_short_help = true)]
+    preserve_permissions: bool,
+    /// Order of the members: none, which is that of the disk, or inode
+    #[arg(long, value_name = "ORDER", value_parser = sort)]
+    pub(crate) sort: Option<Sort>,
+    /// Leave out the files of version control systems
+    #[arg(long)]
+    pub(crate) exclude_vcs: bool,
     /// Keep the leading / of paths
     #[arg(short = 'P', long)]
     pub(crate) absolute_names: bool,
@@ -79,8 +103,8 @@ pub(crate) struct TarArgs {
     #[arg(long)]
     pub(crate) totals: bool,
     /// Print the path of each entry
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     /// Refused: GNU tar's -h follows every symbolic link
     #[arg(short = 'h', long, hide = true)]
     pub(crate) dereference: bool,
@@ -91,6 +115,52 @@ pub(crate) struct TarArgs {
     #[command(flatten)]
     pub(crate) common: Common,
 }
+
+/// What GNU tar's `--sort` can mean here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// As the sweep goes.
+    None,
+    /// By inode.
+    Inode,
+}
+
+fn sort(text: &str) -> Result<Sort, String> {
+    match text {
+        "none" => Ok(Sort::None),
+        "inode" => Ok(Sort::Inode),
+        "name" => Err("members come as they are read; for the same archive from the same file system each time, \
+                       take --order directory"
+            .into()),
+        _ => Err("use none or inode".into()),
+    }
+}
+
+/// What GNU tar's `--exclude-vcs` leaves out.
+pub(crate) const VERSION_CONTROL: [&str; 22] = [
+    "CVS",
+    ".cvsignore",
+    "RCS",
+    "SCCS",
+    ".git",
+    ".gitignore",
+    ".gitattributes",
+    ".gitmodules",
+    ".svn",
+    ".arch-ids",
+    "{arch}",
+    "=RELEASE-ID",
+    "=meta-update",
+    "=update",
+    ".bzr",
+    ".bzrignore",
+    ".bzrtags",
+    ".hg",
+    ".hgignore",
+    ".hgrags",
+    ".hgtags",
+    "_darcs",
+];
 
 /// Letters of the old style that take the next word.
 const LETTERS_WITH_VALUE: &[u8] = b"fCTX";
@@ -177,7 +247,7 @@ mod tests {
             assert_eq!((args.file, args.paths), ("x.tgz".into(), vec!["dir".into()]), "{line}");
         }
         let args = tar("tar cvfCPS - /base a b --exclude *.o");
-        assert!(args.verbose && args.absolute_names && args.sparse);
+        assert!(args.verbose == 1 && args.absolute_names && args.sparse);
         assert_eq!(args.file, PathBuf::from("-"));
         assert_eq!(args.directory, Some("/base".into()));
         assert_eq!(args.paths.len(), 2);
@@ -197,9 +267,22 @@ mod tests {
         );
         assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux);
         assert!(args.common.selection.follow_roots);
-        assert!(args.totals && args.null && args.no_recursion && args.verbose);
+        assert!(args.totals && args.null && args.no_recursion && args.verbose == 1);
         assert_eq!(args.common.settings.one_file_system, Some(true));
         assert_eq!((args.owner.as_deref(), args.mtime.as_deref(), args.level), (Some("root:0"), Some("@0"), Some(19)));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_taken() {
+        let args = tar("tar -cpvvf x.tar --format=pax --no-xattrs --no-acls --no-selinux --sort=none --exclude-vcs d");
+        assert!(args.verbose == 2 && args.exclude_vcs && args.sort == Some(Sort::None));
+        assert!(tar("tar -cf x.tar --no-xattrs --xattrs d").xattrs, "the last one counts");
+        assert!(!tar("tar -cf x.tar --xattrs --no-xattrs d").xattrs, "the last one counts");
+        assert!(tar("tar caf x.tgz d").auto_compress);
+        for line in ["tar -cf x --format=gnu d", "tar -caf x -z d", "tar -cf x --sort=sideways d"] {
+            parse_line(line).unwrap_err();
+        }
+        assert!(parse_line("tar -cf x --sort=name d").unwrap_err().contains("--order directory"));
     }
 
     #[test]

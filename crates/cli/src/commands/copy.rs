@@ -81,6 +81,6 @@ fn text(error: &CopyError) -> String {
     match error {
         CopyError::Io { path, step, source } => message::of_step(path, step, source),
         CopyError::Full { path, source } => message::of_step(path, "write", source),
-        other => message::one_line(&other.to_string()),
+        other => message::of_error(other),
     }
 }

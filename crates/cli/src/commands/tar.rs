@@ -8,18 +8,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep::{Entries, Summary};
+use onesweep::{Entries, Order, Summary};
 
 use super::archive::Archive;
 use crate::{
-    args::TarArgs,
+    args::{Common, Sort, TarArgs, VERSION_CONTROL},
     report::Failure,
     session::{Session, StandardOutput},
 };
 
 pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     let stdout = if args.file == Path::new("-") { StandardOutput::Data } else { StandardOutput::Summary };
-    let session = Session::start(args.common.clone(), stdout)?;
+    let session = Session::start(common(&args), stdout)?;
     let mut roots = args.paths.clone();
     for list in &args.files_from {
         roots.extend(paths_from(list, args.null).map_err(|error| Failure::io(list, "read paths", &error))?);
@@ -38,6 +38,18 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
         false => session.run(read, |item| archive.append(item))?,
     };
     archive.finish(&summary)
+}
+
+/// The common options, with those that have a name of their own in the language of tar.
+fn common(args: &TarArgs) -> Common {
+    let mut common = args.common.clone();
+    if args.sort == Some(Sort::Inode) {
+        common.settings.order = common.settings.order.or(Some(Order::Inode));
+    }
+    if args.exclude_vcs {
+        common.selection.exclude.extend(VERSION_CONTROL.map(OsString::from));
+    }
+    common
 }
 
 /// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.
