@@ -1,4 +1,4 @@
-//! The bytes that files in memory may hold (design decision 5).
+//! The bytes that files in memory may hold.
 //!
 //! Reserved at a file's first fragment, given back when its buffer is dropped, and never more than the budget, over all
 //! spindles together. Each spindle plans with a share of its own, so that two of them never wait for each other.

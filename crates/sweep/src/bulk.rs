@@ -69,7 +69,7 @@ impl BulkRead {
         self.with(|settings| settings.reassembly = reassembly)
     }
 
-    /// Reads the block device itself (design decision 2). Needs read access to it, and Linux 6.5.
+    /// Reads the block device itself. Needs read access to it, and Linux 6.5.
     ///
     /// Each file is checked afterwards and read again through the file system when it might have changed.
     pub fn device(self, yes: bool) -> Self {
@@ -262,7 +262,7 @@ impl Sweep {
 
     /// Errors met while walking and mapping, which [`Sweep::run`] will hand over too.
     pub fn errors(&self) -> impl Iterator<Item = &FileError> {
-        self.prepared.sweeps.iter().flat_map(|sweep| &sweep.held.errors)
+        self.prepared.errors.iter().chain(self.prepared.sweeps.iter().flat_map(|sweep| &sweep.held.errors))
     }
 
     /// True when the tree didn't fit the catalogue limit, so that this is its first window only.

@@ -1,6 +1,6 @@
-//! Groups paths by spindle and runs the sweeps of all spindles side by side (design decision 3).
+//! Groups paths by spindle and runs the sweeps of all spindles side by side.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread};
+use std::{collections::BTreeMap, io, os::fd::AsFd, path::PathBuf, sync::Arc, thread};
 
 use onesweep_sys::{buffer::BufferPool, files};
 
@@ -17,6 +17,7 @@ use crate::{
     settings::Settings,
     spindle::{Root, SpindleSweep},
     throttle::Throttle,
+    walk::Foreign,
 };
 
 /// Everything that the sweeps of one bulk read share.
@@ -34,15 +35,18 @@ struct Shared {
 pub(crate) struct Prepared {
     shared: Shared,
     pub(crate) sweeps: Vec<SpindleSweep>,
+    /// Named paths that can't be read, and mounts that could not be entered.
+    pub(crate) errors: Vec<FileError>,
 }
 
 /// Walks, surveys and plans.
 pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
-    let (shared, mut roots) = resolve(settings)?;
+    let (shared, mut roots, mut errors) = resolve(settings)?;
     let mut sweeps = Vec::new();
+    let mut origin = Origin::Named;
     // A walk may come to directories of other spindles; they are the roots of the next round.
     while !roots.is_empty() {
-        let mut round = make_sweeps(&shared, roots)?;
+        let mut round = make_sweeps(&shared, roots, origin)?;
         thread::scope(|scope| {
             for sweep in &mut round {
                 let shared = &shared;
@@ -52,31 +56,61 @@ pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
                 });
             }
         });
-        roots = round
-            .iter_mut()
-            .flat_map(|sweep| sweep.take_foreign())
-            .filter_map(|foreign| find_root(&shared, foreign.shown, foreign.opened, false).ok())
-            .collect();
+        let foreign = round.iter_mut().flat_map(SpindleSweep::take_foreign).collect();
+        (roots, origin) = (enter(&shared, foreign, |error| errors.push(error)), Origin::Met);
         sweeps.append(&mut round);
     }
-    Ok(Prepared { shared, sweeps })
+    Ok(Prepared { shared, sweeps, errors })
 }
 
 /// Sweeps without showing the plan before.
 pub(crate) fn start(settings: Settings) -> Result<Files, SweepError> {
-    let (shared, roots) = resolve(settings)?;
-    let sweeps = make_sweeps(&shared, roots)?;
-    launch(shared, sweeps)
+    let (shared, roots, errors) = resolve(settings)?;
+    let sweeps = make_sweeps(&shared, roots, Origin::Named)?;
+    launch(Prepared { shared, sweeps, errors })
 }
 
 /// Carries out what was planned.
 pub(crate) fn run(prepared: Prepared) -> Result<Files, SweepError> {
     let windows = prepared.sweeps.len() as u64;
     prepared.shared.counters.count(|summary| summary.windows += windows);
-    launch(prepared.shared, prepared.sweeps)
+    launch(prepared)
 }
 
-fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>), SweepError> {
+/// Where a root comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// From the caller, who is told when it can't be read as wished.
+    Named,
+    /// From a walk that came to a mount; it is read as well as it can be.
+    Met,
+}
+
+/// The roots that a walk came to.
+fn enter(shared: &Shared, foreign: Vec<Foreign>, mut failed: impl FnMut(FileError)) -> Vec<Root> {
+    foreign
+        .into_iter()
+        .filter_map(|foreign| {
+            let path = foreign.shown.clone();
+            let same = |root: Root| {
+                let identity = (root.placement.volume.dev, root.ino);
+                // Somebody may have put something else in its place, a symbolic link to elsewhere above it too.
+                if identity == foreign.identity {
+                    Ok(root)
+                } else {
+                    Err(io::Error::other("it is another directory now"))
+                }
+            };
+            find_root(shared, foreign.shown, foreign.opened, false)
+                .and_then(same)
+                .map_err(|source| failed(FileError::Io { path, step: "enter".into(), source }))
+                .ok()
+        })
+        .collect()
+}
+
+/// The roots that are there, and errors for those that are not. At least one must be.
+fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), SweepError> {
     settings.check().map_err(SweepError::Setting)?;
     if settings.roots.is_empty() {
         return Err(SweepError::NoRoots);
@@ -92,38 +126,50 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>), SweepError> {
     };
     let current = std::env::current_dir().map_err(system("cannot tell the current directory"))?;
     let base = shared.settings.base.as_ref().map_or(current.clone(), |base| current.join(base));
-    let mut roots = Vec::new();
+    let (mut roots, mut errors) = (Vec::new(), Vec::new());
     for shown in &shared.settings.roots {
         if shared.settings.filter.excludes(path_bytes(shown)) {
             continue;
         }
-        roots.push(find_root(&shared, shown.clone(), base.join(shown), shared.settings.follow_roots)?);
+        match find_root(&shared, shown.clone(), base.join(shown), shared.settings.follow_roots) {
+            Ok(root) => roots.push(root),
+            Err(source) => errors.push((shown.clone(), source)),
+        }
     }
-    Ok((shared, roots))
+    if roots.is_empty() && !errors.is_empty() {
+        let (path, source) = errors.swap_remove(0);
+        return Err(SweepError::Root { path, source });
+    }
+    let errors = errors.into_iter().map(|(path, source)| FileError::Io { path, step: "find it".into(), source });
+    let errors = errors.collect();
+    Ok((shared, roots, errors))
 }
 
-fn find_root(shared: &Shared, shown: PathBuf, opened: PathBuf, follow: bool) -> Result<Root, SweepError> {
-    let fail = |source| SweepError::Root { path: shown.clone(), source };
-    let opened = if follow { std::fs::canonicalize(&opened).map_err(fail)? } else { opened };
-    let stat = files::statx_at(files::CURRENT_DIR, opened.as_path(), true).map_err(fail)?;
-    let fd = files::open_handle_at(files::CURRENT_DIR, opened.as_path()).map_err(fail)?;
-    let placement = shared.placements.of(std::os::fd::AsFd::as_fd(&fd), &stat);
+fn find_root(shared: &Shared, shown: PathBuf, opened: PathBuf, follow: bool) -> io::Result<Root> {
+    let opened = if follow { std::fs::canonicalize(&opened)? } else { opened };
+    let stat = files::statx_at(files::CURRENT_DIR, opened.as_path(), true)?;
+    let fd = files::open_handle_at(files::CURRENT_DIR, opened.as_path())?;
+    let placement = shared.placements.of(fd.as_fd(), &stat);
     Ok(Root { ino: stat.ino, mode: stat.mode & 0o170_000, placement, shown, opened })
 }
 
 /// One sweep for each spindle; the budget is shared out evenly, so that none ever waits for another.
-fn make_sweeps(shared: &Shared, roots: Vec<Root>) -> Result<Vec<SpindleSweep>, SweepError> {
+fn make_sweeps(shared: &Shared, roots: Vec<Root>, origin: Origin) -> Result<Vec<SpindleSweep>, SweepError> {
     let mut by_spindle: BTreeMap<usize, Vec<Root>> = BTreeMap::new();
     for root in roots {
         by_spindle.entry(root.placement.spindle).or_default().push(root);
     }
-    let lendable = shared.budget.limit() - kept_for_reuse(shared.budget.limit());
-    let share = lendable / by_spindle.len().max(1) as u64;
+    let share = lendable(shared) / by_spindle.len().max(1) as u64;
     by_spindle
         .values()
         .map(|roots| {
             let share = shared.budget.share(share);
-            SpindleSweep::new(&shared.settings, &shared.placements, roots, share, &shared.throttle, &shared.pool)
+            let mut sweep =
+                SpindleSweep::new(&shared.settings, &shared.placements, roots, share, &shared.throttle, &shared.pool);
+            for root in roots {
+                sweep.add_root(root, origin == Origin::Met)?;
+            }
+            Ok(sweep)
         })
         .collect()
 }
@@ -135,7 +181,12 @@ fn kept_for_reuse(budget: u64) -> u64 {
     if budget < REUSE_MAX { 0 } else { (budget / 16).min(REUSE_MAX) }
 }
 
-fn launch(shared: Shared, sweeps: Vec<SpindleSweep>) -> Result<Files, SweepError> {
+fn lendable(shared: &Shared) -> u64 {
+    shared.budget.limit() - kept_for_reuse(shared.budget.limit())
+}
+
+fn launch(prepared: Prepared) -> Result<Files, SweepError> {
+    let Prepared { shared, sweeps, errors } = prepared;
     let delivery = Delivery::new(shared.budget.clone(), shared.settings.cancel.clone(), 1);
     let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
     let (counters, budget) = (Arc::clone(&shared.counters), shared.budget.clone());
@@ -143,67 +194,87 @@ fn launch(shared: Shared, sweeps: Vec<SpindleSweep>) -> Result<Files, SweepError
         let delivery = Arc::clone(&delivery);
         thread::Builder::new()
             .name("onesweep".into())
-            .spawn(move || conduct(&shared, &delivery, outlet, sweeps))
+            .spawn(move || {
+                for error in errors {
+                    outlet.send(Err(error));
+                }
+                conduct(&shared, &delivery, &outlet, sweeps);
+            })
             .map_err(|source| SweepError::System { what: "cannot start a thread", source })?
     };
     Ok(Files::new(delivery, counters, budget, threads))
 }
 
 /// Runs sweeps round by round: those of one spindle one after the other, those of different spindles side by side.
-fn conduct(shared: &Shared, delivery: &Arc<Delivery>, outlet: Outlet, mut sweeps: Vec<SpindleSweep>) {
-    // Holds the stream open between two rounds.
-    let own = outlet;
+///
+/// `own` holds the stream open between two rounds.
+fn conduct(shared: &Shared, delivery: &Arc<Delivery>, own: &Outlet, mut sweeps: Vec<SpindleSweep>) {
     while !sweeps.is_empty() {
         let mut by_spindle: BTreeMap<usize, Vec<SpindleSweep>> = BTreeMap::new();
         for sweep in sweeps.drain(..) {
             by_spindle.entry(sweep.spindle).or_default().push(sweep);
         }
-        let mut by_spindle: Vec<_> = by_spindle.into_values().collect();
-        let foreign: Vec<_> = thread::scope(|scope| {
-            let running: Vec<_> = by_spindle
-                .iter_mut()
-                .map(|sweeps| {
-                    let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
-                    scope.spawn(move || {
-                        set_priority(&shared.settings);
-                        sweeps
-                            .iter_mut()
-                            .flat_map(|sweep| {
-                                conduct_one(sweep, &outlet);
-                                sweep.take_foreign()
-                            })
-                            .collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            own.stand_aside(|| running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect())
-        });
-        let mut roots = Vec::new();
-        for foreign in foreign {
-            match find_root(shared, foreign.shown, foreign.opened, false) {
-                Ok(root) => roots.push(root),
-                Err(SweepError::Root { path, source }) => drop(own.send(Err(FileError::io(path, "open", source)))),
-                Err(_) => {}
-            }
+        let mut groups: Vec<_> = by_spindle.into_values().collect();
+        // Plans of several rounds may together count on more than there is; then no two of them wait for each other.
+        let share_of = |group: &Vec<SpindleSweep>| group.iter().map(SpindleSweep::share_limit).max().unwrap_or(0);
+        let fit_together = groups.iter().map(share_of).sum::<u64>() <= lendable(shared);
+        let at_once = if fit_together { groups.len() } else { 1 };
+        let mut foreign = Vec::new();
+        for batch in groups.chunks_mut(at_once) {
+            foreign.extend(run_side_by_side(shared, delivery, own, batch));
         }
-        sweeps = match make_sweeps(shared, roots) {
-            Ok(sweeps) => sweeps,
-            Err(error) => {
-                let source = std::io::Error::other(error);
-                own.send(Err(FileError::Stopped { disk: "a mounted file system".into(), source }));
-                Vec::new()
-            }
-        };
+        let roots = enter(shared, foreign, |error| {
+            own.send(Err(error));
+        });
+        sweeps = make_sweeps(shared, roots, Origin::Met).unwrap_or_else(|error| {
+            stopped(own, "a mounted file system", io::Error::other(error));
+            Vec::new()
+        });
     }
 }
 
-fn conduct_one(sweep: &mut SpindleSweep, outlet: &Outlet) {
-    match sweep.run(outlet) {
-        Ok(()) | Err(Halt::Cancelled) => {}
-        Err(Halt::Broken(source)) => {
-            outlet.send(Err(FileError::Stopped { disk: sweep.name.clone(), source }));
+/// Runs the sweeps of each group in a thread of its own; gives the mounts that they came to.
+fn run_side_by_side(
+    shared: &Shared,
+    delivery: &Arc<Delivery>,
+    own: &Outlet,
+    groups: &mut [Vec<SpindleSweep>],
+) -> Vec<Foreign> {
+    thread::scope(|scope| {
+        let running: Vec<_> = groups
+            .iter_mut()
+            .map(|sweeps| {
+                let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
+                let disk = sweeps.first().map_or_else(String::new, |sweep| sweep.name.clone());
+                let thread = scope.spawn(move || {
+                    set_priority(&shared.settings);
+                    let mut foreign = Vec::new();
+                    for sweep in sweeps {
+                        if let Err(Halt::Broken(source)) = sweep.run(&outlet) {
+                            stopped(&outlet, &sweep.name, source);
+                        }
+                        foreign.extend(sweep.take_foreign());
+                    }
+                    foreign
+                });
+                (disk, thread)
+            })
+            .collect();
+        let ended =
+            own.stand_aside(|| running.into_iter().map(|(disk, thread)| (disk, thread.join())).collect::<Vec<_>>());
+        let mut foreign = Vec::new();
+        for (disk, ended) in ended {
+            match ended {
+                Ok(met) => foreign.extend(met),
+                Err(_) => stopped(own, &disk, io::Error::other("a fault of the program; what is missing was not read")),
+            }
         }
-    }
+        foreign
+    })
+}
+
+fn stopped(outlet: &Outlet, disk: &str, source: io::Error) {
+    outlet.send(Err(FileError::Stopped { disk: disk.to_owned(), source }));
 }
 
 fn set_priority(settings: &Settings) {

@@ -1,4 +1,4 @@
-//! Device mode (design decision 2): reading the block device, and the check that follows for each file.
+//! Device mode: reading the block device, and the check that follows for each file.
 
 use std::{
     collections::HashMap,
@@ -92,6 +92,10 @@ fn is_same(fragment: &Fragment, extent: &Extent, base: u64, block: u32) -> bool 
         && u64::from(fragment.length()) * block >= extent.length
 }
 
+/// File systems whose plain extents hold just the bytes of the file. Others may compress without saying so (EROFS), or
+/// keep what lies behind the written part of a file (NTFS).
+const DEVICE_FILE_SYSTEMS: [&str; 5] = ["ext4", "ext3", "ext2", "xfs", "f2fs"];
+
 /// Why a file system can't be read from its device, if it can't.
 fn refusal(placement: &Placement) -> Option<String> {
     match &placement.trust {
@@ -100,6 +104,10 @@ fn refusal(placement: &Placement) -> Option<String> {
              leave out --device"
                 .into(),
         ),
+        AddressTrust::Physical if !DEVICE_FILE_SYSTEMS.contains(&placement.fs_type.as_str()) => Some(format!(
+            "what {} keeps on its device need not be what its files hold; leave out --device",
+            placement.fs_type
+        )),
         AddressTrust::Physical => None,
         AddressTrust::Logical => {
             Some(format!("{} tells no addresses of the device; leave out --device", placement.fs_type))

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -97,15 +98,17 @@ impl Files {
         if !ended {
             self.delivery.cancel().cancel();
         }
-        self.join();
+        if self.join().is_some() {
+            self.counters.count(|summary| summary.errors += 1);
+        }
         self.summary()
     }
 
-    fn join(&mut self) {
-        if let Some(threads) = self.threads.take() {
-            // A panic of a reading thread has been told on stderr; its items are missing, which `Stopped` says.
-            let _ = threads.join();
-        }
+    /// Waits for the threads; gives the error to tell when they ended by a fault of the program.
+    fn join(&mut self) -> Option<FileError> {
+        let ended = self.threads.take()?.join();
+        let fault = || io::Error::other("a fault of the program; what is missing was not read");
+        ended.err().map(|_| FileError::Stopped { disk: "every disk".into(), source: fault() })
     }
 }
 
@@ -114,10 +117,12 @@ impl Iterator for Files {
 
     fn next(&mut self) -> Option<Item> {
         let item = next(&self.delivery, &mut self.taken);
-        if item.is_none() {
-            self.join();
+        if item.is_some() {
+            return item;
         }
-        item
+        let fault = self.join()?;
+        self.counters.count(|summary| summary.errors += 1);
+        Some(Err(fault))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Makes the items of the stream from what the catalogue knows and what the file system says at delivery.
 
 use std::{
+    collections::HashSet,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
@@ -30,7 +31,12 @@ pub(crate) fn item(
         return Err(FileError::io(path, "tell what it is", source));
     };
     let mut item = SweptFile::new(path, entry.metadata(kind, catalogue.volume(entry.device).dev));
-    item.links = catalogue.links(id).skip(1).map(|link| catalogue.path(link)).collect();
+    if entry.next_link != EntryId::NONE {
+        // Roots that overlap show a name twice.
+        let mut seen = HashSet::from([item.path.clone()]);
+        let names = catalogue.links(id).skip(1).map(|link| catalogue.path(link));
+        item.links = names.filter(|name| seen.insert(name.clone())).collect();
+    }
     if kind == Kind::Symlink {
         let target = read_link(catalogue, opener, id)
             .map_err(|error| FileError::io(item.path.clone(), "read the link", error))?;

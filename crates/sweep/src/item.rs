@@ -1,7 +1,7 @@
 //! What a sweep hands over: one [`SweptFile`] for each entry of the tree.
 
 use std::{
-    io::{self, Read},
+    io::{self, Cursor, Read, Seek, SeekFrom},
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -107,7 +107,7 @@ pub enum Route {
     Cached,
     /// Its fragments were read in the order of the disk.
     Swept,
-    /// It was read from the device, the check failed, and it was read again through the file system.
+    /// It changed, or what came first could not be trusted: it was read again through the file system.
     Reread,
     /// Too large for reassembly, or not readable from the device: streamed after the sweep (DAFT II.D).
     Streamed,
@@ -144,6 +144,33 @@ impl std::ops::Deref for FileBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// The content of a file, from wherever it is.
+#[derive(Debug)]
+pub enum ContentReader<'a> {
+    /// In memory.
+    Bytes(Cursor<&'a [u8]>),
+    /// To be read from the file.
+    Stream(&'a mut FileStream),
+}
+
+impl Read for ContentReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Bytes(bytes) => bytes.read(buffer),
+            Self::Stream(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Seek for ContentReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::Bytes(bytes) => bytes.seek(to),
+            Self::Stream(stream) => stream.seek(to),
+        }
     }
 }
 
@@ -249,12 +276,16 @@ impl SweptFile {
 
     /// Reads the content from the start, for files in memory and for streamed ones.
     ///
-    /// A streamed file is read through the file system; its errors come from here.
-    pub fn reader(&mut self) -> Box<dyn Read + '_> {
+    /// A streamed file is read through the file system; its errors come from here. Seeking is free, so a consumer that
+    /// leaves holes out goes from one [range](Self::data_ranges) to the next.
+    pub fn reader(&mut self) -> ContentReader<'_> {
         match &mut self.content {
-            Content::None => Box::new(io::empty()),
-            Content::Bytes(bytes) => Box::new(&bytes[..]),
-            Content::Stream(stream) => Box::new(stream),
+            Content::None => ContentReader::Bytes(Cursor::new(&[])),
+            Content::Bytes(bytes) => ContentReader::Bytes(Cursor::new(bytes)),
+            Content::Stream(stream) => {
+                stream.rewind();
+                ContentReader::Stream(stream)
+            }
         }
     }
 

@@ -71,7 +71,7 @@ pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
 pub use error::{FileError, SweepError};
 pub use files::Files;
 pub use filter::Filter;
-pub use item::{Content, FileBytes, Kind, Metadata, Route, SweptFile, Timestamp, Xattr};
+pub use item::{Content, ContentReader, FileBytes, Kind, Metadata, Route, SweptFile, Timestamp, Xattr};
 pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;
 pub use plan::{DiskModel, Estimate, Strategy};

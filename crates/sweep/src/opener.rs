@@ -23,6 +23,8 @@ pub(crate) struct Opener {
     directories: HashMap<EntryId, Arc<OwnedFd>>,
     oldest: VecDeque<EntryId>,
     directories_max: usize,
+    /// Those that streams were opened from.
+    roots: HashMap<EntryId, Arc<OwnedFd>>,
 }
 
 /// So many descriptors of a cache that would like `wanted`: a sweep takes at most a part of what the process may have.
@@ -34,7 +36,7 @@ pub(crate) fn descriptors(wanted: u64, part: u64) -> usize {
 impl Opener {
     pub(crate) fn new() -> Self {
         let directories_max = descriptors(DIRECTORIES_MAX, 16);
-        Self { directories: HashMap::new(), oldest: VecDeque::new(), directories_max }
+        Self { directories: HashMap::new(), oldest: VecDeque::new(), directories_max, roots: HashMap::new() }
     }
 
     /// Opens a directory, or takes it from those that are open.
@@ -68,6 +70,22 @@ impl Opener {
         }
     }
 
+    /// Opens an inode by any of its names that still leads to it.
+    pub(crate) fn inode(&mut self, catalogue: &Catalogue, id: EntryId, direct: bool) -> io::Result<OwnedFd> {
+        let entry = catalogue.get(id);
+        if entry.next_link == EntryId::NONE {
+            return self.file(catalogue, id, direct);
+        }
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        for name in catalogue.links(id) {
+            outcome = self.file(catalogue, name, direct);
+            if outcome.as_ref().is_ok_and(|fd| files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.ino == entry.ino)) {
+                return outcome;
+            }
+        }
+        outcome.and(Err(io::ErrorKind::NotFound.into()))
+    }
+
     /// An open directory and the way from there to the entry, short enough for one call.
     fn nearest(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<(Arc<OwnedFd>, Vec<u8>)> {
         let mut names = vec![id];
@@ -94,13 +112,29 @@ impl Opener {
         Ok((from, way))
     }
 
-    /// How to open a file later, without holding a descriptor of its own until then.
+    /// How to open a file later, without holding a descriptor of its own until then: from its root, whose descriptor
+    /// serves all, unless the way is too long for one call.
     pub(crate) fn way(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Way> {
-        if catalogue.get(id).parent == EntryId::NONE {
-            return Ok(Way { from: None, way: path_bytes(catalogue.root(id)).to_vec() });
+        let lineage: Vec<EntryId> = catalogue.lineage(id).collect();
+        let Some((&root, below)) = lineage.split_last().filter(|(_, below)| !below.is_empty()) else {
+            return Ok(Way::to(catalogue.root(id)));
+        };
+        let way = below.iter().rev().map(|&id| catalogue.name(id)).collect::<Vec<_>>().join(&b'/');
+        if way.len() >= PATH_MAX {
+            let (from, way) = self.nearest(catalogue, id)?;
+            return Ok(Way { from: Some(from), way });
         }
-        let (from, way) = self.nearest(catalogue, id)?;
-        Ok(Way { from: Some(from), way })
+        Ok(Way { from: Some(self.root(catalogue, root)?), way })
+    }
+
+    /// The directory of a root; kept for good, since there are few.
+    fn root(&mut self, catalogue: &Catalogue, root: EntryId) -> io::Result<Arc<OwnedFd>> {
+        if let Some(open) = self.roots.get(&root) {
+            return Ok(Arc::clone(open));
+        }
+        let fd = self.directory(catalogue, root)?;
+        self.roots.insert(root, Arc::clone(&fd));
+        Ok(fd)
     }
 
     /// The directory of an entry, opened and kept: for walks that look at many entries of one directory in a row.
@@ -123,6 +157,7 @@ impl Opener {
     pub(crate) fn clear(&mut self) {
         self.directories.clear();
         self.oldest.clear();
+        self.roots.clear();
     }
 }
 
@@ -134,6 +169,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// To a file that is opened by its path.
+    pub(crate) fn to(path: &std::path::Path) -> Self {
+        Self { from: None, way: path_bytes(path).to_vec() }
+    }
+
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         match &self.from {
             Some(from) => files::open_file_at(from.as_fd(), &self.way[..]),

@@ -38,6 +38,11 @@ impl Placement {
         }
     }
 
+    /// The size of the device, where addresses are places on it.
+    pub(crate) fn device_bytes(&self) -> Option<u64> {
+        self.stack.as_ref().filter(|_| self.trust == AddressTrust::Physical).map(|stack| stack.size)
+    }
+
     /// True when no order of reading is quicker than another.
     pub(crate) fn is_seekless(&self) -> bool {
         match &self.stack {
@@ -64,9 +69,32 @@ struct Known {
     by_dev: HashMap<u64, Arc<Placement>>,
     /// The disks of each spindle.
     spindles: Vec<Vec<u64>>,
+    /// Devices with a range of addresses of their own.
+    ranges: Vec<u64>,
 }
 
+/// A range of addresses of a device of its own, in bytes: more than any device has.
+const RANGE: u64 = 1 << 48;
+
 impl Known {
+    /// Where the addresses of a file system begin in the order of its spindle: its place on the disk, where that is
+    /// known and addresses are places; else a range of its own, since two file systems with the same addresses would
+    /// be taken for shared extents. What lies on the same device (subvolumes) has the same addresses.
+    fn base_of(&mut self, stack: &DeviceStack, trust: &AddressTrust) -> u64 {
+        match (stack.base, trust) {
+            (Some(base), AddressTrust::Physical) => base,
+            _ => self.base_of_device(stack.dev),
+        }
+    }
+
+    fn base_of_device(&mut self, dev: u64) -> u64 {
+        let number = self.ranges.iter().position(|&known| known == dev).unwrap_or_else(|| {
+            self.ranges.push(dev);
+            self.ranges.len() - 1
+        });
+        (number as u64 + 1) * RANGE
+    }
+
     /// The spindle that has any of these disks; a new one where none has.
     fn spindle_of(&mut self, disks: Vec<u64>) -> usize {
         let shares = |spindle: &Vec<u64>| disks.iter().any(|disk| spindle.contains(disk));
@@ -107,10 +135,10 @@ impl Placements {
             _ => vec![stat.dev],
         };
         let spindle = known.spindle_of(key);
-        // Where it begins on its disk is not known for every stack: then it gets a range of its own, since two file
-        // systems with the same addresses would be taken for shared extents.
-        let number = known.by_dev.len() as u64;
-        let base = stack.as_ref().and_then(|stack| stack.base).unwrap_or((number + 1) << 48);
+        let base = match &stack {
+            Some(stack) => known.base_of(stack, &trust),
+            None => known.base_of_device(stat.dev),
+        };
         let block = files::file_system(fd.as_fd())
             .map(|facts| facts.block_size)
             .ok()

@@ -34,7 +34,7 @@ use crate::{
     read_through::{self, Outcome},
     settings::CachePolicy,
     spindle::whole,
-    stream::FileStream,
+    stream::{FileStream, State, StreamRules},
     throttle::{Throttle, sleep_until},
 };
 
@@ -78,6 +78,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) pool: &'a BufferPool,
     pub(crate) device: Option<&'a mut DeviceCheck>,
     pub(crate) cache: CachePolicy,
+    pub(crate) stream_rules: StreamRules,
     pub(crate) xattrs: bool,
     pub(crate) queue_depth: usize,
 }
@@ -87,10 +88,10 @@ struct Waiting {
     buffer: FileBuffer,
     loan: Loan,
     missing: u64,
-    state: State,
+    state: Trust,
 }
 
-enum State {
+enum Trust {
     Good,
     /// What arrived can't be trusted: to be read again, through the file system.
     Doubtful,
@@ -153,6 +154,8 @@ pub(crate) struct Reader<'a> {
     open: OpenFiles,
     direct: bool,
     dont_cache: bool,
+    /// Files in a row whose direct reads left pages in the cache.
+    came_in_a_row: u32,
 }
 
 impl<'a> Reader<'a> {
@@ -168,6 +171,7 @@ impl<'a> Reader<'a> {
             open: OpenFiles::new(),
             direct: features().direct && !fill,
             dont_cache: features().dontcache && !fill,
+            came_in_a_row: 0,
             engine,
         }
     }
@@ -185,6 +189,12 @@ impl<'a> Reader<'a> {
         }
         while self.advance()? {}
         debug_assert!(self.waiting.is_empty(), "every file of a plan is completed by it");
+        let left: Vec<u32> = self.waiting.keys().copied().collect();
+        for file in left {
+            // A fault of the program must not lose a file in silence.
+            self.mark(file, Trust::Failed(FileError::Changed { path: self.path(file), attempts: 1 }));
+            self.complete(file)?;
+        }
         Ok(())
     }
 
@@ -218,7 +228,7 @@ impl<'a> Reader<'a> {
         let pool = self.engine.pool;
         let buffer = if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
         let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-        self.waiting.insert(file, Waiting { buffer, loan, missing, state: State::Good });
+        self.waiting.insert(file, Waiting { buffer, loan, missing, state: Trust::Good });
         Ok(())
     }
 
@@ -230,10 +240,10 @@ impl<'a> Reader<'a> {
         self.engine.catalogue.path(self.id(file))
     }
 
-    fn mark(&mut self, file: u32, state: State) {
+    fn mark(&mut self, file: u32, state: Trust) {
         let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
         // The first failure is the one to tell.
-        if !matches!(waiting.state, State::Failed(_)) {
+        if !matches!(waiting.state, Trust::Failed(_)) {
             waiting.state = state;
         }
     }
@@ -264,7 +274,7 @@ impl<'a> Reader<'a> {
     }
 
     fn begin_on_file(&mut self, number: u64, piece: &Piece) -> Result<(), Halt> {
-        if !matches!(self.waiting[&piece.file].state, State::Good) {
+        if !matches!(self.waiting[&piece.file].state, Trust::Good) {
             return Ok(());
         }
         let direct = self.direct;
@@ -277,7 +287,7 @@ impl<'a> Reader<'a> {
             }
             Err(error) => {
                 let error = FileError::io(self.path(piece.file), "open", error);
-                self.mark(piece.file, State::Failed(error));
+                self.mark(piece.file, Trust::Failed(error));
                 Ok(())
             }
         }
@@ -382,7 +392,7 @@ impl<'a> Reader<'a> {
             Verdict::Failed(source) => {
                 if let Target::File { file, .. } = flight.target {
                     let error = FileError::io(self.path(file), format!("read at byte {}", flight.offset), source);
-                    self.mark(file, State::Failed(error));
+                    self.mark(file, Trust::Failed(error));
                 }
             }
         }
@@ -445,14 +455,14 @@ impl<'a> Reader<'a> {
     /// Marks the files that a flight was for as not to be trusted.
     fn doubt(&mut self, flight: &Flight) {
         match flight.target {
-            Target::File { file, .. } => self.mark(file, State::Doubtful),
+            Target::File { file, .. } => self.mark(file, Trust::Doubtful),
             Target::Device { .. } => {
                 let request = Rc::clone(&self.begun[&flight.request].request);
                 for piece in request.reads() {
-                    self.mark(piece.file, State::Doubtful);
+                    self.mark(piece.file, Trust::Doubtful);
                 }
                 for (_, _, piece) in request.copies() {
-                    self.mark(piece.file, State::Doubtful);
+                    self.mark(piece.file, Trust::Doubtful);
                 }
             }
         }
@@ -488,11 +498,11 @@ impl<'a> Reader<'a> {
 
     /// Copies bytes that two files share. False when they must be read for themselves.
     fn copy(&mut self, from_file: u32, from_offset: u64, to: &Piece) -> bool {
-        if !matches!(self.waiting[&to.file].state, State::Good) {
+        if !matches!(self.waiting[&to.file].state, Trust::Good) {
             return true;
         }
         let source = &self.waiting[&from_file];
-        if !matches!(source.state, State::Good) || (self.engine.device.is_none() && !self.is_unchanged(from_file)) {
+        if !matches!(source.state, Trust::Good) || (self.engine.device.is_none() && !self.is_unchanged(from_file)) {
             return false;
         }
         let (from, length) = (from_offset as usize, to.length as usize);
@@ -517,7 +527,7 @@ impl<'a> Reader<'a> {
             return Ok(fd);
         }
         let id = self.id(file);
-        let opened = match self.engine.opener.file(self.engine.catalogue, id, direct) {
+        let opened = match self.engine.opener.inode(self.engine.catalogue, id, direct) {
             // The file system has no direct reads, or a hidden switch says so.
             Err(error) if direct && files::is_refusal(&error) => {
                 self.direct = false;
@@ -538,8 +548,8 @@ impl<'a> Reader<'a> {
     fn complete(&mut self, file: u32) -> Result<(), Halt> {
         let waiting = self.waiting.remove(&file).expect("admitted");
         let item = match waiting.state {
-            State::Failed(error) => Err(error),
-            State::Good | State::Doubtful => self.checked(file, waiting),
+            Trust::Failed(error) => Err(error),
+            Trust::Good | Trust::Doubtful => self.checked(file, waiting),
         };
         self.open.forget(file);
         if self.engine.outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
@@ -556,7 +566,7 @@ impl<'a> Reader<'a> {
             None => unchanged,
         };
         let untouched = self.engine.cache == CachePolicy::Untouched && !entry.flags.has(Flags::PARTLY_CACHED);
-        if !holds || !matches!(waiting.state, State::Good) {
+        if !holds || !matches!(waiting.state, Trust::Good) {
             drop(waiting.buffer);
             return read_again(&mut self.engine, id, waiting.loan, untouched);
         }
@@ -581,15 +591,22 @@ impl Reader<'_> {
             // Nothing but memory depends on it.
             let _ = cache::drop_cached(fd, 0, 0);
             // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
-            self.direct &= special;
+            self.came_in_a_row += u32::from(!special);
+            self.direct &= self.came_in_a_row < CAME_IN_A_ROW_MAX;
+        } else {
+            self.came_in_a_row = 0;
         }
     }
 }
 
+/// After so many files whose direct reads filled the cache, reads are not direct any more. One alone may have been read
+/// by somebody else meanwhile.
+const CAME_IN_A_ROW_MAX: u32 = 8;
+
 /// Reads a file through the file system after its fragments could not be trusted.
 fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
-    let fd = engine.opener.file(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
+    let fd = engine.opener.inode(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
     let outcome =
         read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
     if untouched {
@@ -610,8 +627,8 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool)
             item.data = whole(stat.size);
             let way = engine.opener.way(engine.catalogue, id);
             let way = way.map_err(|error| FileError::io(path(), "open its directory", error))?;
-            let (throttle, cancel) = (Arc::clone(engine.throttle), engine.outlet.cancel().clone());
-            item.content = Content::Stream(FileStream::new(way, !untouched, throttle, cancel));
+            let rules = engine.stream_rules.clone();
+            item.content = Content::Stream(FileStream::new(way, State::of(&stat), item.data.clone(), rules));
             item.route = Route::Streamed;
         }
     }

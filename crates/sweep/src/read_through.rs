@@ -7,7 +7,7 @@ use onesweep_sys::{
     files::{self, Stat},
 };
 
-use crate::{budget::Loan, error::FileError};
+use crate::{budget::Loan, error::FileError, stream::State};
 
 /// Readings that are tried on a file that changes.
 const ATTEMPTS: u32 = 3;
@@ -49,16 +49,12 @@ pub(crate) fn read_stable(
             .ok_or_else(|| fail("get memory for it".into(), io::ErrorKind::OutOfMemory.into()))?;
         let read = fill(fd, &buffer).map_err(|(at, error)| fail(format!("read at byte {at}"), error))?;
         let after = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
-        if read as u64 == before.size && is_same_state(&before, &after) {
+        if read as u64 == before.size && State::of(&before) == State::of(&after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
         }
     }
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
-}
-
-fn is_same_state(before: &Stat, after: &Stat) -> bool {
-    (before.ino, before.size, before.mtime, before.ctime) == (after.ino, after.size, after.mtime, after.ctime)
 }
 
 /// Fills the buffer from the front of the file, or as far as the file goes; the place is told with an error.

@@ -1,91 +1,252 @@
 //! Files that don't pass through reassembly: read by the consumer, after the sweep (DAFT II.D).
 
 use std::{
-    io::{self, Read},
-    os::fd::{AsFd, OwnedFd},
+    cmp::Ordering,
+    io::{self, Read, Seek, SeekFrom},
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
-use onesweep_sys::{cache, files};
+use onesweep_sys::{cache, features::features, files};
 
 use crate::{opener::Way, progress::Cancel, throttle::Throttle};
 
-/// How much is read before what was brought into the page cache is dropped again.
-const DROP_EVERY: u64 = 8 << 20;
-
-/// The content of a large or special file, read in order through the file system.
+/// The content of a large or special file, read through the file system where the consumer wants it.
 ///
-/// It is opened at the first read. What the reads bring into the page cache is dropped again when nothing of the file
-/// lay there before. A change of the file while it is read is an error at its end.
+/// It is opened at the first read. Holes cost no read, and nothing that lay in the page cache before is dropped, nor kept
+/// that did not. When the end is reached and the file is not what it was when it was surveyed, that is an error.
 #[derive(Debug)]
 pub struct FileStream {
     way: Way,
+    /// What the survey saw.
+    expected: State,
+    /// The ranges that are no holes, rising.
+    data: Vec<Range<u64>>,
     keep_cached: bool,
     throttle: Arc<Throttle>,
     cancel: Cancel,
+    at: u64,
     open: Option<Open>,
+}
+
+/// By what a change of a file is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) mtime: (i64, u32),
+    pub(crate) ctime: (i64, u32),
+}
+
+impl State {
+    pub(crate) fn of(stat: &files::Stat) -> Self {
+        Self {
+            ino: stat.ino,
+            size: stat.size,
+            mtime: (stat.mtime.secs, stat.mtime.nanos),
+            ctime: (stat.ctime.secs, stat.ctime.nanos),
+        }
+    }
+}
+
+/// What is common to all streams of a sweep.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamRules {
+    pub(crate) keep_cached: bool,
+    pub(crate) throttle: Arc<Throttle>,
+    pub(crate) cancel: Cancel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Here {
+    Data,
+    Hole,
 }
 
 #[derive(Debug)]
 struct Open {
     fd: OwnedFd,
-    before: files::Stat,
-    at: u64,
-    dropped: u64,
-    drop_behind: bool,
+    /// Reads leave the page cache alone by themselves (`RWF_DONTCACHE`).
+    uncached: bool,
     checked: bool,
 }
 
 impl FileStream {
-    pub(crate) fn new(way: Way, keep_cached: bool, throttle: Arc<Throttle>, cancel: Cancel) -> Self {
-        Self { way, keep_cached, throttle, cancel, open: None }
+    pub(crate) fn new(way: Way, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
+        let StreamRules { keep_cached, throttle, cancel } = rules;
+        Self { way, expected, data, keep_cached, throttle, cancel, at: 0, open: None }
+    }
+
+    /// Goes back to the front.
+    pub(crate) fn rewind(&mut self) {
+        self.at = 0;
     }
 
     fn open(&mut self) -> io::Result<&mut Open> {
         if self.open.is_none() {
             let fd = self.way.open()?;
-            let before = files::statx_fd(fd.as_fd())?;
-            let untouched = cache::residency(fd.as_fd(), 0, before.size).is_ok_and(|pages| pages.cached == 0);
-            let drop_behind = untouched && !self.keep_cached;
-            self.open = Some(Open { fd, before, at: 0, dropped: 0, drop_behind, checked: false });
+            let uncached = features().dontcache && !self.keep_cached;
+            self.open = Some(Open { fd, uncached, checked: false });
         }
         Ok(self.open.as_mut().expect("just opened"))
     }
+
+    /// What lies at the present place, and how far it goes. At the end, nothing.
+    fn here(&self) -> (Here, u64) {
+        let size = self.expected.size;
+        let next = self.data.partition_point(|range| range.end <= self.at);
+        match self.data.get(next) {
+            Some(range) if range.start <= self.at => (Here::Data, range.end.min(size).saturating_sub(self.at)),
+            Some(range) => (Here::Hole, range.start.min(size).saturating_sub(self.at)),
+            None => (Here::Hole, size.saturating_sub(self.at)),
+        }
+    }
+
+    /// An error when the file is not what it was.
+    fn check(&mut self) -> io::Result<()> {
+        let expected = self.expected;
+        let open = self.open()?;
+        if open.checked {
+            return Ok(());
+        }
+        open.checked = true;
+        let now = State::of(&files::statx_fd(open.fd.as_fd())?);
+        let how = match now.size.cmp(&expected.size) {
+            Ordering::Greater => "it grew while it was read",
+            Ordering::Less => "it shrank while it was read",
+            Ordering::Equal if now != expected => "it changed while it was read",
+            Ordering::Equal => return Ok(()),
+        };
+        Err(io::Error::other(how))
+    }
+
+    fn read_data(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (at, keep_cached) = (self.at, self.keep_cached);
+        let open = self.open()?;
+        if open.uncached {
+            match files::read_at_uncached(open.fd.as_fd(), buffer, at) {
+                Err(error) if files::is_refusal(&error) => open.uncached = false,
+                read => return read,
+            }
+        }
+        if keep_cached {
+            files::read_at(open.fd.as_fd(), buffer, at)
+        } else {
+            read_and_drop(open.fd.as_fd(), buffer, at)
+        }
+    }
 }
+
+/// Reads without `RWF_DONTCACHE`: what was not cached before is dropped again.
+fn read_and_drop(fd: BorrowedFd<'_>, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let length = buffer.len() as u64;
+    let untouched = cache::residency(fd, at, length).is_ok_and(|pages| pages.cached == 0);
+    if untouched {
+        // What is read ahead could not be told from what was cached.
+        cache::random_access(fd)?;
+    }
+    let read = files::read_at(fd, buffer, at)?;
+    if untouched {
+        // Whole pages around the range are dropped; nothing but memory depends on it.
+        let start = at / PAGE * PAGE;
+        let _ = cache::drop_cached(fd, start, (at + length).next_multiple_of(PAGE) - start);
+    }
+    Ok(read)
+}
+
+/// A multiple of every page size in use.
+const PAGE: u64 = 64 << 10;
 
 impl Read for FileStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(io::Error::other("the sweep was cancelled"));
         }
-        self.throttle.pass(buffer.len() as u64, &self.cancel);
-        let open = self.open()?;
-        let read = files::read_at(open.fd.as_fd(), buffer, open.at)?;
-        open.at += read as u64;
-        if read == 0 && !buffer.is_empty() && !open.checked {
-            open.checked = true;
-            let after = files::statx_fd(open.fd.as_fd())?;
-            if (after.size, after.mtime, after.ctime) != (open.before.size, open.before.mtime, open.before.ctime) {
-                return Err(io::Error::other("it changed while it was read"));
-            }
+        if buffer.is_empty() {
+            return Ok(0);
         }
-        if open.drop_behind && (read == 0 || open.at - open.dropped >= DROP_EVERY) {
-            // Read-ahead has brought more than was read: at the end everything goes.
-            let length = if read == 0 { 0 } else { open.at };
-            cache::drop_cached(open.fd.as_fd(), 0, length)?;
-            open.dropped = open.at;
+        let (here, length) = self.here();
+        if length == 0 {
+            return self.check().map(|()| 0);
+        }
+        let wanted = buffer.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+        if here == Here::Hole {
+            buffer[..wanted].fill(0);
+            self.at += wanted as u64;
+            return Ok(wanted);
+        }
+        self.throttle.pass(wanted as u64, &self.cancel);
+        let read = self.read_data(&mut buffer[..wanted])?;
+        self.at += read as u64;
+        if read == 0 {
+            // Shorter than it was.
+            self.check()?;
         }
         Ok(read)
     }
 }
 
-impl Drop for FileStream {
-    fn drop(&mut self) {
-        if let Some(open) = &self.open
-            && open.drop_behind
-        {
-            // A consumer that stopped early; nothing depends on the outcome.
-            let _ = cache::drop_cached(open.fd.as_fd(), 0, 0);
-        }
+impl Seek for FileStream {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(distance) => self.expected.size.checked_add_signed(distance),
+            SeekFrom::Current(distance) => self.at.checked_add_signed(distance),
+        };
+        self.at = target.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::FileExt};
+
+    fn stream(path: &std::path::Path, data: Vec<Range<u64>>) -> FileStream {
+        let stat = files::statx_at(files::CURRENT_DIR, path, true).unwrap();
+        let rules = StreamRules { keep_cached: false, throttle: Arc::new(Throttle::new(None)), cancel: Cancel::new() };
+        FileStream::new(Way::to(path), State::of(&stat), data, rules)
+    }
+
+    #[test]
+    fn holes_are_zeros_that_nobody_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        // What lies in the "hole" would show if it were read.
+        fs::write(&path, vec![7; 10_000]).unwrap();
+        let mut content = Vec::new();
+        stream(&path, vec![100..200, 9000..10_000]).read_to_end(&mut content).unwrap();
+        let expected: Vec<u8> =
+            (0..10_000).map(|at| if (100..200).contains(&at) || at >= 9000 { 7 } else { 0 }).collect();
+        assert!(content == expected);
+    }
+
+    #[test]
+    fn one_may_go_where_the_data_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        file.write_all_at(b"data", 1 << 39).unwrap();
+        let mut stream = stream(&path, std::iter::once(1 << 39..(1 << 39) + 4096).collect());
+        stream.seek(SeekFrom::Start(1 << 39)).unwrap();
+        let mut word = [0; 4];
+        stream.read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"data");
+        stream.seek(SeekFrom::End(0)).unwrap();
+        assert_eq!(stream.read(&mut word).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_change_is_an_error_at_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        fs::write(&path, vec![7; 10_000]).unwrap();
+        let mut stream = stream(&path, std::iter::once(0..10_000).collect());
+        fs::write(&path, vec![8; 10_000]).unwrap();
+        let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "it changed while it was read");
     }
 }

@@ -24,10 +24,15 @@ pub struct Summary {
     pub streamed_files: u64,
     /// Their bytes.
     pub streamed_bytes: u64,
-    /// Files read again through the file system because the device read failed its check.
+    /// Files read again through the file system because they changed, or what came first could not be trusted.
     pub reread_files: u64,
     /// Their bytes.
     pub reread_bytes: u64,
+    /// In device mode: files that went through the file system from the start (changed just now, not clean in memory,
+    /// inline, or without an address).
+    pub through_files: u64,
+    /// Their bytes.
+    pub through_bytes: u64,
     /// Files without an address, read in inode order.
     pub unmapped_files: u64,
     /// Read requests issued.

@@ -2,14 +2,14 @@
 //! the disk, and of the latter it is learned where it lies.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use onesweep_layout::{AddressSampler, Extent, ExtentFlags, Meaningless, Sources};
-use onesweep_sys::{cache, files, inode};
+use onesweep_sys::{cache, files, inode, memory};
 
 use crate::{
     catalogue::{Catalogue, EntryId, Flags},
@@ -17,9 +17,6 @@ use crate::{
     item::Kind,
     opener::Opener,
 };
-
-/// Pages of the page cache, in bytes.
-const PAGE: u64 = 4096;
 
 /// Time stamps of files younger than this are not trusted to show a change: they tick coarsely before Linux 6.13.
 const SETTLED_SECONDS: i64 = 1;
@@ -44,45 +41,58 @@ pub(crate) struct Aim {
     pub(crate) layout: bool,
     /// The data will be read from the device.
     pub(crate) device: bool,
-    /// The file system's addresses mean something.
-    pub(crate) trusted: bool,
     /// Files that lie in the cache are told apart.
     pub(crate) cached_first: bool,
     /// Files over this size are streamed.
     pub(crate) large: u64,
+    /// So are those whose blocks don't fit here: what one spindle may hold of the budget.
+    pub(crate) share: u64,
+}
+
+/// What is known of a volume.
+struct VolumeFacts {
+    /// Its addresses mean something, as far as is known.
+    trusted: bool,
+    sampler: AddressSampler,
+    /// Delayed allocations were written out, so that they have addresses.
+    synced: bool,
+    /// It can be read from its device.
+    from_device: bool,
 }
 
 /// Looks at files, one after the other.
 pub(crate) struct Surveyor {
     aim: Aim,
     sources: Sources,
-    sampler: AddressSampler,
-    /// Volumes whose delayed allocations were written out, so that they have addresses.
-    synced: HashSet<u16>,
-    /// Volumes that can't be read from their devices.
-    not_from_device: HashSet<u16>,
+    volumes: HashMap<u16, VolumeFacts>,
+    verdict: Option<Meaningless>,
 }
 
 impl Surveyor {
-    /// `device_bytes` is the size of the device below, where there is one.
-    pub(crate) fn new(aim: Aim, device_bytes: Option<u64>) -> Self {
-        Self {
-            aim,
-            sources: Sources::new(),
-            sampler: AddressSampler::new(device_bytes),
-            synced: HashSet::new(),
-            not_from_device: HashSet::new(),
-        }
+    pub(crate) fn new(aim: Aim) -> Self {
+        Self { aim, sources: Sources::new(), volumes: HashMap::new(), verdict: None }
     }
 
-    /// Why the addresses that were seen so far can't be places on a device, if they can't.
-    pub(crate) fn verdict(&self) -> Option<Meaningless> {
-        self.sampler.verdict()
+    /// Takes note of a volume. `device_bytes` is the size of its device, where addresses are places on it.
+    pub(crate) fn meet(&mut self, volume: u16, trusted: bool, device_bytes: Option<u64>) {
+        self.volumes.entry(volume).or_insert_with(|| VolumeFacts {
+            trusted,
+            sampler: AddressSampler::new(device_bytes),
+            synced: false,
+            from_device: true,
+        });
+    }
+
+    /// Why the addresses can't be places on a device, once that is so for every volume.
+    pub(crate) fn verdict(&self) -> Option<&Meaningless> {
+        self.verdict.as_ref().filter(|_| self.volumes.values().all(|facts| !facts.trusted))
     }
 
     /// In device mode: reads the files of this volume through the file system all the same.
     pub(crate) fn leave_to_file_system(&mut self, volume: u16) {
-        self.not_from_device.insert(volume);
+        if let Some(facts) = self.volumes.get_mut(&volume) {
+            facts.from_device = false;
+        }
     }
 
     /// Looks at one entry that is no directory.
@@ -111,12 +121,13 @@ impl Surveyor {
         if stat.size == 0 {
             return Ok(Surveyed::Ready(Some(fd)));
         }
+        let too_large = stat.size > self.aim.large || catalogue.cost(id) > self.aim.share;
         let foreign = stat.dev != catalogue.volume(catalogue.get(id).device).dev;
         let looks_sparse = stat.blocks * 512 < stat.size;
         let pages = cache::residency(fd.as_fd(), 0, stat.size).ok();
         if let Some(pages) = &pages {
-            let all_cached = pages.cached >= stat.size.div_ceil(PAGE);
-            if self.aim.content && self.aim.cached_first && all_cached && !looks_sparse && stat.size <= self.aim.large {
+            let all_cached = pages.cached >= stat.size.div_ceil(memory::page_bytes());
+            if self.aim.content && self.aim.cached_first && all_cached && !looks_sparse && !too_large {
                 catalogue.get_mut(id).flags.set(Flags::CACHED);
                 return Ok(Surveyed::Ready(Some(fd)));
             }
@@ -128,15 +139,18 @@ impl Surveyor {
         if is_recent(stat.ctime.secs) {
             catalogue.get_mut(id).flags.set(Flags::RECENT);
         }
-        if self.aim.layout && !foreign {
-            self.map(catalogue, id, fd.as_fd(), &stat);
+        let clean = pages.as_ref().is_some_and(is_clean);
+        let volume = catalogue.get(id).device;
+        if self.aim.layout && !foreign && self.volumes.get(&volume).is_some_and(|facts| facts.trusted) {
+            self.map(catalogue, id, fd.as_fd(), &stat, clean);
         } else {
+            catalogue.get_mut(id).flags.set(Flags::UNMAPPED);
             whole(catalogue, id, stat.size);
         }
         if self.aim.device {
             self.judge_for_device(catalogue, id, fd.as_fd(), foreign, pages.as_ref());
         }
-        if catalogue.get(id).flags.has(Flags::STREAMED) || stat.size > self.aim.large {
+        if catalogue.get(id).flags.has(Flags::STREAMED) || too_large {
             catalogue.get_mut(id).flags.set(Flags::STREAMED);
             return Ok(Surveyed::Streamed);
         }
@@ -144,50 +158,67 @@ impl Surveyor {
     }
 
     /// Learns where the data lies. What can't be mapped is read in inode order.
-    fn map(&mut self, catalogue: &mut Catalogue, id: EntryId, fd: BorrowedFd<'_>, stat: &files::Stat) {
-        let volume = catalogue.get(id).device;
-        if self.synced.insert(volume) {
+    ///
+    /// `clean` says that nothing of the file waits in memory to be written. Until then an extent may be called
+    /// unwritten, or shared with another file, though the bytes to come differ.
+    fn map(&mut self, catalogue: &mut Catalogue, id: EntryId, fd: BorrowedFd<'_>, stat: &files::Stat, clean: bool) {
+        let number = catalogue.get(id).device;
+        let block = u64::from(catalogue.volume(number).block);
+        let Self { aim, sources, volumes, verdict } = self;
+        let facts = volumes.get_mut(&number).expect("only volumes that were met are mapped");
+        if !facts.synced {
+            facts.synced = true;
             // Once for all files; a failure leaves some of them without an address.
             let _ = files::sync_file_system(fd);
         }
-        let Self { aim, sources, sampler, .. } = self;
         let (mut flags, mut seen) = (Flags::NONE, ExtentFlags::empty());
+        let (mut odd, mut end) = (false, 0);
         let outcome = sources.map(fd, stat, &mut |extent: Extent| {
             seen |= extent.flags;
-            if extent.flags.contains(ExtentFlags::UNWRITTEN) {
+            let length = extent.length.min(stat.size.saturating_sub(extent.logical));
+            if length == 0 || (clean && extent.flags.contains(ExtentFlags::UNWRITTEN)) {
                 return;
             }
-            match extent.physical.filter(|_| aim.trusted) {
-                Some(address) => sampler.add(address, extent.length),
+            // Fragments are whole blocks: where extents are not, they would overlap in memory.
+            odd |= !extent.logical.is_multiple_of(block) || extent.logical < end;
+            end = extent.logical + length.next_multiple_of(block);
+            let address = extent.physical.filter(|_| !extent.flags.contains(ExtentFlags::UNWRITTEN));
+            match address {
+                Some(address) => facts.sampler.add(address, extent.length),
                 None => flags.set(Flags::UNMAPPED),
             }
-            let length = extent.length.min(stat.size.saturating_sub(extent.logical));
-            if !catalogue.add_fragment(id, extent.physical.filter(|_| aim.trusted), extent.logical, length) {
+            if !odd && !catalogue.add_fragment(id, address, extent.logical, length) {
                 flags.set(Flags::STREAMED);
             }
         });
-        if outcome.is_err() {
+        if outcome.is_err() || odd {
             // The extents changed while they were told, or the file system is odd: the file is read all the same.
             catalogue.forget_fragments(id);
             flags.set(Flags::UNMAPPED);
+            flags.set(Flags::THROUGH_FILE_SYSTEM);
             whole(catalogue, id, stat.size);
         }
         // Compressed and encrypted bytes mean nothing to who reads the device (DAFT II.D).
-        if self.aim.device && seen.intersects(ExtentFlags::ENCODED | ExtentFlags::ENCRYPTED) {
+        if aim.device && seen.intersects(ExtentFlags::ENCODED | ExtentFlags::ENCRYPTED) {
             flags.set(Flags::STREAMED);
         }
+        let plain = !odd && !seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN);
         // Where bytes are encoded, equal addresses don't mean equal bytes of the file.
-        if seen.contains(ExtentFlags::SHARED) && !seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN) {
+        if seen.contains(ExtentFlags::SHARED) && plain && clean {
             flags.set(Flags::SHARED);
         }
         // Data among metadata, or not in whole blocks, or not as it is read: the kernel goes through its cache.
-        if seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN) {
+        if !plain {
             flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
         catalogue.get_mut(id).flags.set(flags);
+        if let Some(why) = facts.sampler.verdict() {
+            facts.trusted = false;
+            *verdict = Some(why);
+        }
     }
 
-    /// What a device read could get wrong, and what it is checked by afterwards (design decision 2).
+    /// What a device read could get wrong, and what it is checked by afterwards.
     fn judge_for_device(
         &self,
         catalogue: &mut Catalogue,
@@ -196,13 +227,21 @@ impl Surveyor {
         foreign: bool,
         pages: Option<&cache::Residency>,
     ) {
-        let clean = pages.is_some_and(|pages| pages.dirty == Some(0) && pages.writeback == Some(0));
-        let foreign = foreign || self.not_from_device.contains(&catalogue.get(id).device);
+        let from_device = self.volumes.get(&catalogue.get(id).device).is_some_and(|facts| facts.from_device);
         let entry = catalogue.get_mut(id);
         entry.generation = inode::generation(fd).ok().flatten().unwrap_or(0);
-        if foreign || !clean || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
+        let doubtful = foreign || !from_device || !self.aim.layout || !pages.is_some_and(is_clean);
+        if doubtful || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
             entry.flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
+    }
+}
+
+/// True when nothing of a file waits to be written. Without `cachestat` only an empty cache tells.
+fn is_clean(pages: &cache::Residency) -> bool {
+    match (pages.dirty, pages.writeback) {
+        (Some(dirty), Some(writeback)) => dirty == 0 && writeback == 0,
+        _ => pages.cached == 0,
     }
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Rule<'a> {
 pub(crate) struct Foreign {
     pub(crate) shown: PathBuf,
     pub(crate) opened: PathBuf,
+    /// Device and inode, by which it is known again.
+    pub(crate) identity: (u64, u64),
 }
 
 /// A place in the C-SCAN order: where the volume begins, then the inode.
@@ -218,7 +220,12 @@ impl Walker {
                 Some(number) => catalogue.get_mut(id).device = number,
                 None if descend => {
                     catalogue.get_mut(id).flags.set(Flags::DONE);
-                    self.foreign.push(Foreign { shown: catalogue.path(id), opened: open_path(catalogue, id) });
+                    let identity = (stat.dev, stat.ino);
+                    self.foreign.push(Foreign {
+                        shown: catalogue.path(id),
+                        opened: open_path(catalogue, id),
+                        identity,
+                    });
                     return Ok(());
                 }
                 None => {}

@@ -70,6 +70,14 @@ pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(rustix::io::pread(fd, buffer, offset)?)
 }
 
+/// As [`read_at`], but what it brings into the page cache does not stay there (`RWF_DONTCACHE`, Linux 6.14). A
+/// [refusal](is_refusal) where the kernel or the file system can't do that.
+#[doc(alias = "RWF_DONTCACHE")]
+pub fn read_at_uncached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    const DONTCACHE: rustix::io::ReadWriteFlags = rustix::io::ReadWriteFlags::from_bits_retain(0x80);
+    Ok(rustix::io::preadv2(fd, &mut [io::IoSliceMut::new(buffer)], offset, DONTCACHE)?)
+}
+
 /// Switches `O_DIRECT` of an open file on or off (`F_SETFL`). `EINVAL` where the file system cannot.
 pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(fd)?;

@@ -29,6 +29,11 @@ fn field(text: &str, name: &str) -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc says nothing of {name}")))
 }
 
+/// Bytes of a page of memory, and so of the page cache.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

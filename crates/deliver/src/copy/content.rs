@@ -2,13 +2,13 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom},
     ops::Range,
     os::unix::fs::FileExt,
     path::Path,
 };
 
-use onesweep::{Route, SweptFile};
+use onesweep::{ContentReader, Route, SweptFile};
 
 use super::CopyError;
 
@@ -46,7 +46,32 @@ pub(super) fn write(to: &File, item: &mut SweptFile) -> Result<u64, Failed> {
     if item.route() == Route::NoRead {
         return end_at(to, size);
     }
-    stream(to, &mut item.reader(), &data)
+    stream_ranges(to, &mut item.reader(), &data, size)
+}
+
+/// Copies the ranges of data; what lies between them is never read.
+fn stream_ranges(to: &File, from: &mut ContentReader<'_>, data: &[Range<u64>], size: u64) -> Result<u64, Failed> {
+    let mut buffer = vec![0; STREAM_BUFFER_BYTES];
+    for range in data {
+        from.seek(SeekFrom::Start(range.start)).map_err(Failed::Read)?;
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = buffer.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+            match from.read(&mut buffer[..wanted]) {
+                // Shorter than it was, which the look at its end will tell.
+                Ok(0) => break,
+                Ok(read) => {
+                    to.write_all_at(&buffer[..read], at).map_err(Failed::Write)?;
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failed::Read(error)),
+            }
+        }
+    }
+    from.seek(SeekFrom::Start(size)).map_err(Failed::Read)?;
+    from.read(&mut buffer[..1]).map_err(Failed::Read)?;
+    end_at(to, size)
 }
 
 /// Copies an open file, leaving blocks of zeros out.

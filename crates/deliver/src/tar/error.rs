@@ -91,13 +91,13 @@ pub enum TarWarning {
         /// Bytes in the archive.
         kept: u64,
     },
-    /// Data appeared where the map has a hole; it is not in the archive.
-    #[error("{}: file changed as we read it: data at byte {at}, in a hole, is not in the archive", path.display())]
-    HoleFilled {
+    /// The file did not hold still.
+    #[error("{}: file changed as it was read: {source}", path.display())]
+    Changed {
         /// The file.
         path: PathBuf,
-        /// Where the first such byte is.
-        at: u64,
+        /// How.
+        source: io::Error,
     },
     /// The rest of the file could not be read.
     #[error("{}: Read error at byte {at}; padding {missing} bytes with zeros: {source}", path.display())]
@@ -126,7 +126,7 @@ impl TarWarning {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Socket { .. } | Self::Stripped { .. } | Self::IsArchive { .. } => Severity::Notice,
-            Self::Shrank { .. } | Self::Grew { .. } | Self::HoleFilled { .. } => Severity::Differs,
+            Self::Shrank { .. } | Self::Grew { .. } | Self::Changed { .. } => Severity::Differs,
             Self::Read { .. } | Self::Acl { .. } => Severity::Failed,
         }
     }

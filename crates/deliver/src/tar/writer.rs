@@ -354,12 +354,11 @@ impl<W: Write> TarWriter<W> {
         self.header(item.path(), Type::File, metadata, metadata.mode, size, map, item.xattrs(), warnings)?;
 
         let is_hole = item.bytes().is_none() && item.route() == Route::NoRead;
-        let source = match item.bytes() {
-            Some(bytes) => Source::Bytes(bytes),
-            None if is_hole => Source::Hole,
-            None => Source::Reader(item.reader()),
+        let mismatch = match item.bytes() {
+            Some(bytes) => copy(Source::Bytes(bytes), size, map, &mut self.sink, &mut self.scratch)?,
+            None if is_hole => copy(Source::Hole, size, map, &mut self.sink, &mut self.scratch)?,
+            None => copy(Source::Reader(&mut item.reader()), size, map, &mut self.sink, &mut self.scratch)?,
         };
-        let mismatch = copy(source, size, map, &mut self.sink, &mut self.scratch)?;
         warnings.extend(mismatch.map(|mismatch| mismatch.warning(item.path(), size)));
         self.totals.content_bytes += map.map_or(size, Map::data_len);
         self.sink.pad_block()

@@ -4,9 +4,12 @@
 
 mod memory;
 
-use std::io::{self, Read};
+use std::{
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    ops::Range,
+};
 
-use onesweep::{FileError, Kind, SweptFile};
+use onesweep::{ContentReader, FileError, Kind, SweptFile};
 
 pub use memory::{Memory, default_limit};
 
@@ -58,7 +61,8 @@ impl Warmer {
         }
         if file.bytes().is_none() {
             let path = file.path().to_owned();
-            let drained = drain(&mut file.reader());
+            let ranges = file.data_ranges().to_vec();
+            let drained = drain(&mut file.reader(), &ranges);
             drained.map_err(|source| FileError::Io { path, step: "read".into(), source })?;
         }
         self.warmed.files += names;
@@ -82,16 +86,14 @@ fn cached_bytes(file: &SweptFile) -> u64 {
     }
 }
 
-fn drain(reader: &mut dyn Read) -> io::Result<()> {
-    let mut buffer = vec![0; STREAM_BUFFER_BYTES];
-    loop {
-        match reader.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// Reads the data; holes have no pages that would be worth it.
+fn drain(reader: &mut ContentReader<'_>, data: &[Range<u64>]) -> io::Result<()> {
+    for range in data {
+        reader.seek(SeekFrom::Start(range.start))?;
+        let length = range.end - range.start;
+        io::copy(&mut BufReader::with_capacity(STREAM_BUFFER_BYTES, reader.by_ref().take(length)), &mut io::sink())?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
-//! One entry of the catalogue: at most 120 bytes (DAFT II.B keeps fragments; qtar 4 "a couple of hundred bytes").
+//! One entry of the catalogue: 96 bytes (qtar, section 4, takes "a couple of hundred").
 
 use super::arena::NameAt;
-use crate::item::{Kind, Metadata, Timestamp};
+use crate::{
+    item::{Kind, Metadata, Timestamp},
+    stream::State,
+};
 
 /// An entry's number in its catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,11 +38,11 @@ impl Flags {
     /// The file system gave no address for some of it.
     pub(crate) const UNMAPPED: Self = Self(1 << 5);
     /// Its ctime is so young that a further change might not show.
-    pub(crate) const RECENT: Self = Self(1 << 7);
+    pub(crate) const RECENT: Self = Self(1 << 6);
     /// Other files may have the same bytes at the same addresses, one to one.
-    pub(crate) const SHARED: Self = Self(1 << 8);
+    pub(crate) const SHARED: Self = Self(1 << 7);
     /// Some of its pages lay in the cache when it was surveyed.
-    pub(crate) const PARTLY_CACHED: Self = Self(1 << 6);
+    pub(crate) const PARTLY_CACHED: Self = Self(1 << 8);
 
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -78,7 +81,7 @@ pub(crate) struct Entry {
     pub(crate) flags: Flags,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 120);
+const _: () = assert!(size_of::<Entry>() == 96);
 
 impl Entry {
     /// An entry as its directory lists it. `mode` holds the type bits alone until the survey.
@@ -133,12 +136,19 @@ impl Entry {
         self.flags.set(Flags::SURVEYED);
     }
 
+    /// By what a change is told.
+    pub(crate) fn state(&self) -> State {
+        State {
+            ino: self.ino,
+            size: self.size,
+            mtime: (self.mtime_seconds, self.mtime_nanoseconds),
+            ctime: (self.ctime_seconds, self.ctime_nanoseconds),
+        }
+    }
+
     /// True when `stat` shows the same inode with the same content as far as times and size can tell.
     pub(crate) fn is_unchanged(&self, stat: &onesweep_sys::files::Stat) -> bool {
-        self.ino == stat.ino
-            && self.size == stat.size
-            && (self.mtime_seconds, self.mtime_nanoseconds) == (stat.mtime.secs, stat.mtime.nanos)
-            && (self.ctime_seconds, self.ctime_nanoseconds) == (stat.ctime.secs, stat.ctime.nanos)
+        self.state() == State::of(stat)
     }
 
     pub(crate) fn metadata(&self, kind: Kind, dev: u64) -> Metadata {

@@ -110,21 +110,27 @@ impl Catalogue {
         Some(id)
     }
 
-    /// Copies an entry and what leads to it from another catalogue, unless `moved` says that it is here already.
-    pub(crate) fn adopt(&mut self, other: &Self, id: EntryId, moved: &mut HashMap<EntryId, EntryId>) -> EntryId {
-        if let Some(&here) = moved.get(&id) {
-            return here;
+    /// Copies an entry and what leads to it from another catalogue, but for what `moved` says is here already.
+    pub(crate) fn adopt(&mut self, other: &Self, id: EntryId, moved: &mut HashMap<EntryId, EntryId>) {
+        let missing: Vec<EntryId> = other.lineage(id).take_while(|id| !moved.contains_key(id)).collect();
+        for &id in missing.iter().rev() {
+            let entry = other.get(id);
+            let parent = entry.parent.some().map_or(EntryId::NONE, |parent| moved[&parent]);
+            let name = self.names.push(other.name(id)).expect("the names of a smaller catalogue fit");
+            let here = EntryId(self.len());
+            self.entries.push(Entry {
+                parent,
+                name,
+                next_link: EntryId::NONE,
+                first_fragment: 0,
+                fragments: 0,
+                ..entry
+            });
+            if let Some(opened) = other.roots.get(&id) {
+                self.roots.insert(here, opened.clone());
+            }
+            moved.insert(id, here);
         }
-        let entry = other.get(id);
-        let parent = entry.parent.some().map_or(EntryId::NONE, |parent| self.adopt(other, parent, moved));
-        let name = self.names.push(other.name(id)).expect("a smaller catalogue has room for the names of a larger one");
-        let here = EntryId(self.len());
-        self.entries.push(Entry { parent, name, next_link: EntryId::NONE, first_fragment: 0, fragments: 0, ..entry });
-        if let Some(opened) = other.roots.get(&id) {
-            self.roots.insert(here, opened.clone());
-        }
-        moved.insert(id, here);
-        here
     }
 
     pub(crate) fn get(&self, id: EntryId) -> Entry {
@@ -173,7 +179,7 @@ impl Catalogue {
     }
 
     /// Keeps a fragment of the entry; all of one entry's must be added in a row. False when it is out of the range of
-    /// a packed fragment (design, Words).
+    /// a packed fragment.
     pub(crate) fn add_fragment(&mut self, id: EntryId, address: Option<u64>, offset: u64, length: u64) -> bool {
         let volume = self.volume(self.get(id).device);
         let block = u64::from(volume.block);

@@ -15,7 +15,14 @@ use crate::{
 
 /// A name of an inode that has more of them, and was surveyed.
 #[derive(Debug)]
-pub(super) enum FirstName {
+pub(super) struct FirstName {
+    pub(super) name: Name,
+    /// Names of the inode that were not met yet; with the last one it is forgotten.
+    left: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Name {
     Entry(EntryId),
     Path(PathBuf),
 }
@@ -25,19 +32,27 @@ impl SpindleSweep {
     pub(super) fn is_known_inode(&mut self, id: EntryId, outlet: Option<&Outlet>) -> Result<bool, Halt> {
         let entry = self.catalogue.get(id);
         let key = (self.catalogue.volume(entry.device).dev, entry.ino);
-        let first = match self.first_names.get(&key) {
-            None => {
-                self.first_names.insert(key, FirstName::Entry(id));
-                return Ok(false);
+        let met = self.catalogue.links(id).count() as u32;
+        let Some(known) = self.first_names.get_mut(&key) else {
+            if entry.nlink > met {
+                self.first_names.insert(key, FirstName { name: Name::Entry(id), left: entry.nlink - met });
             }
-            Some(FirstName::Entry(first)) if !self.catalogue.get(*first).flags.has(Flags::DONE) => {
+            return Ok(false);
+        };
+        known.left = known.left.saturating_sub(met);
+        let name = known.name.clone();
+        if known.left == 0 {
+            self.first_names.remove(&key);
+        }
+        let first = match name {
+            Name::Entry(first) if !self.catalogue.get(first).flags.has(Flags::DONE) => {
                 // Not handed over yet: it takes the further names along.
-                let last = self.catalogue.links(*first).last().expect("an entry is its own first link");
+                let last = self.catalogue.links(first).last().expect("an entry is its own first link");
                 self.catalogue.get_mut(last).next_link = id;
                 return Ok(true);
             }
-            Some(FirstName::Entry(first)) => self.catalogue.path(*first),
-            Some(FirstName::Path(path)) => path.clone(),
+            Name::Entry(first) => self.catalogue.path(first),
+            Name::Path(path) => path,
         };
         let links: Vec<EntryId> = self.catalogue.links(id).collect();
         for link in links {

@@ -6,7 +6,7 @@ mod sequence;
 
 use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
 
-use self::links::FirstName;
+use self::links::{FirstName, Name};
 use onesweep_layout::AddressTrust;
 use onesweep_sys::buffer::BufferPool;
 
@@ -74,8 +74,11 @@ pub(crate) struct SpindleSweep {
     pub(crate) spindle: usize,
     pub(crate) name: String,
     pub(crate) order: Order,
+    walk_order: WalkOrder,
     pub(crate) remark: Option<String>,
     catalog_limit: u64,
+    /// Bytes of the catalogue that nothing could be done about.
+    floor: u64,
     share: Share,
     throttle: Arc<Throttle>,
     pool: BufferPool,
@@ -105,7 +108,7 @@ pub(crate) struct Held {
 }
 
 impl SpindleSweep {
-    /// A sweep of roots that all lie on one spindle; there must be at least one.
+    /// A sweep of roots that all lie on one spindle; there must be at least one, and each is to be added.
     pub(crate) fn new(
         settings: &Arc<Settings>,
         placements: &Arc<Placements>,
@@ -113,11 +116,12 @@ impl SpindleSweep {
         share: Share,
         throttle: &Arc<Throttle>,
         pool: &BufferPool,
-    ) -> Result<Self, SweepError> {
+    ) -> Self {
         let first = &roots[0].placement;
         let (order, remark) = sequence::choose(settings, roots);
+        let share_limit = share.limit();
         let large = settings.large().min(share.limit()) / 4096 * 4096;
-        let mut sweep = Self {
+        Self {
             settings: Arc::clone(settings),
             placements: Arc::clone(placements),
             spindle: first.spindle,
@@ -125,6 +129,7 @@ impl SpindleSweep {
             order,
             remark,
             catalog_limit: settings.catalog_limit(),
+            floor: 0,
             share,
             throttle: Arc::clone(throttle),
             pool: pool.clone(),
@@ -133,17 +138,16 @@ impl SpindleSweep {
             catalogue: Catalogue::new(),
             walker: Walker::new(),
             opener: Opener::new(),
-            surveyor: Surveyor::new(
-                Aim {
-                    content: settings.content,
-                    layout: order.needs_layout(),
-                    device: settings.device,
-                    trusted: first.trust.is_order(),
-                    cached_first: !settings.ignore_cache,
-                    large,
-                },
-                first.stack.as_ref().map(|stack| stack.size),
-            ),
+            surveyor: Surveyor::new(Aim {
+                content: settings.content,
+                layout: order.needs_layout(),
+                device: settings.device,
+                // The vanilla order is that of the directories, whatever is cached.
+                cached_first: !settings.ignore_cache && order != Order::Directory,
+                large,
+                share: share_limit,
+            }),
+            walk_order: if order.is_per_directory() { WalkOrder::DepthFirst } else { WalkOrder::CScan },
             device: settings.device.then(DeviceCheck::default),
             first_names: HashMap::new(),
             to_close: Vec::new(),
@@ -151,17 +155,21 @@ impl SpindleSweep {
             pending: Pending::default(),
             surveyed_files: 0,
             surveyed_bytes: 0,
-        };
-        for root in roots {
-            sweep.add_root(root)?;
         }
-        Ok(sweep)
     }
 
-    fn add_root(&mut self, root: &Root) -> Result<(), SweepError> {
+    /// Adds a root. In device mode, one that can't be read from its device is an error, unless `lenient`.
+    pub(crate) fn add_root(&mut self, root: &Root, lenient: bool) -> Result<(), SweepError> {
         let volume = self.catalogue.volume_number(root.placement.volume);
-        if let Some(device) = &mut self.device {
-            device.admit(volume, &root.placement, &root.shown)?;
+        self.surveyor.meet(volume, root.placement.trust.is_order(), root.placement.device_bytes());
+        if let Some(device) = &mut self.device
+            && let Err(error) = device.admit(volume, &root.placement, &root.shown)
+        {
+            if !lenient {
+                return Err(error);
+            }
+            self.surveyor.leave_to_file_system(volume);
+            self.remark.get_or_insert(error.to_string());
         }
         let shown = crate::opener::path_bytes(&root.shown);
         let id = self
@@ -169,18 +177,18 @@ impl SpindleSweep {
             .add_root(shown, root.opened.clone(), volume, root.mode, root.ino)
             .ok_or_else(|| SweepError::Setting(format!("{}: the path is too long", root.shown.display())))?;
         if self.catalogue.get(id).is_directory() {
-            self.walker.enter(&self.catalogue, id, self.walk_order());
+            self.walker.enter(&self.catalogue, id, self.walk_order);
         }
         Ok(())
-    }
-
-    fn walk_order(&self) -> WalkOrder {
-        if self.order.is_per_directory() { WalkOrder::DepthFirst } else { WalkOrder::CScan }
     }
 
     /// True when nothing is left to be walked, surveyed or handed over.
     pub(crate) fn is_finished(&self) -> bool {
         self.pending.next == self.pending.entries.len() && self.walker.is_finished(&self.catalogue)
+    }
+
+    pub(crate) fn share_limit(&self) -> u64 {
+        self.share.limit()
     }
 
     pub(crate) fn take_foreign(&mut self) -> Vec<Foreign> {
@@ -190,7 +198,7 @@ impl SpindleSweep {
     /// Walks, surveys and plans the first window; everything found is held until the sweep runs.
     pub(crate) fn prepare(&mut self, counters: &Counters) {
         while !self.is_finished() && self.held.batch.as_ref().is_none_or(|batch| batch.is_empty()) {
-            self.walk(counters);
+            self.walk(counters, true);
             let mut batch = self.held.batch.take().unwrap_or_default();
             // Nothing is handed over yet, so this can't be cancelled but from outside.
             let _ = self.survey(counters, None, &mut batch);
@@ -210,7 +218,7 @@ impl SpindleSweep {
             }
             if self.pending.next == self.pending.entries.len() {
                 outlet.count(|summary| summary.windows += 1);
-                self.walk(outlet.counters());
+                self.walk(outlet.counters(), false);
                 self.begin(outlet)?;
             }
             let mut batch = Batch::default();
@@ -218,6 +226,7 @@ impl SpindleSweep {
             self.finish(outlet, batch)?;
             if self.is_window_done() && self.catalogue.bytes() >= self.walk_limit() {
                 self.compact(outlet)?;
+                self.floor = self.catalogue.bytes();
             }
         }
         self.close_directories(outlet, &|_| true)
@@ -227,25 +236,29 @@ impl SpindleSweep {
         self.pending.next == self.pending.entries.len()
     }
 
+    /// When a window is full. Directories that wait to be read can't be left out; where they alone are near the limit,
+    /// a window still has room of its own.
     fn walk_limit(&self) -> u64 {
-        self.catalog_limit / WALK_SHARE.1 * WALK_SHARE.0
+        let limit = self.catalog_limit / WALK_SHARE.1 * WALK_SHARE.0;
+        limit.max(self.floor + limit / 2)
     }
 
-    /// Finds the entries of the next window.
-    fn walk(&mut self, counters: &Counters) {
+    /// Finds the entries of the next window. For a plan that is to be shown, a window is as large as it may be.
+    fn walk(&mut self, counters: &Counters, planning: bool) {
         let placements = Arc::clone(&self.placements);
         let spindle = self.spindle;
         let place = |fd: std::os::fd::BorrowedFd<'_>, stat: &onesweep_sys::files::Stat| {
             let placement = placements.of(fd, stat);
             if placement.spindle == spindle { Place::Here(placement.volume) } else { Place::Elsewhere }
         };
-        let directories_max = match self.walk_order() {
+        let directories_max = match self.walk_order {
             WalkOrder::CScan => usize::MAX,
+            WalkOrder::DepthFirst if planning => usize::MAX,
             WalkOrder::DepthFirst if self.seekless => SEEKLESS_DIRECTORIES,
             WalkOrder::DepthFirst => 1,
         };
         let rule = Rule {
-            order: self.walk_order(),
+            order: self.walk_order,
             one_file_system: self.settings.one_file_system,
             no_recursion: self.settings.no_recursion,
             filter: &self.settings.filter,
@@ -259,7 +272,7 @@ impl SpindleSweep {
         counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
         self.held.directories.extend(directories);
         self.held.errors.extend(errors);
-        self.admit_devices();
+        self.meet_volumes();
         let mut entries: Vec<EntryId> =
             entries.map(EntryId).filter(|&id| !self.catalogue.get(id).is_directory()).collect();
         if self.order != Order::Directory {
@@ -272,14 +285,16 @@ impl SpindleSweep {
         self.pending = Pending { entries, next: 0 };
     }
 
-    /// Opens the devices of file systems that the walk came to. What can't be read from its device goes through the
-    /// file system.
-    fn admit_devices(&mut self) {
-        let Some(device) = &mut self.device else { return };
+    /// Takes note of file systems that the walk came to. In device mode, what can't be read from its device goes
+    /// through the file system.
+    fn meet_volumes(&mut self) {
         for number in self.catalogue.volume_numbers() {
             let volume = self.catalogue.volume(number);
             let Some(placement) = self.placements.known(volume.dev) else { continue };
-            if let Err(error) = device.admit(number, &placement, &PathBuf::from(&placement.fs_type)) {
+            self.surveyor.meet(number, placement.trust.is_order(), placement.device_bytes());
+            if let Some(device) = &mut self.device
+                && let Err(error) = device.admit(number, &placement, &PathBuf::from(&placement.fs_type))
+            {
                 self.surveyor.leave_to_file_system(number);
                 self.remark.get_or_insert(error.to_string());
             }
@@ -308,7 +323,7 @@ impl SpindleSweep {
         let start = self.pending.next;
         while self.pending.next < self.pending.entries.len() {
             let surveyed = self.pending.next - start;
-            if surveyed >= BATCH_MIN && self.catalogue.bytes() > self.catalog_limit {
+            if surveyed >= BATCH_MIN && self.catalogue.bytes() > self.catalog_limit.max(self.walk_limit()) {
                 break;
             }
             if surveyed.is_multiple_of(EVERY) {
@@ -324,8 +339,8 @@ impl SpindleSweep {
         if let Some(why) = self.surveyor.verdict()
             && self.order.needs_layout()
         {
-            self.order = Order::Inode;
-            self.remark = Some(AddressTrust::Meaningless(why).to_string());
+            self.remark = Some(AddressTrust::Meaningless(why.clone()).to_string());
+            self.order = if self.order.is_per_directory() { Order::InodePerDirectory } else { Order::Inode };
         }
         Ok(())
     }
@@ -347,6 +362,7 @@ impl SpindleSweep {
     fn survey_inode(&mut self, names: &[EntryId], outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
         let mut names = names.iter().copied();
         while let Some(id) = names.next() {
+            let listed = self.catalogue.get(id).ino;
             let surveyed = match self.surveyor.survey(&mut self.catalogue, &mut self.opener, id) {
                 Ok(surveyed) => surveyed,
                 Err(error) => {
@@ -362,7 +378,8 @@ impl SpindleSweep {
             } else if self.settings.entries == Entries::Files {
                 continue;
             }
-            if entry.nlink > 1 {
+            // Another file may have taken the name since it was listed.
+            if entry.nlink > 1 && entry.ino == listed {
                 // All names that stand here are of this inode: one read serves them.
                 let mut last = id;
                 for link in names.by_ref() {
@@ -418,15 +435,25 @@ impl SpindleSweep {
     }
 
     fn read(&mut self, outlet: &Outlet, planned: &[EntryId]) -> Result<(), Halt> {
+        let through =
+            |id: &&EntryId| self.settings.device && self.catalogue.get(**id).flags.has(Flags::THROUGH_FILE_SYSTEM);
+        let through: Vec<u64> = planned.iter().filter(through).map(|&id| self.catalogue.get(id).size).collect();
+        outlet.count(|summary| {
+            summary.through_files += through.len() as u64;
+            summary.through_bytes += through.iter().sum::<u64>();
+        });
         let unmapped = planned.iter().filter(|&&id| self.catalogue.get(id).flags.has(Flags::UNMAPPED)).count() as u64;
         outlet.count(|summary| summary.unmapped_files += unmapped);
-        let estimate = self.estimate(planned, self.order, self.strategy());
-        outlet.counters().tell(|| Progress::Planned { disk: self.name.clone(), estimate: Box::new(estimate) });
+        outlet.counters().tell(|| Progress::Planned {
+            disk: self.name.clone(),
+            estimate: Box::new(self.estimate(planned, self.order, self.strategy())),
+        });
 
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
         let budget = self.plan_budget();
-        let requests = requests(&self.settings, files, (self.order, self.walk_order()), self.strategy(), budget)
+        let requests = requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
             .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
+        let stream_rules = self.stream_rules(outlet);
         let engine = Engine {
             catalogue: &self.catalogue,
             files: planned,
@@ -437,6 +464,7 @@ impl SpindleSweep {
             pool: &self.pool,
             device: self.device.as_mut(),
             cache: self.settings.cache,
+            stream_rules,
             xattrs: self.settings.xattrs,
             queue_depth: self.settings.queue_depth * self.members,
         };
@@ -459,7 +487,7 @@ impl SpindleSweep {
     /// What reading these files would cost.
     pub(crate) fn estimate(&self, planned: &[EntryId], order: Order, strategy: Strategy) -> Estimate {
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
-        requests(&self.settings, files, (order, self.walk_order()), strategy, self.plan_budget())
+        requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
             .map(|requests| Estimate::of(requests, &self.settings.disk_model))
             .unwrap_or_default()
     }
@@ -506,7 +534,7 @@ impl SpindleSweep {
             list.sort_by_cached_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
             list
         };
-        let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order()) {
+        let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order) {
             plan::SweepOrder::Fragment => by_address(&batch.planned),
             plan::SweepOrder::WholeFiles(list) => list.into_iter().map(|file| batch.planned[file as usize]).collect(),
         };
@@ -524,8 +552,8 @@ impl SpindleSweep {
         self.close_directories(outlet, &|id| !moved.contains_key(&id))?;
         self.to_close = self.to_close.iter().map(|id| moved[id]).collect();
         for name in self.first_names.values_mut() {
-            if let FirstName::Entry(id) = name {
-                *name = FirstName::Path(self.catalogue.path(*id));
+            if let Name::Entry(id) = name.name {
+                name.name = Name::Path(self.catalogue.path(id));
             }
         }
         self.walker.renumber(&smaller, &moved);

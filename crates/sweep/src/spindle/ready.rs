@@ -17,7 +17,7 @@ use crate::{
     read::Halt,
     read_through::{self, Outcome},
     settings::CachePolicy,
-    stream::FileStream,
+    stream::{FileStream, StreamRules},
 };
 
 impl SpindleSweep {
@@ -45,7 +45,7 @@ impl SpindleSweep {
         let fd = match fd {
             None if needs_fd => Some(
                 self.opener
-                    .file(&self.catalogue, id, false)
+                    .inode(&self.catalogue, id, false)
                     .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?,
             ),
             fd => fd,
@@ -79,13 +79,21 @@ impl SpindleSweep {
         Ok(Some(item))
     }
 
+    pub(super) fn stream_rules(&self, outlet: &Outlet) -> StreamRules {
+        StreamRules {
+            keep_cached: self.settings.cache == CachePolicy::Fill,
+            throttle: Arc::clone(&self.throttle),
+            cancel: outlet.cancel().clone(),
+        }
+    }
+
     fn make_stream(&mut self, outlet: &Outlet, id: EntryId, item: &mut SweptFile) -> Result<(), FileError> {
         let way = self
             .opener
             .way(&self.catalogue, id)
             .map_err(|error| FileError::io(self.catalogue.path(id), "open its directory", error))?;
-        let keep_cached = self.settings.cache == CachePolicy::Fill;
-        let stream = FileStream::new(way, keep_cached, Arc::clone(&self.throttle), outlet.cancel().clone());
+        let state = self.catalogue.get(id).state();
+        let stream = FileStream::new(way, state, item.data.clone(), self.stream_rules(outlet));
         item.content = Content::Stream(stream);
         item.route = Route::Streamed;
         Ok(())
@@ -115,7 +123,7 @@ impl SpindleSweep {
         if self.settings.xattrs {
             let fd = self
                 .opener
-                .file(&self.catalogue, id, false)
+                .inode(&self.catalogue, id, false)
                 .map_err(|error| FileError::io(self.catalogue.path(id), "open", error))?;
             let with = handover::item(&self.catalogue, &mut self.opener, id, true, Some(fd.as_fd()))?;
             item.xattrs = with.xattrs;

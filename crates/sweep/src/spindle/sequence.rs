@@ -13,7 +13,7 @@ use crate::{
     walk::WalkOrder,
 };
 
-/// The order for roots on one spindle, and why it is not by fragment (design decision 3).
+/// The order for roots on one spindle, and why it is not by fragment.
 pub(super) fn choose(settings: &Settings, roots: &[Root]) -> (Order, Option<String>) {
     let wanted = match (settings.order, settings.strategy()) {
         (Order::Auto, Strategy::Vanilla) => Order::Directory,
