@@ -1,0 +1,216 @@
+//! Making an image, ageing the file system in it, and naming what came out.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::apply::{self, hex};
+use super::recipe::{Amount, Recipe};
+use crate::mount::{self, Loop, run};
+
+/// The file systems that an image can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Fs {
+    Ext4,
+    Xfs,
+    Btrfs,
+    /// Through ntfs-3g
+    Ntfs,
+}
+
+/// Every image of a recipe has this identity: what hangs on it, such as the order of ext4's directories, is repeatable.
+const UUID: &str = "6f6e6573-7765-4570-8000-000000000001";
+
+impl Fs {
+    /// The least that its mkfs takes.
+    fn least_bytes(self) -> u64 {
+        match self {
+            Self::Ext4 | Self::Ntfs => 64 << 20,
+            Self::Xfs => 320 << 20,
+            Self::Btrfs => 256 << 20,
+        }
+    }
+
+    fn make(self, image: &Path, inodes: u64, options: &[String]) -> Result<(), String> {
+        let inodes = inodes.to_string();
+        let (program, mut args): (&str, Vec<&str>) = match self {
+            Self::Ext4 => {
+                let hash = concat!("hash_seed=", "6f6e6573-7765-4570-8000-000000000002", ",root_owner=0:0");
+                ("mkfs.ext4", vec!["-q", "-F", "-U", UUID, "-N", &inodes, "-E", hash])
+            }
+            Self::Xfs => ("mkfs.xfs", vec!["-q", "-f", "-m", concat!("uuid=", "6f6e6573-7765-4570-8000-000000000001")]),
+            Self::Btrfs => ("mkfs.btrfs", vec!["-q", "-f", "-U", UUID]),
+            Self::Ntfs => ("mkfs.ntfs", vec!["-q", "-F", "-f"]),
+        };
+        args.extend(options.iter().map(String::as_str));
+        let image = image.to_str().ok_or("the image's path is not UTF-8")?;
+        args.push(image);
+        run(program, args).map(drop)
+    }
+
+    /// The type for `mount -t`.
+    pub(crate) fn mount_type(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::Ntfs => "ntfs-3g",
+        }
+    }
+}
+
+/// What is asked for.
+pub(crate) struct Order {
+    pub(crate) recipe: Recipe,
+    pub(crate) seed: u64,
+    pub(crate) scale: f64,
+    pub(crate) steps: Option<u32>,
+    pub(crate) fs: Fs,
+    pub(crate) image_bytes: Option<u64>,
+    pub(crate) mkfs_options: Vec<String>,
+    pub(crate) out: PathBuf,
+}
+
+/// The sidecar: what an image is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Label {
+    recipe: String,
+    seed: u64,
+    scale: f64,
+    steps: Option<u32>,
+    fs: Fs,
+    mkfs_options: Vec<String>,
+    kernel: String,
+    operations: u64,
+    operations_sha256: String,
+    files: u64,
+    file_bytes: u64,
+    image_bytes: u64,
+    image_sha256: String,
+}
+
+/// A plain mount that goes when this goes.
+pub(crate) struct PlainMount {
+    device: Loop,
+    target: PathBuf,
+    up: bool,
+}
+
+impl PlainMount {
+    pub(crate) fn new(image: &Path, target: &Path, fs: Option<&str>, options: Option<&str>) -> Result<Self, String> {
+        let device = Loop::attach(image, &[])?;
+        if let Err(complaint) = mount::mount(&device.device, target, fs, options) {
+            let _ = device.detach();
+            return Err(complaint);
+        }
+        Ok(Self { device, target: target.to_owned(), up: true })
+    }
+
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        if !std::mem::replace(&mut self.up, false) {
+            return Ok(());
+        }
+        mount::unmount(&self.target).and(self.device.detach())
+    }
+}
+
+impl Drop for PlainMount {
+    fn drop(&mut self) {
+        if let Err(complaint) = self.end() {
+            eprintln!("onesweep-lab: {complaint}");
+        }
+    }
+}
+
+/// A directory that goes when this goes, if it is empty then.
+pub(crate) struct TempDir(pub(crate) PathBuf);
+
+impl TempDir {
+    pub(crate) fn new(what: &str) -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("onesweep-lab-{what}-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Makes the image and its sidecar.
+pub(crate) fn make(order: &Order) -> Result<Label, String> {
+    let (image_bytes, inodes) = order.recipe.image();
+    let scaled = (image_bytes as f64 * order.scale) as u64 / (1 << 20) * (1 << 20);
+    let image_bytes = order.image_bytes.unwrap_or(scaled).max(order.fs.least_bytes());
+    let inodes = ((inodes as f64 * order.scale) as u64).max(4096);
+    let amount = Amount { seed: order.seed, scale: order.scale, steps: order.steps, image_bytes };
+    let name = order.recipe.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let ops = order.recipe.ops(&amount).ok_or_else(|| format!("the recipe {name} isn't written yet"))?;
+
+    let said = |error: std::io::Error| format!("{}: {error}", order.out.display());
+    File::create(&order.out).and_then(|file| file.set_len(image_bytes)).map_err(said)?;
+    order.fs.make(&order.out, inodes, &order.mkfs_options)?;
+    let target = TempDir::new("age")?;
+    // Nothing is lost when the power goes while an image is made, so nothing needs to wait for a flush.
+    let options = (order.fs == Fs::Ext4).then_some("barrier=0,noatime").or(Some("noatime"));
+    let mut mounted = PlainMount::new(&order.out, &target.0, Some(order.fs.mount_type()), options)?;
+    let done = apply::apply(ops, &target.0)?;
+    if order.recipe.wants_one_extent() {
+        one_extent_each(&target.0)?;
+    }
+    mounted.end()?;
+
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let label = Label {
+        recipe: name,
+        seed: order.seed,
+        scale: order.scale,
+        steps: order.steps,
+        fs: order.fs,
+        mkfs_options: order.mkfs_options.clone(),
+        kernel,
+        operations: done.operations,
+        operations_sha256: done.hash,
+        files: done.files,
+        file_bytes: done.bytes,
+        image_bytes,
+        image_sha256: sha256(&order.out).map_err(said)?,
+    };
+    let mut sidecar = order.out.clone().into_os_string();
+    sidecar.push(".json");
+    let text = serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?;
+    fs::write(&sidecar, text + "\n").map_err(|error| format!("{}: {error}", Path::new(&sidecar).display()))?;
+    Ok(label)
+}
+
+/// DAFT's measurements presume files in one piece.
+fn one_extent_each(root: &Path) -> Result<(), String> {
+    let command = "find . -type f -size +0 -print0 | xargs -0 filefrag | grep -v ': [01] extents\\? found' | head -n 1";
+    let args = ["-c".into(), format!("cd '{}' && {command}", root.display())];
+    let output = run("sh", args)?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "" => Ok(()),
+        broken => Err(format!("the recipe wants every file in one extent, but {broken}")),
+    }
+}
+
+/// SHA-256 of a file, holes read as zeros.
+pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(&hash.finalize())),
+            len => hash.update(&buffer[..len]),
+        }
+    }
+}

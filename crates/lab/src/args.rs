@@ -1,0 +1,334 @@
+//! What was typed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::age::image::{self, Fs};
+use crate::age::pack;
+use crate::age::recipe::Recipe;
+use crate::bound;
+use crate::disk::model::DiskModel;
+use crate::emulate::{self, MountSpec, Spec};
+use crate::mount;
+use crate::size::SpanArg;
+
+/// An emulated disk under real file systems, ageing, and bounds to measure against.
+#[derive(Debug, Parser)]
+#[command(name = "onesweep-lab", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Debug, Subcommand)]
+enum Sub {
+    Disk(Box<DiskArgs>),
+    Age(AgeArgs),
+    Bound(BoundArgs),
+    /// Compress an image to IMAGE.zst
+    Pack {
+        /// The image, which stays
+        image: PathBuf,
+    },
+    /// Unpack IMAGE.zst to IMAGE, sparse, and check it against IMAGE.json where that lies beside it
+    Unpack {
+        /// The packed image, which stays
+        packed: PathBuf,
+    },
+    /// Take down a disk that a killed run has left, with everything on it
+    Down {
+        /// The directory that the disk was shown at
+        dir: PathBuf,
+    },
+    /// List the named disk models with their sources, or print one as TOML
+    Models {
+        /// The model to print
+        name: Option<String>,
+    },
+    /// The serving process of `disk`
+    #[command(hide = true)]
+    Serve {
+        spec: String,
+    },
+}
+
+/// A disk: which, and which part of it.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelArgs {
+    /// A named model (see `models`), or a TOML file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "barracuda-7200.11")]
+    model: String,
+    /// The part of the disk that the image covers, in sizes or percent
+    #[arg(long, value_name = "FROM..TO", default_value = "0..100%")]
+    span: SpanArg,
+    /// The track buffer
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    track_buffer: Switch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl ModelArgs {
+    /// The model, and the part of it from 0 to 1.
+    pub(crate) fn model(&self) -> Result<(DiskModel, (f64, f64)), String> {
+        let mut model = match DiskModel::named(&self.model) {
+            Some(model) => model,
+            None if Path::new(&self.model).extension().is_some_and(|extension| extension == "toml") => {
+                let text = fs::read_to_string(&self.model).map_err(|error| format!("{}: {error}", self.model))?;
+                DiskModel::from_toml(&text).map_err(|error| format!("{}: {error}", self.model))?
+            }
+            None => {
+                let names: Vec<&str> = DiskModel::presets().map(|preset| preset.0).collect();
+                return Err(format!("no model {:?}; known are {}, or a .toml file", self.model, names.join(", ")));
+            }
+        };
+        if self.track_buffer == Switch::Off {
+            model.buffer_segments = 0;
+        }
+        let span = self.span.on(&model)?;
+        Ok((model, (span.from, span.to)))
+    }
+}
+
+/// Show an image as a disk with a head, as DIR/disk, with its books in DIR/stats
+///
+/// The books are in modelled milliseconds; nothing waits for them unless --real is given. Read them with `cat DIR/stats`,
+/// reset them (and empty the track buffer) with `echo reset > DIR/stats`, add a fault with a line as for --fault.
+///
+/// Everything is taken down again at the end: by Ctrl-C, SIGTERM, the end of COMMAND, or when a part of it crashes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab disk aged.img /tmp/disk --mount /mnt --track-buffer off\n  \
+    onesweep-lab disk aged.img /tmp/disk --mount /mnt --trace tar.trace -- tar cf /dev/null -C /mnt .\n  \
+    onesweep-lab disk old.img /tmp/disk --model fireball-ex --span 0..2G --real 1\n  \
+    onesweep-lab disk new.img /tmp/disk --mount /mnt --fault 'power-cut 500 7'")]
+struct DiskArgs {
+    /// The image
+    image: PathBuf,
+    /// An empty directory to show the disk at
+    dir: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Put a loop device with direct I/O on the disk, and mount the file system there
+    #[arg(long, value_name = "MNT")]
+    mount: Option<PathBuf>,
+    /// The file system's type, as `mount -t` takes it
+    #[arg(long, value_name = "TYPE", requires = "mount")]
+    fs: Option<String>,
+    /// Options of the mount
+    #[arg(long, value_name = "OPTIONS", requires = "mount")]
+    mount_options: Option<String>,
+    /// What the loop device says of itself; by the model unless given
+    #[arg(long, value_name = "on|off", requires = "mount")]
+    rotational: Option<Switch>,
+    /// The loop device's scheduler: none, mq-deadline, bfq, kyber
+    #[arg(long, requires = "mount")]
+    scheduler: Option<String>,
+    /// The loop device's read-ahead
+    #[arg(long, value_name = "KB", requires = "mount")]
+    read_ahead: Option<u32>,
+    /// Sleep the modelled times, multiplied by FACTOR
+    #[arg(long, value_name = "FACTOR")]
+    real: Option<f64>,
+    /// Idle seconds before the spindle stops
+    #[arg(long, value_name = "SECONDS")]
+    standby: Option<f64>,
+    /// Write a line for each request
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// "unreadable START+LENGTH", "slow START+LENGTH MILLISECONDS" or "power-cut WRITES SEED"
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<String>,
+    /// Change nothing on the image
+    #[arg(long)]
+    read_only: bool,
+    /// Run this beside the disk, print the books to standard error, and end
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl DiskArgs {
+    fn spec(&self) -> Result<Spec, String> {
+        let (mut model, span) = self.model.model()?;
+        if let Some(seconds) = self.standby {
+            model.standby_after_s = seconds;
+        }
+        if self.real.is_some_and(|factor| !factor.is_finite() || factor <= 0.0) {
+            return Err("--real needs a factor above 0".into());
+        }
+        for fault in &self.fault {
+            fault.parse::<crate::disk::faults::Fault>()?;
+        }
+        Ok(Spec {
+            image: self.image.canonicalize().map_err(|error| format!("{}: {error}", self.image.display()))?,
+            dir: mount::absolute(&self.dir)?,
+            model,
+            span,
+            real: self.real,
+            trace: self.trace.as_deref().map(mount::absolute).transpose()?,
+            faults: self.fault.clone(),
+            read_only: self.read_only,
+        })
+    }
+
+    fn mount(&self) -> Result<Option<MountSpec>, String> {
+        let Some(target) = &self.mount else {
+            return Ok(None);
+        };
+        Ok(Some(MountSpec {
+            target: mount::absolute(target)?,
+            fs: self.fs.clone(),
+            options: self.mount_options.clone(),
+            rotational: self.rotational.map(|switch| switch == Switch::On),
+            scheduler: self.scheduler.clone(),
+            read_ahead_kb: self.read_ahead,
+        }))
+    }
+}
+
+/// Make an aged file system from a recipe and a seed
+///
+/// The same recipe, seed and scale give the same operations on every machine. Beside the image comes IMAGE.json, with
+/// the SHA-256 of the operations and of the image.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab age random --out random.img\n  \
+    onesweep-lab age source --steps 0 --fs xfs --out clean.img\n  \
+    onesweep-lab age daft-4k --scale 0.01 --mkfs=-O --mkfs=^dir_index --out small.img")]
+struct AgeArgs {
+    /// What is done to the file system
+    recipe: Recipe,
+    /// Where the random numbers start
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How much of it: files, directories and the image's size
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Steps of ageing; 0 is a clean file system [default: all of the recipe]
+    #[arg(long)]
+    steps: Option<u32>,
+    /// The file system
+    #[arg(long, default_value = "ext4")]
+    fs: Fs,
+    /// The image's size, instead of the recipe's
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
+    image_size: Option<u64>,
+    /// An option for mkfs; may be given again
+    #[arg(long = "mkfs", value_name = "OPTION", allow_hyphen_values = true)]
+    mkfs_options: Vec<String>,
+    /// The image
+    #[arg(long, value_name = "IMAGE")]
+    out: PathBuf,
+}
+
+impl AgeArgs {
+    fn run(self) -> Result<u8, String> {
+        if !self.scale.is_finite() || self.scale <= 0.0 {
+            return Err("--scale needs a number above 0".into());
+        }
+        let label = image::make(&image::Order {
+            recipe: self.recipe,
+            seed: self.seed,
+            scale: self.scale,
+            steps: self.steps,
+            fs: self.fs,
+            image_bytes: self.image_size,
+            mkfs_options: self.mkfs_options,
+            out: self.out,
+        })?;
+        println!("{}", serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?);
+        Ok(0)
+    }
+}
+
+/// Print the least that reading all files of an image can cost: streaming their bytes, and one perfect sweep
+///
+/// The sweep takes the extents as filefrag prints them, and the sectors outside them that `find -size +0` and one FIEMAP
+/// of each file read from cold caches with read-ahead 0; sorted, gaps read through where that is cheaper, served once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bound aged.img\n  \
+    onesweep-lab bound aged.img --model st373455lw --span 0..10% --json")]
+struct BoundArgs {
+    /// The image
+    image: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The file system's type, as `mount -t` takes it
+    #[arg(long, value_name = "TYPE")]
+    fs: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl BoundArgs {
+    fn run(self) -> Result<u8, String> {
+        let (model, span) = self.model.model()?;
+        let bound = bound::bound(&bound::Subject { image: self.image, fs: self.fs, model, span })?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&bound).map_err(|error| error.to_string())?);
+        } else {
+            bound::print(&bound);
+        }
+        Ok(0)
+    }
+}
+
+/// Does what was typed; the exit code.
+pub(crate) fn run() -> Result<u8, String> {
+    match Cli::parse().command {
+        Sub::Disk(args) => emulate::run(&args.spec()?, args.mount()?.as_ref(), &args.command),
+        Sub::Age(args) => args.run(),
+        Sub::Bound(args) => args.run(),
+        Sub::Pack { image } => {
+            let mut out = image.clone().into_os_string();
+            out.push(".zst");
+            pack::pack(&image, Path::new(&out)).map_err(|error| format!("{}: {error}", image.display()))?;
+            Ok(0)
+        }
+        Sub::Unpack { packed } => unpack(&packed),
+        Sub::Down { dir } => {
+            let complaints = mount::take_down(&mount::absolute(&dir)?);
+            if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }
+        }
+        Sub::Models { name } => models(name.as_deref()),
+        Sub::Serve { spec } => emulate::serve(&spec),
+    }
+}
+
+fn unpack(packed: &Path) -> Result<u8, String> {
+    if packed.extension().is_none_or(|extension| extension != "zst") {
+        return Err(format!("{}: not a .zst file", packed.display()));
+    }
+    let image = packed.with_extension("");
+    let hash = pack::unpack(packed, &image).map_err(|error| format!("{}: {error}", packed.display()))?;
+    let mut label = image.clone().into_os_string();
+    label.push(".json");
+    if let Ok(label) = fs::read_to_string(&label) {
+        let label: serde_json::Value = serde_json::from_str(&label).map_err(|error| error.to_string())?;
+        if label["image_sha256"] != hash.as_str() {
+            return Err(format!("{} is not the image of its label: its SHA-256 is {hash}", image.display()));
+        }
+    }
+    println!("{hash}  {}", image.display());
+    Ok(0)
+}
+
+fn models(name: Option<&str>) -> Result<u8, String> {
+    let Some(name) = name else {
+        for (name, source) in DiskModel::presets() {
+            println!("{name}\n    {source}");
+        }
+        return Ok(0);
+    };
+    let model = DiskModel::named(name).ok_or_else(|| format!("no model {name:?}"))?;
+    print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
+    Ok(0)
+}

@@ -1,0 +1,169 @@
+//! `onesweep-lab bound`: the least that reading all files of an image can cost on a disk.
+//!
+//! Made without any of the code that it is held against: extents as `filefrag` prints them, and the sectors outside them
+//! that the emulated disk saw while `find -size +0` and one FIEMAP of each file ran from cold caches with read-ahead 0.
+//! On btrfs, whose extents have addresses of its own, the sectors that the disk saw while every file was read stand for
+//! the extents.
+
+mod layout;
+mod sweep;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::age::image::{TempDir, sha256};
+use crate::disk::drive::{Drive, Op};
+use crate::disk::geometry::{Geometry, Span};
+use crate::disk::model::DiskModel;
+use crate::disk::trace::Entry;
+use crate::emulate::{Emulation, MountSpec, Spec};
+use crate::mount::{self, run};
+use layout::Layout;
+use sweep::{Run, Sweep};
+
+/// Both bounds, and what they were made from.
+#[derive(Debug, Serialize)]
+pub(crate) struct Bound {
+    model: String,
+    span: (f64, f64),
+    image_sha256: String,
+    files: u64,
+    /// Bytes in the files.
+    useful_bytes: u64,
+    extents: u64,
+    /// Bytes in the files' blocks.
+    data_bytes: u64,
+    /// Bytes outside them that finding the files and their places read.
+    metadata_bytes: u64,
+    /// The useful bytes at the rate of where they lie, nothing else.
+    streaming_ms: f64,
+    /// All of it in one pass over the disk.
+    sweep: Sweep,
+    /// The same runs through a drive that may choose among as many of the next ones as its queue holds.
+    queued_sweep_ms: f64,
+}
+
+/// The image that a bound is for.
+pub(crate) struct Subject {
+    pub(crate) image: PathBuf,
+    pub(crate) fs: Option<String>,
+    pub(crate) model: DiskModel,
+    pub(crate) span: (f64, f64),
+}
+
+/// Measures what there is to read, and computes the bounds.
+pub(crate) fn bound(subject: &Subject) -> Result<Bound, String> {
+    let (layout, touched, image_bytes) = survey(subject)?;
+    let span = Span { from: subject.span.0, to: subject.span.1 };
+    let geometry = Geometry::new(&subject.model, image_bytes, span);
+    let data = sweep::merged(layout.extents.clone());
+    let data_bytes = sweep::bytes(&data);
+    let all = sweep::merged(data.iter().copied().chain(touched).collect());
+    let streamed: f64 = data.iter().map(|run| geometry.transfer_ms(run.start, run.end)).sum();
+    Ok(Bound {
+        model: subject.model.name.clone(),
+        span: subject.span,
+        image_sha256: sha256(&subject.image).map_err(|error| error.to_string())?,
+        files: layout.files,
+        useful_bytes: layout.bytes,
+        extents: layout.extents.len() as u64,
+        data_bytes,
+        metadata_bytes: sweep::bytes(&all) - data_bytes,
+        streaming_ms: streamed * (layout.bytes as f64 / data_bytes.max(1) as f64).min(1.0),
+        queued_sweep_ms: sweep::queued_ms(&all, Drive::new(unbuffered(&subject.model), image_bytes, span)),
+        sweep: Sweep::over(&all, &geometry, subject.model.overhead_ms),
+    })
+}
+
+/// The model without its track buffer: what is touched doesn't depend on it, and a pass needs none.
+fn unbuffered(model: &DiskModel) -> DiskModel {
+    DiskModel { buffer_segments: 0, ..model.clone() }
+}
+
+/// The files' places, what was read to find them, and the size of the image.
+fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
+    let (dir, target) = (TempDir::new("bound-disk")?, TempDir::new("bound")?);
+    let trace = dir.0.with_extension("trace");
+    let said = |error: std::io::Error| format!("{}: {error}", subject.image.display());
+    let spec = Spec {
+        image: subject.image.canonicalize().map_err(said)?,
+        dir: dir.0.canonicalize().map_err(said)?,
+        model: unbuffered(&subject.model),
+        span: subject.span,
+        real: None,
+        trace: Some(trace.clone()),
+        faults: Vec::new(),
+        read_only: true,
+    };
+    let mount = MountSpec {
+        target: target.0.canonicalize().map_err(said)?,
+        fs: subject.fs.clone(),
+        read_ahead_kb: Some(0),
+        ..MountSpec::default()
+    };
+    let mut emulation = Emulation::start(&spec, Some(&mount))?;
+    let began_ms = now_ms(&emulation.stats()?)?;
+    let layout = map_files(&mount.target);
+    let mapped_ms = now_ms(&emulation.stats()?)?;
+    let maps_elsewhere = mount::fs_of(&mount.target).is_some_and(|fs| fs == "btrfs");
+    let read = if maps_elsewhere { read_files(&mount.target) } else { Ok(()) };
+    emulation.stats()?; // writes the trace out
+    let complaints = emulation.stop();
+    let text = fs::read_to_string(&trace);
+    let _ = fs::remove_file(&trace);
+    if !complaints.is_empty() {
+        return Err(complaints.join("\n"));
+    }
+    let text = text.map_err(|error| format!("{}: {error}", trace.display()))?;
+    let mut layout = layout.and_then(|layout| read.map(|()| layout))?;
+    let reads = text.lines().filter_map(Entry::parse).filter(|entry| entry.command.op == Op::Read);
+    let mut touched = Vec::new();
+    let mut data = Vec::new();
+    for entry in reads.filter(|entry| entry.time_ms >= began_ms) {
+        let run = Run { start: entry.command.start, end: entry.command.end() };
+        if entry.time_ms < mapped_ms { touched.push(run) } else { data.push(run) }
+    }
+    if maps_elsewhere {
+        layout.extents = data;
+    }
+    let image_bytes = fs::metadata(&subject.image).map_err(said)?.len();
+    Ok((layout, touched, image_bytes))
+}
+
+/// Reads every file. What btrfs tells of extents are addresses of its own; on the disk they show when they are read.
+fn read_files(root: &Path) -> Result<(), String> {
+    let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r cat > /dev/null";
+    run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()]).map(drop)
+}
+
+/// `find -size +0` and a `filefrag` of each file.
+fn map_files(root: &Path) -> Result<Layout, String> {
+    let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r filefrag -v";
+    let output = run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()])?;
+    Layout::parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The disk's time from its statistics. Its last digits may be rounded in the trace.
+fn now_ms(stats: &str) -> Result<f64, String> {
+    let stats: serde_json::Value = serde_json::from_str(stats).map_err(|error| error.to_string())?;
+    Ok(stats["now_ms"].as_f64().unwrap_or_default() - 0.001)
+}
+
+/// The bounds for people.
+pub(crate) fn print(bound: &Bound) {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    println!("{} files, {:.1} MB in {} extents", bound.files, mb(bound.useful_bytes), bound.extents);
+    println!("streaming the useful bytes  {:>10.2} s", bound.streaming_ms / 1000.0);
+    println!(
+        "one perfect sweep           {:>10.2} s   {} runs, {} seeks, {:.1} MB of metadata, {:.1} MB read through",
+        bound.sweep.ms / 1000.0,
+        bound.sweep.runs,
+        bound.sweep.seeks,
+        mb(bound.metadata_bytes),
+        mb(bound.sweep.gap_bytes)
+    );
+    println!("the same with a queue       {:>10.2} s", bound.queued_sweep_ms / 1000.0);
+    println!("on {}, image {}", bound.model, bound.image_sha256);
+}

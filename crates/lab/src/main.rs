@@ -1,0 +1,36 @@
+//! The lab of onesweep: an emulated disk under real file systems, ageing, and bounds to measure against.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`disk`] | the disk as numbers: no I/O, no clock |
+//! | [`server`] | the thread that serves commands by it |
+//! | [`fuse`] | the directory that shows it |
+//! | [`mount`] | loop devices and mounts, and taking them down |
+//! | [`emulate`] | `disk`: all of these together, guarded |
+//! | [`age`] | `age`: images from recipes |
+//! | [`bound`] | `bound`: the least that reading an image can cost |
+//! | [`args`] | what was typed |
+//! | [`random`], [`size`] | numbers from a seed; sizes as typed |
+
+mod age;
+mod args;
+mod bound;
+mod disk;
+mod emulate;
+mod fuse;
+mod mount;
+mod random;
+mod server;
+mod size;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::run() {
+        Ok(code) => ExitCode::from(code),
+        Err(complaint) => {
+            eprintln!("onesweep-lab: {complaint}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Loop devices and mounts: setting them up, and finding and taking down what stands on a disk.
+//!
+//! Taking down keeps no state: what is to go is found in `/sys` and in `mountinfo`. So it works for a run that was
+//! killed, and may be done twice.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a busy mount is waited for before it is detached in any case.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs a program; what it printed, or what it complained of.
+pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Result<Output, String> {
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("can't run {program}: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}: {}", output.status, complaint.trim()))
+}
+
+/// A loop device on `file`.
+#[derive(Debug)]
+pub(crate) struct Loop {
+    pub(crate) device: PathBuf,
+}
+
+impl Loop {
+    pub(crate) fn attach(file: &Path, options: &[&str]) -> Result<Self, String> {
+        let args = ["--find", "--show"].iter().chain(options).map(OsStr::new).chain([file.as_os_str()]);
+        let output = run("losetup", args)?;
+        let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        Ok(Self { device })
+    }
+
+    /// Sets a file below `queue/`.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), String> {
+        let device = self.device.file_name().unwrap_or_default();
+        let path = Path::new("/sys/block").join(device).join("queue").join(name);
+        fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    pub(crate) fn detach(&self) -> Result<(), String> {
+        run("losetup", [OsStr::new("--detach"), self.device.as_os_str()]).map(drop)
+    }
+}
+
+/// Mounts `device` at `target`.
+pub(crate) fn mount(device: &Path, target: &Path, fs: Option<&str>, options: Option<&str>) -> Result<(), String> {
+    let mut args: Vec<&OsStr> = Vec::new();
+    if let Some(fs) = fs {
+        args.extend(["-t", fs].map(OsStr::new));
+    }
+    if let Some(options) = options {
+        args.extend(["-o", options].map(OsStr::new));
+    }
+    args.extend([device.as_os_str(), target.as_os_str()]);
+    run("mount", args).map(drop)
+}
+
+/// Unmounts, waiting a while for what is busy; then lazily. Says when it had to.
+pub(crate) fn unmount(target: &Path) -> Result<(), String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let Err(complaint) = run("umount", [target]) else {
+            return Ok(());
+        };
+        if !is_mounted(target) {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            run("umount", [OsStr::new("--lazy"), target.as_os_str()])?;
+            return Err(format!("{complaint}; unmounted lazily"));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The absolute path, without a look at its last part: that may be a mount whose server is gone.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, String> {
+    let said = |error| format!("{}: {error}", path.display());
+    let whole = std::path::absolute(path).map_err(said)?;
+    let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return Ok(whole);
+    };
+    Ok(parent.canonicalize().map_err(said)?.join(name))
+}
+
+/// One line of `mountinfo`.
+#[derive(Debug, PartialEq)]
+struct Mount {
+    target: PathBuf,
+    fs: String,
+    source: String,
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Self> {
+        let (left, right) = line.split_once(" - ")?;
+        let target = unescape(left.split(' ').nth(4)?);
+        let mut right = right.split(' ');
+        Some(Self { target: target.into(), fs: right.next()?.to_owned(), source: unescape(right.next()?) })
+    }
+}
+
+/// Undoes the octal escapes of `mountinfo`.
+fn unescape(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for (code, letter) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        plain = plain.replace(code, letter);
+    }
+    plain
+}
+
+/// All mounts, the last one first.
+fn mounts() -> Vec<Mount> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().rev().filter_map(Mount::parse).collect()
+}
+
+pub(crate) fn is_mounted(target: &Path) -> bool {
+    mounts().iter().any(|mount| mount.target == target)
+}
+
+/// The type of what is mounted there.
+pub(crate) fn fs_of(target: &Path) -> Option<String> {
+    mounts().into_iter().find(|mount| mount.target == target).map(|mount| mount.fs)
+}
+
+/// The loop devices on that file.
+fn loops_on(file: &Path) -> Vec<Loop> {
+    let Ok(devices) = fs::read_dir("/sys/block") else {
+        return Vec::new();
+    };
+    let on_file = |device: &fs::DirEntry| {
+        let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        Path::new(backing.trim_end_matches('\n').trim_end_matches(" (deleted)")) == file
+    };
+    let device = |device: fs::DirEntry| Loop { device: Path::new("/dev").join(device.file_name()) };
+    devices.flatten().filter(on_file).map(device).collect()
+}
+
+/// Takes down what stands on `file`: mounts of loop devices on it, then these. Returns what didn't go smoothly.
+pub(crate) fn clear(file: &Path) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for device in loops_on(file) {
+        for mount in mounts().iter().filter(|mount| Path::new(&mount.source) == device.device) {
+            complaints.extend(unmount(&mount.target).err());
+        }
+        complaints.extend(device.detach().err());
+    }
+    complaints
+}
+
+/// Takes down a disk shown at `dir` with everything on it. Returns what didn't go smoothly.
+pub(crate) fn take_down(dir: &Path) -> Vec<String> {
+    let mut complaints = clear(&dir.join("disk"));
+    let ours = |mount: &Mount| mount.target == dir && mount.fs.starts_with("fuse");
+    while mounts().iter().any(ours) {
+        if let Err(complaint) = unmount(dir) {
+            complaints.push(complaint);
+            break;
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_is_read() {
+        let line = "36 35 7:0 / /mnt/a\\040b rw,noatime master:1 - ext4 /dev/loop0 rw,errors=continue";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!(mount.target, Path::new("/mnt/a b"));
+        assert_eq!((mount.fs.as_str(), mount.source.as_str()), ("ext4", "/dev/loop0"));
+        assert_eq!(Mount::parse("nonsense"), None);
+        assert!(is_mounted(Path::new("/proc")));
+    }
+
+    #[test]
+    fn taking_down_nothing_is_fine() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(take_down(dir.path()), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,302 @@
+//! The thread behind the disk: takes commands in order of arrival, chooses, serves, answers.
+//!
+//! In virtual time nothing waits for the modelled milliseconds; they only go into the books. Two real times still count:
+//! before each choice the server pauses for [`PAUSE`], or a queue would never form, and the time between a completion
+//! and the next arrival is thinking time, in which the drive may read ahead.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use serde::Serialize;
+
+use crate::disk::books::Books;
+use crate::disk::drive::{Command, Drive, Op, Service};
+use crate::disk::faults::{Fate, Fault, Faults, Unsynced};
+use crate::disk::queue::{self, Waiting};
+use crate::disk::trace::{self, Entry};
+
+/// What the server waits in virtual time before it chooses, so that others can arrive.
+const PAUSE: Duration = Duration::from_micros(150);
+
+/// Where the answer goes, with what a write brought.
+pub(crate) enum Reply {
+    Read(ReplyData),
+    Write(ReplyWrite, Vec<u8>),
+    Flush(ReplyEmpty),
+}
+
+struct Job {
+    command: Command,
+    reply: Reply,
+    arrived: Instant,
+    /// The virtual time of its arrival.
+    arrived_ms: f64,
+}
+
+#[derive(Default)]
+struct Inbox {
+    jobs: VecDeque<Job>,
+    now_ms: f64,
+    closed: bool,
+}
+
+/// Everything that the model knows and remembers.
+struct State {
+    drive: Drive,
+    books: Books,
+    faults: Faults,
+    trace: Option<BufWriter<File>>,
+    now_ms: f64,
+}
+
+/// What the statistics say about the disk beside its books.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Facts {
+    pub(crate) model: String,
+    pub(crate) image_bytes: u64,
+    pub(crate) span: (f64, f64),
+    pub(crate) track_buffer: bool,
+    /// The factor of real time, `None` in virtual time.
+    pub(crate) real: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Stats<'a> {
+    #[serde(flatten)]
+    facts: &'a Facts,
+    /// Milliseconds of virtual time since the disk was switched on.
+    now_ms: f64,
+    power: bool,
+    #[serde(flatten)]
+    books: &'a Books,
+}
+
+/// The disk: commands go in here.
+pub(crate) struct Server {
+    inbox: Mutex<Inbox>,
+    arrived: Condvar,
+    state: Mutex<State>,
+    image: File,
+    facts: Facts,
+}
+
+/// A poisoned lock means that the server's thread panicked, and then the process ends anyway.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+impl Server {
+    pub(crate) fn new(image: File, drive: Drive, facts: Facts, trace: Option<File>) -> std::io::Result<Arc<Self>> {
+        let mut trace = trace.map(|file| BufWriter::with_capacity(1 << 16, file));
+        if let Some(trace) = &mut trace {
+            writeln!(trace, "{}", trace::HEADER)?;
+        }
+        let state = State { drive, books: Books::default(), faults: Faults::default(), trace, now_ms: 0.0 };
+        let (inbox, arrived) = (Mutex::default(), Condvar::new());
+        Ok(Arc::new(Self { inbox, arrived, state: Mutex::new(state), image, facts }))
+    }
+
+    pub(crate) fn image_bytes(&self) -> u64 {
+        self.facts.image_bytes
+    }
+
+    /// A command arrives. Its data is read when it is served, not before.
+    pub(crate) fn submit(&self, command: Command, reply: Reply) {
+        let mut inbox = lock(&self.inbox);
+        let arrived_ms = inbox.now_ms;
+        inbox.jobs.push_back(Job { command, reply, arrived: Instant::now(), arrived_ms });
+        self.arrived.notify_one();
+    }
+
+    /// No more commands come; the trace is written out.
+    pub(crate) fn close(&self) {
+        lock(&self.inbox).closed = true;
+        self.arrived.notify_one();
+        if let Some(trace) = &mut lock(&self.state).trace {
+            let _ = trace.flush();
+        }
+    }
+
+    /// The books as JSON.
+    pub(crate) fn stats(&self) -> String {
+        let mut state = lock(&self.state);
+        if let Some(trace) = &mut state.trace {
+            let _ = trace.flush();
+        }
+        let power = !state.faults.dead();
+        let stats = Stats { facts: &self.facts, now_ms: state.now_ms, power, books: &state.books };
+        let mut text = serde_json::to_string_pretty(&stats).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// What was written to the statistics: `reset`, or a fault.
+    pub(crate) fn control(&self, text: &str) -> Result<(), String> {
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if line == "reset" {
+                let mut state = lock(&self.state);
+                state.books = Books::default();
+                state.drive.park();
+            } else {
+                self.add_fault(line.parse()?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_fault(&self, fault: Fault) {
+        lock(&self.state).faults.add(fault);
+    }
+
+    /// Serves until [`Server::close`].
+    pub(crate) fn run(&self) {
+        let mut done = Instant::now();
+        while let Some((job, thought, others)) = self.next(done) {
+            done = self.serve(job, thought, others, done);
+        }
+    }
+
+    /// Waits for a command and chooses one: with the time that passed before one came, and how many others wait.
+    fn next(&self, done: Instant) -> Option<(Job, Duration, u64)> {
+        let mut inbox = lock(&self.inbox);
+        while inbox.jobs.is_empty() {
+            if inbox.closed {
+                return None;
+            }
+            inbox = self.arrived.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+        let thought = inbox.jobs[0].arrived.saturating_duration_since(done);
+        let (has_head, depth) = {
+            let model = lock(&self.state).drive.model().clone();
+            (model.has_head(), model.queue_depth)
+        };
+        if has_head && self.facts.real.is_none() && inbox.jobs.len() < depth {
+            drop(inbox);
+            thread::sleep(PAUSE);
+            inbox = lock(&self.inbox);
+        }
+        let mut state = lock(&self.state);
+        let thought_ms = ms(thought) / self.facts.real.unwrap_or(1.0);
+        state.drive.think(thought_ms);
+        state.books.think_ms += thought_ms;
+        state.now_ms += thought_ms;
+        let now_ms = state.now_ms;
+        let waiting = |job: &Job| Waiting { command: job.command, waited_ms: now_ms - job.arrived_ms };
+        let waiting: Vec<Waiting> = inbox.jobs.iter().take(depth).map(waiting).collect();
+        let index = queue::choose(&waiting, &state.drive)?;
+        let job = inbox.jobs.remove(index)?;
+        Some((job, thought, inbox.jobs.len() as u64))
+    }
+
+    /// Serves one command, and says when it was done.
+    fn serve(&self, job: Job, thought: Duration, others: u64, done: Instant) -> Instant {
+        let (fate, service) = self.account(&job.command, others);
+        let result = match fate {
+            Fate::Failed { .. } => Err(()),
+            Fate::Served { .. } => self.transfer(&job),
+        };
+        let finished = match self.facts.real {
+            None => Instant::now(),
+            Some(factor) => {
+                // What choosing and transferring took is part of the modelled time, not on top of it.
+                let due = done + thought + Duration::from_secs_f64(service.ms() * factor / 1000.0);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                due
+            }
+        };
+        answer(job.reply, &job.command, result);
+        finished
+    }
+
+    /// Enters a command in the books and the trace.
+    fn account(&self, command: &Command, others: u64) -> (Fate, Service) {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        let fate = state.faults.judge(command, state.drive.model());
+        let mut service = if state.faults.dead() { Service::default() } else { state.drive.serve(command, others > 0) };
+        let (Fate::Served { extra_ms } | Fate::Failed { extra_ms }) = fate;
+        service.overhead_ms += extra_ms;
+        state.books.errors += u64::from(matches!(fate, Fate::Failed { .. }));
+        state.books.enter(command.op, command.len, &service, others + 1);
+        if let Some(trace) = &mut state.trace {
+            let _ = writeln!(trace, "{}", Entry::new(state.now_ms, *command, &service, others + 1));
+        }
+        state.now_ms += service.ms();
+        let now_ms = state.now_ms;
+        lock(&self.inbox).now_ms = now_ms;
+        (fate, service)
+    }
+
+    /// Moves the data between the image and the command.
+    fn transfer(&self, job: &Job) -> Result<Vec<u8>, ()> {
+        let start = job.command.start;
+        match &job.reply {
+            Reply::Read(_) => {
+                let end = job.command.end().min(self.facts.image_bytes);
+                let mut data = vec![0; end.saturating_sub(start) as usize];
+                self.image.read_exact_at(&mut data, start).map_err(|_| ())?;
+                Ok(data)
+            }
+            Reply::Write(_, data) => self.write(start, data).map(|()| Vec::new()),
+            Reply::Flush(_) => {
+                lock(&self.state).faults.flushed();
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn write(&self, start: u64, data: &[u8]) -> Result<(), ()> {
+        if start + data.len() as u64 > self.facts.image_bytes {
+            return Err(());
+        }
+        if !lock(&self.state).faults.keeps_writes() {
+            return self.image.write_all_at(data, start).map_err(|_| ());
+        }
+        let mut before = vec![0; data.len()];
+        self.image.read_exact_at(&mut before, start).map_err(|_| ())?;
+        self.image.write_all_at(data, start).map_err(|_| ())?;
+        let mut state = lock(&self.state);
+        let safe = !state.drive.caches_writes();
+        let back = state.faults.written(Unsynced { start, before, after: data.to_vec() }, safe);
+        let Some(back) = back else {
+            return Ok(());
+        };
+        for (start, bytes) in back {
+            self.image.write_all_at(&bytes, start).map_err(|_| ())?;
+        }
+        Err(()) // the power went before it could be answered
+    }
+}
+
+fn answer(reply: Reply, command: &Command, result: Result<Vec<u8>, ()>) {
+    match (reply, result) {
+        (Reply::Read(reply), Ok(data)) => reply.data(&data),
+        (Reply::Read(reply), Err(())) => reply.error(Errno::EIO),
+        (Reply::Write(reply, _), Ok(_)) => reply.written(command.len as u32),
+        (Reply::Write(reply, _), Err(())) => reply.error(Errno::EIO),
+        (Reply::Flush(reply), Ok(_)) => reply.ok(),
+        (Reply::Flush(reply), Err(())) => reply.error(Errno::EIO),
+    }
+}
+
+impl Command {
+    pub(crate) fn read(start: u64, len: u64) -> Self {
+        Self { op: Op::Read, start, len }
+    }
+
+    pub(crate) fn write(start: u64, len: u64) -> Self {
+        Self { op: Op::Write, start, len }
+    }
+
+    pub(crate) const FLUSH: Self = Self { op: Op::Flush, start: 0, len: 0 };
+}
