@@ -67,6 +67,10 @@ pub(crate) fn of_step(path: &Path, step: &str, error: &io::Error) -> String {
 pub(crate) fn of_file(error: &FileError) -> String {
     match error {
         FileError::Io { path, step, source } => of_step(path, step, source),
+        // A named path that was never there comes as this, too.
+        FileError::Vanished { path } => {
+            format!("{}: cannot read: No such file or directory; it vanished, or the name is wrong", path_text(path))
+        }
         FileError::Changed { path, attempts } => {
             let path = path_text(path);
             format!("{path}: cannot read: changed each of {attempts} times; run again when nobody writes to it")
@@ -111,6 +115,8 @@ mod tests {
         for error in [FileError::Vanished { path: path() }, FileError::Changed { path: path(), attempts: 3 }] {
             assert!(!of_file(&error).contains('\n'));
         }
+        let said = of_file(&FileError::Vanished { path: "gone".into() });
+        assert_eq!(said, "gone: cannot read: No such file or directory; it vanished, or the name is wrong");
         let error = SweepError::Root { path: "gone".into(), source: io::Error::from_raw_os_error(2) };
         assert_eq!(of_sweep(&error), "gone: cannot read: No such file or directory; check the name");
         let error = FileError::Io { path: "f".into(), step: "read".into(), source: io::Error::from_raw_os_error(EIO) };
