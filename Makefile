@@ -12,11 +12,11 @@ TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
-	@echo 'make build      build target/release/onesweep'
+	@echo 'make build      build the program, release/onesweep in the target directory'
 	@echo 'make try        sweep DIR (now $(DIR)) into an archive, and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
-	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md'
+	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
@@ -27,7 +27,7 @@ build:
 	$(CARGO) build --release --bin onesweep
 
 try: deps build
-	@bench/try $(DIR)
+	@CARGO='$(CARGO)' bench/try "$(DIR)"
 
 test: deps
 	$(CARGO) test --no-fail-fast --workspace --all-targets

@@ -20,11 +20,25 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Why, without the number that Rust puts behind it.
 pub(crate) fn why(error: &io::Error) -> String {
-    let text = error.to_string();
-    match (error.raw_os_error(), text.rfind(" (os error ")) {
-        (Some(_), Some(at)) => text[..at].to_owned(),
-        _ => text,
+    without_numbers(&error.to_string())
+}
+
+/// The text of an error, on one line.
+pub(crate) fn of_error(error: &impl std::fmt::Display) -> String {
+    one_line(&without_numbers(&error.to_string()))
+}
+
+/// Takes each ` (os error 2)` out.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, behind)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest += behind,
+            _ => rest.extend([" (os error ", part]),
+        }
     }
+    rest
 }
 
 /// What can be done about it.
@@ -53,6 +67,10 @@ pub(crate) fn of_step(path: &Path, step: &str, error: &io::Error) -> String {
 pub(crate) fn of_file(error: &FileError) -> String {
     match error {
         FileError::Io { path, step, source } => of_step(path, step, source),
+        // A named path that was never there comes as this, too.
+        FileError::Vanished { path } => {
+            format!("{}: cannot read: No such file or directory; it vanished, or the name is wrong", path_text(path))
+        }
         FileError::Changed { path, attempts } => {
             let path = path_text(path);
             format!("{path}: cannot read: changed each of {attempts} times; run again when nobody writes to it")
@@ -60,7 +78,7 @@ pub(crate) fn of_file(error: &FileError) -> String {
         FileError::Stopped { disk, source } => {
             format!("{disk}: cannot finish the sweep: {}{}", why(source), advice(source))
         }
-        other => one_line(&other.to_string()),
+        other => of_error(other),
     }
 }
 
@@ -72,13 +90,20 @@ pub(crate) fn of_sweep(error: &SweepError) -> String {
             format!("{}: cannot read its device: {}", path_text(path), one_line(reason))
         }
         SweepError::System { what, source } => format!("{what}: {}{}", why(source), advice(source)),
-        other => one_line(&other.to_string()),
+        other => of_error(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let error = io::Error::other(format!("a: {} at b", io::Error::from_raw_os_error(2)));
+        assert_eq!(why(&error), "a: No such file or directory at b");
+        assert_eq!(without_numbers("x (os error y) (os error 5)"), "x (os error y)");
+    }
 
     #[test]
     fn messages_are_one_line_and_end_with_advice() {
@@ -90,6 +115,8 @@ mod tests {
         for error in [FileError::Vanished { path: path() }, FileError::Changed { path: path(), attempts: 3 }] {
             assert!(!of_file(&error).contains('\n'));
         }
+        let said = of_file(&FileError::Vanished { path: "gone".into() });
+        assert_eq!(said, "gone: cannot read: No such file or directory; it vanished, or the name is wrong");
         let error = SweepError::Root { path: "gone".into(), source: io::Error::from_raw_os_error(2) };
         assert_eq!(of_sweep(&error), "gone: cannot read: No such file or directory; check the name");
         let error = FileError::Io { path: "f".into(), step: "read".into(), source: io::Error::from_raw_os_error(EIO) };

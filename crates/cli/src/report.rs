@@ -93,6 +93,7 @@ pub(crate) struct Report<D: Serialize> {
     cached: Share,
     streamed: Share,
     reread: Share,
+    through: Share,
     unmapped_files: u64,
     requests: u64,
     bytes_read: u64,
@@ -115,6 +116,7 @@ impl<D: Serialize> Report<D> {
             cached: Share { files: sweep.cached_files, bytes: sweep.cached_bytes },
             streamed: Share { files: sweep.streamed_files, bytes: sweep.streamed_bytes },
             reread: Share { files: sweep.reread_files, bytes: sweep.reread_bytes },
+            through: Share { files: sweep.through_files, bytes: sweep.through_bytes },
             unmapped_files: sweep.unmapped_files,
             requests: sweep.requests,
             bytes_read: sweep.bytes_read,
@@ -158,13 +160,13 @@ mod tests {
 
     #[test]
     fn the_summary_is_one_line_of_json() {
-        let sweep = Summary { files: 2, cached_files: 1, cached_bytes: 7, ..Summary::default() };
+        let sweep = Summary { files: 2, cached_files: 1, cached_bytes: 7, through_files: 3, ..Summary::default() };
         let mut out = Vec::new();
         Report::new("sum", &sweep, 1, 0.5, ()).write_json(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&value["command"], &value["cached"]["bytes"]), (&"sum".into(), &7.into()));
-        assert_eq!(value["errors"], 1);
+        assert_eq!((&value["errors"], &value["through"]["files"]), (&1.into(), &3.into()));
     }
 }

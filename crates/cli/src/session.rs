@@ -1,6 +1,7 @@
 //! One run: settings, signals, messages, the plan when it is to be shown, and reading.
 
 use std::{
+    fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     sync::{
@@ -15,7 +16,7 @@ use std::{
 use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
 use serde::Serialize;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
     low_level,
 };
@@ -117,15 +118,27 @@ impl Session {
         }
     }
 
-    /// Fails when a named path is not there, before anything is written.
-    pub(crate) fn check_roots(&self, base: Option<&Path>, roots: &[PathBuf], follow: bool) -> Result<(), Failure> {
-        let missing = |root: &PathBuf| {
+    /// Fails when no named path is there, before anything is written. Where some are, the sweep reports the others.
+    pub(crate) fn check_roots(&self, base: Option<&Path>, roots: &[PathBuf]) -> Result<(), Failure> {
+        let why_missing = |root: &PathBuf| {
             let path = base.map_or_else(|| root.clone(), |base| base.join(root));
-            let found = if follow { path.metadata() } else { path.symlink_metadata() };
+            let found = if self.follows_roots() { path.metadata() } else { path.symlink_metadata() };
             found.err().map(|error| message::of_step(root, "read", &error))
         };
-        let messages: Vec<_> = roots.iter().filter_map(missing).collect();
-        if messages.is_empty() { Ok(()) } else { Err(Failure::Told(messages)) }
+        let messages: Option<Vec<_>> = roots.iter().map(why_missing).collect();
+        messages.filter(|messages| !messages.is_empty()).map_or(Ok(()), |messages| Err(Failure::Told(messages)))
+    }
+
+    /// Whether symbolic links that are named as paths are followed.
+    pub(crate) fn follows_roots(&self) -> bool {
+        self.common.selection.follow_roots
+    }
+
+    /// Tells of named links to directories, for commands that then had nothing to do.
+    pub(crate) fn tell_of_links(&self, roots: &[PathBuf]) {
+        if !self.is_quiet() {
+            unfollowed(roots, self.follows_roots()).iter().for_each(|message| self.tell(message));
+        }
     }
 
     /// A bulk read with all common options.
@@ -133,6 +146,7 @@ impl Session {
         let bar = Arc::clone(&self.bar);
         let read = BulkRead::new(roots.iter().cloned())
             .filter(self.filter()?)
+            .follow_roots(self.follows_roots())
             .cancel(self.cancel.clone())
             .observer(move |event| bar.on(event));
         Ok(with_settings(read, self.settings().clone()))
@@ -252,10 +266,22 @@ impl Session {
     }
 }
 
+/// Messages about named links to directories that were taken as links.
+fn unfollowed(roots: &[PathBuf], follow: bool) -> Vec<String> {
+    let is_link = |path: &&PathBuf| !follow && path.is_symlink() && path.is_dir();
+    let links = roots.iter().filter(is_link);
+    links.map(|path| format!("{}: a symbolic link, not followed; use -H", message::path_text(path))).collect()
+}
+
 /// The first signal ends the sweep in good order, the second ends the process.
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    // Under nohup it is to go on when the terminal goes.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !is_ignored(&status, SIGHUP) {
+        signals.add_signal(SIGHUP).map_err(failed)?;
+    }
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {
@@ -265,6 +291,12 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+}
+
+/// Whether a signal is ignored, by what `/proc/PID/status` says.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
@@ -292,4 +324,39 @@ fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
         disk => disk_model(disk.0);
     }
     read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_known() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP) && !is_ignored(status, SIGINT));
+        assert!(!is_ignored("", SIGHUP));
+    }
+
+    #[test]
+    fn named_links_to_directories_are_told_unless_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [link, dangling] = ["link", "dangling"].map(|name| dir.path().join(name));
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        std::os::unix::fs::symlink("gone", &dangling).unwrap();
+        let roots = [link, dangling, dir.path().into()];
+        let told = unfollowed(&roots, false);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].ends_with("/link: a symbolic link, not followed; use -H"), "{told:?}");
+        assert!(unfollowed(&roots, true).is_empty());
+    }
+
+    #[test]
+    fn one_named_path_that_is_there_is_enough() {
+        let session = Session::start(Common::default(), StandardOutput::Summary).unwrap();
+        let (gone, there) = (PathBuf::from("/nope/x"), PathBuf::from("/"));
+        session.check_roots(None, &[gone.clone(), there]).unwrap();
+        let failure = session.check_roots(None, &[gone.clone(), gone]).unwrap_err();
+        assert_eq!(failure.exit_code(), 2);
+        assert!(matches!(failure, Failure::Told(messages) if messages.len() == 2));
+    }
 }

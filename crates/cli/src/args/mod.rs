@@ -17,7 +17,7 @@ pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings, StrategyName};
-pub(crate) use tar::TarArgs;
+pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use warm::WarmArgs;
 
 const AFTER_HELP: &str = "\
@@ -75,7 +75,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
     let mut matches = command.try_get_matches_from_mut(words)?;
     let cli = Cli::from_arg_matches_mut(&mut matches.clone()).map_err(|error| error.format(&mut command))?;
     if let Some(("tar", tar)) = matches.remove_subcommand().as_ref().map(|(name, tar)| (name.as_str(), tar)) {
-        tar::check_base_comes_first(tar, &mut command)?;
+        tar::check(tar, &mut command)?;
     }
     Ok(cli)
 }

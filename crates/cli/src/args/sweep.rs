@@ -29,6 +29,9 @@ pub(crate) struct Selection {
     /// Leave out what matches a line of FILE
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
+    /// Follow symbolic links that are named as paths (and no others)
+    #[arg(short = 'H', long)]
+    pub(crate) follow_roots: bool,
 }
 
 /// When to show the bar.

@@ -8,12 +8,15 @@ use super::Common;
 
 /// Writes an archive, reading in the order of the disk
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   onesweep tar -cf /backup/home.tar -C /srv home
   onesweep tar czf /backup/etc.tar.gz /etc
   onesweep tar -c --zstd --xattrs --acls -f - home | ssh backup 'cat > home.tar.zst'
-  find . -newer stamp -print0 | onesweep tar -cf new.tar --null --no-recursion -T -")]
+  find . -newer stamp -print0 | onesweep tar -cf new.tar --null --no-recursion -T -"
+)]
 pub(crate) struct TarArgs {
     /// Make an archive (the only thing this tar does)
     #[arg(short, long, required = true)]
@@ -36,9 +39,6 @@ pub(crate) struct TarArgs {
     /// Don't enter directories
     #[arg(long)]
     pub(crate) no_recursion: bool,
-    /// Follow symbolic links that are named as paths (and no others)
-    #[arg(short = 'H', long)]
-    pub(crate) follow_roots: bool,
     /// Store numbers alone for users and groups
     #[arg(long)]
     pub(crate) numeric_owner: bool,
@@ -52,11 +52,14 @@ pub(crate) struct TarArgs {
     #[arg(long, value_name = "DATE")]
     pub(crate) mtime: Option<String>,
     /// Compress with gzip
-    #[arg(short = 'z', long, conflicts_with = "zstd")]
+    #[arg(short = 'z', long, conflicts_with_all = ["zstd", "auto_compress"])]
     pub(crate) gzip: bool,
     /// Compress with Zstandard
-    #[arg(long)]
+    #[arg(long, conflicts_with = "auto_compress")]
     pub(crate) zstd: bool,
+    /// Compress by the suffix of the archive: .gz, .tgz, .taz, .zst, .tzst
+    #[arg(short = 'a', long)]
+    pub(crate) auto_compress: bool,
     /// Compression level
     #[arg(long, value_name = "LEVEL", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
@@ -64,14 +67,35 @@ pub(crate) struct TarArgs {
     #[arg(short = 'S', long)]
     pub(crate) sparse: bool,
     /// Store extended attributes
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_xattrs")]
     pub(crate) xattrs: bool,
     /// Store POSIX ACLs
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_acls")]
     pub(crate) acls: bool,
     /// Store the SELinux context
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_selinux")]
     pub(crate) selinux: bool,
+    /// Store no extended attributes (the default)
+    #[arg(long, hide_short_help = true)]
+    no_xattrs: bool,
+    /// Store no POSIX ACLs (the default)
+    #[arg(long, hide_short_help = true)]
+    no_acls: bool,
+    /// Store no SELinux context (the default)
+    #[arg(long, hide_short_help = true)]
+    no_selinux: bool,
+    /// Format of the archive; it is always this one
+    #[arg(long, value_name = "FORMAT", value_parser = ["posix", "pax"], hide_short_help = true)]
+    format: Option<String>,
+    /// Store permissions (always done)
+    #[arg(short, long, visible_alias = "same-permissions", hide_short_help = true)]
+    preserve_permissions: bool,
+    /// Order of the members: none, which is that of the disk, or inode
+    #[arg(long, value_name = "ORDER", value_parser = sort)]
+    pub(crate) sort: Option<Sort>,
+    /// Leave out the files of version control systems
+    #[arg(long)]
+    pub(crate) exclude_vcs: bool,
     /// Keep the leading / of paths
     #[arg(short = 'P', long)]
     pub(crate) absolute_names: bool,
@@ -79,11 +103,64 @@ pub(crate) struct TarArgs {
     #[arg(long)]
     pub(crate) totals: bool,
     /// Print the path of each entry
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Refused: GNU tar's -h follows every symbolic link
+    #[arg(short = 'h', long, hide = true)]
+    pub(crate) dereference: bool,
+    /// Print help
+    // Without -h, which has another meaning for tar.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
+
+/// What GNU tar's `--sort` can mean here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// As the sweep goes.
+    None,
+    /// By inode.
+    Inode,
+}
+
+fn sort(text: &str) -> Result<Sort, String> {
+    match text {
+        "none" => Ok(Sort::None),
+        "inode" => Ok(Sort::Inode),
+        "name" => Err("members come as they are read; for the same archive from the same file system each time, \
+                       take --order directory"
+            .into()),
+        _ => Err("use none or inode".into()),
+    }
+}
+
+/// What GNU tar's `--exclude-vcs` leaves out.
+pub(crate) const VERSION_CONTROL: [&str; 22] = [
+    "CVS",
+    ".cvsignore",
+    "RCS",
+    "SCCS",
+    ".git",
+    ".gitignore",
+    ".gitattributes",
+    ".gitmodules",
+    ".svn",
+    ".arch-ids",
+    "{arch}",
+    "=RELEASE-ID",
+    "=meta-update",
+    "=update",
+    ".bzr",
+    ".bzrignore",
+    ".bzrtags",
+    ".hg",
+    ".hgignore",
+    ".hgrags",
+    ".hgtags",
+    "_darcs",
+];
 
 /// Letters of the old style that take the next word.
 const LETTERS_WITH_VALUE: &[u8] = b"fCTX";
@@ -112,8 +189,18 @@ pub(super) fn expand_old_style(words: Vec<OsString>) -> Vec<OsString> {
     expanded
 }
 
+/// What has a meaning for GNU tar and none here must not pass for something else.
+pub(super) fn check(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
+    if tar.get_flag("dereference") {
+        let what = "-h (--dereference) is not supported: symbolic links below the named paths are never followed; \
+                    -H follows those that are named";
+        return Err(command.error(ErrorKind::ArgumentConflict, what));
+    }
+    check_base_comes_first(tar, command)
+}
+
 /// GNU tar's `-C` works from its place on; a sweep has one base, so it has to come before all paths.
-pub(super) fn check_base_comes_first(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
+fn check_base_comes_first(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
     let typed = |name| (tar.contains_id(name)).then(|| tar.indices_of(name)).flatten();
     match (typed("directory").and_then(Iterator::max), typed("paths").and_then(Iterator::min)) {
         (Some(base), Some(path)) if path < base => {
@@ -160,7 +247,7 @@ mod tests {
             assert_eq!((args.file, args.paths), ("x.tgz".into(), vec!["dir".into()]), "{line}");
         }
         let args = tar("tar cvfCPS - /base a b --exclude *.o");
-        assert!(args.verbose && args.absolute_names && args.sparse);
+        assert!(args.verbose == 1 && args.absolute_names && args.sparse);
         assert_eq!(args.file, PathBuf::from("-"));
         assert_eq!(args.directory, Some("/base".into()));
         assert_eq!(args.paths.len(), 2);
@@ -178,10 +265,24 @@ mod tests {
             "tar -c -f - -C / --numeric-owner --owner root:0 --group=root --mtime=@0 --zstd --level=19 --xattrs --acls \
              --selinux -H --one-file-system --totals --null --no-recursion -T - -v x",
         );
-        assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux && args.follow_roots);
-        assert!(args.totals && args.null && args.no_recursion && args.verbose);
+        assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux);
+        assert!(args.common.selection.follow_roots);
+        assert!(args.totals && args.null && args.no_recursion && args.verbose == 1);
         assert_eq!(args.common.settings.one_file_system, Some(true));
         assert_eq!((args.owner.as_deref(), args.mtime.as_deref(), args.level), (Some("root:0"), Some("@0"), Some(19)));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_taken() {
+        let args = tar("tar -cpvvf x.tar --format=pax --no-xattrs --no-acls --no-selinux --sort=none --exclude-vcs d");
+        assert!(args.verbose == 2 && args.exclude_vcs && args.sort == Some(Sort::None));
+        assert!(tar("tar -cf x.tar --no-xattrs --xattrs d").xattrs, "the last one counts");
+        assert!(!tar("tar -cf x.tar --xattrs --no-xattrs d").xattrs, "the last one counts");
+        assert!(tar("tar caf x.tgz d").auto_compress);
+        for line in ["tar -cf x --format=gnu d", "tar -caf x -z d", "tar -cf x --sort=sideways d"] {
+            parse_line(line).unwrap_err();
+        }
+        assert!(parse_line("tar -cf x --sort=name d").unwrap_err().contains("--order directory"));
     }
 
     #[test]
@@ -203,5 +304,16 @@ mod tests {
             assert!(parse_line(line).is_err(), "{line}");
         }
         assert!(parse_line("tar -cf x.tar a -C /b c").unwrap_err().contains("before all paths"));
+    }
+
+    #[test]
+    fn to_follow_all_links_is_refused_and_no_help() {
+        for words in ["-chf out.tar dir", "-chzf out.tar dir", "chf out.tar dir", "-cf out.tar --dereference dir"] {
+            let words = ["onesweep", "tar"].into_iter().chain(words.split(' ')).map(OsString::from);
+            let error = crate::args::parse(words).unwrap_err();
+            assert!(error.use_stderr(), "no exit code 0");
+            assert!(error.to_string().contains("-H follows those that are named"), "{error}");
+        }
+        assert!(parse_line("tar --help").unwrap_err().contains("--totals"));
     }
 }

@@ -49,7 +49,7 @@ impl<'a> Archive<'a> {
         let stdout = args.file == Path::new("-");
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
         let writer = TarWriter::to_output(output, options).map_err(failure)?;
-        let verbose = args.verbose.then(|| verbose_output(session.standard_output()));
+        let verbose = (args.verbose > 0).then(|| verbose_output(session.standard_output()));
         Ok(Self { session, writer, verbose, totals: args.totals, failed: None })
     }
 
@@ -65,14 +65,14 @@ impl<'a> Archive<'a> {
     }
 
     fn append_file(&mut self, file: SweptFile) -> bool {
-        if let Some(out) = self.verbose.as_mut().filter(|_| !file.is_closing()) {
+        if let Some(out) = &mut self.verbose {
             // As with GNU tar, that nobody reads the names does not end the archive.
-            let _ = out.write_all(file.path().as_os_str().as_bytes()).and_then(|()| out.write_all(b"\n"));
+            let _ = write_names(out, &self.writer.names(&file));
         }
         match self.writer.append(file) {
             Ok(warnings) => {
                 for warning in warnings {
-                    let text = message::one_line(&warning.to_string());
+                    let text = message::of_error(&warning);
                     match warning.severity() {
                         Severity::Notice if self.session.is_quiet() => {}
                         Severity::Notice => self.session.tell(&text),
@@ -117,7 +117,7 @@ fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {
         numeric_owner: args.numeric_owner,
         owner: owner.map_err(|error| wrong("--owner", error.to_string()))?,
         group: group.map_err(|error| wrong("--group", error.to_string()))?,
-        mtime: mtime.map_err(|error| wrong("--mtime", error.to_string()))?,
+        mtime: mtime.map_err(|error| wrong("--mtime", message::of_error(&error)))?,
         sparse: args.sparse,
         xattrs: args.xattrs,
         acls: args.acls,
@@ -128,7 +128,19 @@ fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {
 }
 
 fn compression(args: &TarArgs) -> Result<Compression, Failure> {
-    match (args.gzip, args.zstd, args.level) {
+    let (mut gzip, mut zstd) = (args.gzip, args.zstd);
+    if args.auto_compress {
+        match args.file.extension().map_or(&b""[..], |suffix| suffix.as_bytes()) {
+            b"gz" | b"tgz" | b"taz" => gzip = true,
+            b"zst" | b"tzst" => zstd = true,
+            b"Z" | b"bz2" | b"tbz" | b"tbz2" | b"tz2" | b"lz" | b"lzma" | b"tlz" | b"lzo" | b"xz" | b"txz" => {
+                let why = "this compression is not supported; use .gz or .zst, or write to a pipe";
+                return Err(Failure::could_not_run(&args.file, "compress by its suffix", why));
+            }
+            _ => {}
+        }
+    }
+    match (gzip, zstd, args.level) {
         (true, _, level) => {
             let level = level.map(|level| u32::try_from(level).unwrap_or(u32::MAX));
             Ok(Compression::Gzip(level))
@@ -147,11 +159,47 @@ fn verbose_output(stdout: StandardOutput) -> Box<dyn Write> {
     }
 }
 
+/// Each with its line feed, directories with a slash.
+fn write_names(out: &mut dyn Write, names: &[(&Path, bool)]) -> io::Result<()> {
+    for (name, is_directory) in names {
+        let name = name.as_os_str().as_bytes();
+        out.write_all(name)?;
+        out.write_all(if *is_directory && !name.ends_with(b"/") { b"/\n" } else { b"\n" })?;
+    }
+    Ok(())
+}
+
 fn failure(error: TarError) -> Failure {
     match error {
         TarError::Create { path, source } => Failure::io(&path, "create the archive", &source),
         TarError::Write { path, source } => Failure::io(&path, "write the archive", &source),
         TarError::Commit { path, source } => Failure::io(&path, "put the finished archive in place", &source),
-        other => Failure::told(message::one_line(&other.to_string())),
+        other => Failure::told(message::of_error(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, parse_line};
+
+    #[test]
+    fn names_have_a_line_each() {
+        let mut out = Vec::new();
+        write_names(&mut out, &[(Path::new("d"), true), (Path::new("e/"), true), (Path::new("d/f"), false)]).unwrap();
+        assert_eq!(out, b"d/\ne/\nd/f\n");
+    }
+
+    #[test]
+    fn the_suffix_tells_the_compression() {
+        let of = |line: &str| match parse_line(line).unwrap() {
+            Command::Tar(args) => compression(&args),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of("tar -caf x.tar.gz d").unwrap(), Compression::Gzip(None));
+        assert_eq!(of("tar -caf x.tzst --level 5 d").unwrap(), Compression::Zstd(Some(5)));
+        assert_eq!(of("tar -caf x.tar d").unwrap(), Compression::None);
+        assert_eq!(of("tar -cf x.tgz d").unwrap(), Compression::None);
+        of("tar -caf x.tar.xz d").unwrap_err();
     }
 }

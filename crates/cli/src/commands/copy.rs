@@ -1,5 +1,7 @@
 //! `onesweep copy`: `cp -a` in one sweep.
 
+use std::{io, path::PathBuf};
+
 use onesweep::{Entries, FileError, SweptFile};
 use onesweep_deliver::copy::{Copier, CopyError};
 use serde::Serialize;
@@ -26,9 +28,19 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
     let Some((destination, sources)) = args.paths.split_last() else {
         return Err(Failure::told("name a source and a destination"));
     };
-    session.check_roots(None, sources, false)?;
-    let copier = Copier::new(sources, destination, args.no_target_directory, args.reflink);
+    session.check_roots(None, sources)?;
+    let follow = session.follows_roots();
+    // Where the destination has to be a directory, one that is missing doesn't change that.
+    let missing = |path: &&PathBuf| (if follow { path.metadata() } else { path.symlink_metadata() }).is_err();
+    let (gone, there): (Vec<_>, Vec<_>) = sources.iter().partition(missing);
+    let there: Vec<PathBuf> = there.into_iter().cloned().collect();
+    let taken = if destination.is_dir() && !args.no_target_directory { &there } else { sources };
+    let copier = Copier::new(taken, destination, args.no_target_directory, follow, args.reflink);
     let mut copier = copier.map_err(|error| Failure::told(text(&error)))?;
+    for path in gone {
+        let why = path.metadata().err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
+        session.complain(&message::of_step(path, "read", &why));
+    }
     let read = session.bulk_read(&copier.sources())?;
     let read = read.entries(Entries::All).xattrs(true).content(copier.wants_content());
     let summary = session.run(read, |item| copy_one(&session, &mut copier, item))?;
@@ -69,6 +81,6 @@ fn text(error: &CopyError) -> String {
     match error {
         CopyError::Io { path, step, source } => message::of_step(path, step, source),
         CopyError::Full { path, source } => message::of_step(path, "write", source),
-        other => message::one_line(&other.to_string()),
+        other => message::of_error(other),
     }
 }

@@ -45,7 +45,7 @@ impl<'a> Line<'a> {
 
 pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
-    session.check_roots(None, &args.paths, false)?;
+    session.check_roots(None, &args.paths)?;
     let entries = if args.all { Entries::All } else { Entries::Files };
     let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true);
     let style = match (args.null, args.long) {
@@ -56,6 +56,9 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let listed = list(&session, read, style, &mut out)?;
     out.flush().map_err(|error| Failure::output(&error))?;
+    if listed.files == 0 {
+        session.tell_of_links(&args.paths);
+    }
     session.finish("list", &listed, ())
 }
 

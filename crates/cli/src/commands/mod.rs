@@ -3,15 +3,13 @@
 mod archive;
 mod copy;
 mod list;
+mod manual;
 mod plan;
 mod sum;
 mod tar;
 mod warm;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::io::{self, Write};
 
 use crate::{
     args::{self, Command},
@@ -28,7 +26,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Copy(args) => copy::run(*args),
         Command::Plan(args) => plan::run(*args),
         Command::Completions { shell } => completions(shell),
-        Command::Man { dir } => manual(dir.as_deref()),
+        Command::Man { dir } => manual::run(dir.as_deref()),
     }
 }
 
@@ -36,16 +34,5 @@ fn completions(shell: clap_complete::Shell) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "onesweep", &mut script);
     io::stdout().lock().write_all(&script).map_err(|error| Failure::output(&error))?;
-    Ok(0)
-}
-
-fn manual(dir: Option<&Path>) -> Result<u8, Failure> {
-    match dir {
-        Some(dir) => clap_mangen::generate_to(args::command(), dir)
-            .map_err(|error| Failure::io(dir, "write the manual pages", &error))?,
-        None => clap_mangen::Man::new(args::command())
-            .render(&mut io::stdout().lock())
-            .map_err(|error| Failure::output(&error))?,
-    }
     Ok(0)
 }

@@ -11,7 +11,7 @@ use crate::{
 
 pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
-    session.check_roots(None, &args.paths, false)?;
+    session.check_roots(None, &args.paths)?;
     // What lies in the cache now may be gone when it is read.
     let sweep = session.bulk_read(&args.paths)?.ignore_cache(true).plan()?;
     let forecast = Forecast::of(&sweep, session.settings());
@@ -19,5 +19,8 @@ pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     let written = if session.is_json() { forecast.write_json(&mut out) } else { forecast.write(&mut out) };
     written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
     sweep.errors().for_each(|error| session.complain_of(error));
+    if sweep.estimate().files == 0 {
+        session.tell_of_links(&args.paths);
+    }
     Ok(report::exit_code(session.is_interrupted(), sweep.errors().count() as u64))
 }

@@ -60,7 +60,7 @@ fn unlocked<T>(mutex: Mutex<T>) -> T {
 
 fn sum(args: SumArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
-    session.check_roots(None, &args.paths, false)?;
+    session.check_roots(None, &args.paths)?;
     let read = session.bulk_read(&args.paths)?;
     let summer = Summer::new(args.algorithm);
     let printer = Printer::new();
@@ -87,6 +87,9 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
         printer.print(|out| write_lines(out, &names));
     }
     printer.finish()?;
+    if summary.files == 0 {
+        session.tell_of_links(&args.paths);
+    }
     session.finish("sum", &summary, Details { algorithm: args.algorithm.name(), ..Details::default() })
 }
 

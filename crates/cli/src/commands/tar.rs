@@ -8,36 +8,48 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep::Entries;
+use onesweep::{Entries, Order, Summary};
 
 use super::archive::Archive;
 use crate::{
-    args::TarArgs,
+    args::{Common, Sort, TarArgs, VERSION_CONTROL},
     report::Failure,
     session::{Session, StandardOutput},
 };
 
 pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     let stdout = if args.file == Path::new("-") { StandardOutput::Data } else { StandardOutput::Summary };
-    let session = Session::start(args.common.clone(), stdout)?;
+    let session = Session::start(common(&args), stdout)?;
     let mut roots = args.paths.clone();
     for list in &args.files_from {
         roots.extend(paths_from(list, args.null).map_err(|error| Failure::io(list, "read paths", &error))?);
     }
-    if roots.is_empty() {
-        return Err(Failure::told("no path was given; name at least one, or a list of them with -T"));
-    }
     let base = args.directory.as_deref();
-    session.check_roots(base, &roots, args.follow_roots)?;
-    let mut read = session.bulk_read(&roots)?.entries(Entries::All);
-    read = read.follow_roots(args.follow_roots).no_recursion(args.no_recursion);
+    session.check_roots(base, &roots)?;
+    let mut read = session.bulk_read(&roots)?.entries(Entries::All).no_recursion(args.no_recursion);
     read = read.xattrs(args.xattrs || args.acls || args.selinux);
     if let Some(base) = base {
         read = read.base(base);
     }
     let mut archive = Archive::create(&session, &args)?;
-    let summary = session.run(read, |item| archive.append(item))?;
+    // As with GNU tar, an empty list gives an empty archive.
+    let summary = match roots.is_empty() {
+        true => Summary::default(),
+        false => session.run(read, |item| archive.append(item))?,
+    };
     archive.finish(&summary)
+}
+
+/// The common options, with those that have a name of their own in the language of tar.
+fn common(args: &TarArgs) -> Common {
+    let mut common = args.common.clone();
+    if args.sort == Some(Sort::Inode) {
+        common.settings.order = common.settings.order.or(Some(Order::Inode));
+    }
+    if args.exclude_vcs {
+        common.selection.exclude.extend(VERSION_CONTROL.map(OsString::from));
+    }
+    common
 }
 
 /// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.

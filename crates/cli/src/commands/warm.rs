@@ -28,7 +28,7 @@ struct Details {
 
 pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Summary)?;
-    session.check_roots(None, &args.paths, false)?;
+    session.check_roots(None, &args.paths)?;
     let limit = match args.limit {
         Some(limit) => limit.0,
         None => spare_bytes(session.settings().budget.map_or(BUDGET_BYTES, |budget| budget.0))?,
@@ -46,6 +46,9 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     let Warmed { files, bytes, full } = warmer.warmed();
     if !(session.is_quiet() || session.is_json()) {
         tell(warmer.warmed(), files_in_all, limit).map_err(|error| Failure::output(&error))?;
+    }
+    if summary.files == 0 {
+        session.tell_of_links(&args.paths);
     }
     let all_fit = !(full || session.is_interrupted());
     session.finish("warm", &summary, Details { limit, warmed_files: files, warmed_bytes: bytes, files_in_all, all_fit })

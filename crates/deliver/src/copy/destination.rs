@@ -19,7 +19,12 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    pub(super) fn new(sources: &[PathBuf], destination: &Path, no_target: bool) -> Result<Self, CopyError> {
+    pub(super) fn new(
+        sources: &[PathBuf],
+        destination: &Path,
+        no_target: bool,
+        follow: bool,
+    ) -> Result<Self, CopyError> {
         let into = !no_target && destination.is_dir();
         if !into && sources.len() > 1 {
             return Err(CopyError::NoDirectory { path: destination.to_owned() });
@@ -30,7 +35,7 @@ impl Mapping {
             if roots.iter().any(|(known, _)| known.components().eq(source.components())) {
                 continue;
             }
-            check(source, &to)?;
+            check(source, &to, follow)?;
             check_beside(source, &to, &roots)?;
             roots.push((source.clone(), to));
         }
@@ -67,8 +72,9 @@ fn inside(destination: &Path, source: &Path) -> PathBuf {
     }
 }
 
-fn check(source: &Path, to: &Path) -> Result<(), CopyError> {
-    let stat = source.symlink_metadata().map_err(|error| CopyError::io(source, "copy", error))?;
+fn check(source: &Path, to: &Path, follow: bool) -> Result<(), CopyError> {
+    let stat = if follow { source.metadata() } else { source.symlink_metadata() };
+    let stat = stat.map_err(|error| CopyError::io(source, "copy", error))?;
     let names = || (source.to_owned(), to.to_owned());
     let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (stat.dev(), stat.ino());
     if stat.is_dir() {
@@ -133,7 +139,7 @@ mod tests {
 
         fn map(&self, sources: &[&str], to: &str, no_target: bool) -> Result<Mapping, CopyError> {
             let sources: Vec<_> = sources.iter().map(|name| self.path(name)).collect();
-            Mapping::new(&sources, &self.path(to), no_target)
+            Mapping::new(&sources, &self.path(to), no_target, false)
         }
     }
 
@@ -184,6 +190,11 @@ mod tests {
             assert!(error.contains(expected), "{sources:?} to {to}: {error}");
         }
         tree.map(&["src"], "src2", false).unwrap();
+        // A link may be copied into what it leads to, but not when it is followed.
+        let (link, inside) = ([tree.path("link")], tree.path("src/new"));
+        Mapping::new(&link, &inside, true, false).unwrap();
+        let error = Mapping::new(&link, &inside, true, true).unwrap_err();
+        assert!(matches!(error, CopyError::IntoItself { .. }), "{error}");
     }
 
     #[test]

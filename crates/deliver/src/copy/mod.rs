@@ -58,15 +58,17 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Works out where everything goes, as `cp -a SOURCE… DESTINATION` does; `no_target_directory` is `cp -T`.
+    /// Works out where everything goes, as `cp -a SOURCE… DESTINATION` does; `no_target_directory` is `cp -T`, `follow`
+    /// is `cp -H`, for a sweep that follows its roots.
     /// Nothing is written yet, but for two unnamed files that tell whether the destination can clone.
     pub fn new(
         sources: &[PathBuf],
         destination: &Path,
         no_target_directory: bool,
+        follow: bool,
         reflink: Reflink,
     ) -> Result<Self, CopyError> {
-        let mapping = Mapping::new(sources, destination, no_target_directory)?;
+        let mapping = Mapping::new(sources, destination, no_target_directory, follow)?;
         let cloning = Cloning::new(reflink, &mapping)?;
         Ok(Self { mapping, cloning, drafts: Drafts::default(), copied: Copied::default(), first_lost: None })
     }

@@ -82,8 +82,11 @@ fn date(text: &str) -> Option<Timestamp> {
     if rest.is_empty() {
         return Some(Timestamp { seconds: days * 86_400, nanoseconds: 0 });
     }
+    if matches!(rest.trim_start(), "UTC" | "GMT" | "Z") {
+        return Some(Timestamp { seconds: days * 86_400, nanoseconds: 0 });
+    }
     let rest = rest.strip_prefix(['T', 't', ' '])?.trim_start();
-    let (clock, offset) = match rest.find(['Z', 'z', '+', '-', 'U', ' ']) {
+    let (clock, offset) = match rest.find(['Z', 'z', '+', '-', 'U', 'G', ' ']) {
         Some(at) => (&rest[..at], offset_seconds(rest[at..].trim())?),
         None => (rest, 0),
     };
@@ -112,9 +115,9 @@ fn clock_seconds(text: &str) -> Option<(i64, u32)> {
     (hour < 24 && minute < 60 && second <= 60).then_some((hour * 3600 + minute * 60 + second, nanoseconds))
 }
 
-/// `Z`, `UTC`, `+HH`, `+HHMM`, `+HH:MM`.
+/// `Z`, `UTC`, `GMT`, `+HH`, `+HHMM`, `+HH:MM`.
 fn offset_seconds(text: &str) -> Option<i64> {
-    if matches!(text, "Z" | "z" | "UTC") {
+    if matches!(text, "Z" | "z" | "UTC" | "GMT") {
         return Some(0);
     }
     let sign = match text.bytes().next()? {
@@ -169,6 +172,11 @@ mod tests {
             ("2024-12-31 23:59 -0330", 1_735_702_140, 0),
             ("2024-12-31 23:59 UTC", 1_735_689_540, 0),
             ("2024-12-31T23:59+05", 1_735_671_540, 0),
+            ("2020-01-01 UTC", 1_577_836_800, 0),
+            ("2020-01-01 12:00:00 UTC", 1_577_880_000, 0),
+            ("2020-01-01 12:00 GMT", 1_577_880_000, 0),
+            ("2020-01-01 12:00", 1_577_880_000, 0),
+            ("2020-01-01T12:00:00Z", 1_577_880_000, 0),
             ("0000-03-01", -62_162_035_200, 0),
         ] {
             let read = parse_mtime(text).unwrap();

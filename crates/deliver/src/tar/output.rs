@@ -1,12 +1,12 @@
 //! The file that the archive becomes.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
     os::{
         fd::AsFd as _,
-        unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, fchown},
+        unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     },
     path::{Path, PathBuf},
 };
@@ -87,9 +87,10 @@ impl Output {
         let file = tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(".partial")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)
-            .map_err(|error| error.downcast::<io::Error>().unwrap_or_else(|error| error))?;
+            // By itself it would put the temporary name into the error.
+            .make_in(directory, |path| {
+                OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(path)
+            })?;
         let made = file.as_file().metadata()?;
         let mut identities = vec![(made.dev(), made.ino())];
         if let Some(old) = existing {
@@ -120,6 +121,14 @@ impl Output {
     /// True for the file that is written, and for the one that it will replace.
     pub fn is_archive(&self, dev: u64, ino: u64) -> bool {
         self.identities.contains(&(dev, ino))
+    }
+
+    /// The names in their directory: that of the file that is written, and the final one.
+    pub(super) fn file_names(&self) -> Option<(&OsStr, &OsStr)> {
+        match &self.place {
+            Place::Beside { file, target, .. } => Some((file.path().file_name()?, target.file_name()?)),
+            Place::Direct(_) => None,
+        }
     }
 
     pub(super) fn identities(&self) -> &[(u64, u64)] {
@@ -167,4 +176,16 @@ fn resolve(path: &Path, exists: bool) -> io::Result<PathBuf> {
         Ok(target) => path.parent().unwrap_or(Path::new("")).join(target),
         Err(_) => path.to_path_buf(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_do_not_name_the_temporary_file() {
+        let error = Output::create(Path::new("/nope/x")).unwrap_err().to_string();
+        assert!(error.starts_with("/nope/x: cannot create the archive: No such file"), "{error}");
+        assert!(!error.contains("partial"), "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     io::{self, Write},
     os::unix::ffi::OsStrExt as _,
     path::{Component, Path, PathBuf},
@@ -46,6 +47,9 @@ pub struct TarWriter<W: Write> {
     acls: bool,
     output: PathBuf,
     archive: Vec<(u64, u64)>,
+    /// The name that the archive has while it is written, and the one that it will have.
+    renamed: Option<(OsString, OsString)>,
+    archive_told: bool,
     totals: TarTotals,
     /// Further names, by the directory that they wait for.
     held: BTreeMap<PathBuf, Vec<HeldLink>>,
@@ -69,7 +73,8 @@ impl TarWriter<Output> {
     /// Begins an archive in a file. Errors name it, and it is not put into itself.
     pub fn to_output(output: Output, options: TarOptions) -> Result<Self, TarError> {
         let (name, archive) = (output.name().to_path_buf(), output.identities().to_vec());
-        Ok(Self { output: name, archive, ..Self::new(output, options)? })
+        let renamed = output.file_names().map(|(now, then)| (now.to_owned(), then.to_owned()));
+        Ok(Self { output: name, archive, renamed, ..Self::new(output, options)? })
     }
 
     /// Ends the archive and gives the file its name.
@@ -92,6 +97,8 @@ impl<W: Write> TarWriter<W> {
             acls: options.acls,
             output: PathBuf::from("output"),
             archive: Vec::new(),
+            renamed: None,
+            archive_told: false,
             totals: TarTotals::default(),
             held: BTreeMap::new(),
             held_symlinks: BTreeMap::new(),
@@ -105,6 +112,30 @@ impl<W: Write> TarWriter<W> {
     /// True for the file that the archive is written to.
     pub fn is_archive(&self, dev: u64, ino: u64) -> bool {
         self.archive.contains(&(dev, ino))
+    }
+
+    /// The names that [`TarWriter::append`] will write of an entry, and whether each is a directory (`tar -v`). A
+    /// directory is named at its opening only.
+    pub fn names<'a>(&self, item: &'a SweptFile) -> Vec<(&'a Path, bool)> {
+        let metadata = item.metadata();
+        let is_left_out = match metadata.kind {
+            Kind::Socket => true,
+            Kind::File => self.is_archive(metadata.dev, metadata.ino),
+            _ => item.is_closing(),
+        };
+        if is_left_out {
+            return Vec::new();
+        }
+        let names = std::iter::once(item.path()).chain(item.links().iter().map(PathBuf::as_path));
+        names.map(|name| (name, metadata.kind == Kind::Directory)).collect()
+    }
+
+    /// The name that people know, for the file that is being written.
+    fn final_path(&self, path: &Path) -> PathBuf {
+        match &self.renamed {
+            Some((now, then)) if path.file_name() == Some(now) => path.with_file_name(then),
+            _ => path.to_path_buf(),
+        }
     }
 
     /// What was written so far; `written_bytes` is known at the end only.
@@ -160,7 +191,10 @@ impl<W: Write> TarWriter<W> {
     fn entry(&mut self, mut item: SweptFile, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
         let metadata = *item.metadata();
         if metadata.kind == Kind::File && self.is_archive(metadata.dev, metadata.ino) {
-            warnings.push(TarWarning::IsArchive { path: item.path().to_path_buf() });
+            // There may be the one that will be replaced, too.
+            if !std::mem::replace(&mut self.archive_told, true) {
+                warnings.push(TarWarning::IsArchive { path: self.final_path(item.path()) });
+            }
             return Ok(());
         }
         if let Some(first) = item.linked_to() {

@@ -22,7 +22,7 @@ const STREAM_BUFFER_BYTES: usize = 1 << 20;
 /// What a warm-up did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Warmed {
-    /// Files that are in the cache now.
+    /// Files that are in the cache now, each by all its names.
     pub files: u64,
     /// Page-cache bytes that they hold.
     pub bytes: u64,
@@ -46,7 +46,12 @@ impl Warmer {
     /// Takes one item, whose reading brought it into the cache; streamed ones are read here. False when the limit is
     /// reached: then the sweep should end.
     pub fn warm(&mut self, mut file: SweptFile) -> Result<bool, FileError> {
-        if file.metadata().kind != Kind::File || file.linked_to().is_some() {
+        if file.metadata().kind != Kind::File {
+            return Ok(true);
+        }
+        let names = 1 + file.links().len() as u64;
+        if file.linked_to().is_some() {
+            self.warmed.files += names;
             return Ok(true);
         }
         let bytes = cached_bytes(&file);
@@ -60,7 +65,7 @@ impl Warmer {
             let drained = drain(&mut file.reader(), &ranges);
             drained.map_err(|source| FileError::Io { path, step: "read".into(), source })?;
         }
-        self.warmed.files += 1;
+        self.warmed.files += names;
         self.warmed.bytes += bytes;
         Ok(true)
     }
@@ -106,6 +111,13 @@ mod tests {
         assert!(warmer.warm(regular("empty", b"")).unwrap());
         assert!(!warmer.warm(regular("c", b"x")).unwrap());
         assert_eq!(warmer.warmed(), Warmed { files: 3, bytes: 3 * PAGE_BYTES, full: true });
+    }
+
+    #[test]
+    fn each_name_counts_and_its_pages_once() {
+        let mut warmer = Warmer::new(PAGE_BYTES);
+        assert!(warmer.warm(regular("a", b"x").with_links(vec!["b".into()])).unwrap());
+        assert_eq!(warmer.warmed(), Warmed { files: 2, bytes: PAGE_BYTES, full: false });
     }
 
     #[test]
