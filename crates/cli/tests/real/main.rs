@@ -17,6 +17,7 @@ mod lists;
 mod memory;
 mod order;
 mod run;
+mod sparse;
 mod trace;
 mod tree;
 mod walk;
