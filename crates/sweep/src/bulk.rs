@@ -217,7 +217,7 @@ pub struct PlannedFile {
     pub path: PathBuf,
     /// The disk, by its kernel name.
     pub disk: String,
-    /// Device address of the first fragment in bytes, if known.
+    /// The lowest device address of its data in bytes, if known: its place in the sweep.
     pub address: Option<u64>,
     /// Fragments.
     pub fragments: u32,

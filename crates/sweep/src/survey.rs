@@ -184,6 +184,8 @@ impl Surveyor {
             end = extent.logical + length.next_multiple_of(block);
             let address = extent.physical.filter(|_| !extent.flags.contains(ExtentFlags::UNWRITTEN));
             match address {
+                // Clones lie at one address rightly.
+                Some(_) if extent.flags.contains(ExtentFlags::SHARED) => {}
                 Some(address) => facts.sampler.add(address, extent.length),
                 None => flags.set(Flags::UNMAPPED),
             }

@@ -135,7 +135,7 @@ fn files_in_memory_are_delivered_and_the_plan_says_why_not_in_order() {
 #[test]
 fn shared_extents_are_read_once() {
     root_test!();
-    const CLONES: usize = 4;
+    const CLONES: usize = 8;
     for fs in [Fs::Xfs, Fs::Btrfs] {
         let mut image = Image::new(fs, 400 << 20);
         let root = image.root().join("tree");

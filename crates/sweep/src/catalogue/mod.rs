@@ -222,8 +222,13 @@ impl Catalogue {
         self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block, shared) })
     }
 
+    /// The device address of the first block of an entry, if it has any.
+    pub(crate) fn first_block_address(&self, id: EntryId) -> Option<u64> {
+        self.fragments(id).map(|fragment| fragment.address()).find(|&address| address != NO_ADDRESS)
+    }
+
     /// The lowest device address of an entry, if it has any.
-    pub(crate) fn first_address(&self, id: EntryId) -> Option<u64> {
+    pub(crate) fn lowest_address(&self, id: EntryId) -> Option<u64> {
         self.fragments(id).map(|fragment| fragment.address()).min().filter(|&address| address != NO_ADDRESS)
     }
 

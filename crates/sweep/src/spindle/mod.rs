@@ -520,7 +520,7 @@ impl SpindleSweep {
             crate::PlannedFile {
                 path: self.catalogue.path(name),
                 disk: self.name.clone(),
-                address: self.catalogue.first_address(id).map(|address| address - base),
+                address: self.catalogue.lowest_address(id).map(|address| address - base),
                 fragments: entry.fragments,
                 size: entry.size,
             }
@@ -531,7 +531,7 @@ impl SpindleSweep {
     fn in_reading_order(&self, batch: &Batch) -> Vec<EntryId> {
         let by_address = |list: &[EntryId]| {
             let mut list = list.to_vec();
-            list.sort_by_cached_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+            list.sort_by_cached_key(|&id| self.catalogue.lowest_address(id).unwrap_or(u64::MAX));
             list
         };
         let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order) {

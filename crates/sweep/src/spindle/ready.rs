@@ -102,7 +102,7 @@ impl SpindleSweep {
     /// Large and special files, in the order of their first extents (DAFT II.D).
     pub(super) fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
         if self.order.needs_layout() {
-            streamed.sort_by_key(|&id| self.catalogue.first_address(id).unwrap_or(u64::MAX));
+            streamed.sort_by_key(|&id| self.catalogue.first_block_address(id).unwrap_or(u64::MAX));
         }
         for id in streamed {
             let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None);

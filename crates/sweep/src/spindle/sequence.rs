@@ -36,7 +36,7 @@ fn resolve(wanted: Order, seekless: bool, meaningless: Option<&AddressTrust>) ->
 
 /// `order` as a plan has it, for files that were surveyed in inode order. `walked` says how the catalogue came about.
 pub(super) fn sweep_order(catalogue: &Catalogue, files: &[EntryId], order: Order, walked: WalkOrder) -> SweepOrder {
-    let address = |id| catalogue.first_address(id).unwrap_or(u64::MAX);
+    let address = |id| catalogue.first_block_address(id).unwrap_or(u64::MAX);
     let inode = |id| catalogue.get(id).ino;
     let mut list: Vec<u32> = (0..files.len() as u32).collect();
     let id = |file: u32| files[file as usize];
