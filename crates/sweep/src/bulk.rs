@@ -217,7 +217,8 @@ pub struct PlannedFile {
     pub path: PathBuf,
     /// The disk, by its kernel name.
     pub disk: String,
-    /// The lowest device address of its data in bytes, if known: its place in the sweep.
+    /// The device address that gives it its place, in bytes, if known: that of its first block in the orders by first
+    /// extent, else the lowest of its data.
     pub address: Option<u64>,
     /// Fragments.
     pub fragments: u32,

@@ -92,7 +92,7 @@ fn addresses_are_those_of_the_kernel() {
     root_test!();
     for fs in [Fs::Ext4, Fs::Ext4Small, Fs::Xfs, Fs::Btrfs] {
         let (image, root) = varied(fs);
-        let out = finish(onesweep(["list", "--json", "--order", "first-extent"]).arg(&root), 0);
+        let out = finish(onesweep(["list", "--json", "--order", "fragment"]).arg(&root), 0);
         let mut compared = 0;
         let mut addresses = Vec::new();
         for line in out.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -111,7 +111,7 @@ fn addresses_are_those_of_the_kernel() {
         }
         assert!(compared > 100, "{}: only {compared} files have an address", fs.name());
         assert!(addresses.is_sorted(), "{}: the list does not rise", fs.name());
-        let long = finish(onesweep(["list", "--long", "--order", "first-extent"]).arg(&root), 0);
+        let long = finish(onesweep(["list", "--long", "--order", "fragment"]).arg(&root), 0);
         let lines: Vec<&[u8]> = long.stdout.split(|byte| *byte == b'\n').skip(1).collect();
         let column = |line: &&[u8]| text(line).split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
         assert_eq!(lines.iter().filter_map(column).collect::<Vec<_>>(), addresses, "{}", fs.name());

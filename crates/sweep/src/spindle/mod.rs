@@ -520,11 +520,19 @@ impl SpindleSweep {
             crate::PlannedFile {
                 path: self.catalogue.path(name),
                 disk: self.name.clone(),
-                address: self.catalogue.lowest_address(id).map(|address| address - base),
+                address: self.place_in_order(id).map(|address| address - base),
                 fragments: entry.fragments,
                 size: entry.size,
             }
         })
+    }
+
+    /// The address that gives an entry its place in the order.
+    fn place_in_order(&self, id: EntryId) -> Option<u64> {
+        match self.order {
+            Order::FirstExtent | Order::FirstExtentPerDirectory => self.catalogue.first_block_address(id),
+            _ => self.catalogue.lowest_address(id),
+        }
     }
 
     /// The files of a batch that come from the disk, in the order of their first reads.
