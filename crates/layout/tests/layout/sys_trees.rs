@@ -1,4 +1,6 @@
-//! Stacks of devices that the test machine does not have, from recordings of `/sys`.
+//! Stacks of devices that the test machine does not have, from trees in the form of recordings of `/sys`.
+//!
+//! They were written by what the kernel documents, not taken on such machines; a real recording should replace each.
 //!
 //! A recording is a text of lines `path = content` (a file; `\n` is a newline) and `path -> target` (a link).
 

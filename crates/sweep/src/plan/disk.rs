@@ -1,4 +1,6 @@
-//! A disk as a few numbers of its data sheet.
+//! A disk as a few numbers, as a data sheet gives them.
+//!
+//! Rates and seeks of the presets that no cited paper states are typical values, not checked against data sheets.
 //!
 //! # Positioning
 //!
@@ -48,17 +50,17 @@ pub struct DiskModel {
 type Preset = (&'static str, u64, f64, f64, f64, f64, f64, f64, f64);
 
 const PRESETS: [Preset; 6] = [
-    // qtar's newer disk, 1 TB. Sheet: read seek below 8.5 ms, 0.8 ms to the next track, 105 MB/s outermost. The full
+    // qtar's newer disk, 1 TB. Typical: read seek below 8.5 ms, 0.8 ms to the next track, 105 MB/s outermost. The full
     // stroke and the inner rate are not on it; both are usual for its class.
     ("barracuda-7200.11", 1000, 7200.0, 0.8, 8.5, 18.0, 105.0, 55.0, 0.1),
-    // qtar's older disk, 300 GB. Sheet: average seek about 9 ms; the rates are those of reviews.
+    // qtar's older disk, 300 GB. Typical: average seek about 9 ms, and rates of its time.
     ("diamondmax-10", 300, 7200.0, 0.8, 9.0, 18.0, 65.0, 36.0, 0.1),
     // DAFT's fast disk, table I: rates, and 5.8 ms access time, from which half a revolution (2 ms) is taken. The other
     // seeks are those of the Cheetah 15K family.
     ("st373455lw", 73, 15000.0, 0.2, 3.8, 7.4, 128.0, 76.0, 0.1),
     // DAFT's slow disk, table I: 19.8 ms access time less half a revolution (4.2 ms). The other seeks are in proportion.
     ("6y160p0", 163, 7200.0, 1.0, 15.6, 30.0, 56.0, 30.0, 0.1),
-    // Nearline disks of 20 TB: 285 MB/s outermost on the sheet; sheets no longer give seeks.
+    // Nearline disks of 20 TB: 285 MB/s outermost; seeks are assumed.
     ("modern-20tb", 20000, 7200.0, 0.5, 8.0, 16.0, 285.0, 130.0, 0.05),
     // A SATA solid-state disk.
     ("ssd", 1000, 0.0, 0.0, 0.0, 0.0, 520.0, 520.0, 0.02),
