@@ -136,7 +136,7 @@ impl BulkRead {
         self.with(|settings| settings.idle = yes)
     }
 
-    /// Requests in flight for each disk. Default 32.
+    /// Requests in flight for each disk. Default 16.
     pub fn queue_depth(self, requests: usize) -> Self {
         self.with(|settings| settings.queue_depth = requests)
     }

@@ -36,7 +36,7 @@
 //! | [`cache`] | what of a file is in the page cache, and advice to it |
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
-//! | [`memory`], [`limits`], [`priority`] | facts and settings of this process |
+//! | [`memory`], [`limits`], [`priority`], [`usage`] | facts and settings of this process |
 
 pub mod block;
 pub mod buffer;
@@ -52,3 +52,4 @@ pub mod priority;
 pub mod read_queue;
 #[cfg(test)]
 mod testing;
+pub mod usage;

@@ -130,7 +130,7 @@ settings! {
     /// Read in the idle I/O class, when nobody else does
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     idle: bool,
-    /// Requests in flight for each disk [default: 32]
+    /// Requests in flight for each disk [default: 16]
     #[arg(long, value_name = "NUMBER")]
     queue_depth: std::num::NonZeroUsize,
     /// Read through gaps up to this size when merging [default: the disk's break-even gap]
