@@ -23,6 +23,13 @@ pub enum EntryType {
     Unknown,
 }
 
+impl EntryType {
+    /// The type that the bits of an `st_mode` stand for.
+    pub fn of_mode(mode: u32) -> EntryType {
+        FileType::from_raw_mode(mode).into()
+    }
+}
+
 impl From<FileType> for EntryType {
     fn from(kind: FileType) -> EntryType {
         match kind {

@@ -45,6 +45,25 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
     Ok(path.into_with_c_str(|path| open_beneath(dir, path, flags))?)
 }
 
+/// Opens a directory for listing, where `path` itself may not be a symbolic link; those on the way to it are followed.
+pub fn open_dir(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, FILE_FLAGS | OFlags::DIRECTORY, Mode::empty())?)
+}
+
+/// Opens a file for reading, where `path` itself may not be a symbolic link; those on the way to it are followed.
+pub fn open_file(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, FILE_FLAGS, Mode::empty())?)
+}
+
+/// Makes an empty file in `directory` that has no name and goes when it is closed, for its owner to read and write.
+///
+/// [`name_file`](super::name_file) names it.
+#[doc(alias = "O_TMPFILE")]
+pub fn open_unnamed(directory: impl PathArg) -> io::Result<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?)
+}
+
 /// Switches `O_DIRECT` of an open file on or off (`F_SETFL`). `EINVAL` where the file system cannot.
 pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(fd)?;
@@ -120,7 +139,7 @@ fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::time::Duration;
 
     use super::*;
@@ -142,6 +161,16 @@ mod tests {
         assert!(code(open_dir_at(root, "dir/link")).is_some(), "a link at the end");
         assert_eq!(code(open_file_at(root, "dir/sub/none")), Some(libc::ENOENT));
         assert_eq!(code(open_dir_at(root, "dir/sub/file")), Some(libc::ENOTDIR));
+    }
+
+    #[test]
+    fn links_on_the_way_may_be_allowed() {
+        let (tree, _root) = tree();
+        assert!(open_file(tree.path().join("dir/link/file")).is_ok());
+        assert!(open_dir(tree.path().join("dir/link/.")).is_ok());
+        assert!(code(open_dir(tree.path().join("dir/link"))).is_some(), "a link at the end");
+        symlink("sub/file", tree.path().join("dir/file")).unwrap();
+        assert_eq!(code(open_file(tree.path().join("dir/file"))), Some(libc::ELOOP));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, FileType, StatxFlags};
+use rustix::fs::{AtFlags, StatxFlags};
 
 use super::{EntryType, PathArg};
 
@@ -69,7 +69,7 @@ pub struct Stat {
 impl Stat {
     /// The type of the file.
     pub fn file_type(&self) -> EntryType {
-        EntryType::from(FileType::from_raw_mode(self.mode))
+        EntryType::of_mode(self.mode)
     }
 }
 

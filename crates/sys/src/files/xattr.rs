@@ -45,6 +45,11 @@ pub fn set_xattr_path(path: impl PathArg, name: impl PathArg, value: &[u8]) -> i
     Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
 }
 
+/// Removes one extended attribute of an open file.
+pub fn remove_xattr_fd(fd: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::fremovexattr(fd, name)?)
+}
+
 /// Reads a list of names that end with a zero byte.
 fn xattr_names(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> io::Result<Vec<CString>> {
     match grown(call) {
@@ -112,5 +117,7 @@ mod tests {
         assert_eq!(xattr_path(through_proc.as_str(), "user.short").unwrap().unwrap(), b"value");
         assert!(list_xattrs_path(through_proc.as_str()).unwrap().contains(&c"user.long".to_owned()));
         assert_eq!(xattr_path(tree.path().join("dir/link"), "user.short").unwrap(), None, "the link itself");
+        remove_xattr_fd(file.as_fd(), "user.short").unwrap();
+        assert_eq!(xattr_fd(file.as_fd(), "user.short").unwrap(), None);
     }
 }
