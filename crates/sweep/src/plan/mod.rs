@@ -9,7 +9,7 @@
 //!  pieces         order        their parts      └──► Estimate, on a DiskModel
 //! ```
 //!
-//! * [`fragment`]: [`Fragment`], 20 bytes for each extent of a plan, and [`Piece`], the same in bytes.
+//! * [`fragment`]: [`Fragment`], 16 bytes for each extent of a plan, and [`Piece`], the same in bytes.
 //! * [`source`]: [`PlanSource`], what a plan is made from.
 //! * [`schedule`]: [`Schedule`] puts pieces in order under a [`Budget`] and says when a file is admitted and complete.
 //! * [`request`]: [`Request`], its [`Part`]s, and what an engine has to keep to.
