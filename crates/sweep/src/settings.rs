@@ -72,7 +72,7 @@ pub(crate) struct Settings {
 }
 
 /// Default budget.
-const BUDGET: u64 = 256 << 20;
+pub(crate) const BUDGET: u64 = 256 << 20;
 
 /// The smallest budget: a few files must fit side by side.
 pub(crate) const BUDGET_MIN: u64 = 64 << 10;
