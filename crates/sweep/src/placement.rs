@@ -43,6 +43,14 @@ impl Placement {
         self.stack.as_ref().filter(|_| self.trust == AddressTrust::Physical).map(|stack| stack.size)
     }
 
+    /// The size of the disk that addresses are places on; that of the device, where it can't be told what part of its disk
+    /// it is.
+    pub(crate) fn disk_bytes(&self) -> Option<u64> {
+        let stack = self.stack.as_ref()?;
+        let whole = stack.disks.iter().map(|disk| disk.size).max().filter(|_| stack.base.is_some());
+        Some(whole.unwrap_or(stack.size))
+    }
+
     /// True when no order of reading is quicker than another.
     pub(crate) fn is_seekless(&self) -> bool {
         match &self.stack {
@@ -75,6 +83,11 @@ struct Known {
 
 /// A range of addresses of a device of its own, in bytes: more than any device has.
 const RANGE: u64 = 1 << 48;
+
+/// The place on its device of an address in the order of a spindle.
+pub(crate) fn place_on_device(address: u64) -> u64 {
+    address % RANGE
+}
 
 impl Known {
     /// Where the addresses of a file system begin in the order of its spindle: its place on the disk, where that is

@@ -30,6 +30,7 @@ use crate::{
     item::{Content, FileBytes, Metadata, Route, SweptFile},
     opener::{Opener, descriptors},
     outlet::Outlet,
+    placement,
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     read_through::{self, Outcome},
     settings::CachePolicy,
@@ -56,6 +57,10 @@ impl PlanSource for PlannedFiles<'_> {
 
     fn cost(&self, file: u32) -> u64 {
         self.catalogue.cost(self.files[file as usize])
+    }
+
+    fn place_on_disk(&self, address: u64) -> u64 {
+        placement::place_on_device(address)
     }
 
     fn pieces(&self, file: u32, visit: &mut dyn FnMut(Piece)) {

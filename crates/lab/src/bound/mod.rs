@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::age::image::{TempDir, sha256};
 use crate::disk::drive::{Drive, Op};
-use crate::disk::geometry::{Geometry, Span};
+use crate::disk::geometry::{self, Span};
 use crate::disk::model::DiskModel;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
@@ -57,7 +57,7 @@ pub(crate) struct Subject {
 pub(crate) fn bound(subject: &Subject) -> Result<Bound, String> {
     let (layout, touched, image_bytes) = survey(subject)?;
     let span = Span { from: subject.span.0, to: subject.span.1 };
-    let geometry = Geometry::new(&subject.model, image_bytes, span);
+    let geometry = geometry::of(&subject.model, image_bytes, span);
     let data = sweep::merged(layout.extents.clone());
     let data_bytes = sweep::bytes(&data);
     let all = sweep::merged(data.iter().copied().chain(touched).collect());

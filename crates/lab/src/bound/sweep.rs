@@ -84,8 +84,8 @@ pub(super) fn queued_ms(runs: &[Run], mut drive: Drive) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::geometry::Span;
     use crate::disk::geometry::tests::{close, round};
+    use crate::disk::geometry::{self, Span};
     use crate::disk::model::DiskModel;
 
     fn run(start: u64, len: u64) -> Run {
@@ -102,7 +102,7 @@ mod tests {
     /// 100,000 bytes a millisecond, 10 ms a turn, a twelfth of the stroke in 5 ms.
     #[test]
     fn a_pass_costs_what_was_computed_by_hand() {
-        let disk = Geometry::new(&round(), 1_200_000_000, Span::WHOLE);
+        let disk = geometry::of(&round(), 1_200_000_000, Span::WHOLE);
         let sweep = Sweep::over(&[run(0, 100_000), run(150_000, 50_000), run(100_400_000, 100_000)], &disk, 0.1);
         // 1 ms; 0.5 ms of gap and 0.5 ms; then 100.2 MB: a seek of just over 5 ms. Streaming there would take 1,002 ms:
         // the place comes by at 2 ms, too soon, and at 12 ms. 1 ms of transfer.
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_queue_makes_use_of_a_turn() {
         let model = DiskModel { buffer_segments: 0, ..round() };
-        let disk = Geometry::new(&model, 1_200_000_000, Span::WHOLE);
+        let disk = geometry::of(&model, 1_200_000_000, Span::WHOLE);
         // Tracks of 1 MB; from the end of the first run to the second it is one track and 50,000 bytes, so 0.5 ms of
         // angle, less than the 1.x ms of the seek; to the third half a turn more.
         let runs = [run(0, 100_000), run(1_150_000, 50_000), run(1_600_000, 50_000)];
@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn overhead_is_a_lower_bound_for_what_is_skipped_to() {
-        let disk = Geometry::new(&round(), 1_200_000_000, Span::WHOLE);
+        let disk = geometry::of(&round(), 1_200_000_000, Span::WHOLE);
         close(Sweep::over(&[run(0, 1000)], &disk, 0.1).ms, 0.01);
         let ssd = DiskModel::named("ssd").unwrap();
-        let flat = Geometry::new(&ssd, 1 << 30, Span::WHOLE);
+        let flat = geometry::of(&ssd, 1 << 30, Span::WHOLE);
         close(Sweep::over(&[run(1 << 20, 520)], &flat, 0.02).ms, 0.02);
         assert_eq!(Sweep::over(&[], &flat, 0.02), Sweep::default());
     }

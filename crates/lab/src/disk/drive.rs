@@ -2,7 +2,7 @@
 
 use super::buffer::TrackBuffer;
 use super::cache::WriteCache;
-use super::geometry::{Geometry, Span};
+use super::geometry::{self, Geometry, Span};
 use super::model::DiskModel;
 
 /// What a command does.
@@ -72,7 +72,7 @@ impl Drive {
     /// The drive with its head at the image's first byte.
     pub(crate) fn new(model: DiskModel, len: u64, span: Span) -> Self {
         Self {
-            geometry: Geometry::new(&model, len, span),
+            geometry: geometry::of(&model, len, span),
             buffer: TrackBuffer::new(model.buffer_segments, model.buffer_segment_bytes),
             head: 0,
             idle_ms: 0.0,

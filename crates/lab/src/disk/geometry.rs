@@ -1,131 +1,12 @@
-//! Zones, and where on its track an address lies.
-//!
-//! An image stands for a span of the disk and is stretched over it: seeks are those of the span, while the rates, and
-//! with them the bytes on a track, stay those of the drive. Tracks are skewed so that reading on never waits, hence an
-//! address's place on its track is simply the time at which a head that reads from the image's first byte passes it,
-//! modulo one revolution.
+//! The mechanics of an image on a disk: those that plans are predicted with.
 
-use onesweep::plan::SeekCurve;
+pub(crate) use onesweep::plan::{Geometry, Span};
 
 use super::model::DiskModel;
 
-/// The part of a disk that an image covers, from 0, the outer edge, to 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Span {
-    pub(crate) from: f64,
-    pub(crate) to: f64,
-}
-
-#[cfg(test)]
-impl Span {
-    pub(crate) const WHOLE: Self = Self { from: 0.0, to: 1.0 };
-}
-
-/// A run of addresses with one rate.
-#[derive(Debug, Clone)]
-struct Zone {
-    start: u64,
-    end: u64,
-    bytes_per_ms: f64,
-    /// Milliseconds of reading from address 0 to `start`.
-    start_ms: f64,
-}
-
-/// The mechanics of one image on one disk.
-#[derive(Debug, Clone)]
-pub(crate) struct Geometry {
-    zones: Vec<Zone>,
-    seek: SeekCurve,
-    revolution_ms: f64,
-    /// Stroke per byte.
-    way_per_byte: f64,
-    len: u64,
-}
-
-/// How a head comes to an address.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Positioning {
-    pub(crate) seek_ms: f64,
-    pub(crate) rotation_ms: f64,
-}
-
-impl Positioning {
-    pub(crate) fn ms(self) -> f64 {
-        self.seek_ms + self.rotation_ms
-    }
-}
-
-impl Geometry {
-    /// An image of `len` bytes on that span of the disk.
-    pub(crate) fn new(model: &DiskModel, len: u64, span: Span) -> Self {
-        let len = len.max(1);
-        let zones_of_disk = f64::from(model.zones);
-        let address = |place: f64| (((place - span.from) / (span.to - span.from)).clamp(0.0, 1.0) * len as f64) as u64;
-        let steps = (zones_of_disk - 1.0).max(1.0);
-        let mut zones: Vec<Zone> = Vec::new();
-        let mut start_ms = 0.0;
-        for zone in 0..model.zones {
-            let zone = f64::from(zone);
-            let last = zone + 1.0 == zones_of_disk;
-            let start = zones.last().map_or(0, |zone| zone.end);
-            let end = if last { len } else { address((zone + 1.0) / zones_of_disk) };
-            if end <= start {
-                continue;
-            }
-            let rate = model.outer_rate + (model.inner_rate - model.outer_rate) * zone / steps;
-            let bytes_per_ms = rate / 1000.0;
-            zones.push(Zone { start, end, bytes_per_ms, start_ms });
-            start_ms += (end - start) as f64 / bytes_per_ms;
-        }
-        Self {
-            zones,
-            seek: model.seek_curve(),
-            revolution_ms: model.revolution_ms(),
-            way_per_byte: (span.to - span.from) / len as f64,
-            len,
-        }
-    }
-
-    fn zone(&self, address: u64) -> &Zone {
-        let next = self.zones.partition_point(|zone| zone.start <= address);
-        &self.zones[next.saturating_sub(1)]
-    }
-
-    /// Milliseconds of reading from address 0 up to `address`.
-    fn stream_ms(&self, address: u64) -> f64 {
-        let zone = self.zone(address.min(self.len));
-        zone.start_ms + address.min(self.len).saturating_sub(zone.start) as f64 / zone.bytes_per_ms
-    }
-
-    /// Milliseconds to read from `from` up to `to`, once the head is there.
-    pub(crate) fn transfer_ms(&self, from: u64, to: u64) -> f64 {
-        (self.stream_ms(to) - self.stream_ms(from)).max(0.0)
-    }
-
-    /// How far a head comes that reads on from `from` for that long.
-    pub(crate) fn reach(&self, from: u64, ms: f64) -> u64 {
-        let until = self.stream_ms(from) + ms;
-        let next = self.zones.partition_point(|zone| zone.start_ms <= until);
-        let zone = &self.zones[next.saturating_sub(1)];
-        let reached = zone.start + ((until - zone.start_ms) * zone.bytes_per_ms) as u64;
-        reached.clamp(from, self.len)
-    }
-
-    /// From a head that stood above `head` `idle_ms` ago to the moment at which `target` passes below it.
-    ///
-    /// What is still to come on the way is waited for without a seek, up to one track; for anything else the arm moves,
-    /// and then waits for the turn of the disk.
-    pub(crate) fn position(&self, head: u64, idle_ms: f64, target: u64) -> Positioning {
-        if head == target || self.revolution_ms == 0.0 {
-            return Positioning::default();
-        }
-        let ahead_ms = self.stream_ms(target) - self.stream_ms(head) - idle_ms;
-        let seek_ms = self.seek.ms(head.abs_diff(target) as f64 * self.way_per_byte);
-        if (0.0..=self.revolution_ms).contains(&ahead_ms) && target > head && ahead_ms <= seek_ms {
-            return Positioning { seek_ms: 0.0, rotation_ms: ahead_ms };
-        }
-        Positioning { seek_ms, rotation_ms: (ahead_ms - seek_ms).rem_euclid(self.revolution_ms) }
-    }
+/// An image of `len` bytes on that span of the disk.
+pub(crate) fn of(model: &DiskModel, len: u64, span: Span) -> Geometry {
+    Geometry::new(&model.mechanics(), len, span)
 }
 
 #[cfg(test)]
@@ -153,45 +34,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_short_skip_waits_for_its_place_and_a_long_one_seeks() {
-        let disk = Geometry::new(&round(), 1_200_000_000, Span::WHOLE);
-        close(disk.position(0, 0.0, 50_000).ms(), 0.5); // half a millisecond of gap, before the arm could move
-        // A twelfth of the stroke and a quarter of a track: 5 ms of seek, 2.5 ms come from angle, one turn more.
-        let far = disk.position(0, 0.0, 100_250_000);
-        close(far.seek_ms, 1.0 + 8.0 * (3.0_f64 * 100_250_000.0 / 1.2e9).sqrt());
-        close(far.ms(), 12.5);
-        // The same place after 2 ms of thought is reached 2 ms sooner, counted from now.
-        close(disk.position(0, 2.0, 100_250_000).ms(), 10.5);
-        // A place just missed comes by again a turn later.
-        close(disk.position(0, 1.0, 50_000).ms(), 10.0 - 0.5);
-        close(disk.position(50_000, 0.0, 0).ms(), 10.0 - 0.5);
-    }
-
-    #[test]
-    fn reading_on_costs_nothing_even_after_thinking() {
-        let disk = Geometry::new(&round(), 1_200_000_000, Span::WHOLE);
-        assert_eq!(disk.position(4096, 3.0, 4096), Positioning::default());
-    }
-
-    #[test]
-    fn zones_fall_by_equal_steps_and_a_span_takes_its_own() {
+    fn a_span_takes_its_own_part_of_a_model() {
         let model = DiskModel { inner_rate: 40e6, zones: 4, ..round() };
-        let disk = Geometry::new(&model, 4_000_000, Span::WHOLE);
-        close(disk.transfer_ms(0, 1_000_000), 10.0); // 100, 80, 60, 40 MB/s
-        close(disk.transfer_ms(500_000, 1_500_000), 5.0 + 6.25);
-        close(disk.transfer_ms(3_000_000, 4_000_000), 25.0);
-        assert_eq!(disk.reach(500_000, 11.25), 1_500_000);
-        assert_eq!(disk.reach(3_999_999, 11.25), 4_000_000);
-        let inner = Geometry::new(&model, 4_000_000, Span { from: 0.5, to: 1.0 });
-        close(inner.transfer_ms(0, 2_000_000), 2_000_000.0 / 60_000.0);
-        // Half the stroke is the longest way there: seek(1/2) = 9 + 10 * (1/6) * 1.5.
-        close(inner.position(0, 0.0, 4_000_000).seek_ms, 11.5);
-    }
-
-    #[test]
-    fn without_a_head_there_is_nothing_to_wait_for() {
-        let disk = Geometry::new(&DiskModel::named("ssd").unwrap(), 1 << 30, Span::WHOLE);
-        assert_eq!(disk.position(0, 5.0, 1 << 29), Positioning::default());
-        close(disk.transfer_ms(0, 520_000), 1.0);
+        let inner = of(&model, 4_000_000, Span { from: 0.5, to: 1.0 });
+        close(inner.transfer_ms(0, 2_000_000), 2_000_000.0 / 60_000.0); // 100, 80, 60, 40 MB/s
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{
     disk::DiskModel,
     merge::Requests,
+    queue::DriveQueue,
     request::{Part, Request},
     schedule::{Budget, Schedule, SweepOrder},
     source::PlanSource,
@@ -45,18 +46,19 @@ pub struct Estimate {
     pub peak_memory: u64,
     /// What `peak_memory` would be without a budget, and with memory freed right behind each last piece.
     pub peak_unlimited: u64,
-    /// The time that the disk needs for the requests, one after the other.
+    /// The time that the disk needs for the requests, when it always holds as many of them as were said.
     pub seconds: f64,
 }
 
 impl Estimate {
-    /// Goes through all requests of a plan. Costs what planning costs, twice: the second time without a budget, for
-    /// [`Estimate::peak_unlimited`].
-    pub fn of<S: PlanSource>(mut requests: Requests<S>, disk: &DiskModel) -> Self {
-        let mut tally = Tally::new(disk);
+    /// Goes through all requests of a plan, `in_flight` of which the disk holds at a time. Costs what planning costs,
+    /// twice: the second time without a budget, for [`Estimate::peak_unlimited`].
+    pub fn of<S: PlanSource>(mut requests: Requests<S>, disk: &DiskModel, in_flight: usize) -> Self {
+        let mut tally = Tally::new(disk, in_flight);
         let mut request = Request::default();
         while requests.next_into(&mut request) {
-            tally.add(&request);
+            let place = requests.schedule().source().place_on_disk(request.address);
+            tally.add(&request, place);
         }
         let mut estimate = tally.finish();
         let schedule = requests.schedule();
@@ -130,6 +132,7 @@ enum Head {
 pub struct Tally<'a> {
     disk: &'a DiskModel,
     sums: Estimate,
+    drive: DriveQueue,
     head: Head,
     /// The address of the last piece that was read.
     former: u64,
@@ -138,17 +141,25 @@ pub struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    /// Nothing counted yet.
+    /// Nothing counted yet. The disk holds `in_flight` requests at a time.
     #[must_use]
-    pub fn new(disk: &'a DiskModel) -> Self {
+    pub fn new(disk: &'a DiskModel, in_flight: usize) -> Self {
         let sums = Estimate { disk: disk.name.clone(), ..Estimate::default() };
-        Self { disk, sums, head: Head::Unknown, former: 0, bin: None, epoch: 0 }
+        Self {
+            disk,
+            sums,
+            drive: DriveQueue::new(disk, in_flight),
+            head: Head::Unknown,
+            former: 0,
+            bin: None,
+            epoch: 0,
+        }
     }
 
-    /// Counts the next request.
-    pub fn add(&mut self, request: &Request) {
+    /// Counts the next request, whose address is that place on the disk.
+    pub fn add(&mut self, request: &Request, place: u64) {
         self.count_passes(request);
-        self.move_head(request);
+        self.move_head(request, place);
         self.sums.requests += 1;
         self.sums.files += request.admits.len() as u64;
         self.sums.read += request.length;
@@ -167,7 +178,8 @@ impl<'a> Tally<'a> {
     /// The sums so far. What requests don't tell is 0: fragments, pieces without address, and both peaks.
     #[must_use]
     pub fn finish(self) -> Estimate {
-        Estimate { clean_ups: self.sums.clean_ups + u64::from(self.epoch), ..self.sums }
+        let clean_ups = self.sums.clean_ups + u64::from(self.epoch);
+        Estimate { clean_ups, seconds: self.drive.finish() / 1000.0, ..self.sums }
     }
 
     fn count_passes(&mut self, request: &Request) {
@@ -184,7 +196,7 @@ impl<'a> Tally<'a> {
         self.former = request.reads().last().map_or(request.address, |piece| piece.address);
     }
 
-    fn move_head(&mut self, request: &Request) {
+    fn move_head(&mut self, request: &Request, place: u64) {
         let (address, length) = (request.address, request.length);
         let first = request.reads().next();
         let goes_on = match (self.head, first) {
@@ -195,12 +207,13 @@ impl<'a> Tally<'a> {
             _ => false,
         };
         self.sums.seeks += u64::from(!goes_on);
-        let ms = match self.head {
-            Head::At(end) if request.has_address() => self.disk.service_ms(end, address, length),
-            Head::InFile(..) if goes_on => self.disk.service_ms(0, 0, length),
-            _ => self.disk.random_ms(length),
-        };
-        self.sums.seconds += ms / 1000.0;
+        if request.has_address() {
+            self.drive.push(place, length);
+        } else if goes_on {
+            self.drive.pass(self.disk.transfer_ms(length));
+        } else {
+            self.drive.pass(self.disk.random_ms(length));
+        }
         self.head = match first {
             _ if request.has_address() => Head::At(request.end()),
             Some(piece) => Head::InFile(piece.file, piece.offset + piece.length),

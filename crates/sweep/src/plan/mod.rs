@@ -15,6 +15,8 @@
 //! * [`request`]: [`Request`], its [`Part`]s, and what an engine has to keep to.
 //! * [`merge`]: [`Requests`] turns the steps of a schedule into requests.
 //! * [`disk`]: [`DiskModel`], a disk as a few numbers of its data sheet; [`seek`]: its [`SeekCurve`].
+//! * [`geometry`]: [`Geometry`], how long a head takes from one address to another; [`queue`]: [`DriveQueue`], how a drive
+//!   serves requests of which it holds several.
 //! * [`estimate`]: [`Estimate`], what a plan will cost.
 //!
 //! Neither the steps nor the requests are ever held all at once: a schedule needs 8 bytes for each file and the unread
@@ -47,7 +49,7 @@
 //!     Ok::<_, onesweep::plan::PlanError>(Requests::new(schedule, RequestShape::merged(disk.break_even_gap())))
 //! };
 //! assert_eq!(plan(16384)?.count(), 1);        // room for both: one read brings them all
-//! assert_eq!(Estimate::of(plan(8192)?, &disk).passes, 2);   // room for one: the disk is swept twice
+//! assert_eq!(Estimate::of(plan(8192)?, &disk, 16).passes, 2);   // room for one: the disk is swept twice
 //! # Ok::<_, onesweep::plan::PlanError>(())
 //! ```
 
@@ -55,7 +57,9 @@ pub mod disk;
 mod error;
 pub mod estimate;
 pub mod fragment;
+pub mod geometry;
 pub mod merge;
+pub mod queue;
 pub mod request;
 pub mod schedule;
 pub mod seek;
@@ -67,7 +71,9 @@ pub use disk::DiskModel;
 pub use error::PlanError;
 pub use estimate::{Estimate, Tally, peak_unlimited};
 pub use fragment::{Fragment, NO_ADDRESS, Piece};
+pub use geometry::{Geometry, Place, Positioning, Span};
 pub use merge::Requests;
+pub use queue::DriveQueue;
 pub use request::{Part, Request, RequestShape, Strategy};
 pub use schedule::{Budget, Schedule, Step, SweepOrder};
 pub use seek::SeekCurve;

@@ -20,6 +20,12 @@ pub trait PlanSource {
     /// No two overlap in the file; an empty piece is passed over. A file without a piece (empty, all hole, a directory)
     /// takes no part in the plan: it is never admitted, and its cost is not looked at.
     fn pieces(&self, file: u32, visit: &mut dyn FnMut(Piece));
+
+    /// Where an address lies on its disk, for the prediction of times. Addresses only order the reads, so those of
+    /// several devices may stand one behind the other.
+    fn place_on_disk(&self, address: u64) -> u64 {
+        address
+    }
 }
 
 macro_rules! forward {
@@ -33,6 +39,9 @@ macro_rules! forward {
             }
             fn pieces(&self, file: u32, visit: &mut dyn FnMut(Piece)) {
                 (**self).pieces(file, visit);
+            }
+            fn place_on_disk(&self, address: u64) -> u64 {
+                (**self).place_on_disk(address)
             }
         }
     )*};

@@ -92,6 +92,8 @@ pub(crate) struct SpindleSweep {
     throttle: Arc<Throttle>,
     pool: BufferPool,
     members: usize,
+    /// The size of what addresses are places on, where that is known.
+    disk_bytes: Option<u64>,
     seekless: bool,
     pub(crate) catalogue: Catalogue,
     walker: Walker,
@@ -145,6 +147,7 @@ impl SpindleSweep {
             throttle: Arc::clone(throttle),
             pool: pool.clone(),
             members,
+            disk_bytes: roots.iter().filter_map(|root| root.placement.disk_bytes()).max(),
             seekless: roots.iter().all(|root| root.placement.is_seekless()),
             catalogue: Catalogue::new(),
             walker: Walker::new(),
@@ -491,7 +494,7 @@ impl SpindleSweep {
         let budget = self.plan_budget();
         let requests = requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
             .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
-        let stream_rules = self.stream_rules(outlet);
+        let (stream_rules, queue_depth) = (self.stream_rules(outlet), self.in_flight());
         let engine = Engine {
             catalogue: &self.catalogue,
             files: planned,
@@ -504,9 +507,22 @@ impl SpindleSweep {
             cache: self.settings.cache,
             stream_rules,
             xattrs: self.settings.xattrs,
-            queue_depth: self.settings.queue_depth * self.members,
+            queue_depth,
         };
         Reader::new(engine).run(requests)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.settings.queue_depth * self.members
+    }
+
+    /// The disk to predict with, its stroke stretched over the disk that there is.
+    fn disk_model(&self) -> plan::DiskModel {
+        let model = self.settings.disk_model.clone();
+        match self.disk_bytes {
+            Some(bytes) => model.with_capacity(bytes),
+            None => model,
+        }
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -526,7 +542,7 @@ impl SpindleSweep {
     pub(crate) fn estimate(&self, planned: &[EntryId], order: Order, strategy: Strategy) -> Estimate {
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
         requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
-            .map(|requests| Estimate::of(requests, &self.settings.disk_model))
+            .map(|requests| Estimate::of(requests, &self.disk_model(), self.in_flight()))
             .unwrap_or_default()
     }
 

@@ -185,7 +185,7 @@ proptest! {
     #[test]
     fn an_estimate_adds_up(Case { layout, budget } in cases(), shape in shapes()) {
         let plan = || requests(&layout, SweepOrder::Fragment, budget, shape);
-        let estimate = Estimate::of(plan(), &DiskModel::default());
+        let estimate = Estimate::of(plan(), &DiskModel::default(), 16);
         let steps = layout.steps(budget);
         let all = layout.sorted();
         prop_assert_eq!(estimate.read + estimate.copied, estimate.useful + estimate.wasted);

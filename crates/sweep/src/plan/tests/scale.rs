@@ -34,7 +34,7 @@ fn estimate(budget: Budget, strategy: Strategy) -> Estimate {
     let disk = DiskModel::default();
     let shape = RequestShape { strategy, ..RequestShape::merged(disk.break_even_gap()) };
     let schedule = Schedule::new(Aged { files: 200_000 }, SweepOrder::Fragment, budget).unwrap();
-    Estimate::of(Requests::new(schedule, shape), &disk)
+    Estimate::of(Requests::new(schedule, shape), &disk, 16)
 }
 
 #[test]
@@ -79,7 +79,7 @@ impl PlanSource for Clones {
 #[test]
 fn twenty_thousand_clones_are_read_once() {
     let schedule = Schedule::new(Clones, SweepOrder::Fragment, Budget::unlimited()).unwrap();
-    let estimate = Estimate::of(Requests::new(schedule, RequestShape::unmerged()), &DiskModel::default());
+    let estimate = Estimate::of(Requests::new(schedule, RequestShape::unmerged()), &DiskModel::default(), 16);
     assert_eq!((estimate.files, estimate.requests, estimate.seeks), (20_000, 4, 1));
     assert_eq!((estimate.read, estimate.useful), (16 << 20, 20_000 * (16 << 20)));
 }
