@@ -6,7 +6,7 @@
 //! let sweep = BulkRead::new(["/srv/mail", "/srv/home"])   // walk, map, plan: nothing is read yet
 //!     .budget(256 << 20)
 //!     .plan()?;
-//! println!("{:?}", sweep.estimate());                     // requests, seeks, bytes, passes, time on a named disk
+//! println!("{}", sweep.estimate());                       // requests, seeks, bytes, passes, time on a named disk
 //!
 //! for item in sweep.run()? {                              // one sweep per spindle; files come whole, in device order
 //!     match item {

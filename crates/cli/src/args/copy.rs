@@ -18,8 +18,9 @@ Examples:
   onesweep copy /srv/a /srv/b /mnt"
 )]
 pub(crate) struct CopyArgs {
-    /// What to copy, and where to
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    /// What to copy; the last one is where to
+    // No `num_args = 2..`: that would want two in a row, without options between them.
+    #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Take DESTINATION as the new name, even when it is a directory
     #[arg(short = 'T', long)]
@@ -49,7 +50,13 @@ mod tests {
         assert_eq!(copy("copy a b").reflink, Reflink::Auto);
         assert_eq!(copy("copy --reflink a b").reflink, Reflink::Always);
         assert_eq!(copy("copy --reflink=never -T a b").reflink, Reflink::Never);
-        parse_line("copy a").unwrap_err();
+        parse_line("copy").unwrap_err();
         parse_line("copy --reflink=perhaps a b").unwrap_err();
+    }
+
+    #[test]
+    fn options_may_stand_between_the_paths() {
+        assert_eq!(copy("copy a -T b").paths, ["a", "b"].map(PathBuf::from));
+        assert_eq!(copy("copy a b --quiet c").paths, ["a", "b", "c"].map(PathBuf::from));
     }
 }

@@ -26,8 +26,9 @@ Examples:
   onesweep sum /srv/mail > manifest
   onesweep plan /srv/mail
 
-Defaults of all options can be set in /etc/onesweep/config.toml (order = \"directory\", budget = \"512M\")
-and by variables (ONESWEEP_ORDER=directory). What is typed wins over variables, and these over the file.
+Options under \"How to read\" can have other defaults, by variables (ONESWEEP_ORDER=directory) and by
+lines of /etc/onesweep/config.toml (order = \"directory\"). What is typed wins over variables, and
+these over the file.
 
 Exit codes: 0 done; 1 some files failed; 2 could not run; 130 interrupted.";
 

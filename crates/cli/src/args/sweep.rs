@@ -94,13 +94,14 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Order of reading: auto, fragment, first-extent, inode, inode-per-directory, first-extent-per-directory, directory
+    /// Order of reading: auto (fragment, but directory on disks without seeks), fragment, first-extent, inode,
+    /// inode-per-directory, first-extent-per-directory, directory [default: auto]
     #[arg(long, value_name = "ORDER", ignore_case = true)]
     order: Order,
-    /// How fragments become requests: vanilla, unmerged, merged
+    /// How fragments become requests: vanilla, unmerged, merged [default: merged with --device, else unmerged]
     #[arg(long, value_name = "STRATEGY")]
     strategy: Strategy,
-    /// How files wait for their fragments: on-demand, first-fit
+    /// How files wait for their fragments: on-demand, first-fit [default: on-demand]
     #[arg(long, value_name = "WAY", value_parser = forecast::reassembly)]
     reassembly: ReassemblyName,
     /// Batch threshold in bytes, between first-fit (0) and on-demand (the budget)
@@ -115,7 +116,7 @@ settings! {
     /// Memory for names and fragments [default: an eighth of the memory]
     #[arg(long, value_name = "SIZE")]
     catalog_limit: Size,
-    /// Read the block device itself (needs read access to it)
+    /// Read the block device itself (needs read access to it, and Linux 6.5)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     device: bool,
     /// Stay on the file systems of the named paths
@@ -142,7 +143,7 @@ settings! {
     /// Disk that times are predicted for
     #[arg(long, value_name = "MODEL", value_parser = forecast::disk_model, long_help = forecast::disk_help())]
     disk: DiskName,
-    /// Show a progress bar: auto, always, never
+    /// Show a progress bar [default: auto]
     #[arg(long, value_name = "WHEN")]
     progress: ProgressWhen,
 }

@@ -60,7 +60,7 @@ pub(crate) struct TarArgs {
     /// Compress by the suffix of the archive: .gz, .tgz, .taz, .zst, .tzst
     #[arg(short = 'a', long)]
     pub(crate) auto_compress: bool,
-    /// Compression level
+    /// Compression level [default: 6 of gzip, 3 of Zstandard]
     #[arg(long, value_name = "LEVEL", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
     /// Store files with holes without them

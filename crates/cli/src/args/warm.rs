@@ -7,7 +7,7 @@ use clap::Args;
 use super::Common;
 use crate::size::Size;
 
-/// Brings files into the page cache, and stops before it pushes itself out
+/// Brings files into the page cache, and stops before they push each other out
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -24,10 +24,10 @@ struct Details {
 }
 
 pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
-    let session = Session::start(args.common, StandardOutput::Summary)?;
-    let Some((destination, sources)) = args.paths.split_last() else {
-        return Err(Failure::told("name a source and a destination"));
+    let Some((destination, sources)) = args.paths.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Failure::told("cannot copy: there is no destination; name one behind what is to be copied"));
     };
+    let session = Session::start(args.common, StandardOutput::Summary)?;
     session.check_roots(None, sources)?;
     let follow = session.follows_roots();
     // Where the destination has to be a directory, one that is missing doesn't change that.
@@ -82,5 +82,17 @@ fn text(error: &CopyError) -> String {
         CopyError::Io { path, step, source } => message::of_step(path, step, source),
         CopyError::Full { path, source } => message::of_step(path, "write", source),
         other => message::of_error(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, parse_line};
+
+    #[test]
+    fn one_path_is_not_enough() {
+        let Command::Copy(args) = parse_line("copy a").unwrap() else { panic!("another command") };
+        assert!(matches!(run(*args), Err(Failure::Told(_))));
     }
 }

@@ -31,18 +31,18 @@ pub fn read_at_uncached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> i
 /// The first byte at or behind `offset` that is not in a hole; `None` when only a hole is left. Moves the descriptor.
 #[doc(alias = "SEEK_DATA")]
 pub fn seek_data(fd: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
-    match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
-        Ok(at) => Ok(Some(at)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    seek(fd, SeekFrom::Data(offset))
 }
 
 /// The first byte at or behind `offset` that is in a hole, at the latest the end of the file; `None` behind the end.
 /// Moves the descriptor.
 #[doc(alias = "SEEK_HOLE")]
 pub fn seek_hole(fd: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
-    match rustix::fs::seek(fd, SeekFrom::Hole(offset)) {
+    seek(fd, SeekFrom::Hole(offset))
+}
+
+fn seek(fd: BorrowedFd<'_>, to: SeekFrom) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(fd, to) {
         Ok(at) => Ok(Some(at)),
         Err(Errno::NXIO) => Ok(None),
         Err(error) => Err(error.into()),

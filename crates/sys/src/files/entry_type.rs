@@ -19,7 +19,7 @@ pub enum EntryType {
     CharDevice,
     /// A block device.
     BlockDevice,
-    /// The directory does not say; ask [`statx_at`].
+    /// The directory does not say; ask [`statx_at`](super::statx_at).
     Unknown,
 }
 

@@ -29,7 +29,8 @@ pub fn open_file_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Owned
 }
 
 /// As [`open_file_at`], with `O_DIRECT`: reads go past the page cache, and their offset, length and memory must be
-/// aligned (see [`Stat::dio_align`]). `EINVAL` where the file system cannot; `Unsupported` when it is hidden.
+/// aligned (see [`dio_align`](super::Stat::dio_align)). `EINVAL` where the file system cannot; `Unsupported` when it is
+/// hidden.
 #[doc(alias = "O_DIRECT")]
 pub fn open_direct_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OwnedFd> {
     if !features().direct {
