@@ -23,8 +23,9 @@ pub(crate) enum Fs {
     Ntfs,
 }
 
-/// Every image of a recipe has this identity: what hangs on it, such as the order of ext4's directories, is repeatable.
-const UUID: &str = "6f6e6573-7765-4570-8000-000000000001";
+/// What the order of ext4's directories hangs on is the same in every image. On the others nothing hangs on it, and of two
+/// with the same identity only one could be in use.
+const EXT4_UUID: &str = "6f6e6573-7765-4570-8000-000000000001";
 
 impl Fs {
     /// The least that its mkfs takes.
@@ -41,10 +42,10 @@ impl Fs {
         let (program, mut args): (&str, Vec<&str>) = match self {
             Self::Ext4 => {
                 let hash = concat!("hash_seed=", "6f6e6573-7765-4570-8000-000000000002", ",root_owner=0:0");
-                ("mkfs.ext4", vec!["-q", "-F", "-U", UUID, "-N", &inodes, "-E", hash])
+                ("mkfs.ext4", vec!["-q", "-F", "-U", EXT4_UUID, "-N", &inodes, "-E", hash])
             }
-            Self::Xfs => ("mkfs.xfs", vec!["-q", "-f", "-m", concat!("uuid=", "6f6e6573-7765-4570-8000-000000000001")]),
-            Self::Btrfs => ("mkfs.btrfs", vec!["-q", "-f", "-U", UUID]),
+            Self::Xfs => ("mkfs.xfs", vec!["-q", "-f"]),
+            Self::Btrfs => ("mkfs.btrfs", vec!["-q", "-f"]),
             Self::Ntfs => ("mkfs.ntfs", vec!["-q", "-F", "-f"]),
         };
         args.extend(options.iter().map(String::as_str));
