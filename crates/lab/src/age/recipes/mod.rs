@@ -2,6 +2,7 @@
 
 pub(super) mod daft;
 pub(super) mod dfs;
+pub(super) mod fragmented;
 pub(super) mod mail;
 pub(super) mod mixed;
 pub(super) mod random;

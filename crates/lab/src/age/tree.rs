@@ -1,0 +1,45 @@
+//! The files that operations leave, without doing them.
+
+use std::collections::HashMap;
+
+use super::recipe::Op;
+
+/// Paths and sizes after some operations.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    sizes: HashMap<String, u64>,
+    /// Operations followed so far.
+    pub(crate) operations: u64,
+}
+
+impl Tree {
+    /// What an operation changes.
+    pub(crate) fn follow(&mut self, op: &Op) {
+        self.operations += 1;
+        match op {
+            Op::Create(path, size) | Op::Rewrite(path, size) => {
+                self.sizes.insert(path.clone(), *size);
+            }
+            Op::Append(path, more) | Op::AppendApart(path, more) => {
+                *self.sizes.entry(path.clone()).or_default() += more;
+            }
+            Op::Remove(path) => {
+                self.sizes.remove(path);
+            }
+            Op::Dir(_) | Op::Overwrite(..) | Op::Read(_) | Op::SyncFile(_) | Op::Sync => {}
+        }
+    }
+
+    /// The size of a file that is there.
+    pub(crate) fn size(&self, path: &str) -> Option<u64> {
+        self.sizes.get(path).copied()
+    }
+
+    pub(crate) fn files(&self) -> u64 {
+        self.sizes.len() as u64
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sizes.values().sum()
+    }
+}
