@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::age::day;
 use crate::age::image::{self, Fs};
 use crate::age::pack;
 use crate::age::recipe::Recipe;
@@ -202,6 +203,8 @@ impl DiskArgs {
     onesweep-lab age random --out random.img\n  \
     onesweep-lab age source --steps 0 --fs xfs --out clean.img\n  \
     onesweep-lab age daft-4k --scale 0.01 --mkfs=-O --mkfs=^dir_index --out small.img\n  \
+    onesweep-lab age days-a --steps 0 --out a.img        # the server on its first day\n  \
+    onesweep-lab age days-a --day 1 --dir /mnt           # the next day's changes to it, where it is mounted\n  \
     onesweep-lab age random --list | sha256sum           # what the sidecar calls operations_sha256")]
 struct AgeArgs {
     /// What is done to the file system
@@ -225,8 +228,14 @@ struct AgeArgs {
     #[arg(long = "mkfs", value_name = "OPTION", allow_hyphen_values = true)]
     mkfs_options: Vec<String>,
     /// The image
-    #[arg(long, value_name = "IMAGE", required_unless_present = "list")]
+    #[arg(long, value_name = "IMAGE", required_unless_present_any = ["day", "list"])]
     out: Option<PathBuf>,
+    /// Make no image, but do the changes of this day of the recipe below --dir
+    #[arg(long, value_name = "N", requires = "dir", conflicts_with_all = ["out", "list", "steps", "fs", "image_size", "mkfs_options"])]
+    day: Option<u32>,
+    /// Where the recipe is mounted, as it is after the day before
+    #[arg(long, requires = "day")]
+    dir: Option<PathBuf>,
     /// Make no image, but print the operations
     #[arg(long, conflicts_with = "out")]
     list: bool,
@@ -250,7 +259,12 @@ impl AgeArgs {
         if self.list {
             return list(&order);
         }
-        let said = serde_json::to_string_pretty(&image::make(&order)?);
+        let said = match (self.day, &self.dir) {
+            (Some(day), Some(dir)) => {
+                serde_json::to_string_pretty(&day::apply(order.recipe, &order.amount(), day, dir)?)
+            }
+            _ => serde_json::to_string_pretty(&image::make(&order)?),
+        };
         println!("{}", said.map_err(|error| error.to_string())?);
         Ok(0)
     }

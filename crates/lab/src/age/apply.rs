@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 
@@ -54,7 +55,11 @@ fn one(op: &Op, root: &Path, tree: &Tree, apart: &mut Apart) -> io::Result<()> {
             let from = tree.size(path).unwrap_or_default();
             apart.append(&root.join(path), from, |file| fill(file, path, number, from, *more))
         }
-        Op::Read(_) => Ok(()), // moves nothing on the disk
+        Op::Resize(path, size) => options.open(root.join(path))?.set_len(*size),
+        Op::Time(path, seconds) => {
+            options.open(root.join(path))?.set_modified(UNIX_EPOCH + Duration::from_secs(*seconds))
+        }
+        Op::Read(_) | Op::Day(_) => Ok(()), // moves nothing on the disk
         Op::Remove(path) => fs::remove_file(root.join(path)),
         Op::SyncFile(path) => File::open(root.join(path))?.sync_all(),
         Op::Sync => sync(root),

@@ -7,6 +7,7 @@
 mod apart;
 pub(crate) mod apply;
 mod check;
+pub(crate) mod day;
 mod fragments;
 pub(crate) mod image;
 pub(crate) mod pack;

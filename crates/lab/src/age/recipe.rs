@@ -23,6 +23,10 @@ pub(crate) enum Op {
     Append(String, u64),
     /// Write that much more so that it doesn't lie right behind what is there.
     AppendApart(String, u64),
+    /// Set a file's size: cut its end off, or let a hole follow.
+    Resize(String, u64),
+    /// Set the time of a file's last change, in seconds since 1970.
+    Time(String, u64),
     /// Read a file. Nothing on the disk changes.
     Read(String),
     /// Remove a file.
@@ -31,6 +35,8 @@ pub(crate) enum Op {
     SyncFile(String),
     /// Bring everything to the disk.
     Sync,
+    /// What follows happens on that day. Nothing on the disk changes.
+    Day(u32),
 }
 
 impl fmt::Display for Op {
@@ -42,10 +48,13 @@ impl fmt::Display for Op {
             Self::Overwrite(path, size) => write!(out, "overwrite {path} {size}"),
             Self::Append(path, size) => write!(out, "append {path} {size}"),
             Self::AppendApart(path, size) => write!(out, "append-apart {path} {size}"),
+            Self::Resize(path, size) => write!(out, "resize {path} {size}"),
+            Self::Time(path, seconds) => write!(out, "time {path} {seconds}"),
             Self::Read(path) => write!(out, "read {path}"),
             Self::Remove(path) => write!(out, "remove {path}"),
             Self::SyncFile(path) => write!(out, "sync {path}"),
             Self::Sync => write!(out, "sync"),
+            Self::Day(day) => write!(out, "day {day}"),
         }
     }
 }
@@ -74,6 +83,10 @@ pub(crate) enum Recipe {
     Dfs,
     /// 30,000 files with DAFT's sizes and fragments (DAFT's table III)
     Fragmented,
+    /// 1,630,000 files in 140,000 directories, a tenth of FastDu's server A, then 13 days of changes (FastDu 3.2)
+    DaysA,
+    /// 340,000 files in 30,000 directories, a tenth of FastDu's server B, then 13 days of changes
+    DaysB,
 }
 
 /// How much of a recipe: 1 is all of it.
@@ -158,6 +171,8 @@ impl Recipe {
             Self::Mail => Box::new(recipes::mail::Mail::new(amount)),
             Self::Dfs => Box::new(recipes::dfs::Dfs::new(amount)),
             Self::Fragmented => Box::new(recipes::fragmented::Fragmented::new(amount)),
+            Self::DaysA => Box::new(recipes::days::Days::new(amount, &recipes::days::A)),
+            Self::DaysB => Box::new(recipes::days::Days::new(amount, &recipes::days::B)),
         };
         Ops { steps, ready: VecDeque::new(), done: false }
     }
@@ -173,6 +188,8 @@ impl Recipe {
             Self::Mixed => (3 << 30, 1 << 17),
             Self::Mail => (10 << 30, 1_200_000),
             Self::Fragmented => (8 << 30, 1 << 19),
+            Self::DaysA => (24 << 30, 2_100_000),
+            Self::DaysB => (6 << 30, 420_000),
         }
     }
 
@@ -194,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Recipe; 9] = [
+    const ALL: [Recipe; 11] = [
         Recipe::Random,
         Recipe::Source,
         Recipe::Daft4,
@@ -204,6 +221,8 @@ mod tests {
         Recipe::Mail,
         Recipe::Dfs,
         Recipe::Fragmented,
+        Recipe::DaysA,
+        Recipe::DaysB,
     ];
 
     fn amount(seed: u64) -> Amount {
@@ -233,8 +252,10 @@ mod tests {
         assert_eq!(known, KNOWN);
     }
 
-    const KNOWN: [&str; 9] =
-        ["834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca", "2b1700d6"];
+    const KNOWN: [&str; 11] = [
+        "834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca", "2b1700d6",
+        "1e93b678", "5d495f42",
+    ];
 
     /// Nothing is made twice, nothing is used that isn't there, and directories come before what is in them.
     #[test]
@@ -258,9 +279,11 @@ mod tests {
                     | Op::Overwrite(path, _)
                     | Op::Append(path, _)
                     | Op::AppendApart(path, _)
+                    | Op::Resize(path, _)
+                    | Op::Time(path, _)
                     | Op::Read(path)
                     | Op::SyncFile(path) => assert!(files.contains_key(&path), "{recipe:?}: {path}"),
-                    Op::Sync => {}
+                    Op::Sync | Op::Day(_) => {}
                 }
             }
             assert!(!files.is_empty(), "{recipe:?}");

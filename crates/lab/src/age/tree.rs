@@ -17,7 +17,7 @@ impl Tree {
     pub(crate) fn follow(&mut self, op: &Op) {
         self.operations += 1;
         match op {
-            Op::Create(path, size) | Op::Rewrite(path, size) => {
+            Op::Create(path, size) | Op::Rewrite(path, size) | Op::Resize(path, size) => {
                 self.sizes.insert(path.clone(), *size);
             }
             Op::Append(path, more) | Op::AppendApart(path, more) => {
@@ -26,7 +26,7 @@ impl Tree {
             Op::Remove(path) => {
                 self.sizes.remove(path);
             }
-            Op::Dir(_) | Op::Overwrite(..) | Op::Read(_) | Op::SyncFile(_) | Op::Sync => {}
+            Op::Dir(_) | Op::Overwrite(..) | Op::Read(_) | Op::Time(..) | Op::SyncFile(_) | Op::Sync | Op::Day(_) => {}
         }
     }
 
