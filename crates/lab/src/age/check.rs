@@ -1,6 +1,7 @@
 //! Whether files lie as a recipe promises.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -13,7 +14,7 @@ use super::recipes::fragmented::{Line, TABLE};
 const TOLERANCE: f64 = 0.05;
 
 /// How often a file that came out in pieces is made again.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 
 /// What was found of files up to a size.
 #[derive(Debug, Serialize)]
@@ -64,13 +65,20 @@ fn one_fragment_each(root: &Path) -> Result<Found, String> {
         }
         for path in broken {
             let path = root.join(path);
-            let again = fs::read(&path).and_then(|bytes| fs::write(&path, bytes));
-            again.map_err(|error| format!("{}: {error}", path.display()))?;
+            again(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             made_again += 1;
         }
         crate::mount::run("sync", ["--file-system".as_ref(), root.as_os_str()])?;
     }
     Err(format!("the recipe wants every file in one piece, but {ATTEMPTS} times some were not"))
+}
+
+/// Puts a copy in a file's place. The file is there until then, so that the copy comes to lie elsewhere.
+fn again(path: &Path) -> io::Result<()> {
+    let copy = path.with_extension("again");
+    fs::copy(path, &copy)?;
+    File::open(&copy)?.sync_all()?;
+    fs::rename(&copy, path)
 }
 
 /// The classes of the table, from sizes and fragments. A file without blocks of its own is one fragment: its inode.
