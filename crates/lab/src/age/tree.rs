@@ -1,6 +1,6 @@
 //! The files that operations leave, without doing them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::recipe::Op;
 
@@ -33,6 +33,12 @@ impl Tree {
     /// The size of a file that is there.
     pub(crate) fn size(&self, path: &str) -> Option<u64> {
         self.sizes.get(path).copied()
+    }
+
+    /// The files right in these directories.
+    pub(crate) fn files_in(&self, dirs: &BTreeSet<&str>) -> BTreeMap<&str, u64> {
+        let within = |path: &str| path.rsplit_once('/').is_some_and(|split| dirs.contains(split.0));
+        self.sizes.iter().filter(|file| within(file.0)).map(|file| (&**file.0, *file.1)).collect()
     }
 
     pub(crate) fn files(&self) -> u64 {
