@@ -9,9 +9,6 @@ use onesweep_layout::{Extent, Fibmap, Fiemap, LayoutSource as _, MapError};
 use onesweep_sys::fibmap::{block_address, block_bytes};
 use onesweep_sys::files::statx_fd;
 
-/// What fits into a record of NTFS's table beside the rest: such a file has no blocks, and no map.
-const RESIDENT_BYTES_MOST: u64 = 1024;
-
 /// The fragments of files that are on the disk.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
@@ -53,20 +50,11 @@ impl Maps {
     fn runs(&mut self, file: &File) -> io::Result<Vec<Extent>> {
         let size = statx_fd(file.as_fd())?.size;
         let mut runs = Vec::new();
-        let mapped = self.fiemap.map(file.as_fd(), size, &mut |extent| join(&mut runs, extent));
-        match mapped {
-            // Each file is asked anew: ntfs-3g maps all but those that it keeps in its table.
-            Err(MapError::Unsupported) => {
-                match self.fibmap.map(file.as_fd(), size, &mut |extent| join(&mut runs, extent)) {
-                    Err(MapError::Unsupported) if size < RESIDENT_BYTES_MOST => {}
-                    Err(MapError::Unsupported) => {
-                        return Err(io::Error::other("the file system doesn't tell where its files lie"));
-                    }
-                    mapped => drop(mapped.map_err(io::Error::other)?),
-                }
-            }
-            mapped => drop(mapped.map_err(io::Error::other)?),
+        let mut mapped = self.fiemap.map(file.as_fd(), size, &mut |extent| join(&mut runs, extent));
+        if matches!(mapped, Err(MapError::Unsupported)) {
+            mapped = self.fibmap.map(file.as_fd(), size, &mut |extent| join(&mut runs, extent));
         }
+        mapped.map_err(io::Error::other)?;
         Ok(runs)
     }
 }
