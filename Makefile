@@ -7,8 +7,8 @@ LONG_PROPTEST_CASES ?= 20000
 
 # What the tests and benches run, and the Debian packages that hold it.
 TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
-	e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount fincore:util-linux-extra setpriv:util-linux tar:tar \
-	time:time cc:build-essential git:git groff:groff-base
+	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
+	fincore:util-linux-extra setpriv:util-linux tar:tar time:time cc:build-essential git:git groff:groff-base
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'

@@ -1,10 +1,12 @@
 //! What was typed.
 
 use std::fs;
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::age::day;
 use crate::age::image::{self, Fs};
 use crate::age::pack;
 use crate::age::recipe::Recipe;
@@ -200,7 +202,10 @@ impl DiskArgs {
 #[command(after_help = "Examples:\n  \
     onesweep-lab age random --out random.img\n  \
     onesweep-lab age source --steps 0 --fs xfs --out clean.img\n  \
-    onesweep-lab age daft-4k --scale 0.01 --mkfs=-O --mkfs=^dir_index --out small.img")]
+    onesweep-lab age daft-4k --scale 0.01 --mkfs=-O --mkfs=^dir_index --out small.img\n  \
+    onesweep-lab age days-a --steps 0 --out a.img        # the server on its first day\n  \
+    onesweep-lab age days-a --day 1 --dir /mnt           # the next day's changes to it, where it is mounted\n  \
+    onesweep-lab age random --list | sha256sum           # what the sidecar calls operations_sha256")]
 struct AgeArgs {
     /// What is done to the file system
     recipe: Recipe,
@@ -223,8 +228,17 @@ struct AgeArgs {
     #[arg(long = "mkfs", value_name = "OPTION", allow_hyphen_values = true)]
     mkfs_options: Vec<String>,
     /// The image
-    #[arg(long, value_name = "IMAGE")]
-    out: PathBuf,
+    #[arg(long, value_name = "IMAGE", required_unless_present_any = ["day", "list"])]
+    out: Option<PathBuf>,
+    /// Make no image, but do the changes of this day of the recipe below --dir
+    #[arg(long, value_name = "N", requires = "dir", conflicts_with_all = ["out", "list", "steps", "fs", "image_size", "mkfs_options"])]
+    day: Option<u32>,
+    /// Where the recipe is mounted, as it is after the day before
+    #[arg(long, requires = "day")]
+    dir: Option<PathBuf>,
+    /// Make no image, but print the operations
+    #[arg(long, conflicts_with = "out")]
+    list: bool,
 }
 
 impl AgeArgs {
@@ -232,7 +246,7 @@ impl AgeArgs {
         if !self.scale.is_finite() || self.scale <= 0.0 {
             return Err("--scale needs a number above 0".into());
         }
-        let label = image::make(&image::Order {
+        let order = image::Order {
             recipe: self.recipe,
             seed: self.seed,
             scale: self.scale,
@@ -240,10 +254,31 @@ impl AgeArgs {
             fs: self.fs,
             image_bytes: self.image_size,
             mkfs_options: self.mkfs_options,
-            out: self.out,
-        })?;
-        println!("{}", serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?);
+            out: self.out.unwrap_or_default(),
+        };
+        if self.list {
+            return list(&order);
+        }
+        let said = match (self.day, &self.dir) {
+            (Some(day), Some(dir)) => {
+                serde_json::to_string_pretty(&day::apply(order.recipe, &order.amount(), day, dir)?)
+            }
+            _ => serde_json::to_string_pretty(&image::make(&order)?),
+        };
+        println!("{}", said.map_err(|error| error.to_string())?);
         Ok(0)
+    }
+}
+
+/// Prints the operations, one a line.
+fn list(order: &image::Order) -> Result<u8, String> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut ops = order.recipe.ops(&order.amount());
+    let printed = ops.try_for_each(|op| writeln!(out, "{op}")).and_then(|()| out.flush());
+    match printed {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        printed => printed.map(|()| 0).map_err(|error| error.to_string()),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Doing a recipe's operations to a mounted file system.
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 
+use super::apart::Apart;
 use super::recipe::Op;
+use super::tree::Tree;
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -15,40 +17,29 @@ pub(crate) struct Done {
     pub(crate) operations: u64,
     /// SHA-256 of the operations' text.
     pub(crate) hash: String,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
 }
 
-/// Does all operations below `root`.
-pub(crate) fn apply(ops: impl Iterator<Item = Op>, root: &Path) -> Result<Done, String> {
-    let mut sizes: HashMap<String, u64> = HashMap::new();
+/// Does all operations below `root`, where `tree` is, and lets `tree` follow.
+pub(crate) fn apply(ops: impl Iterator<Item = Op>, root: &Path, tree: &mut Tree) -> Result<Done, String> {
+    let mut apart = Apart::default();
     let mut hash = Sha256::new();
-    let mut operations = 0;
+    let before = tree.operations;
     for op in ops {
-        one(&op, root, operations, &sizes).map_err(|error| format!("operation {operations}, {op}: {error}"))?;
+        let number = tree.operations;
+        one(&op, root, tree, &mut apart).map_err(|error| format!("operation {number}, {op}: {error}"))?;
         hash.update(format!("{op}\n"));
-        operations += 1;
-        match op {
-            Op::Create(path, size) | Op::Rewrite(path, size) => {
-                sizes.insert(path, size);
-            }
-            Op::Append(path, more) => *sizes.entry(path).or_default() += more,
-            Op::Remove(path) => {
-                sizes.remove(&path);
-            }
-            Op::Dir(_) | Op::Overwrite(..) | Op::Read(_) | Op::SyncFile(_) | Op::Sync => {}
-        }
+        tree.follow(&op);
     }
     sync(root).map_err(|error| error.to_string())?;
-    let hash = hex(&hash.finalize());
-    Ok(Done { operations, hash, files: sizes.len() as u64, bytes: sizes.values().sum() })
+    Ok(Done { operations: tree.operations - before, hash: hex(&hash.finalize()) })
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn one(op: &Op, root: &Path, number: u64, sizes: &HashMap<String, u64>) -> io::Result<()> {
+fn one(op: &Op, root: &Path, tree: &Tree, apart: &mut Apart) -> io::Result<()> {
+    let number = tree.operations;
     let mut options = OpenOptions::new();
     options.write(true);
     match op {
@@ -57,10 +48,18 @@ fn one(op: &Op, root: &Path, number: u64, sizes: &HashMap<String, u64>) -> io::R
         Op::Rewrite(path, size) => fill(&options.truncate(true).open(root.join(path))?, path, number, 0, *size),
         Op::Overwrite(path, size) => fill(&options.open(root.join(path))?, path, number, 0, *size),
         Op::Append(path, more) => {
-            let from = sizes.get(path).copied().unwrap_or_default();
+            let from = tree.size(path).unwrap_or_default();
             fill(&options.append(true).open(root.join(path))?, path, number, from, *more)
         }
-        Op::Read(_) => Ok(()), // moves nothing on the disk
+        Op::AppendApart(path, more) => {
+            let from = tree.size(path).unwrap_or_default();
+            apart.append(&root.join(path), from, |file| fill(file, path, number, from, *more))
+        }
+        Op::Resize(path, size) => options.open(root.join(path))?.set_len(*size),
+        Op::Time(path, seconds) => {
+            options.open(root.join(path))?.set_modified(UNIX_EPOCH + Duration::from_secs(*seconds))
+        }
+        Op::Read(_) | Op::Day(_) => Ok(()), // moves nothing on the disk
         Op::Remove(path) => fs::remove_file(root.join(path)),
         Op::SyncFile(path) => File::open(root.join(path))?.sync_all(),
         Op::Sync => sync(root),

@@ -9,7 +9,9 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::apply::{self, hex};
+use super::check::{self, Found};
 use super::recipe::{Amount, Recipe};
+use super::tree::Tree;
 use crate::mount::{self, Loop, run};
 
 /// The file systems that an image can have.
@@ -23,16 +25,17 @@ pub(crate) enum Fs {
     Ntfs,
 }
 
-/// Every image of a recipe has this identity: what hangs on it, such as the order of ext4's directories, is repeatable.
-const UUID: &str = "6f6e6573-7765-4570-8000-000000000001";
+/// What the order of ext4's directories hangs on is the same in every image. On the others nothing hangs on it, and of two
+/// with the same identity only one could be in use.
+const EXT4_UUID: &str = "6f6e6573-7765-4570-8000-000000000001";
 
 impl Fs {
-    /// The least that its mkfs takes.
+    /// The least that its mkfs takes, or on NTFS the least where its own files don't cut the others.
     fn least_bytes(self) -> u64 {
         match self {
-            Self::Ext4 | Self::Ntfs => 64 << 20,
+            Self::Ext4 => 64 << 20,
             Self::Xfs => 320 << 20,
-            Self::Btrfs => 256 << 20,
+            Self::Btrfs | Self::Ntfs => 256 << 20,
         }
     }
 
@@ -41,11 +44,11 @@ impl Fs {
         let (program, mut args): (&str, Vec<&str>) = match self {
             Self::Ext4 => {
                 let hash = concat!("hash_seed=", "6f6e6573-7765-4570-8000-000000000002", ",root_owner=0:0");
-                ("mkfs.ext4", vec!["-q", "-F", "-U", UUID, "-N", &inodes, "-E", hash])
+                ("mkfs.ext4", vec!["-q", "-F", "-U", EXT4_UUID, "-N", &inodes, "-E", hash])
             }
-            Self::Xfs => ("mkfs.xfs", vec!["-q", "-f", "-m", concat!("uuid=", "6f6e6573-7765-4570-8000-000000000001")]),
-            Self::Btrfs => ("mkfs.btrfs", vec!["-q", "-f", "-U", UUID]),
-            Self::Ntfs => ("mkfs.ntfs", vec!["-q", "-F", "-f"]),
+            Self::Xfs => ("mkfs.xfs", vec!["-q", "-f"]),
+            Self::Btrfs => ("mkfs.btrfs", vec!["-q", "-f"]),
+            Self::Ntfs => ("mkntfs", vec!["-q", "-F", "-Q"]),
         };
         args.extend(options.iter().map(String::as_str));
         let image = image.to_str().ok_or("the image's path is not UTF-8")?;
@@ -76,6 +79,15 @@ pub(crate) struct Order {
     pub(crate) out: PathBuf,
 }
 
+impl Order {
+    /// How much of the recipe, for an image that this file system can have.
+    pub(crate) fn amount(&self) -> Amount {
+        let scaled = (self.recipe.image().0 as f64 * self.scale) as u64 / (1 << 20) * (1 << 20);
+        let image_bytes = self.image_bytes.unwrap_or(scaled).max(self.fs.least_bytes());
+        Amount { seed: self.seed, scale: self.scale, steps: self.steps, image_bytes }
+    }
+}
+
 /// The sidecar: what an image is.
 #[derive(Debug, Serialize)]
 pub(crate) struct Label {
@@ -90,6 +102,9 @@ pub(crate) struct Label {
     operations_sha256: String,
     files: u64,
     file_bytes: u64,
+    /// For a recipe that promises how its files lie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<Found>,
     image_bytes: u64,
     image_sha256: String,
 }
@@ -146,30 +161,24 @@ impl Drop for TempDir {
 
 /// Makes the image and its sidecar.
 pub(crate) fn make(order: &Order) -> Result<Label, String> {
-    let (image_bytes, inodes) = order.recipe.image();
-    let scaled = (image_bytes as f64 * order.scale) as u64 / (1 << 20) * (1 << 20);
-    let image_bytes = order.image_bytes.unwrap_or(scaled).max(order.fs.least_bytes());
-    let inodes = ((inodes as f64 * order.scale) as u64).max(4096);
-    let amount = Amount { seed: order.seed, scale: order.scale, steps: order.steps, image_bytes };
-    let name = order.recipe.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let ops = order.recipe.ops(&amount).ok_or_else(|| format!("the recipe {name} isn't written yet"))?;
-
+    let amount = order.amount();
+    let inodes = ((order.recipe.image().1 as f64 * order.scale) as u64).max(4096);
     let said = |error: std::io::Error| format!("{}: {error}", order.out.display());
-    File::create(&order.out).and_then(|file| file.set_len(image_bytes)).map_err(said)?;
+    File::create(&order.out).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
     order.fs.make(&order.out, inodes, &order.mkfs_options)?;
     let target = TempDir::new("age")?;
     // Nothing is lost when the power goes while an image is made, so nothing needs to wait for a flush.
     let options = (order.fs == Fs::Ext4).then_some("barrier=0,noatime").or(Some("noatime"));
     let mut mounted = PlainMount::new(&order.out, &target.0, Some(order.fs.mount_type()), options)?;
-    let done = apply::apply(ops, &target.0)?;
-    if order.recipe.wants_one_extent() {
-        one_extent_each(&target.0)?;
-    }
+    let mut tree = Tree::default();
+    let done = apply::apply(order.recipe.ops(&amount), &target.0, &mut tree)?;
+    let promise = order.recipe.promise().filter(|promise| promise.holds_after(order.steps));
+    let found = promise.map(|promise| check::check(promise, &target.0)).transpose()?;
     mounted.end()?;
 
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let label = Label {
-        recipe: name,
+        recipe: order.recipe.name(),
         seed: order.seed,
         scale: order.scale,
         steps: order.steps,
@@ -178,9 +187,10 @@ pub(crate) fn make(order: &Order) -> Result<Label, String> {
         kernel,
         operations: done.operations,
         operations_sha256: done.hash,
-        files: done.files,
-        file_bytes: done.bytes,
-        image_bytes,
+        files: tree.files(),
+        file_bytes: tree.bytes(),
+        found,
+        image_bytes: amount.image_bytes,
         image_sha256: sha256(&order.out).map_err(said)?,
     };
     let mut sidecar = order.out.clone().into_os_string();
@@ -188,17 +198,6 @@ pub(crate) fn make(order: &Order) -> Result<Label, String> {
     let text = serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?;
     fs::write(&sidecar, text + "\n").map_err(|error| format!("{}: {error}", Path::new(&sidecar).display()))?;
     Ok(label)
-}
-
-/// DAFT's measurements presume files in one piece.
-fn one_extent_each(root: &Path) -> Result<(), String> {
-    let command = "find . -type f -size +0 -print0 | xargs -0 filefrag | grep -v ': [01] extents\\? found' | head -n 1";
-    let args = ["-c".into(), format!("cd '{}' && {command}", root.display())];
-    let output = run("sh", args)?;
-    match String::from_utf8_lossy(&output.stdout).trim() {
-        "" => Ok(()),
-        broken => Err(format!("the recipe wants every file in one extent, but {broken}")),
-    }
 }
 
 /// SHA-256 of a file, holes read as zeros.

@@ -21,6 +21,12 @@ pub(crate) enum Op {
     Overwrite(String, u64),
     /// Write that much more.
     Append(String, u64),
+    /// Write that much more so that it doesn't lie right behind what is there.
+    AppendApart(String, u64),
+    /// Set a file's size: cut its end off, or let a hole follow.
+    Resize(String, u64),
+    /// Set the time of a file's last change, in seconds since 1970.
+    Time(String, u64),
     /// Read a file. Nothing on the disk changes.
     Read(String),
     /// Remove a file.
@@ -29,6 +35,8 @@ pub(crate) enum Op {
     SyncFile(String),
     /// Bring everything to the disk.
     Sync,
+    /// What follows happens on that day. Nothing on the disk changes.
+    Day(u32),
 }
 
 impl fmt::Display for Op {
@@ -39,10 +47,14 @@ impl fmt::Display for Op {
             Self::Rewrite(path, size) => write!(out, "rewrite {path} {size}"),
             Self::Overwrite(path, size) => write!(out, "overwrite {path} {size}"),
             Self::Append(path, size) => write!(out, "append {path} {size}"),
+            Self::AppendApart(path, size) => write!(out, "append-apart {path} {size}"),
+            Self::Resize(path, size) => write!(out, "resize {path} {size}"),
+            Self::Time(path, seconds) => write!(out, "time {path} {seconds}"),
             Self::Read(path) => write!(out, "read {path}"),
             Self::Remove(path) => write!(out, "remove {path}"),
             Self::SyncFile(path) => write!(out, "sync {path}"),
             Self::Sync => write!(out, "sync"),
+            Self::Day(day) => write!(out, "day {day}"),
         }
     }
 }
@@ -69,10 +81,12 @@ pub(crate) enum Recipe {
     Mail,
     /// 50 directories under creates, deletes, reads and writes until the disk is three quarters full and beyond (DFS 5.2)
     Dfs,
-    /// 30,000 files with DAFT's sizes and fragments (not written yet)
+    /// 30,000 files with DAFT's sizes and fragments (DAFT's table III)
     Fragmented,
-    /// FastDu's servers, day by day (not written yet)
-    Days,
+    /// 1,630,000 files in 140,000 directories, a tenth of FastDu's server A, then 13 days of changes (FastDu 3.2)
+    DaysA,
+    /// 340,000 files in 30,000 directories, a tenth of FastDu's server B, then 13 days of changes
+    DaysB,
 }
 
 /// How much of a recipe: 1 is all of it.
@@ -101,6 +115,22 @@ impl Amount {
     }
 }
 
+/// What a recipe promises of how its files lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Every file in one piece.
+    OneFragmentEach,
+    /// The shares and fragments of DAFT's table III.
+    FragmentsByClass,
+}
+
+impl Promise {
+    /// Whether it holds after so many steps of ageing.
+    pub(crate) fn holds_after(self, steps: Option<u32>) -> bool {
+        self == Self::OneFragmentEach || steps != Some(0)
+    }
+}
+
 /// A recipe while it is done: each call adds a few operations, and says whether there are more to come.
 pub(crate) trait Steps {
     fn more(&mut self, out: &mut VecDeque<Op>) -> bool;
@@ -125,8 +155,12 @@ impl Iterator for Ops {
 }
 
 impl Recipe {
-    /// Its operations, `None` for one that isn't written yet.
-    pub(crate) fn ops(self, amount: &Amount) -> Option<Ops> {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Its operations.
+    pub(crate) fn ops(self, amount: &Amount) -> Ops {
         let steps: Box<dyn Steps> = match self {
             Self::Random => Box::new(recipes::random::Random::new(amount)),
             Self::Source => Box::new(recipes::source::Source::new(amount)),
@@ -136,9 +170,11 @@ impl Recipe {
             Self::Mixed => Box::new(recipes::mixed::Mixed::new(amount)),
             Self::Mail => Box::new(recipes::mail::Mail::new(amount)),
             Self::Dfs => Box::new(recipes::dfs::Dfs::new(amount)),
-            Self::Fragmented | Self::Days => return None,
+            Self::Fragmented => Box::new(recipes::fragmented::Fragmented::new(amount)),
+            Self::DaysA => Box::new(recipes::days::Days::new(amount, &recipes::days::A)),
+            Self::DaysB => Box::new(recipes::days::Days::new(amount, &recipes::days::B)),
         };
-        Some(Ops { steps, ready: VecDeque::new(), done: false })
+        Ops { steps, ready: VecDeque::new(), done: false }
     }
 
     /// The size of its image and the inodes in it, at full scale.
@@ -151,13 +187,19 @@ impl Recipe {
             Self::Daft64 => (8 << 30, 1 << 18),
             Self::Mixed => (3 << 30, 1 << 17),
             Self::Mail => (10 << 30, 1_200_000),
-            Self::Fragmented | Self::Days => (8 << 30, 1 << 19),
+            Self::Fragmented => (8 << 30, 1 << 19),
+            Self::DaysA => (24 << 30, 2_100_000),
+            Self::DaysB => (6 << 30, 420_000),
         }
     }
 
-    /// Whether each of its files must come out as one extent.
-    pub(crate) fn wants_one_extent(self) -> bool {
-        matches!(self, Self::Daft4 | Self::Daft16 | Self::Daft64)
+    /// What must be true of the files' places.
+    pub(crate) fn promise(self) -> Option<Promise> {
+        match self {
+            Self::Daft4 | Self::Daft16 | Self::Daft64 => Some(Promise::OneFragmentEach),
+            Self::Fragmented => Some(Promise::FragmentsByClass),
+            _ => None,
+        }
     }
 }
 
@@ -169,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    const WRITTEN: [Recipe; 8] = [
+    const ALL: [Recipe; 11] = [
         Recipe::Random,
         Recipe::Source,
         Recipe::Daft4,
@@ -178,6 +220,9 @@ mod tests {
         Recipe::Mixed,
         Recipe::Mail,
         Recipe::Dfs,
+        Recipe::Fragmented,
+        Recipe::DaysA,
+        Recipe::DaysB,
     ];
 
     fn amount(seed: u64) -> Amount {
@@ -186,7 +231,7 @@ mod tests {
 
     fn hash(recipe: Recipe, seed: u64) -> String {
         let mut hash = Sha256::new();
-        for op in recipe.ops(&amount(seed)).unwrap() {
+        for op in recipe.ops(&amount(seed)) {
             hash.update(format!("{op}\n"));
         }
         hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
@@ -195,7 +240,7 @@ mod tests {
     /// Every table names a recipe and a seed, so what they mean must never change.
     #[test]
     fn the_same_seed_gives_the_same_operations() {
-        for recipe in WRITTEN {
+        for recipe in ALL {
             assert_eq!(hash(recipe, 1), hash(recipe, 1), "{recipe:?}");
         }
         assert_ne!(hash(Recipe::Random, 1), hash(Recipe::Random, 2));
@@ -203,20 +248,22 @@ mod tests {
 
     #[test]
     fn the_operations_of_a_seed_stay_as_they_are() {
-        let known = WRITTEN.map(|recipe| hash(recipe, 1));
+        let known = ALL.map(|recipe| hash(recipe, 1));
         assert_eq!(known, KNOWN);
     }
 
-    const KNOWN: [&str; 8] =
-        ["834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca"];
+    const KNOWN: [&str; 11] = [
+        "834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca", "2b1700d6",
+        "1e93b678", "5d495f42",
+    ];
 
     /// Nothing is made twice, nothing is used that isn't there, and directories come before what is in them.
     #[test]
     fn operations_make_sense() {
-        for recipe in WRITTEN {
+        for recipe in ALL {
             let mut files: HashMap<String, u64> = HashMap::new();
             let mut dirs = std::collections::HashSet::from([String::new()]);
-            for op in recipe.ops(&amount(3)).unwrap() {
+            for op in recipe.ops(&amount(3)) {
                 let parent = |path: &str| path.rsplit_once('/').map_or(String::new(), |split| split.0.to_owned());
                 match op {
                     Op::Dir(path) => {
@@ -231,9 +278,12 @@ mod tests {
                     Op::Rewrite(path, _)
                     | Op::Overwrite(path, _)
                     | Op::Append(path, _)
+                    | Op::AppendApart(path, _)
+                    | Op::Resize(path, _)
+                    | Op::Time(path, _)
                     | Op::Read(path)
                     | Op::SyncFile(path) => assert!(files.contains_key(&path), "{recipe:?}: {path}"),
-                    Op::Sync => {}
+                    Op::Sync | Op::Day(_) => {}
                 }
             }
             assert!(!files.is_empty(), "{recipe:?}");
@@ -245,7 +295,7 @@ mod tests {
         let sizes = |recipe: Recipe, steps| -> Vec<u64> {
             let amount = Amount { scale: 0.1, steps, ..amount(5) };
             let size = |op| if let Op::Create(_, size) = op { Some(size) } else { None };
-            let mut sizes: Vec<u64> = recipe.ops(&amount).unwrap().filter_map(size).collect();
+            let mut sizes: Vec<u64> = recipe.ops(&amount).filter_map(size).collect();
             sizes.sort_unstable();
             sizes
         };

@@ -1,7 +1,9 @@
 //! One file for each recipe, and what they share.
 
 pub(super) mod daft;
+pub(super) mod days;
 pub(super) mod dfs;
+pub(super) mod fragmented;
 pub(super) mod mail;
 pub(super) mod mixed;
 pub(super) mod random;
