@@ -132,7 +132,10 @@ impl Surveyor {
                 return Ok(Surveyed::Ready(Some(fd)));
             }
         }
-        // Where it can't be told (another user's file), nothing is dropped from the cache either.
+        if stat.dio_align.is_none() {
+            catalogue.get_mut(id).flags.set(Flags::DIRECT_DOUBTFUL);
+        }
+        // Other users' files are not told of.
         if pages.as_ref().is_none_or(|pages| pages.cached > 0) {
             catalogue.get_mut(id).flags.set(Flags::PARTLY_CACHED);
         }

@@ -11,13 +11,14 @@ use super::{SpindleSweep, send, whole};
 use crate::{
     catalogue::{EntryId, Flags},
     error::FileError,
+    footprint::Footprint,
     handover,
     item::{Content, FileBytes, Metadata, Route, SweptFile},
     outlet::Outlet,
     read::Halt,
     read_through::{self, Outcome},
     settings::CachePolicy,
-    stream::{FileStream, StreamRules},
+    stream::StreamRules,
 };
 
 impl SpindleSweep {
@@ -62,7 +63,14 @@ impl SpindleSweep {
         };
         let reserve = |bytes| self.share.try_reserve(bytes);
         let path = || self.catalogue.path(id);
-        match read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path)? {
+        let mut footprint = match self.settings.cache {
+            // A file of holes alone: reading it makes pages of zeros.
+            CachePolicy::Untouched if !entry.flags.has(Flags::CACHED) => Footprint::of_entry(&entry, fd.as_fd()),
+            _ => Footprint::default(),
+        };
+        let outcome = read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path);
+        footprint.wipe(fd.as_fd());
+        match outcome? {
             Outcome::Whole { bytes, loan, stat } => {
                 item.metadata = Metadata::of(item.metadata.kind, &stat);
                 item.content = Content::Bytes(FileBytes::lent(bytes, loan));
@@ -72,8 +80,8 @@ impl SpindleSweep {
                 }
             }
             Outcome::TooLarge => {
-                item.data = whole(entry.size);
-                self.make_stream(outlet, id, &mut item)?;
+                let rules = self.stream_rules(outlet);
+                handover::stream_as_it_is_now(&self.catalogue, &mut self.opener, id, &mut item, fd.as_fd(), rules)?;
             }
         }
         Ok(Some(item))
@@ -85,18 +93,6 @@ impl SpindleSweep {
             throttle: Arc::clone(&self.throttle),
             cancel: outlet.cancel().clone(),
         }
-    }
-
-    fn make_stream(&mut self, outlet: &Outlet, id: EntryId, item: &mut SweptFile) -> Result<(), FileError> {
-        let way = self
-            .opener
-            .way(&self.catalogue, id)
-            .map_err(|error| FileError::io(self.catalogue.path(id), "open its directory", error))?;
-        let state = self.catalogue.get(id).state();
-        let stream = FileStream::new(way, state, item.data.clone(), self.stream_rules(outlet));
-        item.content = Content::Stream(stream);
-        item.route = Route::Streamed;
-        Ok(())
     }
 
     /// Large and special files, in the order of their first extents (DAFT II.D).
@@ -128,6 +124,7 @@ impl SpindleSweep {
             let with = handover::item(&self.catalogue, &mut self.opener, id, true, Some(fd.as_fd()))?;
             item.xattrs = with.xattrs;
         }
-        self.make_stream(outlet, id, item)
+        let (state, rules) = (self.catalogue.get(id).state(), self.stream_rules(outlet));
+        handover::stream(&self.catalogue, &mut self.opener, id, item, state, rules)
     }
 }
