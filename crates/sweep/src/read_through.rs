@@ -1,6 +1,10 @@
 //! Reads one file whole, through the file system, until it held still while it was read.
 
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::BorrowedFd,
+};
 
 use onesweep_sys::{
     buffer::{BufferPool, Bytes, FileBuffer},
@@ -67,6 +71,20 @@ pub(crate) fn read_stable(
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
 }
 
+/// Bytes that are read of a file whose size says nothing.
+const MADE_UP_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a file that the kernel makes up when it is read, to its end, if that comes within `room` bytes.
+pub(crate) fn read_made_up(fd: impl Into<File>, room: u64) -> io::Result<Vec<u8>> {
+    let limit = room.min(MADE_UP_BYTES_MAX);
+    let mut content = Vec::new();
+    fd.into().take(limit + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > limit {
+        return Err(io::Error::other(format!("it goes on after {limit} bytes, and has no size")));
+    }
+    Ok(content)
+}
+
 /// True when the file still begins with these bytes.
 fn begins_with(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool> {
     let mut again = vec![0; COMPARED_AT_ONCE.min(bytes.len())];
@@ -108,7 +126,6 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use std::{
-        fs::File,
         io::Write,
         os::{fd::AsFd, unix::fs::FileExt},
         path::PathBuf,
@@ -126,6 +143,18 @@ mod tests {
                 .unwrap();
         let Outcome::Whole { bytes, loan, stat } = outcome else { panic!("it fits") };
         assert_eq!((&bytes[..], loan.bytes(), stat.size), (&[7; 10_000][..], 12_288, 10_000));
+    }
+
+    #[test]
+    fn a_file_without_a_size_is_read_to_its_end_or_told_of() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"four").unwrap();
+        for (room, expected) in [(3, None), (4, Some(&b"four"[..])), (u64::MAX, Some(b"four"))] {
+            io::Seek::rewind(&mut file).unwrap();
+            assert_eq!(read_made_up(file.try_clone().unwrap(), room).ok().as_deref(), expected);
+        }
+        let error = read_made_up(File::open("/dev/zero").unwrap(), u64::MAX).unwrap_err();
+        assert!(error.to_string().contains("1048576 bytes"), "{error}");
     }
 
     #[test]

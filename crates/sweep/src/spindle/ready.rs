@@ -42,7 +42,9 @@ impl SpindleSweep {
     ) -> Result<Option<SweptFile>, FileError> {
         let entry = self.catalogue.get(id);
         let xattrs = self.settings.xattrs;
-        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && entry.size > 0));
+        let is_made_up = entry.flags.has(Flags::MADE_UP);
+        let has_content = entry.size > 0 || is_made_up;
+        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && has_content));
         let fd = match fd {
             None if needs_fd => Some(
                 self.opener
@@ -55,6 +57,9 @@ impl SpindleSweep {
         let mut item = handover::item(&self.catalogue, &mut self.opener, id, xattrs, borrowed)?;
         if !entry.is_file() || !self.settings.content {
             return Ok(Some(item));
+        }
+        if let Some(fd) = fd.as_ref().filter(|_| is_made_up) {
+            return self.made_up(outlet, id, item, fd);
         }
         let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
         let Some(fd) = fd.filter(|_| entry.size > 0) else {
@@ -84,6 +89,24 @@ impl SpindleSweep {
                 handover::stream_as_it_is_now(&self.catalogue, &mut self.opener, id, &mut item, fd.as_fd(), rules)?;
             }
         }
+        Ok(Some(item))
+    }
+
+    /// Gives an item content that has no size before it is read.
+    fn made_up(
+        &self,
+        outlet: &Outlet,
+        id: EntryId,
+        mut item: SweptFile,
+        fd: &OwnedFd,
+    ) -> Result<Option<SweptFile>, FileError> {
+        let fail = |error| FileError::io(self.catalogue.path(id), "read it to its end", error);
+        let fd = fd.try_clone().map_err(fail)?;
+        let content = read_through::read_made_up(fd, self.share.limit()).map_err(fail)?;
+        let Some(loan) = outlet.reserve(&self.share, content.len() as u64) else { return Ok(None) };
+        item.metadata.size = content.len() as u64;
+        item.data = whole(item.metadata.size);
+        item.content = Content::Bytes(FileBytes::lent(Bytes::copy_of(&content), loan));
         Ok(Some(item))
     }
 
