@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_file_that_never_holds_still_is_an_error() {
-        let shrink_and_grow = |writer: &File, step: u64| writer.set_len((4 << 20) + (step % 2 << 20)).unwrap();
+        let shrink_and_grow = |writer: &File, step: u64| writer.set_len((4 << 20) + ((step % 2) << 20)).unwrap();
         read_under(shrink_and_grow, |outcome| matches!(outcome, Err(FileError::Changed { .. })));
     }
 }
