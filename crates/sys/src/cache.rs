@@ -144,7 +144,8 @@ pub fn uncached_runs(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<Vec<R
 
 /// As [`uncached_runs`], of any file that may be read: each page is tried by a read that may not wait (`RWF_NOWAIT`).
 ///
-/// That brings the missing pages in, so it is for ranges that will be read and dropped. Read-ahead must be
+/// That brings the missing pages in, so it is for ranges that will be read and dropped; not before they are read, since
+/// pages on their way can't be dropped. Read-ahead must be
 /// [off](random_access), or it would bring in pages that are not tried yet. Pages that need no device (holes) look
 /// cached. `Unsupported` where no such reads are possible.
 #[doc(alias = "RWF_NOWAIT")]
@@ -377,6 +378,8 @@ mod tests {
         let trier = reader();
         random_access(trier.as_fd()).unwrap();
         assert_eq!(uncached_runs_by_trial(trier.as_fd(), &(0..64 * page)).unwrap(), expected);
+        // What is on its way can't be dropped yet.
+        std::fs::read(file.path()).unwrap();
         assert!(prepare());
         let stranger = reader();
         random_access(stranger.as_fd()).unwrap();
