@@ -11,8 +11,10 @@ use onesweep_sys::files;
 use crate::{
     catalogue::{Catalogue, EntryId},
     error::FileError,
-    item::{Kind, SweptFile, Xattr},
+    item::{Content, Kind, Metadata, Route, SweptFile, Xattr},
     opener::Opener,
+    spindle::whole,
+    stream::{FileStream, State, StreamRules},
 };
 
 /// An item without content: its path, names and attributes. The target of a symbolic link is read here, and the
@@ -47,6 +49,37 @@ pub(crate) fn item(
             .map_err(|error| FileError::io(item.path.clone(), "read the extended attributes", error))?;
     }
     Ok(item)
+}
+
+/// Gives an item content that its consumer reads from the file, as long as that is in `state`.
+pub(crate) fn stream(
+    catalogue: &Catalogue,
+    opener: &mut Opener,
+    id: EntryId,
+    item: &mut SweptFile,
+    state: State,
+    rules: StreamRules,
+) -> Result<(), FileError> {
+    let way =
+        opener.way(catalogue, id).map_err(|error| FileError::io(catalogue.path(id), "open its directory", error))?;
+    item.content = Content::Stream(FileStream::new(way, state, item.data.clone(), rules));
+    item.route = Route::Streamed;
+    Ok(())
+}
+
+/// The same for a file that has changed since it was surveyed.
+pub(crate) fn stream_as_it_is_now(
+    catalogue: &Catalogue,
+    opener: &mut Opener,
+    id: EntryId,
+    item: &mut SweptFile,
+    fd: BorrowedFd<'_>,
+    rules: StreamRules,
+) -> Result<(), FileError> {
+    let stat = files::statx_fd(fd).map_err(|error| FileError::io(catalogue.path(id), "stat", error))?;
+    item.metadata = Metadata::of(item.metadata.kind, &stat);
+    item.data = whole(stat.size);
+    stream(catalogue, opener, id, item, State::of(&stat), rules)
 }
 
 fn read_link(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<std::ffi::OsString> {

@@ -101,7 +101,8 @@ impl Metadata {
 /// By which way the content of a file came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// There is no content to read: not a regular file, an empty one, or one hole.
+    /// There is no content to read from a disk: not a regular file, an empty one, one hole, or one that the kernel makes
+    /// up when it is read (`/proc`, `/sys`).
     NoRead,
     /// It lay in the page cache and was served first.
     Cached,

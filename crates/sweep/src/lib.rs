@@ -50,6 +50,7 @@ mod device;
 mod error;
 mod files;
 pub mod filter;
+mod footprint;
 mod handover;
 mod ignores;
 mod item;

@@ -26,6 +26,7 @@ use crate::{
     catalogue::{Catalogue, EntryId, Flags},
     device::DeviceCheck,
     error::FileError,
+    footprint::Footprint,
     handover,
     item::{Content, FileBytes, Metadata, Route, SweptFile},
     opener::{Opener, descriptors},
@@ -35,7 +36,7 @@ use crate::{
     read_through::{self, Outcome},
     settings::CachePolicy,
     spindle::whole,
-    stream::{FileStream, State, StreamRules},
+    stream::StreamRules,
     throttle::{Throttle, sleep_until},
 };
 
@@ -94,6 +95,10 @@ struct Waiting {
     loan: Loan,
     missing: u64,
     state: Trust,
+    /// Direct reads of it were refused.
+    not_direct: bool,
+    /// What is to be dropped of a file that was partly cached before.
+    footprint: Footprint,
 }
 
 enum Trust {
@@ -157,15 +162,39 @@ pub(crate) struct Reader<'a> {
     extra: VecDeque<Piece>,
     next_number: u64,
     open: OpenFiles,
+    /// By volume.
+    ways: HashMap<u16, Ways>,
+}
+
+/// The ways of reading that a file system has shown itself to have.
+#[derive(Clone, Copy)]
+struct Ways {
     direct: bool,
     dont_cache: bool,
-    /// Files in a row whose direct reads left pages in the cache.
-    came_in_a_row: u32,
+    /// Files in a row whose direct reads were refused, or left pages in the cache.
+    in_vain_in_a_row: u32,
 }
+
+impl Ways {
+    /// Nothing is known yet.
+    fn of(policy: CachePolicy) -> Self {
+        let fill = policy == CachePolicy::Fill;
+        Self { direct: features().direct && !fill, dont_cache: features().dontcache && !fill, in_vain_in_a_row: 0 }
+    }
+
+    /// Takes note of a file whose direct reads were `of_use` or not.
+    fn learn(&mut self, of_use: bool) {
+        self.in_vain_in_a_row = if of_use { 0 } else { self.in_vain_in_a_row + 1 };
+        self.direct &= self.in_vain_in_a_row < IN_VAIN_MAX;
+    }
+}
+
+/// After so many files in a row whose direct reads were in vain, reads of their volume are not direct any more. One file
+/// alone may be special, or have been read by somebody else meanwhile.
+const IN_VAIN_MAX: u32 = 8;
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(engine: Engine<'a>) -> Self {
-        let fill = engine.cache == CachePolicy::Fill;
         Self {
             queue: best_queue(engine.queue_depth.min(descriptors(u64::MAX, 4))),
             waiting: HashMap::new(),
@@ -174,9 +203,7 @@ impl<'a> Reader<'a> {
             extra: VecDeque::new(),
             next_number: 0,
             open: OpenFiles::new(),
-            direct: features().direct && !fill,
-            dont_cache: features().dontcache && !fill,
-            came_in_a_row: 0,
+            ways: HashMap::new(),
             engine,
         }
     }
@@ -233,7 +260,9 @@ impl<'a> Reader<'a> {
         let pool = self.engine.pool;
         let buffer = if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
         let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-        self.waiting.insert(file, Waiting { buffer, loan, missing, state: Trust::Good });
+        let waiting =
+            Waiting { buffer, loan, missing, state: Trust::Good, not_direct: false, footprint: Footprint::default() };
+        self.waiting.insert(file, waiting);
         Ok(())
     }
 
@@ -282,11 +311,11 @@ impl<'a> Reader<'a> {
         if !matches!(self.waiting[&piece.file].state, Trust::Good) {
             return Ok(());
         }
-        let direct = self.direct;
-        match self.open_file(piece.file, direct) {
-            Ok(fd) => {
+        match self.open_best(piece.file) {
+            Ok((fd, direct)) => {
                 let part = self.lend(piece);
-                let target = Target::File { file: piece.file, direct, dont_cache: self.dont_cache && !direct };
+                let dont_cache = !direct && self.ways(piece.file).dont_cache;
+                let target = Target::File { file: piece.file, direct, dont_cache };
                 let flight = Flight { request: number, target, offset: piece.offset, left: part.len() };
                 self.fly(flight, fd, vec![ReadPart::Buffer(part)])
             }
@@ -362,6 +391,7 @@ impl<'a> Reader<'a> {
     }
 
     fn push(&mut self, flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
+        self.expect_pages(&flight, file.as_fd());
         let dont_cache = matches!(flight.target, Target::File { dont_cache: true, .. });
         let token = self.number();
         let op = ReadOp { token, file, offset: flight.offset, parts, dont_cache };
@@ -417,8 +447,10 @@ impl<'a> Reader<'a> {
                 flight.offset += read as u64;
                 flight.left -= read;
                 // What is left need not be aligned.
-                if let Target::File { direct, .. } = &mut flight.target {
-                    *direct = false;
+                if let Target::File { file, direct, dont_cache } = &mut flight.target
+                    && *direct
+                {
+                    (*direct, *dont_cache) = (false, self.ways(*file).dont_cache);
                 }
                 Verdict::Again
             }
@@ -432,14 +464,13 @@ impl<'a> Reader<'a> {
         }
         let refused = files::is_refusal(&error);
         match &mut flight.target {
-            Target::File { direct, dont_cache, .. } if refused && *direct => {
-                self.direct = false;
-                *direct = false;
-                *dont_cache = self.dont_cache;
+            Target::File { file, direct, dont_cache } if refused && *direct => {
+                self.refuse_direct(*file);
+                (*direct, *dont_cache) = (false, self.ways(*file).dont_cache);
                 Verdict::Again
             }
-            Target::File { dont_cache, .. } if refused && *dont_cache => {
-                self.dont_cache = false;
+            Target::File { file, dont_cache, .. } if refused && *dont_cache => {
+                self.ways(*file).dont_cache = false;
                 *dont_cache = false;
                 Verdict::Again
             }
@@ -519,12 +550,50 @@ impl<'a> Reader<'a> {
     /// True when the file still has the content that was mapped, as far as its times can tell.
     fn is_unchanged(&mut self, file: u32) -> bool {
         let entry = self.engine.catalogue.get(self.id(file));
-        let direct = self.direct;
         !entry.flags.has(Flags::RECENT)
             && self
-                .open_file(file, direct)
-                .and_then(|fd| files::statx_fd(fd.as_fd()))
+                .open_best(file)
+                .and_then(|(fd, _)| files::statx_fd(fd.as_fd()))
                 .is_ok_and(|stat| entry.is_unchanged(&stat))
+    }
+
+    fn ways(&mut self, file: u32) -> &mut Ways {
+        let volume = self.engine.catalogue.get(self.id(file)).device;
+        self.ways.entry(volume).or_insert_with(|| Ways::of(self.engine.cache))
+    }
+
+    fn refuse_direct(&mut self, file: u32) {
+        let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
+        // One file is counted once, whatever the number of its reads.
+        if !std::mem::replace(&mut waiting.not_direct, true) {
+            self.ways(file).learn(false);
+        }
+    }
+
+    /// Opens a file for the best way of reading that it has; true for direct reads.
+    fn open_best(&mut self, file: u32) -> io::Result<(Arc<OwnedFd>, bool)> {
+        let flags = self.engine.catalogue.get(self.id(file)).flags;
+        // Where some pages are to stay and others to go, it must be known where a read goes.
+        let doubtful = flags.has(Flags::PARTLY_CACHED) && flags.has(Flags::DIRECT_DOUBTFUL);
+        if !doubtful && !self.waiting[&file].not_direct && self.ways(file).direct {
+            match self.open_file(file, true) {
+                // The file system has no direct reads, or a hidden switch says so.
+                Err(error) if files::is_refusal(&error) => self.refuse_direct(file),
+                opened => return Ok((opened?, true)),
+            }
+        }
+        Ok((self.open_file(file, false)?, false))
+    }
+
+    /// Before a read that goes through the page cache and leaves something there: what of it is to be dropped.
+    fn expect_pages(&mut self, flight: &Flight, fd: BorrowedFd<'_>) {
+        let Target::File { file, direct: false, dont_cache: false } = flight.target else { return };
+        let entry = self.engine.catalogue.get(self.id(file));
+        if self.engine.cache == CachePolicy::Untouched && entry.flags.has(Flags::PARTLY_CACHED) {
+            let range = flight.offset..flight.offset + flight.left as u64;
+            let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
+            waiting.footprint.expect(fd, range, entry.size);
+        }
     }
 
     fn open_file(&mut self, file: u32, direct: bool) -> io::Result<Arc<OwnedFd>> {
@@ -532,14 +601,7 @@ impl<'a> Reader<'a> {
             return Ok(fd);
         }
         let id = self.id(file);
-        let opened = match self.engine.opener.inode(self.engine.catalogue, id, direct) {
-            // The file system has no direct reads, or a hidden switch says so.
-            Err(error) if direct && files::is_refusal(&error) => {
-                self.direct = false;
-                return self.open_file(file, false);
-            }
-            opened => opened?,
-        };
+        let opened = self.engine.opener.inode(self.engine.catalogue, id, direct)?;
         if !direct {
             // Without read-ahead, exactly what is asked for is read.
             let _ = cache::random_access(opened.as_fd());
@@ -551,32 +613,40 @@ impl<'a> Reader<'a> {
 
     /// Checks a file that has all its bytes, and hands it over.
     fn complete(&mut self, file: u32) -> Result<(), Halt> {
-        let waiting = self.waiting.remove(&file).expect("admitted");
+        let opened = self.open_best(file);
+        let mut waiting = self.waiting.remove(&file).expect("admitted");
+        if let Ok((fd, _)) = &opened {
+            waiting.footprint.wipe(fd.as_fd());
+        }
         let item = match waiting.state {
             Trust::Failed(error) => Err(error),
-            Trust::Good | Trust::Doubtful => self.checked(file, waiting),
+            Trust::Good | Trust::Doubtful => match opened {
+                Ok((fd, direct)) => self.checked(file, waiting, &fd, direct),
+                Err(error) => Err(FileError::io(self.path(file), "open", error)),
+            },
         };
         self.open.forget(file);
         if self.engine.outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
     }
 
-    fn checked(&mut self, file: u32, waiting: Waiting) -> Result<SweptFile, FileError> {
+    fn checked(&mut self, file: u32, waiting: Waiting, fd: &OwnedFd, direct: bool) -> Result<SweptFile, FileError> {
         let id = self.id(file);
-        let direct = self.direct;
-        let fd = self.open_file(file, direct).map_err(|error| FileError::io(self.path(file), "open", error))?;
         let entry = self.engine.catalogue.get(id);
         let unchanged = files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
         let holds = match &mut self.engine.device {
             Some(device) => unchanged && device.holds(self.engine.catalogue, id, fd.as_fd()),
             None => unchanged,
         };
-        let untouched = self.engine.cache == CachePolicy::Untouched && !entry.flags.has(Flags::PARTLY_CACHED);
         if !holds || !matches!(waiting.state, Trust::Good) {
             drop(waiting.buffer);
-            return read_again(&mut self.engine, id, waiting.loan, untouched);
+            return read_again(&mut self.engine, id, waiting.loan);
         }
-        if untouched {
-            self.drop_what_came(fd.as_fd(), entry.flags.has(Flags::THROUGH_FILE_SYSTEM));
+        if self.engine.cache == CachePolicy::Untouched && !entry.flags.has(Flags::PARTLY_CACHED) {
+            let came = drop_what_came(fd.as_fd());
+            // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
+            if direct && !(came && entry.flags.has(Flags::THROUGH_FILE_SYSTEM)) {
+                self.ways(file).learn(!came);
+            }
         }
         let catalogue = self.engine.catalogue;
         let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, Some(fd.as_fd()))?;
@@ -589,34 +659,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Reader<'_> {
-    /// Drops what the reads of a file brought into the page cache, where nothing of it was before.
-    fn drop_what_came(&mut self, fd: BorrowedFd<'_>, special: bool) {
-        if cache::residency(fd, 0, 0).is_ok_and(|pages| pages.cached > 0) {
-            // Nothing but memory depends on it.
-            let _ = cache::drop_cached(fd, 0, 0);
-            // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
-            self.came_in_a_row += u32::from(!special);
-            self.direct &= self.came_in_a_row < CAME_IN_A_ROW_MAX;
-        } else {
-            self.came_in_a_row = 0;
-        }
+/// Drops what the reads of a file brought into the page cache, where nothing of it was before; tells if they did.
+fn drop_what_came(fd: BorrowedFd<'_>) -> bool {
+    let came = cache::residency(fd, 0, 0).is_ok_and(|pages| pages.cached > 0);
+    if came {
+        Footprint::everything().wipe(fd);
     }
+    came
 }
 
-/// After so many files whose direct reads filled the cache, reads are not direct any more. One alone may have been read
-/// by somebody else meanwhile.
-const CAME_IN_A_ROW_MAX: u32 = 8;
-
 /// Reads a file through the file system after its fragments could not be trusted.
-fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool) -> Result<SweptFile, FileError> {
+fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
     let fd = engine.opener.inode(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
+    let mut footprint = match engine.cache {
+        CachePolicy::Untouched => Footprint::of_entry(&engine.catalogue.get(id), fd.as_fd()),
+        CachePolicy::Fill => Footprint::default(),
+    };
     let outcome =
         read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
-    if untouched {
-        let _ = cache::drop_cached(fd.as_fd(), 0, 0);
-    }
+    footprint.wipe(fd.as_fd());
     let outcome = outcome?;
     let mut item = handover::item(engine.catalogue, engine.opener, id, engine.xattrs, Some(fd.as_fd()))?;
     match outcome {
@@ -627,14 +689,8 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan, untouched: bool)
             item.route = Route::Reread;
         }
         Outcome::TooLarge => {
-            let stat = files::statx_fd(fd.as_fd()).map_err(|error| FileError::io(path(), "stat", error))?;
-            item.metadata = Metadata::of(item.metadata.kind, &stat);
-            item.data = whole(stat.size);
-            let way = engine.opener.way(engine.catalogue, id);
-            let way = way.map_err(|error| FileError::io(path(), "open its directory", error))?;
             let rules = engine.stream_rules.clone();
-            item.content = Content::Stream(FileStream::new(way, State::of(&stat), item.data.clone(), rules));
-            item.route = Route::Streamed;
+            handover::stream_as_it_is_now(engine.catalogue, engine.opener, id, &mut item, fd.as_fd(), rules)?;
         }
     }
     Ok(item)
@@ -679,5 +735,27 @@ impl OpenFiles {
         if self.oldest.len() > 4 * self.files_max {
             self.oldest.retain(|place| self.fds.contains_key(place));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_special_file_does_not_turn_direct_reads_off() {
+        let fresh = Ways { direct: true, dont_cache: true, in_vain_in_a_row: 0 };
+        let mut ways = fresh;
+        for _ in 0..IN_VAIN_MAX - 1 {
+            ways.learn(false);
+        }
+        assert!(ways.direct);
+        ways.learn(true);
+        for _ in 0..IN_VAIN_MAX - 1 {
+            ways.learn(false);
+        }
+        assert!(ways.direct, "not in a row");
+        ways.learn(false);
+        assert!(!ways.direct && ways.dont_cache);
     }
 }

@@ -1,6 +1,10 @@
 //! Reads one file whole, through the file system, until it held still while it was read.
 
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::BorrowedFd,
+};
 
 use onesweep_sys::{
     buffer::{BufferPool, Bytes, FileBuffer},
@@ -18,7 +22,8 @@ const BLOCK: u64 = 4096;
 /// What became of the reading.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The whole content, as it was at one moment, and the attributes of that moment.
+    /// The whole content, as it was at one moment, and the attributes of that moment. Of a file that was appended to all
+    /// the time: what it held when the last reading began.
     Whole { bytes: Bytes, loan: Loan, stat: Box<Stat> },
     /// It has grown beyond what can be reserved now.
     TooLarge,
@@ -33,7 +38,7 @@ pub(crate) fn read_stable(
     path: &dyn Fn() -> std::path::PathBuf,
 ) -> Result<Outcome, FileError> {
     let fail = |step: String, error| FileError::io(path(), step, error);
-    for _ in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
         let before = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
         let cost = before.size.next_multiple_of(BLOCK);
         if cost > loan.bytes() && before.size > loan.bytes() {
@@ -53,9 +58,52 @@ pub(crate) fn read_stable(
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
         }
+        let has_grown = read as u64 == before.size && before.ino == after.ino && before.size < after.size;
+        if attempt == ATTEMPTS && has_grown {
+            let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
+            // What is equal in two readings was all there between them.
+            let still_there = begins_with(fd, &bytes).map_err(|error| fail("read it again".into(), error))?;
+            if still_there {
+                return Ok(Outcome::Whole { bytes, loan, stat: Box::new(before) });
+            }
+        }
     }
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
 }
+
+/// Bytes that are read of a file whose size says nothing.
+const MADE_UP_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a file that the kernel makes up when it is read, to its end, if that comes within `room` bytes.
+pub(crate) fn read_made_up(fd: impl Into<File>, room: u64) -> io::Result<Vec<u8>> {
+    let limit = room.min(MADE_UP_BYTES_MAX);
+    let mut content = Vec::new();
+    fd.into().take(limit + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > limit {
+        return Err(io::Error::other(format!("it goes on after {limit} bytes, and has no size")));
+    }
+    Ok(content)
+}
+
+/// True when the file still begins with these bytes.
+fn begins_with(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool> {
+    let mut again = vec![0; COMPARED_AT_ONCE.min(bytes.len())];
+    let mut at = 0;
+    while at < bytes.len() {
+        let wanted = again.len().min(bytes.len() - at);
+        match files::read_at(fd, &mut again[..wanted], at as u64) {
+            Ok(0) => return Ok(false),
+            Ok(read) if again[..read] != bytes[at..at + read] => return Ok(false),
+            Ok(read) => at += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Beside the budget, so it is small.
+const COMPARED_AT_ONCE: usize = 64 << 10;
 
 /// Fills the buffer from the front of the file, or as far as the file goes; the place is told with an error.
 fn fill(fd: BorrowedFd<'_>, buffer: &FileBuffer) -> Result<usize, (usize, io::Error)> {
@@ -78,9 +126,8 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use std::{
-        fs::File,
         io::Write,
-        os::fd::AsFd,
+        os::{fd::AsFd, unix::fs::FileExt},
         path::PathBuf,
         sync::atomic::{AtomicBool, Ordering},
     };
@@ -99,6 +146,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_a_size_is_read_to_its_end_or_told_of() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"four").unwrap();
+        for (room, expected) in [(3, None), (4, Some(&b"four"[..])), (u64::MAX, Some(b"four"))] {
+            io::Seek::rewind(&mut file).unwrap();
+            assert_eq!(read_made_up(file.try_clone().unwrap(), room).ok().as_deref(), expected);
+        }
+        let error = read_made_up(File::open("/dev/zero").unwrap(), u64::MAX).unwrap_err();
+        assert!(error.to_string().contains("1048576 bytes"), "{error}");
+    }
+
+    #[test]
     fn a_file_that_outgrew_the_budget_is_not_read() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 10_000]).unwrap();
@@ -110,39 +169,84 @@ mod tests {
         assert!(matches!(outcome, Outcome::TooLarge));
     }
 
-    #[test]
-    fn a_file_that_never_holds_still_is_an_error() {
+    /// Reads a file of 4 MiB over and over, while `write` writes to it without a pause, until a reading is as wished.
+    fn read_under(
+        write: impl Fn(&File, u64) + Sync,
+        mut is_as_wished: impl FnMut(&Result<Outcome, FileError>) -> bool,
+    ) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("busy");
-        std::fs::write(&path, vec![0; 4 << 20]).unwrap();
+        std::fs::write(&path, numbers(0..1 << 19)).unwrap();
         let file = File::open(&path).unwrap();
-        let share = Budget::new(1 << 30).share(1 << 30);
+        let share = Budget::new(1 << 32).share(1 << 32);
         let stop = AtomicBool::new(false);
-        let outcome = std::thread::scope(|scope| {
+        let met = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut size = 4 << 20;
                 let writer = File::options().write(true).open(&path).unwrap();
-                while !stop.load(Ordering::Relaxed) {
-                    size = if size == 4 << 20 { 5 << 20 } else { 4 << 20 };
-                    writer.set_len(size).unwrap();
+                for step in (0..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    write(&writer, step);
                 }
             });
-            let mut changed = false;
+            // Also when an assertion fails: the writer is waited for.
+            let _stop = StopAtEnd(&stop);
             // The writer may not have run yet at the first try.
-            for _ in 0..10_000 {
+            (0..10_000).any(|_| {
                 let loan = share.try_reserve(0).unwrap();
-                let outcome =
-                    read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &|| {
-                        path.clone()
-                    });
-                if matches!(outcome, Err(FileError::Changed { .. })) {
-                    changed = true;
-                    break;
-                }
-            }
-            stop.store(true, Ordering::Relaxed);
-            changed
+                let reserve = |bytes| share.try_reserve(bytes);
+                is_as_wished(&read_stable(file.as_fd(), &BufferPool::new(0), loan, reserve, &|| path.clone()))
+            })
         });
-        assert!(outcome, "a change during each of three readings is told");
+        assert!(met);
+    }
+
+    struct StopAtEnd<'a>(&'a AtomicBool);
+
+    impl Drop for StopAtEnd<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Each number in eight bytes.
+    fn numbers(range: std::ops::Range<u64>) -> Vec<u8> {
+        range.flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_appended_to_comes_as_it_was_at_one_moment() {
+        const START: usize = 4 << 20;
+        const STEPS: u64 = 1 << 19;
+        const RECORD: usize = 64;
+        let content = numbers(0..(START as u64 + STEPS * RECORD as u64) / 8);
+        let append = |writer: &File, step: u64| {
+            // Up to a size that is read quickly.
+            if step < STEPS {
+                let first = START + step as usize * RECORD;
+                writer.write_all_at(&content[first..first + RECORD], first as u64).unwrap();
+            }
+        };
+        let mut readings = 0;
+        read_under(append, |outcome| {
+            let Ok(Outcome::Whole { bytes, stat, .. }) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(bytes.len() as u64, stat.size);
+            assert!(content.starts_with(bytes) && bytes.len() % RECORD == 0, "a state that the file had");
+            readings += 1;
+            readings == 20
+        });
+    }
+
+    #[test]
+    fn a_file_that_grows_and_changes_is_an_error() {
+        let grow_and_change = |writer: &File, step: u64| {
+            writer.write_all_at(&step.to_le_bytes(), 8).unwrap();
+            writer.set_len((4 << 20) + step + 1).unwrap();
+        };
+        read_under(grow_and_change, |outcome| matches!(outcome, Err(FileError::Changed { .. })));
+    }
+
+    #[test]
+    fn a_file_that_never_holds_still_is_an_error() {
+        let shrink_and_grow = |writer: &File, step: u64| writer.set_len((4 << 20) + ((step % 2) << 20)).unwrap();
+        read_under(shrink_and_grow, |outcome| matches!(outcome, Err(FileError::Changed { .. })));
     }
 }

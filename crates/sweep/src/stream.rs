@@ -4,13 +4,13 @@ use std::{
     cmp::Ordering,
     io::{self, Read, Seek, SeekFrom},
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
 
-use onesweep_sys::{cache, features::features, files};
+use onesweep_sys::{features::features, files};
 
-use crate::{opener::Way, progress::Cancel, throttle::Throttle};
+use crate::{footprint::Trail, opener::Way, progress::Cancel, throttle::Throttle};
 
 /// The content of a large or special file, read through the file system where the consumer wants it.
 ///
@@ -66,9 +66,11 @@ enum Here {
 
 #[derive(Debug)]
 struct Open {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     /// Reads leave the page cache alone by themselves (`RWF_DONTCACHE`).
     uncached: bool,
+    /// Once they don't, and should.
+    trail: Option<Trail<Arc<OwnedFd>>>,
     checked: bool,
 }
 
@@ -85,9 +87,9 @@ impl FileStream {
 
     fn open(&mut self) -> io::Result<&mut Open> {
         if self.open.is_none() {
-            let fd = self.way.open()?;
+            let fd = Arc::new(self.way.open()?);
             let uncached = features().dontcache && !self.keep_cached;
-            self.open = Some(Open { fd, uncached, checked: false });
+            self.open = Some(Open { fd, uncached, trail: None, checked: false });
         }
         Ok(self.open.as_mut().expect("just opened"))
     }
@@ -111,6 +113,8 @@ impl FileStream {
             return Ok(());
         }
         open.checked = true;
+        // The stream may be kept for long.
+        open.trail = None;
         let now = State::of(&files::statx_fd(open.fd.as_fd())?);
         let how = match now.size.cmp(&expected.size) {
             Ordering::Greater => "it grew while it was read",
@@ -121,7 +125,8 @@ impl FileStream {
         Err(io::Error::other(how))
     }
 
-    fn read_data(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Reads what is no hole up to the end of the buffer.
+    fn read_data(&mut self, buffer: &mut [u8], data_end: u64) -> io::Result<usize> {
         let (at, keep_cached) = (self.at, self.keep_cached);
         let open = self.open()?;
         if open.uncached {
@@ -130,33 +135,15 @@ impl FileStream {
                 read => return read,
             }
         }
-        if keep_cached {
-            files::read_at(open.fd.as_fd(), buffer, at)
-        } else {
-            read_and_drop(open.fd.as_fd(), buffer, at)
+        let mut wanted = buffer.len();
+        if !keep_cached {
+            let trail = open.trail.get_or_insert_with(|| Trail::new(Arc::clone(&open.fd)));
+            let known = trail.advance(at, data_end) - at;
+            wanted = wanted.min(usize::try_from(known).unwrap_or(usize::MAX));
         }
+        files::read_at(open.fd.as_fd(), &mut buffer[..wanted], at)
     }
 }
-
-/// Reads without `RWF_DONTCACHE`: what was not cached before is dropped again.
-fn read_and_drop(fd: BorrowedFd<'_>, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-    let length = buffer.len() as u64;
-    let untouched = cache::residency(fd, at, length).is_ok_and(|pages| pages.cached == 0);
-    if untouched {
-        // What is read ahead could not be told from what was cached.
-        cache::random_access(fd)?;
-    }
-    let read = files::read_at(fd, buffer, at)?;
-    if untouched {
-        // Whole pages around the range are dropped; nothing but memory depends on it.
-        let start = at / PAGE * PAGE;
-        let _ = cache::drop_cached(fd, start, (at + length).next_multiple_of(PAGE) - start);
-    }
-    Ok(read)
-}
-
-/// A multiple of every page size in use.
-const PAGE: u64 = 64 << 10;
 
 impl Read for FileStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -177,7 +164,7 @@ impl Read for FileStream {
             return Ok(wanted);
         }
         self.throttle.pass(wanted as u64, &self.cancel);
-        let read = self.read_data(&mut buffer[..wanted])?;
+        let read = self.read_data(&mut buffer[..wanted], self.at.saturating_add(length))?;
         self.at += read as u64;
         if read == 0 {
             // Shorter than it was.

@@ -66,11 +66,29 @@ pub(crate) struct Surveyor {
     sources: Sources,
     volumes: HashMap<u16, VolumeFacts>,
     verdict: Option<Meaningless>,
+    /// By device: whether the content of its files is made up when it is read.
+    made_up: HashMap<u64, bool>,
 }
+
+/// File systems whose regular files have sizes that say nothing (`linux/magic.h`).
+const MADE_UP_MAGICS: [u32; 12] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x7472_6163, // tracefs
+    0x6462_6720, // debugfs
+    0x7363_6673, // securityfs
+    0xf97c_ff8c, // selinuxfs
+    0x6265_6570, // configfs
+    0x4249_4e4d, // binfmt_misc
+    0x6573_5543, // fusectl
+    0x0765_5821, // resctrl
+];
 
 impl Surveyor {
     pub(crate) fn new(aim: Aim) -> Self {
-        Self { aim, sources: Sources::new(), volumes: HashMap::new(), verdict: None }
+        Self { aim, sources: Sources::new(), volumes: HashMap::new(), verdict: None, made_up: HashMap::new() }
     }
 
     /// Takes note of a volume. `device_bytes` is the size of its device, where addresses are places on it.
@@ -118,6 +136,10 @@ impl Surveyor {
             return Err(FileError::Vanished { path: catalogue.path(id) });
         }
         catalogue.get_mut(id).learn(&stat);
+        if self.is_made_up(fd.as_fd(), stat.dev) {
+            catalogue.get_mut(id).flags.set(Flags::MADE_UP);
+            return Ok(Surveyed::Ready(Some(fd)));
+        }
         if stat.size == 0 {
             return Ok(Surveyed::Ready(Some(fd)));
         }
@@ -132,7 +154,10 @@ impl Surveyor {
                 return Ok(Surveyed::Ready(Some(fd)));
             }
         }
-        // Where it can't be told (another user's file), nothing is dropped from the cache either.
+        if stat.dio_align.is_none() {
+            catalogue.get_mut(id).flags.set(Flags::DIRECT_DOUBTFUL);
+        }
+        // Other users' files are not told of.
         if pages.as_ref().is_none_or(|pages| pages.cached > 0) {
             catalogue.get_mut(id).flags.set(Flags::PARTLY_CACHED);
         }
@@ -157,6 +182,13 @@ impl Surveyor {
         Ok(if catalogue.get(id).fragments == 0 { Surveyed::Ready(Some(fd)) } else { Surveyed::Planned })
     }
 
+    /// True on file systems whose files have no stored content.
+    fn is_made_up(&mut self, fd: BorrowedFd<'_>, dev: u64) -> bool {
+        *self.made_up.entry(dev).or_insert_with(|| {
+            files::file_system(fd).is_ok_and(|file_system| MADE_UP_MAGICS.contains(&file_system.magic))
+        })
+    }
+
     /// Learns where the data lies. What can't be mapped is read in inode order.
     ///
     /// `clean` says that nothing of the file waits in memory to be written. Until then an extent may be called
@@ -164,7 +196,7 @@ impl Surveyor {
     fn map(&mut self, catalogue: &mut Catalogue, id: EntryId, fd: BorrowedFd<'_>, stat: &files::Stat, clean: bool) {
         let number = catalogue.get(id).device;
         let block = u64::from(catalogue.volume(number).block);
-        let Self { aim, sources, volumes, verdict } = self;
+        let Self { aim, sources, volumes, verdict, .. } = self;
         let facts = volumes.get_mut(&number).expect("only volumes that were met are mapped");
         if !facts.synced {
             facts.synced = true;

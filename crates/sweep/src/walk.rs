@@ -4,12 +4,12 @@
 //! come from the listing; nothing but the directories themselves is opened or looked at here.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     ffi::OsStr,
-    io,
+    io::{self, Read},
     ops::Range,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
@@ -86,7 +86,10 @@ pub(crate) struct Walker {
     /// Once half of the catalogue is full: the directories of the one subtree that is finished first, so that a window
     /// stays whole subtrees where it can.
     focus: BTreeSet<Position>,
+    /// Of the root that is being walked depth first.
     stack: Vec<EntryId>,
+    /// Roots that will be walked depth first, in this order.
+    roots: VecDeque<EntryId>,
     head: (u64, u64),
     /// Waiting directories that are being looked at.
     ahead: HashSet<EntryId>,
@@ -116,6 +119,7 @@ impl Walker {
             pending: BTreeSet::new(),
             focus: BTreeSet::new(),
             stack: Vec::new(),
+            roots: VecDeque::new(),
             head: (0, 0),
             ahead: HashSet::new(),
             rules: HashMap::new(),
@@ -132,8 +136,7 @@ impl Walker {
             WalkOrder::CScan => {
                 self.pending.insert(position(catalogue, root));
             }
-            // The first root comes off the stack first.
-            WalkOrder::DepthFirst => self.stack.insert(0, root),
+            WalkOrder::DepthFirst => self.roots.push_back(root),
         }
     }
 
@@ -144,12 +147,13 @@ impl Walker {
 
     /// True when every directory was read and everything was given out.
     pub(crate) fn is_finished(&self, catalogue: &Catalogue) -> bool {
-        self.pending.is_empty() && self.focus.is_empty() && self.stack.is_empty() && self.given == catalogue.len()
+        self.waiting().next().is_none() && self.given == catalogue.len()
     }
 
     /// Directories that are still to be read.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = EntryId> {
-        self.pending.iter().chain(&self.focus).map(|&(_, _, id)| id).chain(self.stack.iter().copied())
+        let depth_first = self.stack.iter().chain(&self.roots).copied();
+        self.pending.iter().chain(&self.focus).map(|&(_, _, id)| id).chain(depth_first)
     }
 
     /// Reads directories until the window is full or nothing is left.
@@ -185,7 +189,7 @@ impl Walker {
     pub(crate) fn renumber(&mut self, catalogue: &Catalogue, moved: &HashMap<EntryId, EntryId>) {
         let renumbered = |&(base, ino, id): &Position| (base, ino, moved[&id]);
         self.pending = self.pending.iter().map(renumbered).collect();
-        for id in &mut self.stack {
+        for id in self.stack.iter_mut().chain(&mut self.roots) {
             *id = moved[id];
         }
         self.rules = self.rules.drain().filter_map(|(id, rules)| Some((*moved.get(&id)?, rules))).collect();
@@ -195,7 +199,7 @@ impl Walker {
 
     fn next_directory(&mut self, catalogue: &Catalogue, rule: &Rule<'_>) -> Option<EntryId> {
         if rule.order == WalkOrder::DepthFirst {
-            return self.stack.pop();
+            return self.stack.pop().or_else(|| self.roots.pop_front());
         }
         let focused = catalogue.bytes() >= rule.catalog_limit / 2;
         if focused && self.focus.is_empty() {
@@ -278,7 +282,7 @@ impl Walker {
     fn list(&mut self, catalogue: &mut Catalogue, rule: &Rule<'_>, id: EntryId, fd: &impl AsFd) -> io::Result<()> {
         let volume = catalogue.get(id).device;
         let above = catalogue.get(id).parent.some().and_then(|parent| self.rules.get(&parent).cloned());
-        let rules = if rule.gitignore { directory_rules(catalogue, id, fd, above) } else { None };
+        let rules = if rule.gitignore { directory_rules(catalogue, id, fd, above, &mut self.errors) } else { None };
         let needs_path = !rule.filter.is_empty() || rules.is_some();
         let mut path = if needs_path { catalogue.path_bytes(id) } else { Vec::new() };
         if needs_path && path.last() != Some(&b'/') {
@@ -383,23 +387,44 @@ fn open_path(catalogue: &Catalogue, id: EntryId) -> PathBuf {
     path
 }
 
+/// The rules of a directory with those above it. An ignore file that can't be read is told of, since what it names is not
+/// left out.
 fn directory_rules(
     catalogue: &Catalogue,
     id: EntryId,
     fd: &impl AsFd,
     above: Option<Arc<Rules>>,
+    errors: &mut Vec<FileError>,
 ) -> Option<Arc<Rules>> {
     let directory = catalogue.path(id);
-    let files: Vec<_> = ignores::NAMES
-        .into_iter()
-        .filter_map(|name| {
-            let file = files::open_file_at(fd.as_fd(), name).ok()?;
-            let mut content = Vec::new();
-            io::Read::read_to_end(&mut std::fs::File::from(file), &mut content).ok()?;
-            Some((directory.join(OsStr::from_bytes(name)), content))
-        })
-        .collect();
+    let mut files = Vec::new();
+    for name in ignores::NAMES {
+        // As for git, one that is a symbolic link is none.
+        let Ok(file) = files::open_file_at(fd.as_fd(), name) else { continue };
+        let path = directory.join(OsStr::from_bytes(name));
+        match read_ignore_file(file) {
+            Ok(Some(content)) => files.push((path, content)),
+            Ok(None) => {}
+            Err(source) => errors.push(FileError::Io { path, step: "take patterns from it".into(), source }),
+        }
+    }
     if files.is_empty() { above } else { Some(Rules::read(&directory, &files, above)) }
+}
+
+/// Patterns are kept in memory, so there are only so many bytes of them.
+const IGNORE_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// The content of an ignore file; nothing for what is no regular file.
+fn read_ignore_file(file: OwnedFd) -> io::Result<Option<Vec<u8>>> {
+    if files::statx_fd(file.as_fd())?.file_type() != EntryType::File {
+        return Ok(None);
+    }
+    let mut content = Vec::new();
+    std::fs::File::from(file).take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > IGNORE_FILE_BYTES_MAX {
+        return Err(io::Error::other("it is larger than 16 MiB; nothing is left out by it"));
+    }
+    Ok(Some(content))
 }
 
 #[cfg(test)]
@@ -450,6 +475,41 @@ mod tests {
             catalogue = smaller;
         }
         windows
+    }
+
+    #[test]
+    fn ignore_files_are_regular_and_not_too_large() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(".gitignore");
+        let read = || read_ignore_file(files::open_file_at(files::CURRENT_DIR, path.as_path()).unwrap());
+        std::fs::write(&path, "*.o").unwrap();
+        assert_eq!(read().unwrap().unwrap(), b"*.o");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read().unwrap_err().to_string().contains("larger than 16 MiB"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        // A writer that never writes.
+        let _writer = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        assert!(read().unwrap().is_none());
+        let zeros = files::open_file_at(files::CURRENT_DIR, "/dev/zero").unwrap();
+        assert!(read_ignore_file(zeros).unwrap().is_none());
+    }
+
+    #[test]
+    fn roots_are_walked_in_the_order_in_which_they_were_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut catalogue = Catalogue::new();
+        let dev = files::statx_at(files::CURRENT_DIR, directory.path(), true).unwrap().dev;
+        let number = catalogue.volume_number(Volume { dev, block: 4096, base: 0 });
+        let mut walker = Walker::new();
+        // Far too many for a way in whose time grows with the square.
+        let roots: Vec<EntryId> = (0..300_000)
+            .map(|_| catalogue.add_root(b"r", directory.path().to_owned(), number, DIRECTORY, 1).unwrap())
+            .collect();
+        for &root in &roots {
+            walker.enter(&catalogue, root, WalkOrder::DepthFirst);
+        }
+        assert!(walker.waiting().eq(roots));
     }
 
     #[test]

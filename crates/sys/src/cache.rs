@@ -3,9 +3,11 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::fs::Advice;
+use rustix::io::Errno;
 
 use crate::features::features;
 
@@ -131,6 +133,111 @@ fn cached_pages_of_window(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Re
     answer
 }
 
+/// The runs of whole pages around a range that are not in the page cache, rising; told to whom [`residency`] is told.
+pub fn uncached_runs(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    let page = rustix::param::page_size() as u64;
+    let count = |pages: &Range<u64>| Ok(residency(fd, pages.start * page, (pages.end - pages.start) * page)?.cached);
+    let mut runs = Vec::new();
+    uncached_by_count(&count, page_numbers(range), &mut runs)?;
+    Ok(in_bytes(runs))
+}
+
+/// As [`uncached_runs`], of any file that may be read: each page is tried by a read that may not wait (`RWF_NOWAIT`).
+///
+/// That brings the missing pages in, so it is for ranges that will be read and dropped; not before they are read, since
+/// pages on their way can't be dropped. Read-ahead must be
+/// [off](random_access), or it would bring in pages that are not tried yet. Pages that need no device (holes) look
+/// cached. `Unsupported` where no such reads are possible.
+#[doc(alias = "RWF_NOWAIT")]
+pub fn uncached_runs_by_trial(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    let page = rustix::param::page_size() as u64;
+    uncached_by_trial(&mut |number| is_read_at_once(fd, number * page), page_numbers(range)).map(in_bytes)
+}
+
+fn page_numbers(range: &Range<u64>) -> Range<u64> {
+    let page = rustix::param::page_size() as u64;
+    range.start / page..range.end.div_ceil(page)
+}
+
+fn in_bytes(runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let page = rustix::param::page_size() as u64;
+    runs.into_iter().map(|run| run.start * page..run.end * page).collect()
+}
+
+/// Halves the range until each half is wholly cached or wholly uncached.
+fn uncached_by_count(
+    count: &dyn Fn(&Range<u64>) -> io::Result<u64>,
+    pages: Range<u64>,
+    runs: &mut Vec<Range<u64>>,
+) -> io::Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let (length, cached) = (pages.end - pages.start, count(&pages)?);
+    if cached == 0 {
+        match runs.last_mut() {
+            Some(last) if last.end == pages.start => last.end = pages.end,
+            _ => runs.push(pages),
+        }
+    } else if cached < length && length > 1 {
+        let middle = pages.start + length / 2;
+        uncached_by_count(count, pages.start..middle, runs)?;
+        uncached_by_count(count, middle..pages.end, runs)?;
+    }
+    Ok(())
+}
+
+/// Tries the last page first: a cached page may carry the mark at which the kernel reads ahead, and what that brings in
+/// has been tried by then.
+fn uncached_by_trial(
+    is_cached: &mut dyn FnMut(u64) -> io::Result<bool>,
+    pages: Range<u64>,
+) -> io::Result<Vec<Range<u64>>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for number in pages.rev() {
+        if is_cached(number)? {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.start == number + 1 => last.start = number,
+            _ => runs.push(number..number + 1),
+        }
+    }
+    runs.reverse();
+    Ok(runs)
+}
+
+/// True when a byte can be read without the device; behind the end there is nothing to wait for.
+fn is_read_at_once(fd: BorrowedFd<'_>, offset: u64) -> io::Result<bool> {
+    let mut byte = [0];
+    let mut parts = [io::IoSliceMut::new(&mut byte)];
+    let page = rustix::param::page_size() as u64;
+    loop {
+        let before = thread_bytes_read();
+        match rustix::io::preadv2(fd, &mut parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+            // A quick device has brought this one page by now. More than a page was read ahead of one that was there.
+            Ok(_) => return Ok(!(1..=page).contains(&(thread_bytes_read() - before))),
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => return Err(io::ErrorKind::Unsupported.into()),
+            // A page that can't be read: the reader will tell of it.
+            Err(_) => return Ok(false),
+        }
+    }
+}
+
+/// What this thread has made devices read so far; 0 on kernels that don't count it.
+fn thread_bytes_read() -> u64 {
+    const SECTOR_BYTES: u64 = 512;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the whole struct, or leaves the zeros, which are a valid value of it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_inblock as u64 * SECTOR_BYTES
+}
+
 /// Drops the clean cached pages of a range (`FADV_DONTNEED`); `len` 0 means to the end of the file.
 ///
 /// Dirty pages stay, as do pages that others have mapped or that the range covers only in part.
@@ -227,6 +334,57 @@ mod tests {
         while !all_back() {
             assert!(std::time::Instant::now() < patience, "no read-ahead within 10 seconds");
             std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn uncached_runs_are_found_by_halves_and_by_trial() {
+        let cached = [0, 1, 2, 7, 8, 40];
+        let count = |pages: &Range<u64>| Ok(cached.iter().filter(|page| pages.contains(page)).count() as u64);
+        let mut by_halves = Vec::new();
+        uncached_by_count(&count, 1..64, &mut by_halves).unwrap();
+        assert_eq!(by_halves, [3..7, 9..40, 41..64]);
+        let mut tried = Vec::new();
+        let mut is_cached = |page| {
+            tried.push(page);
+            Ok(cached.contains(&page))
+        };
+        assert_eq!(uncached_by_trial(&mut is_cached, 1..64).unwrap(), by_halves);
+        assert!(tried.is_sorted_by(|page, next| page > next), "the last page first");
+        assert!(uncached_by_count(&count, 5..5, &mut Vec::new()).is_ok());
+    }
+
+    #[test]
+    fn uncached_runs_are_told_to_owners_and_strangers() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let page = rustix::param::page_size();
+        file.as_file().write_all(&vec![1; 64 * page]).unwrap();
+        file.as_file().sync_all().unwrap();
+        let reader = || std::fs::File::open(file.path()).unwrap();
+        // Each asker meets the same pages: the third and the fourth alone.
+        let prepare = || {
+            let warm = reader();
+            drop_cached(warm.as_fd(), 0, 0).unwrap();
+            random_access(warm.as_fd()).unwrap();
+            std::os::unix::fs::FileExt::read_exact_at(&warm, &mut vec![0; 2 * page], 2 * page as u64).unwrap();
+            residency(warm.as_fd(), 0, 0).unwrap().cached == 2
+        };
+        if !prepare() {
+            return eprintln!("skipped: this file system keeps its pages");
+        }
+        let page = page as u64;
+        let expected = [0..2 * page, 4 * page..64 * page];
+        assert_eq!(uncached_runs(reader().as_fd(), &(0..64 * page)).unwrap(), expected);
+        let trier = reader();
+        random_access(trier.as_fd()).unwrap();
+        assert_eq!(uncached_runs_by_trial(trier.as_fd(), &(0..64 * page)).unwrap(), expected);
+        // What is on its way can't be dropped yet.
+        std::fs::read(file.path()).unwrap();
+        assert!(prepare());
+        let stranger = reader();
+        random_access(stranger.as_fd()).unwrap();
+        if let Some(told) = crate::testing::as_stranger(|| uncached_runs_by_trial(stranger.as_fd(), &(0..64 * page))) {
+            assert_eq!(told.unwrap(), expected);
         }
     }
 

@@ -41,7 +41,7 @@ fn read(files: &[PathBuf]) {
 
 /// A tree from cold, in which some files were read, and as many beside it that nobody else will touch.
 struct Half {
-    image: Image,
+    _mounted: Image,
     root: PathBuf,
     cached: Vec<PathBuf>,
     cold: Vec<PathBuf>,
@@ -70,7 +70,7 @@ fn half_cached(fs: Fs) -> Half {
     let (cached, cold): (Vec<PathBuf>, Vec<PathBuf>) = files.into_iter().partition(|_| rng.below(3) == 0);
     read(&cached);
     read(&control);
-    Half { image, root, cached, cold, control }
+    Half { _mounted: image, root, cached, cold, control }
 }
 
 /// Makes up to five trials until one succeeds. The kernel may reclaim pages by itself at any time, so one failure may be
@@ -167,85 +167,156 @@ fn warmed_files_stay() {
     });
 }
 
-const LARGE_PAGES: u64 = 3000;
+/// More than `--large 1M` lets wait, and less.
+const SIZES: [(&str, u64); 2] = [("large", 3000), ("small", 90)];
 
-/// A file that is streamed, as it may be when the sweep meets it: its first pages in memory, and no others.
-fn large(path: &Path, cached_pages: u64) {
-    fs::write(path, Rng::new(17).bytes(LARGE_PAGES as usize * 4096 - 100)).expect("a file");
+/// What of a file is in memory when the sweep meets it.
+const STATES: [&str; 4] = ["none", "runs", "begun", "all"];
+
+/// Brings pages of a file into memory.
+fn bring_in(path: &Path, state: &str, pages: u64) {
     let file = fs::File::open(path).expect("the file");
-    file.sync_all().expect("its blocks");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("none of it is in memory");
+    let size = file.metadata().expect("its size").len();
+    let read = |pages: std::ops::Range<u64>| {
+        let bytes = (pages.end * 4096).min(size) - pages.start * 4096;
+        file.read_exact_at(&mut vec![0; bytes as usize], pages.start * 4096).expect("some pages");
+    };
+    if state == "begun" {
+        // As a reader that gave up leaves it: with pages read ahead, and a mark to go on from.
+        for page in 0..pages / 6 {
+            read(page..page + 1);
+        }
+        return;
+    }
     // Each read brings in what it reads, and nothing ahead.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("no reading ahead");
-    let cached_bytes = (cached_pages * 4096).min(file.metadata().expect("its size").len());
-    file.read_exact_at(&mut vec![0; cached_bytes as usize], 0).expect("its first pages");
+    match state {
+        "runs" => [0..3, 10..11, 40..60, pages / 2..pages / 2 + 9, pages - 2..pages].into_iter().for_each(read),
+        "all" => read(0..pages),
+        _ => {}
+    }
+}
+
+/// Files of both sizes in all states, met from cold, with what is in memory of each.
+fn mixed(image: &Image) -> (PathBuf, Vec<(PathBuf, Vec<bool>)>) {
+    let folder = image.root().join("mixed");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).expect("a folder");
+    let content = Rng::new(17).bytes(SIZES[0].1 as usize * 4096);
+    let each = || SIZES.into_iter().flat_map(|size| STATES.map(|state| (size, state)));
+    for ((size, pages), state) in each() {
+        let path = folder.join(format!("{size}-{state}"));
+        fs::write(&path, &content[..pages as usize * 4096 - 100]).expect("a file");
+        let file = fs::File::open(&path).expect("the file");
+        file.sync_all().expect("its blocks");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("none of it is in memory");
+    }
+    let files = each().map(|((size, pages), state)| {
+        let path = folder.join(format!("{size}-{state}"));
+        bring_in(&path, state, pages);
+        // What is read ahead comes later than what was read.
+        let before = loop {
+            let now = map(&path);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            if map(&path) == now {
+                break now;
+            }
+        };
+        let cached = before.iter().filter(|page| **page).count() as u64;
+        match state {
+            "none" => assert_eq!(cached, 0),
+            "all" => assert_eq!(cached, pages),
+            _ => assert!((1..pages).contains(&cached), "{cached} pages of {path:?}"),
+        }
+        (path, before)
+    });
+    let files = files.collect();
+    (folder, files)
 }
 
 /// For each page of a file whether it is in memory.
 fn map(path: &Path) -> Vec<bool> {
     let file = fs::File::open(path).expect("the file");
+    let pages = file.metadata().expect("its size").len().div_ceil(4096);
     let is_cached = |page| onesweep_sys::cache::residency(file.as_fd(), page * 4096, 4096).expect("told").cached > 0;
-    (0..LARGE_PAGES).map(is_cached).collect()
+    (0..pages).map(is_cached).collect()
 }
 
-/// A large file passes by the cache too, page for page.
+/// An error for pages that are gone, which may be the kernel's doing; more of them never are.
+fn compare(files: &[(PathBuf, Vec<bool>)], what: &str) -> Result<(), String> {
+    for (path, before) in files {
+        let after = map(path);
+        let more = before.iter().zip(&after).filter(|(before, after)| !**before && **after).count();
+        assert_eq!(more, 0, "{what}: {more} more pages of {path:?}");
+        let fewer = before.iter().zip(&after).filter(|(before, after)| **before && !**after).count();
+        if fewer > 0 {
+            return Err(format!("{what}: {fewer} fewer pages of {}", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The ways round direct and uncached reads and round asking what is cached.
+const HIDDEN: [&str; 4] = ["", "dontcache", "dontcache,direct", "dontcache,direct,cachestat,io_uring"];
+
+/// Runs `tar` on files in all states, up to five times until no page was lost: the kernel may reclaim some.
+fn leaves_pages_as_they_were(image: &Image, what: &str, tar: impl Fn() -> Command) {
+    let trial = || {
+        let (folder, files) = mixed(image);
+        let out = finish(tar().arg(&folder), 0);
+        let content: u64 = SIZES.iter().map(|(_, pages)| STATES.len() as u64 * (pages - 1) * 4096).sum();
+        assert!(out.stdout.len() as u64 > content);
+        compare(&files, what)
+    };
+    let failures: Vec<String> = (0..5).map_while(|_| trial().err()).collect();
+    assert!(failures.len() < 5, "{}", failures[0]);
+}
+
+/// Files that are partly in memory too, large and small, are left as they were page for page.
 #[test]
-fn pages_of_large_files_are_left_as_they_were() {
+fn pages_are_left_as_they_were() {
     root_test!(alone);
     for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
-        for (options, hidden) in [(&[][..], ""), (&[], "dontcache"), (&[], "dontcache,direct"), (&["--device"], "")] {
-            if !options.is_empty() && !fs.has_device_mode() {
-                continue;
-            }
-            on_a_quiet_machine(fs, |half| {
-                let folder = half.image.root().join("large");
-                fs::create_dir(&folder).expect("a folder");
-                let files = [("none", 0), ("some", 64), ("all", LARGE_PAGES)].map(|(name, pages)| {
-                    let path = folder.join(name);
-                    large(&path, pages);
-                    path
-                });
-                let before = files.each_ref().map(|path| map(path));
-                assert!(!before[0].contains(&true), "nothing of the unread file is in memory");
-                let cached = before[1].iter().filter(|page| **page).count();
-                assert!((64..128).contains(&cached), "{cached} pages are in memory");
+        let image = Image::new(fs, 400 << 20);
+        let device = fs.has_device_mode().then_some((Some("--device"), ""));
+        for (option, hidden) in HIDDEN.map(|hidden| (None, hidden)).into_iter().chain(device) {
+            leaves_pages_as_they_were(&image, &format!("{} {option:?} {hidden:?}", fs.name()), || {
                 let mut tar = onesweep(["tar", "--large", "1M", "-cf", "-"]);
-                finish(tar.args(options).arg(&folder).env("ONESWEEP_HIDE", hidden), 0);
-                for (path, before) in files.iter().zip(before) {
-                    let after = map(path);
-                    let more = before.iter().zip(&after).filter(|(before, after)| !**before && **after).count();
-                    // Here the kernel's own reclaiming is no excuse.
-                    assert_eq!(more, 0, "{} {options:?} {hidden}: {more} more pages of {path:?}", fs.name());
-                    let fewer = before.iter().zip(&after).filter(|(before, after)| **before && !**after).count();
-                    if fewer > 0 {
-                        return Err(format!("{options:?} {hidden} dropped {fewer} pages of {}", path.display()));
-                    }
-                }
-                Ok(())
+                tar.args(option).env("ONESWEEP_HIDE", hidden);
+                tar
             });
         }
     }
 }
 
-/// Of others' files the kernel does not tell what is in memory; nothing is brought in all the same.
+/// Of others' files the kernel does not tell what is in memory; they are left as they were all the same.
 #[test]
 fn an_ordinary_user_leaves_it_as_it_was() {
     root_test!(alone);
-    for (fs, hidden) in [(Fs::Ext4, ""), (Fs::Xfs, "")] {
-        let mut image = Image::new(fs, 400 << 20);
-        let root = image.root().join("tree");
-        fs::create_dir(&root).expect("a folder");
-        let path = root.join("large");
-        large(&path, 0);
-        image.cold();
-        assert!(!map(&path).contains(&true));
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let image = Image::new(fs, 400 << 20);
         let tool = image.beside("onesweep");
         fs::copy(crate::run::program(), &tool).expect("a copy of the program");
-        let mut tar = Command::new("setpriv");
-        tar.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
-        let out = finish(tar.args(["tar", "--large", "1M", "-cf", "-"]).arg(&root).env("ONESWEEP_HIDE", hidden), 0);
-        assert!(out.stdout.len() as u64 > (LARGE_PAGES - 1) * 4096);
-        let brought = map(&path).iter().filter(|page| **page).count();
-        assert_eq!(brought, 0, "{} {hidden}: {brought} pages of another user's file were left", fs.name());
+        for hidden in HIDDEN {
+            leaves_pages_as_they_were(&image, &format!("an ordinary user on {} {hidden:?}", fs.name()), || {
+                let mut tar = Command::new("setpriv");
+                tar.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
+                tar.args(["tar", "--large", "1M", "-cf", "-"]).env("ONESWEEP_HIDE", hidden);
+                tar
+            });
+        }
     }
+}
+
+/// Reading a hole makes pages of zeros, which are dropped as others are.
+#[test]
+fn holes_leave_nothing() {
+    root_test!(alone);
+    let image = Image::new(Fs::Ext4, 100 << 20);
+    let folder = image.root().join("holes");
+    fs::create_dir(&folder).expect("a folder");
+    let path = folder.join("small");
+    fs::File::create(&path).expect("a file").set_len(400 << 10).expect("a hole");
+    finish(onesweep(["tar", "-cf", "-"]).arg(&folder), 0);
+    assert!(!map(&path).contains(&true));
 }

@@ -175,3 +175,29 @@ fn shared_extents_are_read_once() {
         }
     }
 }
+
+/// Files of `/proc` say that they are empty, those of `/sys` that they hold a page.
+#[test]
+fn files_that_the_kernel_makes_up_are_read_to_their_end() {
+    root_test!();
+    let sources = ["/proc/sys/kernel/ostype", "/proc/sys/kernel/random/boot_id", "/sys/class/net/lo/mtu"];
+    let roots = sources.map(Path::new);
+    for options in [vec![], vec!["--order", "directory"], vec!["--budget", "64K"]] {
+        assert_eq!(differences(&sums(&roots), &by_sum(&roots, &(options, None))), None);
+    }
+    let folder = Folder::new();
+    let copies = folder.join("copies");
+    fs::create_dir(&copies).expect("a folder");
+    finish(onesweep(["copy"]).args(sources).arg(&copies), 0);
+    let archive = folder.join("archive.tar");
+    finish(onesweep(["tar", "-cf"]).arg(&archive).args(sources), 0);
+    run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.join("")));
+    for source in roots {
+        let content = fs::read(source).expect("its content");
+        assert!(!content.is_empty());
+        assert_eq!(fs::read(copies.join(source.file_name().expect("a name"))).expect("a copy"), content);
+        let extracted =
+            folder.join(source.strip_prefix("/").expect("an absolute path").to_str().expect("a plain path"));
+        assert_eq!(fs::read(extracted).expect("a file from the archive"), content);
+    }
+}

@@ -41,8 +41,12 @@ impl Flags {
     pub(crate) const RECENT: Self = Self(1 << 6);
     /// Other files may have the same bytes at the same addresses, one to one.
     pub(crate) const SHARED: Self = Self(1 << 7);
-    /// Some of its pages lay in the cache when it was surveyed.
+    /// Some of its pages lay in the cache when it was surveyed, or it was not told.
     pub(crate) const PARTLY_CACHED: Self = Self(1 << 8);
+    /// The file system does not say that direct reads of it go past the cache.
+    pub(crate) const DIRECT_DOUBTFUL: Self = Self(1 << 9);
+    /// The kernel makes its content up when it is read, and its size is not true.
+    pub(crate) const MADE_UP: Self = Self(1 << 10);
 
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

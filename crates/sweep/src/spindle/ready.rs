@@ -11,13 +11,14 @@ use super::{SpindleSweep, send, whole};
 use crate::{
     catalogue::{EntryId, Flags},
     error::FileError,
+    footprint::Footprint,
     handover,
     item::{Content, FileBytes, Metadata, Route, SweptFile},
     outlet::Outlet,
     read::Halt,
     read_through::{self, Outcome},
     settings::CachePolicy,
-    stream::{FileStream, StreamRules},
+    stream::StreamRules,
 };
 
 impl SpindleSweep {
@@ -41,7 +42,9 @@ impl SpindleSweep {
     ) -> Result<Option<SweptFile>, FileError> {
         let entry = self.catalogue.get(id);
         let xattrs = self.settings.xattrs;
-        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && entry.size > 0));
+        let is_made_up = entry.flags.has(Flags::MADE_UP);
+        let has_content = entry.size > 0 || is_made_up;
+        let needs_fd = entry.is_file() && (xattrs || (self.settings.content && has_content));
         let fd = match fd {
             None if needs_fd => Some(
                 self.opener
@@ -55,6 +58,9 @@ impl SpindleSweep {
         if !entry.is_file() || !self.settings.content {
             return Ok(Some(item));
         }
+        if let Some(fd) = fd.as_ref().filter(|_| is_made_up) {
+            return self.made_up(outlet, id, item, fd);
+        }
         let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
         let Some(fd) = fd.filter(|_| entry.size > 0) else {
             item.content = Content::Bytes(FileBytes::lent(Bytes::empty(), loan));
@@ -62,7 +68,14 @@ impl SpindleSweep {
         };
         let reserve = |bytes| self.share.try_reserve(bytes);
         let path = || self.catalogue.path(id);
-        match read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path)? {
+        let mut footprint = match self.settings.cache {
+            // A file of holes alone: reading it makes pages of zeros.
+            CachePolicy::Untouched if !entry.flags.has(Flags::CACHED) => Footprint::of_entry(&entry, fd.as_fd()),
+            _ => Footprint::default(),
+        };
+        let outcome = read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path);
+        footprint.wipe(fd.as_fd());
+        match outcome? {
             Outcome::Whole { bytes, loan, stat } => {
                 item.metadata = Metadata::of(item.metadata.kind, &stat);
                 item.content = Content::Bytes(FileBytes::lent(bytes, loan));
@@ -72,10 +85,28 @@ impl SpindleSweep {
                 }
             }
             Outcome::TooLarge => {
-                item.data = whole(entry.size);
-                self.make_stream(outlet, id, &mut item)?;
+                let rules = self.stream_rules(outlet);
+                handover::stream_as_it_is_now(&self.catalogue, &mut self.opener, id, &mut item, fd.as_fd(), rules)?;
             }
         }
+        Ok(Some(item))
+    }
+
+    /// Gives an item content that has no size before it is read.
+    fn made_up(
+        &self,
+        outlet: &Outlet,
+        id: EntryId,
+        mut item: SweptFile,
+        fd: &OwnedFd,
+    ) -> Result<Option<SweptFile>, FileError> {
+        let fail = |error| FileError::io(self.catalogue.path(id), "read it to its end", error);
+        let fd = fd.try_clone().map_err(fail)?;
+        let content = read_through::read_made_up(fd, self.share.limit()).map_err(fail)?;
+        let Some(loan) = outlet.reserve(&self.share, content.len() as u64) else { return Ok(None) };
+        item.metadata.size = content.len() as u64;
+        item.data = whole(item.metadata.size);
+        item.content = Content::Bytes(FileBytes::lent(Bytes::copy_of(&content), loan));
         Ok(Some(item))
     }
 
@@ -85,18 +116,6 @@ impl SpindleSweep {
             throttle: Arc::clone(&self.throttle),
             cancel: outlet.cancel().clone(),
         }
-    }
-
-    fn make_stream(&mut self, outlet: &Outlet, id: EntryId, item: &mut SweptFile) -> Result<(), FileError> {
-        let way = self
-            .opener
-            .way(&self.catalogue, id)
-            .map_err(|error| FileError::io(self.catalogue.path(id), "open its directory", error))?;
-        let state = self.catalogue.get(id).state();
-        let stream = FileStream::new(way, state, item.data.clone(), self.stream_rules(outlet));
-        item.content = Content::Stream(stream);
-        item.route = Route::Streamed;
-        Ok(())
     }
 
     /// Large and special files, in the order of their first extents (DAFT II.D).
@@ -128,6 +147,7 @@ impl SpindleSweep {
             let with = handover::item(&self.catalogue, &mut self.opener, id, true, Some(fd.as_fd()))?;
             item.xattrs = with.xattrs;
         }
-        self.make_stream(outlet, id, item)
+        let (state, rules) = (self.catalogue.get(id).state(), self.stream_rules(outlet));
+        handover::stream(&self.catalogue, &mut self.opener, id, item, state, rules)
     }
 }
