@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::budgets::unlimited;
+use super::daft::{DISKS, SIZES, merged, unmerged};
 use super::{Case, Exhibit};
 use crate::bench::page::{self, Table};
 use crate::bench::plot::Pictures;
@@ -81,7 +83,7 @@ pub(crate) struct Goal {
     case: String,
     what: String,
     /// The paper's own figure.
-    paper: &'static str,
+    paper: String,
     setting: Setting,
     ours: Work,
     measure: Measure,
@@ -97,7 +99,7 @@ impl Goal {
         Self {
             case: case.into(),
             what: what.into(),
-            paper: "–",
+            paper: "–".into(),
             setting,
             ours: Work::of(Tool::Tar),
             measure: Measure::GnuTar,
@@ -108,12 +110,12 @@ impl Goal {
         }
     }
 
-    fn paper(self, paper: &'static str) -> Self {
-        Self { paper, ..self }
+    fn paper(self, paper: &str) -> Self {
+        Self { paper: paper.into(), ..self }
     }
 
-    fn ours(self, options: &[&str]) -> Self {
-        Self { ours: Work::with(Tool::Tar, options), ..self }
+    fn ours(self, ours: Work) -> Self {
+        Self { ours, ..self }
     }
 
     fn measure(self, measure: Measure) -> Self {
@@ -253,7 +255,7 @@ impl Goal {
         };
         let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
         let verdict = self.verdict(results);
-        let paper = self.paper.to_owned();
+        let paper = self.paper.clone();
         vec![self.what.clone(), name, measure, paper, aims.join(" / "), cell(false), cell(true), sweep, verdict]
     }
 }
@@ -285,17 +287,6 @@ pub(crate) struct Goals {
 }
 
 const BARRACUDA: &str = "barracuda-7200.11";
-const FAST: &str = "st373455lw";
-const SLOW: &str = "6y160p0";
-const MERGED: [&str; 3] = ["--device", "--strategy", "merged"];
-const UNMERGED: [&str; 3] = ["--device", "--strategy", "unmerged"];
-
-/// DAFT's files by size, with the scale that they are measured at and the factors of its table II on both disks.
-const DAFT: [(&str, f64, &str, f64, &str, f64); 3] = [
-    ("daft-4k", 0.1, "15.5", 15.5, "6.2", 6.2),
-    ("daft-16k", 0.1, "5.5", 5.5, "3.9", 3.9),
-    ("daft-64k", 0.5, "2.1", 2.1, "2.1", 2.1),
-];
 
 impl Goals {
     pub(crate) fn all(seed: u64) -> Self {
@@ -334,26 +325,25 @@ impl Goals {
 
     fn daft(seed: u64) -> Vec<Goal> {
         let mut goals = Vec::new();
-        for (disk, model) in [("fast", FAST), ("slow", SLOW)] {
-            for (recipe, scale, fast_text, fast, slow_text, slow) in DAFT {
-                let (paper, aim) = if model == FAST { (fast_text, fast) } else { (slow_text, slow) };
+        for (disk, (disk_name, model)) in DISKS.into_iter().enumerate() {
+            for (recipe, scale, _, paper) in SIZES {
                 let setting =
                     Setting::new(Subject::new(recipe, "ext4", scale, seed), Disk::new(model, Stretch::InProportion));
-                let name = |what: &str| format!("{recipe}-{disk}{what}");
-                let what = format!("`{recipe}` × {scale}, dir_index, {disk} disk");
-                let row = |case: &str| Goal::new(&name(case), &what, setting.clone()).paper(paper);
-                goals.push(row("").ours(&MERGED).off(Aim::AtLeast(aim)));
-                goals.push(row("-unmerged").paper("–").ours(&UNMERGED));
-                goals.push(row("-files").paper("–"));
+                let what = format!("`{recipe}` × {scale}, dir_index, {disk_name} disk");
+                let row = |case: &str| Goal::new(&format!("{recipe}-{disk_name}{case}"), &what, setting.clone());
+                let aim = Aim::AtLeast(paper[disk]);
+                goals.push(row("").paper(&paper[disk].to_string()).ours(merged()).off(aim));
+                goals.push(row("-unmerged").ours(unmerged()));
+                goals.push(row("-files"));
             }
         }
-        for (disk, model) in [("fast", FAST), ("slow", SLOW)] {
-            for (recipe, scale, ..) in DAFT {
+        for (disk_name, model) in DISKS {
+            for (recipe, scale, ..) in SIZES {
                 let image = Subject::new(recipe, "ext4", scale, seed).mkfs(&["-O", "^dir_index"]);
                 let setting = Setting::new(image, Disk::new(model, Stretch::InProportion));
-                let what = format!("`{recipe}` × {scale}, ^dir_index, {disk} disk");
+                let what = format!("`{recipe}` × {scale}, ^dir_index, {disk_name} disk");
                 let row = |case: &str| {
-                    Goal::new(&format!("{recipe}-{disk}-{case}"), &what, setting.clone()).ours(&MERGED).off_only()
+                    Goal::new(&format!("{recipe}-{disk_name}-{case}"), &what, setting.clone()).ours(merged()).off_only()
                 };
                 goals.push(row("plain-sweep").measure(Measure::Sweep).off(Aim::AtMost(1.1)));
                 goals.push(row("plain"));
@@ -371,15 +361,15 @@ impl Goals {
             let goal = Goal::new(&format!("{recipe}-{fs}-sweep"), &format!("`{recipe}`, {fs}"), setting);
             goals.push(goal.measure(Measure::Sweep).off(Aim::AtMost(most)));
         }
-        for (disk, model) in [("fast", FAST), ("slow", SLOW)] {
-            for (recipe, scale, ..) in DAFT {
+        for (disk, model) in DISKS {
+            for (recipe, scale, ..) in SIZES {
                 let setting =
                     Setting::new(Subject::new(recipe, "ext4", scale, seed), Disk::new(model, Stretch::InProportion));
                 let what = format!("`{recipe}` × {scale}, dir_index, {disk} disk");
-                let goal = Goal::new(&format!("{recipe}-{disk}-sweep"), &what, setting.clone()).ours(&MERGED);
+                let goal = Goal::new(&format!("{recipe}-{disk}-sweep"), &what, setting.clone()).ours(merged());
                 goals.push(goal.clone().measure(Measure::Sweep).off(Aim::AtMost(1.5)));
                 if recipe == "daft-16k" {
-                    let least = if model == FAST { 0.85 } else { 0.75 };
+                    let least = if disk == "fast" { 0.85 } else { 0.75 };
                     let goal = Goal { case: format!("{recipe}-{disk}-streaming"), ..goal };
                     goals.push(goal.measure(Measure::Streaming).paper("close to raw").off(Aim::AtLeast(least)));
                 }
@@ -427,7 +417,7 @@ impl Goals {
                 .off(Aim::Within(0.1))
                 .off_only(),
             Goal::new("plan-device", "`random`, ext4, disk in proportion", near)
-                .ours(&MERGED)
+                .ours(merged())
                 .measure(planned(&["--disk", BARRACUDA, "--device", "--strategy", "merged"]))
                 .off(Aim::Within(0.1))
                 .off_only(),
@@ -447,10 +437,6 @@ impl Goals {
                 .off_only(),
         ]
     }
-}
-
-fn unlimited() -> Work {
-    Work::with(Tool::Tar, &["--budget", "4G"])
 }
 
 impl Exhibit for Goals {
@@ -494,19 +480,19 @@ pub(crate) fn quick(seed: u64) -> Vec<Goal> {
         |recipe, fs, scale, model, span| Setting::new(Subject::new(recipe, fs, scale, seed), Disk::new(model, span));
     let random = setting("random", "ext4", 0.05, BARRACUDA, Stretch::Whole);
     let source = setting("source", "ext4", 0.1, BARRACUDA, Stretch::Whole);
-    let daft = setting("daft-4k", "ext4", 0.005, FAST, Stretch::InProportion);
+    let daft = setting("daft-4k", "ext4", 0.005, DISKS[0].1, Stretch::InProportion);
     let budget = Budget { share: Share { of: 1, parts: 3 }, threshold: Threshold::OnDemand };
     let under_budget = Goal::new("random-budget", "", random.clone()).measure(Measure::Other(unlimited()));
     let goals = [
         Goal::new("random-ext4", "", random.clone()),
-        Goal::new("random-ext4-device", "", random.clone()).ours(&MERGED),
+        Goal::new("random-ext4-device", "", random.clone()).ours(merged()),
         Goal::new("random-ext4-sweep", "", random).measure(Measure::Sweep),
         Goal { ours: Work::of(Tool::Tar).budget(budget), ..under_budget },
         Goal::new("random-xfs", "", setting("random", "xfs", 0.05, BARRACUDA, Stretch::Whole)),
         Goal::new("source-ext4", "", source.clone()),
         Goal::new("source-ext4-sweep", "", source).measure(Measure::Sweep),
-        Goal::new("daft-4k", "", daft.clone()).ours(&MERGED),
-        Goal::new("daft-4k-sweep", "", daft).ours(&MERGED).measure(Measure::Sweep),
+        Goal::new("daft-4k", "", daft.clone()).ours(merged()),
+        Goal::new("daft-4k-sweep", "", daft).ours(merged()).measure(Measure::Sweep),
     ];
     goals.into_iter().map(|goal| goal.rounds(3).off_only()).collect()
 }

@@ -1,7 +1,10 @@
 //! What is shown: tables and figures. Each knows the runs that it needs, and what to make of them.
 
+mod budgets;
+mod daft;
 mod goals;
 mod peers;
+mod qtar;
 
 pub(crate) use goals::{Goals, quick};
 
@@ -26,7 +29,18 @@ pub(crate) trait Exhibit {
 
 /// All of them, in the order of the page.
 pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
-    vec![Box::new(Goals::all(seed)), Box::new(peers::Peers::new(seed))]
+    vec![
+        Box::new(Goals::all(seed)),
+        Box::new(peers::Peers::new(seed)),
+        Box::new(budgets::Budgets::new(seed)),
+        Box::new(daft::Figure2::new(seed)),
+        Box::new(qtar::Figure1::new(seed)),
+        Box::new(qtar::Figure3::new(seed)),
+        Box::new(qtar::Figure4::new(seed)),
+        Box::new(qtar::Figure5::new(seed)),
+        Box::new(qtar::Figure6::new(seed)),
+        Box::new(qtar::Figure7::new(seed)),
+    ]
 }
 
 #[cfg(test)]
