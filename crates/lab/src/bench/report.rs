@@ -44,7 +44,7 @@ fn preface(results: &Results) -> String {
     let commits: Vec<String> = commits.into_iter().map(|commit| format!("`{commit}`")).collect();
     let programs: Vec<&str> = results.machine.programs.values().map(String::as_str).collect();
     format!(
-        "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md), at {} {}, on {} processors, \
+        "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md), at {} {}, on {}, \
          Linux {}. Programs: {}. GNU tar is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
          ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
          mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read.\n",

@@ -159,7 +159,7 @@ fn commit() -> String {
 
 fn machine(programs: &Programs) -> Machine {
     let model = first_line("sh", &["-c", "grep -m1 'model name' /proc/cpuinfo | cut -d: -f2"]);
-    let processors = format!("{} ({model})", first_line("nproc", &[]));
+    let processors = format!("{} processors ({model})", first_line("nproc", &[]));
     let version = |name: &str| -> Option<(String, String)> {
         let program = programs.find(name)?;
         Some((name.to_owned(), first_line(program.to_str()?, &["--version"])))

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Case, Exhibit};
 use crate::bench::page::{self, Table};
-use crate::bench::plot::{Bars, Boxes, Group, Line, Lines, Pictures, Way, Ways};
+use crate::bench::plot::{Bars, Boxes, Draw, Group, Line, Lines, Pictures, Way, Ways};
 use crate::bench::results::Results;
 use crate::bench::run::{Disk, Run, Setting, Stretch, Subject};
 use crate::bench::statistics::{self, Spread};
@@ -27,9 +27,17 @@ fn seconds(results: &Results, run: &Run) -> Option<f64> {
     results.busy_ms(run).map(|busy| busy.median / 1000.0)
 }
 
-/// What a figure is drawn from, or that it waits for it.
-fn unless_empty(picture: Result<String, String>, values: usize, case: &str) -> Result<String, String> {
-    if values == 0 { Ok(format!("Not measured yet: `onesweep-lab bench sweep --case {case}`.\n")) } else { picture }
+/// A picture, or how to get what it is drawn from.
+fn drawn(
+    pictures: &Pictures,
+    (name, words): (&str, &str),
+    picture: &impl Draw,
+    (values, case): (usize, &str),
+) -> Result<String, String> {
+    if values == 0 {
+        return Ok(format!("Not measured yet: `onesweep-lab bench sweep --case {case}`.\n"));
+    }
+    pictures.add(name, words, picture)
 }
 
 /// Programs under schedulers, clean and aged, on two file systems.
@@ -87,8 +95,7 @@ impl Exhibit for Figure1 {
             groups: groups.into_iter().map(|group| group.0).collect(),
             series,
         };
-        let drawn =
-            unless_empty(pictures.add("qtar-1", "disk time by program and scheduler", &bars), values, "figure-1")?;
+        let drawn = drawn(pictures, ("qtar-1", "disk time by program and scheduler"), &bars, (values, "figure-1"))?;
         Ok(format!(
             "### qtar, figure 1: programs and schedulers\n\n`source`, clean and after 24 versions, track buffer on. NTFS \
              by ntfs-3g. The paper's own: 48.3 s for GNU tar and 11.6 s for qtar, on a tree of as many files.\n\n{drawn}"
@@ -143,8 +150,7 @@ impl Exhibit for Figure3 {
             groups: works.iter().map(|work| work.0.to_owned()).collect(),
             series,
         };
-        let drawn =
-            unless_empty(pictures.add("qtar-3", "disk time to archive a source tree", &bars), values, "figure-3")?;
+        let drawn = drawn(pictures, ("qtar-3", "disk time to archive a source tree"), &bars, (values, "figure-3"))?;
         Ok(format!(
             "### qtar, figure 3: time to archive a source tree\n\next4, track buffer on. The paper's own: 82.5 s for GNU \
              tar, 17.9 s for qtar.\n\n{drawn}"
@@ -184,7 +190,7 @@ impl Exhibit for Figure4 {
         }
         let top = panels.iter().flat_map(|way| way.tenths.iter().map(|tenth| tenth.2)).fold(0.1, f64::max);
         let (values, ways) = (panels.len(), Ways { axis: "place (GB)".into(), top, panels });
-        let drawn = unless_empty(pictures.add("qtar-4", "place of the head over time", &ways), values, "figure-4")?;
+        let drawn = drawn(pictures, ("qtar-4", "place of the head over time"), &ways, (values, "figure-4"))?;
         Ok(format!(
             "### qtar, figure 4: the way of the head\n\nLowest and highest place in each tenth of a second, `source` \
              after 24 versions, ext4, track buffer on. The time axes differ.\n\n{drawn}"
@@ -249,7 +255,7 @@ impl Exhibit for Figure5 {
             groups: works.into_iter().map(|work| work.0).collect(),
             series,
         };
-        let drawn = unless_empty(pictures.add("qtar-5", "disk time by order", &bars), values, "figure-5")?;
+        let drawn = drawn(pictures, ("qtar-5", "disk time by order"), &bars, (values, "figure-5"))?;
         let text = "### qtar, figure 5: partial sorts\n\n`source` with 1,000 files after 24 versions, ext4.";
         Ok(format!("{text}\n\n{drawn}"))
     }
@@ -298,7 +304,7 @@ impl Exhibit for Figure6 {
             lines,
             log_x: false,
         };
-        let drawn = unless_empty(pictures.add("qtar-6", "disk time by age", &picture), values, "figure-6")?;
+        let drawn = drawn(pictures, ("qtar-6", "disk time by age"), &picture, (values, "figure-6"))?;
         Ok(format!(
             "### qtar, figure 6: as the file system ages\n\n`source`, ext4, track buffer on; versions 1, 2, 10 and 17 \
              change most. The paper's improvement over GNU tar grows from 3.95 to 4.75.\n\n{drawn}"
@@ -421,10 +427,8 @@ impl Exhibit for Figure7 {
         let groups = boxes.panels.iter().flat_map(|panel| &panel.1);
         let values = groups.flat_map(|group| group.boxes.iter().flatten()).count();
         let lines = self.figure_8(results);
-        let drawn_7 =
-            unless_empty(pictures.add("qtar-7", "disk time by size of the tree", &boxes), values, "figure-7")?;
-        let drawn_8 =
-            unless_empty(pictures.add("qtar-8", "improvement by size of the tree", &lines), values, "figure-7")?;
+        let drawn_7 = drawn(pictures, ("qtar-7", "disk time by size of the tree"), &boxes, (values, "figure-7"))?;
+        let drawn_8 = drawn(pictures, ("qtar-8", "improvement by size of the tree"), &lines, (values, "figure-7"))?;
         let mut text = format!(
             "### qtar, figures 7 and 8: sizes of trees\n\n`source` at the size given, track buffer on; {DIRECTORIES} \
              directories, by seeds from {} on, each in a file system of its own, {ROUNDS} runs of each. A box goes from \
