@@ -13,7 +13,7 @@ use crate::age::pack;
 use crate::age::recipe::Amount;
 
 /// What the label of an image says, as far as tables name it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) operations_sha256: String,
     pub(crate) files: u64,

@@ -12,7 +12,7 @@ use super::results::Outcome;
 use super::run::{Cache, Company, Run};
 use super::share::{self, Content};
 use super::work::{Places, Programs, Tool, Work};
-use crate::age::image::{PlainMount, TempDir};
+use crate::age::image::{Fs, PlainMount, TempDir};
 use crate::bound;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
@@ -41,7 +41,14 @@ pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Re
     let copies = Copies::new()?;
     let target = TempDir::new("bench")?;
     let target_path = target.0.canonicalize().map_err(|error| error.to_string())?;
-    let places = Places { root: &target_path, copies: &copies.dir.0, programs, peak: unpacked.peak };
+    let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, run.setting.image.fs()?)).transpose()?;
+    let places = Places {
+        root: &target_path,
+        copies: &copies.dir.0,
+        programs,
+        without: without.as_ref().map(|list| list.0.as_path()),
+        peak: unpacked.peak,
+    };
     let mut argv = run.work.argv(&places);
     let Some(program) = programs.find(&argv[0]) else {
         return Ok(Outcome { missing: Some(format!("{} isn't installed", argv[0])), argv, ..Outcome::default() });
@@ -56,11 +63,26 @@ pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Re
     let plain = |arg: &String| {
         let arg = arg.replace(&*target_path.to_string_lossy(), "TREE");
         let arg = arg.replace(&*copies.dir.0.to_string_lossy(), "COPIES");
+        let list = without.as_ref().map(|list| list.0.display().to_string());
+        let arg = list.map_or(arg.clone(), |list| arg.replace(&list, "LARGE"));
         let arg = arg.replace(&*programs.onesweep.to_string_lossy(), "onesweep");
         arg.replace(&*programs.lab.to_string_lossy(), "onesweep-lab")
     };
     outcome.argv = argv.iter().map(plain).collect();
     Ok(outcome)
+}
+
+/// A list of the files of more than so many KiB.
+fn larger_than(kib: u64, unpacked: &Unpacked, fs: Fs) -> Result<Removed, String> {
+    let target = TempDir::new("bench-list")?;
+    let mut mounted = PlainMount::new(&unpacked.image, &target.0, Some(fs.mount_type()), Some("ro"))?;
+    let size = format!("+{}c", kib << 10);
+    let root = target.0.display().to_string();
+    let found = mount::run("find", [root.as_str(), "-type", "f", "-size", &size, "-printf", "%P\\n"]);
+    mounted.end()?;
+    let list = Removed(target.0.with_extension("list"));
+    fs::write(&list.0, found?.stdout).map_err(|error| format!("{}: {error}", list.0.display()))?;
+    Ok(list)
 }
 
 /// Memory for copies: what is written there costs the measured disk nothing.

@@ -26,10 +26,19 @@ pub(crate) fn spread(spread: Spread) -> String {
     format!("{} ({} to {})", number(spread.median), number(spread.least), number(spread.greatest))
 }
 
+/// A file system as it writes itself.
+pub(crate) fn fs_name(fs: &str) -> &str {
+    match fs {
+        "xfs" => "XFS",
+        "ntfs" => "NTFS",
+        other => other,
+    }
+}
+
 /// What the runs of a table were made on.
 pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
     let image = &setting.image;
-    let mut text = format!("Recipe `{}`, {}, seed {}", image.recipe, image.fs, image.seed);
+    let mut text = format!("Recipe `{}`, {}, seed {}", image.recipe, fs_name(&image.fs), image.seed);
     if image.scale != 1.0 {
         text += &format!(", scale {}", image.scale);
     }

@@ -77,6 +77,9 @@ pub(crate) struct Work {
     /// Options of ours.
     pub(crate) options: Vec<String>,
     pub(crate) budget: Option<Budget>,
+    /// Larger files are left out, by a list of their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) most_kib: Option<u64>,
 }
 
 /// Where things are when a program is called.
@@ -87,6 +90,8 @@ pub(crate) struct Places<'a> {
     /// An empty directory for copies.
     pub(crate) copies: &'a Path,
     pub(crate) programs: &'a Programs,
+    /// The names of files that are left out.
+    pub(crate) without: Option<&'a Path>,
     /// What a sweep without a limit would hold.
     pub(crate) peak: u64,
 }
@@ -117,7 +122,7 @@ const GNU_TAR: [&str; 3] = ["tar", "--format=posix", "--pax-option=delete=atime,
 
 impl Work {
     pub(crate) fn of(tool: Tool) -> Self {
-        Self { tool, options: Vec::new(), budget: None }
+        Self { tool, options: Vec::new(), budget: None, most_kib: None }
     }
 
     pub(crate) fn with(tool: Tool, options: &[&str]) -> Self {
@@ -126,6 +131,11 @@ impl Work {
 
     pub(crate) fn budget(self, budget: Budget) -> Self {
         Self { budget: Some(budget), ..self }
+    }
+
+    /// The same without files of more KiB.
+    pub(crate) fn at_most(self, kib: u64) -> Self {
+        Self { most_kib: Some(kib), ..self }
     }
 
     /// Whether it is a program of ours, whose figures change with the code.
@@ -164,6 +174,9 @@ impl Work {
                 Threshold::Sixteenths(part) => format!(" --threshold {part}/16"),
             };
         }
+        if let Some(kib) = self.most_kib {
+            name += &format!(" (files up to {kib} KB)");
+        }
         name
     }
 
@@ -174,14 +187,17 @@ impl Work {
         let onesweep = places.programs.onesweep.display().to_string();
         let lab = places.programs.lab.display().to_string();
         let plain = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
+        let without: Vec<String> =
+            places.without.map(|list| vec!["-X".to_owned(), list.display().to_string()]).unwrap_or_default();
         let ours = |command: &str, rest: &[&str]| {
             let budget = self.budget.map(|budget| budget.args(places.peak)).unwrap_or_default();
             let head = [onesweep.clone(), command.to_owned()];
-            head.into_iter().chain(self.options.clone()).chain(budget).chain(plain(rest)).collect()
+            let options = head.into_iter().chain(self.options.clone()).chain(budget);
+            options.chain(without.clone()).chain(plain(rest)).collect()
         };
         let whole = ["-cf", "-", "-C", &root, "."];
         match self.tool {
-            Tool::GnuTar => plain(&[&GNU_TAR[..], &whole].concat()),
+            Tool::GnuTar => [plain(&GNU_TAR), without, plain(&whole)].concat(),
             Tool::GnuTarByInode => plain(&[&GNU_TAR[..], &["--sort=inode"], &whole].concat()),
             Tool::BsdTar => plain(&[&["bsdtar", "--format=pax"][..], &whole].concat()),
             Tool::Cp => plain(&["cp", "-a", &format!("{root}/."), &copies]),
@@ -210,8 +226,13 @@ mod tests {
     #[test]
     fn a_budget_is_a_part_of_the_peak() {
         let programs = programs();
-        let places =
-            Places { root: Path::new("/mnt"), copies: Path::new("/copies"), programs: &programs, peak: 300 << 20 };
+        let places = Places {
+            root: Path::new("/mnt"),
+            copies: Path::new("/copies"),
+            programs: &programs,
+            without: None,
+            peak: 300 << 20,
+        };
         let budget = Budget { share: Share { of: 2, parts: 3 }, threshold: Threshold::Sixteenths(4) };
         let work = Work::with(Tool::Tar, &["--order", "fragment"]).budget(budget);
         assert_eq!(work.name(), "onesweep tar --order fragment --budget 2/3 --threshold 4/16");
@@ -224,9 +245,27 @@ mod tests {
     }
 
     #[test]
+    fn large_files_are_left_out_by_both_sides_in_the_same_way() {
+        let programs = programs();
+        let without = Some(Path::new("/list"));
+        let places = Places { root: Path::new("/mnt"), copies: Path::new("/"), programs: &programs, without, peak: 0 };
+        for tool in [Tool::GnuTar, Tool::Tar, Tool::Plan] {
+            let work = Work::of(tool).at_most(128);
+            assert!(work.name().ends_with("(files up to 128 KB)"));
+            assert!(work.argv(&places).join(" ").contains(" -X /list "), "{work:?}");
+        }
+    }
+
+    #[test]
     fn every_program_is_pointed_at_the_tree() {
         let programs = programs();
-        let places = Places { root: Path::new("/mnt"), copies: Path::new("/copies"), programs: &programs, peak: 0 };
+        let places = Places {
+            root: Path::new("/mnt"),
+            copies: Path::new("/copies"),
+            programs: &programs,
+            without: None,
+            peak: 0,
+        };
         for tool in [Tool::GnuTar, Tool::BsdTar, Tool::Cp, Tool::FindCat, Tool::Rsync, Tool::Fclones, Tool::Rmlint] {
             let argv = Work::of(tool).argv(&places);
             assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::budgets::unlimited;
 use super::daft::{DISKS, SIZES, merged, unmerged};
-use super::{Case, Exhibit};
+use super::{Case, Exhibit, fragmented};
 use crate::bench::page::{self, Table};
 use crate::bench::plot::Pictures;
 use crate::bench::results::{Outcome, Results};
@@ -154,7 +154,9 @@ impl Goal {
     fn other_run(&self, track_buffer: bool) -> Run {
         let setting = self.setting.buffered(track_buffer);
         match &self.measure {
-            Measure::GnuTar | Measure::WallFaster | Measure::WallPaired => setting.run(Work::of(Tool::GnuTar)),
+            Measure::GnuTar | Measure::WallFaster | Measure::WallPaired => {
+                setting.run(Work { most_kib: self.ours.most_kib, ..Work::of(Tool::GnuTar) })
+            }
             Measure::Sweep | Measure::Streaming => self.bound_run(),
             Measure::Other(work) => setting.run(work.clone()),
             Measure::Plan(work) => setting.buffered(false).run(work.clone()),
@@ -167,8 +169,13 @@ impl Goal {
             runs.extend(self.other_run(track_buffer).rounds(self.rounds));
             runs.extend(self.our_run(track_buffer).rounds(self.rounds));
         }
-        runs.extend((self.measure == Measure::GnuTar).then(|| self.bound_run()));
+        runs.extend(self.has_sweep().then(|| self.bound_run()));
         runs
+    }
+
+    /// Whether the bound stands beside the row. It is made for all files.
+    fn has_sweep(&self) -> bool {
+        self.measure == Measure::GnuTar && self.ours.most_kib.is_none()
     }
 
     /// The figure of a column.
@@ -226,9 +233,7 @@ impl Goal {
                 "met".into()
             } else {
                 match (aim, self.over_sweep(results)) {
-                    (Aim::AtLeast(least), Some((possible, over))) if self.measure == Measure::GnuTar => {
-                        excuse(least, possible, over)
-                    }
+                    (Aim::AtLeast(least), Some((possible, over))) if self.has_sweep() => excuse(least, possible, over),
                     _ => "**not met**".into(),
                 }
             });
@@ -250,7 +255,7 @@ impl Goal {
             (Some(off), Some(on)) => vec![off.text(), on.text()],
         };
         let sweep = match self.over_sweep(results) {
-            Some((possible, _)) if self.measure == Measure::GnuTar => page::number(possible),
+            Some((possible, _)) if self.has_sweep() => page::number(possible),
             _ => String::new(),
         };
         let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
@@ -292,6 +297,7 @@ impl Goals {
     pub(crate) fn all(seed: u64) -> Self {
         let mut goals = Self::against_gnu_tar(seed);
         goals.extend(Self::daft(seed));
+        goals.extend(Self::fragmented(seed));
         goals.extend(Self::against_bounds(seed));
         goals.extend(Self::under_a_budget(seed));
         goals.extend(Self::in_company(seed));
@@ -352,13 +358,32 @@ impl Goals {
         goals
     }
 
+    fn fragmented(seed: u64) -> Vec<Goal> {
+        let mut goals = Vec::new();
+        for (disk, (disk_name, model)) in DISKS.into_iter().enumerate() {
+            for limit in fragmented::LIMITS {
+                let setting = fragmented::setting(seed, model);
+                let what = format!("`fragmented`, files up to {} KB, {disk_name} disk", limit.kib);
+                let row = |case: &str| {
+                    Goal::new(&format!("fragmented-{disk_name}-{}{case}", limit.kib), &what, setting.clone())
+                };
+                let aim = limit.times[disk];
+                let ours = merged().at_most(limit.kib);
+                goals.push(row("").paper(&aim.to_string()).ours(ours).off(Aim::AtLeast(aim)));
+                goals.push(row("-files").ours(Work::of(Tool::Tar).at_most(limit.kib)));
+            }
+        }
+        goals
+    }
+
     fn against_bounds(seed: u64) -> Vec<Goal> {
         let mut goals = Vec::new();
         for (recipe, fs, most) in
             [("random", "ext4", 1.25), ("source", "ext4", 1.25), ("random", "xfs", 1.4), ("source", "xfs", 1.4)]
         {
             let setting = Setting::new(Subject::new(recipe, fs, 1.0, seed), Disk::new(BARRACUDA, Stretch::Whole));
-            let goal = Goal::new(&format!("{recipe}-{fs}-sweep"), &format!("`{recipe}`, {fs}"), setting);
+            let goal =
+                Goal::new(&format!("{recipe}-{fs}-sweep"), &format!("`{recipe}`, {}", page::fs_name(fs)), setting);
             goals.push(goal.measure(Measure::Sweep).off(Aim::AtMost(most)));
         }
         for (disk, model) in DISKS {

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, Draw, LETTERS, legend, shade, tick, top_of, words};
+use super::{Area, Draw, LETTERS, entry_width, legend, shade, tick, top_of, words};
 use crate::bench::page::number;
 
 /// A bar for each series in each group.
@@ -24,7 +24,8 @@ const FILLED: f64 = 0.8;
 impl Draw for Bars {
     fn size(&self) -> (u32, u32) {
         let bars = self.groups.len() * self.series.len();
-        ((bars as u32 * 42 + 160).clamp(700, 1400), 440)
+        let legend: i32 = self.series.iter().map(|series| entry_width(&series.0)).sum();
+        ((bars as u32 * 42 + 160).clamp(700, 1400).max(legend as u32 + 100), 440)
     }
 
     fn draw(&self, area: &Area) -> Result<(), Box<dyn std::error::Error>> {

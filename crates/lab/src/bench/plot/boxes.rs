@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, Draw, LETTERS, shade, tick, top_of, words};
+use super::{Area, Draw, LETTERS, shade, tick, words};
 use crate::bench::statistics::Spread;
 
 /// A box for each series, over one name.
@@ -13,13 +13,26 @@ pub(crate) struct Group {
     pub(crate) boxes: Vec<Option<Spread>>,
 }
 
-/// Panels with groups of boxes: from quartile to quartile, with the median in it, and the extremes at its arms.
+/// Panels with groups of boxes over an axis whose steps are factors: from quartile to quartile, with the median in it, and the extremes at its arms.
 #[derive(Debug)]
 pub(crate) struct Boxes {
     pub(crate) axis: String,
     pub(crate) series: Vec<String>,
     pub(crate) panels: Vec<(String, Vec<Group>)>,
     pub(crate) columns: usize,
+}
+
+/// Where the axis of a panel begins and ends: a fifth beyond what it shows.
+fn rims(spreads: impl Iterator<Item = Spread>) -> (f64, f64) {
+    let rims =
+        spreads.fold((f64::INFINITY, 0.0_f64), |rims, spread| (rims.0.min(spread.least), rims.1.max(spread.greatest)));
+    if rims.0 > 0.0 && rims.1.is_finite() && rims.0 <= rims.1 { (rims.0 / 1.2, rims.1 * 1.2) } else { (0.1, 10.0) }
+}
+
+/// One, two and five of each power of ten have a label; more would overlap.
+fn step(value: f64) -> String {
+    let first = value / 10_f64.powf(value.log10().floor());
+    if [1.0, 2.0, 5.0].iter().any(|step| (first - step).abs() < 0.01) { tick(value) } else { String::new() }
 }
 
 impl Draw for Boxes {
@@ -43,21 +56,21 @@ impl Draw for Boxes {
 impl Boxes {
     fn panel(&self, area: &Area, title: &str, groups: &[Group]) -> Result<(), Box<dyn std::error::Error>> {
         let all = groups.iter().flat_map(|group| group.boxes.iter().flatten());
-        let top = top_of(all.map(|spread| spread.greatest));
+        let (least, most) = rims(all.copied());
         let mut chart = ChartBuilder::on(area)
             .margin(10)
             .caption(title, (super::FONT, 16))
             .x_label_area_size(34)
             .y_label_area_size(62)
-            .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+            .build_cartesian_2d(0.0..groups.len() as f64, (least..most).log_scale())?;
         chart
             .configure_mesh()
             .disable_x_mesh()
             .x_labels(0)
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.15))
-            .y_labels(6)
-            .y_label_formatter(&|value| tick(*value))
+            .y_labels(12)
+            .y_label_formatter(&|value| step(*value))
             .y_desc(&self.axis)
             .label_style(words(LETTERS - 2))
             .draw()?;
@@ -79,15 +92,29 @@ impl Boxes {
                     chart.draw_series([line((middle - arm, value), (middle + arm, value))])?;
                 }
                 let median = vec![(left, spread.median), (right, spread.median)];
-                chart.draw_series([PathElement::new(median.clone(), WHITE.stroke_width(4))])?;
-                chart.draw_series([PathElement::new(median, BLACK.stroke_width(2))])?;
+                chart.draw_series([PathElement::new(median, WHITE.stroke_width(2))])?;
             }
-            let (x, y) = chart.backend_coord(&(place as f64 + 0.5, 0.0));
+            let (x, y) = chart.backend_coord(&(place as f64 + 0.5, least));
             let style = words(LETTERS - 2).pos(Pos::new(HPos::Center, VPos::Top));
             // Coordinates of a panel are those of the whole picture.
             let (left, top) = area.get_base_pixel();
             area.draw(&Text::new(group.name.clone(), (x - left, y - top + 7), style))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::statistics;
+
+    #[test]
+    fn a_panel_reaches_beyond_what_it_shows() {
+        let spread = |values: &[f64]| statistics::spread(values.to_vec()).unwrap();
+        let (least, most) = rims([spread(&[1.2, 3.0]), spread(&[2.0, 10.0])].into_iter());
+        assert!((least - 1.0).abs() < 1e-9 && (most - 12.0).abs() < 1e-9);
+        assert_eq!([0.02, 10.0, 50.0, 70.0].map(step), ["0.02", "10", "50", ""]);
+        assert_eq!(rims(std::iter::empty()), (0.1, 10.0));
     }
 }

@@ -113,19 +113,24 @@ fn tick(value: f64) -> String {
 /// The names of series with their shades, in one line at the top left.
 fn legend(area: &Area, left: i32, top: i32, names: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let mut x = left;
-    for (index, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().copied().enumerate() {
         let square = [(x, top), (x + 14, top + 14)];
         area.draw(&Rectangle::new(square, shade(index).filled()))?;
         area.draw(&Rectangle::new(square, BLACK.stroke_width(1)))?;
-        area.draw(&Text::new((*name).to_owned(), (x + 20, top), words(LETTERS)))?;
-        x += 20 + width_of(name) + 26;
+        area.draw(&Text::new(name.to_owned(), (x + 20, top), words(LETTERS)))?;
+        x += entry_width(name);
     }
     Ok(())
 }
 
+/// What a name in the legend takes, with the space behind it.
+fn entry_width(name: &str) -> i32 {
+    20 + width_of(name) + 22
+}
+
 /// About how wide words are, on the wide side: the viewer's font isn't known here.
 fn width_of(text: &str) -> i32 {
-    (text.chars().count() as f64 * f64::from(LETTERS) * 0.56) as i32
+    (text.chars().count() as f64 * f64::from(LETTERS) * 0.54) as i32
 }
 
 #[cfg(test)]
