@@ -6,21 +6,10 @@ use onesweep::{DiskModel, DiskPlan, Estimate, Order, Reassembly, Strategy, Sweep
 use serde::Serialize;
 
 use crate::{
-    args::{DiskName, ReassemblyName, Settings, StrategyName},
+    args::{DiskName, ReassemblyName, Settings},
     message,
     size::{Size, duration},
 };
-
-const STRATEGIES: [(&str, Strategy); 3] =
-    [("vanilla", Strategy::Vanilla), ("unmerged", Strategy::Unmerged), ("merged", Strategy::Merged)];
-
-/// Reads the name of a strategy.
-pub(crate) fn strategy(text: &str) -> Result<StrategyName, String> {
-    let found = STRATEGIES.iter().find(|(name, _)| *name == text);
-    found
-        .map(|&(_, strategy)| StrategyName(strategy))
-        .ok_or_else(|| format!("unknown strategy '{text}'; use vanilla, unmerged or merged"))
-}
 
 /// Reads the name of a way of reassembly.
 pub(crate) fn reassembly(text: &str) -> Result<ReassemblyName, String> {
@@ -66,10 +55,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn new(order: Order, strategy: &'static str, chosen: bool, estimate: &Estimate) -> Self {
+    fn new(order: Order, strategy: Strategy, chosen: bool, estimate: &Estimate) -> Self {
         Self {
             order: order.name(),
-            strategy,
+            strategy: strategy.name(),
             chosen,
             requests: estimate.requests,
             seeks: estimate.seeks,
@@ -122,14 +111,14 @@ impl Forecast {
     pub(crate) fn of(sweep: &Sweep, settings: &Settings) -> Self {
         // As the library chooses when nobody does.
         let by_mode = if settings.device == Some(true) { Strategy::Merged } else { Strategy::Unmerged };
-        let chosen = settings.strategy.map_or(by_mode, |named| named.0);
+        let chosen = settings.strategy.unwrap_or(by_mode);
         let disks = sweep.disks();
         let chosen_order = |order| disks.iter().any(|disk| disk.order == order);
         let mut plans = Vec::new();
         for order in Order::ALL.into_iter().filter(|&order| order != Order::Auto) {
-            for (name, strategy) in STRATEGIES {
+            for strategy in Strategy::ALL {
                 let is_chosen = chosen_order(order) && chosen == strategy;
-                plans.push(Row::new(order, name, is_chosen, &sweep.estimate_with(order, strategy)));
+                plans.push(Row::new(order, strategy, is_chosen, &sweep.estimate_with(order, strategy)));
             }
         }
         Self {
@@ -222,21 +211,18 @@ mod tests {
 
     #[test]
     fn names_are_read() {
-        for (name, wanted) in STRATEGIES {
-            assert_eq!(strategy(name).unwrap().0, wanted);
-        }
         for name in DiskModel::names() {
             assert_eq!(disk_model(name).unwrap().0.name, name);
             assert!(disk_help().contains(name));
         }
-        assert!(strategy("x").is_err() && reassembly("x").is_err() && disk_model("x").is_err());
+        assert!(reassembly("x").is_err() && disk_model("x").is_err());
     }
 
     #[test]
     fn the_table_is_aligned() {
         let estimate =
             Estimate { requests: 12, seeks: 3, useful: 4096, read: 8192, seconds: 1.5, ..Estimate::default() };
-        let row = |chosen| Row::new(Order::FirstExtentPerDirectory, "unmerged", chosen, &estimate);
+        let row = |chosen| Row::new(Order::FirstExtentPerDirectory, Strategy::Unmerged, chosen, &estimate);
         let forecast = Forecast {
             model: "test disk".into(),
             files: 2,

@@ -307,7 +307,7 @@ fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
     }
     set! {
         order => order(order);
-        strategy => strategy(strategy.0);
+        strategy => strategy(strategy);
         reassembly => reassembly(reassembly.0);
         threshold => reassembly(Reassembly::Threshold(threshold.0));
         budget => budget(budget.0);

@@ -3,16 +3,13 @@
 //! An attribute that the destination can't hold is not silently dropped and does not spoil the copy: it comes back as
 //! [`Lost`].
 
-use std::{
-    ffi::OsStr,
-    io,
-    os::{fd::BorrowedFd, unix::ffi::OsStrExt},
+use std::{io, os::fd::BorrowedFd, path::Path};
+
+use onesweep::{Metadata, Timestamp, Xattr};
+use onesweep_sys::{
+    files::{self, Time},
+    user::effective_uid,
 };
-
-use onesweep::{Metadata, Xattr};
-use onesweep_sys::files;
-
-use crate::calls::{self, Target};
 
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -20,6 +17,17 @@ const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default
 const PERMISSION_BITS: u32 = 0o7777;
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
+
+/// What gets attributes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// A path that is no symbolic link: a special file.
+    Special(&'a Path),
+    /// A symbolic link itself.
+    Link(&'a Path),
+}
 
 /// An attribute that could not be set.
 #[derive(Debug)]
@@ -35,23 +43,47 @@ pub struct Lost {
 /// the mode, the time of the last change.
 pub(crate) fn apply(target: Target<'_>, metadata: &Metadata, xattrs: &[Xattr]) -> io::Result<Vec<Lost>> {
     let mut lost = Vec::new();
-    let owned = set_owner(target, metadata, &mut lost);
+    let owned = give(target, metadata, &mut lost);
     set_xattrs(target, xattrs, &mut lost);
     let kept = if owned { PERMISSION_BITS } else { PERMISSION_BITS & !SET_ID_BITS };
-    calls::set_mode(target, metadata.mode & kept)?;
-    calls::set_mtime(target, metadata.mtime)?;
+    set_mode(target, metadata.mode & kept)?;
+    set_mtime(target, metadata.mtime)?;
     Ok(lost)
 }
 
 /// True when the owner is the wanted one. Without the right to give files away, the group alone is tried.
-fn set_owner(target: Target<'_>, metadata: &Metadata, lost: &mut Vec<Lost>) -> bool {
-    let Err(source) = calls::set_owner(target, Some(metadata.uid), metadata.gid) else { return true };
-    let group_set = calls::set_owner(target, None, metadata.gid).is_ok();
-    if group_set && calls::effective_uid() == metadata.uid {
+fn give(target: Target<'_>, metadata: &Metadata, lost: &mut Vec<Lost>) -> bool {
+    let Err(source) = set_owner(target, Some(metadata.uid), metadata.gid) else { return true };
+    let group_set = set_owner(target, None, metadata.gid).is_ok();
+    if group_set && effective_uid() == metadata.uid {
         return true;
     }
     lost.push(Lost { name: "owner".into(), source });
     false
+}
+
+fn set_owner(target: Target<'_>, uid: Option<u32>, gid: u32) -> io::Result<()> {
+    match target {
+        Target::Open(fd) => files::set_owner_fd(fd, uid, Some(gid)),
+        Target::Special(path) | Target::Link(path) => files::set_owner_path(path, uid, Some(gid)),
+    }
+}
+
+fn set_mode(target: Target<'_>, mode: u32) -> io::Result<()> {
+    match target {
+        Target::Open(fd) => files::set_mode_fd(fd, mode),
+        Target::Special(path) => files::set_mode_path(path, mode),
+        // It has none.
+        Target::Link(_) => Ok(()),
+    }
+}
+
+fn set_mtime(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
+    let mtime = Time { secs: mtime.seconds, nanos: mtime.nanoseconds };
+    match target {
+        Target::Open(fd) => files::set_mtime_fd(fd, mtime),
+        Target::Special(path) | Target::Link(path) => files::set_mtime_path(path, mtime),
+    }
 }
 
 fn set_xattrs(target: Target<'_>, xattrs: &[Xattr], lost: &mut Vec<Lost>) {
@@ -78,7 +110,7 @@ fn remove_inherited_acls(fd: BorrowedFd<'_>, wanted: &[Xattr]) {
     for name in files::list_xattrs_fd(fd).unwrap_or_default() {
         let name = name.to_bytes();
         if ACLS.contains(&name) && !wanted.iter().any(|(kept, _)| kept == name) {
-            let _ = calls::remove_xattr(fd, OsStr::from_bytes(name));
+            let _ = files::remove_xattr_fd(fd, name);
         }
     }
 }

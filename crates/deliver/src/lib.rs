@@ -13,7 +13,6 @@
 //! | [`attributes`] | owner, mode, times and extended attributes, set on the destination |
 
 pub mod attributes;
-mod calls;
 pub mod copy;
 pub mod list;
 pub mod sum;

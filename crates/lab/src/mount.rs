@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use onesweep_layout::mounts::{Mount, MountTable};
+
 /// How long a busy mount is waited for before it is detached in any case.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -94,50 +96,23 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf, String> {
     Ok(parent.canonicalize().map_err(said)?.join(name))
 }
 
-/// One line of `mountinfo`.
-#[derive(Debug, PartialEq)]
-struct Mount {
-    target: PathBuf,
-    fs: String,
-    source: String,
-}
-
-impl Mount {
-    fn parse(line: &str) -> Option<Self> {
-        let (left, right) = line.split_once(" - ")?;
-        let target = unescape(left.split(' ').nth(4)?);
-        let mut right = right.split(' ');
-        Some(Self { target: target.into(), fs: right.next()?.to_owned(), source: unescape(right.next()?) })
-    }
-}
-
-/// Undoes the octal escapes of `mountinfo`.
-fn unescape(text: &str) -> String {
-    let mut plain = text.to_owned();
-    for (code, letter) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        plain = plain.replace(code, letter);
-    }
-    plain
-}
-
 /// All mounts, the last one first.
 fn mounts() -> Vec<Mount> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    text.lines().rev().filter_map(Mount::parse).collect()
+    MountTable::read().unwrap_or_default().iter().rev().cloned().collect()
 }
 
 pub(crate) fn is_mounted(target: &Path) -> bool {
-    mounts().iter().any(|mount| mount.target == target)
+    fs_of(target).is_some()
 }
 
 /// The type of what is mounted there.
 pub(crate) fn fs_of(target: &Path) -> Option<String> {
-    mounts().into_iter().find(|mount| mount.target == target).map(|mount| mount.fs)
+    mounts().into_iter().find(|mount| mount.mount_point == target).map(|mount| mount.fs_type)
 }
 
 /// The device that is mounted there.
 pub(crate) fn source_of(target: &Path) -> Option<PathBuf> {
-    mounts().into_iter().find(|mount| mount.target == target).map(|mount| mount.source.into())
+    mounts().into_iter().find(|mount| mount.mount_point == target).map(|mount| mount.source.into())
 }
 
 /// The loop devices on that file.
@@ -158,7 +133,7 @@ pub(crate) fn clear(file: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     for device in loops_on(file) {
         for mount in mounts().iter().filter(|mount| Path::new(&mount.source) == device.device) {
-            complaints.extend(unmount(&mount.target).err());
+            complaints.extend(unmount(&mount.mount_point).err());
         }
         complaints.extend(device.detach().err());
     }
@@ -168,7 +143,7 @@ pub(crate) fn clear(file: &Path) -> Vec<String> {
 /// Takes down a disk shown at `dir` with everything on it. Returns what didn't go smoothly.
 pub(crate) fn take_down(dir: &Path) -> Vec<String> {
     let mut complaints = clear(&dir.join("disk"));
-    let ours = |mount: &Mount| mount.target == dir && mount.fs.starts_with("fuse");
+    let ours = |mount: &Mount| mount.mount_point == dir && mount.fs_type.starts_with("fuse");
     while mounts().iter().any(ours) {
         if let Err(complaint) = unmount(dir) {
             complaints.push(complaint);
@@ -183,13 +158,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mountinfo_is_read() {
-        let line = "36 35 7:0 / /mnt/a\\040b rw,noatime master:1 - ext4 /dev/loop0 rw,errors=continue";
-        let mount = Mount::parse(line).unwrap();
-        assert_eq!(mount.target, Path::new("/mnt/a b"));
-        assert_eq!((mount.fs.as_str(), mount.source.as_str()), ("ext4", "/dev/loop0"));
-        assert_eq!(Mount::parse("nonsense"), None);
-        assert!(is_mounted(Path::new("/proc")));
+    fn mounts_are_found() {
+        assert_eq!(fs_of(Path::new("/proc")).as_deref(), Some("proc"));
+        assert!(!is_mounted(Path::new("/proc/self")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! where one is missing.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -33,7 +33,7 @@ fn place(image_mib: u64) -> Option<Place> {
         ["mkfs.ext4", "e2fsck", "losetup", "filefrag"].iter().find(missing).map(|program| format!("no {program}"))
     };
     if let Some(reason) = reason {
-        eprintln!("skipped: {reason}");
+        skipped(&reason);
         return None;
     }
     let home = tempfile::Builder::new().prefix("onesweep-lab-test-").tempdir().unwrap();
@@ -42,6 +42,12 @@ fn place(image_mib: u64) -> Option<Place> {
     fs::create_dir(&mount).unwrap();
     File::create(&image).unwrap().set_len(image_mib << 20).unwrap();
     Some(Place { image, disk, mount, home })
+}
+
+/// Says that the running test is left out, and why; past the test harness, which would keep it back.
+fn skipped(reason: &str) {
+    let thread = thread::current();
+    let _ = writeln!(io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
 }
 
 impl Drop for Place {

@@ -24,6 +24,9 @@ pub struct BulkRead {
 }
 
 impl BulkRead {
+    /// The budget unless told otherwise: 256 MiB.
+    pub const BUDGET: u64 = crate::settings::BUDGET;
+
     /// A bulk read of the named files and directories, with all that lies below them.
     pub fn new<P: Into<PathBuf>>(roots: impl IntoIterator<Item = P>) -> Self {
         Self { settings: Settings::new(roots.into_iter().map(Into::into).collect()) }
@@ -39,7 +42,7 @@ impl BulkRead {
         self.with(|settings| settings.base = Some(directory.into()))
     }
 
-    /// Bytes that files in memory may hold, over all spindles. Default 256 MiB; at least 64 KiB.
+    /// Bytes that files in memory may hold, over all spindles. Default [`BulkRead::BUDGET`]; at least 64 KiB.
     pub fn budget(self, bytes: u64) -> Self {
         self.with(|settings| settings.budget = bytes)
     }
@@ -136,7 +139,7 @@ impl BulkRead {
         self.with(|settings| settings.idle = yes)
     }
 
-    /// Requests in flight for each disk. Default 32.
+    /// Requests in flight for each disk. Default 16.
     pub fn queue_depth(self, requests: usize) -> Self {
         self.with(|settings| settings.queue_depth = requests)
     }

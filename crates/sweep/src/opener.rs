@@ -175,10 +175,20 @@ impl Way {
     }
 
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
-        match &self.from {
-            Some(from) => files::open_file_at(from.as_fd(), &self.way[..]),
-            None => files::open_file_at(files::CURRENT_DIR, &self.way[..]),
-        }
+        files::open_file_at(self.base(), &self.way[..])
+    }
+
+    pub(crate) fn open_directory(&self) -> io::Result<OwnedFd> {
+        files::open_dir_at(self.base(), &self.way[..])
+    }
+
+    /// Of what stands there itself, be it a symbolic link.
+    pub(crate) fn stat(&self) -> io::Result<files::Stat> {
+        files::statx_at(self.base(), &self.way[..], true)
+    }
+
+    fn base(&self) -> BorrowedFd<'_> {
+        self.from.as_ref().map_or(files::CURRENT_DIR, |from| from.as_fd())
     }
 }
 

@@ -72,13 +72,13 @@ pub(crate) struct Settings {
 }
 
 /// Default budget.
-const BUDGET: u64 = 256 << 20;
+pub(crate) const BUDGET: u64 = 256 << 20;
 
 /// The smallest budget: a few files must fit side by side.
 pub(crate) const BUDGET_MIN: u64 = 64 << 10;
 
-/// Default queue depth for each disk: what drives take (NCQ).
-const QUEUE_DEPTH: usize = 32;
+/// Default queue depth for each disk. Drives take 32 (NCQ), but then leave stragglers behind when requests are sorted.
+const QUEUE_DEPTH: usize = 16;
 
 impl Settings {
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {

@@ -4,7 +4,7 @@
 //! come from the listing; nothing but the directories themselves is opened or looked at here.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     ffi::OsStr,
     io,
     ops::Range,
@@ -19,6 +19,7 @@ use std::{
 use onesweep_sys::files::{self, DirReader, EntryType};
 
 use crate::{
+    ahead::{Look, ReadAhead},
     catalogue::{Catalogue, EntryId, Flags, Volume},
     error::FileError,
     filter::Filter,
@@ -28,6 +29,9 @@ use crate::{
 
 /// Bytes of the buffer for listings: some 8,000 names for each call.
 const LISTING_BUFFER: usize = 256 << 10;
+
+/// Directories that are looked at ahead of the walk.
+const AHEAD: usize = 1024;
 
 /// In which order directories are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +88,8 @@ pub(crate) struct Walker {
     focus: BTreeSet<Position>,
     stack: Vec<EntryId>,
     head: (u64, u64),
+    /// Waiting directories that are being looked at.
+    ahead: HashSet<EntryId>,
     rules: HashMap<EntryId, Arc<Rules>>,
     /// Entries before this one were given out in a window.
     given: u32,
@@ -111,6 +117,7 @@ impl Walker {
             focus: BTreeSet::new(),
             stack: Vec::new(),
             head: (0, 0),
+            ahead: HashSet::new(),
             rules: HashMap::new(),
             given: 0,
             opened: Vec::new(),
@@ -146,13 +153,22 @@ impl Walker {
     }
 
     /// Reads directories until the window is full or nothing is left.
-    pub(crate) fn window(&mut self, catalogue: &mut Catalogue, opener: &mut Opener, rule: &Rule<'_>) -> Window {
+    pub(crate) fn window(
+        &mut self,
+        catalogue: &mut Catalogue,
+        opener: &mut Opener,
+        ahead: &mut ReadAhead,
+        rule: &Rule<'_>,
+    ) -> Window {
         let mut read = 0;
         while read < rule.directories_max
             && (catalogue.bytes() < rule.catalog_limit || read == 0)
             && !(rule.cancelled)()
         {
             let Some(directory) = self.next_directory(catalogue, rule) else { break };
+            if rule.order == WalkOrder::CScan && ahead.is_worthwhile() {
+                self.look_ahead(catalogue, opener, ahead);
+            }
             if let Err(error) = self.read_directory(catalogue, opener, rule, directory) {
                 catalogue.get_mut(directory).flags.set(Flags::DONE);
                 self.errors.push(error);
@@ -174,6 +190,7 @@ impl Walker {
         }
         self.rules = self.rules.drain().filter_map(|(id, rules)| Some((*moved.get(&id)?, rules))).collect();
         self.given = catalogue.len();
+        self.ahead.clear();
     }
 
     fn next_directory(&mut self, catalogue: &Catalogue, rule: &Rule<'_>) -> Option<EntryId> {
@@ -193,6 +210,21 @@ impl Walker {
         Some(next.2)
     }
 
+    /// Has the directories that come next looked at.
+    fn look_ahead(&mut self, catalogue: &Catalogue, opener: &mut Opener, ahead: &mut ReadAhead) {
+        if self.ahead.len() > AHEAD / 2 {
+            return;
+        }
+        let waiting = if self.focus.is_empty() { &self.pending } else { &self.focus };
+        for id in upcoming(waiting, self.head).take(AHEAD) {
+            if self.ahead.insert(id)
+                && let Ok(way) = opener.way(catalogue, id)
+            {
+                ahead.push(Look::Directory { way, dev: catalogue.volume(catalogue.get(id).device).dev });
+            }
+        }
+    }
+
     fn read_directory(
         &mut self,
         catalogue: &mut Catalogue,
@@ -200,6 +232,7 @@ impl Walker {
         rule: &Rule<'_>,
         id: EntryId,
     ) -> Result<(), FileError> {
+        self.ahead.remove(&id);
         let fail = |catalogue: &Catalogue, step: &str, error| FileError::io(catalogue.path(id), step, error);
         let fd = opener.directory(catalogue, id).map_err(|error| fail(catalogue, "open the directory", error))?;
         let stat = files::statx_fd(fd.as_fd()).map_err(|error| fail(catalogue, "stat the directory", error))?;
@@ -325,6 +358,12 @@ fn next_from(pending: &BTreeSet<Position>, (base, ino): (u64, u64)) -> Option<Po
     pending.range((base, ino, EntryId(0))..).next().or_else(|| pending.first()).copied()
 }
 
+/// The directories that come next, as far as they are known by now.
+fn upcoming(pending: &BTreeSet<Position>, (base, ino): (u64, u64)) -> impl Iterator<Item = EntryId> {
+    let head = (base, ino, EntryId(0));
+    pending.range(head..).chain(pending.range(..head)).map(|&(_, _, id)| id)
+}
+
 /// True when an ancestor is the same directory: a bind mount of something above.
 fn is_loop(catalogue: &Catalogue, id: EntryId) -> bool {
     let this = catalogue.get(id);
@@ -380,7 +419,7 @@ mod tests {
         let volume = Volume { dev: files::statx_at(files::CURRENT_DIR, root, true).unwrap().dev, block: 4096, base: 0 };
         let number = catalogue.volume_number(volume);
         let id = catalogue.add_root(b"r", root.to_owned(), number, DIRECTORY, 1).unwrap();
-        let (mut walker, mut opener) = (Walker::new(), Opener::new());
+        let (mut walker, mut opener, mut ahead) = (Walker::new(), Opener::new(), ReadAhead::new(1, false));
         walker.enter(&catalogue, id, WalkOrder::CScan);
         let mut windows = Vec::new();
         while !walker.is_finished(&catalogue) {
@@ -395,7 +434,7 @@ mod tests {
                 place: &|_, _| Place::Here(volume),
                 cancelled: &|| false,
             };
-            let window = walker.window(&mut catalogue, &mut opener, &rule);
+            let window = walker.window(&mut catalogue, &mut opener, &mut ahead, &rule);
             assert!(window.errors.is_empty(), "{:?}", window.errors);
             let files = window.entries.map(EntryId).filter(|&id| catalogue.get(id).is_file());
             let subtree =

@@ -31,12 +31,12 @@
 //! | [`features`] | what this kernel offers, and the switch that hides it for tests |
 //! | [`buffer`] | aligned memory that is lent out to reads in flight |
 //! | [`read_queue`] | many positioned reads in flight: io_uring, or a small pool of threads |
-//! | [`files`] | opening, `statx`, directories, extended attributes, holes |
+//! | [`files`] | opening, making, `statx`, directories, attributes, contents |
 //! | [`fiemap`], [`fibmap`] | where the blocks of a file lie |
 //! | [`cache`] | what of a file is in the page cache, and advice to it |
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
-//! | [`memory`], [`limits`], [`priority`] | facts and settings of this process |
+//! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
 
 pub mod block;
 pub mod buffer;
@@ -52,3 +52,5 @@ pub mod priority;
 pub mod read_queue;
 #[cfg(test)]
 mod testing;
+pub mod usage;
+pub mod user;

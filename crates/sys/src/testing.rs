@@ -1,9 +1,26 @@
 //! What the tests of several modules need.
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::symlink;
+
+use rustix::fs::{CWD, FileType, Mode};
+
+use crate::files::{CURRENT_DIR, open_dir_at};
+
+/// A directory with `dir/sub/file`, a link `dir/link` to `sub`, and a fifo.
+pub(crate) fn tree() -> (tempfile::TempDir, OwnedFd) {
+    let tree = tempfile::tempdir().unwrap();
+    fs::create_dir_all(tree.path().join("dir/sub")).unwrap();
+    fs::write(tree.path().join("dir/sub/file"), b"hello").unwrap();
+    symlink("sub", tree.path().join("dir/link")).unwrap();
+    let fifo = tree.path().join("fifo");
+    rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let root = open_dir_at(CURRENT_DIR, tree.path()).unwrap();
+    (tree, root)
+}
 
 /// Runs `body` in a thread that has no privilege and owns nothing; `None`, with the reason printed, where that is not
 /// possible. Only that thread changes: the kernel keeps the user of each thread apart, only libc makes them agree.

@@ -16,7 +16,7 @@ pub(crate) use copy::CopyArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use sum::SumArgs;
-pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings, StrategyName};
+pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use warm::WarmArgs;
 

@@ -98,8 +98,8 @@ settings! {
     #[arg(long, value_name = "ORDER", ignore_case = true)]
     order: Order,
     /// How fragments become requests: vanilla, unmerged, merged
-    #[arg(long, value_name = "STRATEGY", value_parser = forecast::strategy)]
-    strategy: StrategyName,
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Strategy,
     /// How files wait for their fragments: on-demand, first-fit
     #[arg(long, value_name = "WAY", value_parser = forecast::reassembly)]
     reassembly: ReassemblyName,
@@ -130,7 +130,7 @@ settings! {
     /// Read in the idle I/O class, when nobody else does
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     idle: bool,
-    /// Requests in flight for each disk [default: 32]
+    /// Requests in flight for each disk [default: 16]
     #[arg(long, value_name = "NUMBER")]
     queue_depth: std::num::NonZeroUsize,
     /// Read through gaps up to this size when merging [default: the disk's break-even gap]
@@ -145,17 +145,6 @@ settings! {
     /// Show a progress bar: auto, always, never
     #[arg(long, value_name = "WHEN")]
     progress: ProgressWhen,
-}
-
-/// A strategy, by its name on the command line.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct StrategyName(pub(crate) Strategy);
-
-impl std::str::FromStr for StrategyName {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        forecast::strategy(text)
-    }
 }
 
 /// A way of reassembly, by its name on the command line.
@@ -201,7 +190,7 @@ mod tests {
         assert_eq!(typed.queue_depth.map(Into::into), Some(8_usize));
         assert_eq!((typed.one_file_system, typed.idle, typed.device), (Some(true), Some(false), None));
         let typed = settings("plan --strategy merged --reassembly first-fit --bwlimit 10MB/s --gap 0 p");
-        assert_eq!(typed.strategy, Some(StrategyName(Strategy::Merged)));
+        assert_eq!(typed.strategy, Some(Strategy::Merged));
         assert_eq!(typed.reassembly, Some(ReassemblyName(Reassembly::FirstFit)));
         assert_eq!((typed.bwlimit, typed.gap), (Some(Size(10_000_000)), Some(Size(0))));
         assert_eq!(settings("plan p"), Settings::default());

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use onesweep::CachePolicy;
+use onesweep::{BulkRead, CachePolicy};
 use onesweep_deliver::warm::{Memory, Warmed, Warmer, default_limit};
 use serde::Serialize;
 
@@ -13,9 +13,6 @@ use crate::{
     session::{Session, StandardOutput},
     size::Size,
 };
-
-/// The library's default budget.
-const BUDGET_BYTES: u64 = 256 << 20;
 
 #[derive(Serialize)]
 struct Details {
@@ -31,7 +28,7 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     session.check_roots(None, &args.paths)?;
     let limit = match args.limit {
         Some(limit) => limit.0,
-        None => spare_bytes(session.settings().budget.map_or(BUDGET_BYTES, |budget| budget.0))?,
+        None => spare_bytes(session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0))?,
     };
     let mut warmer = Warmer::new(limit);
     let sweep = session.bulk_read(&args.paths)?.cache(CachePolicy::Fill).plan()?;

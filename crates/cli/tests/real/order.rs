@@ -117,6 +117,25 @@ fn the_disk_is_busy_for_a_fraction(fs: Fs, part: f64) {
     );
 }
 
+/// Most of the metadata is asked for by the threads that read it ahead, so that the disk has a choice.
+fn metadata_is_read_ahead(fs: Fs) {
+    let metadata: Vec<_> = traces(fs).onesweep.iter().filter(|request| request.metadata).collect();
+    let ahead = metadata.iter().filter(|request| request.thread == "onesweep-ahead").count();
+    assert!(ahead * 2 > metadata.len(), "{}: {ahead} of {} metadata requests", fs.name(), metadata.len());
+}
+
+#[test]
+fn ext4_metadata_is_read_ahead() {
+    root_test!();
+    metadata_is_read_ahead(Fs::Ext4);
+}
+
+#[test]
+fn xfs_metadata_is_read_ahead() {
+    root_test!();
+    metadata_is_read_ahead(Fs::Xfs);
+}
+
 #[test]
 fn ext4_data_is_read_in_the_order_of_the_disk() {
     root_test!();

@@ -11,7 +11,6 @@ use std::{
 use onesweep_sys::files;
 
 use super::{CopyError, destination::Mapping};
-use crate::calls;
 
 /// When to clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,7 +71,7 @@ fn one_file_system(mapping: &Mapping) -> bool {
 
 /// Clones one unnamed file into another in `directory`.
 fn can_clone(directory: &Path) -> io::Result<()> {
-    let (mut from, to) = (calls::unnamed_file(directory)?, calls::unnamed_file(directory)?);
+    let (mut from, to) = (File::from(files::open_unnamed(directory)?), files::open_unnamed(directory)?);
     from.write_all(&[1; 4096])?;
     files::clone_file(from.as_fd(), to.as_fd())
 }

@@ -3,11 +3,13 @@
 use std::{
     fs::{self, File},
     io,
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
+use onesweep_sys::files;
+
 use super::CopyError;
-use crate::calls;
 
 /// Makes drafts, and temporary names.
 #[derive(Debug, Default)]
@@ -22,8 +24,8 @@ impl Drafts {
     pub(super) fn create(&mut self, final_name: &Path) -> Result<Draft, CopyError> {
         let failed = |error: io::Error| CopyError::io(final_name, "create", error);
         if !self.named_only {
-            match calls::unnamed_file(directory_of(final_name)) {
-                Ok(file) => return Ok(Draft { file, name: None }),
+            match files::open_unnamed(directory_of(final_name)) {
+                Ok(file) => return Ok(Draft { file: file.into(), name: None }),
                 Err(error) if has_no_unnamed_files(&error) => self.named_only = true,
                 Err(error) => return Err(failed(error)),
             }
@@ -91,7 +93,7 @@ impl Draft {
     pub(super) fn publish(mut self, final_name: &Path, drafts: &mut Drafts) -> Result<(), CopyError> {
         let published = match &self.name {
             Some(name) => fs::rename(name, final_name),
-            None => drafts.replace(final_name, |name| calls::name_file(&self.file, name)),
+            None => drafts.replace(final_name, |name| files::name_file(self.file.as_fd(), name)),
         };
         published.map_err(|error| CopyError::io(final_name, "give the finished file its name", error))?;
         self.name = None;

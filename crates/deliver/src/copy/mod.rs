@@ -18,14 +18,12 @@ use std::{
 };
 
 use onesweep::{Kind, SweptFile};
+use onesweep_sys::files;
 
 pub use clone::Reflink;
 pub use error::CopyError;
 
-use crate::{
-    attributes::{self, Lost},
-    calls::{self, Target},
-};
+use crate::attributes::{self, Lost, Target};
 use clone::Cloning;
 use destination::Mapping;
 use draft::{Draft, Drafts};
@@ -164,7 +162,7 @@ impl Copier {
     }
 
     fn close_directory(&mut self, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
-        let directory = calls::open_directory(to).map_err(|error| CopyError::io(to, "open", error))?;
+        let directory = files::open_dir(to).map_err(|error| CopyError::io(to, "open", error))?;
         self.set(Target::Open(directory.as_fd()), item, to)
     }
 
@@ -185,7 +183,7 @@ impl Copier {
 
 /// Opens the original, which must still be the inode that was swept.
 fn open_source(item: &SweptFile) -> io::Result<File> {
-    let file = calls::open_file(item.path())?;
+    let file = File::from(files::open_file(item.path())?);
     let (stat, swept) = (file.metadata()?, item.metadata());
     if (stat.dev(), stat.ino()) != (swept.dev, swept.ino) {
         return Err(io::Error::other("another file took its place"));

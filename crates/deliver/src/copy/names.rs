@@ -8,9 +8,9 @@ use std::{
 };
 
 use onesweep::Metadata;
+use onesweep_sys::files::{EntryType, make_node};
 
 use super::{CopyError, draft::Drafts};
-use crate::calls;
 
 /// Makes a directory that its owner alone can enter, or takes the one that is there.
 pub(super) fn make_directory(to: &Path) -> Result<(), CopyError> {
@@ -39,6 +39,6 @@ pub(super) fn symlink(drafts: &mut Drafts, target: &Path, to: &Path) -> Result<(
 
 /// Makes a pipe, socket or device node. Devices need root.
 pub(super) fn special(drafts: &mut Drafts, metadata: &Metadata, to: &Path) -> Result<(), CopyError> {
-    let made = drafts.replace(to, |name| calls::make_node(name, metadata.kind, metadata.rdev));
+    let made = drafts.replace(to, |name| make_node(name, EntryType::of_mode(metadata.mode), metadata.rdev));
     made.map_err(|error| CopyError::io(to, "make the special file", error))
 }

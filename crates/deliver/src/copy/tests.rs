@@ -16,7 +16,7 @@ fn copier(sources: &[PathBuf], to: &Path) -> Copier {
 }
 
 fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    onesweep_sys::user::effective_uid() == 0
 }
 
 fn shell(directory: &Path, script: &str) -> bool {
@@ -39,8 +39,8 @@ fn build(root: &Path) {
     fs::write(root.join("setuid"), b"#!").unwrap();
     fs::set_permissions(root.join("setuid"), fs::Permissions::from_mode(0o6755)).unwrap();
     fs::write(root.join("read-only"), b"r").unwrap();
-    let _ = rustix::fs::setxattr(root.join("read-only"), "user.a", b"1\0\xff", rustix::fs::XattrFlags::empty());
-    let _ = rustix::fs::setxattr(root.join("d"), "user.b", b"", rustix::fs::XattrFlags::empty());
+    let _ = files::set_xattr_path(root.join("read-only"), "user.a", b"1\0\xff");
+    let _ = files::set_xattr_path(root.join("d"), "user.b", b"");
     fs::set_permissions(root.join("read-only"), fs::Permissions::from_mode(0o400)).unwrap();
     if is_root() {
         assert!(shell(root, "mknod null c 1 3; chown 12:34 d/nothing pipe; chown -h 5:6 link"));

@@ -26,7 +26,7 @@ fn build(base: &Path, seed: u64) {
             let path = dir.join(format!("f{file}"));
             fs::write(&path, vec![b'.'; dice.below(2000)]).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode([0o644, 0o400, 0o777][dice.below(3)])).unwrap();
-            set_mtime(&path, 1_000_000_000 + dice.below(1_000_000) as i64, dice.below(1_000_000_000) as i64);
+            set_mtime(&path, 1_000_000_000 + dice.below(1_000_000) as i64, dice.below(1_000_000_000) as u32);
         }
     }
     let mut leading_out = Vec::new();
@@ -65,7 +65,7 @@ fn build(base: &Path, seed: u64) {
         if dice.below(4) == 0 {
             run_quietly(base, "setfacl", &["-m", "u:2000:rwx,g:7:--x", dir.to_str().unwrap()]);
         }
-        set_mtime(dir, 900_000_000 + dice.below(1_000_000) as i64, dice.below(1_000_000_000) as i64);
+        set_mtime(dir, 900_000_000 + dice.below(1_000_000) as i64, dice.below(1_000_000_000) as u32);
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ffi::OsStr,
+    ffi::CStr,
     fs::{self, Permissions},
     io::{self, Write as _},
     ops::Range,
-    os::unix::{
-        ffi::{OsStrExt as _, OsStringExt as _},
-        fs::{MetadataExt as _, PermissionsExt as _},
+    os::{
+        fd::AsFd as _,
+        unix::{
+            ffi::OsStringExt as _,
+            fs::{MetadataExt as _, PermissionsExt as _},
+        },
     },
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -16,10 +19,11 @@ use std::{
 
 use onesweep::{Kind, Metadata, SweptFile, Timestamp, Xattr};
 use onesweep_deliver::tar::{TarOptions, TarWarning, TarWriter};
+use onesweep_sys::files::{self, Time};
 use tempfile::TempDir;
 
 pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    onesweep_sys::user::effective_uid() == 0
 }
 
 /// Prints why a test can't run here, and says so.
@@ -150,28 +154,20 @@ pub(crate) fn metadata_of(path: &Path) -> Metadata {
 }
 
 pub(crate) fn xattrs_of(path: &Path) -> Vec<Xattr> {
-    let mut names = vec![0; 1 << 16];
-    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
-    let mut found = Vec::new();
-    for name in names[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-        let mut value = vec![0; 1 << 16];
-        let length = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value[..]).unwrap();
-        value.truncate(length);
-        found.push((name.to_vec(), value));
-    }
+    let names = files::list_xattrs_path(path).unwrap().into_iter();
+    let value = |name: &CStr| files::xattr_path(path, name).unwrap().unwrap();
+    let mut found: Vec<Xattr> = names.map(|name| (name.to_bytes().to_vec(), value(&name))).collect();
     found.sort();
     found
 }
 
 pub(crate) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) {
-    rustix::fs::lsetxattr(path, OsStr::from_bytes(name), value, rustix::fs::XattrFlags::empty()).unwrap();
+    files::set_xattr_path(path, name, value).unwrap();
 }
 
 /// Sets the time of a file without following links.
-pub(crate) fn set_mtime(path: &Path, tv_sec: i64, tv_nsec: i64) {
-    let time = rustix::fs::Timespec { tv_sec, tv_nsec };
-    let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
-    rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+pub(crate) fn set_mtime(path: &Path, secs: i64, nanos: u32) {
+    files::set_mtime_path(path, Time { secs, nanos }).unwrap();
 }
 
 /// The ranges that are no holes.
@@ -179,8 +175,8 @@ pub(crate) fn data_ranges(path: &Path) -> Vec<Range<u64>> {
     let file = fs::File::open(path).unwrap();
     let mut ranges = Vec::new();
     let mut at = 0;
-    while let Ok(start) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
-        at = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(start)).unwrap();
+    while let Some(start) = files::seek_data(file.as_fd(), at).unwrap() {
+        at = files::seek_hole(file.as_fd(), start).unwrap().unwrap();
         ranges.push(start..at);
     }
     ranges

@@ -5,8 +5,9 @@
 //! address's place on its track is simply the time at which a head that reads from the image's first byte passes it,
 //! modulo one revolution.
 
+use onesweep::plan::SeekCurve;
+
 use super::model::DiskModel;
-use super::seek::SeekCurve;
 
 /// The part of a disk that an image covers, from 0, the outer edge, to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,7 +79,7 @@ impl Geometry {
         }
         Self {
             zones,
-            seek: SeekCurve::of(model),
+            seek: model.seek_curve(),
             revolution_ms: model.revolution_ms(),
             way_per_byte: (span.to - span.from) / len as f64,
             len,

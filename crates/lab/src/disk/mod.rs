@@ -3,7 +3,6 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`model`] | a disk's data sheet, the named ones, and TOML |
-//! | [`seek`] | how long the arm takes |
 //! | [`geometry`] | zones, and where on its track an address lies |
 //! | [`buffer`] | what was read ahead |
 //! | [`cache`] | what is written but not yet on the medium |
@@ -21,5 +20,4 @@ pub(crate) mod faults;
 pub(crate) mod geometry;
 pub(crate) mod model;
 pub(crate) mod queue;
-pub(crate) mod seek;
 pub(crate) mod trace;

@@ -3,6 +3,7 @@
 //! The named models agree with those that `onesweep plan` predicts with, where both have one; a test holds them
 //! together. A figure without a source here is an assumption that is usual for the class of the drive, and said to be.
 
+use onesweep::plan::SeekCurve;
 use serde::{Deserialize, Serialize};
 
 /// What a drive's data sheet says, and what the rest of the drive is assumed to do.
@@ -230,6 +231,11 @@ impl DiskModel {
     /// Whether it has a head to move.
     pub(crate) fn has_head(&self) -> bool {
         self.rpm > 0.0
+    }
+
+    /// The time of a seek over its distance, the same curve that plans are predicted with.
+    pub(crate) fn seek_curve(&self) -> SeekCurve {
+        SeekCurve { track_ms: self.seek_track_ms, average_ms: self.seek_average_ms, full_ms: self.seek_full_ms }
     }
 
     /// Milliseconds for one revolution.

@@ -1,6 +1,6 @@
 //! All that is known of a tree while it is swept: names, attributes, fragments.
 //!
-//! It grows in chunks and holds at most 120 bytes and the name for each entry, and 20 bytes for each fragment.
+//! It grows in chunks and holds at most 120 bytes and the name for each entry, and 16 bytes for each fragment.
 
 mod arena;
 mod entry;
@@ -189,7 +189,7 @@ impl Catalogue {
         };
         let at = self.fragments.len() as u32;
         let address = address.map_or(NO_ADDRESS, |address| volume.base + address);
-        self.fragments.push(Fragment::new(address, length, offset, id.0));
+        self.fragments.push(Fragment::new(address, length, offset));
         let entry = self.get_mut(id);
         if entry.fragments == 0 {
             entry.first_fragment = at;
@@ -219,7 +219,7 @@ impl Catalogue {
         let entry = self.get(id);
         let block = self.volume(entry.device).block;
         let shared = entry.flags.has(Flags::SHARED);
-        self.fragments(id).map(move |fragment| Piece { file, ..fragment.piece(block, shared) })
+        self.fragments(id).map(move |fragment| fragment.piece(file, block, shared))
     }
 
     /// The device address of the first block of an entry, if it has any.

@@ -9,12 +9,12 @@
 //!  pieces         order        their parts      └──► Estimate, on a DiskModel
 //! ```
 //!
-//! * [`fragment`]: [`Fragment`], 20 bytes for each extent of a plan, and [`Piece`], the same in bytes.
+//! * [`fragment`]: [`Fragment`], 16 bytes for each extent of a plan, and [`Piece`], the same in bytes.
 //! * [`source`]: [`PlanSource`], what a plan is made from.
 //! * [`schedule`]: [`Schedule`] puts pieces in order under a [`Budget`] and says when a file is admitted and complete.
 //! * [`request`]: [`Request`], its [`Part`]s, and what an engine has to keep to.
 //! * [`merge`]: [`Requests`] turns the steps of a schedule into requests.
-//! * [`disk`]: [`DiskModel`], a disk as a few numbers of its data sheet.
+//! * [`disk`]: [`DiskModel`], a disk as a few numbers of its data sheet; [`seek`]: its [`SeekCurve`].
 //! * [`estimate`]: [`Estimate`], what a plan will cost.
 //!
 //! Neither the steps nor the requests are ever held all at once: a schedule needs 8 bytes for each file and the unread
@@ -58,6 +58,7 @@ pub mod fragment;
 pub mod merge;
 pub mod request;
 pub mod schedule;
+pub mod seek;
 pub mod source;
 #[cfg(test)]
 mod tests;
@@ -69,4 +70,5 @@ pub use fragment::{Fragment, NO_ADDRESS, Piece};
 pub use merge::Requests;
 pub use request::{Part, Request, RequestShape, Strategy};
 pub use schedule::{Budget, Schedule, Step, SweepOrder};
+pub use seek::SeekCurve;
 pub use source::PlanSource;

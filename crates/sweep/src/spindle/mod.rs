@@ -11,6 +11,7 @@ use onesweep_layout::AddressTrust;
 use onesweep_sys::buffer::BufferPool;
 
 use crate::{
+    ahead::{EntryLook, Look, ReadAhead},
     budget::Share,
     catalogue::{Catalogue, EntryId, Flags},
     delivery::Item,
@@ -39,6 +40,12 @@ const BATCH_MIN: usize = 4096;
 /// Directories read ahead where nothing is gained by an order and so nothing is lost by a window.
 const SEEKLESS_DIRECTORIES: usize = 256;
 
+/// Entries that are looked at ahead of the survey.
+const AHEAD: usize = 16384;
+
+/// Inodes with numbers that differ only in the last bits lie in one block, or in blocks side by side.
+const NEIGHBOURS: u64 = 32;
+
 /// Events between two progress reports of walk and survey.
 const EVERY: usize = 1024;
 
@@ -66,6 +73,8 @@ pub(crate) struct Batch {
 struct Pending {
     entries: Vec<EntryId>,
     next: usize,
+    /// Entries before this one were looked at ahead of the survey.
+    ahead: usize,
 }
 
 pub(crate) struct SpindleSweep {
@@ -87,6 +96,7 @@ pub(crate) struct SpindleSweep {
     pub(crate) catalogue: Catalogue,
     walker: Walker,
     opener: Opener,
+    ahead: ReadAhead,
     surveyor: Surveyor,
     device: Option<DeviceCheck>,
     first_names: HashMap<(u64, u64), FirstName>,
@@ -120,6 +130,7 @@ impl SpindleSweep {
         let first = &roots[0].placement;
         let (order, remark) = sequence::choose(settings, roots);
         let share_limit = share.limit();
+        let members = roots.iter().map(|root| root.placement.members()).max().unwrap_or(1);
         let large = settings.large().min(share.limit()) / 4096 * 4096;
         Self {
             settings: Arc::clone(settings),
@@ -133,11 +144,12 @@ impl SpindleSweep {
             share,
             throttle: Arc::clone(throttle),
             pool: pool.clone(),
-            members: roots.iter().map(|root| root.placement.members()).max().unwrap_or(1),
+            members,
             seekless: roots.iter().all(|root| root.placement.is_seekless()),
             catalogue: Catalogue::new(),
             walker: Walker::new(),
             opener: Opener::new(),
+            ahead: ReadAhead::new(members, settings.idle),
             surveyor: Surveyor::new(Aim {
                 content: settings.content,
                 layout: order.needs_layout(),
@@ -268,7 +280,8 @@ impl SpindleSweep {
             place: &place,
             cancelled: &|| self.settings.cancel.is_cancelled(),
         };
-        let Window { entries, directories, errors } = self.walker.window(&mut self.catalogue, &mut self.opener, &rule);
+        let Window { entries, directories, errors } =
+            self.walker.window(&mut self.catalogue, &mut self.opener, &mut self.ahead, &rule);
         counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
         self.held.directories.extend(directories);
         self.held.errors.extend(errors);
@@ -282,7 +295,7 @@ impl SpindleSweep {
                 (catalogue.volume(entry.device).base, entry.device, entry.ino, id)
             });
         }
-        self.pending = Pending { entries, next: 0 };
+        self.pending = Pending { entries, next: 0, ahead: 0 };
     }
 
     /// Takes note of file systems that the walk came to. In device mode, what can't be read from its device goes
@@ -333,6 +346,9 @@ impl SpindleSweep {
                 let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
                 counters.tell(|| Progress::Surveyed { files, bytes });
             }
+            if self.order != Order::Directory && self.ahead.is_worthwhile() {
+                self.look_ahead();
+            }
             let names = self.next_inode();
             self.survey_inode(&names, outlet, batch)?;
         }
@@ -343,6 +359,28 @@ impl SpindleSweep {
             self.order = if self.order.is_per_directory() { Order::InodePerDirectory } else { Order::Inode };
         }
         Ok(())
+    }
+
+    /// Has the entries that come next looked at, by neighbourhoods: inodes of one block come by one read.
+    fn look_ahead(&mut self) {
+        let from = self.pending.ahead.max(self.pending.next);
+        let to = (self.pending.next + AHEAD).min(self.pending.entries.len());
+        if from.saturating_sub(self.pending.next) > AHEAD / 2 || from >= to {
+            return;
+        }
+        self.pending.ahead = to;
+        let neighbourhood = |id: &EntryId| {
+            let entry = self.catalogue.get(*id);
+            (entry.device, entry.ino / NEIGHBOURS)
+        };
+        for group in self.pending.entries[from..to].chunk_by(|a, b| neighbourhood(a) == neighbourhood(b)) {
+            let look = |&id: &EntryId| {
+                let way = self.opener.way(&self.catalogue, id).ok()?;
+                let is_file = self.catalogue.get(id).is_file();
+                Some(EntryLook { way, is_file, layout: self.order.needs_layout(), xattrs: self.settings.xattrs })
+            };
+            self.ahead.push(Look::Entries(group.iter().filter_map(look).collect()));
+        }
     }
 
     /// The names of the next inode: those that stand in a row.

@@ -1,0 +1,248 @@
+//! Metadata read ahead of the walk and the survey, so that the disk has a queue of requests to choose from.
+//!
+//! Walk and survey look at one directory or file after the other, and while nothing is cached each look waits for the
+//! disk. Once a look was seen to read from a block device, threads look at what comes next: they open, list and map, and
+//! throw the answers away, which the walk and the survey then find in memory. A tree that is cached is never touched twice.
+
+use std::{
+    collections::VecDeque,
+    os::fd::AsFd,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use onesweep_sys::{fiemap, files, priority, usage};
+
+use crate::opener::{self, Way};
+
+/// Looks in flight for each disk: what its queue holds.
+const IN_FLIGHT: u64 = 32;
+
+/// After so many looks without a read from a disk, what follows is taken to be cached as well.
+const CALM: u32 = 64;
+
+/// Threads hold two buffers and a path; names are opened by the kernel.
+const STACK_BYTES: usize = 128 << 10;
+
+const LISTING_BUFFER: usize = 32 << 10;
+
+/// Something to be looked at.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// A directory that is to be listed, if it is still on this device.
+    Directory { way: Way, dev: u64 },
+    /// Entries whose inodes lie side by side.
+    Entries(Vec<EntryLook>),
+}
+
+/// An entry that the survey will come to.
+#[derive(Debug)]
+pub(crate) struct EntryLook {
+    pub(crate) way: Way,
+    pub(crate) is_file: bool,
+    /// The order needs to know where the data lies.
+    pub(crate) layout: bool,
+    /// Extended attributes will be delivered.
+    pub(crate) xattrs: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    threads_max: u64,
+    idle: bool,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    blocks_seen: u64,
+    calm: u32,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    blocks_read: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    looks: VecDeque<Look>,
+    closed: bool,
+}
+
+impl ReadAhead {
+    /// For a spindle of so many disks. With `idle` the threads step back behind other readers.
+    pub(crate) fn new(disks: usize, idle: bool) -> Self {
+        Self {
+            threads_max: IN_FLIGHT * disks as u64,
+            idle,
+            shared: Arc::default(),
+            threads: Vec::new(),
+            blocks_seen: usage::blocks_read(),
+            calm: CALM,
+        }
+    }
+
+    /// True while metadata comes from the disk. To be asked before each look, by the thread that looks.
+    pub(crate) fn is_worthwhile(&mut self) -> bool {
+        let blocks = usage::blocks_read() + self.shared.blocks_read.load(Ordering::Relaxed);
+        self.calm = if blocks == self.blocks_seen { self.calm.saturating_add(1) } else { 0 };
+        self.blocks_seen = blocks;
+        self.calm < CALM
+    }
+
+    /// Has it looked at soon, after all that was handed in before.
+    pub(crate) fn push(&mut self, look: Look) {
+        if self.threads.is_empty() {
+            self.start();
+        }
+        self.shared.queue.lock().unwrap().looks.push_back(look);
+        self.shared.wake.notify_one();
+    }
+
+    fn start(&mut self) {
+        for _ in 0..opener::descriptors(self.threads_max, 8) {
+            let (shared, idle) = (Arc::clone(&self.shared), self.idle);
+            let thread =
+                thread::Builder::new().name("onesweep-ahead".into()).stack_size(STACK_BYTES).spawn(move || {
+                    if idle {
+                        // As for the thread of the sweep: a kernel without I/O priorities reads all the same.
+                        let _ = priority::set_idle_io();
+                    }
+                    shared.work();
+                });
+            // With fewer threads, or none, less is read ahead.
+            self.threads.extend(thread);
+        }
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        {
+            let mut queue = self.shared.queue.lock().unwrap();
+            queue.closed = true;
+            queue.looks.clear();
+        }
+        self.shared.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut looker = Looker::new();
+        while let Some(look) = self.next() {
+            let before = usage::blocks_read();
+            looker.look(&look);
+            self.blocks_read.fetch_add(usage::blocks_read() - before, Ordering::Relaxed);
+        }
+    }
+
+    fn next(&self) -> Option<Look> {
+        let mut queue = self.queue.lock().unwrap();
+        while queue.looks.is_empty() && !queue.closed {
+            queue = self.wake.wait(queue).unwrap();
+        }
+        queue.looks.pop_front()
+    }
+}
+
+/// Looks without telling: whoever needs the answer asks again, and meets the same error.
+struct Looker {
+    listing: files::DirReader,
+    extents: fiemap::FiemapBuffer,
+}
+
+impl Looker {
+    fn new() -> Self {
+        Self { listing: files::DirReader::with_buffer(LISTING_BUFFER), extents: fiemap::FiemapBuffer::new(64) }
+    }
+
+    fn look(&mut self, look: &Look) {
+        match look {
+            Look::Directory { way, dev } => {
+                let Ok(fd) = way.open_directory() else { return };
+                if files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.dev == *dev) {
+                    let _ = self.listing.read(fd.as_fd(), |_| {});
+                }
+            }
+            Look::Entries(entries) => entries.iter().for_each(|entry| self.look_at_entry(entry)),
+        }
+    }
+
+    fn look_at_entry(&mut self, entry: &EntryLook) {
+        if !entry.is_file {
+            let _ = entry.way.stat();
+            return;
+        }
+        let Ok(fd) = entry.way.open() else { return };
+        if entry.layout {
+            let _ = fiemap::extents(fd.as_fd(), &mut self.extents, &mut |_| {});
+        }
+        if entry.xattrs {
+            let _ = files::list_xattrs_fd(fd.as_fd());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn entry(path: &Path, is_file: bool) -> EntryLook {
+        EntryLook { way: Way::to(path), is_file, layout: true, xattrs: true }
+    }
+
+    #[test]
+    fn nothing_is_read_ahead_while_nothing_comes_from_a_disk() {
+        let mut ahead = ReadAhead::new(1, false);
+        for _ in 0..2 * CALM {
+            assert!(!ahead.is_worthwhile());
+        }
+        assert!(ahead.threads.is_empty(), "a tree in memory costs no thread");
+    }
+
+    #[test]
+    fn reads_of_the_threads_keep_it_going_until_it_is_calm() {
+        let mut ahead = ReadAhead::new(1, false);
+        ahead.shared.blocks_read.fetch_add(8, Ordering::Relaxed);
+        let worthwhile = (0..3 * CALM).filter(|_| ahead.is_worthwhile()).count();
+        assert_eq!(worthwhile, CALM as usize);
+    }
+
+    #[test]
+    fn whatever_stands_there_is_looked_at_without_harm() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("file"), b"bytes").unwrap();
+        std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap();
+        assert!(fifo.success());
+        let mut looker = Looker::new();
+        let dev = files::statx_at(files::CURRENT_DIR, folder.path(), true).unwrap().dev;
+        for (name, dev) in [("", dev), ("", dev + 1), ("file", dev), ("gone", dev)] {
+            looker.look(&Look::Directory { way: Way::to(&path(name)), dev });
+        }
+        // The listing may have told of a file where another thing stands by now.
+        let named = ["file", "link", "fifo", "gone", ""].map(|name| [true, false].map(|is| entry(&path(name), is)));
+        looker.look(&Look::Entries(named.into_iter().flatten().collect()));
+    }
+
+    #[test]
+    fn an_end_does_not_wait_for_all_that_was_handed_in() {
+        let mut ahead = ReadAhead::new(1, true);
+        for _ in 0..100_000 {
+            ahead.push(Look::Entries(vec![entry(Path::new("/gone"), true)]));
+        }
+        let shared = Arc::clone(&ahead.shared);
+        drop(ahead);
+        assert_eq!(Arc::strong_count(&shared), 1, "no thread is left");
+        assert!(shared.queue.lock().unwrap().looks.is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+//! Owner, mode and time, set.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
+
+use super::{PathArg, Time};
+
+/// Sets owner and group of an open file; `None` leaves what is there.
+#[doc(alias = "fchown")]
+pub fn set_owner_fd(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    Ok(rustix::fs::fchown(fd, uid.map(Uid::from_raw), gid.map(Gid::from_raw))?)
+}
+
+/// As [`set_owner_fd`], of the file `path`, or of the link itself when it is a symbolic link.
+#[doc(alias = "lchown")]
+pub fn set_owner_path(path: impl PathArg, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    Ok(rustix::fs::chownat(CWD, path, uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Sets the permission bits of an open file.
+#[doc(alias = "fchmod")]
+pub fn set_mode_fd(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?)
+}
+
+/// As [`set_mode_fd`], of the file `path`; follows a symbolic link, which has no permission bits of its own.
+#[doc(alias = "chmod")]
+pub fn set_mode_path(path: impl PathArg, mode: u32) -> io::Result<()> {
+    Ok(rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())?)
+}
+
+/// Sets the time of the last change of an open file, and leaves that of the last access.
+#[doc(alias = "futimens")]
+pub fn set_mtime_fd(fd: BorrowedFd<'_>, mtime: Time) -> io::Result<()> {
+    Ok(rustix::fs::futimens(fd, &changed_at(mtime))?)
+}
+
+/// As [`set_mtime_fd`], of the file `path`, or of the link itself when it is a symbolic link.
+#[doc(alias = "utimensat")]
+pub fn set_mtime_path(path: impl PathArg, mtime: Time) -> io::Result<()> {
+    Ok(rustix::fs::utimensat(CWD, path, &changed_at(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn changed_at(mtime: Time) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::files::{Stat, open_file_at, statx_at};
+    use crate::testing::tree;
+
+    const MOMENT: Time = Time { secs: -2, nanos: 123_456_789 };
+
+    #[test]
+    fn mode_and_time_are_set_by_handle_and_by_path() {
+        let (tree, root) = tree();
+        let path = tree.path().join("dir/sub/file");
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        let stat = || statx_at(root.as_fd(), "dir/sub/file", true).unwrap();
+        let accessed = stat().atime;
+        set_mode_fd(file.as_fd(), 0o640).unwrap();
+        set_mtime_fd(file.as_fd(), MOMENT).unwrap();
+        assert_eq!((stat().mode & 0o7777, stat().mtime, stat().atime), (0o640, MOMENT, accessed));
+        set_mode_path(&path, 0o600).unwrap();
+        set_mtime_path(&path, Time::default()).unwrap();
+        assert_eq!((stat().mode & 0o7777, stat().mtime, stat().atime), (0o600, Time::default(), accessed));
+    }
+
+    #[test]
+    fn what_a_link_points_to_is_left_alone() {
+        let (tree, root) = tree();
+        let stat = |name: &str| statx_at(root.as_fd(), name, true).unwrap();
+        let target = stat("dir/sub");
+        let Stat { uid, gid, .. } = target;
+        set_mtime_path(tree.path().join("dir/link"), MOMENT).unwrap();
+        set_owner_path(tree.path().join("dir/link"), Some(uid), Some(gid)).unwrap();
+        assert_eq!(stat("dir/link").mtime, MOMENT);
+        assert_eq!(stat("dir/sub"), target);
+    }
+
+    #[test]
+    fn owner_can_be_kept_while_the_group_changes() {
+        let (tree, root) = tree();
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        let owner = || {
+            let Stat { uid, gid, .. } = statx_at(root.as_fd(), "dir/sub/file", true).unwrap();
+            (uid, gid)
+        };
+        let (uid, gid) = owner();
+        set_owner_fd(file.as_fd(), None, Some(gid)).unwrap();
+        assert_eq!(owner(), (uid, gid));
+        if crate::user::effective_uid() == 0 {
+            set_owner_fd(file.as_fd(), None, Some(gid + 1)).unwrap();
+            assert_eq!(owner(), (uid, gid + 1));
+            set_owner_path(tree.path().join("dir/sub/file"), Some(uid + 1), None).unwrap();
+            assert_eq!(owner(), (uid + 1, gid + 1));
+        }
+    }
+}

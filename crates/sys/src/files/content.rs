@@ -1,0 +1,105 @@
+//! The bytes of an open file: reading, holes, copying, writing out.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// True for errors by which a kernel or file system says that it has no such way of reading.
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS]
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Reads at `offset`; fewer bytes than asked for at the end of the file, and whenever the kernel likes.
+#[doc(alias = "pread")]
+pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(fd, buffer, offset)?)
+}
+
+/// As [`read_at`], but what it brings into the page cache does not stay there (`RWF_DONTCACHE`, Linux 6.14). A
+/// [refusal](is_refusal) where the kernel or the file system can't do that.
+#[doc(alias = "RWF_DONTCACHE")]
+pub fn read_at_uncached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    const DONTCACHE: rustix::io::ReadWriteFlags = rustix::io::ReadWriteFlags::from_bits_retain(0x80);
+    Ok(rustix::io::preadv2(fd, &mut [io::IoSliceMut::new(buffer)], offset, DONTCACHE)?)
+}
+
+/// The first byte at or behind `offset` that is not in a hole; `None` when only a hole is left. Moves the descriptor.
+#[doc(alias = "SEEK_DATA")]
+pub fn seek_data(fd: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The first byte at or behind `offset` that is in a hole, at the latest the end of the file; `None` behind the end.
+/// Moves the descriptor.
+#[doc(alias = "SEEK_HOLE")]
+pub fn seek_hole(fd: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(fd, SeekFrom::Hole(offset)) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Copies inside the kernel; gives the bytes copied, 0 at the end of `source`. `EXDEV` across most file systems.
+#[doc(alias = "copy_file_range")]
+pub fn copy_range(
+    source: BorrowedFd<'_>,
+    source_offset: u64,
+    target: BorrowedFd<'_>,
+    target_offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    let (mut from, mut to) = (source_offset, target_offset);
+    Ok(rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), len)?)
+}
+
+/// Makes `target` share all bytes of `source`. `EOPNOTSUPP` where the file system cannot, `EXDEV` across two of them.
+#[doc(alias = "FICLONE")]
+pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::ioctl_ficlone(target, source)?)
+}
+
+/// Writes the dirty bytes of one file to its device, with its size but without its times.
+#[doc(alias = "fdatasync")]
+pub fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::fdatasync(fd)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn holes_are_found() {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1; 4096], 1 << 20).unwrap();
+        file.set_len(2 << 20).unwrap();
+        assert_eq!(seek_data(file.as_fd(), 0).unwrap(), Some(1 << 20));
+        assert_eq!(seek_hole(file.as_fd(), 0).unwrap(), Some(0));
+        assert_eq!(seek_hole(file.as_fd(), 1 << 20).unwrap(), Some((1 << 20) + 4096));
+        assert_eq!(seek_data(file.as_fd(), (1 << 20) + 4096).unwrap(), None);
+        assert_eq!(seek_hole(file.as_fd(), 2 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn ranges_are_copied_in_the_kernel() {
+        let (source, target) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        std::os::unix::fs::FileExt::write_all_at(&source, b"0123456789", 0).unwrap();
+        assert_eq!(copy_range(source.as_fd(), 4, target.as_fd(), 2, 100).unwrap(), 6);
+        let mut bytes = [9; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&target, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"\0\x00456789");
+        assert_eq!(copy_range(source.as_fd(), 10, target.as_fd(), 0, 100).unwrap(), 0);
+    }
+}

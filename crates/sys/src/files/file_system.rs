@@ -1,0 +1,55 @@
+//! The file system that a file is on.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// The file system of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its magic number (`EXT4_SUPER_MAGIC` and so on), as in `statfs`.
+    pub magic: u32,
+    /// Bytes of a block.
+    pub block_size: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Blocks that hold nothing.
+    pub blocks_free: u64,
+    /// Inodes; 0 where they are made as needed.
+    pub inodes: u64,
+}
+
+/// The file system of an open file.
+#[doc(alias = "fstatfs")]
+pub fn file_system(fd: BorrowedFd<'_>) -> io::Result<FileSystem> {
+    let found = rustix::fs::fstatfs(fd)?;
+    Ok(FileSystem {
+        magic: found.f_type as u32,
+        block_size: found.f_bsize as u64,
+        blocks: found.f_blocks,
+        blocks_free: found.f_bfree,
+        inodes: found.f_files,
+    })
+}
+
+/// Writes everything dirty of the file system of `fd` to its device.
+#[doc(alias = "syncfs")]
+pub fn sync_file_system(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(fd)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::files::sync_data;
+
+    #[test]
+    fn file_system_has_blocks() {
+        let file = tempfile::tempfile().unwrap();
+        let found = file_system(file.as_fd()).unwrap();
+        assert!(found.block_size >= 512 && found.blocks_free <= found.blocks && found.magic != 0);
+        sync_data(file.as_fd()).unwrap();
+        sync_file_system(file.as_fd()).unwrap();
+    }
+}

@@ -1,0 +1,101 @@
+//! The names of a directory.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use super::EntryType;
+
+/// One name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The name, without the directory.
+    pub name: &'a CStr,
+    /// The inode; for a mount point, the one below the mount.
+    pub ino: u64,
+    /// The type, where the directory keeps it.
+    pub kind: EntryType,
+}
+
+/// Reads directories with one buffer for all of them.
+#[doc(alias = "getdents64")]
+pub struct DirReader {
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+impl Default for DirReader {
+    /// 64 KiB: some 2000 names for each call.
+    fn default() -> DirReader {
+        DirReader::with_buffer(64 << 10)
+    }
+}
+
+impl DirReader {
+    /// A reader with a buffer of `len` bytes (at least 1024).
+    pub fn with_buffer(len: usize) -> DirReader {
+        DirReader { buffer: vec![MaybeUninit::uninit(); len.max(1024)] }
+    }
+
+    /// Calls `visit` for each name of the directory but `.` and `..`, in the order of the file system.
+    ///
+    /// Goes on from where the descriptor stands, which is the beginning after opening. An error ends the listing;
+    /// names that were visited before it are good.
+    pub fn read(&mut self, dir: BorrowedFd<'_>, mut visit: impl FnMut(DirEntry<'_>)) -> io::Result<()> {
+        let mut entries = rustix::fs::RawDir::new(dir, &mut self.buffer);
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let name = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                visit(DirEntry { name, ino: entry.ino(), kind: entry.file_type().into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for DirReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DirReader({})", self.buffer.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::files::{CURRENT_DIR, open_dir_at, statx_at};
+
+    #[test]
+    fn names_are_listed_with_any_buffer() {
+        let tree = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            fs::write(tree.path().join(format!("file-{number}")), b"").unwrap();
+        }
+        fs::create_dir(tree.path().join("dir")).unwrap();
+        for mut reader in [DirReader::with_buffer(0), DirReader::default()] {
+            let mut seen = BTreeMap::new();
+            let dir = open_dir_at(CURRENT_DIR, tree.path()).unwrap();
+            reader
+                .read(dir.as_fd(), |entry| {
+                    seen.insert(entry.name.to_owned(), (entry.ino, entry.kind));
+                })
+                .unwrap();
+            assert_eq!(seen.len(), 301);
+            for (name, (ino, kind)) in seen {
+                let stat = statx_at(dir.as_fd(), name.as_c_str(), true).unwrap();
+                assert_eq!(ino, stat.ino);
+                assert!(kind == stat.file_type() || kind == EntryType::Unknown);
+            }
+        }
+    }
+}

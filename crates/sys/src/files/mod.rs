@@ -1,0 +1,37 @@
+//! Opening, making, listing and looking at files, and setting their attributes.
+//!
+//! Thin: each function is one system call, with the flags that a reader of strangers' trees wants (no symbolic link
+//! is followed, no terminal taken over, no fifo waited for, no access time written).
+//!
+//! Paths are anything that [`PathArg`] takes: `&CStr` costs nothing, `&str`, `&[u8]`, `&Path` and `&OsStr` are copied.
+
+mod attributes;
+mod content;
+mod entry_type;
+mod file_system;
+mod listing;
+mod names;
+mod open;
+mod stat;
+mod xattr;
+
+use std::os::fd::BorrowedFd;
+
+pub use rustix::path::Arg as PathArg;
+
+pub use attributes::{set_mode_fd, set_mode_path, set_mtime_fd, set_mtime_path, set_owner_fd, set_owner_path};
+pub use content::{clone_file, copy_range, is_refusal, read_at, read_at_uncached, seek_data, seek_hole, sync_data};
+pub use entry_type::EntryType;
+pub use file_system::{FileSystem, file_system, sync_file_system};
+pub use listing::{DirEntry, DirReader};
+pub use names::{make_node, name_file, read_link_at};
+pub use open::{
+    open_dir, open_dir_at, open_direct_at, open_file, open_file_at, open_handle_at, open_unnamed, set_direct,
+};
+pub use stat::{Stat, Time, dev_numbers, makedev, statx_at, statx_fd};
+pub use xattr::{
+    list_xattrs_fd, list_xattrs_path, remove_xattr_fd, set_xattr_fd, set_xattr_path, xattr_fd, xattr_path,
+};
+
+/// The directory that relative paths start from (`AT_FDCWD`).
+pub const CURRENT_DIR: BorrowedFd<'static> = rustix::fs::CWD;

@@ -1,0 +1,247 @@
+//! Opening files and directories.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::PathArg;
+use crate::features::features;
+
+const FILE_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Opens a directory below `dir` for listing, without following a symbolic link in any component.
+///
+/// `ELOOP` or `ENOTDIR` when there is one. An absolute path is only kept from a link in its last component.
+pub fn open_dir_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OwnedFd> {
+    open_at(dir, path, FILE_FLAGS | OFlags::DIRECTORY)
+}
+
+/// Opens a file below `dir` for reading, without following a symbolic link in any component.
+///
+/// Access times stay as they are where the caller may ask for that (owner or `CAP_FOWNER`). A fifo opens at once; a
+/// socket gives `ENXIO`. An absolute path is only kept from a link in its last component.
+pub fn open_file_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OwnedFd> {
+    open_at(dir, path, FILE_FLAGS)
+}
+
+/// As [`open_file_at`], with `O_DIRECT`: reads go past the page cache, and their offset, length and memory must be
+/// aligned (see [`Stat::dio_align`]). `EINVAL` where the file system cannot; `Unsupported` when it is hidden.
+#[doc(alias = "O_DIRECT")]
+pub fn open_direct_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OwnedFd> {
+    if !features().direct {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    open_at(dir, path, FILE_FLAGS | OFlags::DIRECT)
+}
+
+/// Opens what may be looked at but not read (`O_PATH`): symbolic links and files without read permission too.
+#[doc(alias = "O_PATH")]
+pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(path.into_with_c_str(|path| open_beneath(dir, path, flags))?)
+}
+
+/// Opens a directory for listing, where `path` itself may not be a symbolic link; those on the way to it are followed.
+pub fn open_dir(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, FILE_FLAGS | OFlags::DIRECTORY, Mode::empty())?)
+}
+
+/// Opens a file for reading, where `path` itself may not be a symbolic link; those on the way to it are followed.
+pub fn open_file(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, FILE_FLAGS, Mode::empty())?)
+}
+
+/// Makes an empty file in `directory` that has no name and goes when it is closed, for its owner to read and write.
+///
+/// [`name_file`](super::name_file) names it.
+#[doc(alias = "O_TMPFILE")]
+pub fn open_unnamed(directory: impl PathArg) -> io::Result<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// Switches `O_DIRECT` of an open file on or off (`F_SETFL`). `EINVAL` where the file system cannot.
+pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(fd)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(rustix::fs::fcntl_setfl(fd, flags)?)
+}
+
+/// Opens with `O_NOATIME`, and without it where the file is another's. Waits for a lease to be given up.
+fn open_at(dir: BorrowedFd<'_>, path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
+    let opened = path.into_with_c_str(|path| match open_beneath(dir, path, flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open_beneath(dir, path, flags),
+        Err(Errno::AGAIN) => open_leased(dir, path, flags),
+        opened => opened,
+    });
+    Ok(opened?)
+}
+
+/// Opens a regular file that another process has a lease on (as Samba does), waiting until that has given it up.
+///
+/// With `O_NONBLOCK` such a file cannot be opened, and without it a fifo would be waited for: so the file is looked at
+/// first, and the very same file opened again.
+fn open_leased(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let handle = open_beneath(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::AGAIN);
+    }
+    let same_file = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = flags - OFlags::NONBLOCK - OFlags::NOFOLLOW;
+    again(|| rustix::fs::open(same_file.as_str(), flags, Mode::empty()))
+}
+
+/// Opens `path`; when it is relative and of several components, none of them may be a symbolic link.
+fn open_beneath(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let bytes = path.to_bytes();
+    if !bytes.contains(&b'/') || bytes.starts_with(b"/") {
+        return again(|| rustix::fs::openat(dir, path, flags, Mode::empty()));
+    }
+    if features().openat2 {
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match again(|| rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)) {
+            Err(Errno::NOSYS) => {}
+            opened => return opened,
+        }
+    }
+    open_by_component(dir, bytes, flags)
+}
+
+/// What `openat2` does with `RESOLVE_NO_SYMLINKS`, one directory at a time.
+fn open_by_component(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    let mut components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+    let last = components.pop().unwrap_or(b".");
+    let mut parent: Option<OwnedFd> = None;
+    for component in components {
+        let from = parent.as_ref().map_or(dir, AsFd::as_fd);
+        // O_PATH with O_DIRECTORY and O_NOFOLLOW says ENOTDIR to a link, where openat2 says ELOOP.
+        parent = Some(again(|| rustix::fs::openat(from, component, STEP, Mode::empty()))?);
+    }
+    let from = parent.as_ref().map_or(dir, AsFd::as_fd);
+    again(|| rustix::fs::openat(from, last, flags, Mode::empty()))
+}
+
+/// Repeats a call that a signal has interrupted.
+fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::files::{EntryType, statx_fd};
+    use crate::testing::tree;
+
+    fn code<T>(answer: io::Result<T>) -> Option<i32> {
+        answer.err().and_then(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn links_are_not_followed_anywhere() {
+        let (_kept, root) = tree();
+        let root = root.as_fd();
+        assert!(open_file_at(root, "dir/sub/file").is_ok());
+        assert!(open_dir_at(root, "dir/sub").is_ok());
+        assert!(open_dir_at(root, c"dir").is_ok());
+        assert!(code(open_file_at(root, "dir/link/file")).is_some(), "a link in the middle");
+        assert!(code(open_dir_at(root, "dir/link")).is_some(), "a link at the end");
+        assert_eq!(code(open_file_at(root, "dir/sub/none")), Some(libc::ENOENT));
+        assert_eq!(code(open_dir_at(root, "dir/sub/file")), Some(libc::ENOTDIR));
+    }
+
+    #[test]
+    fn links_on_the_way_may_be_allowed() {
+        let (tree, _root) = tree();
+        assert!(open_file(tree.path().join("dir/link/file")).is_ok());
+        assert!(open_dir(tree.path().join("dir/link/.")).is_ok());
+        assert!(code(open_dir(tree.path().join("dir/link"))).is_some(), "a link at the end");
+        symlink("sub/file", tree.path().join("dir/file")).unwrap();
+        assert_eq!(code(open_file(tree.path().join("dir/file"))), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn going_by_component_is_as_strict() {
+        let (_kept, root) = tree();
+        let open = |path: &[u8], flags| open_by_component(root.as_fd(), path, flags);
+        assert!(open(b"dir/sub/file", FILE_FLAGS).is_ok());
+        assert!(open(b"dir//sub/./file", FILE_FLAGS).is_ok());
+        assert_eq!(open(b"dir/link/file", FILE_FLAGS).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(open(b"dir/link", FILE_FLAGS).unwrap_err(), Errno::LOOP);
+        assert_eq!(open(b"none/file", FILE_FLAGS).unwrap_err(), Errno::NOENT);
+        assert!(open(b"dir/sub/", FILE_FLAGS | OFlags::DIRECTORY).is_ok());
+    }
+
+    #[test]
+    fn fifo_is_not_waited_for() {
+        let (_kept, root) = tree();
+        let fifo = open_file_at(root.as_fd(), "fifo").unwrap();
+        assert_eq!(statx_fd(fifo.as_fd()).unwrap().file_type(), EntryType::Fifo);
+    }
+
+    #[test]
+    fn reading_leaves_the_access_time() {
+        let (tree, root) = tree();
+        let before = fs::metadata(tree.path().join("dir/sub/file")).unwrap();
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        assert!(rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::NOATIME), "the file is ours");
+        rustix::io::pread(&file, &mut [0; 5], 0).unwrap();
+        assert_eq!(fs::metadata(tree.path().join("dir/sub/file")).unwrap().atime_nsec(), before.atime_nsec());
+    }
+
+    #[test]
+    fn strangers_files_open_too() {
+        let (tree, root) = tree();
+        fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let opened = crate::testing::as_stranger(|| open_file_at(root.as_fd(), "dir/sub/file"));
+        if let Some(file) = opened {
+            let flags = rustix::fs::fcntl_getfl(file.unwrap()).unwrap();
+            assert!(!flags.contains(OFlags::NOATIME), "only the owner may leave the access time alone");
+        }
+    }
+
+    #[test]
+    fn lease_is_waited_for() {
+        let (tree, root) = tree();
+        let holder = fs::File::options().read(true).write(true).open(tree.path().join("dir/sub/file")).unwrap();
+        if let Err(error) = crate::testing::take_lease(&holder) {
+            return eprintln!("skipped: no leases here: {error}");
+        }
+        let given_up = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                given_up.store(true, std::sync::atomic::Ordering::SeqCst);
+                drop(holder);
+            });
+            open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+            assert!(given_up.load(std::sync::atomic::Ordering::SeqCst));
+        });
+    }
+
+    #[test]
+    fn direct_can_be_switched() {
+        let (_kept, root) = tree();
+        let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+        let is_direct = || rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT);
+        if let Err(error) = set_direct(file.as_fd(), true) {
+            return eprintln!("skipped: no O_DIRECT here: {error}");
+        }
+        assert!(is_direct());
+        set_direct(file.as_fd(), false).unwrap();
+        assert!(!is_direct());
+    }
+}
