@@ -41,6 +41,9 @@ pub(super) struct SweepArgs {
     /// Where the random numbers of the recipes start
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Make every image smaller or larger, to try things; the page shows none of these
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with = "quick")]
+    scale: f64,
     /// Which runs of the results are made again
     #[arg(long, value_name = "WHICH", default_value = "no")]
     again: Again,
@@ -62,8 +65,15 @@ impl SweepArgs {
             Some(cache) => cache,
             None => programs.lab.parent().and_then(|dir| dir.parent()).ok_or("no target directory")?.join("aged"),
         };
-        let order =
-            sweep::Order { out: self.out, cases: self.case, seed: self.seed, again: self.again, cache, programs };
+        let order = sweep::Order {
+            out: self.out,
+            cases: self.case,
+            seed: self.seed,
+            scale: self.scale,
+            again: self.again,
+            cache,
+            programs,
+        };
         if self.quick {
             quick::run(Quick { order, baseline: self.baseline, set: self.set_baseline })
         } else {

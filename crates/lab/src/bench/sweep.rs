@@ -35,6 +35,8 @@ pub(crate) struct Order {
     /// Names of cases, or how they begin; all when there is none.
     pub(crate) cases: Vec<String>,
     pub(crate) seed: u64,
+    /// What the scale of every image is multiplied by. The page shows those of 1.
+    pub(crate) scale: f64,
     pub(crate) again: Again,
     /// The directory of the images.
     pub(crate) cache: PathBuf,
@@ -49,7 +51,11 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
         let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         return Err(format!("no such case; known are {}", names.join(", ")));
     }
-    let runs = in_order(chosen.into_iter().flat_map(|case| case.runs.clone()));
+    let scaled = |mut run: Run| {
+        run.setting.image.scale *= order.scale;
+        run
+    };
+    let runs = in_order(chosen.into_iter().flat_map(|case| case.runs.clone()).map(scaled));
     measure_all(order, runs)
 }
 

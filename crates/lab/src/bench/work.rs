@@ -152,7 +152,7 @@ impl Work {
             Tool::Cp => "cp -a",
             Tool::FindCat => "find -exec cat",
             Tool::Rsync => "rsync -a",
-            Tool::Fclones => "fclones",
+            Tool::Fclones => "fclones --transform cat",
             Tool::Rmlint => "rmlint",
             Tool::InFlight => "directory order, 500 in flight",
             Tool::Tar => "onesweep tar",
@@ -203,7 +203,10 @@ impl Work {
             Tool::Cp => plain(&["cp", "-a", &format!("{root}/."), &copies]),
             Tool::FindCat => plain(&["find", &root, "-type", "f", "-exec", "cat", "{}", "+"]),
             Tool::Rsync => plain(&["rsync", "-a", &format!("{root}/"), &copies]),
-            Tool::Fclones => plain(&["fclones", "group", "--hidden", "--rf-over", "0", "--min", "0", &root]),
+            // A file whose size no other has would not be read at all, were it not for the transformation.
+            Tool::Fclones => {
+                plain(&["fclones", "group", "--hidden", "--rf-over", "0", "--min", "0", "--transform", "cat", &root])
+            }
             Tool::Rmlint => plain(&["rmlint", "-T", "duplicates", "--hidden", "-o", "json:stdout", &root]),
             Tool::InFlight => plain(&[&lab, "in-flight", &root, "500"]),
             Tool::Tar => ours("tar", &[&["--json"][..], &whole].concat()),

@@ -111,7 +111,8 @@ impl Exhibit for Peers {
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         let mut text = String::from(
             "### Every program on the same disk\n\nCold, track buffer off. *Data* is the time of the requests that touch \
-             the content of files. Duplicate finders need not read everything: look at what they read.\n\n",
+             the content of files. fclones hashes every file when it is given a transformation; rmlint reads only what may be a duplicate: look at what it \
+             read.\n\n",
         );
         for setting in &self.settings {
             let _ = writeln!(text, "{}\n\n{}", page::subject(setting, results), Self::table(setting, results));
