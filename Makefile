@@ -10,6 +10,11 @@ TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time cc:build-essential git:git groff:groff-base
 
+# The programs that `make bench` measures beside ours.
+PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils
+FCLONES ?= 0.35
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
@@ -17,6 +22,7 @@ help:
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
+	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
@@ -38,8 +44,20 @@ test-long: deps
 	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
 
-bench: deps
+bench: deps peers
 	$(CARGO) bench --package onesweep-cli --bench against_tar
+	$(CARGO) build --release --bin onesweep --bin onesweep-lab
+	$(TARGET)/release/onesweep-lab bench sweep --out $(TARGET)/bench
+	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
+
+# With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
+bench-quick: deps
+	$(CARGO) build --bin onesweep --bin onesweep-lab
+	$(TARGET)/debug/onesweep-lab bench sweep --quick --out $(TARGET)/bench-quick
+
+peers:
+	@.ci/deps $(PEERS)
+	@test -x $(TARGET)/tools/bin/fclones || $(CARGO) install fclones --version '^$(FCLONES)' --locked --root $(TARGET)/tools
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
@@ -47,4 +65,4 @@ doc:
 clean:
 	$(CARGO) clean
 
-.PHONY: help deps build try test test-long bench doc clean
+.PHONY: help deps build try test test-long bench bench-quick peers doc clean

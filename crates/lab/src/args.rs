@@ -1,5 +1,7 @@
 //! What was typed.
 
+mod bench;
+
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use crate::age::day;
 use crate::age::image::{self, Fs};
 use crate::age::pack;
 use crate::age::recipe::Recipe;
+use crate::bench::in_flight;
 use crate::bound;
 use crate::disk::model::DiskModel;
 use crate::emulate::{self, MountSpec, Spec};
@@ -29,6 +32,9 @@ enum Sub {
     Disk(Box<DiskArgs>),
     Age(AgeArgs),
     Bound(BoundArgs),
+    /// Measure every program on the same cold images, and write tables and pictures of it
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Compress an image to IMAGE.zst
     Pack {
         /// The image, which stays
@@ -53,6 +59,12 @@ enum Sub {
     #[command(hide = true)]
     Serve {
         spec: String,
+    },
+    /// A peer of `bench`: directory order, with many files in flight
+    #[command(hide = true)]
+    InFlight {
+        root: PathBuf,
+        threads: usize,
     },
 }
 
@@ -335,6 +347,12 @@ pub(crate) fn run() -> Result<u8, String> {
         }
         Sub::Models { name } => models(name.as_deref()),
         Sub::Serve { spec } => emulate::serve(&spec),
+        Sub::Bench(args) => args.run(),
+        Sub::InFlight { root, threads } => {
+            let (files, bytes) = in_flight::read(&root, threads)?;
+            println!("{files} files, {bytes} bytes");
+            Ok(0)
+        }
     }
 }
 

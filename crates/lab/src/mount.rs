@@ -110,6 +110,11 @@ pub(crate) fn fs_of(target: &Path) -> Option<String> {
     mounts().into_iter().find(|mount| mount.mount_point == target).map(|mount| mount.fs_type)
 }
 
+/// The device that is mounted there.
+pub(crate) fn source_of(target: &Path) -> Option<PathBuf> {
+    mounts().into_iter().find(|mount| mount.mount_point == target).map(|mount| mount.source.into())
+}
+
 /// The loop devices on that file.
 fn loops_on(file: &Path) -> Vec<Loop> {
     let Ok(devices) = fs::read_dir("/sys/block") else {

@@ -138,6 +138,15 @@ fn read_files(root: &Path) -> Result<(), String> {
     run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()]).map(drop)
 }
 
+/// Where content lies below a mount, from start to end in bytes of the device; `None` where addresses are of another kind.
+pub(crate) fn places(root: &Path) -> Result<Option<Vec<(u64, u64)>>, String> {
+    if mount::fs_of(root).is_none_or(|fs| fs == "btrfs" || fs.starts_with("fuse")) {
+        return Ok(None);
+    }
+    let layout = map_files(root)?;
+    Ok(Some(layout.extents.iter().map(|run| (run.start, run.end)).collect()))
+}
+
 /// `find -size +0` and a `filefrag` of each file.
 fn map_files(root: &Path) -> Result<Layout, String> {
     let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r filefrag -v";

@@ -1,0 +1,110 @@
+//! What was typed after `bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::bench::quick::{self, Quick};
+use crate::bench::report;
+use crate::bench::sweep::{self, Again};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    Sweep(SweepArgs),
+    Report(ReportArgs),
+}
+
+/// Measure: every run that a table or figure needs and that the results lack
+///
+/// Runs are written down one by one, so a run that was ended goes on where it was.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bench sweep --out target/bench\n  \
+    onesweep-lab bench sweep --out target/bench --case random-ext4 --again ours\n  \
+    onesweep-lab bench sweep --out target/bench-quick --quick")]
+pub(super) struct SweepArgs {
+    /// The directory of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// A case, or how its name begins; may be given again
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Small images instead, whose ratios are held against the baseline
+    #[arg(long, conflicts_with = "case")]
+    quick: bool,
+    /// The ratios that must not fall
+    #[arg(long, value_name = "FILE", default_value = "bench/baseline.json")]
+    baseline: PathBuf,
+    /// Write the baseline
+    #[arg(long, requires = "quick")]
+    set_baseline: bool,
+    /// Where the random numbers of the recipes start
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Make every image smaller or larger, to try things; the page shows none of these
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with = "quick")]
+    scale: f64,
+    /// Which runs of the results are made again
+    #[arg(long, value_name = "WHICH", default_value = "no")]
+    again: Again,
+    /// The directory of aged images [default: aged, in the target directory]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// The program that is measured [default: the one beside this]
+    #[arg(long, value_name = "PROGRAM")]
+    onesweep: Option<PathBuf>,
+    /// A directory with peers [default: tools/bin, in the target directory]
+    #[arg(long, value_name = "DIR")]
+    tools: Option<PathBuf>,
+}
+
+impl SweepArgs {
+    fn run(self) -> Result<u8, String> {
+        let programs = sweep::programs(self.onesweep, self.tools)?;
+        let cache = match self.cache {
+            Some(cache) => cache,
+            None => programs.lab.parent().and_then(|dir| dir.parent()).ok_or("no target directory")?.join("aged"),
+        };
+        let order = sweep::Order {
+            out: self.out,
+            cases: self.case,
+            seed: self.seed,
+            scale: self.scale,
+            again: self.again,
+            cache,
+            programs,
+        };
+        if self.quick {
+            quick::run(Quick { order, baseline: self.baseline, set: self.set_baseline })
+        } else {
+            sweep::run(&order)
+        }
+    }
+}
+
+/// Write tables and pictures of the results into a page, between its marks
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// The directory of the results
+    dir: PathBuf,
+    /// The seed that was measured
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The page
+    #[arg(long, value_name = "FILE", default_value = "docs/BENCHMARKS.md")]
+    page: PathBuf,
+    /// The directory of the pictures, beside the page
+    #[arg(long, value_name = "DIR", default_value = "docs/pictures")]
+    pictures: PathBuf,
+}
+
+impl Bench {
+    pub(super) fn run(self) -> Result<u8, String> {
+        match self {
+            Self::Sweep(args) => args.run(),
+            Self::Report(args) => {
+                report::run(&report::Order { dir: args.dir, seed: args.seed, page: args.page, pictures: args.pictures })
+            }
+        }
+    }
+}

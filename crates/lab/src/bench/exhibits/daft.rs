@@ -1,0 +1,122 @@
+//! DAFT's figure 2 and table II: files of one size, each in one piece.
+
+use super::{Case, Exhibit};
+use crate::bench::page::{self, Table};
+use crate::bench::plot::{Bars, Pictures};
+use crate::bench::results::Results;
+use crate::bench::run::{Disk, Run, Setting, Stretch, Subject};
+use crate::bench::work::{Tool, Work};
+
+/// Recipe, scale, files' size, and the factors of table II on the fast and the slow disk.
+pub(crate) const SIZES: [(&str, f64, &str, [f64; 2]); 3] = [
+    ("daft-4k", 0.1, "4 KB", [15.5, 6.2]),
+    ("daft-16k", 0.1, "16 KB", [5.5, 3.9]),
+    ("daft-64k", 0.5, "64 KB", [2.1, 2.1]),
+];
+
+/// Name, model.
+pub(crate) const DISKS: [(&str, &str); 2] = [("fast", "st373455lw"), ("slow", "6y160p0")];
+
+pub(crate) fn merged() -> Work {
+    Work::with(Tool::Tar, &["--device", "--strategy", "merged"])
+}
+
+pub(crate) fn unmerged() -> Work {
+    Work::with(Tool::Tar, &["--device", "--strategy", "unmerged"])
+}
+
+/// Figure 2 with table II.
+pub(crate) struct Figure2 {
+    seed: u64,
+}
+
+impl Figure2 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    fn works() -> [(&'static str, Work); 5] {
+        [
+            ("GNU tar (Vanilla)", Work::of(Tool::GnuTar)),
+            ("unmerged (DAFTNM)", unmerged()),
+            ("merged (DAFTM)", merged()),
+            ("through the file system", Work::of(Tool::Tar)),
+            ("one perfect sweep", Work::of(Tool::Bound)),
+        ]
+    }
+
+    fn run(&self, size: usize, disk: usize, work: &Work) -> Run {
+        let (recipe, scale, ..) = SIZES[size];
+        let image = Subject::new(recipe, "ext4", scale, self.seed);
+        Setting::new(image, Disk::new(DISKS[disk].1, Stretch::InProportion)).run(work.clone())
+    }
+
+    /// Useful megabytes in a second of the disk.
+    fn throughput(&self, results: &Results, size: usize, disk: usize, work: &Work) -> Option<f64> {
+        let run = self.run(size, disk, work);
+        let bytes = results.images.get(&run.setting.image.name())?.file_bytes;
+        Some(bytes as f64 / 1e3 / results.busy_ms(&run)?.median)
+    }
+
+    fn bars(&self, results: &Results, disk: usize) -> Bars {
+        let value = |work: &Work| (0..SIZES.len()).map(|size| self.throughput(results, size, disk, work)).collect();
+        Bars {
+            title: format!("Throughput, {} disk ({})", DISKS[disk].0, DISKS[disk].1),
+            axis: "throughput (MB/s)".into(),
+            groups: SIZES.map(|size| size.2.to_owned()).to_vec(),
+            series: Self::works().map(|(name, work)| (name.to_owned(), value(&work))).to_vec(),
+        }
+    }
+
+    fn table(&self, results: &Results) -> Table {
+        let mut table = Table::new(&["disk, files", "the paper", "merged", "unmerged", "through the file system"]);
+        for (disk, (disk_name, _)) in DISKS.into_iter().enumerate() {
+            for (size, (.., size_name, paper)) in SIZES.into_iter().enumerate() {
+                let tar = results.busy_ms(&self.run(size, disk, &Work::of(Tool::GnuTar)));
+                let times = |work: Work| {
+                    let ours = results.busy_ms(&self.run(size, disk, &work));
+                    let times = tar.zip(ours).map(|(tar, ours)| page::number(tar.median / ours.median));
+                    times.unwrap_or_else(|| "not measured".into())
+                };
+                table.row(vec![
+                    format!("{disk_name}, {size_name}"),
+                    paper[disk].to_string(),
+                    times(merged()),
+                    times(unmerged()),
+                    times(Work::of(Tool::Tar)),
+                ]);
+            }
+        }
+        table
+    }
+}
+
+impl Exhibit for Figure2 {
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (size, (recipe, ..)) in SIZES.into_iter().enumerate() {
+            for (disk, (name, _)) in DISKS.into_iter().enumerate() {
+                let runs = Self::works().map(|(_, work)| self.run(size, disk, &work)).to_vec();
+                cases.push(Case { name: format!("figure-2-{recipe}-{name}"), runs });
+            }
+        }
+        cases
+    }
+
+    fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
+        let mut text = String::from(
+            "### DAFT, figure 2 and table II: files in one piece\n\next4 with dir_index, track buffer off, the image at \
+             the outer edge of as large a part of the disk as it has bytes. The paper's disks hold ten times as many \
+             files (twice as many of 64 KB) on NTFS, whose table of files lies far from them.\n\n",
+        );
+        for (disk, (name, _)) in DISKS.into_iter().enumerate() {
+            let bars = self.bars(results, disk);
+            if bars.series.iter().any(|series| series.1.iter().any(Option::is_some)) {
+                text += &pictures.add(&format!("daft-2-{name}"), &format!("throughput on the {name} disk"), &bars)?;
+            }
+        }
+        text += "\nTimes as fast as GNU tar:\n\n";
+        text += &self.table(results).to_string();
+        Ok(text)
+    }
+}

@@ -1,0 +1,120 @@
+//! What is shown: tables and figures. Each knows the runs that it needs, and what to make of them.
+
+mod budgets;
+mod daft;
+mod fragmented;
+mod goals;
+mod peers;
+mod qtar;
+
+pub(crate) use goals::{Goals, quick};
+
+use super::plot::Pictures;
+use super::results::Results;
+use super::run::Run;
+
+/// A name that can be asked for alone, with the runs that it needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// A table or a figure.
+pub(crate) trait Exhibit {
+    fn cases(&self) -> Vec<Case>;
+
+    /// Its part of the page, with its pictures drawn. Says what wasn't measured.
+    fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String>;
+}
+
+/// All of them, in the order of the page.
+pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
+    vec![
+        Box::new(Goals::all(seed)),
+        Box::new(peers::Peers::new(seed)),
+        Box::new(budgets::Budgets::new(seed)),
+        Box::new(daft::Figure2::new(seed)),
+        Box::new(fragmented::Tables::new(seed)),
+        Box::new(qtar::Figure1::new(seed)),
+        Box::new(qtar::Figure3::new(seed)),
+        Box::new(qtar::Figure4::new(seed)),
+        Box::new(qtar::Figure5::new(seed)),
+        Box::new(qtar::Figure6::new(seed)),
+        Box::new(qtar::Figure7::new(seed)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::bench::images::Facts;
+    use crate::bench::results::{Outcome, Record};
+    use crate::bench::work::Tool;
+    use crate::random::Random;
+
+    #[test]
+    fn cases_have_names_of_their_own_and_runs() {
+        let mut names = HashSet::new();
+        for case in all(1).iter().flat_map(|exhibit| exhibit.cases()) {
+            assert!(!case.runs.is_empty(), "{}", case.name);
+            assert!(names.insert(case.name.clone()), "{} twice", case.name);
+            for run in &case.runs {
+                assert!(run.setting.image.recipe().is_ok() && run.setting.image.fs().is_ok(), "{}", case.name);
+                assert!(run.setting.disk.emulated().is_ok(), "{}", case.name);
+            }
+        }
+    }
+
+    /// With every run there, nothing is said to be missing, and all pictures are drawn.
+    #[test]
+    fn a_page_with_all_results_shows_them() {
+        let mut results = Results::default();
+        let mut random = Random::new(1);
+        let plan = |strategy: &str| {
+            json!({"order": "fragment", "strategy": strategy, "chosen": strategy == "unmerged", "seconds": 4.0,
+                   "requests": 24_000, "peak_memory": 90e6})
+        };
+        // `Results::enter` looks for an equal run each time, which takes long for so many.
+        let mut known = HashSet::new();
+        for case in all(1).iter().flat_map(|exhibit| exhibit.cases()) {
+            for run in case.runs {
+                if !known.insert(serde_json::to_string(&run).unwrap()) {
+                    continue;
+                }
+                let slow = if run.work.is_ours() || run.work.tool == Tool::Bound { 1.0 } else { 10.0 };
+                let facts = Facts { file_bytes: 400_000_000, files: 30_000, ..Facts::default() };
+                results.images.insert(run.setting.image.name(), facts);
+                let outcome = Outcome {
+                    busy_ms: slow * (8000.0 + 4000.0 * random.unit()),
+                    data_ms: Some(4000.0),
+                    wall_s: slow,
+                    head: (0..90).map(|tenth| (tenth as f64 / 10.0, tenth << 24, (tenth << 24) + (9 << 20))).collect(),
+                    detail: json!({"streaming_ms": 7000.0, "files": 29_000, "plans": [plan("unmerged"), plan("merged")]}),
+                    ..Outcome::default()
+                };
+                results.runs.push(Record { run, image_sha256: "0".repeat(64), outcome });
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::into(dir.path()).unwrap();
+        for exhibit in all(1) {
+            let page = exhibit.show(&results, &mut pictures).unwrap();
+            assert!(!page.contains("not measured") && !page.contains("Not measured"), "{page}");
+        }
+        assert!(std::fs::read_dir(dir.path()).unwrap().count() >= 11);
+    }
+
+    /// Nothing measured yet is no reason to fail.
+    #[test]
+    fn a_page_without_results_says_so() {
+        for exhibit in all(1) {
+            let page = exhibit.show(&Results::default(), &mut Pictures::none()).unwrap();
+            assert!(!page.is_empty());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The aged images that are measured, kept packed beside their labels.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::run::Subject;
+use crate::age::apply::hex;
+use crate::age::image;
+use crate::age::pack;
+use crate::age::recipe::Amount;
+
+/// What the label of an image says, as far as tables name it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) operations_sha256: String,
+    pub(crate) files: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) image_bytes: u64,
+    pub(crate) image_sha256: String,
+}
+
+/// Where images are kept. One at a time is unpacked.
+pub(crate) struct Images {
+    dir: PathBuf,
+    unpacked: Option<PathBuf>,
+}
+
+impl Images {
+    pub(crate) fn new(dir: &Path) -> Result<Self, String> {
+        fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let dir = dir.canonicalize().map_err(|error| format!("{}: {error}", dir.display()))?;
+        Ok(Self { dir, unpacked: None })
+    }
+
+    /// The image, unpacked, and what it is. It is made first when it isn't there.
+    pub(crate) fn take(&mut self, subject: &Subject) -> Result<(PathBuf, Facts), String> {
+        let image = self.dir.join(format!("{}.img", subject.name()));
+        if self.unpacked.as_ref() != Some(&image) {
+            self.put_away();
+            let packed = with_suffix(&image, ".zst");
+            if !is_current(&image, subject)? {
+                eprintln!("ageing {}", subject.name());
+                make(&image, subject)?;
+                let said = |error: std::io::Error| format!("{}: {error}", packed.display());
+                pack::pack(&image, &packed).map_err(said)?;
+            } else if pack::unpack(&packed, &image).map_err(|error| error.to_string())? != facts(&image)?.image_sha256 {
+                return Err(format!("{} is not the image of its label; remove it", packed.display()));
+            }
+            self.unpacked = Some(image.clone());
+        }
+        let facts = facts(&image)?;
+        Ok((image, facts))
+    }
+
+    /// A copy of the unpacked image that may be written to.
+    pub(crate) fn copy(image: &Path) -> Result<Copy, String> {
+        let copy = with_suffix(image, ".copy");
+        let args = ["--sparse=always", "--reflink=auto"].iter().map(AsRef::as_ref);
+        crate::mount::run("cp", args.chain([image.as_os_str(), copy.as_os_str()]))?;
+        Ok(Copy(copy))
+    }
+
+    fn put_away(&mut self) {
+        if let Some(image) = self.unpacked.take() {
+            let _ = fs::remove_file(image);
+        }
+    }
+}
+
+impl Drop for Images {
+    fn drop(&mut self) {
+        self.put_away();
+    }
+}
+
+/// An image that goes when this goes.
+pub(crate) struct Copy(pub(crate) PathBuf);
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn facts(image: &Path) -> Result<Facts, String> {
+    let label = with_suffix(image, ".json");
+    let text = fs::read_to_string(&label).map_err(|error| format!("{}: {error}", label.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", label.display()))
+}
+
+/// Whether the image is there, and made by the operations that its recipe gives today.
+fn is_current(image: &Path, subject: &Subject) -> Result<bool, String> {
+    let Ok(facts) = facts(image) else {
+        return Ok(false);
+    };
+    let recipe = subject.recipe()?;
+    let (seed, scale, steps) = (subject.seed, subject.scale, subject.steps);
+    let amount = Amount { seed, scale, steps, image_bytes: facts.image_bytes };
+    let mut hash = Sha256::new();
+    for op in recipe.ops(&amount) {
+        hash.update(format!("{op}\n"));
+    }
+    Ok(hex(&hash.finalize()) == facts.operations_sha256 && with_suffix(image, ".zst").exists())
+}
+
+fn make(image: &Path, subject: &Subject) -> Result<(), String> {
+    let made = image::make(&image::Order {
+        recipe: subject.recipe()?,
+        seed: subject.seed,
+        scale: subject.scale,
+        steps: subject.steps,
+        fs: subject.fs()?,
+        image_bytes: None,
+        mkfs_options: subject.mkfs.clone(),
+        out: image.to_owned(),
+    });
+    if made.is_err() {
+        let _ = fs::remove_file(image);
+    }
+    made.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another recipe under the same name must not be measured by mistake.
+    #[test]
+    fn an_image_of_other_operations_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let subject = Subject::new("source", "ext4", 0.01, 1);
+        let image = dir.path().join("image");
+        assert_eq!(is_current(&image, &subject), Ok(false));
+        let mut hash = Sha256::new();
+        let amount = Amount { seed: 1, scale: 0.01, steps: None, image_bytes: 64 << 20 };
+        for op in subject.recipe().unwrap().ops(&amount) {
+            hash.update(format!("{op}\n"));
+        }
+        let mut facts = Facts {
+            operations_sha256: hex(&hash.finalize()),
+            files: 1,
+            file_bytes: 2,
+            image_bytes: 64 << 20,
+            image_sha256: "x".into(),
+        };
+        fs::write(with_suffix(&image, ".zst"), "").unwrap();
+        fs::write(with_suffix(&image, ".json"), serde_json::to_string(&facts).unwrap()).unwrap();
+        assert_eq!(is_current(&image, &subject), Ok(true));
+        facts.operations_sha256.push('0');
+        fs::write(with_suffix(&image, ".json"), serde_json::to_string(&facts).unwrap()).unwrap();
+        assert_eq!(is_current(&image, &subject), Ok(false));
+    }
+}

@@ -1,0 +1,309 @@
+//! One run: the image on its disk, the program beside it, the books after it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::company::Companion;
+use super::images::{Facts, Images};
+use super::pipe::{self, Ended};
+use super::results::Outcome;
+use super::run::{Cache, Company, Run};
+use super::share::{self, Content};
+use super::work::{Places, Programs, Tool, Work};
+use crate::age::image::{Fs, PlainMount, TempDir};
+use crate::bound;
+use crate::disk::trace::Entry;
+use crate::emulate::{Emulation, MountSpec, Spec};
+use crate::mount;
+
+/// An unpacked image, and what is known of it.
+pub(crate) struct Unpacked {
+    pub(crate) image: PathBuf,
+    pub(crate) facts: Facts,
+    /// Where content lies; `None` where addresses aren't those of the device.
+    pub(crate) content: Option<Content>,
+    /// What a sweep without a limit would hold, by its plan.
+    pub(crate) peak: u64,
+}
+
+/// Programs of which the whole way of the head is kept.
+fn keeps_head(work: &Work) -> bool {
+    matches!(work.tool, Tool::GnuTar | Tool::Tar) && work.options.is_empty() && work.budget.is_none()
+}
+
+/// Measures. What a program complains of is an outcome; an error is a fault of the lab.
+pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Result<Outcome, String> {
+    if run.work.tool == Tool::Bound {
+        return bounds(run, unpacked);
+    }
+    let copies = Copies::new()?;
+    let target = TempDir::new("bench")?;
+    let target_path = target.0.canonicalize().map_err(|error| error.to_string())?;
+    let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, run.setting.image.fs()?)).transpose()?;
+    let places = Places {
+        root: &target_path,
+        copies: &copies.dir.0,
+        programs,
+        without: without.as_ref().map(|list| list.0.as_path()),
+        peak: unpacked.peak,
+    };
+    let mut argv = run.work.argv(&places);
+    let Some(program) = programs.find(&argv[0]) else {
+        return Ok(Outcome { missing: Some(format!("{} isn't installed", argv[0])), argv, ..Outcome::default() });
+    };
+    let named = std::mem::replace(&mut argv[0], program.display().to_string());
+    let mut outcome = match run.setting.cache {
+        Cache::Cold => cold(run, unpacked, &target_path, &argv)?,
+        Cache::Warm => warm(run, unpacked, &target_path, &argv)?,
+    };
+    argv[0] = named;
+    // Places of the day say nothing.
+    let plain = |arg: &String| {
+        let arg = arg.replace(&*target_path.to_string_lossy(), "TREE");
+        let arg = arg.replace(&*copies.dir.0.to_string_lossy(), "COPIES");
+        let list = without.as_ref().map(|list| list.0.display().to_string());
+        let arg = list.map_or(arg.clone(), |list| arg.replace(&list, "LARGE"));
+        let arg = arg.replace(&*programs.onesweep.to_string_lossy(), "onesweep");
+        arg.replace(&*programs.lab.to_string_lossy(), "onesweep-lab")
+    };
+    outcome.argv = argv.iter().map(plain).collect();
+    Ok(outcome)
+}
+
+/// A list of the files of more than so many KiB.
+fn larger_than(kib: u64, unpacked: &Unpacked, fs: Fs) -> Result<Removed, String> {
+    let target = TempDir::new("bench-list")?;
+    let mut mounted = PlainMount::new(&unpacked.image, &target.0, Some(fs.mount_type()), Some("ro"))?;
+    let size = format!("+{}c", kib << 10);
+    let root = target.0.display().to_string();
+    let found = mount::run("find", [root.as_str(), "-type", "f", "-size", &size, "-printf", "%P\\n"]);
+    mounted.end()?;
+    let list = Removed(target.0.with_extension("list"));
+    fs::write(&list.0, found?.stdout).map_err(|error| format!("{}: {error}", list.0.display()))?;
+    Ok(list)
+}
+
+/// Memory for copies: what is written there costs the measured disk nothing.
+struct Copies {
+    dir: TempDir,
+}
+
+impl Copies {
+    fn new() -> Result<Self, String> {
+        let dir = TempDir::new("bench-copies")?;
+        mount::mount(Path::new("onesweep-lab"), &dir.0, Some("tmpfs"), None)?;
+        Ok(Self { dir })
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        if let Err(complaint) = mount::unmount(&self.dir.0) {
+            eprintln!("onesweep-lab: {complaint}");
+        }
+    }
+}
+
+/// Options of the mount: nothing is written that nobody asked for, and copies of one image may be up at once.
+fn mount_options(fs: &str, writable: bool) -> String {
+    let mut options = vec!["noatime"];
+    options.extend((fs == "xfs").then_some("nouuid"));
+    options.extend((fs == "ext4" && writable).then_some("noinit_itable"));
+    options.join(",")
+}
+
+/// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache.
+fn cold(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Result<Outcome, String> {
+    let setting = &run.setting;
+    let writer = setting.company == Company::Writer;
+    let copy = if writer { Some(Images::copy(&unpacked.image)?) } else { None };
+    let dir = TempDir::new("bench-disk")?;
+    let trace = Removed(dir.0.with_extension("trace"));
+    let model = setting.disk.emulated()?;
+    let spec = Spec {
+        image: copy.as_ref().map_or_else(|| unpacked.image.clone(), |copy| copy.0.clone()),
+        dir: dir.0.canonicalize().map_err(|error| error.to_string())?,
+        span: setting.disk.span.span(unpacked.facts.image_bytes, &model),
+        model,
+        real: setting.disk.real,
+        trace: Some(trace.0.clone()),
+        faults: Vec::new(),
+        read_only: !writer,
+    };
+    let mount = MountSpec {
+        target: target.to_owned(),
+        fs: Some(setting.image.fs()?.mount_type().to_owned()),
+        options: Some(mount_options(&setting.image.fs, writer)),
+        scheduler: Some(setting.disk.scheduler.clone()),
+        ..MountSpec::default()
+    };
+    let mut emulation = Emulation::start(&spec, Some(&mount))?;
+    emulation.reset()?;
+    let began_ms = number(&stats(&emulation)?, "now_ms");
+    let companion = match setting.company {
+        Company::Alone => None,
+        Company::Reader => {
+            let device = mount::source_of(target).ok_or("the mount has no device")?;
+            Some(Companion::reader(emulation.stats_path(), &device, unpacked.facts.image_bytes)?)
+        }
+        Company::Writer => Some(Companion::writer(emulation.stats_path(), target)?),
+    };
+    let ended = pipe::run(argv);
+    let books = stats(&emulation);
+    let acted = companion.map(Companion::end);
+    let complaints = emulation.stop();
+    if !complaints.is_empty() {
+        return Err(complaints.join("\n"));
+    }
+    let (ended, books) = (ended?, books?);
+    let text = fs::read_to_string(&trace.0).map_err(|error| format!("{}: {error}", trace.0.display()))?;
+    let until_ms = number(&books, "now_ms");
+    let entries: Vec<Entry> = text.lines().filter_map(Entry::parse).collect();
+    // The trace is rounded to three digits.
+    let ours = |entry: &&Entry| entry.time_ms >= began_ms - 0.001 && entry.time_ms < until_ms;
+    let data = unpacked.content.as_ref().map(|content| share::of_content(entries.iter().filter(ours), content));
+    let mut detail = detail(&run.work, &ended);
+    if let (Some(acted), Value::Object(detail)) = (acted, &mut detail) {
+        detail.insert("companion".into(), acted.into());
+    }
+    Ok(Outcome {
+        missing: failure(run, &ended),
+        busy_ms: number(&books, "busy_ms"),
+        data_ms: data.as_ref().map(|data| data.ms),
+        data_requests: data.map_or(0, |data| data.requests),
+        requests: count(&books["reads"], "requests"),
+        bytes: count(&books["reads"], "bytes"),
+        writes: count(&books["writes"], "requests"),
+        seeks: count(&books, "seeks"),
+        wall_s: ended.wall_s,
+        head: if keeps_head(&run.work) { share::head(entries.iter().filter(ours)) } else { Vec::new() },
+        detail,
+        ..Outcome::default()
+    })
+}
+
+/// With everything cached, on a plain mount: run twice, the second time counts.
+fn warm(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Result<Outcome, String> {
+    let fs = run.setting.image.fs()?;
+    let options = mount_options(&run.setting.image.fs, true);
+    let mut mounted = PlainMount::new(&unpacked.image, target, Some(fs.mount_type()), Some(&options))?;
+    let ended = pipe::run(argv).and_then(|_| pipe::run(argv));
+    mounted.end()?;
+    let ended = ended?;
+    let (missing, detail) = (failure(run, &ended), detail(&run.work, &ended));
+    Ok(Outcome { missing, wall_s: ended.wall_s, detail, ..Outcome::default() })
+}
+
+fn bounds(run: &Run, unpacked: &Unpacked) -> Result<Outcome, String> {
+    let model = run.setting.disk.emulated()?;
+    let span = run.setting.disk.span.span(unpacked.facts.image_bytes, &model);
+    let fs = run.setting.image.fs()?.mount_type().to_owned();
+    let bound = bound::bound(&bound::Subject { image: unpacked.image.clone(), fs: Some(fs), model, span })?;
+    let detail = serde_json::to_value(&bound).map_err(|error| error.to_string())?;
+    let (busy_ms, seeks) = (number(&detail["sweep"], "ms"), count(&detail["sweep"], "seeks"));
+    let bytes = count(&detail, "data_bytes") + count(&detail, "metadata_bytes");
+    let requests = count(&detail["sweep"], "runs");
+    Ok(Outcome { busy_ms, seeks, bytes, requests, detail, ..Outcome::default() })
+}
+
+/// A file that goes when this goes.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn stats(emulation: &Emulation) -> Result<Value, String> {
+    serde_json::from_str(&emulation.stats()?).map_err(|error| error.to_string())
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_default()
+}
+
+fn count(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_default()
+}
+
+/// What a program of ours said of itself: the plan on its output, a summary as the last line of its complaints.
+fn detail(work: &Work, ended: &Ended) -> Value {
+    let said = match work.tool {
+        Tool::Plan => serde_json::from_slice(&ended.output).ok(),
+        Tool::Tar | Tool::Sum => ended.complaint.lines().last().and_then(|line| serde_json::from_str(line).ok()),
+        _ => None,
+    };
+    said.unwrap_or_else(|| Value::Object(serde_json::Map::new()))
+}
+
+/// Why a run doesn't count. rmlint ends with 1 when it found something, an archiver when files changed under it.
+fn failure(run: &Run, ended: &Ended) -> Option<String> {
+    let may_say_1 = run.work.tool == Tool::Rmlint || run.setting.company == Company::Writer;
+    let fine = ended.code == 0 || (may_say_1 && ended.code == 1);
+    let why = ended.complaint.lines().next().unwrap_or_default();
+    (!fine).then(|| format!("ended with {}: {why}", ended.code))
+}
+
+/// Where content lies in an image, and what a sweep without a limit would hold.
+pub(crate) fn look_at(image: &Path, fs: &str, programs: &Programs) -> Result<(Option<Content>, u64), String> {
+    let target = TempDir::new("bench-look")?;
+    let mut mounted = PlainMount::new(image, &target.0, Some(fs), Some(&format!("ro,{}", mount_options(fs, false))))?;
+    let places = bound::places(&target.0);
+    let root = target.0.display().to_string();
+    let planned = pipe::run(&[
+        programs.onesweep.display().to_string(),
+        "plan".into(),
+        "--json".into(),
+        "--order".into(),
+        "fragment".into(),
+        "--budget".into(),
+        "1T".into(),
+        root,
+    ]);
+    mounted.end()?;
+    let content = places?.map(Content::new);
+    let plan: Value = serde_json::from_slice(&planned?.output).map_err(|error| format!("the plan: {error}"))?;
+    let plans = plan["plans"].as_array().cloned().unwrap_or_default();
+    let peak = plans.iter().find(|plan| plan["chosen"] == true).map_or(0, |plan| count(plan, "peak_memory"));
+    Ok((content, peak))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::results::tests::setting;
+
+    fn ended(code: i32, output: &str, complaint: &str) -> Ended {
+        Ended { code, wall_s: 1.0, output: output.into(), complaint: complaint.to_owned() }
+    }
+
+    #[test]
+    fn what_a_program_said_is_kept() {
+        let sum = ended(0, "digest  name", "one warning\n{\"files\":3}");
+        assert_eq!(detail(&Work::of(Tool::Sum), &sum)["files"], 3);
+        let plan = ended(0, "{\"model\":\"ssd\"}\n", "");
+        assert_eq!(detail(&Work::of(Tool::Plan), &plan)["model"], "ssd");
+        assert!(detail(&Work::of(Tool::GnuTar), &sum).as_object().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_failed_program_has_no_figure() {
+        let [tar, rmlint] = [Tool::GnuTar, Tool::Rmlint].map(|tool| setting().run(Work::of(tool)));
+        let disturbed = setting().beside(Company::Writer).run(Work::of(Tool::GnuTar));
+        assert_eq!(failure(&tar, &ended(0, "", "warning")), None);
+        assert_eq!(failure(&rmlint, &ended(1, "", "")), None);
+        assert_eq!(failure(&disturbed, &ended(1, "", "tar: ./a: file changed as we read it")), None);
+        let failed = failure(&tar, &ended(1, "", "tar: bad\nmore")).unwrap();
+        assert_eq!(failed, "ended with 1: tar: bad");
+    }
+
+    #[test]
+    fn mounts_write_nothing_by_themselves() {
+        assert_eq!(mount_options("xfs", false), "noatime,nouuid");
+        assert_eq!(mount_options("ext4", true), "noatime,noinit_itable");
+        assert_eq!(mount_options("btrfs", false), "noatime");
+    }
+}

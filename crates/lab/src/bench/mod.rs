@@ -1,0 +1,29 @@
+//! `onesweep-lab bench`: every program on the same cold images, and tables and pictures of what came out.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`run`], [`work`] | what is measured: an image on a disk, and a program |
+//! | [`images`] | aged images, kept packed |
+//! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`] and [`in_flight`] |
+//! | [`results`], [`statistics`] | all runs in one JSON file, and medians |
+//! | [`sweep`] | measuring what is still missing |
+//! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
+//! | [`report`] | the page and its pictures |
+//! | [`quick`] | the small run that is held against a baseline |
+
+mod company;
+mod exhibits;
+mod images;
+pub(crate) mod in_flight;
+mod measure;
+mod page;
+mod pipe;
+mod plot;
+pub(crate) mod quick;
+pub(crate) mod report;
+mod results;
+mod run;
+mod share;
+mod statistics;
+pub(crate) mod sweep;
+mod work;

@@ -1,0 +1,130 @@
+//! Markdown: numbers, tables, and putting text between marks of a page.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use super::results::Results;
+use super::run::{Setting, Stretch};
+use super::statistics::Spread;
+
+/// Three digits that count.
+pub(crate) fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+/// The median, with the least and the greatest where there are several.
+pub(crate) fn spread(spread: Spread) -> String {
+    if spread.count == 1 {
+        return number(spread.median);
+    }
+    format!("{} ({} to {})", number(spread.median), number(spread.least), number(spread.greatest))
+}
+
+/// A file system as it writes itself.
+pub(crate) fn fs_name(fs: &str) -> &str {
+    match fs {
+        "xfs" => "XFS",
+        "ntfs" => "NTFS",
+        other => other,
+    }
+}
+
+/// What the runs of a table were made on.
+pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
+    let image = &setting.image;
+    let mut text = format!("Recipe `{}`, {}, seed {}", image.recipe, fs_name(&image.fs), image.seed);
+    if image.scale != 1.0 {
+        text += &format!(", scale {}", image.scale);
+    }
+    if let Some(steps) = image.steps {
+        text += &format!(", {steps} steps");
+    }
+    if !image.mkfs.is_empty() {
+        text += &format!(", `{}`", image.mkfs.join(" "));
+    }
+    if let Some(facts) = results.images.get(&image.name()) {
+        let sha256 = facts.image_sha256.get(..12).unwrap_or(&facts.image_sha256);
+        let megabytes = facts.file_bytes as f64 / 1e6;
+        text += &format!(": {} files, {megabytes:.0} MB, image SHA-256 `{sha256}…`", facts.files);
+    }
+    let part = if setting.disk.span == Stretch::Whole { "" } else { " (a part in proportion)" };
+    text + &format!("; model `{}`{part}.", setting.disk.model)
+}
+
+/// A table. Columns behind the first hold numbers.
+pub(crate) struct Table {
+    columns: usize,
+    lines: Vec<String>,
+}
+
+impl Table {
+    pub(crate) fn new(heads: &[&str]) -> Self {
+        let rule = heads.iter().enumerate().map(|(column, _)| if column == 0 { "---|" } else { "--:|" });
+        let lines = vec![format!("| {} |", heads.join(" | ")), format!("|{}", rule.collect::<String>())];
+        Self { columns: heads.len(), lines }
+    }
+
+    /// A row; what it lacks at the end stays empty.
+    pub(crate) fn row(&mut self, mut cells: Vec<String>) {
+        cells.resize(self.columns, String::new());
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        self.lines.push(format!("| {} |", cells.join(" | ")));
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+}
+
+/// Puts `text` between two marks; what stands around them stays. A page without them gets them at its end.
+pub(crate) fn between(page: &str, begin: &str, end: &str, text: &str) -> String {
+    match page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1))) {
+        Some((before, after)) => format!("{before}{begin}{text}{end}{after}"),
+        None => format!("{page}\n{begin}{text}{end}"),
+    }
+}
+
+pub(crate) fn publish(path: &Path, begin: &str, end: &str, text: &str) -> Result<(), String> {
+    let said = |error: std::io::Error| format!("{}: {error}", path.display());
+    let page = fs::read_to_string(path).map_err(said)?;
+    fs::write(path, between(&page, begin, end, text)).map_err(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::statistics;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        assert_eq!(
+            [0.5, 9.994, 9.996, 99.94, 99.96, 1234.5].map(number),
+            ["0.50", "9.99", "10.0", "99.9", "100", "1234"]
+        );
+        assert_eq!(spread(statistics::spread(vec![2.0]).unwrap()), "2.00");
+        assert_eq!(spread(statistics::spread(vec![2.0, 1.0, 30.0]).unwrap()), "2.00 (1.00 to 30.0)");
+    }
+
+    #[test]
+    fn a_table_is_rectangular() {
+        let mut table = Table::new(&["a", "b", "c"]);
+        table.row(vec!["x|y".into(), "1".into()]);
+        assert_eq!(table.to_string(), "| a | b | c |\n|---|--:|--:|\n| x\\|y | 1 |  |\n");
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_changes() {
+        let page = "before\n<!-- a -->\nold\n<!-- b -->\nafter\n";
+        let new = between(page, "<!-- a -->\n", "<!-- b -->\n", "new\n");
+        assert_eq!(new, page.replace("old", "new"));
+        assert_eq!(between("page\n", "<a>\n", "<b>\n", "new\n"), "page\n\n<a>\nnew\n<b>\n");
+    }
+}

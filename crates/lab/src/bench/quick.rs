@@ -1,0 +1,105 @@
+//! `onesweep-lab bench sweep --quick`: a small run whose ratios are held against those of a baseline.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::exhibits;
+use super::results::Results;
+use super::sweep::{self, Again, Order};
+
+/// The part of a baseline's ratio that must be left.
+const LEAST: f64 = 0.8;
+
+/// Ratios by case, more being better.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Baseline {
+    /// The commit that they were met at.
+    commit: String,
+    seed: u64,
+    ratios: BTreeMap<String, f64>,
+}
+
+/// What is asked for.
+pub(crate) struct Quick {
+    pub(crate) order: Order,
+    pub(crate) baseline: PathBuf,
+    /// Write the baseline instead of holding the ratios against it.
+    pub(crate) set: bool,
+}
+
+/// Measures, compares, and says what fell.
+pub(crate) fn run(quick: Quick) -> Result<u8, String> {
+    let goals = exhibits::quick(quick.order.seed);
+    let runs = goals.iter().flat_map(|goal| goal.case().runs);
+    let runs = sweep::in_order(runs);
+    let order = Order { again: Again::All, ..quick.order };
+    sweep::measure_all(&order, runs)?;
+    let results = Results::load(&order.out)?;
+    let ratios = goals.iter().filter_map(|goal| Some((goal.case().name, goal.score(&results)?))).collect();
+    let commit = results.runs.first().map(|record| record.outcome.commit.clone()).unwrap_or_default();
+    let measured = Baseline { commit, seed: order.seed, ratios };
+    if quick.set {
+        return measured.save(&quick.baseline).map(|()| 0);
+    }
+    let baseline = Baseline::load(&quick.baseline)?;
+    if baseline.seed != order.seed {
+        return Err(format!("the baseline is of seed {}", baseline.seed));
+    }
+    for (case, then) in &baseline.ratios {
+        let now = measured.ratios.get(case).map_or("missing".to_owned(), |ratio| format!("{ratio:.3}"));
+        println!("{case:<24} {now:>8} {then:>8.3}");
+    }
+    let fallen = fallen(&measured.ratios, &baseline.ratios);
+    if fallen.is_empty() { Ok(0) } else { Err(fallen.join("\n")) }
+}
+
+/// What is missing or below its part of the baseline.
+fn fallen(measured: &BTreeMap<String, f64>, baseline: &BTreeMap<String, f64>) -> Vec<String> {
+    let said = |(case, then): (&String, &f64)| match measured.get(case) {
+        None => Some(format!("{case} wasn't measured")),
+        Some(now) if *now < then * LEAST => Some(format!("{case} fell to {now:.3}, below {LEAST} of {then:.3}")),
+        Some(_) => None,
+    };
+    baseline.iter().filter_map(said).collect()
+}
+
+impl Baseline {
+    fn load(path: &Path) -> Result<Self, String> {
+        let said = |error: String| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| said(error.to_string()))
+    }
+
+    fn save(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fell_or_vanished_is_named() {
+        let ratios = |list: &[(&str, f64)]| list.iter().map(|&(case, ratio)| (case.to_owned(), ratio)).collect();
+        let baseline: BTreeMap<String, f64> = ratios(&[("a", 10.0), ("b", 10.0), ("c", 1.0)]);
+        let complaints = fallen(&ratios(&[("a", 8.0), ("b", 7.9), ("new", 0.1)]), &baseline);
+        assert_eq!(complaints, ["b fell to 7.900, below 0.8 of 10.000", "c wasn't measured"]);
+        assert!(fallen(&baseline, &baseline).is_empty());
+    }
+
+    #[test]
+    fn a_baseline_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("baseline.json");
+        let baseline = Baseline { commit: "abc".into(), seed: 1, ratios: BTreeMap::from([("a".to_owned(), 2.5)]) };
+        baseline.save(&path).unwrap();
+        assert_eq!(Baseline::load(&path).unwrap(), baseline);
+        assert!(Baseline::load(&dir.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! `onesweep-lab bench report`: the page and its pictures, from the results alone.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::exhibits;
+use super::page;
+use super::plot::Pictures;
+use super::results::Results;
+
+const BEGIN: &str = "<!-- lab: written by `onesweep-lab bench report` -->\n";
+const END: &str = "<!-- end of lab -->\n";
+
+/// What is asked for.
+pub(crate) struct Order {
+    /// The directory of the results.
+    pub(crate) dir: PathBuf,
+    pub(crate) seed: u64,
+    pub(crate) page: PathBuf,
+    /// The directory of the pictures, beside the page.
+    pub(crate) pictures: PathBuf,
+}
+
+/// Writes the page's part between its marks.
+pub(crate) fn run(order: &Order) -> Result<u8, String> {
+    let results = Results::load(&order.dir)?;
+    if results.runs.is_empty() {
+        return Err(format!("{} has no results; `onesweep-lab bench sweep` makes them", order.dir.display()));
+    }
+    let mut pictures = Pictures::into(&order.pictures)?;
+    let mut text = format!("\n## In the lab\n\n{}", preface(&results));
+    for exhibit in exhibits::all(order.seed) {
+        text += "\n";
+        text += &exhibit.show(&results, &mut pictures)?;
+    }
+    text += "\n";
+    page::publish(&order.page, BEGIN, END, &text)?;
+    eprintln!("written to {}", order.page.display());
+    Ok(0)
+}
+
+fn preface(results: &Results) -> String {
+    let commits: BTreeSet<&str> = results.runs.iter().map(|record| record.outcome.commit.as_str()).collect();
+    let commits: Vec<String> = commits.into_iter().map(|commit| format!("`{commit}`")).collect();
+    let programs: Vec<&str> = results.machine.programs.values().map(String::as_str).collect();
+    format!(
+        "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md), at {} {}, on {}, \
+         Linux {}. Programs: {}. GNU tar is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
+         ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
+         mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read.\n",
+        if commits.len() == 1 { "commit" } else { "commits" },
+        commits.join(", "),
+        results.machine.processors,
+        results.machine.kernel,
+        programs.join(", "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::results::tests::{record, setting};
+    use crate::bench::work::{Tool, Work};
+
+    #[test]
+    fn a_page_is_written_between_its_marks() {
+        let dir = tempfile::tempdir().unwrap();
+        let order = Order {
+            dir: dir.path().into(),
+            seed: 1,
+            page: dir.path().join("page.md"),
+            pictures: dir.path().join("pictures"),
+        };
+        assert!(run(&order).unwrap_err().contains("no results"));
+        let mut results = Results::load(dir.path()).unwrap();
+        results.enter(record(setting().run(Work::of(Tool::GnuTar)), 3000.0));
+        results.enter(record(setting().run(Work::of(Tool::Tar)), 100.0));
+        results.save(dir.path()).unwrap();
+        std::fs::write(&order.page, "# Mine\n").unwrap();
+        run(&order).unwrap();
+        let first = std::fs::read_to_string(&order.page).unwrap();
+        assert!(first.starts_with("# Mine\n") && first.contains("| 30.0 |"), "{first}");
+        run(&order).unwrap();
+        assert_eq!(std::fs::read_to_string(&order.page).unwrap(), first);
+    }
+}

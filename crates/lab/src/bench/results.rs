@@ -1,0 +1,164 @@
+//! What was measured, in one JSON file that grows run by run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::images::Facts;
+use super::run::Run;
+use super::statistics::{self, Spread};
+
+const VERSION: u32 = 1;
+
+/// What came out of a run. Times of the disk are modelled milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Outcome {
+    pub(crate) argv: Vec<String>,
+    /// Why there is nothing below: the program isn't installed, or failed.
+    pub(crate) missing: Option<String>,
+    pub(crate) busy_ms: f64,
+    /// Of that, requests that touch the content of files; `None` where their places aren't known.
+    pub(crate) data_ms: Option<f64>,
+    pub(crate) data_requests: u64,
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) writes: u64,
+    pub(crate) seeks: u64,
+    pub(crate) wall_s: f64,
+    /// The commit of our code.
+    pub(crate) commit: String,
+    /// Lowest and highest address in each tenth of a second of modelled time: (seconds, from, to).
+    pub(crate) head: Vec<(f64, u64, u64)>,
+    /// What a program of ours said of itself.
+    pub(crate) detail: Value,
+}
+
+/// A run with what came out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    #[serde(flatten)]
+    pub(crate) run: Run,
+    pub(crate) image_sha256: String,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+}
+
+/// What all runs were made on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Machine {
+    pub(crate) processors: String,
+    pub(crate) kernel: String,
+    /// Versions of the programs, by name.
+    pub(crate) programs: BTreeMap<String, String>,
+}
+
+/// The file.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Results {
+    version: u32,
+    pub(crate) machine: Machine,
+    /// By the name of the image.
+    pub(crate) images: BTreeMap<String, Facts>,
+    pub(crate) runs: Vec<Record>,
+}
+
+/// Its place in a directory of results.
+pub(crate) fn path(dir: &Path) -> PathBuf {
+    dir.join("runs.json")
+}
+
+impl Results {
+    /// The results of a directory; none when it has no file.
+    pub(crate) fn load(dir: &Path) -> Result<Self, String> {
+        let path = path(dir);
+        let said = |error: String| format!("{}: {error}", path.display());
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self { version: VERSION, ..Self::default() });
+            }
+            read => read.map_err(|error| said(error.to_string()))?,
+        };
+        let results: Self = serde_json::from_str(&text).map_err(|error| said(error.to_string()))?;
+        if results.version == VERSION { Ok(results) } else { Err(said(format!("version {}", results.version))) }
+    }
+
+    /// Writes the file beside the old one, then takes its place: a killed run loses nothing.
+    pub(crate) fn save(&self, dir: &Path) -> Result<(), String> {
+        let (path, draft) = (path(dir), dir.join("runs.json.new"));
+        let said = |error: std::io::Error| format!("{}: {error}", draft.display());
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        let mut file = fs::File::create(&draft).map_err(said)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(said)?;
+        fs::rename(&draft, &path).map_err(said)
+    }
+
+    pub(crate) fn of(&self, run: &Run) -> Option<&Record> {
+        self.runs.iter().find(|record| record.run == *run)
+    }
+
+    /// Enters a run in the place of an equal one.
+    pub(crate) fn enter(&mut self, record: Record) {
+        self.runs.retain(|old| old.run != record.run);
+        self.runs.push(record);
+    }
+
+    /// All rounds of a run that came to an end.
+    pub(crate) fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Outcome> {
+        let same = |record: &&Record| record.run.setting == run.setting && record.run.work == run.work;
+        self.runs.iter().filter(same).map(|record| &record.outcome).filter(|outcome| outcome.missing.is_none())
+    }
+
+    /// A figure over all rounds of a run.
+    pub(crate) fn figure(&self, run: &Run, figure: impl Fn(&Outcome) -> Option<f64>) -> Option<Spread> {
+        statistics::spread(self.rounds(run).filter_map(figure).collect())
+    }
+
+    /// The disk's time.
+    pub(crate) fn busy_ms(&self, run: &Run) -> Option<Spread> {
+        self.figure(run, |outcome| Some(outcome.busy_ms))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::bench::run::{Disk, Setting, Stretch, Subject};
+    use crate::bench::work::{Tool, Work};
+
+    pub(crate) fn setting() -> Setting {
+        Setting::new(Subject::new("random", "ext4", 1.0, 1), Disk::new("barracuda-7200.11", Stretch::Whole))
+    }
+
+    pub(crate) fn record(run: Run, busy_ms: f64) -> Record {
+        Record { run, image_sha256: "abc".into(), outcome: Outcome { busy_ms, ..Outcome::default() } }
+    }
+
+    #[test]
+    fn results_come_back_and_equal_runs_replace_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut results = Results::load(dir.path()).unwrap();
+        let runs = setting().run(Work::of(Tool::GnuTar)).rounds(3);
+        for (run, busy_ms) in runs.iter().zip([5.0, 1.0, 3.0]) {
+            results.enter(record(run.clone(), busy_ms));
+        }
+        results.enter(record(runs[0].clone(), 2.0));
+        let failed = Outcome { missing: Some("no tar".into()), busy_ms: 99.0, ..Outcome::default() };
+        let other = setting().run(Work::of(Tool::BsdTar));
+        results.enter(Record { outcome: failed, ..record(other.clone(), 0.0) });
+        results.save(dir.path()).unwrap();
+        let results = Results::load(dir.path()).unwrap();
+        assert_eq!(results.runs.len(), 4);
+        let busy = results.busy_ms(&runs[1]).unwrap();
+        assert_eq!((busy.least, busy.median, busy.greatest), (1.0, 2.0, 3.0));
+        assert_eq!(results.busy_ms(&other), None);
+        assert!(results.of(&other).is_some());
+        fs::write(path(dir.path()), r#"{"version":2,"machine":{},"images":{},"runs":[]}"#).unwrap();
+        assert!(Results::load(dir.path()).unwrap_err().contains("version 2"));
+    }
+}

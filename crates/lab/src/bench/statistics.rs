@@ -1,0 +1,55 @@
+//! Medians and what lies around them.
+
+/// Several values of one figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) count: usize,
+    pub(crate) least: f64,
+    pub(crate) lower: f64,
+    pub(crate) median: f64,
+    pub(crate) upper: f64,
+    pub(crate) greatest: f64,
+}
+
+/// The quartiles, between neighbours in proportion; `None` of nothing.
+pub(crate) fn spread(mut values: Vec<f64>) -> Option<Spread> {
+    values.sort_by(f64::total_cmp);
+    let at = |part: f64| {
+        let place = part * (values.len() - 1) as f64;
+        let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+        below + (above - below) * place.fract()
+    };
+    (!values.is_empty()).then(|| Spread {
+        count: values.len(),
+        least: at(0.0),
+        lower: at(0.25),
+        median: at(0.5),
+        upper: at(0.75),
+        greatest: at(1.0),
+    })
+}
+
+/// The ratios of pairs, which a slow moment of the machine meets both.
+pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Option<Spread> {
+    spread(over.iter().zip(under).filter(|pair| *pair.1 > 0.0).map(|(over, under)| over / under).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_lie_between_neighbours() {
+        let five = spread(vec![5.0, 1.0, 4.0, 2.0, 3.0]).unwrap();
+        assert_eq!((five.least, five.lower, five.median, five.upper, five.greatest), (1.0, 2.0, 3.0, 4.0, 5.0));
+        let two = spread(vec![2.0, 1.0]).unwrap();
+        assert_eq!((two.lower, two.median, two.upper, two.count), (1.25, 1.5, 1.75, 2));
+        assert_eq!(spread(Vec::new()), None);
+    }
+
+    #[test]
+    fn pairs_are_compared_one_by_one() {
+        assert_eq!(ratios(&[10.0, 40.0], &[5.0, 10.0]).unwrap().median, 3.0);
+        assert_eq!(ratios(&[1.0], &[0.0]), None);
+    }
+}

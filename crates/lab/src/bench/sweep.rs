@@ -1,0 +1,232 @@
+//! `onesweep-lab bench sweep`: measures what is still missing, and writes every run down as soon as it is done.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::ValueEnum;
+
+use super::exhibits::{self, Case};
+use super::images::Images;
+use super::measure::{self, Unpacked};
+use super::results::{Machine, Outcome, Record, Results};
+use super::run::Run;
+use super::work::{Programs, Tool, Work};
+use crate::mount;
+
+/// Which of the runs that are already there are made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Again {
+    /// None.
+    No,
+    /// Those of our programs.
+    Ours,
+    /// Those that failed, or whose program was missing.
+    Missing,
+    All,
+}
+
+/// What is asked for.
+pub(crate) struct Order {
+    /// The directory of the results.
+    pub(crate) out: PathBuf,
+    /// Names of cases, or how they begin; all when there is none.
+    pub(crate) cases: Vec<String>,
+    pub(crate) seed: u64,
+    /// What the scale of every image is multiplied by. The page shows those of 1.
+    pub(crate) scale: f64,
+    pub(crate) again: Again,
+    /// The directory of the images.
+    pub(crate) cache: PathBuf,
+    pub(crate) programs: Programs,
+}
+
+/// Measures all cases that are asked for.
+pub(crate) fn run(order: &Order) -> Result<u8, String> {
+    let cases: Vec<Case> = exhibits::all(order.seed).iter().flat_map(|exhibit| exhibit.cases()).collect();
+    let chosen: Vec<&Case> = cases.iter().filter(|case| wanted(&case.name, &order.cases)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        return Err(format!("no such case; known are {}", names.join(", ")));
+    }
+    let scaled = |mut run: Run| {
+        run.setting.image.scale *= order.scale;
+        run
+    };
+    let runs = in_order(chosen.into_iter().flat_map(|case| case.runs.clone()).map(scaled));
+    measure_all(order, runs)
+}
+
+/// Whether a case was asked for.
+fn wanted(case: &str, names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| case.starts_with(name.as_str()))
+}
+
+/// Each run once, those of one image together, in them one round after the other.
+pub(super) fn in_order(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
+    let mut images: Vec<(String, Vec<Run>)> = Vec::new();
+    for run in runs {
+        let name = run.setting.image.name();
+        match images.iter_mut().find(|image| image.0 == name) {
+            Some(image) if image.1.contains(&run) => {}
+            Some(image) => image.1.push(run),
+            None => images.push((name, vec![run])),
+        }
+    }
+    for image in &mut images {
+        image.1.sort_by_key(|run| run.round);
+    }
+    images.into_iter().flat_map(|image| image.1).collect()
+}
+
+/// Whether a run has to be made.
+fn is_due(old: Option<&Outcome>, work: &Work, again: Again) -> bool {
+    let Some(old) = old else { return true };
+    match again {
+        Again::No => false,
+        Again::Ours => work.is_ours(),
+        Again::Missing => old.missing.is_some(),
+        Again::All => true,
+    }
+}
+
+/// Measures runs. An image that can't be made is told of, and its runs are left out.
+pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| error.to_string())?;
+    }
+    std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
+    let mut results = Results::load(&order.out)?;
+    let is_due = |run: &Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, order.again);
+    let runs: Vec<Run> = runs.into_iter().filter(is_due).collect();
+    results.machine = machine(&order.programs);
+    let commit = commit();
+    let mut images = Images::new(&order.cache)?;
+    let mut unpacked: Option<(String, Result<Unpacked, String>)> = None;
+    let (began, count, mut code) = (Instant::now(), runs.len(), 0);
+    for (number, run) in runs.into_iter().enumerate() {
+        let name = run.setting.image.name();
+        if unpacked.as_ref().is_none_or(|unpacked| unpacked.0 != name) {
+            let taken = unpack(&mut images, &run, &order.programs);
+            if let Err(complaint) = &taken {
+                eprintln!("{name} is left out: {complaint}");
+                code = 1;
+            }
+            unpacked = Some((name.clone(), taken));
+        }
+        let Some((_, Ok(unpacked))) = &unpacked else { continue };
+        let measured = measure::measure(&run, unpacked, &order.programs);
+        if stop.load(Ordering::Relaxed) {
+            return Err("interrupted; what was measured is kept".into());
+        }
+        let outcome = match measured {
+            Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
+            Err(complaint) => Outcome { missing: Some(complaint), commit: commit.clone(), ..Outcome::default() },
+        };
+        let passed = began.elapsed().as_secs();
+        eprintln!("[{}/{count}, {passed} s] {}: {}", number + 1, run.describe(), said(&run, &outcome));
+        results.images.insert(name, unpacked.facts.clone());
+        results.enter(Record { run, image_sha256: unpacked.facts.image_sha256.clone(), outcome });
+        results.save(&order.out)?;
+    }
+    Ok(code)
+}
+
+fn unpack(images: &mut Images, run: &Run, programs: &Programs) -> Result<Unpacked, String> {
+    let subject = &run.setting.image;
+    let (image, facts) = images.take(subject)?;
+    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs)?;
+    Ok(Unpacked { image, facts, content, peak })
+}
+
+/// What came out, for the progress.
+fn said(run: &Run, outcome: &Outcome) -> String {
+    if let Some(missing) = &outcome.missing {
+        return missing.clone();
+    }
+    if run.work.tool == Tool::Plan || outcome.busy_ms == 0.0 {
+        return format!("{:.3} s", outcome.wall_s);
+    }
+    format!("{:.2} s of disk, {} requests", outcome.busy_ms / 1000.0, outcome.requests)
+}
+
+fn first_line(program: &str, args: &[&str]) -> String {
+    let output = mount::run(program, args).map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned()
+}
+
+fn commit() -> String {
+    let commit = first_line("git", &["describe", "--always", "--dirty"]);
+    if commit.is_empty() { "unknown".into() } else { commit }
+}
+
+fn machine(programs: &Programs) -> Machine {
+    let model = first_line("sh", &["-c", "grep -m1 'model name' /proc/cpuinfo | cut -d: -f2"]);
+    let processors = format!("{} processors ({model})", first_line("nproc", &[]));
+    let version = |name: &str| -> Option<(String, String)> {
+        let program = programs.find(name)?;
+        Some((name.to_owned(), first_line(program.to_str()?, &["--version"])))
+    };
+    let versions: BTreeMap<String, String> =
+        ["tar", "bsdtar", "cp", "find", "rsync", "fclones"].into_iter().filter_map(version).collect();
+    Machine { processors, kernel: first_line("uname", &["-r"]), programs: versions }
+}
+
+/// Where our programs are: beside this one, unless told otherwise.
+pub(crate) fn programs(onesweep: Option<PathBuf>, tools: Option<PathBuf>) -> Result<Programs, String> {
+    let lab = std::env::current_exe().map_err(|error| error.to_string())?;
+    let beside = lab.parent().unwrap_or(Path::new("/")).to_owned();
+    let onesweep = onesweep.unwrap_or_else(|| beside.join("onesweep"));
+    let said = |error: std::io::Error| format!("{}: {error}; build it, or name it with --onesweep", onesweep.display());
+    let onesweep = onesweep.canonicalize().map_err(said)?;
+    let tools = tools.unwrap_or_else(|| beside.parent().unwrap_or(&beside).join("tools/bin"));
+    Ok(Programs { onesweep, lab, tools })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::results::tests::setting;
+    use crate::bench::run::{Disk, Setting, Stretch, Subject};
+
+    #[test]
+    fn runs_of_an_image_come_together_and_rounds_in_turns() {
+        let disk = Disk::new("ssd", Stretch::Whole);
+        let [one, two] =
+            ["random", "source"].map(|recipe| Setting::new(Subject::new(recipe, "ext4", 1.0, 1), disk.clone()));
+        let (tar, ours) = (Work::of(Tool::GnuTar), Work::of(Tool::Tar));
+        let mut runs = one.run(tar.clone()).rounds(2);
+        runs.extend(two.run(tar.clone()).rounds(1));
+        runs.extend(one.run(ours.clone()).rounds(2));
+        runs.extend(one.run(ours).rounds(2));
+        let names: Vec<String> = in_order(runs).iter().map(Run::describe).collect();
+        assert_eq!(names.len(), 5);
+        assert!(names[0].contains("random") && names[0].contains("GNU tar"), "{names:?}");
+        assert!(names[1].contains("onesweep tar"), "{names:?}");
+        assert!(names[2].contains("GNU tar") && names[2].contains("round 2"), "{names:?}");
+        assert!(names[4].contains("source"), "{names:?}");
+    }
+
+    #[test]
+    fn what_is_there_is_kept_unless_it_is_wanted_again() {
+        let (tar, ours) = (Work::of(Tool::GnuTar), Work::of(Tool::Tar));
+        let done = Outcome::default();
+        let failed = Outcome { missing: Some("gone".into()), ..Outcome::default() };
+        assert!(is_due(None, &tar, Again::No));
+        assert!(!is_due(Some(&failed), &tar, Again::No));
+        assert!(is_due(Some(&failed), &tar, Again::Missing) && !is_due(Some(&done), &tar, Again::Missing));
+        assert!(is_due(Some(&done), &ours, Again::Ours) && !is_due(Some(&done), &tar, Again::Ours));
+        assert!(is_due(Some(&done), &tar, Again::All));
+    }
+
+    #[test]
+    fn cases_are_asked_for_by_how_they_begin() {
+        assert!(wanted("random-ext4", &[]));
+        assert!(wanted("random-ext4", &["source".into(), "random".into()]));
+        assert!(!wanted("random-ext4", &["ext4".into()]));
+        assert!(setting().run(Work::of(Tool::Tar)).describe().contains("random"));
+    }
+}

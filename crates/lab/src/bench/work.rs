@@ -1,0 +1,285 @@
+//! The programs: how each is called, and what a table calls it.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// A program that is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Tool {
+    GnuTar,
+    GnuTarByInode,
+    BsdTar,
+    Cp,
+    FindCat,
+    Rsync,
+    Fclones,
+    Rmlint,
+    /// Directory order, with 500 files in flight: a part of this program.
+    InFlight,
+    Tar,
+    Sum,
+    Copy,
+    /// What `onesweep plan` predicts: nothing of the content is read.
+    Plan,
+    /// One perfect sweep, and streaming: computed, not run.
+    Bound,
+}
+
+/// A part of what the plan says that a sweep without a limit holds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    pub(crate) of: u64,
+    pub(crate) parts: u64,
+}
+
+impl Share {
+    pub(crate) fn bytes(self, peak: u64) -> u64 {
+        (peak * self.of / self.parts).max(1 << 20)
+    }
+}
+
+/// How a budget is given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Threshold {
+    FirstFit,
+    /// That many sixteenths of the budget.
+    Sixteenths(u64),
+    OnDemand,
+}
+
+/// A budget that depends on the image.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Budget {
+    pub(crate) share: Share,
+    pub(crate) threshold: Threshold,
+}
+
+impl Budget {
+    fn args(self, peak: u64) -> Vec<String> {
+        let bytes = self.share.bytes(peak);
+        let mut args = vec!["--budget".to_owned(), bytes.to_string()];
+        args.extend(match self.threshold {
+            Threshold::FirstFit => ["--reassembly".to_owned(), "first-fit".to_owned()],
+            Threshold::OnDemand => ["--reassembly".to_owned(), "on-demand".to_owned()],
+            Threshold::Sixteenths(part) => ["--threshold".to_owned(), (bytes * part / 16).to_string()],
+        });
+        args
+    }
+}
+
+/// A program with what is asked of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) tool: Tool,
+    /// Options of ours.
+    pub(crate) options: Vec<String>,
+    pub(crate) budget: Option<Budget>,
+    /// Larger files are left out, by a list of their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) most_kib: Option<u64>,
+}
+
+/// Where things are when a program is called.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    /// The mounted tree.
+    pub(crate) root: &'a Path,
+    /// An empty directory for copies.
+    pub(crate) copies: &'a Path,
+    pub(crate) programs: &'a Programs,
+    /// The names of files that are left out.
+    pub(crate) without: Option<&'a Path>,
+    /// What a sweep without a limit would hold.
+    pub(crate) peak: u64,
+}
+
+/// Where programs are that a search along `PATH` wouldn't find.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    pub(crate) onesweep: PathBuf,
+    pub(crate) lab: PathBuf,
+    /// A directory that is looked into before `PATH`.
+    pub(crate) tools: PathBuf,
+}
+
+impl Programs {
+    /// The path of a program, `None` when it isn't installed.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        if Path::new(name).is_absolute() {
+            return Path::new(name).is_file().then(|| name.into());
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let dirs = std::iter::once(self.tools.clone()).chain(std::env::split_paths(&path));
+        dirs.map(|dir| dir.join(name)).find(|program| program.is_file())
+    }
+}
+
+/// What `onesweep tar` writes of a file, and no more.
+const GNU_TAR: [&str; 3] = ["tar", "--format=posix", "--pax-option=delete=atime,delete=ctime"];
+
+impl Work {
+    pub(crate) fn of(tool: Tool) -> Self {
+        Self { tool, options: Vec::new(), budget: None, most_kib: None }
+    }
+
+    pub(crate) fn with(tool: Tool, options: &[&str]) -> Self {
+        Self { options: options.iter().map(|&option| option.to_owned()).collect(), ..Self::of(tool) }
+    }
+
+    pub(crate) fn budget(self, budget: Budget) -> Self {
+        Self { budget: Some(budget), ..self }
+    }
+
+    /// The same without files of more KiB.
+    pub(crate) fn at_most(self, kib: u64) -> Self {
+        Self { most_kib: Some(kib), ..self }
+    }
+
+    /// Whether it is a program of ours, whose figures change with the code.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.tool, Tool::Tar | Tool::Sum | Tool::Copy | Tool::Plan)
+    }
+
+    /// What tables call it.
+    pub(crate) fn name(&self) -> String {
+        let name = match self.tool {
+            Tool::GnuTar => "GNU tar",
+            Tool::GnuTarByInode => "GNU tar --sort=inode",
+            Tool::BsdTar => "bsdtar",
+            Tool::Cp => "cp -a",
+            Tool::FindCat => "find -exec cat",
+            Tool::Rsync => "rsync -a",
+            Tool::Fclones => "fclones --transform cat",
+            Tool::Rmlint => "rmlint",
+            Tool::InFlight => "directory order, 500 in flight",
+            Tool::Tar => "onesweep tar",
+            Tool::Sum => "onesweep sum",
+            Tool::Copy => "onesweep copy",
+            Tool::Plan => "onesweep plan",
+            Tool::Bound => "one perfect sweep",
+        };
+        let mut name = name.to_owned();
+        for option in &self.options {
+            name += " ";
+            name += option;
+        }
+        if let Some(Budget { share, threshold }) = self.budget {
+            name += &format!(" --budget {}/{}", share.of, share.parts);
+            name += &match threshold {
+                Threshold::FirstFit => " --reassembly first-fit".to_owned(),
+                Threshold::OnDemand => " --reassembly on-demand".to_owned(),
+                Threshold::Sixteenths(part) => format!(" --threshold {part}/16"),
+            };
+        }
+        if let Some(kib) = self.most_kib {
+            name += &format!(" (files up to {kib} KB)");
+        }
+        name
+    }
+
+    /// The program and its arguments.
+    pub(crate) fn argv(&self, places: &Places) -> Vec<String> {
+        let root = places.root.display().to_string();
+        let copies = places.copies.display().to_string();
+        let onesweep = places.programs.onesweep.display().to_string();
+        let lab = places.programs.lab.display().to_string();
+        let plain = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
+        let without: Vec<String> =
+            places.without.map(|list| vec!["-X".to_owned(), list.display().to_string()]).unwrap_or_default();
+        let ours = |command: &str, rest: &[&str]| {
+            let budget = self.budget.map(|budget| budget.args(places.peak)).unwrap_or_default();
+            let head = [onesweep.clone(), command.to_owned()];
+            let options = head.into_iter().chain(self.options.clone()).chain(budget);
+            options.chain(without.clone()).chain(plain(rest)).collect()
+        };
+        let whole = ["-cf", "-", "-C", &root, "."];
+        match self.tool {
+            Tool::GnuTar => [plain(&GNU_TAR), without, plain(&whole)].concat(),
+            Tool::GnuTarByInode => plain(&[&GNU_TAR[..], &["--sort=inode"], &whole].concat()),
+            Tool::BsdTar => plain(&[&["bsdtar", "--format=pax"][..], &whole].concat()),
+            Tool::Cp => plain(&["cp", "-a", &format!("{root}/."), &copies]),
+            Tool::FindCat => plain(&["find", &root, "-type", "f", "-exec", "cat", "{}", "+"]),
+            Tool::Rsync => plain(&["rsync", "-a", &format!("{root}/"), &copies]),
+            // A file whose size no other has would not be read at all, were it not for the transformation.
+            Tool::Fclones => {
+                plain(&["fclones", "group", "--hidden", "--rf-over", "0", "--min", "0", "--transform", "cat", &root])
+            }
+            Tool::Rmlint => plain(&["rmlint", "-T", "duplicates", "--hidden", "-o", "json:stdout", &root]),
+            Tool::InFlight => plain(&[&lab, "in-flight", &root, "500"]),
+            Tool::Tar => ours("tar", &[&["--json"][..], &whole].concat()),
+            Tool::Sum => ours("sum", &["--json", &root]),
+            Tool::Copy => ours("copy", &["-T", &root, &format!("{copies}/tree")]),
+            Tool::Plan => ours("plan", &["--json", &root]),
+            Tool::Bound => plain(&[&lab, "bound", "IMAGE"]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs() -> Programs {
+        Programs { onesweep: "/bin/onesweep".into(), lab: "/bin/lab".into(), tools: "/tools".into() }
+    }
+
+    #[test]
+    fn a_budget_is_a_part_of_the_peak() {
+        let programs = programs();
+        let places = Places {
+            root: Path::new("/mnt"),
+            copies: Path::new("/copies"),
+            programs: &programs,
+            without: None,
+            peak: 300 << 20,
+        };
+        let budget = Budget { share: Share { of: 2, parts: 3 }, threshold: Threshold::Sixteenths(4) };
+        let work = Work::with(Tool::Tar, &["--order", "fragment"]).budget(budget);
+        assert_eq!(work.name(), "onesweep tar --order fragment --budget 2/3 --threshold 4/16");
+        let argv = work.argv(&places).join(" ");
+        assert_eq!(
+            argv,
+            "/bin/onesweep tar --order fragment --budget 209715200 --threshold 52428800 --json -cf - -C /mnt ."
+        );
+        assert_eq!(Share { of: 1, parts: 25 }.bytes(100), 1 << 20);
+    }
+
+    #[test]
+    fn large_files_are_left_out_by_both_sides_in_the_same_way() {
+        let programs = programs();
+        let without = Some(Path::new("/list"));
+        let places = Places { root: Path::new("/mnt"), copies: Path::new("/"), programs: &programs, without, peak: 0 };
+        for tool in [Tool::GnuTar, Tool::Tar, Tool::Plan] {
+            let work = Work::of(tool).at_most(128);
+            assert!(work.name().ends_with("(files up to 128 KB)"));
+            assert!(work.argv(&places).join(" ").contains(" -X /list "), "{work:?}");
+        }
+    }
+
+    #[test]
+    fn every_program_is_pointed_at_the_tree() {
+        let programs = programs();
+        let places = Places {
+            root: Path::new("/mnt"),
+            copies: Path::new("/copies"),
+            programs: &programs,
+            without: None,
+            peak: 0,
+        };
+        for tool in [Tool::GnuTar, Tool::BsdTar, Tool::Cp, Tool::FindCat, Tool::Rsync, Tool::Fclones, Tool::Rmlint] {
+            let argv = Work::of(tool).argv(&places);
+            assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");
+            assert!(!Work::of(tool).is_ours());
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_along_the_path_or_missing() {
+        assert!(programs().find("sh").is_some());
+        assert_eq!(programs().find("no-such-program"), None);
+        assert_eq!(programs().find("/no/such/program"), None);
+    }
+}
