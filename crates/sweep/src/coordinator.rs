@@ -157,7 +157,7 @@ fn find_root(shared: &Shared, shown: PathBuf, opened: PathBuf, follow: bool) -> 
 fn make_sweeps(shared: &Shared, roots: Vec<Root>, origin: Origin) -> Result<Vec<SpindleSweep>, SweepError> {
     let mut by_spindle: BTreeMap<usize, Vec<Root>> = BTreeMap::new();
     for root in roots {
-        by_spindle.entry(root.placement.spindle).or_default().push(root);
+        by_spindle.entry(shared.placements.spindle(&root.placement)).or_default().push(root);
     }
     let share = lendable(shared) / by_spindle.len().max(1) as u64;
     by_spindle
@@ -212,7 +212,7 @@ fn conduct(shared: &Shared, delivery: &Arc<Delivery>, own: &Outlet, mut sweeps: 
     while !sweeps.is_empty() {
         let mut by_spindle: BTreeMap<usize, Vec<SpindleSweep>> = BTreeMap::new();
         for sweep in sweeps.drain(..) {
-            by_spindle.entry(sweep.spindle).or_default().push(sweep);
+            by_spindle.entry(sweep.spindle()).or_default().push(sweep);
         }
         let mut groups: Vec<_> = by_spindle.into_values().collect();
         // Plans of several rounds may together count on more than there is; then no two of them wait for each other.

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     io,
     os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless};
@@ -18,8 +18,8 @@ const BLOCK_MAX: u64 = 64 << 10;
 /// One file system.
 #[derive(Debug)]
 pub(crate) struct Placement {
-    /// The number of its spindle.
-    pub(crate) spindle: usize,
+    /// The number of its spindle when it was met; see [`Placements::spindle`].
+    spindle: usize,
     pub(crate) volume: Volume,
     /// What lies under it; `None` without a block device.
     pub(crate) stack: Option<DeviceStack>,
@@ -75,10 +75,16 @@ pub(crate) struct Placements {
 #[derive(Debug, Default)]
 struct Known {
     by_dev: HashMap<u64, Arc<Placement>>,
-    /// The disks of each spindle.
-    spindles: Vec<Vec<u64>>,
+    spindles: Vec<Spindle>,
     /// Devices with a range of addresses of their own.
     ranges: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Spindle {
+    disks: Vec<u64>,
+    /// The number of the spindle that has its disks now.
+    joined_to: Option<usize>,
 }
 
 /// A range of addresses of a device of its own, in bytes: more than any device has.
@@ -108,20 +114,29 @@ impl Known {
         (number as u64 + 1) * RANGE
     }
 
-    /// The spindle that has any of these disks; a new one where none has.
+    /// The spindle that has any of these disks; a new one where none has. Spindles that a stripe over their disks joins are
+    /// one from then on.
     fn spindle_of(&mut self, disks: Vec<u64>) -> usize {
-        let shares = |spindle: &Vec<u64>| disks.iter().any(|disk| spindle.contains(disk));
-        match self.spindles.iter().position(shares) {
-            Some(number) => {
-                let new = disks.into_iter().filter(|disk| !self.spindles[number].contains(disk)).collect::<Vec<_>>();
-                self.spindles[number].extend(new);
-                number
-            }
-            None => {
-                self.spindles.push(disks);
-                self.spindles.len() - 1
-            }
+        let shares = |spindle: &Spindle| disks.iter().any(|disk| spindle.disks.contains(disk));
+        let sharing: Vec<usize> = (0..self.spindles.len()).filter(|&number| shares(&self.spindles[number])).collect();
+        let Some((&first, others)) = sharing.split_first() else {
+            self.spindles.push(Spindle { disks, joined_to: None });
+            return self.spindles.len() - 1;
+        };
+        let mut more = disks;
+        for &other in others {
+            self.spindles[other].joined_to = Some(first);
+            more.append(&mut self.spindles[other].disks);
         }
+        let own = &mut self.spindles[first].disks;
+        more.retain(|disk| !own.contains(disk));
+        own.append(&mut more);
+        first
+    }
+
+    /// The number that a spindle goes by now.
+    fn current(&self, number: usize) -> usize {
+        self.spindles[number].joined_to.map_or(number, |first| self.current(first))
     }
 }
 
@@ -130,9 +145,18 @@ impl Placements {
         Ok(Self { devices: Devices::of_system()?, known: Mutex::default() })
     }
 
+    /// The number of the spindle of a file system. It changes when a stripe is met that joins two spindles.
+    pub(crate) fn spindle(&self, placement: &Placement) -> usize {
+        self.lock().current(placement.spindle)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     /// The placement of the file system that `fd` lies on.
     pub(crate) fn of(&self, fd: BorrowedFd<'_>, stat: &files::Stat) -> Arc<Placement> {
-        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = self.lock();
         if let Some(placement) = known.by_dev.get(&stat.dev) {
             return Arc::clone(placement);
         }
@@ -165,7 +189,7 @@ impl Placements {
 
     /// The placement of a file system that was met before.
     pub(crate) fn known(&self, dev: u64) -> Option<Arc<Placement>> {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).by_dev.get(&dev).cloned()
+        self.lock().by_dev.get(&dev).cloned()
     }
 }
 
@@ -181,5 +205,17 @@ mod tests {
         assert_eq!(known.spindle_of(vec![2, 3]), 1, "a stripe over a disk that was met");
         assert_eq!(known.spindle_of(vec![3]), 1);
         assert_eq!(known.spindle_of(vec![1]), 0);
+    }
+
+    #[test]
+    fn a_stripe_joins_the_spindles_of_its_disks() {
+        let mut known = Known::default();
+        let [a, b, c] = [vec![1], vec![2], vec![3]].map(|disks| known.spindle_of(disks));
+        let stripe = known.spindle_of(vec![2, 3]);
+        assert_eq!([b, c].map(|number| known.current(number)), [stripe; 2]);
+        assert_ne!(known.current(a), stripe);
+        let all = known.spindle_of(vec![3, 1]);
+        assert_eq!([a, b, c, stripe].map(|number| known.current(number)), [all; 4]);
+        assert_eq!(known.spindle_of(vec![2]), all);
     }
 }

@@ -244,7 +244,7 @@ impl Drop for Image {
         remove_own_folder(&self.folder);
         // A program that another thread is just starting may hold our files for a moment.
         let mut left = leftovers(&self.folder);
-        for _ in 0..50 {
+        for _ in 0..600 {
             if left.is_empty() {
                 break;
             }

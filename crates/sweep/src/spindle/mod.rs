@@ -80,7 +80,8 @@ struct Pending {
 pub(crate) struct SpindleSweep {
     settings: Arc<Settings>,
     placements: Arc<Placements>,
-    pub(crate) spindle: usize,
+    /// The file system of the first root.
+    first: Arc<Placement>,
     pub(crate) name: String,
     pub(crate) order: Order,
     walk_order: WalkOrder,
@@ -137,7 +138,7 @@ impl SpindleSweep {
         Self {
             settings: Arc::clone(settings),
             placements: Arc::clone(placements),
-            spindle: first.spindle,
+            first: Arc::clone(first),
             name: first.disk_name(),
             order,
             remark,
@@ -202,6 +203,11 @@ impl SpindleSweep {
         self.pending.next == self.pending.entries.len() && self.walker.is_finished(&self.catalogue)
     }
 
+    /// The number of its spindle, for now.
+    pub(crate) fn spindle(&self) -> usize {
+        self.placements.spindle(&self.first)
+    }
+
     pub(crate) fn share_limit(&self) -> u64 {
         self.share.limit()
     }
@@ -261,10 +267,10 @@ impl SpindleSweep {
     /// Finds the entries of the next window. For a plan that is to be shown, a window is as large as it may be.
     fn walk(&mut self, counters: &Counters, planning: bool) {
         let placements = Arc::clone(&self.placements);
-        let spindle = self.spindle;
+        let spindle = self.spindle();
         let place = |fd: std::os::fd::BorrowedFd<'_>, stat: &onesweep_sys::files::Stat| {
             let placement = placements.of(fd, stat);
-            if placement.spindle == spindle { Place::Here(placement.volume) } else { Place::Elsewhere }
+            if placements.spindle(&placement) == spindle { Place::Here(placement.volume) } else { Place::Elsewhere }
         };
         let directories_max = match self.walk_order {
             WalkOrder::CScan => usize::MAX,
