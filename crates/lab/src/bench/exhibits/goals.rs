@@ -448,15 +448,14 @@ impl Goals {
     fn by_the_clock(seed: u64) -> Vec<Goal> {
         let image = || Subject::new("random", "ext4", 1.0, seed);
         let planned = |options: &[&str]| Measure::Plan(Work::with(Tool::Plan, options));
-        let near = Setting::new(image(), Disk::new(BARRACUDA, Stretch::InProportion));
         let whole = || Disk::new(BARRACUDA, Stretch::Whole);
         let ssd = Disk::new("ssd", Stretch::Whole).real(1.0);
         vec![
-            Goal::new("plan-files", "`random`, ext4, disk in proportion", near.clone())
+            Goal::new("plan-files", "`random`, ext4", Setting::new(image(), whole()))
                 .measure(planned(&["--disk", BARRACUDA]))
                 .off(Aim::Within(0.1))
                 .off_only(),
-            Goal::new("plan-device", "`random`, ext4, disk in proportion", near)
+            Goal::new("plan-device", "`random`, ext4", Setting::new(image(), whole()))
                 .ours(merged())
                 .measure(planned(&["--disk", BARRACUDA, "--device", "--strategy", "merged"]))
                 .off(Aim::Within(0.1))
