@@ -55,8 +55,16 @@ pub(crate) struct ReadAhead {
     idle: bool,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    blocks_seen: u64,
+    blocks_read: BlocksRead,
+    /// Looks since the last one that read from a disk.
     calm: u32,
+}
+
+/// What has come from disks up to now.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct BlocksRead {
+    by_looker: u64,
+    by_threads: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,16 +88,25 @@ impl ReadAhead {
             idle,
             shared: Arc::default(),
             threads: Vec::new(),
-            blocks_seen: usage::blocks_read(),
+            blocks_read: BlocksRead::default(),
             calm: CALM,
         }
     }
 
+    /// To be called before a series of looks, by the thread that looks: what it read before is no metadata.
+    pub(crate) fn begin(&mut self) {
+        self.blocks_read.by_looker = usage::blocks_read();
+    }
+
     /// True while metadata comes from the disk. To be asked before each look, by the thread that looks.
     pub(crate) fn is_worthwhile(&mut self) -> bool {
-        let blocks = usage::blocks_read() + self.shared.blocks_read.load(Ordering::Relaxed);
-        self.calm = if blocks == self.blocks_seen { self.calm.saturating_add(1) } else { 0 };
-        self.blocks_seen = blocks;
+        let by_threads = self.shared.blocks_read.load(Ordering::Relaxed);
+        self.note(BlocksRead { by_looker: usage::blocks_read(), by_threads })
+    }
+
+    fn note(&mut self, blocks_read: BlocksRead) -> bool {
+        self.calm = if blocks_read == self.blocks_read { self.calm.saturating_add(1) } else { 0 };
+        self.blocks_read = blocks_read;
         self.calm < CALM
     }
 
@@ -100,6 +117,14 @@ impl ReadAhead {
         }
         self.shared.queue.lock().unwrap().looks.push_back(look);
         self.shared.wake.notify_one();
+    }
+
+    /// Forgets what was handed in and not begun.
+    fn close(&self) {
+        let mut queue = self.shared.queue.lock().unwrap();
+        queue.closed = true;
+        queue.looks.clear();
+        self.shared.wake.notify_all();
     }
 
     fn start(&mut self) {
@@ -121,12 +146,7 @@ impl ReadAhead {
 
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        {
-            let mut queue = self.shared.queue.lock().unwrap();
-            queue.closed = true;
-            queue.looks.clear();
-        }
-        self.shared.wake.notify_all();
+        self.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -200,20 +220,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_ahead_while_nothing_comes_from_a_disk() {
+    fn nothing_is_read_ahead_before_something_has_come_from_a_disk() {
         let mut ahead = ReadAhead::new(1, false);
-        for _ in 0..2 * CALM {
-            assert!(!ahead.is_worthwhile());
-        }
+        ahead.blocks_read.by_looker = 1 << 20;
+        ahead.begin();
+        assert!(!ahead.note(ahead.blocks_read), "what the thread read before doesn't count");
         assert!(ahead.threads.is_empty(), "a tree in memory costs no thread");
     }
 
     #[test]
-    fn reads_of_the_threads_keep_it_going_until_it_is_calm() {
-        let mut ahead = ReadAhead::new(1, false);
-        ahead.shared.blocks_read.fetch_add(8, Ordering::Relaxed);
-        let worthwhile = (0..3 * CALM).filter(|_| ahead.is_worthwhile()).count();
-        assert_eq!(worthwhile, CALM as usize);
+    fn a_read_keeps_it_going_until_it_is_calm() {
+        for read in [BlocksRead { by_looker: 8, by_threads: 0 }, BlocksRead { by_looker: 0, by_threads: 8 }] {
+            let mut ahead = ReadAhead::new(1, false);
+            let worthwhile = (0..3 * CALM).filter(|_| ahead.note(read)).count();
+            assert_eq!(worthwhile, CALM as usize);
+        }
     }
 
     #[test]
@@ -237,12 +258,15 @@ mod tests {
     #[test]
     fn an_end_does_not_wait_for_all_that_was_handed_in() {
         let mut ahead = ReadAhead::new(1, true);
-        for _ in 0..100_000 {
-            ahead.push(Look::Entries(vec![entry(Path::new("/gone"), true)]));
-        }
+        let waiting = |ahead: &ReadAhead| ahead.shared.queue.lock().unwrap().looks.len();
+        // Handed in behind the back of the threads, of which there is none yet.
+        ahead.shared.queue.lock().unwrap().looks.push_back(Look::Entries(Vec::new()));
+        assert_eq!((waiting(&ahead), ahead.threads.len()), (1, 0));
+        ahead.close();
+        assert_eq!(waiting(&ahead), 0);
+        ahead.start();
         let shared = Arc::clone(&ahead.shared);
         drop(ahead);
         assert_eq!(Arc::strong_count(&shared), 1, "no thread is left");
-        assert!(shared.queue.lock().unwrap().looks.is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -15,6 +16,9 @@ use crate::catalogue::{Catalogue, EntryId};
 /// Open directories that are kept, where the process may have as many.
 const DIRECTORIES_MAX: u64 = 64;
 
+/// Open roots that are kept.
+const ROOTS_MAX: usize = 16;
+
 /// The kernel takes paths shorter than this (`PATH_MAX` counts the final zero).
 const PATH_MAX: usize = 4096;
 
@@ -23,7 +27,7 @@ pub(crate) struct Opener {
     directories: HashMap<EntryId, Arc<OwnedFd>>,
     oldest: VecDeque<EntryId>,
     directories_max: usize,
-    /// Those that streams were opened from.
+    /// Those that ways begin at.
     roots: HashMap<EntryId, Arc<OwnedFd>>,
 }
 
@@ -115,19 +119,35 @@ impl Opener {
     /// How to open a file later, without holding a descriptor of its own until then: from its root, whose descriptor
     /// serves all, unless the way is too long for one call.
     pub(crate) fn way(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Way> {
+        match self.short_way(catalogue, id)? {
+            Some(way) => Ok(way),
+            None => {
+                let (from, way) = self.nearest(catalogue, id)?;
+                Ok(Way { from: Base::Open(from), way })
+            }
+        }
+    }
+
+    /// The same for ways that are kept by the thousand: `None` where the way is too long for one call.
+    pub(crate) fn short_way(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Option<Way>> {
         let lineage: Vec<EntryId> = catalogue.lineage(id).collect();
         let Some((&root, below)) = lineage.split_last().filter(|(_, below)| !below.is_empty()) else {
-            return Ok(Way::to(catalogue.root(id)));
+            return Ok(Some(Way::to(catalogue.root(id))));
         };
         let way = below.iter().rev().map(|&id| catalogue.name(id)).collect::<Vec<_>>().join(&b'/');
         if way.len() >= PATH_MAX {
-            let (from, way) = self.nearest(catalogue, id)?;
-            return Ok(Way { from: Some(from), way });
+            return Ok(None);
         }
-        Ok(Way { from: Some(self.root(catalogue, root)?), way })
+        let is_kept = self.roots.contains_key(&root);
+        let from = if is_kept || self.roots.len() < ROOTS_MAX.min(self.directories_max) {
+            Base::Open(self.root(catalogue, root)?)
+        } else {
+            Base::Root(catalogue.root(root).to_owned())
+        };
+        Ok(Some(Way { from, way }))
     }
 
-    /// The directory of a root; kept for good, since there are few.
+    /// The directory of a root, kept for good.
     fn root(&mut self, catalogue: &Catalogue, root: EntryId) -> io::Result<Arc<OwnedFd>> {
         if let Some(open) = self.roots.get(&root) {
             return Ok(Arc::clone(open));
@@ -164,36 +184,49 @@ impl Opener {
 /// How to open a file later.
 #[derive(Debug)]
 pub(crate) struct Way {
-    from: Option<Arc<OwnedFd>>,
+    from: Base,
     way: Vec<u8>,
+}
+
+/// Where a way begins.
+#[derive(Debug)]
+enum Base {
+    Current,
+    Open(Arc<OwnedFd>),
+    /// A root that is opened anew each time: more of them than may be open.
+    Root(PathBuf),
 }
 
 impl Way {
     /// To a file that is opened by its path.
-    pub(crate) fn to(path: &std::path::Path) -> Self {
-        Self { from: None, way: path_bytes(path).to_vec() }
+    pub(crate) fn to(path: &Path) -> Self {
+        Self { from: Base::Current, way: path_bytes(path).to_vec() }
     }
 
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
-        files::open_file_at(self.base(), &self.way[..])
+        self.follow(|from| files::open_file_at(from, &self.way[..]))
     }
 
     pub(crate) fn open_directory(&self) -> io::Result<OwnedFd> {
-        files::open_dir_at(self.base(), &self.way[..])
+        self.follow(|from| files::open_dir_at(from, &self.way[..]))
     }
 
     /// Of what stands there itself, be it a symbolic link.
     pub(crate) fn stat(&self) -> io::Result<files::Stat> {
-        files::statx_at(self.base(), &self.way[..], true)
+        self.follow(|from| files::statx_at(from, &self.way[..], true))
     }
 
-    fn base(&self) -> BorrowedFd<'_> {
-        self.from.as_ref().map_or(files::CURRENT_DIR, |from| from.as_fd())
+    fn follow<T>(&self, call: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        match &self.from {
+            Base::Current => call(files::CURRENT_DIR),
+            Base::Open(from) => call(from.as_fd()),
+            Base::Root(path) => call(files::open_dir_at(files::CURRENT_DIR, path.as_path())?.as_fd()),
+        }
     }
 }
 
 /// A path as the kernel takes it.
-pub(crate) fn path_bytes(path: &std::path::Path) -> &[u8] {
+pub(crate) fn path_bytes(path: &Path) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     path.as_os_str().as_bytes()
 }

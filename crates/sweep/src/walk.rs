@@ -164,13 +164,14 @@ impl Walker {
         ahead: &mut ReadAhead,
         rule: &Rule<'_>,
     ) -> Window {
+        ahead.begin();
         let mut read = 0;
         while read < rule.directories_max
             && (catalogue.bytes() < rule.catalog_limit || read == 0)
             && !(rule.cancelled)()
         {
             let Some(directory) = self.next_directory(catalogue, rule) else { break };
-            if rule.order == WalkOrder::CScan && ahead.is_worthwhile() {
+            if rule.order == WalkOrder::CScan && !rule.no_recursion && ahead.is_worthwhile() {
                 self.look_ahead(catalogue, opener, ahead);
             }
             if let Err(error) = self.read_directory(catalogue, opener, rule, directory) {
@@ -206,6 +207,8 @@ impl Walker {
             let root = next_from(&self.pending, self.head)?;
             self.pending.remove(&root);
             self.focus.insert(root);
+            // What was looked at outside of the subtree is not read before it is finished.
+            self.ahead.clear();
         }
         let from = if self.focus.is_empty() { &mut self.pending } else { &mut self.focus };
         let next = next_from(from, self.head)?;
@@ -222,7 +225,7 @@ impl Walker {
         let waiting = if self.focus.is_empty() { &self.pending } else { &self.focus };
         for id in upcoming(waiting, self.head).take(AHEAD) {
             if self.ahead.insert(id)
-                && let Ok(way) = opener.way(catalogue, id)
+                && let Ok(Some(way)) = opener.short_way(catalogue, id)
             {
                 ahead.push(Look::Directory { way, dev: catalogue.volume(catalogue.get(id).device).dev });
             }

@@ -10,6 +10,7 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use crate::features::features;
+use crate::usage::blocks_read;
 
 /// The number of `cachestat` on every architecture but alpha and MIPS, where it is no system call at all.
 pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
@@ -207,16 +208,18 @@ fn uncached_by_trial(
     Ok(runs)
 }
 
+const SECTOR_BYTES: u64 = 512;
+
 /// True when a byte can be read without the device; behind the end there is nothing to wait for.
 fn is_read_at_once(fd: BorrowedFd<'_>, offset: u64) -> io::Result<bool> {
     let mut byte = [0];
     let mut parts = [io::IoSliceMut::new(&mut byte)];
     let page = rustix::param::page_size() as u64;
     loop {
-        let before = thread_bytes_read();
+        let before = blocks_read() * SECTOR_BYTES;
         match rustix::io::preadv2(fd, &mut parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
             // A quick device has brought this one page by now. More than a page was read ahead of one that was there.
-            Ok(_) => return Ok(!(1..=page).contains(&(thread_bytes_read() - before))),
+            Ok(_) => return Ok(!(1..=page).contains(&(blocks_read() * SECTOR_BYTES - before))),
             Err(Errno::AGAIN) => return Ok(false),
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => return Err(io::ErrorKind::Unsupported.into()),
@@ -224,18 +227,6 @@ fn is_read_at_once(fd: BorrowedFd<'_>, offset: u64) -> io::Result<bool> {
             Err(_) => return Ok(false),
         }
     }
-}
-
-/// What this thread has made devices read so far; 0 on kernels that don't count it.
-fn thread_bytes_read() -> u64 {
-    const SECTOR_BYTES: u64 = 512;
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the whole struct, or leaves the zeros, which are a valid value of it.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    usage.ru_inblock as u64 * SECTOR_BYTES
 }
 
 /// Drops the clean cached pages of a range (`FADV_DONTNEED`); `len` 0 means to the end of the file.

@@ -1,6 +1,10 @@
 //! A sweep that is held back: few open files, little bandwidth, the idle class.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::{
     equality::differences,
@@ -42,6 +46,28 @@ fn few_open_files_are_enough() {
                 assert_eq!(differences(&there, &delivered), None, "{} {options:?} {hidden}", fs.name());
             }
         }
+    }
+}
+
+/// More roots than descriptors, of which the metadata is read ahead, and large files that are streamed from them.
+#[test]
+fn few_open_files_are_enough_for_many_roots() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 640 << 20);
+    let mut rng = Rng::new(seed());
+    let roots: Vec<_> = (0..300).map(|number| image.root().join(format!("{number}"))).collect();
+    for root in &roots {
+        fs::create_dir_all(root.join("below")).expect("folders");
+        fs::write(root.join("small"), rng.bytes(100)).expect("a file");
+        fs::write(root.join("below/large"), rng.bytes(40_000)).expect("a file");
+    }
+    tree::sync(&image.root());
+    let there = sums(&roots.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    for options in [&[][..], &["--large", "16K"], &["--device"]] {
+        image.cold();
+        let mut sum = Command::new("prlimit");
+        let out = finish(sum.arg("--nofile=64:64").arg(program()).args(SUM).args(options).args(&roots), 0);
+        assert_eq!(differences(&there, &sum_lines(&out.stdout).into_iter().collect()), None, "{options:?}");
     }
 }
 

@@ -72,12 +72,13 @@ impl Geometry {
     #[must_use]
     pub fn new(model: &DiskModel, len: u64, span: Span) -> Self {
         let len = len.max(1);
-        let zones_of_disk = f64::from(model.zones);
+        let count = model.zones.max(1);
+        let zones_of_disk = f64::from(count);
         let address = |place: f64| (((place - span.from) / (span.to - span.from)).clamp(0.0, 1.0) * len as f64) as u64;
         let steps = (zones_of_disk - 1.0).max(1.0);
         let mut zones: Vec<Zone> = Vec::new();
         let mut start_ms = 0.0;
-        for zone in 0..model.zones {
+        for zone in 0..count {
             let zone = f64::from(zone);
             let last = zone + 1.0 == zones_of_disk;
             let start = zones.last().map_or(0, |zone| zone.end);

@@ -342,6 +342,7 @@ impl SpindleSweep {
     /// Surveys entries until the window is done or the catalogue is full. With an outlet, what needs no read from the
     /// disk is handed over on its first open.
     fn survey(&mut self, counters: &Counters, outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
+        self.ahead.begin();
         let start = self.pending.next;
         while self.pending.next < self.pending.entries.len() {
             let surveyed = self.pending.next - start;
@@ -384,7 +385,7 @@ impl SpindleSweep {
         };
         for group in self.pending.entries[from..to].chunk_by(|a, b| neighbourhood(a) == neighbourhood(b)) {
             let look = |&id: &EntryId| {
-                let way = self.opener.way(&self.catalogue, id).ok()?;
+                let way = self.opener.short_way(&self.catalogue, id).ok()??;
                 let is_file = self.catalogue.get(id).is_file();
                 Some(EntryLook { way, is_file, layout: self.order.needs_layout(), xattrs: self.settings.xattrs })
             };
