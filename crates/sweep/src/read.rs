@@ -171,6 +171,8 @@ pub(crate) struct Reader<'a> {
 struct Ways {
     direct: bool,
     dont_cache: bool,
+    /// What is cached can be tried; `None` until somebody asks.
+    trial: Option<bool>,
     /// Files in a row whose direct reads were refused, or left pages in the cache.
     in_vain_in_a_row: u32,
 }
@@ -179,7 +181,12 @@ impl Ways {
     /// Nothing is known yet.
     fn of(policy: CachePolicy) -> Self {
         let fill = policy == CachePolicy::Fill;
-        Self { direct: features().direct && !fill, dont_cache: features().dontcache && !fill, in_vain_in_a_row: 0 }
+        Self {
+            direct: features().direct && !fill,
+            dont_cache: features().dontcache && !fill,
+            trial: None,
+            in_vain_in_a_row: 0,
+        }
     }
 
     /// Takes note of a file whose direct reads were `of_use` or not.
@@ -572,10 +579,7 @@ impl<'a> Reader<'a> {
 
     /// Opens a file for the best way of reading that it has; true for direct reads.
     fn open_best(&mut self, file: u32) -> io::Result<(Arc<OwnedFd>, bool)> {
-        let flags = self.engine.catalogue.get(self.id(file)).flags;
-        // Where some pages are to stay and others to go, it must be known where a read goes.
-        let doubtful = flags.has(Flags::PARTLY_CACHED) && flags.has(Flags::DIRECT_DOUBTFUL);
-        if !doubtful && !self.waiting[&file].not_direct && self.ways(file).direct {
+        if !self.waiting[&file].not_direct && self.ways(file).direct && !self.is_better_buffered(file)? {
             match self.open_file(file, true) {
                 // The file system has no direct reads, or a hidden switch says so.
                 Err(error) if files::is_refusal(&error) => self.refuse_direct(file),
@@ -583,6 +587,25 @@ impl<'a> Reader<'a> {
             }
         }
         Ok((self.open_file(file, false)?, false))
+    }
+
+    /// Where some pages are to stay and others to go, it must be known where a read goes: better through the cache for
+    /// certain, unless nobody could tell afterwards what it brought there.
+    fn is_better_buffered(&mut self, file: u32) -> io::Result<bool> {
+        let flags = self.engine.catalogue.get(self.id(file)).flags;
+        if !flags.has(Flags::PARTLY_CACHED) || !flags.has(Flags::DIRECT_DOUBTFUL) {
+            return Ok(false);
+        }
+        if !flags.has(Flags::UNTOLD) {
+            return Ok(true);
+        }
+        if let Some(known) = self.ways(file).trial {
+            return Ok(known);
+        }
+        let fd = self.open_file(file, false)?;
+        let found = cache::has_trial(fd.as_fd());
+        self.ways(file).trial = Some(found);
+        Ok(found)
     }
 
     /// Before a read that goes through the page cache and leaves something there: what of it is to be dropped.
@@ -744,7 +767,7 @@ mod tests {
 
     #[test]
     fn one_special_file_does_not_turn_direct_reads_off() {
-        let fresh = Ways { direct: true, dont_cache: true, in_vain_in_a_row: 0 };
+        let fresh = Ways { direct: true, dont_cache: true, trial: None, in_vain_in_a_row: 0 };
         let mut ways = fresh;
         for _ in 0..IN_VAIN_MAX - 1 {
             ways.learn(false);

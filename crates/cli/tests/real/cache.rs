@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    image::{Fs, Image},
+    image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, run, skipped, text},
     tree::{self, Rng, sum_lines},
 };
@@ -319,4 +319,34 @@ fn holes_leave_nothing() {
     fs::File::create(&path).expect("a file").set_len(400 << 10).expect("a hole");
     finish(onesweep(["tar", "-cf", "-"]).arg(&folder), 0);
     assert!(!map(&path).contains(&true));
+}
+
+/// Where it is not told what of others' files is cached, and can't be tried either, direct reads are all there is.
+#[test]
+fn an_ordinary_user_leaves_nothing_of_a_file_system_in_user_space() {
+    root_test!();
+    let folder = Folder::new();
+    let (file, mount) = (folder.join("disk.img"), folder.join("mnt"));
+    fs::File::create(&file).and_then(|file| file.set_len(64 << 20)).expect("a sparse file");
+    run(Command::new("mkntfs").args(["--quick", "--force", "--quiet"]).arg(&file).stderr(Stdio::null()));
+    fs::create_dir(&mount).expect("a mount point");
+    if !Path::new("/dev/fuse").exists() {
+        return skipped("no FUSE here");
+    }
+    run(Command::new("ntfs-3g").args(["-o", "allow_other,umask=022"]).arg(&file).arg(&mount));
+    let files: Vec<PathBuf> = ["a", "b", "c"].map(|name| mount.join(name)).into();
+    for path in &files {
+        fs::write(path, Rng::new(5).bytes(1_000_000)).expect("a file");
+        let file = fs::File::open(path).expect("the file");
+        file.sync_all().expect("its blocks");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("none of it is in memory");
+    }
+    assert!(files.iter().all(|path| !map(path).contains(&true)));
+    let tool = folder.join("onesweep");
+    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    let mut tar = Command::new("setpriv");
+    tar.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).args(["tar", "-cf", "-"]).arg(&mount);
+    let out = finish(tar.env_remove("ONESWEEP_HIDE"), 0);
+    assert!(out.stdout.len() > 3_000_000);
+    assert!(files.iter().all(|path| !map(path).contains(&true)), "something stayed in memory");
 }
