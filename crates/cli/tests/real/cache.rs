@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    bad_input::interrupt,
     image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, run, skipped, text},
     tree::{self, Rng, sum_lines},
@@ -349,4 +350,47 @@ fn an_ordinary_user_leaves_nothing_of_a_file_system_in_user_space() {
     let out = finish(tar.env_remove("ONESWEEP_HIDE"), 0);
     assert!(out.stdout.len() > 3_000_000);
     assert!(files.iter().all(|path| !map(path).contains(&true)), "something stayed in memory");
+}
+
+/// One file that was never read, cold, on an image of its own.
+fn one_cold_file(bytes: usize) -> (Image, PathBuf) {
+    let mut image = Image::new(Fs::Ext4, 128 << 20);
+    let path = image.root().join("file");
+    fs::write(&path, Rng::new(23).bytes(bytes)).expect("a file");
+    image.set_options("ro,noload");
+    image.cold();
+    (image, path)
+}
+
+const THROUGH_THE_CACHE: &str = "dontcache,direct";
+
+/// What was read of a file before its disk failed does not stay.
+#[test]
+fn a_file_that_fails_leaves_nothing() {
+    root_test!(alone);
+    let (image, path) = one_cold_file(100 << 20);
+    // The file is larger than what is left of its disk.
+    fs::File::options().write(true).open(image.file()).expect("the image").set_len(64 << 20).expect("a cut");
+    run(Command::new("losetup").arg("--set-capacity").arg(image.device()));
+    let mut sum = onesweep(["sum", "--algorithm", "md5", "--budget", "400M", "--large", "200M"]);
+    let out = finish(sum.arg(&path).env("ONESWEEP_HIDE", THROUGH_THE_CACHE), 1);
+    assert!(text(&out.stderr).contains("cannot read at byte"), "{}", text(&out.stderr));
+    let stayed = map(&path).iter().filter(|page| **page).count();
+    assert_eq!(stayed, 0);
+}
+
+/// Nor does what was read of a file when the sweep was interrupted.
+#[test]
+fn an_interrupt_leaves_nothing() {
+    root_test!(alone);
+    let (_image, path) = one_cold_file(64 << 20);
+    let mut sum = onesweep(["sum", "--algorithm", "md5", "--budget", "400M", "--large", "200M", "--bwlimit", "1M"]);
+    sum.args(["--max-request", "256K"]).arg(&path).env("ONESWEEP_HIDE", THROUGH_THE_CACHE);
+    let mut running = sum.stderr(Stdio::null()).spawn().expect("it starts");
+    while !map(&path).contains(&true) {
+        assert!(running.try_wait().expect("its state").is_none(), "it ended before it was interrupted");
+    }
+    interrupt(&running);
+    assert_eq!(running.wait().expect("it ends").code(), Some(130));
+    assert!(!map(&path).contains(&true));
 }
