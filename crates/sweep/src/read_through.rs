@@ -58,8 +58,7 @@ pub(crate) fn read_stable(
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
         }
-        let has_grown = read as u64 == before.size && before.ino == after.ino && before.size < after.size;
-        if attempt == ATTEMPTS && has_grown {
+        if attempt == ATTEMPTS && read as u64 == before.size && may_have_grown(&before, &after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             // What is equal in two readings was all there between them.
             let still_there = begins_with(fd, &bytes).map_err(|error| fail("read it again".into(), error))?;
@@ -69,6 +68,12 @@ pub(crate) fn read_stable(
         }
     }
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
+}
+
+/// True when all that happened to a file may be that something was appended. A write sets the times before the size, so
+/// that may not show yet.
+fn may_have_grown(before: &Stat, after: &Stat) -> bool {
+    before.ino == after.ino && before.size <= after.size
 }
 
 /// Bytes that are read of a file whose size says nothing.
@@ -233,6 +238,21 @@ mod tests {
             readings += 1;
             readings == 20
         });
+    }
+
+    #[test]
+    fn an_append_of_which_only_the_time_shows_is_no_change() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"four").unwrap();
+        let mut stat_after = |change: &dyn Fn(&mut File)| {
+            change(&mut file);
+            files::statx_fd(file.as_fd()).unwrap()
+        };
+        let before = stat_after(&|_| {});
+        let touched = stat_after(&|file| file.set_modified(std::time::UNIX_EPOCH).unwrap());
+        assert!(State::of(&before) != State::of(&touched) && may_have_grown(&before, &touched));
+        assert!(may_have_grown(&touched, &stat_after(&|file| file.write_all(b"more").unwrap())));
+        assert!(!may_have_grown(&before, &stat_after(&|file| file.set_len(3).unwrap())));
     }
 
     #[test]
