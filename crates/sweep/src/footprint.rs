@@ -50,12 +50,17 @@ impl Footprint {
         if !entry.flags.has(Flags::PARTLY_CACHED) {
             return Self::everything();
         }
+        Self::of_file(fd, entry.size)
+    }
+
+    /// The same for a file that was not surveyed.
+    pub(crate) fn of_file(fd: BorrowedFd<'_>, size: u64) -> Self {
         let mut footprint = Self::default();
         if Telling::of(fd) == Telling::Not {
             return footprint;
         }
         let _ = cache::random_access(fd);
-        footprint.expect(fd, 0..entry.size, entry.size);
+        footprint.expect(fd, 0..size, size);
         footprint
     }
 

@@ -394,3 +394,21 @@ fn an_interrupt_leaves_nothing() {
     assert_eq!(running.wait().expect("it ends").code(), Some(130));
     assert!(!map(&path).contains(&true));
 }
+
+/// Ignore files are read like others: their pages go, and what was there stays.
+#[test]
+fn ignore_files_are_left_as_they_were() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    let folders = ["cold", "cached"].map(|name| image.root().join(name));
+    for folder in &folders {
+        fs::create_dir(folder).expect("a folder");
+        fs::write(folder.join(".gitignore"), vec![b'x'; 10_000]).expect("a file");
+    }
+    image.cold();
+    read(&[folders[1].join(".gitignore")]);
+    finish(onesweep(["list", "--gitignore"]).args(&folders), 0);
+    assert_eq!(map(&folders[0].join(".gitignore")), [false; 3]);
+    // What the kernel reclaims by itself is no fault of the program, but three fresh pages hardly are.
+    assert_eq!(map(&folders[1].join(".gitignore")), [true; 3]);
+}
