@@ -9,6 +9,27 @@ use onesweep_sys::cache;
 
 use crate::catalogue::{Entry, Flags};
 
+/// How it can be found out which pages of a file are cached. The kernel tells owners and those who may write; others can
+/// try each page where the file system has reads that may not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    Told,
+    ByTrial,
+    Not,
+}
+
+impl Telling {
+    fn of(fd: BorrowedFd<'_>) -> Self {
+        if cache::residency(fd, 0, 1).is_ok() {
+            Self::Told
+        } else if cache::has_trial(fd) {
+            Self::ByTrial
+        } else {
+            Self::Not
+        }
+    }
+}
+
 /// Pages of one file that were not cached before it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
@@ -29,9 +50,17 @@ impl Footprint {
         if !entry.flags.has(Flags::PARTLY_CACHED) {
             return Self::everything();
         }
-        let _ = cache::random_access(fd);
+        Self::of_file(fd, entry.size)
+    }
+
+    /// The same for a file that was not surveyed.
+    pub(crate) fn of_file(fd: BorrowedFd<'_>, size: u64) -> Self {
         let mut footprint = Self::default();
-        footprint.expect(fd, 0..entry.size, entry.size);
+        if Telling::of(fd) == Telling::Not {
+            return footprint;
+        }
+        let _ = cache::random_access(fd);
+        footprint.expect(fd, 0..size, size);
         footprint
     }
 
@@ -63,8 +92,7 @@ impl Footprint {
 #[derive(Debug)]
 pub(crate) struct Trail<F: AsFd> {
     fd: F,
-    /// Whether the kernel tells what is cached.
-    told: bool,
+    telling: Telling,
     /// The range of which it is known.
     known: Range<u64>,
     /// Of this, what was not cached and is not dropped yet, rising.
@@ -83,14 +111,22 @@ const DROP_ALIGNMENT: u64 = 64 << 10;
 
 impl<F: AsFd> Trail<F> {
     pub(crate) fn new(fd: F) -> Self {
-        // Without this, what is read ahead would be taken for what was cached.
-        let _ = cache::random_access(fd.as_fd());
-        let told = cache::residency(fd.as_fd(), 0, 1).is_ok();
-        Self { fd, told, known: 0..0, uncached: Vec::new() }
+        let telling = Telling::of(fd.as_fd());
+        if telling != Telling::Not {
+            // Without this, what is read ahead would be taken for what was cached.
+            let _ = cache::random_access(fd.as_fd());
+        }
+        Self { fd, telling, known: 0..0, uncached: Vec::new() }
     }
 
     /// Takes note before a read at `at`, where data goes on up to `data_end`; gives where the read has to end.
     pub(crate) fn advance(&mut self, at: u64, data_end: u64) -> u64 {
+        let told = match self.telling {
+            Telling::Told => true,
+            Telling::ByTrial => false,
+            // What can't be told can't be dropped.
+            Telling::Not => return u64::MAX,
+        };
         let start = at / DROP_ALIGNMENT * DROP_ALIGNMENT;
         if !(self.known.start..=self.known.end).contains(&start) {
             self.wipe();
@@ -98,9 +134,9 @@ impl<F: AsFd> Trail<F> {
         }
         self.wipe_before(start);
         let fd = self.fd.as_fd();
-        let wanted = if self.told { at + TOLD_AHEAD } else { at + 1 };
+        let wanted = if told { at + TOLD_AHEAD } else { at + 1 };
         while self.known.end < wanted {
-            let (end, runs) = if self.told {
+            let (end, runs) = if told {
                 let end = self.known.end + TOLD_AHEAD;
                 (end, cache::uncached_runs(fd, &(self.known.end..end)))
             } else {
@@ -108,7 +144,6 @@ impl<F: AsFd> Trail<F> {
                 let end = data_end.min(at + TRIED_AT_ONCE);
                 (end, cache::uncached_runs_by_trial(fd, &(at..end)))
             };
-            // What can't be told at all can't be dropped.
             self.uncached.extend(runs.unwrap_or_default());
             self.known.end = end;
         }

@@ -97,6 +97,8 @@ struct Waiting {
     state: Trust,
     /// Direct reads of it were refused.
     not_direct: bool,
+    /// Something was read through its file system.
+    through: bool,
     /// What is to be dropped of a file that was partly cached before.
     footprint: Footprint,
 }
@@ -171,6 +173,8 @@ pub(crate) struct Reader<'a> {
 struct Ways {
     direct: bool,
     dont_cache: bool,
+    /// What is cached can be tried; `None` until somebody asks.
+    trial: Option<bool>,
     /// Files in a row whose direct reads were refused, or left pages in the cache.
     in_vain_in_a_row: u32,
 }
@@ -179,7 +183,12 @@ impl Ways {
     /// Nothing is known yet.
     fn of(policy: CachePolicy) -> Self {
         let fill = policy == CachePolicy::Fill;
-        Self { direct: features().direct && !fill, dont_cache: features().dontcache && !fill, in_vain_in_a_row: 0 }
+        Self {
+            direct: features().direct && !fill,
+            dont_cache: features().dontcache && !fill,
+            trial: None,
+            in_vain_in_a_row: 0,
+        }
     }
 
     /// Takes note of a file whose direct reads were `of_use` or not.
@@ -260,8 +269,15 @@ impl<'a> Reader<'a> {
         let pool = self.engine.pool;
         let buffer = if missing >= cost { pool.try_uncleared(cost as usize) } else { pool.try_zeroed(cost as usize) };
         let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let waiting =
-            Waiting { buffer, loan, missing, state: Trust::Good, not_direct: false, footprint: Footprint::default() };
+        let waiting = Waiting {
+            buffer,
+            loan,
+            missing,
+            state: Trust::Good,
+            not_direct: false,
+            through: false,
+            footprint: Footprint::default(),
+        };
         self.waiting.insert(file, waiting);
         Ok(())
     }
@@ -572,10 +588,7 @@ impl<'a> Reader<'a> {
 
     /// Opens a file for the best way of reading that it has; true for direct reads.
     fn open_best(&mut self, file: u32) -> io::Result<(Arc<OwnedFd>, bool)> {
-        let flags = self.engine.catalogue.get(self.id(file)).flags;
-        // Where some pages are to stay and others to go, it must be known where a read goes.
-        let doubtful = flags.has(Flags::PARTLY_CACHED) && flags.has(Flags::DIRECT_DOUBTFUL);
-        if !doubtful && !self.waiting[&file].not_direct && self.ways(file).direct {
+        if !self.waiting[&file].not_direct && self.ways(file).direct && !self.is_better_buffered(file)? {
             match self.open_file(file, true) {
                 // The file system has no direct reads, or a hidden switch says so.
                 Err(error) if files::is_refusal(&error) => self.refuse_direct(file),
@@ -585,15 +598,45 @@ impl<'a> Reader<'a> {
         Ok((self.open_file(file, false)?, false))
     }
 
-    /// Before a read that goes through the page cache and leaves something there: what of it is to be dropped.
+    /// Where some pages are to stay and others to go, it must be known where a read goes: better through the cache for
+    /// certain, unless nobody could tell afterwards what it brought there.
+    fn is_better_buffered(&mut self, file: u32) -> io::Result<bool> {
+        let flags = self.engine.catalogue.get(self.id(file)).flags;
+        if !flags.has(Flags::PARTLY_CACHED) || !flags.has(Flags::DIRECT_DOUBTFUL) {
+            return Ok(false);
+        }
+        if !flags.has(Flags::UNTOLD) {
+            return Ok(true);
+        }
+        if let Some(known) = self.ways(file).trial {
+            return Ok(known);
+        }
+        let fd = self.open_file(file, false)?;
+        let found = cache::has_trial(fd.as_fd());
+        self.ways(file).trial = Some(found);
+        Ok(found)
+    }
+
+    /// Before a read through a file system: where it leaves something in the page cache, what of it is to be dropped.
     fn expect_pages(&mut self, flight: &Flight, fd: BorrowedFd<'_>) {
-        let Target::File { file, direct: false, dont_cache: false } = flight.target else { return };
+        let Target::File { file, direct, dont_cache } = flight.target else { return };
         let entry = self.engine.catalogue.get(self.id(file));
-        if self.engine.cache == CachePolicy::Untouched && entry.flags.has(Flags::PARTLY_CACHED) {
+        let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
+        waiting.through = true;
+        let untouched = self.engine.cache == CachePolicy::Untouched;
+        if !direct && !dont_cache && untouched && entry.flags.has(Flags::PARTLY_CACHED) {
             let range = flight.offset..flight.offset + flight.left as u64;
-            let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
             waiting.footprint.expect(fd, range, entry.size);
         }
+    }
+
+    /// After the last read of a file, whatever became of it: drops what was brought into the page cache. Tells if a file
+    /// of which nothing was there had come into it.
+    fn leave_cache(&self, file: u32, waiting: &mut Waiting, fd: BorrowedFd<'_>) -> bool {
+        waiting.footprint.wipe(fd);
+        let partly_cached = self.engine.catalogue.get(self.id(file)).flags.has(Flags::PARTLY_CACHED);
+        let untouched = self.engine.cache == CachePolicy::Untouched;
+        untouched && waiting.through && !partly_cached && drop_what_came(fd)
     }
 
     fn open_file(&mut self, file: u32, direct: bool) -> io::Result<Arc<OwnedFd>> {
@@ -615,13 +658,11 @@ impl<'a> Reader<'a> {
     fn complete(&mut self, file: u32) -> Result<(), Halt> {
         let opened = self.open_best(file);
         let mut waiting = self.waiting.remove(&file).expect("admitted");
-        if let Ok((fd, _)) = &opened {
-            waiting.footprint.wipe(fd.as_fd());
-        }
+        let came = opened.as_ref().is_ok_and(|(fd, _)| self.leave_cache(file, &mut waiting, fd.as_fd()));
         let item = match waiting.state {
             Trust::Failed(error) => Err(error),
             Trust::Good | Trust::Doubtful => match opened {
-                Ok((fd, direct)) => self.checked(file, waiting, &fd, direct),
+                Ok((fd, direct)) => self.checked(file, waiting, &fd, direct, came),
                 Err(error) => Err(FileError::io(self.path(file), "open", error)),
             },
         };
@@ -629,7 +670,14 @@ impl<'a> Reader<'a> {
         if self.engine.outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
     }
 
-    fn checked(&mut self, file: u32, waiting: Waiting, fd: &OwnedFd, direct: bool) -> Result<SweptFile, FileError> {
+    fn checked(
+        &mut self,
+        file: u32,
+        waiting: Waiting,
+        fd: &OwnedFd,
+        direct: bool,
+        came: bool,
+    ) -> Result<SweptFile, FileError> {
         let id = self.id(file);
         let entry = self.engine.catalogue.get(id);
         let unchanged = files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
@@ -641,12 +689,10 @@ impl<'a> Reader<'a> {
             drop(waiting.buffer);
             return read_again(&mut self.engine, id, waiting.loan);
         }
-        if self.engine.cache == CachePolicy::Untouched && !entry.flags.has(Flags::PARTLY_CACHED) {
-            let came = drop_what_came(fd.as_fd());
-            // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
-            if direct && !(came && entry.flags.has(Flags::THROUGH_FILE_SYSTEM)) {
-                self.ways(file).learn(!came);
-            }
+        // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
+        let shows = waiting.through && direct && !entry.flags.has(Flags::PARTLY_CACHED);
+        if shows && !(came && entry.flags.has(Flags::THROUGH_FILE_SYSTEM)) {
+            self.ways(file).learn(!came);
         }
         let catalogue = self.engine.catalogue;
         let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, Some(fd.as_fd()))?;
@@ -656,6 +702,27 @@ impl<'a> Reader<'a> {
         item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
         item.route = Route::Swept;
         Ok(item)
+    }
+}
+
+/// A sweep that ends early leaves files behind of which something was read.
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // Pages on their way can't be dropped.
+        while self.queue.in_flight() > 0 && self.queue.wait().is_ok() {}
+        let left: Vec<u32> =
+            self.waiting.iter().filter(|(_, waiting)| waiting.through).map(|(&file, _)| file).collect();
+        for file in left {
+            let opened = self.open_best(file);
+            let waiting = self.waiting.remove(&file);
+            if let (Ok((fd, _)), Some(mut waiting)) = (opened, waiting) {
+                self.leave_cache(file, &mut waiting, fd.as_fd());
+            }
+            self.open.forget(file);
+        }
     }
 }
 
@@ -744,7 +811,7 @@ mod tests {
 
     #[test]
     fn one_special_file_does_not_turn_direct_reads_off() {
-        let fresh = Ways { direct: true, dont_cache: true, in_vain_in_a_row: 0 };
+        let fresh = Ways { direct: true, dont_cache: true, trial: None, in_vain_in_a_row: 0 };
         let mut ways = fresh;
         for _ in 0..IN_VAIN_MAX - 1 {
             ways.learn(false);

@@ -58,8 +58,7 @@ pub(crate) fn read_stable(
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
         }
-        let has_grown = read as u64 == before.size && before.ino == after.ino && before.size < after.size;
-        if attempt == ATTEMPTS && has_grown {
+        if attempt == ATTEMPTS && read as u64 == before.size && may_have_grown(&before, &after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             // What is equal in two readings was all there between them.
             let still_there = begins_with(fd, &bytes).map_err(|error| fail("read it again".into(), error))?;
@@ -71,18 +70,61 @@ pub(crate) fn read_stable(
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
 }
 
+/// True when all that happened to a file may be that something was appended. A write sets the times before the size, so
+/// that may not show yet.
+fn may_have_grown(before: &Stat, after: &Stat) -> bool {
+    before.ino == after.ino && before.size <= after.size
+}
+
 /// Bytes that are read of a file whose size says nothing.
 const MADE_UP_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a file that the kernel makes up when it is read, to its end, if that comes within `room` bytes.
-pub(crate) fn read_made_up(fd: impl Into<File>, room: u64) -> io::Result<Vec<u8>> {
-    let limit = room.min(MADE_UP_BYTES_MAX);
-    let mut content = Vec::new();
-    fd.into().take(limit + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > limit {
+/// So much of such a file is looked at before memory is taken for it: most of them are smaller. Beside the budget, so it
+/// is a page.
+const LOOKED_AT_FIRST: usize = 4096;
+
+/// Reads a file that the kernel makes up when it is read, to its end, if that comes within `room` bytes. Memory for it is
+/// taken once `reserve` has given as much; nothing when that gives none.
+pub(crate) fn read_made_up(
+    fd: impl Into<File>,
+    pool: &BufferPool,
+    room: u64,
+    mut reserve: impl FnMut(u64) -> Option<Loan>,
+) -> io::Result<Option<(Bytes, Loan)>> {
+    let mut file = fd.into();
+    let limit = room.min(MADE_UP_BYTES_MAX) as usize;
+    let mut first = [0; LOOKED_AT_FIRST];
+    let first = &mut first[..LOOKED_AT_FIRST.min(limit)];
+    let begun = read_up_to(&mut file, first)?;
+    if begun < first.len() {
+        return Ok(reserve(begun as u64).map(|loan| (Bytes::copy_of(&first[..begun]), loan)));
+    }
+    let Some(loan) = reserve(limit as u64) else { return Ok(None) };
+    let buffer = pool.try_uncleared(limit).ok_or(io::ErrorKind::OutOfMemory)?;
+    let mut part = buffer.lend(0..limit);
+    part.as_mut_slice()[..begun].copy_from_slice(first);
+    let read = begun + read_up_to(&mut file, &mut part.as_mut_slice()[begun..])?;
+    if read == limit && read_up_to(&mut file, &mut [0])? > 0 {
         return Err(io::Error::other(format!("it goes on after {limit} bytes, and has no size")));
     }
-    Ok(content)
+    drop(part);
+    let mut bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
+    bytes.truncate(read);
+    Ok(Some((bytes, loan)))
+}
+
+/// Fills the buffer, or as much of it as comes before the end.
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut at = 0;
+    while at < buffer.len() {
+        match file.read(&mut buffer[at..]) {
+            Ok(0) => break,
+            Ok(read) => at += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(at)
 }
 
 /// True when the file still begins with these bytes.
@@ -149,12 +191,36 @@ mod tests {
     fn a_file_without_a_size_is_read_to_its_end_or_told_of() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"four").unwrap();
+        let share = Budget::new(2 << 20).share(2 << 20);
+        let read = |file: &File, room| {
+            let reserve = |bytes| share.try_reserve(bytes);
+            Ok(read_made_up(file.try_clone()?, &BufferPool::new(0), room, reserve)?.expect("there is room").0.to_vec())
+        };
         for (room, expected) in [(3, None), (4, Some(&b"four"[..])), (u64::MAX, Some(b"four"))] {
             io::Seek::rewind(&mut file).unwrap();
-            assert_eq!(read_made_up(file.try_clone().unwrap(), room).ok().as_deref(), expected);
+            assert_eq!(read(&file, room).ok().as_deref(), expected);
         }
-        let error = read_made_up(File::open("/dev/zero").unwrap(), u64::MAX).unwrap_err();
+        let error: io::Error = read(&File::open("/dev/zero").unwrap(), u64::MAX).unwrap_err();
         assert!(error.to_string().contains("1048576 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_file_without_a_size_is_read_into_memory_that_was_reserved() {
+        let content = numbers(0..5000);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&content).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let share = Budget::new(64 << 10).share(64 << 10);
+        let reserve = |bytes| {
+            // One page is looked at before; both handles share their place.
+            assert!(io::Seek::stream_position(&mut &file).unwrap() <= LOOKED_AT_FIRST as u64);
+            share.try_reserve(bytes)
+        };
+        let pool = BufferPool::new(0);
+        let (bytes, loan) = read_made_up(file.try_clone().unwrap(), &pool, share.limit(), reserve).unwrap().unwrap();
+        assert!(bytes[..] == content && loan.bytes() >= content.len() as u64);
+        io::Seek::rewind(&mut &file).unwrap();
+        assert!(read_made_up(file.try_clone().unwrap(), &pool, share.limit(), |_| None).unwrap().is_none());
     }
 
     #[test]
@@ -233,6 +299,21 @@ mod tests {
             readings += 1;
             readings == 20
         });
+    }
+
+    #[test]
+    fn an_append_of_which_only_the_time_shows_is_no_change() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"four").unwrap();
+        let mut stat_after = |change: &dyn Fn(&mut File)| {
+            change(&mut file);
+            files::statx_fd(file.as_fd()).unwrap()
+        };
+        let before = stat_after(&|_| {});
+        let touched = stat_after(&|file| file.set_modified(std::time::UNIX_EPOCH).unwrap());
+        assert!(State::of(&before) != State::of(&touched) && may_have_grown(&before, &touched));
+        assert!(may_have_grown(&touched, &stat_after(&|file| file.write_all(b"more").unwrap())));
+        assert!(!may_have_grown(&before, &stat_after(&|file| file.set_len(3).unwrap())));
     }
 
     #[test]

@@ -157,7 +157,9 @@ impl Surveyor {
         if stat.dio_align.is_none() {
             catalogue.get_mut(id).flags.set(Flags::DIRECT_DOUBTFUL);
         }
-        // Other users' files are not told of.
+        if pages.is_none() {
+            catalogue.get_mut(id).flags.set(Flags::UNTOLD);
+        }
         if pages.as_ref().is_none_or(|pages| pages.cached > 0) {
             catalogue.get_mut(id).flags.set(Flags::PARTLY_CACHED);
         }

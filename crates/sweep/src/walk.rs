@@ -23,8 +23,10 @@ use crate::{
     catalogue::{Catalogue, EntryId, Flags, Volume},
     error::FileError,
     filter::Filter,
+    footprint::Footprint,
     ignores::{self, Rules},
     opener::Opener,
+    settings::CachePolicy,
 };
 
 /// Bytes of the buffer for listings: some 8,000 names for each call.
@@ -59,6 +61,8 @@ pub(crate) struct Rule<'a> {
     pub(crate) no_recursion: bool,
     pub(crate) filter: &'a Filter,
     pub(crate) gitignore: bool,
+    /// What happens to the pages of ignore files.
+    pub(crate) cache: CachePolicy,
     /// Bytes that the catalogue may hold.
     pub(crate) catalog_limit: u64,
     /// Directories of one window; without a limit the catalogue alone ends a window.
@@ -285,7 +289,10 @@ impl Walker {
     fn list(&mut self, catalogue: &mut Catalogue, rule: &Rule<'_>, id: EntryId, fd: &impl AsFd) -> io::Result<()> {
         let volume = catalogue.get(id).device;
         let above = catalogue.get(id).parent.some().and_then(|parent| self.rules.get(&parent).cloned());
-        let rules = if rule.gitignore { directory_rules(catalogue, id, fd, above, &mut self.errors) } else { None };
+        let rules = match rule.gitignore {
+            true => directory_rules(catalogue, id, fd, above, rule.cache, &mut self.errors),
+            false => None,
+        };
         let needs_path = !rule.filter.is_empty() || rules.is_some();
         let mut path = if needs_path { catalogue.path_bytes(id) } else { Vec::new() };
         if needs_path && path.last() != Some(&b'/') {
@@ -397,18 +404,23 @@ fn directory_rules(
     id: EntryId,
     fd: &impl AsFd,
     above: Option<Arc<Rules>>,
+    cache: CachePolicy,
     errors: &mut Vec<FileError>,
 ) -> Option<Arc<Rules>> {
     let directory = catalogue.path(id);
     let mut files = Vec::new();
     for name in ignores::NAMES {
-        // As for git, one that is a symbolic link is none.
-        let Ok(file) = files::open_file_at(fd.as_fd(), name) else { continue };
+        let opened = files::open_file_at(fd.as_fd(), name);
         let path = directory.join(OsStr::from_bytes(name));
-        match read_ignore_file(file) {
+        match opened.and_then(|file| read_ignore_file(file, cache)) {
             Ok(Some(content)) => files.push((path, content)),
             Ok(None) => {}
-            Err(source) => errors.push(FileError::Io { path, step: "take patterns from it".into(), source }),
+            // As for git, one that is a symbolic link is none.
+            Err(error) if files::is_no_file(&error) => {}
+            Err(source) => {
+                let step = "take patterns from it, so what it names is not left out".into();
+                errors.push(FileError::Io { path, step, source });
+            }
         }
     }
     if files.is_empty() { above } else { Some(Rules::read(&directory, &files, above)) }
@@ -418,14 +430,25 @@ fn directory_rules(
 const IGNORE_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The content of an ignore file; nothing for what is no regular file.
-fn read_ignore_file(file: OwnedFd) -> io::Result<Option<Vec<u8>>> {
-    if files::statx_fd(file.as_fd())?.file_type() != EntryType::File {
+fn read_ignore_file(file: OwnedFd, cache: CachePolicy) -> io::Result<Option<Vec<u8>>> {
+    let stat = files::statx_fd(file.as_fd())?;
+    if stat.file_type() != EntryType::File {
         return Ok(None);
     }
+    let too_large = || io::Error::other("it is larger than 16 MiB");
+    if stat.size > IGNORE_FILE_BYTES_MAX {
+        return Err(too_large());
+    }
+    let mut footprint = match cache {
+        CachePolicy::Untouched => Footprint::of_file(file.as_fd(), stat.size),
+        CachePolicy::Fill => Footprint::default(),
+    };
     let mut content = Vec::new();
-    std::fs::File::from(file).take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > IGNORE_FILE_BYTES_MAX {
-        return Err(io::Error::other("it is larger than 16 MiB; nothing is left out by it"));
+    let file = std::fs::File::from(file);
+    let read = (&file).take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    footprint.wipe(file.as_fd());
+    if read? as u64 > IGNORE_FILE_BYTES_MAX {
+        return Err(too_large());
     }
     Ok(Some(content))
 }
@@ -457,6 +480,7 @@ mod tests {
                 no_recursion: false,
                 filter: &Filter::new(),
                 gitignore: false,
+                cache: CachePolicy::Untouched,
                 catalog_limit,
                 directories_max: usize::MAX,
                 place: &|_, _| Place::Here(volume),
@@ -484,7 +508,10 @@ mod tests {
     fn ignore_files_are_regular_and_not_too_large() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(".gitignore");
-        let read = || read_ignore_file(files::open_file_at(files::CURRENT_DIR, path.as_path()).unwrap());
+        let read = || {
+            let file = files::open_file_at(files::CURRENT_DIR, path.as_path()).unwrap();
+            read_ignore_file(file, CachePolicy::Untouched)
+        };
         std::fs::write(&path, "*.o").unwrap();
         assert_eq!(read().unwrap().unwrap(), b"*.o");
         std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
@@ -495,7 +522,7 @@ mod tests {
         let _writer = std::fs::File::options().read(true).write(true).open(&path).unwrap();
         assert!(read().unwrap().is_none());
         let zeros = files::open_file_at(files::CURRENT_DIR, "/dev/zero").unwrap();
-        assert!(read_ignore_file(zeros).unwrap().is_none());
+        assert!(read_ignore_file(zeros, CachePolicy::Untouched).unwrap().is_none());
     }
 
     #[test]

@@ -155,6 +155,13 @@ pub fn uncached_runs_by_trial(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Res
     uncached_by_trial(&mut |number| is_read_at_once(fd, number * page), page_numbers(range)).map(in_bytes)
 }
 
+/// Whether [`uncached_runs_by_trial`] is possible; nothing is brought in by the question.
+pub fn has_trial(fd: BorrowedFd<'_>) -> bool {
+    // No file has a page there.
+    const BEHIND_THE_END: u64 = i64::MAX as u64 / (1 << 20) * (1 << 20) - (1 << 20);
+    is_read_at_once(fd, BEHIND_THE_END).is_ok()
+}
+
 fn page_numbers(range: &Range<u64>) -> Range<u64> {
     let page = rustix::param::page_size() as u64;
     range.start / page..range.end.div_ceil(page)

@@ -18,9 +18,9 @@ Examples:
   onesweep copy /srv/a /srv/b /mnt"
 )]
 pub(crate) struct CopyArgs {
-    /// What to copy; the last one is where to
+    /// What to copy; the last one is DESTINATION, where to
     // No `num_args = 2..`: that would want two in a row, without options between them.
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "SOURCE")]
     pub(crate) paths: Vec<PathBuf>,
     /// Take DESTINATION as the new name, even when it is a directory
     #[arg(short = 'T', long)]
@@ -52,6 +52,14 @@ mod tests {
         assert_eq!(copy("copy --reflink=never -T a b").reflink, Reflink::Never);
         parse_line("copy").unwrap_err();
         parse_line("copy --reflink=perhaps a b").unwrap_err();
+    }
+
+    #[test]
+    fn help_names_the_paths_as_the_usage_does() {
+        let mut command = crate::args::command();
+        let help = command.find_subcommand_mut("copy").unwrap().render_help().to_string();
+        let told = help.split_once("Arguments:").unwrap().1.split_once("Options:").unwrap().0;
+        assert!(told.contains("SOURCE") && told.contains("DESTINATION") && !told.contains("PATH"), "{told}");
     }
 
     #[test]

@@ -261,7 +261,7 @@ fn slow_files() -> (Image, PathBuf) {
 
 const SLOWLY: [&str; 8] = ["--bwlimit", "2M", "--budget", "2M", "--large", "1M", "--max-request", "512K"];
 
-fn interrupt(running: &Child) {
+pub(crate) fn interrupt(running: &Child) {
     run(Command::new("kill").args(["-INT", &running.id().to_string()]));
 }
 

@@ -12,7 +12,8 @@ use std::{
 };
 
 use crate::{
-    image::{Fs, Image},
+    bad_input::interrupt,
+    image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, run, skipped, text},
     tree::{self, Rng, sum_lines},
 };
@@ -319,4 +320,95 @@ fn holes_leave_nothing() {
     fs::File::create(&path).expect("a file").set_len(400 << 10).expect("a hole");
     finish(onesweep(["tar", "-cf", "-"]).arg(&folder), 0);
     assert!(!map(&path).contains(&true));
+}
+
+/// Where it is not told what of others' files is cached, and can't be tried either, direct reads are all there is.
+#[test]
+fn an_ordinary_user_leaves_nothing_of_a_file_system_in_user_space() {
+    root_test!();
+    let folder = Folder::new();
+    let (file, mount) = (folder.join("disk.img"), folder.join("mnt"));
+    fs::File::create(&file).and_then(|file| file.set_len(64 << 20)).expect("a sparse file");
+    run(Command::new("mkntfs").args(["--quick", "--force", "--quiet"]).arg(&file).stderr(Stdio::null()));
+    fs::create_dir(&mount).expect("a mount point");
+    if !Path::new("/dev/fuse").exists() {
+        return skipped("no FUSE here");
+    }
+    run(Command::new("ntfs-3g").args(["-o", "allow_other,umask=022"]).arg(&file).arg(&mount));
+    let files: Vec<PathBuf> = ["a", "b", "c"].map(|name| mount.join(name)).into();
+    for path in &files {
+        fs::write(path, Rng::new(5).bytes(1_000_000)).expect("a file");
+        let file = fs::File::open(path).expect("the file");
+        file.sync_all().expect("its blocks");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("none of it is in memory");
+    }
+    assert!(files.iter().all(|path| !map(path).contains(&true)));
+    let tool = folder.join("onesweep");
+    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    let mut tar = Command::new("setpriv");
+    tar.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).args(["tar", "-cf", "-"]).arg(&mount);
+    let out = finish(tar.env_remove("ONESWEEP_HIDE"), 0);
+    assert!(out.stdout.len() > 3_000_000);
+    assert!(files.iter().all(|path| !map(path).contains(&true)), "something stayed in memory");
+}
+
+/// One file that was never read, cold, on an image of its own.
+fn one_cold_file(bytes: usize) -> (Image, PathBuf) {
+    let mut image = Image::new(Fs::Ext4, 128 << 20);
+    let path = image.root().join("file");
+    fs::write(&path, Rng::new(23).bytes(bytes)).expect("a file");
+    image.set_options("ro,noload");
+    image.cold();
+    (image, path)
+}
+
+const THROUGH_THE_CACHE: &str = "dontcache,direct";
+
+/// What was read of a file before its disk failed does not stay.
+#[test]
+fn a_file_that_fails_leaves_nothing() {
+    root_test!(alone);
+    let (image, path) = one_cold_file(100 << 20);
+    // The file is larger than what is left of its disk.
+    fs::File::options().write(true).open(image.file()).expect("the image").set_len(64 << 20).expect("a cut");
+    run(Command::new("losetup").arg("--set-capacity").arg(image.device()));
+    let mut sum = onesweep(["sum", "--algorithm", "md5", "--budget", "400M", "--large", "200M"]);
+    let out = finish(sum.arg(&path).env("ONESWEEP_HIDE", THROUGH_THE_CACHE), 1);
+    assert!(text(&out.stderr).contains("cannot read at byte"), "{}", text(&out.stderr));
+    let stayed = map(&path).iter().filter(|page| **page).count();
+    assert_eq!(stayed, 0);
+}
+
+/// Nor does what was read of a file when the sweep was interrupted.
+#[test]
+fn an_interrupt_leaves_nothing() {
+    root_test!(alone);
+    let (_image, path) = one_cold_file(64 << 20);
+    let mut sum = onesweep(["sum", "--algorithm", "md5", "--budget", "400M", "--large", "200M", "--bwlimit", "1M"]);
+    sum.args(["--max-request", "256K"]).arg(&path).env("ONESWEEP_HIDE", THROUGH_THE_CACHE);
+    let mut running = sum.stderr(Stdio::null()).spawn().expect("it starts");
+    while !map(&path).contains(&true) {
+        assert!(running.try_wait().expect("its state").is_none(), "it ended before it was interrupted");
+    }
+    interrupt(&running);
+    assert_eq!(running.wait().expect("it ends").code(), Some(130));
+    assert!(!map(&path).contains(&true));
+}
+
+/// Ignore files are read like others: their pages go, and what was there stays.
+#[test]
+fn ignore_files_are_left_as_they_were() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    let folders = ["cold", "cached"].map(|name| image.root().join(name));
+    for folder in &folders {
+        fs::create_dir(folder).expect("a folder");
+        fs::write(folder.join(".gitignore"), vec![b'x'; 10_000]).expect("a file");
+    }
+    image.cold();
+    read(&[folders[1].join(".gitignore")]);
+    finish(onesweep(["list", "--gitignore"]).args(&folders), 0);
+    assert_eq!(map(&folders[0].join(".gitignore")), [false; 3]);
+    // What the kernel reclaims by itself is no fault of the program, but three fresh pages hardly are.
+    assert_eq!(map(&folders[1].join(".gitignore")), [true; 3]);
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     equality::differences,
-    image::{Fs, Image},
+    image::{Folder, Fs, Image},
     run::{finish, long, members, onesweep, output, root_test, run, seed, short, text},
     tree::{self, Rng, Varied, sum_lines, sums},
 };
@@ -211,4 +211,26 @@ fn vanishing_files_are_error_items() {
     assert!(delivered.len() >= there.len() - 1500, "{} of {} delivered", delivered.len(), there.len());
     // The same again with nobody deleting: no errors are left.
     finish(onesweep(["sum", "--algorithm", "sha256"]).arg(&root), 0);
+}
+
+/// What an ignore file names is not left out when its reader may not read it, and that is told.
+#[test]
+fn an_ignore_file_that_may_not_be_read_is_told_of() {
+    root_test!();
+    let folder = Folder::new();
+    let root = folder.join("root");
+    fs::create_dir(&root).expect("a folder");
+    fs::write(root.join(".gitignore"), "named").expect("a file");
+    fs::set_permissions(root.join(".gitignore"), fs::Permissions::from_mode(0o600)).expect("its mode");
+    std::os::unix::fs::symlink("nowhere", root.join(".ignore")).expect("a link");
+    fs::write(root.join("named"), "").expect("a file");
+    let tool = folder.join("onesweep");
+    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    let mut list = Command::new("setpriv");
+    list.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
+    let out = finish(list.args(["list", "--gitignore"]).arg(&root), 1);
+    assert!(text(&out.stdout).contains("/named\n"));
+    let said = text(&out.stderr);
+    assert!(said.contains(".gitignore: cannot take patterns from it, so what it names is not left out: "), "{said}");
+    assert!(!said.contains("/.ignore"), "{said}");
 }

@@ -45,6 +45,8 @@ impl Flags {
     pub(crate) const PARTLY_CACHED: Self = Self(1 << 8);
     /// The file system does not say that direct reads of it go past the cache.
     pub(crate) const DIRECT_DOUBTFUL: Self = Self(1 << 9);
+    /// Which of its pages lie in the cache is not told: it is another user's.
+    pub(crate) const UNTOLD: Self = Self(1 << 11);
     /// The kernel makes its content up when it is read, and its size is not true.
     pub(crate) const MADE_UP: Self = Self(1 << 10);
 

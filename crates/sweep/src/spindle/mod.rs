@@ -284,6 +284,7 @@ impl SpindleSweep {
             no_recursion: self.settings.no_recursion,
             filter: &self.settings.filter,
             gitignore: self.settings.gitignore,
+            cache: self.settings.cache,
             catalog_limit: self.walk_limit(),
             directories_max,
             place: &place,

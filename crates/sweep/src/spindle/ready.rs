@@ -102,11 +102,12 @@ impl SpindleSweep {
     ) -> Result<Option<SweptFile>, FileError> {
         let fail = |error| FileError::io(self.catalogue.path(id), "read it to its end", error);
         let fd = fd.try_clone().map_err(fail)?;
-        let content = read_through::read_made_up(fd, self.share.limit()).map_err(fail)?;
-        let Some(loan) = outlet.reserve(&self.share, content.len() as u64) else { return Ok(None) };
-        item.metadata.size = content.len() as u64;
+        let reserve = |bytes| outlet.reserve(&self.share, bytes);
+        let read = read_through::read_made_up(fd, &self.pool, self.share.limit(), reserve).map_err(fail)?;
+        let Some((bytes, loan)) = read else { return Ok(None) };
+        item.metadata.size = bytes.len() as u64;
         item.data = whole(item.metadata.size);
-        item.content = Content::Bytes(FileBytes::lent(Bytes::copy_of(&content), loan));
+        item.content = Content::Bytes(FileBytes::lent(bytes, loan));
         Ok(Some(item))
     }
 

@@ -56,6 +56,12 @@ pub fn open_file(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, FILE_FLAGS, Mode::empty())?)
 }
 
+/// True when a file could not be opened because there is none of that name: nothing at all, or a symbolic link, a socket
+/// or a device without a driver.
+pub fn is_no_file(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::LOOP | Errno::NXIO))
+}
+
 /// Makes an empty file in `directory` that has no name and goes when it is closed, for its owner to read and write.
 ///
 /// [`name_file`](super::name_file) names it.
@@ -191,6 +197,18 @@ mod tests {
         let (_kept, root) = tree();
         let fifo = open_file_at(root.as_fd(), "fifo").unwrap();
         assert_eq!(statx_fd(fifo.as_fd()).unwrap().file_type(), EntryType::Fifo);
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_from_what_may_not_be_read() {
+        let (tree, root) = tree();
+        let _socket = std::os::unix::net::UnixListener::bind(tree.path().join("socket")).unwrap();
+        let open = |path: &str| open_file_at(root.as_fd(), path).unwrap_err();
+        for path in ["none", "dir/link", "socket"] {
+            assert!(is_no_file(&open(path)), "{path}");
+        }
+        assert!(!is_no_file(&open("dir/sub/file/below")));
+        assert!(!is_no_file(&Errno::ACCESS.into()) && !is_no_file(&Errno::IO.into()));
     }
 
     #[test]
