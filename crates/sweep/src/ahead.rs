@@ -12,11 +12,15 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use onesweep_sys::{fiemap, files, priority, usage};
 
-use crate::opener::{self, Way};
+use crate::{
+    catalogue::EntryId,
+    opener::{self, Way},
+};
 
 /// Looks in flight for each disk: what its queue holds.
 const IN_FLIGHT: u64 = 32;
@@ -27,13 +31,16 @@ const CALM: u32 = 64;
 /// Threads hold two buffers and a path; names are opened by the kernel.
 const STACK_BYTES: usize = 128 << 10;
 
+/// After which a cancelled walk is noticed.
+const MOMENT: Duration = Duration::from_millis(100);
+
 const LISTING_BUFFER: usize = 32 << 10;
 
 /// Something to be looked at.
 #[derive(Debug)]
 pub(crate) enum Look {
     /// A directory that is to be listed, if it is still on this device.
-    Directory { way: Way, dev: u64 },
+    Directory { id: EntryId, way: Way, dev: u64 },
     /// Entries whose inodes lie side by side.
     Entries(Vec<EntryLook>),
 }
@@ -71,6 +78,8 @@ struct BlocksRead {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
+    looked: Mutex<Vec<EntryId>>,
+    looked_at_one: Condvar,
     blocks_read: AtomicU64,
 }
 
@@ -110,13 +119,30 @@ impl ReadAhead {
         self.calm < CALM
     }
 
-    /// Has it looked at soon, after all that was handed in before.
-    pub(crate) fn push(&mut self, look: Look) {
+    /// Has it looked at soon, after all that was handed in before. False when nobody is there to look.
+    pub(crate) fn push(&mut self, look: Look) -> bool {
         if self.threads.is_empty() {
             self.start();
         }
+        if self.threads.is_empty() {
+            return false;
+        }
         self.shared.queue.lock().unwrap().looks.push_back(look);
         self.shared.wake.notify_one();
+        true
+    }
+
+    /// The directories that were looked at since the last call.
+    pub(crate) fn take_looked(&self) -> Vec<EntryId> {
+        std::mem::take(&mut *self.shared.looked.lock().unwrap())
+    }
+
+    /// Waits for a moment, or until a directory was looked at.
+    pub(crate) fn wait_for_a_look(&self) {
+        let looked = self.shared.looked.lock().unwrap();
+        if looked.is_empty() {
+            drop(self.shared.looked_at_one.wait_timeout(looked, MOMENT));
+        }
     }
 
     /// Forgets what was handed in and not begun.
@@ -160,6 +186,10 @@ impl Shared {
             let before = usage::blocks_read();
             looker.look(&look);
             self.blocks_read.fetch_add(usage::blocks_read() - before, Ordering::Relaxed);
+            if let Look::Directory { id, .. } = look {
+                self.looked.lock().unwrap().push(id);
+                self.looked_at_one.notify_one();
+            }
         }
     }
 
@@ -185,7 +215,7 @@ impl Looker {
 
     fn look(&mut self, look: &Look) {
         match look {
-            Look::Directory { way, dev } => {
+            Look::Directory { way, dev, .. } => {
                 let Ok(fd) = way.open_directory() else { return };
                 if files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.dev == *dev) {
                     let _ = self.listing.read(fd.as_fd(), |_| {});
@@ -248,11 +278,27 @@ mod tests {
         let mut looker = Looker::new();
         let dev = files::statx_at(files::CURRENT_DIR, folder.path(), true).unwrap().dev;
         for (name, dev) in [("", dev), ("", dev + 1), ("file", dev), ("gone", dev)] {
-            looker.look(&Look::Directory { way: Way::to(&path(name)), dev });
+            looker.look(&Look::Directory { id: EntryId(0), way: Way::to(&path(name)), dev });
         }
         // The listing may have told of a file where another thing stands by now.
         let named = ["file", "link", "fifo", "gone", ""].map(|name| [true, false].map(|is| entry(&path(name), is)));
         looker.look(&Look::Entries(named.into_iter().flatten().collect()));
+    }
+
+    #[test]
+    fn each_directory_is_told_of_once_it_was_looked_at() {
+        let mut ahead = ReadAhead::new(1, false);
+        let ids: Vec<EntryId> = (0..200).map(EntryId).collect();
+        for &id in &ids {
+            assert!(ahead.push(Look::Directory { id, way: Way::to(Path::new("/gone")), dev: 0 }));
+        }
+        let mut looked = Vec::new();
+        while looked.len() < ids.len() {
+            ahead.wait_for_a_look();
+            looked.extend(ahead.take_looked());
+        }
+        looked.sort_unstable();
+        assert_eq!(looked, ids);
     }
 
     #[test]

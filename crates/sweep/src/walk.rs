@@ -95,8 +95,10 @@ pub(crate) struct Walker {
     /// Roots that will be walked depth first, in this order.
     roots: VecDeque<EntryId>,
     head: (u64, u64),
-    /// Waiting directories that are being looked at.
+    /// Waiting directories that are being looked at, or were.
     ahead: HashSet<EntryId>,
+    /// Those of them that were: they can be read without waiting for the disk.
+    looked: BTreeSet<Position>,
     rules: HashMap<EntryId, Arc<Rules>>,
     /// Entries before this one were given out in a window.
     given: u32,
@@ -126,6 +128,7 @@ impl Walker {
             roots: VecDeque::new(),
             head: (0, 0),
             ahead: HashSet::new(),
+            looked: BTreeSet::new(),
             rules: HashMap::new(),
             given: 0,
             opened: Vec::new(),
@@ -174,10 +177,12 @@ impl Walker {
             && (catalogue.bytes() < rule.catalog_limit || read == 0)
             && !(rule.cancelled)()
         {
-            let Some(directory) = self.next_directory(catalogue, rule) else { break };
-            if rule.order == WalkOrder::CScan && !rule.no_recursion && ahead.is_worthwhile() {
+            let is_cold = rule.order == WalkOrder::CScan && !rule.no_recursion && ahead.is_worthwhile();
+            if is_cold {
                 self.look_ahead(catalogue, opener, ahead);
+                self.wait_for_a_look(catalogue, ahead, rule);
             }
+            let Some(directory) = self.next_directory(catalogue, rule, is_cold) else { break };
             if let Err(error) = self.read_directory(catalogue, opener, rule, directory) {
                 catalogue.get_mut(directory).flags.set(Flags::DONE);
                 self.errors.push(error);
@@ -199,10 +204,16 @@ impl Walker {
         }
         self.rules = self.rules.drain().filter_map(|(id, rules)| Some((*moved.get(&id)?, rules))).collect();
         self.given = catalogue.len();
-        self.ahead.clear();
+        self.forget_looks();
     }
 
-    fn next_directory(&mut self, catalogue: &Catalogue, rule: &Rule<'_>) -> Option<EntryId> {
+    fn forget_looks(&mut self) {
+        self.ahead.clear();
+        self.looked.clear();
+    }
+
+    /// The next directory in C-SCAN order; with `is_cold`, of those that were looked at, if any.
+    fn next_directory(&mut self, catalogue: &Catalogue, rule: &Rule<'_>, is_cold: bool) -> Option<EntryId> {
         if rule.order == WalkOrder::DepthFirst {
             return self.stack.pop().or_else(|| self.roots.pop_front());
         }
@@ -212,10 +223,14 @@ impl Walker {
             self.pending.remove(&root);
             self.focus.insert(root);
             // What was looked at outside of the subtree is not read before it is finished.
-            self.ahead.clear();
+            self.forget_looks();
         }
         let from = if self.focus.is_empty() { &mut self.pending } else { &mut self.focus };
-        let next = next_from(from, self.head)?;
+        let next = match next_from(&self.looked, self.head) {
+            Some(looked) if is_cold => looked,
+            _ => next_from(from, self.head)?,
+        };
+        self.looked.remove(&next);
         from.remove(&next);
         self.head = (next.0, next.1);
         Some(next.2)
@@ -228,11 +243,28 @@ impl Walker {
         }
         let waiting = if self.focus.is_empty() { &self.pending } else { &self.focus };
         for id in upcoming(waiting, self.head).take(AHEAD) {
-            if self.ahead.insert(id)
-                && let Ok(Some(way)) = opener.short_way(catalogue, id)
-            {
-                ahead.push(Look::Directory { way, dev: catalogue.volume(catalogue.get(id).device).dev });
+            if self.ahead.contains(&id) {
+                continue;
             }
+            if let Ok(Some(way)) = opener.short_way(catalogue, id) {
+                let dev = catalogue.volume(catalogue.get(id).device).dev;
+                if ahead.push(Look::Directory { id, way, dev }) {
+                    self.ahead.insert(id);
+                }
+            }
+        }
+    }
+
+    /// Until a directory can be read without waiting for the disk. To wait for one certain directory, the next in order,
+    /// would let the others run dry: what they hold is not known before they are read.
+    fn wait_for_a_look(&mut self, catalogue: &Catalogue, ahead: &ReadAhead, rule: &Rule<'_>) {
+        loop {
+            let looked = ahead.take_looked().into_iter().filter(|id| self.ahead.contains(id));
+            self.looked.extend(looked.map(|id| position(catalogue, id)));
+            if self.ahead.is_empty() || !self.looked.is_empty() || (rule.cancelled)() {
+                break;
+            }
+            ahead.wait_for_a_look();
         }
     }
 
