@@ -10,6 +10,13 @@ use rustix::fs::{CWD, FileType, Mode};
 
 use crate::files::{CURRENT_DIR, open_dir_at};
 
+/// Says that the running test is left out, or a part of it, and why.
+pub(crate) fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
+    let _ = writeln!(io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
 /// A directory with `dir/sub/file`, a link `dir/link` to `sub`, and a fifo.
 pub(crate) fn tree() -> (tempfile::TempDir, OwnedFd) {
     let tree = tempfile::tempdir().unwrap();
@@ -35,8 +42,7 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
     };
     let answer = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     if answer.is_none() {
-        // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
-        let _ = writeln!(io::stderr(), "skipped: only root can become somebody else");
+        skipped("only root can become somebody else");
     }
     answer
 }
