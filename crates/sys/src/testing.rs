@@ -3,10 +3,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::symlink;
 
 use rustix::fs::{CWD, FileType, Mode};
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
 
 use crate::files::{CURRENT_DIR, open_dir_at};
 
@@ -45,6 +46,31 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
         skipped("only root can become somebody else");
     }
     answer
+}
+
+/// Pages of a file that the kernel can't reclaim while this lives.
+pub(crate) struct Pinned {
+    start: *mut libc::c_void,
+    len: usize,
+}
+
+impl Pinned {
+    /// Pins pages that are best cached already: those that are not are read, maybe others around them too.
+    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Pinned {
+        // SAFETY: a new mapping at an address of the kernel's choice, never read or written.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd, offset) }.unwrap();
+        let pinned = Pinned { start, len };
+        // SAFETY: exactly the mapping made above.
+        unsafe { mlock(start, len) }.unwrap();
+        pinned
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping of `new`, of which nothing is kept.
+        let _ = unsafe { munmap(self.start, self.len) };
+    }
 }
 
 /// Takes a lease on a file that keeps others from opening it until `holder` is closed.
