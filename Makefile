@@ -63,7 +63,7 @@ bench: deps peers
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
 bench-quick: deps
 	$(CARGO) build --bin onesweep --bin onesweep-lab
-	$(TARGET)/debug/onesweep-lab bench sweep --quick --out $(TARGET)/bench-quick
+	$(TARGET)/debug/onesweep-lab bench sweep --quick --out $(TARGET)/bench-quick $(BENCH)
 
 peers:
 	@.ci/deps $(PEERS)
