@@ -14,8 +14,8 @@ use super::sweep::{self, Again, Order};
 const LEAST: f64 = 0.8;
 
 /// How often a case that fell is measured again. A busy machine can make all rounds of a case worse, by a fifth and
-/// more: what our programs have in flight depends on when their threads run. It never makes one better, so what fell by
-/// noise comes back, and what fell by a change doesn't.
+/// more: what our programs have in flight depends on when their threads run. What fell by noise comes back, what fell by
+/// a change doesn't.
 const AGAIN: u32 = 2;
 
 /// Ratios by case, more being better.
