@@ -5,10 +5,17 @@ DIR ?= /usr/share
 # What `make test-long` gives each property; the short set uses proptest's own number.
 LONG_PROPTEST_CASES ?= 20000
 
-# What the tests and benches run, and the Debian packages that hold it.
-TOOLS := setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
+# rustup's own place comes first, as in a shell that has read its env: a shell older than rustup hasn't, and the system's
+# Rust may be too old.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
+# What building runs, and the Debian packages that hold it.
+BUILD_TOOLS := cc:build-essential
+
+# The same for the tests and benches.
+TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
-	fincore:util-linux-extra setpriv:util-linux tar:tar time:time cc:build-essential git:git groff:groff-base
+	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils
@@ -18,7 +25,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
-	@echo 'make try        sweep DIR (now $(DIR)) into an archive, and show what other orders would cost'
+	@echo 'make try        sweep DIR (now $(DIR)) into an archive that is not kept, and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
@@ -29,10 +36,13 @@ help:
 deps:
 	@.ci/deps $(TOOLS)
 
+build-deps:
+	@.ci/deps $(BUILD_TOOLS)
+
 build:
 	$(CARGO) build --release --bin onesweep
 
-try: deps build
+try: build-deps build
 	@CARGO='$(CARGO)' bench/try "$(DIR)"
 
 test: deps
@@ -53,7 +63,7 @@ bench: deps peers
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
 bench-quick: deps
 	$(CARGO) build --bin onesweep --bin onesweep-lab
-	$(TARGET)/debug/onesweep-lab bench sweep --quick --out $(TARGET)/bench-quick
+	$(TARGET)/debug/onesweep-lab bench sweep --quick --out $(TARGET)/bench-quick $(BENCH)
 
 peers:
 	@.ci/deps $(PEERS)
@@ -65,4 +75,4 @@ doc:
 clean:
 	$(CARGO) clean
 
-.PHONY: help deps build try test test-long bench bench-quick peers doc clean
+.PHONY: help deps build-deps build try test test-long bench bench-quick peers doc clean

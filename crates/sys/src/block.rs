@@ -68,6 +68,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::testing::skipped;
 
     /// A read-only loop device on a sparse image of 1 MiB, detached when dropped.
     struct Loop {
@@ -87,7 +88,7 @@ mod tests {
                     Some(Loop { device, _image: image })
                 }
                 output => {
-                    eprintln!("skipped: no loop device: {output:?}");
+                    skipped(&format!("no loop device: {output:?}"));
                     None
                 }
             }

@@ -43,6 +43,7 @@ mod tests {
 
     use super::*;
     use crate::fiemap::{FiemapBuffer, extents};
+    use crate::testing::skipped;
 
     #[test]
     fn blocks_are_where_fiemap_says() {
@@ -52,7 +53,7 @@ mod tests {
         file.sync_all().unwrap();
         let found = match block_address(file.as_fd(), 3) {
             Ok(found) => found.expect("the block is not a hole"),
-            Err(error) => return eprintln!("skipped: no FIBMAP here: {error}"),
+            Err(error) => return skipped(&format!("no FIBMAP here: {error}")),
         };
         assert_eq!(block_address(file.as_fd(), 0).unwrap(), None, "a hole");
         let mut places = Vec::new();

@@ -162,6 +162,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::testing::skipped;
 
     fn all(file: &File, buffer: &mut FiemapBuffer) -> io::Result<Vec<RawExtent>> {
         let mut all = Vec::new();
@@ -178,7 +179,7 @@ mod tests {
         file.sync_all().unwrap();
         let at_once = match all(&file, &mut FiemapBuffer::new(256)) {
             Ok(extents) => extents,
-            Err(error) => return eprintln!("skipped: no FIEMAP here: {error}"),
+            Err(error) => return skipped(&format!("no FIEMAP here: {error}")),
         };
         assert_eq!(at_once.len(), 40);
         assert!(at_once.iter().zip(0..).all(|(extent, number)| extent.logical == number * 65536));
@@ -195,7 +196,7 @@ mod tests {
         let mut buffer = FiemapBuffer::new(4);
         match all(&full, &mut buffer) {
             Ok(extents) => assert_eq!(extents.len(), 1),
-            Err(error) => return eprintln!("skipped: no FIEMAP here: {error}"),
+            Err(error) => return skipped(&format!("no FIEMAP here: {error}")),
         }
         assert_eq!(all(&empty, &mut buffer).unwrap(), []);
     }

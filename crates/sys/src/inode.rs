@@ -78,6 +78,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+    use crate::testing::skipped;
 
     #[test]
     fn file_system_without_facts_gives_none() {
@@ -94,7 +95,7 @@ mod tests {
         let asked = generation(file.as_file().as_fd()).unwrap();
         assert_eq!(asked, generation(other.as_fd()).unwrap());
         if asked.is_none() {
-            eprintln!("skipped: no generation here");
+            skipped("no generation here");
         }
     }
 
@@ -103,7 +104,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let (Some(flags), Some(extended)) = (flags(file.as_fd()).unwrap(), extended_flags(file.as_fd()).unwrap())
         else {
-            return eprintln!("skipped: no flags here");
+            return skipped("no flags here");
         };
         assert_eq!(flags & (FLAG_COMPRESSED | FLAG_ENCRYPTED | FLAG_JOURNALED), 0);
         assert_eq!(extended & XFLAG_REALTIME, 0);

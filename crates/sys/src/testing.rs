@@ -3,12 +3,20 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::symlink;
 
 use rustix::fs::{CWD, FileType, Mode};
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
 
 use crate::files::{CURRENT_DIR, open_dir_at};
+
+/// Says that the running test is left out, or a part of it, and why.
+pub(crate) fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
+    let _ = writeln!(io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+}
 
 /// A directory with `dir/sub/file`, a link `dir/link` to `sub`, and a fifo.
 pub(crate) fn tree() -> (tempfile::TempDir, OwnedFd) {
@@ -35,10 +43,34 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
     };
     let answer = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     if answer.is_none() {
-        // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
-        let _ = writeln!(io::stderr(), "skipped: only root can become somebody else");
+        skipped("only root can become somebody else");
     }
     answer
+}
+
+/// Pages of a file that the kernel can't reclaim while this lives.
+pub(crate) struct Pinned {
+    start: *mut libc::c_void,
+    len: usize,
+}
+
+impl Pinned {
+    /// Pins pages that are best cached already: those that are not are read, maybe others around them too.
+    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Pinned {
+        // SAFETY: a new mapping at an address of the kernel's choice, never read or written.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd, offset) }.unwrap();
+        let pinned = Pinned { start, len };
+        // SAFETY: exactly the mapping made above.
+        unsafe { mlock(start, len) }.unwrap();
+        pinned
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping of `new`, of which nothing is kept.
+        let _ = unsafe { munmap(self.start, self.len) };
+    }
 }
 
 /// Takes a lease on a file that keeps others from opening it until `holder` is closed.

@@ -9,7 +9,7 @@ use std::{
 
 use onesweep_deliver::tar::{Output, TarError, TarOptions, TarWarning, TarWriter};
 
-use crate::support::{entries, needs_root, run, run_quietly, scratch};
+use crate::support::{entries, needs_root, run, run_quietly, scratch, skipped};
 
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> =
@@ -123,8 +123,7 @@ fn a_full_disk_leaves_nothing() {
     fs::write(base.path().join("large"), vec![1; 8 << 20]).unwrap();
     let mounted = run(base.path(), "mount", &["-t", "tmpfs", "-o", "size=1m", "none", "small"]);
     if !mounted.status.success() {
-        println!("skipped, no tmpfs can be mounted: {}", String::from_utf8_lossy(&mounted.stderr));
-        return;
+        return skipped(&format!("no tmpfs can be mounted: {}", String::from_utf8_lossy(&mounted.stderr)));
     }
     let archive = base.path().join("small/a.tar");
     fs::write(&archive, "old").unwrap();

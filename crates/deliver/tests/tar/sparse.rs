@@ -9,8 +9,8 @@ use std::{
 use onesweep_deliver::tar::TarOptions;
 
 use crate::support::{
-    assert_same_tree, data_ranges, entries, extractors, facts, options, remove, run, run_quietly, scratch, to_bytes,
-    write,
+    assert_same_tree, data_ranges, entries, extractors, facts, options, remove, run, run_quietly, scratch, skipped,
+    to_bytes, write,
 };
 
 fn sparse_file(path: &Path, size: u64, data: &[(u64, usize)]) {
@@ -42,8 +42,7 @@ fn holes_are_restored() {
     let base = scratch();
     build(base.path());
     if !data_ranges(&base.path().join("tree/hole only")).is_empty() {
-        println!("skipped, the file system keeps no holes");
-        return;
+        return skipped("the file system keeps no holes");
     }
     let archive = base.path().join("a.tar");
     let warnings = write(&archive, entries(base.path(), "tree"), TarOptions { sparse: true, ..options() });

@@ -26,11 +26,17 @@ pub(crate) fn is_root() -> bool {
     onesweep_sys::user::effective_uid() == 0
 }
 
+/// Says that the running test is left out, or a part of it, and why.
+pub(crate) fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
+    let _ = writeln!(io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
 /// Prints why a test can't run here, and says so.
 pub(crate) fn needs_root(what: &str) -> bool {
     if !is_root() {
-        // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
-        let _ = writeln!(io::stderr(), "skipped: needs root: {what}");
+        skipped(&format!("needs root: {what}"));
     }
     !is_root()
 }
@@ -66,12 +72,12 @@ pub(crate) struct Extractor {
     pub(crate) as_nobody: bool,
 }
 
-/// All extractors that this process can run.
+/// All extractors that this process can run; at least one.
 pub(crate) fn extractors() -> Vec<Extractor> {
     let mut all = Vec::new();
     for program in ["tar", "bsdtar"] {
         if Command::new(program).arg("--version").output().is_err() {
-            println!("skipped, not installed: {program}");
+            skipped(&format!("no {program}"));
             continue;
         }
         all.push(Extractor { program, as_nobody: false });
@@ -79,6 +85,7 @@ pub(crate) fn extractors() -> Vec<Extractor> {
             all.push(Extractor { program, as_nobody: true });
         }
     }
+    assert!(!all.is_empty(), "neither tar nor bsdtar is installed");
     all
 }
 

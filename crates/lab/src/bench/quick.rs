@@ -6,12 +6,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::exhibits;
+use super::exhibits::{self, Goal};
 use super::results::Results;
 use super::sweep::{self, Again, Order};
 
 /// The part of a baseline's ratio that must be left.
 const LEAST: f64 = 0.8;
+
+/// How often a case that fell is measured again. A busy machine can make all rounds of a case worse, by a fifth and
+/// more: what our programs have in flight depends on when their threads run. What fell by noise comes back, what fell by
+/// a change doesn't.
+const AGAIN: u32 = 2;
 
 /// Ratios by case, more being better.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,37 +39,59 @@ pub(crate) struct Quick {
 /// Measures, compares, and says what fell.
 pub(crate) fn run(quick: Quick) -> Result<u8, String> {
     let goals = exhibits::quick(quick.order.seed);
-    let runs = goals.iter().flat_map(|goal| goal.case().runs);
-    let runs = sweep::in_order(runs);
     let order = Order { again: Again::All, ..quick.order };
-    sweep::measure_all(&order, runs)?;
-    let results = Results::load(&order.out)?;
-    let ratios = goals.iter().filter_map(|goal| Some((goal.case().name, goal.score(&results)?))).collect();
-    let commit = results.runs.first().map(|record| record.outcome.commit.clone()).unwrap_or_default();
-    let measured = Baseline { commit, seed: order.seed, ratios };
+    let measure = |goals: &[&Goal]| {
+        let runs = goals.iter().flat_map(|goal| goal.case().runs);
+        sweep::measure_all(&order, sweep::in_order(runs))?;
+        let results = Results::load(&order.out)?;
+        let ratios = goals.iter().filter_map(|goal| Some((goal.case().name, goal.score(&results)?))).collect();
+        let commit = results.runs.first().map(|record| record.outcome.commit.clone()).unwrap_or_default();
+        Ok::<Baseline, String>(Baseline { commit, seed: order.seed, ratios })
+    };
+    let all: Vec<&Goal> = goals.iter().collect();
     if quick.set {
-        return measured.save(&quick.baseline).map(|()| 0);
+        return measure(&all)?.save(&quick.baseline).map(|()| 0);
     }
     let baseline = Baseline::load(&quick.baseline)?;
     if baseline.seed != order.seed {
         return Err(format!("the baseline is of seed {}", baseline.seed));
     }
+    let mut best = measure(&all)?.ratios;
+    for _ in 0..AGAIN {
+        let fallen = fallen(&best, &baseline.ratios);
+        let fallen: Vec<&Goal> = goals.iter().filter(|goal| fallen.contains_key(&goal.case().name)).collect();
+        if fallen.is_empty() {
+            break;
+        }
+        keep_best(&mut best, measure(&fallen)?.ratios);
+    }
     for (case, then) in &baseline.ratios {
-        let now = measured.ratios.get(case).map_or("missing".to_owned(), |ratio| format!("{ratio:.3}"));
+        let now = best.get(case).map_or("missing".to_owned(), |ratio| format!("{ratio:.3}"));
         println!("{case:<24} {now:>8} {then:>8.3}");
     }
-    let fallen = fallen(&measured.ratios, &baseline.ratios);
-    if fallen.is_empty() { Ok(0) } else { Err(fallen.join("\n")) }
+    let fallen = fallen(&best, &baseline.ratios);
+    if fallen.is_empty() { Ok(0) } else { Err(fallen.into_values().collect::<Vec<_>>().join("\n")) }
 }
 
-/// What is missing or below its part of the baseline.
-fn fallen(measured: &BTreeMap<String, f64>, baseline: &BTreeMap<String, f64>) -> Vec<String> {
-    let said = |(case, then): (&String, &f64)| match measured.get(case) {
-        None => Some(format!("{case} wasn't measured")),
-        Some(now) if *now < then * LEAST => Some(format!("{case} fell to {now:.3}, below {LEAST} of {then:.3}")),
-        Some(_) => None,
+/// What is missing or below its part of the baseline: by case, a complaint.
+fn fallen(measured: &BTreeMap<String, f64>, baseline: &BTreeMap<String, f64>) -> BTreeMap<String, String> {
+    let said = |(case, then): (&String, &f64)| {
+        let complaint = match measured.get(case) {
+            None => format!("{case} wasn't measured"),
+            Some(now) if *now < then * LEAST => format!("{case} fell to {now:.3}, below {LEAST} of {then:.3}"),
+            Some(_) => return None,
+        };
+        Some((case.clone(), complaint))
     };
     baseline.iter().filter_map(said).collect()
+}
+
+/// Takes over what is better than before, or was missing.
+fn keep_best(best: &mut BTreeMap<String, f64>, again: BTreeMap<String, f64>) {
+    for (case, ratio) in again {
+        let kept = best.entry(case).or_insert(ratio);
+        *kept = kept.max(ratio);
+    }
 }
 
 impl Baseline {
@@ -89,8 +116,17 @@ mod tests {
         let ratios = |list: &[(&str, f64)]| list.iter().map(|&(case, ratio)| (case.to_owned(), ratio)).collect();
         let baseline: BTreeMap<String, f64> = ratios(&[("a", 10.0), ("b", 10.0), ("c", 1.0)]);
         let complaints = fallen(&ratios(&[("a", 8.0), ("b", 7.9), ("new", 0.1)]), &baseline);
+        let complaints: Vec<_> = complaints.into_values().collect();
         assert_eq!(complaints, ["b fell to 7.900, below 0.8 of 10.000", "c wasn't measured"]);
         assert!(fallen(&baseline, &baseline).is_empty());
+    }
+
+    #[test]
+    fn measuring_again_makes_nothing_worse() {
+        let ratios = |list: &[(&str, f64)]| list.iter().map(|&(case, ratio)| (case.to_owned(), ratio)).collect();
+        let mut best: BTreeMap<String, f64> = ratios(&[("a", 1.0), ("b", 2.0)]);
+        keep_best(&mut best, ratios(&[("a", 1.5), ("b", 1.5), ("c", 3.0)]));
+        assert_eq!(best, ratios(&[("a", 1.5), ("b", 2.0), ("c", 3.0)]));
     }
 
     #[test]

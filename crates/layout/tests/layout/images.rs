@@ -27,14 +27,20 @@ struct Mounted {
     mounted: bool,
 }
 
+/// Says that the running test is left out, or a part of it, and why.
+fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
 impl Mounted {
     /// Makes and mounts a file system; `None`, with the reason printed, where that is not possible.
     fn new(size: u64, mkfs: &[&str], options: &str) -> Option<Mounted> {
         match Mounted::try_new(size, mkfs, options) {
             Ok(mounted) => Some(mounted),
             Err(reason) => {
-                // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
-                let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+                skipped(&reason);
                 None
             }
         }
@@ -251,7 +257,7 @@ fn best_source_is_found_and_remembered() {
     let mapped = sources.map(file.as_fd(), &stat, &mut |_| ()).unwrap();
     assert_eq!(mapped.bytes, 8192);
 
-    let Ok(in_memory) = tempfile::tempfile_in("/dev/shm") else { return eprintln!("skipped: no /dev/shm") };
+    let Ok(in_memory) = tempfile::tempfile_in("/dev/shm") else { return skipped("no /dev/shm") };
     in_memory.set_len(5000).unwrap();
     let stat = statx_fd(in_memory.as_fd()).unwrap();
     assert_eq!(sources.choose(in_memory.as_fd(), &stat), SourceKind::Unmapped);
@@ -339,7 +345,7 @@ fn files_in_memory_are_on_no_device() {
     let path = Path::new("/dev/shm");
     let devices = Devices::of_system().unwrap();
     let Some(mount) = devices.mounts().of_path(path).filter(|mount| mount.fs_type == "tmpfs") else {
-        return eprintln!("skipped: no tmpfs at {}", path.display());
+        return skipped(&format!("no tmpfs at {}", path.display()));
     };
     assert_eq!(devices.by_mount(mount).unwrap_err().to_string(), "tmpfs is on no block device");
     let error = devices.by_fd(File::open(path).unwrap().as_fd()).unwrap_err();

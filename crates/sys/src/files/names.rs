@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
     use crate::files::{open_handle_at, open_unnamed, statx_at};
-    use crate::testing::tree;
+    use crate::testing::{skipped, tree};
 
     #[test]
     fn links_are_read_by_name_and_by_handle() {
@@ -64,7 +64,7 @@ mod tests {
         let (tree, _root) = tree();
         let mut file = match open_unnamed(tree.path()) {
             Ok(file) => File::from(file),
-            Err(error) => return eprintln!("skipped: no unnamed files here: {error}"),
+            Err(error) => return skipped(&format!("no unnamed files here: {error}")),
         };
         file.write_all(b"bytes").unwrap();
         for name in ["first", "second"].map(|name| tree.path().join(name)) {

@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
     use crate::files::{EntryType, statx_fd};
-    use crate::testing::tree;
+    use crate::testing::{skipped, tree};
 
     fn code<T>(answer: io::Result<T>) -> Option<i32> {
         answer.err().and_then(|error| error.raw_os_error())
@@ -237,7 +237,7 @@ mod tests {
         let (tree, root) = tree();
         let holder = fs::File::options().read(true).write(true).open(tree.path().join("dir/sub/file")).unwrap();
         if let Err(error) = crate::testing::take_lease(&holder) {
-            return eprintln!("skipped: no leases here: {error}");
+            return skipped(&format!("no leases here: {error}"));
         }
         let given_up = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -257,7 +257,7 @@ mod tests {
         let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
         let is_direct = || rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT);
         if let Err(error) = set_direct(file.as_fd(), true) {
-            return eprintln!("skipped: no O_DIRECT here: {error}");
+            return skipped(&format!("no O_DIRECT here: {error}"));
         }
         assert!(is_direct());
         set_direct(file.as_fd(), false).unwrap();

@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::files::open_file_at;
-    use crate::testing::tree;
+    use crate::testing::{skipped, tree};
 
     #[test]
     fn attributes_come_back() {
@@ -101,7 +101,7 @@ mod tests {
         let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
         let long = vec![7; 2000];
         if let Err(error) = set_xattr_fd(file.as_fd(), "user.short", b"value") {
-            return eprintln!("skipped: no extended attributes here: {error}");
+            return skipped(&format!("no extended attributes here: {error}"));
         }
         set_xattr_path(tree.path().join("dir/sub/file"), "user.long", &long).unwrap();
         set_xattr_fd(file.as_fd(), "user.empty", b"").unwrap();

@@ -7,12 +7,13 @@ use std::path::Path;
 use super::*;
 use crate::buffer::FileBuffer;
 use crate::files::{CURRENT_DIR, open_direct_at};
+use crate::testing::skipped;
 
 /// Runs `test` on each kind of queue, `depth` deep.
 fn on_each_queue(depth: usize, test: impl Fn(&mut dyn ReadQueue)) {
     match UringQueue::new(depth) {
         Ok(mut queue) => test(&mut queue),
-        Err(error) => eprintln!("skipped for io_uring: {error}"),
+        Err(error) => skipped(&format!("no io_uring: {error}")),
     }
     for threads in [1, 3] {
         test(&mut PoolQueue::new(depth, threads));
@@ -97,7 +98,7 @@ fn one_reader_keeps_the_order() {
     in_order(&mut without_threads(100));
     match UringQueue::new(100) {
         Ok(mut queue) => in_order(&mut queue),
-        Err(error) => eprintln!("skipped for io_uring: {error}"),
+        Err(error) => skipped(&format!("no io_uring: {error}")),
     }
 }
 
@@ -194,7 +195,7 @@ fn failures_belong_to_their_read() {
 fn direct_reads_must_be_aligned() {
     let (kept, _file) = sample(16 << 10);
     let Ok(direct) = open_direct_at(CURRENT_DIR, kept.path()).map(Arc::new) else {
-        return eprintln!("skipped: no O_DIRECT for {}", kept.path().display());
+        return skipped(&format!("no O_DIRECT for {}", kept.path().display()));
     };
     on_each_queue(4, |queue| {
         queue.push(op(1, &direct, 4096, fresh(8192))).unwrap();

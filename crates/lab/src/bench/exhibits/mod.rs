@@ -7,7 +7,7 @@ mod goals;
 mod peers;
 mod qtar;
 
-pub(crate) use goals::{Goals, quick};
+pub(crate) use goals::{Goal, Goals, quick};
 
 use super::plot::Pictures;
 use super::results::Results;
