@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Read,
-    os::unix::fs::{FileExt, PermissionsExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -180,6 +180,32 @@ fn a_full_disk_under_the_output() {
     assert_eq!(files_in(&tiny), Vec::<PathBuf>::new(), "half an archive was left");
     let out = finish(onesweep(["copy"]).arg(&root).arg(tiny.join("copy")), 1);
     says(&out.stderr, &["No space left on device"]);
+}
+
+/// Who copies to a device loses nothing but the copy.
+#[test]
+fn a_copy_replaces_no_pipe_and_no_device() {
+    root_test!();
+    let folder = Folder::new();
+    let (root, there) = (folder.join("root"), folder.join("there"));
+    fs::create_dir_all(&root).expect("a folder");
+    fs::create_dir_all(there.join("root")).expect("a folder");
+    for (name, make, kind) in [("pipe", "mkfifo", &[][..]), ("device", "mknod", &["c", "1", "3"])] {
+        let node = there.join("root").join(name);
+        run(Command::new(make).arg(&node).args(kind));
+        let before = fs::symlink_metadata(&node).expect("the node");
+        fs::write(root.join(name), "x").expect("a file");
+        let named = finish(onesweep(["copy", "-T"]).arg(root.join(name)).arg(&node), 2);
+        let below = finish(onesweep(["copy"]).arg(&root).arg(&there), 1);
+        for out in [named, below] {
+            says(&out.stderr, &[node.to_str().expect("a path"), name, "not replaced", "another destination"]);
+            assert_eq!(text(&out.stderr).lines().count(), 1);
+        }
+        let after = fs::symlink_metadata(&node).expect("the node");
+        assert_eq!((after.ino(), after.mode(), after.rdev()), (before.ino(), before.mode(), before.rdev()), "{name}");
+        fs::remove_file(&node).expect("the node goes");
+        fs::remove_file(root.join(name)).expect("the file goes");
+    }
 }
 
 fn files_in(folder: &Path) -> Vec<PathBuf> {

@@ -7,7 +7,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use super::CopyError;
+use super::{CopyError, draft};
 
 /// The sources and where they go.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn check(source: &Path, to: &Path, follow: bool) -> Result<(), CopyError> {
         let (path, destination) = names();
         return Err(CopyError::SameFile { path, destination });
     }
-    Ok(())
+    draft::no_special(to, Some(&stat)).map_err(|error| CopyError::io(to, "create", error))
 }
 
 fn check_beside(source: &Path, to: &Path, others: &[(PathBuf, PathBuf)]) -> Result<(), CopyError> {
@@ -119,6 +119,7 @@ fn existing_directory(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onesweep_sys::files::{EntryType, make_node};
 
     struct Tree(tempfile::TempDir);
 
@@ -130,6 +131,9 @@ mod tests {
             fs::create_dir(dir.path().join("dst")).unwrap();
             fs::write(dir.path().join("file"), b"x").unwrap();
             std::os::unix::fs::symlink("src", dir.path().join("link")).unwrap();
+            for name in ["pipe", "dst/pipe"] {
+                make_node(dir.path().join(name), EntryType::of_mode(0o010_600), 0).unwrap();
+            }
             Self(dir)
         }
 
@@ -185,11 +189,15 @@ mod tests {
             (&["src", "other/src"], "dst", "the same name"),
             (&["src", "src/sub"], "dst", "lies in"),
             (&["gone"], "dst", "cannot copy"),
+            (&["file"], "pipe", "a pipe has this name"),
+            (&["link"], "pipe", "a pipe has this name"),
+            (&["src"], "pipe", "a pipe has this name"),
         ] {
             let error = tree.map(sources, to, false).unwrap_err().to_string();
             assert!(error.contains(expected), "{sources:?} to {to}: {error}");
         }
         tree.map(&["src"], "src2", false).unwrap();
+        tree.map(&["pipe"], "dst", false).unwrap();
         // A link may be copied into what it leads to, but not when it is followed.
         let (link, inside) = ([tree.path("link")], tree.path("src/new"));
         Mapping::new(&link, &inside, true, false).unwrap();
