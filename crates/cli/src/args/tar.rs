@@ -85,7 +85,7 @@ pub(crate) struct TarArgs {
     #[arg(long, hide_short_help = true)]
     no_selinux: bool,
     /// Format of the archive; it is always this one
-    #[arg(long, value_name = "FORMAT", value_parser = ["posix", "pax"], hide_short_help = true)]
+    #[arg(short = 'H', long, value_name = "FORMAT", value_parser = ["posix", "pax"], hide_short_help = true)]
     format: Option<String>,
     /// Store permissions (always done)
     #[arg(short, long, visible_alias = "same-permissions", hide_short_help = true)]
@@ -163,7 +163,7 @@ pub(crate) const VERSION_CONTROL: [&str; 22] = [
 ];
 
 /// Letters of the old style that take the next word.
-const LETTERS_WITH_VALUE: &[u8] = b"fCTX";
+const LETTERS_WITH_VALUE: &[u8] = b"fCTXH";
 
 /// Rewrites `tar czf x.tar.gz dir` as `tar -c -z -f x.tar.gz dir`: in the old style, a first word without a dash is a
 /// bundle of letters, and those that take a value take the following words in turn.
@@ -193,7 +193,7 @@ pub(super) fn expand_old_style(words: Vec<OsString>) -> Vec<OsString> {
 pub(super) fn check(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
     if tar.get_flag("dereference") {
         let what = "-h (--dereference) is not supported: symbolic links below the named paths are never followed; \
-                    -H follows those that are named";
+                    --follow-roots follows those that are named";
         return Err(command.error(ErrorKind::ArgumentConflict, what));
     }
     check_base_comes_first(tar, command)
@@ -263,7 +263,7 @@ mod tests {
     fn what_gnu_tar_takes_is_taken() {
         let args = tar(
             "tar -c -f - -C / --numeric-owner --owner root:0 --group=root --mtime=@0 --zstd --level=19 --xattrs --acls \
-             --selinux -H --one-file-system --totals --null --no-recursion -T - -v x",
+             --selinux --follow-roots --one-file-system --totals --null --no-recursion -T - -v x",
         );
         assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux);
         assert!(args.common.selection.follow_roots);
@@ -279,7 +279,17 @@ mod tests {
         assert!(tar("tar -cf x.tar --no-xattrs --xattrs d").xattrs, "the last one counts");
         assert!(!tar("tar -cf x.tar --xattrs --no-xattrs d").xattrs, "the last one counts");
         assert!(tar("tar caf x.tgz d").auto_compress);
-        for line in ["tar -cf x --format=gnu d", "tar -caf x -z d", "tar -cf x --sort=sideways d"] {
+        for line in ["tar cHf pax x.tar d", "tar -c -H posix -f x.tar d"] {
+            let args = tar(line);
+            assert_eq!((args.file, args.common.selection.follow_roots), ("x.tar".into(), false), "{line}");
+        }
+        for line in [
+            "tar -cHf pax x.tar d",
+            "tar cHf gnu x.tar d",
+            "tar -cf x --format=gnu d",
+            "tar -caf x -z d",
+            "tar -cf x --sort=sideways d",
+        ] {
             parse_line(line).unwrap_err();
         }
         assert!(parse_line("tar -cf x --sort=name d").unwrap_err().contains("--order directory"));
@@ -312,7 +322,7 @@ mod tests {
             let words = ["onesweep", "tar"].into_iter().chain(words.split(' ')).map(OsString::from);
             let error = crate::args::parse(words).unwrap_err();
             assert!(error.use_stderr(), "no exit code 0");
-            assert!(error.to_string().contains("-H follows those that are named"), "{error}");
+            assert!(error.to_string().contains("--follow-roots follows those that are named"), "{error}");
         }
         assert!(parse_line("tar --help").unwrap_err().contains("--totals"));
     }
