@@ -38,6 +38,16 @@ fn no_such_path() {
     }
 }
 
+/// It is the directory that is not there, whatever is looked up in it.
+#[test]
+fn no_such_base() {
+    for (base, why) in [("/no-such-folder-here", "No such file or directory"), ("/etc/hostname", "ot a directory")] {
+        let out = finish(&mut onesweep(["tar", "-cf", "-", "-C", base, "x"]), 2);
+        says(&out.stderr, &[&format!("onesweep: {base}: cannot enter"), why]);
+        assert!(out.stdout.is_empty());
+    }
+}
+
 #[test]
 fn wrong_flags() {
     let cases: &[(&[&str], &[&str])] = &[
