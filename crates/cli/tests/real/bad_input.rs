@@ -218,6 +218,24 @@ fn a_copy_replaces_no_pipe_and_no_device() {
     }
 }
 
+/// What nothing can be copied to is told once, and not for each file.
+#[test]
+fn a_copy_whose_destination_cannot_be_made() {
+    let folder = Folder::new();
+    let root = folder.join("root");
+    fs::create_dir_all(root.join("below")).expect("folders");
+    for number in 0..50 {
+        fs::write(root.join("below").join(number.to_string()), "x").expect("a file");
+    }
+    fs::write(folder.join("file"), "x").expect("a file");
+    for to in ["missing/deep", "file/copy"] {
+        let to = folder.join(to);
+        let out = finish(onesweep(["copy", "-T"]).arg(root.join("below")).arg(&to), 2);
+        says(&out.stderr, &[to.to_str().expect("a path"), "cannot make the directory"]);
+        assert_eq!(text(&out.stderr).lines().count(), 1, "{}", text(&out.stderr));
+    }
+}
+
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
 }
