@@ -159,8 +159,7 @@ impl Session {
         selection.exclude.iter().for_each(|pattern| filter.exclude(pattern.as_bytes()));
         for file in &selection.exclude_from {
             let text = std::fs::read(file).map_err(|error| Failure::io(file, "read patterns", &error))?;
-            let patterns = text.split(|&byte| byte == b'\n').filter(|pattern| !pattern.is_empty());
-            patterns.for_each(|pattern| filter.exclude(pattern));
+            filter.exclude_lines(&text);
         }
         Ok(filter)
     }

@@ -129,6 +129,11 @@ impl BulkRead {
         self.with(|settings| settings.ignore_cache = yes)
     }
 
+    /// Learns where files lie also for orders that don't need to know it.
+    pub fn addresses(self, yes: bool) -> Self {
+        self.with(|settings| settings.addresses = yes)
+    }
+
     /// Reads at most so many bytes a second.
     pub fn bwlimit(self, bytes_per_second: u64) -> Self {
         self.with(|settings| settings.bwlimit = Some(bytes_per_second))

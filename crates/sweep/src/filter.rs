@@ -13,6 +13,16 @@ impl Filter {
         Self::default()
     }
 
+    /// Adds the patterns of a file, one to a line. As with GNU tar, white space at the end of a line is no part of it.
+    pub fn exclude_lines(&mut self, text: &[u8]) {
+        let is_space = |byte: &u8| is_in(b"space", *byte);
+        for line in text.split(|&byte| byte == b'\n') {
+            if let Some(last) = line.iter().rposition(|byte| !is_space(byte)) {
+                self.exclude(&line[..=last]);
+            }
+        }
+    }
+
     /// Adds one pattern.
     pub fn exclude(&mut self, pattern: &[u8]) {
         self.patterns.push(pattern.to_vec());
@@ -89,6 +99,11 @@ fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
         if low == b']' && at > first {
             return Some((found != negated, &pattern[at + 1..]));
         }
+        if let Some((name, len)) = named_class(&pattern[at..]) {
+            found |= is_in(name, byte);
+            at += len;
+            continue;
+        }
         if low == b'\\' {
             at += 1;
             low = *pattern.get(at)?;
@@ -100,6 +115,32 @@ fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
         }
         found |= (low..=high).contains(&byte);
         at += 1;
+    }
+}
+
+/// A named class inside of a bracket expression, `[:upper:]`: its name and length.
+fn named_class(pattern: &[u8]) -> Option<(&[u8], usize)> {
+    let rest = pattern.strip_prefix(b"[:")?;
+    let len = rest.iter().position(|byte| !byte.is_ascii_lowercase())?;
+    rest[len..].starts_with(b":]").then(|| (&rest[..len], len + 4))
+}
+
+/// Whether a class of the C locale holds the byte. One that doesn't exist holds none.
+fn is_in(class: &[u8], byte: u8) -> bool {
+    match class {
+        b"alnum" => byte.is_ascii_alphanumeric(),
+        b"alpha" => byte.is_ascii_alphabetic(),
+        b"blank" => matches!(byte, b' ' | b'\t'),
+        b"cntrl" => byte.is_ascii_control(),
+        b"digit" => byte.is_ascii_digit(),
+        b"graph" => byte.is_ascii_graphic(),
+        b"lower" => byte.is_ascii_lowercase(),
+        b"print" => matches!(byte, b' '..=b'~'),
+        b"punct" => byte.is_ascii_punctuation(),
+        b"space" => matches!(byte, b' ' | b'\t'..=b'\r'),
+        b"upper" => byte.is_ascii_uppercase(),
+        b"xdigit" => byte.is_ascii_hexdigit(),
+        _ => false,
     }
 }
 
@@ -126,6 +167,13 @@ mod tests {
             ("[ab]x", "d/bx", true),
             ("[!ab]x", "d/bx", false),
             ("[a-c]x", "d/bx", true),
+            ("[[:upper:]]", "d/B", true),
+            ("[[:upper:]]", "d/b", false),
+            ("[![:upper:]_]x", "d/bx", true),
+            ("[![:upper:]_]x", "d/_x", false),
+            ("[_[:digit:]-]", "-", true),
+            ("[[:upper", "[[:upper", true),
+            ("[[:upper]x", ":x", true),
             ("x[", "x[", true),
             (r"\*", "a/*", true),
             (r"\*", "a/b", false),
@@ -137,5 +185,12 @@ mod tests {
         ] {
             assert_eq!(excluded(pattern, path), expected, "{pattern:?} on {path:?}");
         }
+    }
+
+    #[test]
+    fn lines_end_before_their_white_space() {
+        let mut filter = Filter::new();
+        filter.exclude_lines(b"a b \t\r\n\n  \n c");
+        assert_eq!(filter.patterns, [&b"a b"[..], b" c"]);
     }
 }

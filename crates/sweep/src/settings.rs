@@ -60,6 +60,7 @@ pub(crate) struct Settings {
     pub(crate) xattrs: bool,
     pub(crate) content: bool,
     pub(crate) ignore_cache: bool,
+    pub(crate) addresses: bool,
     pub(crate) cache: CachePolicy,
     pub(crate) bwlimit: Option<u64>,
     pub(crate) idle: bool,
@@ -81,6 +82,11 @@ pub(crate) const BUDGET_MIN: u64 = 64 << 10;
 const QUEUE_DEPTH: usize = 16;
 
 impl Settings {
+    /// Whether it is to be learned where the data of each file lies.
+    pub(crate) fn needs_layout(&self, order: Order) -> bool {
+        self.addresses || order.needs_layout()
+    }
+
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
         Self {
             roots,
@@ -101,6 +107,7 @@ impl Settings {
             xattrs: false,
             content: true,
             ignore_cache: false,
+            addresses: false,
             cache: CachePolicy::Untouched,
             bwlimit: None,
             idle: false,

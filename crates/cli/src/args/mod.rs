@@ -65,8 +65,10 @@ pub(crate) enum Command {
 
 /// The whole command line, as clap knows it.
 pub(crate) fn command() -> clap::Command {
-    // In the language of tar, -x is to extract; it must not pass for something else.
-    Cli::command().mut_subcommand("tar", |tar| tar.mut_arg("one_file_system", |arg| arg.short(None)))
+    // In the language of tar, -x is to extract and -H is --format; they must not pass for something else.
+    Cli::command().mut_subcommand("tar", |tar| {
+        tar.mut_arg("one_file_system", |arg| arg.short(None)).mut_arg("follow_roots", |arg| arg.short(None))
+    })
 }
 
 /// Reads the command line; its first word is the program's name.

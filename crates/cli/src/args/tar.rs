@@ -37,8 +37,14 @@ pub(crate) struct TarArgs {
     #[arg(long)]
     pub(crate) null: bool,
     /// Don't enter directories
-    #[arg(long)]
+    #[arg(long, overrides_with = "recursion")]
     pub(crate) no_recursion: bool,
+    /// Enter directories (the default)
+    #[arg(long, hide_short_help = true)]
+    recursion: bool,
+    /// Take the lines of -T as paths, never as options (always done)
+    #[arg(long, hide_short_help = true)]
+    verbatim_files_from: bool,
     /// Store numbers alone for users and groups
     #[arg(long)]
     pub(crate) numeric_owner: bool,
@@ -51,6 +57,15 @@ pub(crate) struct TarArgs {
     /// Store this time for everything
     #[arg(long, value_name = "DATE")]
     pub(crate) mtime: Option<String>,
+    /// Store the time of --mtime only for what is younger
+    #[arg(long, requires = "mtime")]
+    pub(crate) clamp_mtime: bool,
+    /// Change the modes that are stored, as chmod would
+    #[arg(long, value_name = "CHANGES")]
+    pub(crate) mode: Option<String>,
+    /// Let the exit code be 0 when files can't be read
+    #[arg(long)]
+    pub(crate) ignore_failed_read: bool,
     /// Compress with gzip
     #[arg(short = 'z', long, conflicts_with_all = ["zstd", "auto_compress"])]
     pub(crate) gzip: bool,
@@ -85,8 +100,32 @@ pub(crate) struct TarArgs {
     #[arg(long, hide_short_help = true)]
     no_selinux: bool,
     /// Format of the archive; it is always this one
-    #[arg(long, value_name = "FORMAT", value_parser = ["posix", "pax"], hide_short_help = true)]
+    #[arg(short = 'H', long, value_name = "FORMAT", value_parser = ["posix", "pax"], hide_short_help = true)]
     format: Option<String>,
+    /// The same as --format=posix
+    #[arg(long, hide_short_help = true)]
+    posix: bool,
+    /// Keywords of the format; only those that change nothing here
+    #[arg(long, value_name = "KEYWORDS", value_parser = pax_keywords, hide_short_help = true)]
+    pax_option: Vec<String>,
+    /// Blocks of 512 bytes in a record; it is always 20
+    #[arg(short, long, value_name = "BLOCKS", value_parser = ["20"], hide_short_help = true)]
+    blocking_factor: Option<String>,
+    /// Times are shown in UTC (none are shown)
+    #[arg(long, hide_short_help = true)]
+    utc: bool,
+    /// Patterns have wildcards (the default)
+    #[arg(long, hide_short_help = true)]
+    wildcards: bool,
+    /// Wildcards match slashes (the default)
+    #[arg(long, hide_short_help = true)]
+    wildcards_match_slash: bool,
+    /// Patterns match after any slash (the default)
+    #[arg(long, hide_short_help = true)]
+    no_anchored: bool,
+    /// Patterns tell capitals from small letters (the default)
+    #[arg(long, hide_short_help = true)]
+    no_ignore_case: bool,
     /// Store permissions (always done)
     #[arg(short, long, visible_alias = "same-permissions", hide_short_help = true)]
     preserve_permissions: bool,
@@ -136,6 +175,19 @@ fn sort(text: &str) -> Result<Sort, String> {
     }
 }
 
+/// What people give to GNU tar for archives that can be made again. Here it is so anyway: no times but that of the
+/// last change are stored, no global headers are written, and no process id is in any name.
+fn pax_keywords(text: &str) -> Result<String, String> {
+    for keyword in text.split(',') {
+        let is_so = matches!(keyword, "delete=atime" | "delete=ctime" | "exthdr.name=%d/PaxHeaders/%f")
+            || keyword.starts_with("globexthdr.name=");
+        if !is_so {
+            return Err(format!("{keyword} is not supported; delete=atime and delete=ctime change nothing here"));
+        }
+    }
+    Ok(text.to_owned())
+}
+
 /// What GNU tar's `--exclude-vcs` leaves out.
 pub(crate) const VERSION_CONTROL: [&str; 22] = [
     "CVS",
@@ -163,7 +215,7 @@ pub(crate) const VERSION_CONTROL: [&str; 22] = [
 ];
 
 /// Letters of the old style that take the next word.
-const LETTERS_WITH_VALUE: &[u8] = b"fCTX";
+const LETTERS_WITH_VALUE: &[u8] = b"fCTXHb";
 
 /// Rewrites `tar czf x.tar.gz dir` as `tar -c -z -f x.tar.gz dir`: in the old style, a first word without a dash is a
 /// bundle of letters, and those that take a value take the following words in turn.
@@ -193,7 +245,7 @@ pub(super) fn expand_old_style(words: Vec<OsString>) -> Vec<OsString> {
 pub(super) fn check(tar: &ArgMatches, command: &mut clap::Command) -> Result<(), clap::Error> {
     if tar.get_flag("dereference") {
         let what = "-h (--dereference) is not supported: symbolic links below the named paths are never followed; \
-                    -H follows those that are named";
+                    --follow-roots follows those that are named";
         return Err(command.error(ErrorKind::ArgumentConflict, what));
     }
     check_base_comes_first(tar, command)
@@ -263,7 +315,7 @@ mod tests {
     fn what_gnu_tar_takes_is_taken() {
         let args = tar(
             "tar -c -f - -C / --numeric-owner --owner root:0 --group=root --mtime=@0 --zstd --level=19 --xattrs --acls \
-             --selinux -H --one-file-system --totals --null --no-recursion -T - -v x",
+             --selinux --follow-roots --one-file-system --totals --null --no-recursion -T - -v x",
         );
         assert!(args.numeric_owner && args.zstd && args.xattrs && args.acls && args.selinux);
         assert!(args.common.selection.follow_roots);
@@ -276,10 +328,31 @@ mod tests {
     fn what_changes_nothing_is_taken() {
         let args = tar("tar -cpvvf x.tar --format=pax --no-xattrs --no-acls --no-selinux --sort=none --exclude-vcs d");
         assert!(args.verbose == 2 && args.exclude_vcs && args.sort == Some(Sort::None));
+        tar("tar -cf x.tar --posix -b 20 --utc --recursion --wildcards --wildcards-match-slash --no-anchored \
+             --no-ignore-case --verbatim-files-from --pax-option=delete=atime,delete=ctime \
+             --pax-option exthdr.name=%d/PaxHeaders/%f d");
+        assert_eq!(tar("tar cfb x.tar 20 d").paths, ["d"].map(PathBuf::from));
+        assert!(!tar("tar -cf x.tar --no-recursion --recursion d").no_recursion, "the last one counts");
         assert!(tar("tar -cf x.tar --no-xattrs --xattrs d").xattrs, "the last one counts");
         assert!(!tar("tar -cf x.tar --xattrs --no-xattrs d").xattrs, "the last one counts");
         assert!(tar("tar caf x.tgz d").auto_compress);
-        for line in ["tar -cf x --format=gnu d", "tar -caf x -z d", "tar -cf x --sort=sideways d"] {
+        for line in ["tar cHf pax x.tar d", "tar -c -H posix -f x.tar d"] {
+            let args = tar(line);
+            assert_eq!((args.file, args.common.selection.follow_roots), ("x.tar".into(), false), "{line}");
+        }
+        for line in [
+            "tar -cHf pax x.tar d",
+            "tar cHf gnu x.tar d",
+            "tar -cf x --clamp-mtime d",
+            "tar -cf x -b 40 d",
+            "tar -cf x --pax-option=delete=atime,atime:=0 d",
+            "tar -cf x --anchored d",
+            "tar -cf x --ignore-case d",
+            "tar -cf x --no-wildcards d",
+            "tar -cf x --format=gnu d",
+            "tar -caf x -z d",
+            "tar -cf x --sort=sideways d",
+        ] {
             parse_line(line).unwrap_err();
         }
         assert!(parse_line("tar -cf x --sort=name d").unwrap_err().contains("--order directory"));
@@ -312,7 +385,7 @@ mod tests {
             let words = ["onesweep", "tar"].into_iter().chain(words.split(' ')).map(OsString::from);
             let error = crate::args::parse(words).unwrap_err();
             assert!(error.use_stderr(), "no exit code 0");
-            assert!(error.to_string().contains("-H follows those that are named"), "{error}");
+            assert!(error.to_string().contains("--follow-roots follows those that are named"), "{error}");
         }
         assert!(parse_line("tar --help").unwrap_err().contains("--totals"));
     }

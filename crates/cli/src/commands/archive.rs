@@ -8,7 +8,7 @@ use std::{
 
 use onesweep::{FileError, Summary, SweptFile};
 use onesweep_deliver::tar::{
-    Compression, Output, Owner, Severity, TarError, TarOptions, TarTotals, TarWriter, parse_mtime,
+    Compression, ModeError, Output, Owner, Severity, TarError, TarOptions, TarTotals, TarWriter, parse_mtime,
 };
 use serde::Serialize;
 
@@ -34,6 +34,7 @@ pub(super) struct Archive<'a> {
     writer: TarWriter<Output>,
     verbose: Option<Box<dyn Write>>,
     totals: bool,
+    ignore_failed_read: bool,
     failed: Option<TarError>,
 }
 
@@ -50,7 +51,8 @@ impl<'a> Archive<'a> {
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
         let writer = TarWriter::to_output(output, options).map_err(failure)?;
         let verbose = (args.verbose > 0).then(|| verbose_output(session.standard_output()));
-        Ok(Self { session, writer, verbose, totals: args.totals, failed: None })
+        let (totals, ignore_failed_read) = (args.totals, args.ignore_failed_read);
+        Ok(Self { session, writer, verbose, totals, ignore_failed_read, failed: None })
     }
 
     /// Takes one item; false when nothing more can be written.
@@ -58,7 +60,11 @@ impl<'a> Archive<'a> {
         match item {
             Ok(file) => self.append_file(file),
             Err(error) => {
-                self.session.complain_of(&error);
+                if self.ignore_failed_read && matches!(error, FileError::Io { .. } | FileError::Vanished { .. }) {
+                    self.session.tell(&message::of_file(&error));
+                } else {
+                    self.session.complain_of(&error);
+                }
                 true
             }
         }
@@ -78,6 +84,7 @@ impl<'a> Archive<'a> {
                         Severity::Notice => self.session.tell(&text),
                         // The archive will be thrown away; what it lacks is no news.
                         Severity::Differs | Severity::Failed if self.session.is_interrupted() => {}
+                        Severity::Failed if self.ignore_failed_read => self.session.tell(&text),
                         Severity::Differs | Severity::Failed => self.session.complain(&text),
                     }
                 }
@@ -111,6 +118,7 @@ fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {
     let wrong = |option: &str, why: String| Failure::told(format!("{option}: {why}"));
     let owner = args.owner.as_deref().map(Owner::user).transpose();
     let group = args.group.as_deref().map(Owner::group).transpose();
+    let mode = args.mode.as_deref().map(str::parse).transpose();
     let mtime = args.mtime.as_deref().map(parse_mtime).transpose();
     Ok(TarOptions {
         interleaved,
@@ -118,6 +126,8 @@ fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {
         owner: owner.map_err(|error| wrong("--owner", error.to_string()))?,
         group: group.map_err(|error| wrong("--group", error.to_string()))?,
         mtime: mtime.map_err(|error| wrong("--mtime", message::of_error(&error)))?,
+        clamp_mtime: args.clamp_mtime,
+        mode: mode.map_err(|error: ModeError| wrong("--mode", error.to_string()))?,
         sparse: args.sparse,
         xattrs: args.xattrs,
         acls: args.acls,

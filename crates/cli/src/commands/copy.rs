@@ -43,7 +43,21 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
     }
     let read = session.bulk_read(&copier.sources())?;
     let read = read.entries(Entries::All).xattrs(true).content(copier.wants_content());
-    let summary = session.run(read, |item| copy_one(&session, &mut copier, item))?;
+    let mut no_destination = None;
+    let summary = session.run(read, |item| match copy_one(&session, &mut copier, item) {
+        Err(CopyError::Destination { path, source }) => {
+            no_destination = Some(Failure::io(&path, "make the directory", &source));
+            false
+        }
+        Err(error) => {
+            session.complain(&text(&error));
+            !error.is_final()
+        }
+        Ok(()) => true,
+    })?;
+    if let Some(failure) = no_destination {
+        return Err(failure);
+    }
     if let Some((path, lost)) = copier.first_lost().filter(|_| !session.is_quiet()) {
         let (path, why) = (message::path_text(path), message::why(&lost.source));
         let count = copier.copied().incomplete;
@@ -61,18 +75,12 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
     session.finish("copy", &summary, details)
 }
 
-fn copy_one(session: &Session, copier: &mut Copier, item: Result<SweptFile, FileError>) -> bool {
+fn copy_one(session: &Session, copier: &mut Copier, item: Result<SweptFile, FileError>) -> Result<(), CopyError> {
     match item {
-        Ok(item) => match copier.copy(item) {
-            Ok(()) => true,
-            Err(error) => {
-                session.complain(&text(&error));
-                !error.is_final()
-            }
-        },
+        Ok(item) => copier.copy(item),
         Err(error) => {
             session.complain_of(&error);
-            true
+            Ok(())
         }
     }
 }

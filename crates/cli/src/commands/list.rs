@@ -48,6 +48,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     session.check_roots(None, &args.paths)?;
     let entries = if args.all { Entries::All } else { Entries::Files };
     let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true);
+    let read = read.addresses(args.long || session.is_json());
     let style = match (args.null, args.long) {
         (true, _) => Style::Nul,
         (_, true) => Style::Long,

@@ -10,7 +10,7 @@ use std::{
 
 use onesweep::{FileError, Summary, SweepError, SweptFile};
 use onesweep_deliver::sum::{
-    Check, Expected, Summed, Summer, Verdict, VerdictKind, read_manifest, write_escaped, write_line,
+    Algorithm, Check, Expected, Summed, Summer, Verdict, VerdictKind, read_manifest, write_escaped, write_line,
 };
 use serde::Serialize;
 
@@ -177,18 +177,29 @@ fn check(args: SumArgs) -> Result<u8, Failure> {
             session.tell(&format!("{count} of {} listed files {what}", total(&details)));
         }
     }
+    if let Some(other) = other_algorithm(args.algorithm, &details) {
+        let what = format!("no file matches; if the manifest is one of {other}, try --algorithm {other}");
+        session.tell(&what);
+    }
     session.finish("sum", &summary, details)
+}
+
+/// SHA-256 and BLAKE3 have digests of one length, so a manifest of the one passes for one of the other. When no line
+/// matches, that is likelier than that all files changed.
+fn other_algorithm(algorithm: Algorithm, details: &Details) -> Option<&'static str> {
+    let other = match algorithm {
+        Algorithm::Blake3 => Algorithm::Sha256,
+        Algorithm::Sha256 => Algorithm::Blake3,
+        Algorithm::Md5 => return None,
+    };
+    (details.mismatched > 0 && details.ok == 0).then_some(other.name())
 }
 
 fn total(details: &Details) -> u64 {
     details.ok + details.mismatched + details.unreadable
 }
 
-fn manifests(
-    session: &Session,
-    paths: &[PathBuf],
-    algorithm: onesweep_deliver::sum::Algorithm,
-) -> Result<(Vec<Expected>, u64), Failure> {
+fn manifests(session: &Session, paths: &[PathBuf], algorithm: Algorithm) -> Result<(Vec<Expected>, u64), Failure> {
     let (mut all, mut bad_lines) = (Vec::new(), 0);
     for path in paths {
         let read = open(path).and_then(|input| read_manifest(input, algorithm));

@@ -1,10 +1,10 @@
 //! `onesweep tar`: which paths go into the archive, and how. Writing it is in [`super::archive`].
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read},
-    os::unix::ffi::OsStringExt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
@@ -25,6 +25,12 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
         roots.extend(paths_from(list, args.null).map_err(|error| Failure::io(list, "read paths", &error))?);
     }
     let base = args.directory.as_deref();
+    if let Some(base) = base {
+        check_base(base).map_err(|error| Failure::io(base, "enter", &error))?;
+    }
+    if !session.follows_roots() {
+        roots.iter_mut().for_each(|root| drop_slash(base, root));
+    }
     session.check_roots(base, &roots)?;
     let mut read = session.bulk_read(&roots)?.entries(Entries::All).no_recursion(args.no_recursion);
     read = read.xattrs(args.xattrs || args.acls || args.selinux);
@@ -52,6 +58,24 @@ fn common(args: &TarArgs) -> Common {
     common
 }
 
+/// Relative paths that are not there would be blamed for a base that is not.
+fn check_base(base: &Path) -> io::Result<()> {
+    if base.metadata()?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// For the kernel, `link/` is what the link leads to, and `file/` nothing; for GNU tar they are the link and the file.
+fn drop_slash(base: Option<&Path>, root: &mut PathBuf) {
+    let bytes = root.as_os_str().as_bytes();
+    let len = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    if len > 0 && len < bytes.len() {
+        let bare = PathBuf::from(OsStr::from_bytes(&bytes[..len]));
+        let found = base.map_or_else(|| bare.clone(), |base| base.join(&bare)).symlink_metadata();
+        if found.is_ok_and(|found| !found.is_dir()) {
+            *root = bare;
+        }
+    }
+}
+
 /// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.
 fn paths_from(list: &Path, null: bool) -> io::Result<Vec<PathBuf>> {
     let mut text = Vec::new();
@@ -71,6 +95,21 @@ fn split_paths(text: &[u8], end: u8) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slash_behind_what_is_no_directory_means_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        std::os::unix::fs::symlink("d", dir.path().join("link")).unwrap();
+        std::fs::write(dir.path().join("f"), "").unwrap();
+        for (named, taken) in
+            [("link///", "link"), ("f/", "f"), ("link/.", "link/."), ("d/", "d/"), ("link", "link"), ("/", "/")]
+        {
+            let mut root = PathBuf::from(named);
+            drop_slash(Some(dir.path()), &mut root);
+            assert_eq!(root.as_os_str(), taken);
+        }
+    }
 
     #[test]
     fn lists_are_split() {

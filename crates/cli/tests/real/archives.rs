@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    image::{Fs, Image},
-    run::{finish, members, onesweep, root_test, run, seed, text},
+    image::{Folder, Fs, Image},
+    run::{finish, members, onesweep, output, root_test, run, seed, text},
     tree::{self, Entry, Varied, manifest},
 };
 
@@ -115,6 +115,58 @@ fn members_are_those_of_gnu_tar() {
         let only = |a: &[Vec<u8>], b: &[Vec<u8>]| a.iter().find(|name| !b.contains(name)).map(|name| text(name));
         let (ours_only, theirs_only) = (only(&ours, &theirs), only(&theirs, &ours));
         assert!(ours == theirs, "{paths:?}: only ours {ours_only:?}, only GNU tar's {theirs_only:?}");
+    }
+}
+
+/// Modes and times in the archive are those that GNU tar writes with the same options.
+#[test]
+fn modes_and_times_are_changed_as_gnu_tar_changes_them() {
+    let folder = Folder::new();
+    let root = folder.join("tree");
+    fs::create_dir_all(root.join("sub")).expect("folders");
+    run(Command::new("ln").args(["-s", "nowhere"]).arg(root.join("link")));
+    for mode in ["0", "7777", "4750", "2611", "1644", "600"] {
+        fs::write(root.join(mode), "x").expect("a file");
+        fs::create_dir(root.join("sub").join(mode)).expect("a folder");
+        run(Command::new("chmod").arg(mode).arg(root.join(mode)).arg(root.join("sub").join(mode)));
+    }
+    run(Command::new("touch").args(["-d", "2001-02-03 04:05:06.5 UTC"]).arg(root.join("600")).arg(root.join("sub/0")));
+    let modes = [
+        "0644",
+        "755",
+        "00755",
+        "4711",
+        "00000",
+        "a+rX",
+        "u=rwX,go=rX",
+        "go-rwx",
+        "ug+s",
+        "a-s",
+        "a=",
+        "o=g",
+        "g=u-w",
+        "u+rw,go+rX,go-w",
+        "a+t",
+        "go=rX,u+rw,a-s",
+        "g=s",
+        "u-x+X",
+        "o+u",
+    ];
+    let times: [&[&str]; 3] = [&[], &["--mtime=@1000000000"], &["--mtime=@1000000000.25", "--clamp-mtime"]];
+    let (ours, theirs) = (folder.join("ours.tar"), folder.join("theirs.tar"));
+    let listed = |archive: &Path| {
+        let listed = output(Command::new("tar").args(["--utc", "--full-time", "-tvf"]).arg(archive));
+        let mut lines: Vec<String> = text(&listed).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for (number, mode) in modes.into_iter().enumerate() {
+        let (mode, time) = (format!("--mode={mode}"), times[number % times.len()]);
+        let mut tar = onesweep(["tar", "--order=directory", "--one-file-system", &mode, "-cf"]);
+        finish(tar.arg(&ours).args(time).arg("-C").arg(&root).arg("."), 0);
+        let mut tar = Command::new("tar");
+        run(tar.args(["--format=posix", &mode, "-cf"]).arg(&theirs).args(time).arg("-C").arg(&root).arg("."));
+        assert_eq!(listed(&ours), listed(&theirs), "{mode} {time:?}");
     }
 }
 

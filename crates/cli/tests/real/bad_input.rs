@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Read,
-    os::unix::fs::{FileExt, PermissionsExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -35,6 +35,16 @@ fn no_such_path() {
     for command in [&SUM[..], &["list"], &["warm"], &["plan"], &["tar", "-cf", "-"]] {
         let out = finish(onesweep(command).arg(missing), 2);
         says(&out.stderr, &[missing, "No such file or directory"]);
+    }
+}
+
+/// It is the directory that is not there, whatever is looked up in it.
+#[test]
+fn no_such_base() {
+    for (base, why) in [("/no-such-folder-here", "No such file or directory"), ("/etc/hostname", "ot a directory")] {
+        let out = finish(&mut onesweep(["tar", "-cf", "-", "-C", base, "x"]), 2);
+        says(&out.stderr, &[&format!("onesweep: {base}: cannot enter"), why]);
+        assert!(out.stdout.is_empty());
     }
 }
 
@@ -180,6 +190,50 @@ fn a_full_disk_under_the_output() {
     assert_eq!(files_in(&tiny), Vec::<PathBuf>::new(), "half an archive was left");
     let out = finish(onesweep(["copy"]).arg(&root).arg(tiny.join("copy")), 1);
     says(&out.stderr, &["No space left on device"]);
+}
+
+/// Who copies to a device loses nothing but the copy.
+#[test]
+fn a_copy_replaces_no_pipe_and_no_device() {
+    root_test!();
+    let folder = Folder::new();
+    let (root, there) = (folder.join("root"), folder.join("there"));
+    fs::create_dir_all(&root).expect("a folder");
+    fs::create_dir_all(there.join("root")).expect("a folder");
+    for (name, make, kind) in [("pipe", "mkfifo", &[][..]), ("device", "mknod", &["c", "1", "3"])] {
+        let node = there.join("root").join(name);
+        run(Command::new(make).arg(&node).args(kind));
+        let before = fs::symlink_metadata(&node).expect("the node");
+        fs::write(root.join(name), "x").expect("a file");
+        let named = finish(onesweep(["copy", "-T"]).arg(root.join(name)).arg(&node), 2);
+        let below = finish(onesweep(["copy"]).arg(&root).arg(&there), 1);
+        for out in [named, below] {
+            says(&out.stderr, &[node.to_str().expect("a path"), name, "not replaced", "another destination"]);
+            assert_eq!(text(&out.stderr).lines().count(), 1);
+        }
+        let after = fs::symlink_metadata(&node).expect("the node");
+        assert_eq!((after.ino(), after.mode(), after.rdev()), (before.ino(), before.mode(), before.rdev()), "{name}");
+        fs::remove_file(&node).expect("the node goes");
+        fs::remove_file(root.join(name)).expect("the file goes");
+    }
+}
+
+/// What nothing can be copied to is told once, and not for each file.
+#[test]
+fn a_copy_whose_destination_cannot_be_made() {
+    let folder = Folder::new();
+    let root = folder.join("root");
+    fs::create_dir_all(root.join("below")).expect("folders");
+    for number in 0..50 {
+        fs::write(root.join("below").join(number.to_string()), "x").expect("a file");
+    }
+    fs::write(folder.join("file"), "x").expect("a file");
+    for to in ["missing/deep", "file/copy"] {
+        let to = folder.join(to);
+        let out = finish(onesweep(["copy", "-T"]).arg(root.join("below")).arg(&to), 2);
+        says(&out.stderr, &[to.to_str().expect("a path"), "cannot make the directory"]);
+        assert_eq!(text(&out.stderr).lines().count(), 1, "{}", text(&out.stderr));
+    }
 }
 
 fn files_in(folder: &Path) -> Vec<PathBuf> {

@@ -349,9 +349,13 @@ fn sums_are_checked() {
             run(Command::new(format!("{algorithm}sum")).args(["--check", "--quiet"]).arg(&list));
         }
     }
+    // The list is one of BLAKE3 now, which looks as one of SHA-256 does.
+    let out = finish(onesweep(["sum", "--algorithm", "sha256", "--check", "--quiet"]).arg(&list), 1);
+    assert!(text(&out.stderr).contains("try --algorithm blake3"), "{}", text(&out.stderr));
     let changed = root.join("links/two-names-1");
     fs::write(&changed, b"other bytes").expect("a change");
     let out = finish(onesweep(["sum", "--algorithm", "blake3", "--check"]).arg(&list), 1);
+    assert!(!text(&out.stderr).contains("--algorithm"), "{}", text(&out.stderr));
     let failed = text(&out.stdout).lines().filter(|line| line.ends_with("FAILED")).count();
     assert_eq!(failed, 2, "both names of the changed file: {}", text(&out.stdout));
 }

@@ -115,8 +115,19 @@ fn addresses_are_those_of_the_kernel() {
         let lines: Vec<&[u8]> = long.stdout.split(|byte| *byte == b'\n').skip(1).collect();
         let column = |line: &&[u8]| text(line).split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
         assert_eq!(lines.iter().filter_map(column).collect::<Vec<_>>(), addresses, "{}", fs.name());
+        for order in ["inode", "directory"] {
+            assert_eq!(places(&root, order), places(&root, "fragment"), "{}: by {order}", fs.name());
+        }
         drop(image);
     }
+}
+
+/// Address and fragments of each file, by name.
+fn places(root: &Path, order: &str) -> BTreeMap<String, (Option<u64>, Option<u64>)> {
+    let out = finish(onesweep(["list", "--json", "--order", order]).arg(root), 0);
+    let lines = out.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let files = lines.map(|line| serde_json::from_slice::<serde_json::Value>(line).expect("an object on each line"));
+    files.map(|file| (file["path"].to_string(), (file["address"].as_u64(), file["fragments"].as_u64()))).collect()
 }
 
 /// What comes from the list of names is what was in it, whatever bytes the names have.

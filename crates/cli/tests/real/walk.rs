@@ -120,12 +120,18 @@ fn patterns_exclude_what_gnu_tar_excludes() {
     let image = Image::new(Fs::Ext4, 256 << 20);
     let root = image.root().join("tree");
     tree::varied(&root, Fs::Ext4, &Varied { files: 200, sparse: 1 << 20 }, seed());
+    let spaced = ["a/b/Upper", "Upper ", "a/at the end ", "a/last line", "a/[U", "a/Ax"];
     for path in ["a/core", "a/b/core", "core/a", "x.o", "a/x.o/y", "a/b.c", ".git/config", "a/.hidden", "[b]", "a/ä.o"]
+        .iter()
+        .chain(&spaced)
     {
         let path = root.join(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
         fs::write(path, "x").expect("a file");
     }
+    let patterns = image.beside("patterns");
+    fs::write(&patterns, "core \t\n\n   \n Upper\nfile-?.bin\r\nat the end\\ \nlast line ").expect("patterns");
+    let from_file = format!("--exclude-from={}", patterns.display());
     let lists: &[&[&str]] = &[
         &["--exclude=core"],
         &["--exclude=*.o"],
@@ -145,13 +151,27 @@ fn patterns_exclude_what_gnu_tar_excludes() {
         &["--exclude=*.bin", "--exclude=core", "--exclude=names"],
         &["--exclude=*\\\\*"],
         &["--exclude=no such thing"],
+        &["--exclude=[[:upper:]]*"],
+        &["--exclude=*[![:alnum:]/.]*"],
+        &["--exclude=file-[[:digit:][:punct:]].bin"],
+        &["--exclude=[[:nonsense:]]*"],
+        &["--exclude=[[:upper:]*"],
+        &["--exclude=[[:upper]*"],
+        &[&from_file],
     ];
     let (ours, theirs) = (image.beside("ours.tar"), image.beside("theirs.tar"));
     for excludes in lists {
         for start in [".", "a", "./a"] {
             finish(onesweep(["tar", "-cf"]).arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start), 0);
             let mut tar = Command::new("tar");
-            run(tar.args(["--format=posix", "-cf"]).arg(&theirs).args(*excludes).arg("-C").arg(&root).arg(start));
+            run(tar
+                .env("LC_ALL", "C")
+                .args(["--format=posix", "-cf"])
+                .arg(&theirs)
+                .args(*excludes)
+                .arg("-C")
+                .arg(&root)
+                .arg(start));
             let (ours, theirs) = (members(&ours), members(&theirs));
             if ours != theirs {
                 let only = |a: &[Vec<u8>], b: &[Vec<u8>]| {

@@ -2,12 +2,12 @@
 
 use std::{
     ffi::OsStr,
-    fs,
+    fs, io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Component, Path, PathBuf},
 };
 
-use super::CopyError;
+use super::{CopyError, draft};
 
 /// The sources and where they go.
 #[derive(Debug)]
@@ -45,6 +45,11 @@ impl Mapping {
 
     pub(super) fn sources(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().map(|(source, _)| source.as_path())
+    }
+
+    /// True when the entry at `path` is a source, and nothing of it is there without it.
+    pub(super) fn is_source(&self, path: &Path) -> bool {
+        self.roots.iter().any(|(source, _)| source.components().eq(path.components()))
     }
 
     /// The nearest directory above the first destination that is there already.
@@ -90,7 +95,13 @@ fn check(source: &Path, to: &Path, follow: bool) -> Result<(), CopyError> {
         let (path, destination) = names();
         return Err(CopyError::SameFile { path, destination });
     }
-    Ok(())
+    let kept = match to.symlink_metadata() {
+        Ok(there) if stat.is_dir() && !there.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(there) if there.is_dir() && !stat.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Ok(()),
+    };
+    let kept = draft::no_special(to, Some(&stat)).and(kept);
+    kept.map_err(|error| CopyError::io(to, "create", error))
 }
 
 fn check_beside(source: &Path, to: &Path, others: &[(PathBuf, PathBuf)]) -> Result<(), CopyError> {
@@ -119,6 +130,7 @@ fn existing_directory(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onesweep_sys::files::{EntryType, make_node};
 
     struct Tree(tempfile::TempDir);
 
@@ -128,8 +140,12 @@ mod tests {
             fs::create_dir_all(dir.path().join("src/sub")).unwrap();
             fs::create_dir_all(dir.path().join("other/src")).unwrap();
             fs::create_dir(dir.path().join("dst")).unwrap();
+            fs::create_dir_all(dir.path().join("occupied/file")).unwrap();
             fs::write(dir.path().join("file"), b"x").unwrap();
             std::os::unix::fs::symlink("src", dir.path().join("link")).unwrap();
+            for name in ["pipe", "dst/pipe"] {
+                make_node(dir.path().join(name), EntryType::of_mode(0o010_600), 0).unwrap();
+            }
             Self(dir)
         }
 
@@ -185,11 +201,17 @@ mod tests {
             (&["src", "other/src"], "dst", "the same name"),
             (&["src", "src/sub"], "dst", "lies in"),
             (&["gone"], "dst", "cannot copy"),
+            (&["file"], "pipe", "a pipe has this name"),
+            (&["link"], "pipe", "a pipe has this name"),
+            (&["src"], "pipe", "a pipe has this name"),
+            (&["src"], "file", "not a directory"),
+            (&["file"], "occupied", "is a directory"),
         ] {
             let error = tree.map(sources, to, false).unwrap_err().to_string();
             assert!(error.contains(expected), "{sources:?} to {to}: {error}");
         }
         tree.map(&["src"], "src2", false).unwrap();
+        tree.map(&["pipe"], "dst", false).unwrap();
         // A link may be copied into what it leads to, but not when it is followed.
         let (link, inside) = ([tree.path("link")], tree.path("src/new"));
         Mapping::new(&link, &inside, true, false).unwrap();

@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsFd,
+    os::{
+        fd::AsFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -23,6 +26,8 @@ impl Drafts {
     /// An empty file in the directory of `final_name`, readable by its owner alone.
     pub(super) fn create(&mut self, final_name: &Path) -> Result<Draft, CopyError> {
         let failed = |error: io::Error| CopyError::io(final_name, "create", error);
+        // Before anything is written, too: a file may be large.
+        no_special(final_name, None).map_err(failed)?;
         if !self.named_only {
             match files::open_unnamed(directory_of(final_name)) {
                 Ok(file) => return Ok(Draft { file: file.into(), name: None }),
@@ -47,7 +52,7 @@ impl Drafts {
         }
     }
 
-    /// Makes something under `final_name`. What has the name already is replaced in one step.
+    /// Makes something under `final_name`. What has the name already is replaced in one step, if it may be.
     pub(super) fn replace(&mut self, final_name: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         match make(final_name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -55,13 +60,32 @@ impl Drafts {
         }
         let temporary = self.temporary_name(final_name);
         make(&temporary)?;
-        let renamed = fs::rename(&temporary, final_name);
+        let made = temporary.symlink_metadata();
+        let renamed = made.and_then(|made| no_special(final_name, Some(&made)));
+        let renamed = renamed.and_then(|()| fs::rename(&temporary, final_name));
         // Also after success: renaming a name of an inode to another name of it does nothing.
         if renamed.is_err() || temporary.symlink_metadata().is_ok() {
             let _ = fs::remove_file(&temporary);
         }
         renamed
     }
+}
+
+/// Fails when a pipe, socket or device has the name: what writes to it must not be led elsewhere. One of the same kind
+/// as `by` may be replaced, so that a copy can be made again.
+pub(super) fn no_special(name: &Path, by: Option<&fs::Metadata>) -> io::Result<()> {
+    let Ok(there) = name.symlink_metadata() else { return Ok(()) };
+    let kind = there.file_type();
+    let what = match () {
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () => return Ok(()),
+    };
+    if by.is_some_and(|by| by.file_type() == kind && by.rdev() == there.rdev()) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{what} has this name, and is not replaced; name another destination, or remove it")))
 }
 
 fn directory_of(name: &Path) -> &Path {
@@ -92,7 +116,7 @@ impl Draft {
     /// Gives the file its final name.
     pub(super) fn publish(mut self, final_name: &Path, drafts: &mut Drafts) -> Result<(), CopyError> {
         let published = match &self.name {
-            Some(name) => fs::rename(name, final_name),
+            Some(name) => no_special(final_name, None).and_then(|()| fs::rename(name, final_name)),
             None => drafts.replace(final_name, |name| files::name_file(self.file.as_fd(), name)),
         };
         published.map_err(|error| CopyError::io(final_name, "give the finished file its name", error))?;
@@ -135,6 +159,26 @@ mod tests {
                 assert_eq!(fs::read_to_string(&name).unwrap(), content);
             }
             assert_eq!(names(dir.path()), ["f"]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("pipe");
+        let make_pipe = |name: &Path| files::make_node(name, files::EntryType::of_mode(0o010_600), 0);
+        for named_only in [false, true] {
+            let mut drafts = Drafts { named_only, made: 0 };
+            let early = drafts.create(&name).unwrap();
+            make_pipe(&name).unwrap();
+            early.publish(&name, &mut drafts).unwrap_err();
+            let error = drafts.create(&name).unwrap_err();
+            assert!(error.to_string().contains("a pipe has this name"), "{error}");
+            drafts.replace(&name, |name| std::os::unix::fs::symlink("x", name)).unwrap_err();
+            drafts.replace(&name, make_pipe).unwrap();
+            assert!(name.symlink_metadata().unwrap().file_type().is_fifo());
+            assert_eq!(names(dir.path()), ["pipe"]);
+            fs::remove_file(&name).unwrap();
         }
     }
 

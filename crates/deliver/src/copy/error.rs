@@ -19,6 +19,14 @@ pub enum CopyError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The directory that a whole source goes into can't be made. Nothing of the source can be copied.
+    #[error("{}: cannot make the directory: {source}", path.display())]
+    Destination {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The destination is full, or the quota used up. Nothing further can be written.
     #[error("{}: cannot write: the destination is full ({source}); make room and copy again", path.display())]
     Full {
@@ -98,7 +106,7 @@ impl CopyError {
     /// True when going on makes no sense: every further file would fail the same way.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Full { .. } => true,
+            Self::Full { .. } | Self::Destination { .. } => true,
             Self::Io { source, .. } => source.kind() == io::ErrorKind::ReadOnlyFilesystem,
             _ => false,
         }

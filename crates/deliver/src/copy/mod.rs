@@ -100,7 +100,7 @@ impl Copier {
         }
         match item.metadata().kind {
             Kind::Directory if item.is_closing() => self.close_directory(&item, &to)?,
-            Kind::Directory => names::make_directory(&to)?,
+            Kind::Directory => self.make_directory(&item, &to)?,
             Kind::File => self.copy_file(&mut item, &to)?,
             Kind::Symlink => self.copy_symlink(&item, &to)?,
             _ => self.copy_special(&item, &to)?,
@@ -120,6 +120,15 @@ impl Copier {
         names::link(&mut self.drafts, first, name)?;
         self.copied.hard_links += 1;
         Ok(())
+    }
+
+    fn make_directory(&self, item: &SweptFile, to: &Path) -> Result<(), CopyError> {
+        names::make_directory(to).map_err(|source| match CopyError::io(to, "make the directory", source) {
+            CopyError::Io { path, source, .. } if self.mapping.is_source(item.path()) => {
+                CopyError::Destination { path, source }
+            }
+            other => other,
+        })
     }
 
     fn copy_file(&mut self, item: &mut SweptFile, to: &Path) -> Result<(), CopyError> {

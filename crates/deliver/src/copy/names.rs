@@ -13,16 +13,15 @@ use onesweep_sys::files::{EntryType, make_node};
 use super::{CopyError, draft::Drafts};
 
 /// Makes a directory that its owner alone can enter, or takes the one that is there.
-pub(super) fn make_directory(to: &Path) -> Result<(), CopyError> {
-    let made = match DirBuilder::new().mode(0o700).create(to) {
+pub(super) fn make_directory(to: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(to) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match to.symlink_metadata() {
             Ok(there) if there.is_dir() => Ok(()),
             Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
             Err(error) => Err(error),
         },
         made => made,
-    };
-    made.map_err(|error| CopyError::io(to, "make the directory", error))
+    }
 }
 
 /// Gives the file at `first` the further name `name`.

@@ -38,6 +38,7 @@ pub(super) struct Encoder {
     owner: Option<Owner>,
     group: Option<Owner>,
     mtime: Option<Timestamp>,
+    clamp_mtime: bool,
     xattrs: bool,
     acls: bool,
     selinux: bool,
@@ -53,6 +54,7 @@ impl Encoder {
             owner: options.owner.clone(),
             group: options.group.clone(),
             mtime: options.mtime,
+            clamp_mtime: options.clamp_mtime,
             xattrs: options.xattrs,
             acls: options.acls,
             selinux: options.selinux,
@@ -71,7 +73,11 @@ impl Encoder {
         self.names(&mut header, member);
         self.size(&mut header, member);
         self.owners(&mut header, member.metadata);
-        let time = self.mtime.unwrap_or(member.metadata.mtime);
+        let time = match self.mtime {
+            Some(latest) if self.clamp_mtime => latest.min(member.metadata.mtime),
+            Some(time) => time,
+            None => member.metadata.mtime,
+        };
         if !header.mtime(time.seconds) || time.nanoseconds != 0 {
             time_record(&mut self.records, "mtime", time);
         }

@@ -54,7 +54,7 @@
 //! | `sparse` | the map of a file with holes |
 //! | `acl` | POSIX ACLs, from the kernel's bytes to text |
 //! | `owner` | numbers and names of users and groups |
-//! | `mtime` | dates of the command line |
+//! | `mtime`, `mode` | dates and modes of the command line |
 //! | `sink` | blocking and compression |
 //! | `output` | the file that the archive becomes |
 
@@ -63,6 +63,7 @@ mod content;
 mod error;
 mod header;
 mod member;
+mod mode;
 mod mtime;
 mod name;
 mod output;
@@ -75,6 +76,7 @@ mod writer;
 use onesweep::Timestamp;
 
 pub use error::{Severity, TarError, TarWarning};
+pub use mode::{ModeChanges, ModeError};
 pub use mtime::{MtimeError, parse_mtime};
 pub use output::Output;
 pub use owner::{Owner, OwnerError};
@@ -106,6 +108,10 @@ pub struct TarOptions {
     pub group: Option<Owner>,
     /// Instead of each entry's time (`--mtime`).
     pub mtime: Option<Timestamp>,
+    /// Only where the entry's time is later than that (`--clamp-mtime`).
+    pub clamp_mtime: bool,
+    /// Changes of each entry's mode (`--mode`).
+    pub mode: Option<ModeChanges>,
     /// Stores files with holes as a map and their data (GNU sparse format 1.0), where that is shorter (`-S`).
     pub sparse: bool,
     /// Stores extended attributes other than ACLs and the SELinux context (`--xattrs`).

@@ -11,7 +11,7 @@ use std::{
 use onesweep::{Kind, Metadata, Route, SweptFile, Xattr};
 
 use super::{
-    TarOptions,
+    ModeChanges, TarOptions,
     content::{Source, copy, is_zero},
     error::{TarError, TarWarning},
     header::Type,
@@ -45,6 +45,7 @@ pub struct TarWriter<W: Write> {
     interleaved: bool,
     sparse: bool,
     acls: bool,
+    mode: Option<ModeChanges>,
     output: PathBuf,
     archive: Vec<(u64, u64)>,
     /// The name that the archive has while it is written, and the one that it will have.
@@ -95,6 +96,7 @@ impl<W: Write> TarWriter<W> {
             interleaved: options.interleaved,
             sparse: options.sparse,
             acls: options.acls,
+            mode: options.mode,
             output: PathBuf::from("output"),
             archive: Vec::new(),
             renamed: None,
@@ -188,8 +190,17 @@ impl<W: Write> TarWriter<W> {
         TarError::Write { path: self.output.clone(), source }
     }
 
+    /// With the mode that is to be written.
+    fn metadata_of(&self, item: &SweptFile) -> Metadata {
+        let mut metadata = *item.metadata();
+        if let Some(changes) = &self.mode {
+            metadata.mode = metadata.mode & !0o7777 | changes.of(metadata.mode, metadata.kind == Kind::Directory);
+        }
+        metadata
+    }
+
     fn entry(&mut self, mut item: SweptFile, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
-        let metadata = *item.metadata();
+        let metadata = self.metadata_of(&item);
         if metadata.kind == Kind::File && self.is_archive(metadata.dev, metadata.ino) {
             // There may be the one that will be replaced, too.
             if !std::mem::replace(&mut self.archive_told, true) {
@@ -263,7 +274,7 @@ impl<W: Write> TarWriter<W> {
     /// only if the directory is the one that it is about to finish when it meets the link.
     fn release_symlinks(&mut self, symlinks: &[SweptFile], warnings: &mut Vec<TarWarning>) -> io::Result<()> {
         for item in symlinks {
-            let metadata = *item.metadata();
+            let metadata = self.metadata_of(item);
             self.bare(item, Type::Symlink, &metadata, warnings)?;
             self.further_names(item, &metadata, warnings)?;
         }

@@ -156,7 +156,7 @@ impl SpindleSweep {
             ahead: ReadAhead::new(members, settings.idle),
             surveyor: Surveyor::new(Aim {
                 content: settings.content,
-                layout: order.needs_layout(),
+                layout: settings.needs_layout(order),
                 device: settings.device,
                 // The vanilla order is that of the directories, whatever is cached.
                 cached_first: !settings.ignore_cache && order != Order::Directory,
@@ -388,7 +388,8 @@ impl SpindleSweep {
             let look = |&id: &EntryId| {
                 let way = self.opener.short_way(&self.catalogue, id).ok()??;
                 let is_file = self.catalogue.get(id).is_file();
-                Some(EntryLook { way, is_file, layout: self.order.needs_layout(), xattrs: self.settings.xattrs })
+                let layout = self.settings.needs_layout(self.order);
+                Some(EntryLook { way, is_file, layout, xattrs: self.settings.xattrs })
             };
             self.ahead.push(Look::Entries(group.iter().filter_map(look).collect()));
         }
