@@ -41,11 +41,25 @@ fn without_numbers(text: &str) -> String {
     rest
 }
 
+/// What is meant by a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A file of those that are swept.
+    Swept,
+    /// Where the result goes, or what tells how to read.
+    Other,
+}
+
 /// What can be done about it.
-fn advice(error: &io::Error) -> &'static str {
+fn advice(error: &io::Error, part: Part, is_root: bool) -> &'static str {
     use io::ErrorKind as Kind;
     match error.kind() {
-        Kind::PermissionDenied => "; run as root, or leave it out with --exclude",
+        Kind::PermissionDenied => match (part, is_root) {
+            (Part::Swept, false) => "; run as root, or leave it out with --exclude",
+            (Part::Swept, true) => "; leave it out with --exclude",
+            (Part::Other, false) => "; run as root, or change its permissions",
+            (Part::Other, true) => "",
+        },
         Kind::NotFound => "; check the name",
         Kind::StorageFull | Kind::QuotaExceeded => "; make room and run again",
         Kind::StaleNetworkFileHandle => "; mount the share again",
@@ -58,9 +72,22 @@ fn advice(error: &io::Error) -> &'static str {
 const EIO: i32 = 5;
 const EMFILE: i32 = 24;
 
-/// `path: cannot step: why; what to do`.
+/// `path: cannot step: why; what to do`, of a file that is swept.
 pub(crate) fn of_step(path: &Path, step: &str, error: &io::Error) -> String {
-    format!("{}: cannot {step}: {}{}", path_text(path), why(error), advice(error))
+    with_advice(path, step, error, Part::Swept)
+}
+
+/// As [`of_step`], of an output, a destination, a list.
+pub(crate) fn of_other(path: &Path, step: &str, error: &io::Error) -> String {
+    with_advice(path, step, error, Part::Other)
+}
+
+fn with_advice(path: &Path, step: &str, error: &io::Error, part: Part) -> String {
+    format!("{}: cannot {step}: {}{}", path_text(path), why(error), advice(error, part, is_root()))
+}
+
+fn is_root() -> bool {
+    onesweep_sys::user::effective_uid() == 0
 }
 
 /// What went wrong with one file of a sweep.
@@ -76,7 +103,7 @@ pub(crate) fn of_file(error: &FileError) -> String {
             format!("{path}: cannot read: changed each of {attempts} times; run again when nobody writes to it")
         }
         FileError::Stopped { disk, source } => {
-            format!("{disk}: cannot finish the sweep: {}{}", why(source), advice(source))
+            format!("{disk}: cannot finish the sweep: {}{}", why(source), advice(source, Part::Other, is_root()))
         }
         other => of_error(other),
     }
@@ -87,9 +114,11 @@ pub(crate) fn of_sweep(error: &SweepError) -> String {
     match error {
         SweepError::Root { path, source } => of_step(path, "read", source),
         SweepError::Device { path, reason } => {
-            format!("{}: cannot read its device: {}", path_text(path), one_line(reason))
+            format!("{}: cannot read its device: {}", path_text(path), one_line(&without_numbers(reason)))
         }
-        SweepError::System { what, source } => format!("{what}: {}{}", why(source), advice(source)),
+        SweepError::System { what, source } => {
+            format!("{what}: {}{}", why(source), advice(source, Part::Other, is_root()))
+        }
         other => of_error(other),
     }
 }
@@ -106,12 +135,26 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_told_to_do_what_does_not_help() {
+        for number in [1, 13] {
+            let error = io::Error::from_raw_os_error(number);
+            assert_eq!(advice(&error, Part::Swept, false), "; run as root, or leave it out with --exclude");
+            assert!(!advice(&error, Part::Swept, true).contains("root"));
+            assert!(!advice(&error, Part::Other, false).contains("--exclude"));
+            assert_eq!(advice(&error, Part::Other, true), "");
+        }
+        let error =
+            SweepError::Device { path: "d".into(), reason: "no: Permission denied (os error 13); be root".into() };
+        assert_eq!(of_sweep(&error), "d: cannot read its device: no: Permission denied; be root");
+    }
+
+    #[test]
     fn messages_are_one_line_and_end_with_advice() {
         let denied = || io::Error::from_raw_os_error(13);
         let path = || "a\nb\x1b[2J".into();
         let error = FileError::Io { path: path(), step: "open".into(), source: denied() };
-        let expected = r"a\nb\u{1b}[2J: cannot open: Permission denied; run as root, or leave it out with --exclude";
-        assert_eq!(of_file(&error), expected);
+        let expected = r"a\nb\u{1b}[2J: cannot open: Permission denied; ";
+        assert!(of_file(&error).starts_with(expected) && of_file(&error).ends_with("leave it out with --exclude"));
         for error in [FileError::Vanished { path: path() }, FileError::Changed { path: path(), attempts: 3 }] {
             assert!(!of_file(&error).contains('\n'));
         }

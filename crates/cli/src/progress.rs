@@ -88,8 +88,13 @@ impl Bar {
         // Files from the cache are read too, and are in no plan.
         self.bar.set_length(state.planned_bytes.max(bytes));
         self.bar.set_position(bytes);
-        self.bar.set_message(format!("{files} files, "));
+        self.bar.set_message(delivered(files, bytes, state.reading_since.is_some()));
     }
+}
+
+/// What the bar says of the items so far. Before there is a plan, it shows nothing but this.
+fn delivered(files: u64, bytes: u64, planned: bool) -> String {
+    if planned { format!("{files} files, ") } else { format!("{files} files, {}", Size(bytes)) }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -150,6 +155,12 @@ mod tests {
         assert_eq!(seconds_left(100.0, 200.0, 1.0), Some(0.0));
         let early = seconds_left(100.0, 0.1, 0.01).unwrap();
         assert!(early > 90.0 && early < 100.0, "{early}");
+    }
+
+    #[test]
+    fn what_is_delivered_without_a_plan_is_told_whole() {
+        assert_eq!(delivered(9, 4096, false), "9 files, 4.0 KiB");
+        assert_eq!(delivered(9, 4096, true), "9 files, ", "the bar itself has the bytes");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::BrokenPipe;
         }
-        Self::told(message::of_step(path, step, error))
+        Self::told(message::of_other(path, step, error))
     }
 
     /// Writing to standard output failed.

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal, Write},
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -134,10 +135,10 @@ impl Session {
         self.common.selection.follow_roots
     }
 
-    /// Tells of named links to directories, for commands that then had nothing to do.
-    pub(crate) fn tell_of_links(&self, roots: &[PathBuf]) {
+    /// Tells of named paths that are left out since they are neither files nor directories.
+    pub(crate) fn tell_of_unread(&self, roots: &[PathBuf]) {
         if !self.is_quiet() {
-            unfollowed(roots, self.follows_roots()).iter().for_each(|message| self.tell(message));
+            roots.iter().filter_map(|root| unread(root, self.follows_roots())).for_each(|message| self.tell(&message));
         }
     }
 
@@ -265,11 +266,18 @@ impl Session {
     }
 }
 
-/// Messages about named links to directories that were taken as links.
-fn unfollowed(roots: &[PathBuf], follow: bool) -> Vec<String> {
-    let is_link = |path: &&PathBuf| !follow && path.is_symlink() && path.is_dir();
-    let links = roots.iter().filter(is_link);
-    links.map(|path| format!("{}: a symbolic link, not followed; use -H", message::path_text(path))).collect()
+/// Why a named path has nothing to read, if it has not.
+fn unread(path: &Path, follow: bool) -> Option<String> {
+    let kind = if follow { path.metadata() } else { path.symlink_metadata() }.ok()?.file_type();
+    let why = match () {
+        () if kind.is_symlink() && path.exists() => "a symbolic link, not followed; use -H",
+        () if kind.is_symlink() => "a symbolic link to nothing",
+        () if kind.is_fifo() => "a pipe, not read",
+        () if kind.is_socket() => "a socket, not read",
+        () if kind.is_char_device() || kind.is_block_device() => "a device, not read",
+        () => return None,
+    };
+    Some(format!("{}: {why}", message::path_text(path)))
 }
 
 /// The first signal ends the sweep in good order, the second ends the process.
@@ -337,16 +345,28 @@ mod tests {
     }
 
     #[test]
-    fn named_links_to_directories_are_told_unless_followed() {
+    fn named_paths_without_content_are_told() {
         let dir = tempfile::tempdir().unwrap();
-        let [link, dangling] = ["link", "dangling"].map(|name| dir.path().join(name));
-        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        std::os::unix::fs::symlink("gone", &dangling).unwrap();
-        let roots = [link, dangling, dir.path().into()];
-        let told = unfollowed(&roots, false);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].ends_with("/link: a symbolic link, not followed; use -H"), "{told:?}");
-        assert!(unfollowed(&roots, true).is_empty());
+        let [link, file_link, dangling, file] =
+            ["link", "file-link", "dangling", "file"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "x").unwrap();
+        for (target, name) in [(dir.path(), &link), (&file, &file_link), (Path::new("gone"), &dangling)] {
+            std::os::unix::fs::symlink(target, name).unwrap();
+        }
+        for (path, followed, told) in [
+            (&link, false, Some("/link: a symbolic link, not followed; use -H")),
+            (&file_link, false, Some("/file-link: a symbolic link, not followed; use -H")),
+            (&dangling, false, Some("/dangling: a symbolic link to nothing")),
+            (&link, true, None),
+            (&file_link, true, None),
+            (&file, false, None),
+            (&dir.path().to_owned(), false, None),
+            (&"/dev/null".into(), false, Some("/dev/null: a device, not read")),
+        ] {
+            let said = unread(path, followed);
+            assert_eq!(said.is_some(), told.is_some(), "{path:?}");
+            assert!(said.is_none_or(|said| said.ends_with(told.unwrap())), "{path:?}");
+        }
     }
 
     #[test]

@@ -87,8 +87,8 @@ fn copy_one(session: &Session, copier: &mut Copier, item: Result<SweptFile, File
 
 fn text(error: &CopyError) -> String {
     match error {
-        CopyError::Io { path, step, source } => message::of_step(path, step, source),
-        CopyError::Full { path, source } => message::of_step(path, "write", source),
+        CopyError::Io { path, step, source } => message::of_other(path, step, source),
+        CopyError::Full { path, source } => message::of_other(path, "write", source),
         other => message::of_error(other),
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let listed = list(&session, read, style, &mut out)?;
     out.flush().map_err(|error| Failure::output(&error))?;
     if listed.files == 0 {
-        session.tell_of_links(&args.paths);
+        session.tell_of_unread(&args.paths);
     }
     session.finish("list", &listed, ())
 }

@@ -20,7 +20,7 @@ pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
     sweep.errors().for_each(|error| session.complain_of(error));
     if sweep.estimate().files == 0 {
-        session.tell_of_links(&args.paths);
+        session.tell_of_unread(&args.paths);
     }
     Ok(report::exit_code(session.is_interrupted(), sweep.errors().count() as u64))
 }

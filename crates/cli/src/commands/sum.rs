@@ -87,9 +87,7 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
         printer.print(|out| write_lines(out, &names));
     }
     printer.finish()?;
-    if summary.files == 0 {
-        session.tell_of_links(&args.paths);
-    }
+    session.tell_of_unread(&args.paths);
     session.finish("sum", &summary, Details { algorithm: args.algorithm.name(), ..Details::default() })
 }
 

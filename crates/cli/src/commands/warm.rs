@@ -45,7 +45,7 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
         tell(warmer.warmed(), files_in_all, limit).map_err(|error| Failure::output(&error))?;
     }
     if summary.files == 0 {
-        session.tell_of_links(&args.paths);
+        session.tell_of_unread(&args.paths);
     }
     let all_fit = !(full || session.is_interrupted());
     session.finish("warm", &summary, Details { limit, warmed_files: files, warmed_bytes: bytes, files_in_all, all_fit })

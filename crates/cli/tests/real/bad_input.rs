@@ -104,6 +104,29 @@ fn no_permission() {
     // Device mode needs the device, and says that and what to do.
     let out = finish(as_nobody(&["sum", "--device", "--algorithm", "sha256"]).arg(&root), 2);
     says(&out.stderr, &["device", "Permission denied"]);
+    assert!(!text(&out.stderr).contains("os error"), "{}", text(&out.stderr));
+    // What can't be written can't be left out.
+    let archive = root.join("no.tar");
+    let out = finish(as_nobody(&["tar", "-cf"]).arg(archive).arg(root.join("open/readable")), 2);
+    says(&out.stderr, &["no.tar", "Permission denied", "run as root"]);
+    assert!(!text(&out.stderr).contains("--exclude"), "{}", text(&out.stderr));
+    // To leave unreadable files out can be what is wanted.
+    let tar = ["tar", "-cf", "-", "--ignore-failed-read"];
+    let out = finish(as_nobody(&tar).arg(root.join("open")), 0);
+    says(&out.stderr, &["open/unreadable", "Permission denied"]);
+}
+
+/// Nothing that was named is left out in silence.
+#[test]
+fn a_named_pipe_is_told_of() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.join("")).expect("a folder");
+    let (pipe, file) = (folder.join("pipe"), folder.join("file"));
+    run(Command::new("mkfifo").arg(&pipe));
+    fs::write(&file, "x").expect("a file");
+    let out = finish(onesweep(SUM).arg(&pipe).arg(&file), 0);
+    says(&out.stderr, &[&format!("{}: a pipe, not read", pipe.display())]);
+    assert_eq!(sum_lines(&out.stdout).len(), 1);
 }
 
 /// A reader that stops half way, so that a file can be changed while the program waits in the middle of it.
