@@ -85,6 +85,11 @@ impl Session {
         self.common.output.json
     }
 
+    /// What a signal sets.
+    pub(crate) fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
     /// True after a signal: nothing may then pass for complete.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)

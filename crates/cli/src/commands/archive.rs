@@ -49,7 +49,7 @@ impl<'a> Archive<'a> {
         let options = options(args, !in_rows)?;
         let stdout = args.file == Path::new("-");
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
-        let writer = TarWriter::to_output(output, options).map_err(failure)?;
+        let writer = TarWriter::to_output(output.until(session.cancel()), options).map_err(failure)?;
         let verbose = (args.verbose > 0).then(|| verbose_output(session.standard_output()));
         let (totals, ignore_failed_read) = (args.totals, args.ignore_failed_read);
         Ok(Self { session, writer, verbose, totals, ignore_failed_read, failed: None })
@@ -91,7 +91,8 @@ impl<'a> Archive<'a> {
                 true
             }
             Err(error) => {
-                self.failed = Some(error);
+                // An interrupted archive takes no more bytes.
+                self.failed = Some(error).filter(|_| !self.session.is_interrupted());
                 false
             }
         }

@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use onesweep::Cancel;
 use tempfile::NamedTempFile;
 
 use super::error::TarError;
@@ -30,6 +31,7 @@ pub struct Output {
     name: PathBuf,
     identities: Vec<(u64, u64)>,
     largest_write: usize,
+    cancel: Option<Cancel>,
 }
 
 #[derive(Debug)]
@@ -57,6 +59,13 @@ impl Output {
         }
     }
 
+    /// Takes no more bytes once `cancel` is set: a member of which a part can't be read is filled up with zeros, which may
+    /// be very many.
+    #[must_use]
+    pub fn until(self, cancel: Cancel) -> Self {
+        Self { cancel: Some(cancel), ..self }
+    }
+
     /// Takes over the standard output.
     pub fn stdout() -> Result<Self, TarError> {
         let name = PathBuf::from("standard output");
@@ -71,7 +80,7 @@ impl Output {
         let found = file.metadata()?;
         let identities = if found.is_file() { vec![(found.dev(), found.ino())] } else { Vec::new() };
         let largest_write = if found.file_type().is_char_device() { TAPE_RECORD } else { usize::MAX };
-        Ok(Self { place: Place::Direct(file), name, identities, largest_write })
+        Ok(Self { place: Place::Direct(file), name, identities, largest_write, cancel: None })
     }
 
     fn beside(path: &Path, existing: Option<&fs::Metadata>) -> io::Result<Self> {
@@ -102,7 +111,7 @@ impl Output {
             file.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
         }
         let place = Place::Beside { file, target, replaces: existing.is_some() };
-        Ok(Self { place, name: path.to_path_buf(), identities, largest_write: usize::MAX })
+        Ok(Self { place, name: path.to_path_buf(), identities, largest_write: usize::MAX, cancel: None })
     }
 
     /// The path as it was given, for messages.
@@ -150,6 +159,9 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            return Err(io::Error::other("the archive was cancelled"));
+        }
         let now = &bytes[..bytes.len().min(self.largest_write)];
         match &mut self.place {
             Place::Beside { file, .. } => file.as_file_mut().write(now),

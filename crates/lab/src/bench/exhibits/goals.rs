@@ -383,9 +383,9 @@ impl Goals {
                     Goal::new(&format!("fragmented-{disk_name}-{}{case}", limit.kib), &what, setting.clone())
                 };
                 let aim = limit.times[disk];
-                let ours = merged().at_most(limit.kib);
+                let ours = fragmented::by_device().at_most(limit.kib);
                 goals.push(row("").paper(&aim.to_string()).ours(ours).off(Aim::AtLeast(aim)));
-                goals.push(row("-files").ours(Work::of(Tool::Tar).at_most(limit.kib)));
+                goals.push(row("-files").ours(fragmented::by_file().at_most(limit.kib)));
             }
         }
         goals
@@ -399,7 +399,14 @@ impl Goals {
             let setting = Setting::new(Subject::new(recipe, fs, 1.0, seed), Disk::new(BARRACUDA, Stretch::Whole));
             let goal =
                 Goal::new(&format!("{recipe}-{fs}-sweep"), &format!("`{recipe}`, {}", page::fs_name(fs)), setting);
-            goals.push(goal.measure(Measure::Sweep).off(Aim::AtMost(most)));
+            let goal = goal.measure(Measure::Sweep);
+            if fs == "xfs" {
+                let case = format!("{}-files", goal.case);
+                goals.push(goal.clone().ours(merged()).off(Aim::AtMost(most)));
+                goals.push(Goal { case, ..goal });
+            } else {
+                goals.push(goal.off(Aim::AtMost(most)));
+            }
         }
         for (disk, model) in DISKS {
             for (recipe, scale, ..) in SIZES {
