@@ -25,7 +25,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
-	@echo 'make try        sweep DIR (now $(DIR)) into an archive that is not kept, and show what other orders would cost'
+	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
