@@ -8,7 +8,7 @@
 //! | [`mount`] | loop devices and mounts, and taking them down |
 //! | [`emulate`] | `disk`: all of these together, guarded |
 //! | [`age`] | `age`: images from recipes |
-//! | [`bench`] | `bench`: every program on the same cold images, tables and pictures |
+//! | [`mod@bench`] | `bench`: every program on the same cold images, tables and pictures |
 //! | [`bound`] | `bound`: the least that reading an image can cost |
 //! | [`args`] | what was typed |
 //! | [`random`], [`size`] | numbers from a seed; sizes as typed |
