@@ -5,7 +5,7 @@
 
 use std::{io, os::fd::BorrowedFd, path::Path};
 
-use onesweep::{Metadata, Timestamp, Xattr};
+use onesweep::{Metadata, Xattr};
 use onesweep_sys::{
     files::{self, Time},
     user::effective_uid,
@@ -40,14 +40,14 @@ pub struct Lost {
 
 /// Gives `target` the attributes of `metadata` and `xattrs`, in the order in which none undoes another: the owner
 /// (which clears set-id bits and capabilities), extended attributes (which a file without write permission refuses),
-/// the mode, the time of the last change.
+/// the mode, the times.
 pub(crate) fn apply(target: Target<'_>, metadata: &Metadata, xattrs: &[Xattr]) -> io::Result<Vec<Lost>> {
     let mut lost = Vec::new();
     let owned = give(target, metadata, &mut lost);
     set_xattrs(target, xattrs, &mut lost);
     let kept = if owned { PERMISSION_BITS } else { PERMISSION_BITS & !SET_ID_BITS };
     set_mode(target, metadata.mode & kept)?;
-    set_mtime(target, metadata.mtime)?;
+    set_times(target, metadata)?;
     Ok(lost)
 }
 
@@ -78,11 +78,12 @@ fn set_mode(target: Target<'_>, mode: u32) -> io::Result<()> {
     }
 }
 
-fn set_mtime(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
-    let mtime = Time { secs: mtime.seconds, nanos: mtime.nanoseconds };
+fn set_times(target: Target<'_>, metadata: &Metadata) -> io::Result<()> {
+    let [atime, mtime] =
+        [metadata.atime, metadata.mtime].map(|time| Time { secs: time.seconds, nanos: time.nanoseconds });
     match target {
-        Target::Open(fd) => files::set_mtime_fd(fd, mtime),
-        Target::Special(path) | Target::Link(path) => files::set_mtime_path(path, mtime),
+        Target::Open(fd) => files::set_times_fd(fd, Some(atime), mtime),
+        Target::Special(path) | Target::Link(path) => files::set_times_path(path, Some(atime), mtime),
     }
 }
 
@@ -119,18 +120,22 @@ fn remove_inherited_acls(fd: BorrowedFd<'_>, wanted: &[Xattr]) {
 mod tests {
     use super::*;
     use crate::testing::{metadata, xattrs_of};
-    use onesweep::Kind;
+    use onesweep::{Kind, Timestamp};
     use std::os::{fd::AsFd, unix::fs::MetadataExt};
+
+    const ACCESSED: Timestamp = Timestamp { seconds: 1_600_000_000, nanoseconds: 5 };
 
     #[test]
     fn attributes_arrive_to_the_nanosecond() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mine = file.as_file().metadata().unwrap();
-        let wanted = Metadata { uid: mine.uid(), gid: mine.gid(), mode: 0o100_440, ..metadata(Kind::File, 0) };
+        let wanted =
+            Metadata { uid: mine.uid(), gid: mine.gid(), mode: 0o100_440, atime: ACCESSED, ..metadata(Kind::File, 0) };
         let xattr = (b"user.colour".to_vec(), vec![7; 2000]);
         let lost = apply(Target::Open(file.as_file().as_fd()), &wanted, std::slice::from_ref(&xattr)).unwrap();
         let now = file.as_file().metadata().unwrap();
         assert_eq!((now.mode(), now.mtime(), now.mtime_nsec()), (0o100_440, 1_700_000_000, 123_456_789));
+        assert_eq!((now.atime(), now.atime_nsec()), (wanted.atime.seconds, i64::from(wanted.atime.nanoseconds)));
         let kept = xattrs_of(file.path()).contains(&xattr);
         assert!(kept || lost.iter().any(|lost| lost.name == "user.colour"), "kept or reported, never neither");
     }

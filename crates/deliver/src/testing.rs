@@ -16,7 +16,7 @@ pub(crate) fn metadata(kind: Kind, size: u64) -> Metadata {
         Kind::CharDevice => (0o020_600, 1),
         Kind::BlockDevice => (0o060_600, 1),
     };
-    Metadata { kind, mode, uid: 0, gid: 0, size, mtime: time, ctime: time, nlink, ino: 1, dev: 1, rdev: 0 }
+    Metadata { kind, mode, uid: 0, gid: 0, size, mtime: time, ctime: time, atime: time, nlink, ino: 1, dev: 1, rdev: 0 }
 }
 
 pub(crate) fn entry(path: &str, kind: Kind) -> SweptFile {
@@ -77,6 +77,7 @@ pub(crate) fn metadata_of(path: &Path) -> Metadata {
         size: stat.size(),
         mtime: time(stat.mtime(), stat.mtime_nsec()),
         ctime: time(stat.ctime(), stat.ctime_nsec()),
+        atime: time(stat.atime(), stat.atime_nsec()),
         nlink: stat.nlink() as u32,
         ino: stat.ino(),
         dev: stat.dev(),

@@ -139,7 +139,7 @@ impl BulkRead {
         self.with(|settings| settings.bwlimit = Some(bytes_per_second))
     }
 
-    /// Reads in the idle I/O class.
+    /// Reads in the idle I/O class. Needs no privilege; only BFQ and mq-deadline heed it.
     pub fn idle(self, yes: bool) -> Self {
         self.with(|settings| settings.idle = yes)
     }
@@ -175,22 +175,40 @@ impl BulkRead {
     }
 
     /// Walks, maps and plans; reads no content. With a catalogue limit, the plan is that of the first window.
+    ///
+    /// # Errors
+    ///
+    /// No path was named or none is there; settings contradict each other; a named path can't be read from its device;
+    /// the system refuses something. Everything else is an item of the sweep, see [`Sweep::errors`].
     pub fn plan(self) -> Result<Sweep, SweepError> {
         Ok(Sweep { prepared: coordinator::prepare(self.settings)? })
     }
 
     /// Walks, maps, plans and reads in one go. Cached files are handed over on their first open, so this is the
     /// quicker way when nobody wants to see the plan.
+    ///
+    /// # Errors
+    ///
+    /// As of [`BulkRead::plan`].
     pub fn start(self) -> Result<Files, SweepError> {
         coordinator::start(self.settings)
     }
 
-    /// [`BulkRead::start`], with every item given to `each` on this thread. `each` returns false to stop.
+    /// [`BulkRead::start`], with every item given to `each` on this thread: DAFT's `BulkFileRead` (II.A). `each` returns
+    /// false to stop. A file that fails is an item, too.
+    ///
+    /// # Errors
+    ///
+    /// As of [`BulkRead::plan`].
     pub fn run(self, each: impl FnMut(Result<SweptFile, FileError>) -> bool) -> Result<Summary, SweepError> {
         Ok(self.start()?.run(each))
     }
 
     /// [`BulkRead::start`], with items given to `each` on `threads` threads, for consumers that need the CPU.
+    ///
+    /// # Errors
+    ///
+    /// As of [`BulkRead::plan`].
     pub fn run_parallel(
         self,
         threads: usize,
@@ -280,6 +298,10 @@ impl Sweep {
     }
 
     /// Reads. One thread for each disk; the items come through the iterator.
+    ///
+    /// # Errors
+    ///
+    /// A thread can't be started.
     pub fn run(self) -> Result<Files, SweepError> {
         coordinator::run(self.prepared)
     }

@@ -69,6 +69,8 @@ pub struct Metadata {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
+    /// Last read before the sweep. File systems keep it loosely, if at all.
+    pub atime: Timestamp,
     /// Names that the inode has in its file system.
     pub nlink: u32,
     /// Inode number.
@@ -90,6 +92,7 @@ impl Metadata {
             size: stat.size,
             mtime: time(stat.mtime),
             ctime: time(stat.ctime),
+            atime: time(stat.atime),
             nlink: stat.nlink,
             ino: stat.ino,
             dev: stat.dev,

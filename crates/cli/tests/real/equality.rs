@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -366,9 +366,23 @@ fn a_copy_is_the_same() {
     root_test!();
     let (image, root) = image_with_a_varied_tree(Fs::Xfs);
     let copy = image.beside("copy");
+    let accessed = times_of_access(&root);
     finish(onesweep(["copy"]).arg(&root).arg(&copy), 0);
+    assert!(accessed == times_of_access(&copy), "times of access differ");
     let there: BTreeMap<OsString, String> = below(&root);
     assert!(there == below(&copy), "the copy differs: diff -r {} {}", root.display(), copy.display());
+}
+
+/// By the paths below the root; reading none of them, but for links, whose own times any look at them changes.
+fn times_of_access(root: &Path) -> BTreeMap<OsString, (i64, i64)> {
+    let mut list = Command::new("find");
+    let found = finish(list.arg(root).args(["!", "-type", "d", "!", "-type", "l", "-print0"]), 0).stdout;
+    let paths = found.split(|&byte| byte == 0).filter(|path| !path.is_empty()).map(|path| path_of(path));
+    let accessed =
+        |path: &Path| fs::symlink_metadata(path).map(|stat| (stat.atime(), stat.atime_nsec())).expect("a file");
+    paths
+        .map(|path| (path.strip_prefix(root).expect("below the root").as_os_str().to_owned(), accessed(&path)))
+        .collect()
 }
 
 fn below(root: &Path) -> BTreeMap<OsString, String> {

@@ -60,7 +60,7 @@ fn looks(root: &Path) -> BTreeMap<PathBuf, Looks> {
     for path in &paths {
         let found = metadata_of(path);
         let size = if found.kind == Kind::Directory { 0 } else { found.size };
-        let kept = Metadata { ino: 0, dev: 0, ctime: Default::default(), size, ..found };
+        let kept = Metadata { ino: 0, dev: 0, ctime: Default::default(), atime: Default::default(), size, ..found };
         let blocks = if found.kind == Kind::File { path.symlink_metadata().unwrap().blocks() } else { 0 };
         let content = match found.kind {
             Kind::File => crate::sum::Algorithm::Blake3.digest(&fs::read(path).unwrap()).to_string(),

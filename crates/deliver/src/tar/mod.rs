@@ -4,7 +4,7 @@
 //! use onesweep_deliver::tar::{TarOptions, TarWriter};
 //! # use onesweep::{Kind, Metadata, SweptFile, Timestamp};
 //! # let mtime = Timestamp { seconds: 1_000_000_000, nanoseconds: 5 };
-//! # let metadata = Metadata { kind: Kind::File, mode: 0o100_644, uid: 0, gid: 0, size: 5, mtime, ctime: mtime,
+//! # let metadata = Metadata { kind: Kind::File, mode: 0o100_644, uid: 0, gid: 0, size: 5, mtime, ctime: mtime, atime: mtime,
 //! #     nlink: 1, ino: 1, dev: 1, rdev: 0 };
 //! # let items = [SweptFile::new("greeting".into(), metadata).with_bytes(b"hello", vec![0..5])];
 //! let mut archive = TarWriter::new(Vec::new(), TarOptions::default())?;

@@ -153,6 +153,7 @@ pub(crate) fn metadata_of(path: &Path) -> Metadata {
         size: found.size(),
         mtime: time(found.mtime(), found.mtime_nsec()),
         ctime: time(found.ctime(), found.ctime_nsec()),
+        atime: time(found.atime(), found.atime_nsec()),
         nlink: found.nlink() as u32,
         ino: found.ino(),
         dev: found.dev(),
@@ -174,7 +175,7 @@ pub(crate) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) {
 
 /// Sets the time of a file without following links.
 pub(crate) fn set_mtime(path: &Path, secs: i64, nanos: u32) {
-    files::set_mtime_path(path, Time { secs, nanos }).unwrap();
+    files::set_times_path(path, None, Time { secs, nanos }).unwrap();
 }
 
 /// The ranges that are no holes.

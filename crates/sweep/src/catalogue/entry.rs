@@ -1,4 +1,4 @@
-//! One entry of the catalogue: 96 bytes (qtar, section 4, takes "a couple of hundred").
+//! One entry of the catalogue: 112 bytes (qtar, section 4, takes "a couple of hundred").
 
 use super::arena::NameAt;
 use crate::{
@@ -67,10 +67,12 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
     pub(crate) mtime_seconds: i64,
     pub(crate) ctime_seconds: i64,
+    pub(crate) atime_seconds: i64,
     /// The device number of a device node.
     pub(crate) rdev: u64,
     pub(crate) mtime_nanoseconds: u32,
     pub(crate) ctime_nanoseconds: u32,
+    pub(crate) atime_nanoseconds: u32,
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -87,7 +89,7 @@ pub(crate) struct Entry {
     pub(crate) flags: Flags,
 }
 
-const _: () = assert!(size_of::<Entry>() == 96);
+const _: () = assert!(size_of::<Entry>() == 112);
 
 impl Entry {
     /// An entry as its directory lists it. `mode` holds the type bits alone until the survey.
@@ -97,9 +99,11 @@ impl Entry {
             size: 0,
             mtime_seconds: 0,
             ctime_seconds: 0,
+            atime_seconds: 0,
             rdev: 0,
             mtime_nanoseconds: 0,
             ctime_nanoseconds: 0,
+            atime_nanoseconds: 0,
             mode,
             uid: 0,
             gid: 0,
@@ -134,6 +138,7 @@ impl Entry {
         self.size = stat.size;
         (self.mtime_seconds, self.mtime_nanoseconds) = (stat.mtime.secs, stat.mtime.nanos);
         (self.ctime_seconds, self.ctime_nanoseconds) = (stat.ctime.secs, stat.ctime.nanos);
+        (self.atime_seconds, self.atime_nanoseconds) = (stat.atime.secs, stat.atime.nanos);
         self.rdev = stat.rdev;
         self.mode = stat.mode;
         self.uid = stat.uid;
@@ -166,6 +171,7 @@ impl Entry {
             size: self.size,
             mtime: Timestamp { seconds: self.mtime_seconds, nanoseconds: self.mtime_nanoseconds },
             ctime: Timestamp { seconds: self.ctime_seconds, nanoseconds: self.ctime_nanoseconds },
+            atime: Timestamp { seconds: self.atime_seconds, nanoseconds: self.atime_nanoseconds },
             nlink: self.nlink,
             ino: self.ino,
             dev,

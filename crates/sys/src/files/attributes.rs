@@ -31,23 +31,22 @@ pub fn set_mode_path(path: impl PathArg, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())?)
 }
 
-/// Sets the time of the last change of an open file, and leaves that of the last access.
+/// Sets the times of the last access and the last change of an open file; `None` leaves the former.
 #[doc(alias = "futimens")]
-pub fn set_mtime_fd(fd: BorrowedFd<'_>, mtime: Time) -> io::Result<()> {
-    Ok(rustix::fs::futimens(fd, &changed_at(mtime))?)
+pub fn set_times_fd(fd: BorrowedFd<'_>, atime: Option<Time>, mtime: Time) -> io::Result<()> {
+    Ok(rustix::fs::futimens(fd, &timestamps(atime, mtime))?)
 }
 
-/// As [`set_mtime_fd`], of the file `path`, or of the link itself when it is a symbolic link.
+/// As [`set_times_fd`], of the file `path`, or of the link itself when it is a symbolic link.
 #[doc(alias = "utimensat")]
-pub fn set_mtime_path(path: impl PathArg, mtime: Time) -> io::Result<()> {
-    Ok(rustix::fs::utimensat(CWD, path, &changed_at(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+pub fn set_times_path(path: impl PathArg, atime: Option<Time>, mtime: Time) -> io::Result<()> {
+    Ok(rustix::fs::utimensat(CWD, path, &timestamps(atime, mtime), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-fn changed_at(mtime: Time) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
-    }
+fn timestamps(atime: Option<Time>, mtime: Time) -> Timestamps {
+    let timespec = |time: Time| Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
+    let leave = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    Timestamps { last_access: atime.map_or(leave, timespec), last_modification: timespec(mtime) }
 }
 
 #[cfg(test)]
@@ -68,11 +67,11 @@ mod tests {
         let stat = || statx_at(root.as_fd(), "dir/sub/file", true).unwrap();
         let accessed = stat().atime;
         set_mode_fd(file.as_fd(), 0o640).unwrap();
-        set_mtime_fd(file.as_fd(), MOMENT).unwrap();
+        set_times_fd(file.as_fd(), None, MOMENT).unwrap();
         assert_eq!((stat().mode & 0o7777, stat().mtime, stat().atime), (0o640, MOMENT, accessed));
         set_mode_path(&path, 0o600).unwrap();
-        set_mtime_path(&path, Time::default()).unwrap();
-        assert_eq!((stat().mode & 0o7777, stat().mtime, stat().atime), (0o600, Time::default(), accessed));
+        set_times_path(&path, Some(MOMENT), Time::default()).unwrap();
+        assert_eq!((stat().mode & 0o7777, stat().mtime, stat().atime), (0o600, Time::default(), MOMENT));
     }
 
     #[test]
@@ -81,7 +80,7 @@ mod tests {
         let stat = |name: &str| statx_at(root.as_fd(), name, true).unwrap();
         let target = stat("dir/sub");
         let Stat { uid, gid, .. } = target;
-        set_mtime_path(tree.path().join("dir/link"), MOMENT).unwrap();
+        set_times_path(tree.path().join("dir/link"), None, MOMENT).unwrap();
         set_owner_path(tree.path().join("dir/link"), Some(uid), Some(gid)).unwrap();
         assert_eq!(stat("dir/link").mtime, MOMENT);
         assert_eq!(stat("dir/sub"), target);

@@ -19,7 +19,7 @@ use std::os::fd::BorrowedFd;
 
 pub use rustix::path::Arg as PathArg;
 
-pub use attributes::{set_mode_fd, set_mode_path, set_mtime_fd, set_mtime_path, set_owner_fd, set_owner_path};
+pub use attributes::{set_mode_fd, set_mode_path, set_owner_fd, set_owner_path, set_times_fd, set_times_path};
 pub use content::{clone_file, copy_range, is_refusal, read_at, read_at_uncached, seek_data, seek_hole, sync_data};
 pub use entry_type::EntryType;
 pub use file_system::{FileSystem, file_system, sync_file_system};
