@@ -377,7 +377,7 @@ fn a_copy_is_the_same() {
 fn times_of_access(root: &Path) -> BTreeMap<OsString, (i64, i64)> {
     let mut list = Command::new("find");
     let found = finish(list.arg(root).args(["!", "-type", "d", "!", "-type", "l", "-print0"]), 0).stdout;
-    let paths = found.split(|&byte| byte == 0).filter(|path| !path.is_empty()).map(|path| path_of(path));
+    let paths = found.split(|&byte| byte == 0).filter(|path| !path.is_empty()).map(path_of);
     let accessed =
         |path: &Path| fs::symlink_metadata(path).map(|stat| (stat.atime(), stat.atime_nsec())).expect("a file");
     paths
