@@ -108,6 +108,11 @@ fn refusal(placement: &Placement) -> Option<String> {
             "what {} keeps on its device need not be what its files hold; leave out --device",
             placement.fs_type
         )),
+        AddressTrust::Physical if placement.journals_data => Some(
+            "it is mounted with data=journal, so what it was told last may not lie on its device yet; \
+             leave out --device"
+                .into(),
+        ),
         AddressTrust::Physical => None,
         AddressTrust::Logical => {
             Some(format!("{} tells no addresses of the device; leave out --device", placement.fs_type))

@@ -25,6 +25,8 @@ pub(crate) struct Placement {
     pub(crate) stack: Option<DeviceStack>,
     pub(crate) fs_type: String,
     pub(crate) trust: AddressTrust,
+    /// Data is written to the journal first (ext4 with `data=journal`), and to its place some time after.
+    pub(crate) journals_data: bool,
 }
 
 impl Placement {
@@ -166,6 +168,8 @@ impl Placements {
             stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
         let fs_type = mount.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type.clone());
         let trust = AddressTrust::of_file_system(&fs_type, stack.as_ref().map_or(1, |stack| stack.members));
+        let journals_data =
+            mount.is_some_and(|mount| mount.super_options.split(',').any(|option| option == "data=journal"));
         // Without a disk of its own, a file system is a spindle of its own.
         let key = match &stack {
             Some(stack) if !stack.disks.is_empty() => stack.spindle_key(),
@@ -181,8 +185,14 @@ impl Placements {
             .ok()
             .filter(|size| size.is_power_of_two() && (512..=BLOCK_MAX).contains(size))
             .unwrap_or(4096) as u32;
-        let placement =
-            Arc::new(Placement { spindle, volume: Volume { dev: stat.dev, block, base }, stack, fs_type, trust });
+        let placement = Arc::new(Placement {
+            spindle,
+            volume: Volume { dev: stat.dev, block, base },
+            stack,
+            fs_type,
+            trust,
+            journals_data,
+        });
         known.by_dev.insert(stat.dev, Arc::clone(&placement));
         placement
     }

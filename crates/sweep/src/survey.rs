@@ -267,7 +267,11 @@ impl Surveyor {
         let entry = catalogue.get_mut(id);
         entry.generation = inode::generation(fd).ok().flatten().unwrap_or(0);
         let doubtful = foreign || !from_device || !self.aim.layout || !pages.is_some_and(is_clean);
-        if doubtful || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
+        // Data may lie in the journal still, or on another device than the one that is read.
+        let has = |flags: io::Result<Option<u32>>, flag| flags.ok().flatten().is_some_and(|flags| flags & flag != 0);
+        let elsewhere =
+            has(inode::flags(fd), inode::FLAG_JOURNALED) || has(inode::extended_flags(fd), inode::XFLAG_REALTIME);
+        if doubtful || elsewhere || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
             entry.flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
     }

@@ -270,6 +270,22 @@ fn btrfs_is_refused_by_device_mode() {
     assert!(out.stdout.is_empty());
 }
 
+/// What was written lies in the journal, and the device holds what was there before.
+#[test]
+fn a_journal_of_data_is_refused_by_device_mode() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 256 << 20);
+    image.unmount();
+    image.set_options("data=journal");
+    image.mount();
+    fs::write(image.root().join("a"), vec![1; 100_000]).expect("a file");
+    let out = finish(onesweep(["sum", "--device"]).arg(image.root()), 2);
+    let said = text(&out.stderr);
+    assert!(said.contains("data=journal") && said.contains("leave out --device"), "{said}");
+    assert!(out.stdout.is_empty());
+    finish(onesweep(["sum"]).arg(image.root()), 0);
+}
+
 /// What device mode cannot do without, it asks for.
 #[test]
 fn device_mode_says_what_it_lacks() {
