@@ -104,22 +104,7 @@ impl DriveQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// 6,000 rpm: 10 ms for a revolution. 100 MB/s everywhere: 100,000 bytes a millisecond, a megabyte on a track.
-    fn round() -> DiskModel {
-        DiskModel {
-            name: "round".into(),
-            capacity: 1_200_000_000,
-            rpm: 6000.0,
-            seek_track_ms: 1.0,
-            seek_average_ms: 9.0,
-            seek_full_ms: 19.0,
-            outer_rate: 100e6,
-            inner_rate: 100e6,
-            zones: 16,
-            overhead_ms: 0.1,
-        }
-    }
+    use crate::plan::tests::round;
 
     #[track_caller]
     fn takes(depth: usize, requests: &[(u64, u64)], ms: f64) {
