@@ -4,6 +4,9 @@
 //! whose last byte has arrived is checked and handed over. What the plan promises about memory is in
 //! [`crate::plan::request`].
 
+mod open_files;
+mod ways;
+
 use std::{
     collections::{HashMap, VecDeque},
     io,
@@ -15,12 +18,11 @@ use std::{
 
 use onesweep_sys::{
     buffer::{self, BufferPart, BufferPool, FileBuffer},
-    cache,
-    features::features,
-    files,
+    cache, files,
     read_queue::{Completion, ReadOp, ReadPart, ReadQueue, advance_parts, best_queue},
 };
 
+use self::{open_files::OpenFiles, ways::Ways};
 use crate::{
     budget::{Loan, Share},
     catalogue::{Catalogue, EntryId, Flags},
@@ -39,10 +41,6 @@ use crate::{
     stream::StreamRules,
     throttle::{Throttle, sleep_until},
 };
-
-/// Files that are kept open for further fragments and for the check after the last one, where the process may have
-/// as many.
-const OPEN_FILES_MAX: u64 = 256;
 
 /// The files of a plan: numbers of the plan stand for entries of the catalogue.
 pub(crate) struct PlannedFiles<'a> {
@@ -167,40 +165,6 @@ pub(crate) struct Reader<'a> {
     /// By volume.
     ways: HashMap<u16, Ways>,
 }
-
-/// The ways of reading that a file system has shown itself to have.
-#[derive(Clone, Copy)]
-struct Ways {
-    direct: bool,
-    dont_cache: bool,
-    /// What is cached can be tried; `None` until somebody asks.
-    trial: Option<bool>,
-    /// Files in a row whose direct reads were refused, or left pages in the cache.
-    in_vain_in_a_row: u32,
-}
-
-impl Ways {
-    /// Nothing is known yet.
-    fn of(policy: CachePolicy) -> Self {
-        let fill = policy == CachePolicy::Fill;
-        Self {
-            direct: features().direct && !fill,
-            dont_cache: features().dontcache && !fill,
-            trial: None,
-            in_vain_in_a_row: 0,
-        }
-    }
-
-    /// Takes note of a file whose direct reads were `of_use` or not.
-    fn learn(&mut self, of_use: bool) {
-        self.in_vain_in_a_row = if of_use { 0 } else { self.in_vain_in_a_row + 1 };
-        self.direct &= self.in_vain_in_a_row < IN_VAIN_MAX;
-    }
-}
-
-/// After so many files in a row whose direct reads were in vain, reads of their volume are not direct any more. One file
-/// alone may be special, or have been read by somebody else meanwhile.
-const IN_VAIN_MAX: u32 = 8;
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(engine: Engine<'a>) -> Self {
@@ -768,61 +732,4 @@ struct DeviceRun {
     volume: u16,
     address: u64,
     parts: Vec<ReadPart>,
-}
-
-/// The files that are open; the oldest goes first. What is in flight holds its own.
-struct OpenFiles {
-    files_max: usize,
-    fds: HashMap<(u32, bool), Arc<OwnedFd>>,
-    oldest: VecDeque<(u32, bool)>,
-}
-
-impl OpenFiles {
-    fn new() -> Self {
-        Self { files_max: descriptors(OPEN_FILES_MAX, 4), fds: HashMap::new(), oldest: VecDeque::new() }
-    }
-
-    fn get(&self, file: u32, direct: bool) -> Option<Arc<OwnedFd>> {
-        self.fds.get(&(file, direct)).cloned()
-    }
-
-    fn keep(&mut self, file: u32, direct: bool, fd: Arc<OwnedFd>) {
-        while self.fds.len() >= self.files_max {
-            let Some(old) = self.oldest.pop_front() else { break };
-            self.fds.remove(&old);
-        }
-        self.fds.insert((file, direct), fd);
-        self.oldest.push_back((file, direct));
-    }
-
-    fn forget(&mut self, file: u32) {
-        self.fds.remove(&(file, false));
-        self.fds.remove(&(file, true));
-        // Files that were forgotten leave their places; they are cleared before they pile up.
-        if self.oldest.len() > 4 * self.files_max {
-            self.oldest.retain(|place| self.fds.contains_key(place));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_special_file_does_not_turn_direct_reads_off() {
-        let fresh = Ways { direct: true, dont_cache: true, trial: None, in_vain_in_a_row: 0 };
-        let mut ways = fresh;
-        for _ in 0..IN_VAIN_MAX - 1 {
-            ways.learn(false);
-        }
-        assert!(ways.direct);
-        ways.learn(true);
-        for _ in 0..IN_VAIN_MAX - 1 {
-            ways.learn(false);
-        }
-        assert!(ways.direct, "not in a row");
-        ways.learn(false);
-        assert!(!ways.direct && ways.dont_cache);
-    }
 }
