@@ -56,6 +56,10 @@ impl Session {
     /// Completes the settings and begins to listen to signals.
     pub(crate) fn start(mut common: Common, stdout: StandardOutput) -> Result<Self, Failure> {
         common.settings = config::complete(common.settings)?;
+        if common.settings.idle == Some(true) {
+            // Named paths are looked at and streams are read by this thread. A kernel without I/O priorities reads all the same.
+            let _ = onesweep_sys::priority::set_idle_io();
+        }
         let cancel = Cancel::new();
         let interrupted = Arc::new(AtomicBool::new(false));
         listen(cancel.clone(), Arc::clone(&interrupted))?;

@@ -139,7 +139,8 @@ impl BulkRead {
         self.with(|settings| settings.bwlimit = Some(bytes_per_second))
     }
 
-    /// Reads in the idle I/O class. Needs no privilege; only BFQ and mq-deadline heed it.
+    /// Reads in the idle I/O class. Needs no privilege; only BFQ and mq-deadline heed it. Files that are streamed are read
+    /// by the consumer's thread, and in its class.
     pub fn idle(self, yes: bool) -> Self {
         self.with(|settings| settings.idle = yes)
     }

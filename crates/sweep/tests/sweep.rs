@@ -269,6 +269,25 @@ fn cancelling_ends_the_stream() {
     assert!(files.summary().cancelled);
 }
 
+/// One request at a time, and a budget for one file, so that nothing is read ahead of the consumer.
+#[test]
+fn cancelling_ends_within_one_request() {
+    const SIZE: u64 = 64 << 10;
+    let root = tempfile::tempdir().unwrap();
+    for n in 0..50 {
+        fs::write(root.path().join(format!("f{n}")), vec![n; SIZE as usize]).unwrap();
+    }
+    let cancel = Cancel::new();
+    let read = BulkRead::new([root.path()]).budget(SIZE).large(SIZE).queue_depth(1).ignore_cache(true);
+    let mut files = read.cancel(cancel.clone()).start().unwrap();
+    let held = files.next().unwrap().unwrap();
+    cancel.cancel();
+    drop(held);
+    assert!(files.next().is_none());
+    let summary = files.summary();
+    assert!(summary.cancelled && (1..=2).contains(&summary.requests), "{summary:?}");
+}
+
 #[test]
 fn excluded_entries_are_left_out_with_all_below() {
     let root = tempfile::tempdir().unwrap();

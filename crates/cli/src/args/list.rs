@@ -18,7 +18,7 @@ pub(crate) struct ListArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// End each path with a NUL instead of a line feed
-    #[arg(short = '0', long)]
+    #[arg(short = '0', long, conflicts_with = "json")]
     pub(crate) null: bool,
     /// Show disk, device address, fragments and size too
     #[arg(short, long, conflicts_with = "null")]

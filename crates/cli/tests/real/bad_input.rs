@@ -55,6 +55,7 @@ fn wrong_flags() {
         (&["tar", "--order", "sideways", "-cf", "-", "."], &["sideways", "first-extent"]),
         (&["sum", "--algorithm", "crc9", "."], &["crc9", "sha256"]),
         (&["sum", "--algorithm", "md5", "--budget", "lots", "."], &["lots", "--budget"]),
+        (&["list", "-0", "--json", "."], &["--null", "--json"]),
         (&["no-such-command"], &["no-such-command"]),
         (&["tar", "-cf"], &["-f"]),
         (&["tar", "-cf", "-"], &[]),

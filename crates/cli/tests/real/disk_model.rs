@@ -96,7 +96,7 @@ mod tests {
     const BYTES: u64 = 50_000_000_000;
 
     fn request(start: u64, bytes: u64) -> Request {
-        Request { start, bytes, metadata: false, thread: String::new() }
+        Request { start, bytes, metadata: false, class: None, thread: String::new() }
     }
 
     fn near(is: f64, should: f64) {

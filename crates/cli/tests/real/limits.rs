@@ -10,6 +10,7 @@ use crate::{
     equality::differences,
     image::{Fs, Image},
     run::{figure, finish, onesweep, program, root_test, seed, summary},
+    trace,
     tree::{self, Rng, Varied, sum_lines, sums},
 };
 
@@ -111,5 +112,25 @@ fn the_idle_class_reads_the_same() {
         let mut sum = onesweep(SUM);
         sum.args(options).arg(&root);
         assert_eq!(figure(&sum_is_right(sum, &root), "errors"), 0);
+    }
+}
+
+/// Metadata that is read ahead, content and streams: all of it steps back behind others.
+#[test]
+fn the_idle_class_reaches_the_disk() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 640 << 20);
+    let root = image.root().join("tree");
+    tree::varied(&root, Fs::Ext4, &Varied { files: 400, sparse: 1 << 20 }, seed());
+    for options in [&[][..], &["--idle"], &["--idle", "--device", "--large", "16K"]] {
+        let mut tar = onesweep(["tar", "-cf", "-"]);
+        tar.args(options).arg("-C").arg(image.root()).arg("tree");
+        let requests = trace::from_cold(&mut image, tar);
+        let ours: Vec<_> = requests.iter().filter(|request| request.thread.starts_with("onesweep")).collect();
+        assert!(ours.len() > 100, "{options:?}: {} requests", ours.len());
+        for request in ours {
+            let idle = options.contains(&"--idle");
+            assert!(request.class.as_ref().is_none_or(|class| (class == "idle") == idle), "{options:?}: {request:?}");
+        }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Request {
     pub(crate) bytes: u64,
     /// True for what the file system marks as metadata: inodes, directories, maps.
     pub(crate) metadata: bool,
+    /// The class of its priority: `none`, `rt`, `be` or `idle`. `None` where the kernel's trace doesn't show it.
+    pub(crate) class: Option<String>,
     /// The thread that asked.
     pub(crate) thread: String,
 }
@@ -123,8 +125,10 @@ fn read_request(line: &str) -> Option<Request> {
     // The command of a pass-through request; empty parentheses for all others.
     let _command = words.next()?;
     let sector: u64 = words.next()?.parse().ok()?;
-    let thread = event.rsplit_once('[')?.1.trim_end_matches(']').to_owned();
-    Some(Request { start: sector * 512, bytes, metadata: kind.contains('M'), thread })
+    let (asked, thread) = event.rsplit_once('[')?;
+    let class = asked.trim_end().rsplit(' ').next()?.split_once(',').map(|(class, _)| class.to_owned());
+    let thread = thread.trim_end_matches(']').to_owned();
+    Some(Request { start: sector * 512, bytes, metadata: kind.contains('M'), class, thread })
 }
 
 #[cfg(test)]
@@ -136,12 +140,18 @@ mod tests {
         let line = " tar-123     [001] d..1.  12.5: block_rq_issue: 7,0 RAM 4096 () 18496 + 8 none,0,0 [a b]";
         assert_eq!(
             read_request(line),
-            Some(Request { start: 18496 * 512, bytes: 4096, metadata: true, thread: "a b".into() })
+            Some(Request {
+                start: 18496 * 512,
+                bytes: 4096,
+                metadata: true,
+                class: Some("none".into()),
+                thread: "a b".into()
+            })
         );
-        let line = " tar-123     [001] d..1.  12.5: block_rq_issue: 7,0 RA 8192 () 8 + 16 be,0,4 [tar]";
+        let line = " tar-123     [001] d..1.  12.5: block_rq_issue: 7,0 RA 8192 () 8 + 16 [tar]";
         assert_eq!(
             read_request(line),
-            Some(Request { start: 4096, bytes: 8192, metadata: false, thread: "tar".into() })
+            Some(Request { start: 4096, bytes: 8192, metadata: false, class: None, thread: "tar".into() })
         );
         let write = " k-1 [000] d..1. 12.5: block_rq_issue: 7,0 WS 4096 () 18496 + 8 none,0,0 [k]";
         assert_eq!(read_request(write), None);
