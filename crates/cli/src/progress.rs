@@ -8,7 +8,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use onesweep::{FileError, Kind, Observer, Progress, SweptFile};
+use onesweep::{FileError, Kind, Observer, Progress, Route, SweptFile};
 
 use crate::{
     args::ProgressWhen,
@@ -34,7 +34,10 @@ struct State {
     planned_bytes: u64,
     reading_since: Option<Instant>,
     files: u64,
+    /// Of files that were handed over whole.
     bytes: u64,
+    /// Read from those that are streamed.
+    streamed: u64,
 }
 
 impl Bar {
@@ -83,8 +86,20 @@ impl Bar {
         }
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.files += 1;
-        state.bytes += file.metadata().size;
-        let (files, bytes) = (state.files, state.bytes);
+        if file.route() != Route::Streamed {
+            state.bytes += file.metadata().size;
+        }
+        self.show(&state);
+    }
+
+    fn streamed(&self, bytes: u64) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.streamed = state.streamed.max(bytes);
+        self.show(&state);
+    }
+
+    fn show(&self, state: &State) {
+        let (files, bytes) = (state.files, state.bytes + state.streamed);
         // Files from the cache are read too, and are in no plan.
         self.bar.set_length(state.planned_bytes.max(bytes));
         self.bar.set_position(bytes);
@@ -138,6 +153,7 @@ impl Observer for Bar {
                 let (seconds, bytes) = forecast::work_of(&estimate);
                 self.planned(seconds, bytes);
             }
+            Progress::Streamed { bytes } => self.streamed(bytes),
             _ => {}
         }
     }

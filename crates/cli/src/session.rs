@@ -6,9 +6,8 @@ use std::{
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc,
     },
     thread,
     time::Instant,
@@ -28,9 +27,6 @@ use crate::{
     progress::Bar,
     report::{self, Failure, Report},
 };
-
-/// Items that wait between the thread that reads and those that work, when the plan was shown.
-const WAITING_ITEMS_MAX: usize = 64;
 
 /// What a command writes to standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,32 +209,16 @@ impl Session {
         each: impl Fn(Result<SweptFile, FileError>) -> bool + Send + Sync,
     ) -> Result<Summary, Failure> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
+        let each = |item| {
+            self.bar.deliver(&item);
+            each(item)
+        };
         if !self.common.output.show_plan {
-            let summary = read.run_parallel(threads, |item| {
-                self.bar.deliver(&item);
-                each(item)
-            })?;
-            return Ok(summary);
+            return Ok(read.run_parallel(threads, each)?);
         }
         let sweep = read.plan()?;
-        let (sender, receiver) = mpsc::sync_channel(WAITING_ITEMS_MAX);
-        let receiver = Mutex::new(receiver);
-        let stopped = AtomicBool::new(false);
-        let next = || receiver.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while let Ok(item) = next() {
-                        if !stopped.load(Ordering::Relaxed) && !each(item) {
-                            stopped.store(true, Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-            let sent = self.run_planned(sweep, |item| sender.send(item).is_ok() && !stopped.load(Ordering::Relaxed));
-            drop(sender);
-            sent
-        })
+        self.show_plan(&sweep);
+        Ok(sweep.run()?.run_parallel(threads, each))
     }
 
     fn show_plan(&self, sweep: &Sweep) {

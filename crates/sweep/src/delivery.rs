@@ -6,6 +6,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
 };
@@ -125,17 +126,27 @@ impl Delivery {
             state.waiting_consumers += 1;
             if state.is_stuck() {
                 state.waiting_consumers -= 1;
-                if state.warned {
-                    drop(state);
-                    self.cancel.cancel();
-                    return;
-                }
+                let error = if state.warned { self.end_for_want_of_memory() } else { self.budget_lent() };
                 state.warned = true;
-                return taken.push_back(Err(FileError::BudgetLent { lent: self.budget.held() }));
+                return taken.push_back(Err(error));
             }
             state = self.produced.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             state.waiting_consumers -= 1;
         }
+    }
+}
+
+impl Delivery {
+    fn budget_lent(&self) -> FileError {
+        FileError::BudgetLent { lent: self.budget.held() }
+    }
+
+    /// What is not delivered by now will not be: that must not pass for the end of the sweep.
+    fn end_for_want_of_memory(&self) -> FileError {
+        self.cancel.cancel();
+        let lent = self.budget.held();
+        let source = io::Error::other(format!("the consumer keeps all {lent} bytes of the budget and asks for more"));
+        FileError::Stopped { disk: "every disk".into(), source }
     }
 }
 

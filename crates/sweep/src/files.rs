@@ -22,8 +22,8 @@ use crate::{
 /// The items of a running sweep. Dropping it cancels the sweep within one request.
 ///
 /// A slow consumer holds the sweep back: at most the budget is ever waiting here. A consumer that keeps all files it
-/// was lent gets [`FileError::BudgetLent`] once nothing more can be read, and the end of the stream if it asks again
-/// without giving anything back.
+/// was lent gets [`FileError::BudgetLent`] once nothing more can be read, and [`FileError::Stopped`] and the end of the
+/// stream if it asks again without giving anything back.
 pub struct Files {
     delivery: Arc<Delivery>,
     counters: Arc<Counters>,

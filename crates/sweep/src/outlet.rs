@@ -1,6 +1,12 @@
 //! Where a spindle's items go: counted, told to the observer, handed to the consumers.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::{
     budget::{Loan, Share},
@@ -12,16 +18,20 @@ use crate::{
 /// Files between two progress events.
 const EVERY: u64 = 64;
 
+/// Bytes of streams between two progress events.
+const EVERY_STREAMED: u64 = 1 << 20;
+
 /// What all spindles of a sweep count together.
 #[derive(Default)]
 pub(crate) struct Counters {
     summary: Mutex<Summary>,
+    streamed: AtomicU64,
     observer: Option<Arc<dyn Observer>>,
 }
 
 impl Counters {
     pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Arc<Self> {
-        Arc::new(Self { summary: Mutex::default(), observer })
+        Arc::new(Self { summary: Mutex::default(), streamed: AtomicU64::new(0), observer })
     }
 
     fn lock(&self) -> MutexGuard<'_, Summary> {
@@ -36,10 +46,25 @@ impl Counters {
         self.lock().clone()
     }
 
+    /// Counts what a consumer has read from a stream.
+    pub(crate) fn add_streamed(&self, read: u64) {
+        let before = self.streamed.fetch_add(read, Ordering::Relaxed);
+        let bytes = before + read;
+        if before / EVERY_STREAMED != bytes / EVERY_STREAMED {
+            self.tell(|| Progress::Streamed { bytes });
+        }
+    }
+
     pub(crate) fn tell(&self, event: impl FnOnce() -> Progress) {
         if let Some(observer) = &self.observer {
             observer.on(event());
         }
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counters").field("summary", &self.summary).finish_non_exhaustive()
     }
 }
 
@@ -84,7 +109,7 @@ impl Outlet {
         self.counters.count(change);
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 

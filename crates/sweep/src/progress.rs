@@ -34,7 +34,12 @@ pub enum Progress {
     Read {
         /// Files whose content is complete.
         files: u64,
-        /// Bytes of content read.
+        /// Bytes of content read; files that are streamed count whole when they are handed over.
+        bytes: u64,
+    },
+    /// Bytes that consumers have read from streams so far, holes among them.
+    Streamed {
+        /// Bytes of content, each as often as it was read.
         bytes: u64,
     },
 }

@@ -10,7 +10,7 @@ use std::{
 
 use onesweep_sys::{features::features, files};
 
-use crate::{footprint::Trail, opener::Way, progress::Cancel, throttle::Throttle};
+use crate::{footprint::Trail, opener::Way, outlet::Counters, progress::Cancel, throttle::Throttle};
 
 /// The content of a large or special file, read through the file system where the consumer wants it.
 ///
@@ -26,6 +26,7 @@ pub struct FileStream {
     keep_cached: bool,
     throttle: Arc<Throttle>,
     cancel: Cancel,
+    counters: Arc<Counters>,
     at: u64,
     open: Option<Open>,
 }
@@ -56,6 +57,7 @@ pub(crate) struct StreamRules {
     pub(crate) keep_cached: bool,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) cancel: Cancel,
+    pub(crate) counters: Arc<Counters>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +78,13 @@ struct Open {
 
 impl FileStream {
     pub(crate) fn new(way: Way, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
-        let StreamRules { keep_cached, throttle, cancel } = rules;
-        Self { way, expected, data, keep_cached, throttle, cancel, at: 0, open: None }
+        let StreamRules { keep_cached, throttle, cancel, counters } = rules;
+        Self { way, expected, data, keep_cached, throttle, cancel, counters, at: 0, open: None }
+    }
+
+    fn advance(&mut self, read: usize) {
+        self.at += read as u64;
+        self.counters.add_streamed(read as u64);
     }
 
     /// Goes back to the front.
@@ -160,12 +167,12 @@ impl Read for FileStream {
         let wanted = buffer.len().min(usize::try_from(length).unwrap_or(usize::MAX));
         if here == Here::Hole {
             buffer[..wanted].fill(0);
-            self.at += wanted as u64;
+            self.advance(wanted);
             return Ok(wanted);
         }
         self.throttle.pass(wanted as u64, &self.cancel);
         let read = self.read_data(&mut buffer[..wanted], self.at.saturating_add(length))?;
-        self.at += read as u64;
+        self.advance(read);
         if read == 0 {
             // Shorter than it was.
             self.check()?;
@@ -193,7 +200,12 @@ mod tests {
 
     fn stream(path: &std::path::Path, data: Vec<Range<u64>>) -> FileStream {
         let stat = files::statx_at(files::CURRENT_DIR, path, true).unwrap();
-        let rules = StreamRules { keep_cached: false, throttle: Arc::new(Throttle::new(None)), cancel: Cancel::new() };
+        let rules = StreamRules {
+            keep_cached: false,
+            throttle: Arc::new(Throttle::new(None)),
+            cancel: Cancel::new(),
+            counters: Arc::default(),
+        };
         FileStream::new(Way::to(path), State::of(&stat), data, rules)
     }
 

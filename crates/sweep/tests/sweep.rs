@@ -224,7 +224,9 @@ fn who_keeps_everything_comes_to_an_end_all_the_same() {
     }
     let files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
     let kept: Vec<_> = files.collect();
-    assert_eq!(kept.len(), 5, "four files and the error");
+    assert_eq!(kept.len(), 6, "four files and two errors");
+    assert!(matches!(kept[4], Err(FileError::BudgetLent { .. })), "{:?}", kept[4]);
+    assert!(matches!(kept[5], Err(FileError::Stopped { .. })), "the rest is missing: {:?}", kept[5]);
 }
 
 #[test]

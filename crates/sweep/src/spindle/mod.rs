@@ -46,6 +46,9 @@ const AHEAD: usize = 16384;
 /// Inodes with numbers that differ only in the last bits lie in one block, or in blocks side by side.
 const NEIGHBOURS: u64 = 32;
 
+/// What a stream is taken to be read by: the file system's read-ahead goes on between its reads.
+const STREAM_READ: u64 = 1 << 20;
+
 /// Events between two progress reports of walk and survey.
 const EVERY: usize = 1024;
 
@@ -472,6 +475,12 @@ impl SpindleSweep {
                 self.hand_over_ready(outlet, id, None)?;
             }
         } else {
+            if !(batch.planned.is_empty() && batch.streamed.is_empty()) {
+                outlet.counters().tell(|| Progress::Planned {
+                    disk: self.name.clone(),
+                    estimate: Box::new(self.estimate(&batch, self.order, self.strategy())),
+                });
+            }
             if !batch.planned.is_empty() {
                 self.read(outlet, &batch.planned)?;
             }
@@ -494,10 +503,6 @@ impl SpindleSweep {
         });
         let unmapped = planned.iter().filter(|&&id| self.catalogue.get(id).flags.has(Flags::UNMAPPED)).count() as u64;
         outlet.count(|summary| summary.unmapped_files += unmapped);
-        outlet.counters().tell(|| Progress::Planned {
-            disk: self.name.clone(),
-            estimate: Box::new(self.estimate(planned, self.order, self.strategy())),
-        });
 
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
         let budget = self.plan_budget();
@@ -547,18 +552,35 @@ impl SpindleSweep {
         }
     }
 
-    /// What reading these files would cost.
-    pub(crate) fn estimate(&self, planned: &[EntryId], order: Order, strategy: Strategy) -> Estimate {
-        let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
-        requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
+    /// What reading a batch would cost: the sweep, and the streams after it.
+    pub(crate) fn estimate(&self, batch: &Batch, order: Order, strategy: Strategy) -> Estimate {
+        let files = PlannedFiles { catalogue: &self.catalogue, files: &batch.planned, device: self.settings.device };
+        let mut estimate = requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
             .map(|requests| Estimate::of(requests, &self.disk_model(), self.in_flight()))
-            .unwrap_or_default()
+            .unwrap_or_default();
+        if !batch.streamed.is_empty() {
+            estimate.add(&self.estimate_streams(&batch.streamed));
+        }
+        estimate
+    }
+
+    /// What streaming these files one after the other would cost. They take no memory of the budget.
+    fn estimate_streams(&self, streamed: &[EntryId]) -> Estimate {
+        let mut streamed = streamed.to_vec();
+        self.sort_streams(&mut streamed);
+        let order = plan::SweepOrder::WholeFiles((0..streamed.len() as u32).collect());
+        let files = PlannedFiles { catalogue: &self.catalogue, files: &streamed, device: false };
+        let schedule = Schedule::new(files, order, plan::Budget::unlimited());
+        let cost = schedule.map(|schedule| {
+            let requests = Requests::new(schedule, RequestShape::vanilla().max_request(STREAM_READ));
+            Estimate::of(requests, &self.disk_model(), 1)
+        });
+        Estimate { peak_memory: 0, peak_unlimited: 0, ..cost.unwrap_or_default() }
     }
 
     /// What reading the files of the held plan would cost.
     pub(crate) fn estimate_planned(&self, order: Order, strategy: Strategy) -> Estimate {
-        let planned = self.held.batch.as_ref().map_or(&[][..], |batch| &batch.planned);
-        self.estimate(planned, order, strategy)
+        self.held.batch.as_ref().map(|batch| self.estimate(batch, order, strategy)).unwrap_or_default()
     }
 
     /// The entries of the held plan, with all their names, in the order in which they will be handed over.
@@ -609,7 +631,9 @@ impl SpindleSweep {
             plan::SweepOrder::Fragment => by_address(&batch.planned),
             plan::SweepOrder::WholeFiles(list) => list.into_iter().map(|file| batch.planned[file as usize]).collect(),
         };
-        all.extend(by_address(&batch.streamed));
+        let mut streamed = batch.streamed.clone();
+        self.sort_streams(&mut streamed);
+        all.extend(streamed);
         all
     }
 

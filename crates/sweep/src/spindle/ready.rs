@@ -116,14 +116,20 @@ impl SpindleSweep {
             keep_cached: self.settings.cache == CachePolicy::Fill,
             throttle: Arc::clone(&self.throttle),
             cancel: outlet.cancel().clone(),
+            counters: Arc::clone(outlet.counters()),
         }
     }
 
-    /// Large and special files, in the order of their first extents (DAFT II.D).
-    pub(super) fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
+    /// The order of streams: by their first extents (DAFT II.D), where these are known.
+    pub(super) fn sort_streams(&self, streamed: &mut [EntryId]) {
         if self.order.needs_layout() {
-            streamed.sort_by_key(|&id| self.catalogue.first_block_address(id).unwrap_or(u64::MAX));
+            streamed.sort_by_cached_key(|&id| self.catalogue.first_block_address(id).unwrap_or(u64::MAX));
         }
+    }
+
+    /// Large and special files.
+    pub(super) fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
+        self.sort_streams(&mut streamed);
         for id in streamed {
             let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None);
             if let Ok(file) = &mut item {
