@@ -24,8 +24,8 @@ pub(crate) enum Failure {
     Told(Vec<String>),
     /// The sweep could not start.
     Sweep(SweepError),
-    /// Nobody reads the output any more, which is no error.
-    BrokenPipe,
+    /// Nobody reads the output any more, which is no error; with the exit code of what was done before.
+    Closed(u8),
 }
 
 impl Failure {
@@ -38,14 +38,14 @@ impl Failure {
     }
 
     pub(crate) fn io(path: &Path, step: &str, error: &io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::BrokenPipe;
-        }
         Self::told(message::of_other(path, step, error))
     }
 
-    /// Writing to standard output failed.
-    pub(crate) fn output(error: &io::Error) -> Self {
+    /// Writing to standard output failed. When that is because nobody reads it any more, `code` tells how it went so far.
+    pub(crate) fn output(error: &io::Error, code: u8) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::Closed(code);
+        }
         Self::io(Path::new("standard output"), "write", error)
     }
 
@@ -53,7 +53,7 @@ impl Failure {
         let messages = match self {
             Self::Told(messages) => messages.clone(),
             Self::Sweep(error) => vec![message::of_sweep(error)],
-            Self::BrokenPipe => Vec::new(),
+            Self::Closed(_) => Vec::new(),
         };
         let mut out = io::stderr().lock();
         for message in messages {
@@ -64,7 +64,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Told(_) | Self::Sweep(_) => CANNOT_RUN,
-            Self::BrokenPipe => 0,
+            Self::Closed(code) => *code,
         }
     }
 }
@@ -155,7 +155,8 @@ mod tests {
         assert_eq!(exit_code(false, 3), 1);
         assert_eq!(exit_code(true, 3), 130);
         assert_eq!(Failure::told("x").exit_code(), 2);
-        assert_eq!(Failure::output(&io::ErrorKind::BrokenPipe.into()).exit_code(), 0);
+        assert_eq!(Failure::output(&io::ErrorKind::BrokenPipe.into(), 1).exit_code(), 1);
+        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into(), 0).exit_code(), 2);
     }
 
     #[test]

@@ -249,9 +249,19 @@ impl Session {
                 StandardOutput::Data => report.write_json(&mut io::stderr().lock()),
                 StandardOutput::Summary => report.write_json(&mut io::stdout().lock()),
             }
-            .map_err(|error| Failure::output(&error))?;
+            .map_err(|error| self.output(&error))?;
         }
-        Ok(report::exit_code(self.is_interrupted(), errors))
+        Ok(self.exit_code())
+    }
+
+    /// How it went so far.
+    pub(crate) fn exit_code(&self) -> u8 {
+        report::exit_code(self.is_interrupted(), self.errors.load(Ordering::Relaxed))
+    }
+
+    /// Writing to standard output failed.
+    pub(crate) fn output(&self, error: &io::Error) -> Failure {
+        Failure::output(error, self.exit_code())
     }
 }
 
@@ -272,12 +282,11 @@ fn unread(path: &Path, follow: bool) -> Option<String> {
 /// The first signal ends the sweep in good order, the second ends the process.
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
-    // Under nohup it is to go on when the terminal goes.
+    // What was started with a signal ignored goes on: under nohup when the terminal goes, in the background of a script at
+    // Ctrl-C.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if !is_ignored(&status, SIGHUP) {
-        signals.add_signal(SIGHUP).map_err(failed)?;
-    }
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(&status, signal));
+    let mut signals = Signals::new(heeded).map_err(failed)?;
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {

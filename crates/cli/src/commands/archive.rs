@@ -50,7 +50,7 @@ impl<'a> Archive<'a> {
         let stdout = args.file == Path::new("-");
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
         let writer = TarWriter::to_output(output.until(session.cancel()), options).map_err(failure)?;
-        let verbose = (args.verbose > 0).then(|| verbose_output(session.standard_output()));
+        let verbose = (args.verbose > 0).then(|| verbose_output(session));
         let (totals, ignore_failed_read) = (args.totals, args.ignore_failed_read);
         Ok(Self { session, writer, verbose, totals, ignore_failed_read, failed: None })
     }
@@ -101,7 +101,12 @@ impl<'a> Archive<'a> {
     /// Ends the archive. An interrupted one gets no name.
     pub(super) fn finish(self, summary: &Summary) -> Result<u8, Failure> {
         if let Some(error) = self.failed {
-            return Err(failure(error));
+            return Err(match error {
+                TarError::Write { source, .. } if self.session.standard_output() == StandardOutput::Data => {
+                    self.session.output(&source)
+                }
+                error => failure(error),
+            });
         }
         let totals = match self.session.is_interrupted() {
             true => self.writer.totals(),
@@ -163,10 +168,10 @@ fn compression(args: &TarArgs) -> Result<Compression, Failure> {
 }
 
 /// Where the names of `-v` go: to standard error when the archive or the summary goes to standard output.
-fn verbose_output(stdout: StandardOutput) -> Box<dyn Write> {
-    match stdout {
-        StandardOutput::Data => Box::new(io::stderr()),
-        StandardOutput::Summary => Box::new(io::LineWriter::new(io::stdout())),
+fn verbose_output(session: &Session) -> Box<dyn Write> {
+    match session.standard_output() {
+        StandardOutput::Summary if !session.is_json() => Box::new(io::LineWriter::new(io::stdout())),
+        StandardOutput::Summary | StandardOutput::Data => Box::new(io::stderr()),
     }
 }
 

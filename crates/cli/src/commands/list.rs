@@ -56,7 +56,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let listed = list(&session, read, style, &mut out)?;
-    out.flush().map_err(|error| Failure::output(&error))?;
+    out.flush().map_err(|error| session.output(&error))?;
     if listed.files == 0 {
         session.tell_of_unread(&args.paths);
     }
@@ -76,7 +76,7 @@ fn list(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) ->
     }
     sweep.errors().for_each(|error| session.complain_of(error));
     let mut listed = Summary { windows: 1, ..Summary::default() };
-    let output = |error: io::Error| Failure::output(&error);
+    let output = |error: io::Error| session.output(&error);
     if style == Style::Long && !session.is_json() {
         writeln!(out, "{LONG_HEADER}").map_err(output)?;
     }
@@ -108,7 +108,7 @@ fn list_by_windows(session: &Session, read: BulkRead, style: Style, out: &mut dy
         }
         written.is_ok()
     })?;
-    written.map_err(|error| Failure::output(&error))?;
+    written.map_err(|error| session.output(&error))?;
     Ok(summary)
 }
 

@@ -34,8 +34,8 @@ pub(super) fn run(dir: Option<&Path>) -> Result<u8, Failure> {
     let mut command = args::command().disable_help_subcommand(true);
     command.build();
     let Some(dir) = dir else {
-        let page = page(&command).map_err(|error| Failure::output(&error))?;
-        io::stdout().lock().write_all(&page).map_err(|error| Failure::output(&error))?;
+        let page = page(&command).map_err(|error| Failure::output(&error, 0))?;
+        io::stdout().lock().write_all(&page).map_err(|error| Failure::output(&error, 0))?;
         return Ok(0);
     };
     let all = command.get_subcommands().filter(|command| !command.is_hide_set()).chain([&command]);

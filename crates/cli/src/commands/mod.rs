@@ -33,6 +33,6 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
 fn completions(shell: clap_complete::Shell) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "onesweep", &mut script);
-    io::stdout().lock().write_all(&script).map_err(|error| Failure::output(&error))?;
+    io::stdout().lock().write_all(&script).map_err(|error| Failure::output(&error, 0))?;
     Ok(0)
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::{
     args::PlanArgs,
     forecast::Forecast,
-    report::{self, Failure},
+    report::Failure,
     session::{Session, StandardOutput},
 };
 
@@ -15,12 +15,12 @@ pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     // What lies in the cache now may be gone when it is read.
     let sweep = session.bulk_read(&args.paths)?.ignore_cache(true).plan()?;
     let forecast = Forecast::of(&sweep, session.settings());
+    sweep.errors().for_each(|error| session.complain_of(error));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if session.is_json() { forecast.write_json(&mut out) } else { forecast.write(&mut out) };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
-    sweep.errors().for_each(|error| session.complain_of(error));
+    written.and_then(|()| out.flush()).map_err(|error| session.output(&error))?;
     if sweep.estimate().files == 0 {
         session.tell_of_unread(&args.paths);
     }
-    Ok(report::exit_code(session.is_interrupted(), sweep.errors().count() as u64))
+    Ok(session.exit_code())
 }

@@ -44,9 +44,9 @@ impl Printer {
         self.failed.is_none()
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    fn finish(mut self, session: &Session) -> Result<(), Failure> {
         self.print(|out| out.flush());
-        self.failed.map_or(Ok(()), |error| Err(Failure::output(&error)))
+        self.failed.map_or(Ok(()), |error| Err(session.output(&error)))
     }
 }
 
@@ -86,7 +86,7 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
         names.sort_by(|one, other| one.0.cmp(&other.0));
         printer.print(|out| write_lines(out, &names));
     }
-    printer.finish()?;
+    printer.finish(&session)?;
     session.tell_of_unread(&args.paths);
     session.finish("sum", &summary, Details { algorithm: args.algorithm.name(), ..Details::default() })
 }
@@ -168,8 +168,8 @@ fn check(args: SumArgs) -> Result<u8, Failure> {
         unreadable: count(&verdicts.unreadable),
         bad_lines,
     };
-    unlocked(verdicts.printer).finish()?;
     session.count_errors(details.mismatched);
+    unlocked(verdicts.printer).finish(&session)?;
     for (count, what) in [(details.mismatched, "did NOT match"), (details.unreadable, "could not be read")] {
         if count > 0 {
             session.tell(&format!("{count} of {} listed files {what}", total(&details)));

@@ -42,7 +42,7 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     })?;
     let Warmed { files, bytes, full } = warmer.warmed();
     if !(session.is_quiet() || session.is_json()) {
-        tell(warmer.warmed(), files_in_all, limit).map_err(|error| Failure::output(&error))?;
+        tell(warmer.warmed(), files_in_all, limit).map_err(|error| session.output(&error))?;
     }
     if summary.files == 0 {
         session.tell_of_unread(&args.paths);

@@ -416,6 +416,48 @@ fn a_broken_pipe_is_no_error() {
     }
 }
 
+/// What went wrong before nobody read any more is told by the code all the same; a pipe by name is an output like any other.
+#[test]
+fn a_broken_pipe_hides_no_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let in_folder = |name: &str| folder.path().join(name);
+    fs::write(in_folder("file"), "as it is now").expect("a file");
+    let line = format!("{}  {}\n", "0".repeat(32), in_folder("file").display());
+    fs::write(in_folder("manifest"), line.repeat(5000)).expect("a manifest");
+    let mut check = onesweep(["sum", "--check", "--algorithm", "md5"]);
+    let mut running = check.arg(in_folder("manifest")).stdout(Stdio::piped()).spawn().expect("it starts");
+    drop(running.stdout.take());
+    assert_eq!(running.wait().expect("it ends").code(), Some(1), "the mismatch counts");
+
+    let pipe = in_folder("pipe");
+    run(Command::new("mkfifo").arg(&pipe));
+    fs::write(in_folder("large"), vec![1; 4 << 20]).expect("a file");
+    let mut tar = onesweep(["tar", "-cf"]);
+    let mut running = tar.arg(&pipe).arg(in_folder("large")).stderr(Stdio::piped()).spawn().expect("it starts");
+    fs::File::open(&pipe).and_then(|mut end| end.read_exact(&mut [0])).expect("the start of the archive");
+    let mut said = Vec::new();
+    running.stderr.take().expect("a pipe").read_to_end(&mut said).expect("its messages");
+    assert_eq!(running.wait().expect("it ends").code(), Some(2));
+    says(&said, &[&pipe.display().to_string(), "Broken pipe"]);
+}
+
+/// A program that a script put into the background lives on when the user interrupts the script.
+#[test]
+fn an_interrupt_that_was_ignored_from_the_start_is_no_interrupt() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("large"), vec![1; 4 << 20]).expect("a file");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' INT; exec \"$0\" tar -cf - -C \"$1\" ."]).arg(crate::run::program()).arg(folder.path());
+    let mut running = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut archive = vec![0];
+    let mut out = running.stdout.take().expect("a pipe");
+    out.read_exact(&mut archive).expect("the start of the archive");
+    interrupt(&running);
+    out.read_to_end(&mut archive).expect("the rest");
+    assert!(running.wait().expect("it ends").success());
+    assert!(archive.len() > 4 << 20);
+}
+
 /// An archive is still made of what can be read, and the code tells.
 #[test]
 fn an_archive_of_what_can_be_read() {
