@@ -33,6 +33,8 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { report::CANNOT_RUN } else { 0 });
         }
     };
+    // Each disk wants some hundreds; where it is not allowed, there are fewer.
+    let _ = onesweep_sys::limits::raise_open_files();
     match commands::run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {

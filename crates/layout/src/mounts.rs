@@ -31,6 +31,23 @@ pub struct Mount {
     pub super_options: String,
 }
 
+/// Whether a file system writes data to its journal first (ext4 with `data=journal`), and to its place some time after.
+///
+/// `device` is the kernel's name of its device. `mountinfo` leaves out an option that is the superblock's own default, so
+/// this asks `/proc/fs`; where that is not there, the answer for ext3 and ext4 is yes.
+pub fn journals_data(fs_type: &str, device: &str) -> bool {
+    journals_data_in(Path::new("/proc/fs"), fs_type, device)
+}
+
+fn journals_data_in(proc_fs: &Path, fs_type: &str, device: &str) -> bool {
+    if !matches!(fs_type, "ext3" | "ext4") {
+        return false;
+    }
+    // One driver serves both.
+    let told = std::fs::read_to_string(proc_fs.join("ext4").join(device).join("options"));
+    told.map_or(true, |told| told.lines().any(|option| option == "data=journal"))
+}
+
 /// Why a text is not a list of mounts.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("line {line} of the list of mounts has no {missing}")]
@@ -156,6 +173,20 @@ fn unescaped(field: &[u8]) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn journaled_data_is_known() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = |device: &str| proc.path().join("ext4").join(device);
+        for (device, options) in [("sda1", "rw\ndata=ordered\ncommit=5\n"), ("sda2", "rw\ndata=journal\ncommit=5\n")] {
+            std::fs::create_dir_all(folder(device)).unwrap();
+            std::fs::write(folder(device).join("options"), options).unwrap();
+        }
+        let journals = |fs_type, device| journals_data_in(proc.path(), fs_type, device);
+        assert!(!journals("ext4", "sda1") && !journals("xfs", "sda2") && !journals("ext2", "sda9"));
+        assert!(journals("ext4", "sda2") && journals("ext3", "sda2"));
+        assert!(journals("ext4", "sda9"), "nothing is told");
+    }
 
     const RECORDED: &[u8] = br"22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard

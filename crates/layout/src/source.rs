@@ -122,7 +122,11 @@ pub struct Fibmap;
 
 impl LayoutSource for Fibmap {
     fn map(&mut self, fd: BorrowedFd<'_>, size: u64, visit: &mut dyn FnMut(Extent)) -> Result<Mapped, MapError> {
-        let block_bytes = u64::from(fibmap::block_bytes(fd)?.max(1));
+        let block_bytes = fibmap::block_bytes(fd).map_err(|error| match error.raw_os_error() {
+            Some(EPERM | EINVAL) => MapError::Unsupported,
+            _ => MapError::from(error),
+        })?;
+        let block_bytes = u64::from(block_bytes.max(1));
         let blocks = size.div_ceil(block_bytes);
         let mut map = Checked::new(size, visit);
         let mut run: Option<RawExtent> = None;

@@ -147,8 +147,8 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), Sw
 
 fn find_root(shared: &Shared, shown: PathBuf, opened: PathBuf, follow: bool) -> io::Result<Root> {
     let opened = if follow { std::fs::canonicalize(&opened)? } else { opened };
-    let stat = files::statx_at(files::CURRENT_DIR, opened.as_path(), true)?;
     let fd = files::open_handle_at(files::CURRENT_DIR, opened.as_path())?;
+    let stat = files::statx_fd(fd.as_fd())?;
     let placement = shared.placements.of(fd.as_fd(), &stat);
     Ok(Root { ino: stat.ino, mode: stat.mode & 0o170_000, placement, shown, opened })
 }

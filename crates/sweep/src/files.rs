@@ -65,25 +65,27 @@ impl Files {
 
     /// Gives the items to `each` on `threads` threads.
     pub fn run_parallel(
-        self,
+        mut self,
         threads: usize,
         each: impl Fn(Result<SweptFile, FileError>) -> bool + Send + Sync,
     ) -> Summary {
         let threads = threads.max(1);
         self.delivery.set_consumers(threads);
         let stopped = AtomicBool::new(false);
+        let (delivery, each, stopped) = (&self.delivery, &each, &stopped);
+        let mut taken_before = std::mem::take(&mut self.taken);
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| {
+                let mut taken = std::mem::take(&mut taken_before);
+                scope.spawn(move || {
                     // Also on a panic: the others must not wait for this one.
-                    let _leave = Leave(&self.delivery);
-                    let mut taken = VecDeque::new();
+                    let _leave = Leave(delivery);
                     while !stopped.load(Ordering::Relaxed)
-                        && let Some(item) = next(&self.delivery, &mut taken)
+                        && let Some(item) = next(delivery, &mut taken)
                     {
                         if !each(item) {
                             stopped.store(true, Ordering::Relaxed);
-                            self.delivery.cancel().cancel();
+                            delivery.cancel().cancel();
                         }
                     }
                 });
@@ -94,7 +96,7 @@ impl Files {
 
     /// Stops what still runs, waits for it, and counts.
     fn finish(mut self) -> Summary {
-        let ended = self.delivery.is_over();
+        let ended = self.delivery.is_over() && self.taken.is_empty();
         if !ended {
             self.delivery.cancel().cancel();
         }

@@ -36,10 +36,23 @@ impl Rules {
 
     /// True when the entry is left out. The nearest rule that says anything wins.
     pub(crate) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
-        match self.own.matched(path, is_directory) {
-            Match::Ignore(_) => true,
-            Match::Whitelist(_) => false,
-            Match::None => self.above.as_ref().is_some_and(|above| above.ignores(path, is_directory)),
+        for rules in std::iter::successors(Some(self), |rules| rules.above.as_deref()) {
+            match rules.own.matched(path, is_directory) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+/// One after the other: in a tree that is deep enough, as many calls within each other would end the stack.
+impl Drop for Rules {
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut rules) = above.and_then(Arc::into_inner) {
+            above = rules.above.take();
         }
     }
 }
@@ -51,6 +64,17 @@ mod tests {
     fn rules(directory: &str, content: &str, above: Option<Arc<Rules>>) -> Arc<Rules> {
         let file = (PathBuf::from(directory).join(".gitignore"), content.as_bytes().to_vec());
         Rules::read(Path::new(directory), &[file], above)
+    }
+
+    #[test]
+    fn rules_may_be_as_deep_as_a_tree() {
+        let deepest = (0..200_000).fold(None, |above, _| {
+            let own = Gitignore::empty();
+            Some(Arc::new(Rules { own, above }))
+        });
+        let deepest = deepest.expect("rules");
+        assert!(!deepest.ignores(Path::new("/t/file"), false));
+        drop(deepest);
     }
 
     #[test]

@@ -11,7 +11,10 @@ use std::{
 
 use onesweep_sys::{files, limits};
 
-use crate::catalogue::{Catalogue, EntryId};
+use crate::{
+    catalogue::{Catalogue, EntryId},
+    item::Kind,
+};
 
 /// Open directories that are kept, where the process may have as many.
 const DIRECTORIES_MAX: u64 = 64;
@@ -45,18 +48,26 @@ impl Opener {
 
     /// Opens a directory, or takes it from those that are open.
     pub(crate) fn directory(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<Arc<OwnedFd>> {
-        if let Some(open) = self.directories.get(&id) {
-            return Ok(Arc::clone(open));
-        }
-        let fd = match catalogue.get(id).parent.some() {
-            None => files::open_dir_at(files::CURRENT_DIR, catalogue.root(id))?,
-            Some(_) => {
-                let (from, way) = self.nearest(catalogue, id)?;
-                files::open_dir_at(from.as_fd(), &way[..])?
+        // Stops on the way that are not open: there may be thousands, so this is no recursion.
+        let mut stops = Vec::new();
+        let mut at = id;
+        let mut fd = loop {
+            if let Some(open) = self.directories.get(&at) {
+                break Arc::clone(open);
             }
+            if catalogue.get(at).parent == EntryId::NONE {
+                let fd = Arc::new(open_root(catalogue.root(at), catalogue.root_identity(at))?);
+                self.keep(at, Arc::clone(&fd));
+                break fd;
+            }
+            let (above, way) = self.reach(catalogue, at);
+            stops.push((at, way));
+            at = above;
         };
-        let fd = Arc::new(fd);
-        self.keep(id, Arc::clone(&fd));
+        for (stop, way) in stops.into_iter().rev() {
+            fd = Arc::new(files::open_dir_at(fd.as_fd(), &way[..])?);
+            self.keep(stop, Arc::clone(&fd));
+        }
         Ok(fd)
     }
 
@@ -66,7 +77,10 @@ impl Opener {
             if direct { files::open_direct_at(from, way) } else { files::open_file_at(from, way) }
         };
         match catalogue.get(id).parent.some() {
-            None => open(files::CURRENT_DIR, path_bytes(catalogue.root(id))),
+            None => {
+                let fd = open(files::CURRENT_DIR, path_bytes(catalogue.root(id)))?;
+                check_identity(fd.as_fd(), catalogue.root_identity(id)).map(|()| fd)
+            }
             Some(_) => {
                 let (from, way) = self.nearest(catalogue, id)?;
                 open(from.as_fd(), &way)
@@ -74,24 +88,41 @@ impl Opener {
         }
     }
 
-    /// Opens an inode by any of its names that still leads to it.
+    /// Opens the regular file that was surveyed, by any of its names that still leads to it. Another regular file may have
+    /// taken its only name since: that one is opened then.
     pub(crate) fn inode(&mut self, catalogue: &Catalogue, id: EntryId, direct: bool) -> io::Result<OwnedFd> {
         let entry = catalogue.get(id);
-        if entry.next_link == EntryId::NONE {
-            return self.file(catalogue, id, direct);
-        }
-        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        let has_links = entry.next_link != EntryId::NONE;
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
         for name in catalogue.links(id) {
-            outcome = self.file(catalogue, name, direct);
-            if outcome.as_ref().is_ok_and(|fd| files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.ino == entry.ino)) {
-                return outcome;
+            let opened = self.file(catalogue, name, direct).and_then(|fd| {
+                let stat = files::statx_fd(fd.as_fd())?;
+                // A fifo in its place would keep a read waiting for good.
+                if Kind::of_mode(stat.mode) != Some(Kind::File) {
+                    return Err(io::Error::other("it is no regular file any more"));
+                }
+                if has_links && stat.ino != entry.ino {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+                files::let_block(fd.as_fd())?;
+                Ok(fd)
+            });
+            match opened {
+                Ok(fd) => return Ok(fd),
+                Err(error) => last = error,
             }
         }
-        outcome.and(Err(io::ErrorKind::NotFound.into()))
+        Err(last)
     }
 
     /// An open directory and the way from there to the entry, short enough for one call.
     fn nearest(&mut self, catalogue: &Catalogue, id: EntryId) -> io::Result<(Arc<OwnedFd>, Vec<u8>)> {
+        let (above, way) = self.reach(catalogue, id);
+        Ok((self.directory(catalogue, above)?, way))
+    }
+
+    /// A directory above that is open, or that one call leads from to the entry, and the way from there.
+    fn reach(&self, catalogue: &Catalogue, id: EntryId) -> (EntryId, Vec<u8>) {
         let mut names = vec![id];
         let mut length = catalogue.name(id).len();
         let mut at = catalogue.get(id).parent;
@@ -105,7 +136,6 @@ impl Opener {
             length = next;
             at = catalogue.get(at).parent;
         }
-        let from = self.directory(catalogue, at)?;
         let mut way = Vec::with_capacity(length);
         for &id in names.iter().rev() {
             if !way.is_empty() {
@@ -113,7 +143,7 @@ impl Opener {
             }
             way.extend_from_slice(catalogue.name(id));
         }
-        Ok((from, way))
+        (at, way)
     }
 
     /// How to open a file later, without holding a descriptor of its own until then: from its root, whose descriptor
@@ -142,7 +172,7 @@ impl Opener {
         let from = if is_kept || self.roots.len() < ROOTS_MAX.min(self.directories_max) {
             Base::Open(self.root(catalogue, root)?)
         } else {
-            Base::Root(catalogue.root(root).to_owned())
+            Base::Root(catalogue.root(root).to_owned(), catalogue.root_identity(root))
         };
         Ok(Some(Way { from, way }))
     }
@@ -193,8 +223,8 @@ pub(crate) struct Way {
 enum Base {
     Current,
     Open(Arc<OwnedFd>),
-    /// A root that is opened anew each time: more of them than may be open.
-    Root(PathBuf),
+    /// A root that is opened anew each time: more of them than may be open. With what must stand there.
+    Root(PathBuf, Option<(u64, u64)>),
 }
 
 impl Way {
@@ -211,18 +241,36 @@ impl Way {
         self.follow(|from| files::open_dir_at(from, &self.way[..]))
     }
 
-    /// Of what stands there itself, be it a symbolic link.
+    /// Of what stands there itself, be it a symbolic link; none on the way is followed.
     pub(crate) fn stat(&self) -> io::Result<files::Stat> {
-        self.follow(|from| files::statx_at(from, &self.way[..], true))
+        self.follow(|from| {
+            if !self.way.contains(&b'/') {
+                return files::statx_at(from, &self.way[..], true);
+            }
+            files::statx_fd(files::open_handle_at(from, &self.way[..])?.as_fd())
+        })
     }
 
     fn follow<T>(&self, call: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
         match &self.from {
             Base::Current => call(files::CURRENT_DIR),
             Base::Open(from) => call(from.as_fd()),
-            Base::Root(path) => call(files::open_dir_at(files::CURRENT_DIR, path.as_path())?.as_fd()),
+            Base::Root(path, identity) => call(open_root(path, *identity)?.as_fd()),
         }
     }
+}
+
+/// Opens the directory of a root, which must be the one that is expected, if one is.
+fn open_root(path: &Path, identity: Option<(u64, u64)>) -> io::Result<OwnedFd> {
+    let fd = files::open_dir_at(files::CURRENT_DIR, path)?;
+    check_identity(fd.as_fd(), identity).map(|()| fd)
+}
+
+/// Fails where something else stands than the device and inode that are expected.
+pub(crate) fn check_identity(fd: BorrowedFd<'_>, expected: Option<(u64, u64)>) -> io::Result<()> {
+    let Some(expected) = expected else { return Ok(()) };
+    let stat = files::statx_fd(fd)?;
+    if (stat.dev, stat.ino) == expected { Ok(()) } else { Err(io::Error::other("something else is mounted there now")) }
 }
 
 /// A path as the kernel takes it.

@@ -98,12 +98,12 @@ pub(crate) fn place_on_device(address: u64) -> u64 {
 }
 
 impl Known {
-    /// Where the addresses of a file system begin in the order of its spindle: its place on the disk, where that is
-    /// known and addresses are places; else a range of its own, since two file systems with the same addresses would
-    /// be taken for shared extents. What lies on the same device (subvolumes) has the same addresses.
+    /// Where the addresses of a file system begin in the order of its spindle: its place in the range of its disk, where
+    /// that is known and addresses are places; else a range of its own, since two file systems with the same addresses
+    /// would be taken for shared extents. What lies on the same device (subvolumes) has the same addresses.
     fn base_of(&mut self, stack: &DeviceStack, trust: &AddressTrust) -> u64 {
-        match (stack.base, trust) {
-            (Some(base), AddressTrust::Physical) => base,
+        match (stack.base, trust, stack.disks.first()) {
+            (Some(base), AddressTrust::Physical, Some(disk)) => self.base_of_device(disk.dev) + base,
             _ => self.base_of_device(stack.dev),
         }
     }
@@ -168,8 +168,10 @@ impl Placements {
             stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
         let fs_type = mount.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type.clone());
         let trust = AddressTrust::of_file_system(&fs_type, stack.as_ref().map_or(1, |stack| stack.members));
-        let journals_data =
-            mount.is_some_and(|mount| mount.super_options.split(',').any(|option| option == "data=journal"));
+        let journals_data = match &stack {
+            Some(stack) => onesweep_layout::mounts::journals_data(&fs_type, &stack.name),
+            None => false,
+        };
         // Without a disk of its own, a file system is a spindle of its own.
         let key = match &stack {
             Some(stack) if !stack.disks.is_empty() => stack.spindle_key(),
@@ -205,7 +207,32 @@ impl Placements {
 
 #[cfg(test)]
 mod tests {
+    use onesweep_layout::Disk;
+
     use super::*;
+
+    /// Two disks that a stripe joins, each with a partition at the same place.
+    #[test]
+    fn file_systems_on_two_disks_have_no_address_in_common() {
+        let disk = |dev| Disk { dev, name: "sd".into(), rotational: None, size: 1 << 40, seekless: false };
+        let partition = |dev, on| DeviceStack {
+            dev,
+            name: "sd3".into(),
+            node: "/dev/sd3".into(),
+            size: 1 << 39,
+            logical_block: 512,
+            disks: vec![disk(on)],
+            base: Some(1 << 30),
+            through: Vec::new(),
+            members: 1,
+        };
+        let mut known = Known::default();
+        let mut base = |dev, on| known.base_of(&partition(dev, on), &AddressTrust::Physical);
+        let (one, other) = (base(13, 10), base(23, 20));
+        assert!(one.abs_diff(other) >= RANGE, "{one} {other}");
+        assert_eq!([one, other].map(place_on_device), [1 << 30; 2]);
+        assert_eq!(base(14, 10), one, "places on one disk stay what they are");
+    }
 
     #[test]
     fn what_shares_a_disk_shares_a_spindle() {

@@ -164,6 +164,7 @@ pub(crate) struct Reader<'a> {
     open: OpenFiles,
     /// By volume.
     ways: HashMap<u16, Ways>,
+    failed: Vec<EntryId>,
 }
 
 impl<'a> Reader<'a> {
@@ -177,12 +178,13 @@ impl<'a> Reader<'a> {
             next_number: 0,
             open: OpenFiles::new(),
             ways: HashMap::new(),
+            failed: Vec::new(),
             engine,
         }
     }
 
-    /// Carries out all requests and hands over all their files.
-    pub(crate) fn run(mut self, requests: impl Iterator<Item = Request>) -> Result<(), Halt> {
+    /// Carries out all requests and hands over all their files; gives those that failed.
+    pub(crate) fn run(mut self, requests: impl Iterator<Item = Request>) -> Result<Vec<EntryId>, Halt> {
         for request in requests {
             if self.engine.outlet.is_cancelled() {
                 return Err(Halt::Cancelled);
@@ -200,11 +202,14 @@ impl<'a> Reader<'a> {
             self.mark(file, Trust::Failed(FileError::Changed { path: self.path(file), attempts: 1 }));
             self.complete(file)?;
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.failed))
     }
 
     /// Does one thing that brings bytes nearer; false when nothing is left to do.
     fn advance(&mut self) -> Result<bool, Halt> {
+        if self.engine.outlet.is_cancelled() {
+            return Err(Halt::Cancelled);
+        }
         if let Some(piece) = self.extra.pop_front() {
             let parts = vec![Part::Read(piece)];
             self.begin(Request { length: piece.length, parts, ..Request::default() })?;
@@ -439,8 +444,11 @@ impl<'a> Reader<'a> {
     }
 
     fn judge_error(&mut self, flight: &mut Flight, error: io::Error) -> Verdict {
-        if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) {
-            return Verdict::Again;
+        match error.kind() {
+            io::ErrorKind::Interrupted => return Verdict::Again,
+            // A read that blocks, as the second one does, gets through.
+            io::ErrorKind::WouldBlock => return Verdict::Doubtful,
+            _ => {}
         }
         let refused = files::is_refusal(&error);
         match &mut flight.target {
@@ -631,6 +639,9 @@ impl<'a> Reader<'a> {
             },
         };
         self.open.forget(file);
+        if item.is_err() {
+            self.failed.push(self.id(file));
+        }
         if self.engine.outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
     }
 
@@ -702,6 +713,7 @@ fn drop_what_came(fd: BorrowedFd<'_>) -> bool {
 /// Reads a file through the file system after its fragments could not be trusted.
 fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan) -> Result<SweptFile, FileError> {
     let path = || engine.catalogue.path(id);
+    engine.throttle.pass(engine.catalogue.get(id).size, engine.outlet.cancel());
     let fd = engine.opener.inode(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
     let mut footprint = match engine.cache {
         CachePolicy::Untouched => Footprint::of_entry(&engine.catalogue.get(id), fd.as_fd()),

@@ -9,13 +9,14 @@ use std::{
 };
 
 use onesweep_layout::{AddressSampler, Extent, ExtentFlags, Meaningless, Sources};
-use onesweep_sys::{cache, files, inode, memory};
+use onesweep_sys::{cache, features::features, files, inode, memory};
 
 use crate::{
     catalogue::{Catalogue, EntryId, Flags},
     error::FileError,
     item::Kind,
     opener::Opener,
+    placement::Placement,
 };
 
 /// Time stamps of files younger than this are not trusted to show a change: they tick coarsely before Linux 6.13.
@@ -58,6 +59,8 @@ struct VolumeFacts {
     synced: bool,
     /// It can be read from its device.
     from_device: bool,
+    /// What waits in memory without a place on the device shows among its extents.
+    tells_delayed: bool,
 }
 
 /// Looks at files, one after the other.
@@ -86,18 +89,22 @@ const MADE_UP_MAGICS: [u32; 12] = [
     0x0765_5821, // resctrl
 ];
 
+/// File systems that tell of delayed allocations (`FIEMAP_EXTENT_DELALLOC`), or have none.
+const TELLS_DELAYED: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
+
 impl Surveyor {
     pub(crate) fn new(aim: Aim) -> Self {
         Self { aim, sources: Sources::new(), volumes: HashMap::new(), verdict: None, made_up: HashMap::new() }
     }
 
-    /// Takes note of a volume. `device_bytes` is the size of its device, where addresses are places on it.
-    pub(crate) fn meet(&mut self, volume: u16, trusted: bool, device_bytes: Option<u64>) {
+    /// Takes note of a volume.
+    pub(crate) fn meet(&mut self, volume: u16, placement: &Placement) {
         self.volumes.entry(volume).or_insert_with(|| VolumeFacts {
-            trusted,
-            sampler: AddressSampler::new(device_bytes),
+            trusted: placement.trust.is_order(),
+            sampler: AddressSampler::new(placement.device_bytes()),
             synced: false,
             from_device: true,
+            tells_delayed: TELLS_DELAYED.contains(&placement.fs_type.as_str()),
         });
     }
 
@@ -136,6 +143,10 @@ impl Surveyor {
             return Err(FileError::Vanished { path: catalogue.path(id) });
         }
         catalogue.get_mut(id).learn(&stat);
+        let foreign = stat.dev != catalogue.volume(catalogue.get(id).device).dev;
+        if foreign {
+            catalogue.get_mut(id).flags.set(Flags::FOREIGN);
+        }
         if self.is_made_up(fd.as_fd(), stat.dev) {
             catalogue.get_mut(id).flags.set(Flags::MADE_UP);
             return Ok(Surveyed::Ready(Some(fd)));
@@ -144,9 +155,10 @@ impl Surveyor {
             return Ok(Surveyed::Ready(Some(fd)));
         }
         let too_large = stat.size > self.aim.large || catalogue.cost(id) > self.aim.share;
-        let foreign = stat.dev != catalogue.volume(catalogue.get(id).device).dev;
         let looks_sparse = stat.blocks * 512 < stat.size;
-        let pages = cache::residency(fd.as_fd(), 0, stat.size).ok();
+        // Without cachestat the kernel is asked page by page, which takes minutes for a file of some terabytes.
+        let is_told = features().cachestat || !too_large;
+        let pages = is_told.then(|| cache::residency(fd.as_fd(), 0, stat.size).ok()).flatten();
         if let Some(pages) = &pages {
             let all_cached = pages.cached >= stat.size.div_ceil(memory::page_bytes());
             if self.aim.content && self.aim.cached_first && all_cached && !looks_sparse && !too_large {
@@ -169,7 +181,8 @@ impl Surveyor {
         let clean = pages.as_ref().is_some_and(is_clean);
         let volume = catalogue.get(id).device;
         if self.aim.layout && !foreign && self.volumes.get(&volume).is_some_and(|facts| facts.trusted) {
-            self.map(catalogue, id, fd.as_fd(), &stat, clean);
+            let dirty = pages.as_ref().is_some_and(is_dirty);
+            self.map(catalogue, id, fd.as_fd(), &stat, (clean, dirty));
         } else {
             catalogue.get_mut(id).flags.set(Flags::UNMAPPED);
             whole(catalogue, id, stat.size);
@@ -194,8 +207,16 @@ impl Surveyor {
     /// Learns where the data lies. What can't be mapped is read in inode order.
     ///
     /// `clean` says that nothing of the file waits in memory to be written. Until then an extent may be called
-    /// unwritten, or shared with another file, though the bytes to come differ.
-    fn map(&mut self, catalogue: &mut Catalogue, id: EntryId, fd: BorrowedFd<'_>, stat: &files::Stat, clean: bool) {
+    /// unwritten, or shared with another file, though the bytes to come differ. `dirty` says that something does wait:
+    /// then not every file system tells of an extent that it will have.
+    fn map(
+        &mut self,
+        catalogue: &mut Catalogue,
+        id: EntryId,
+        fd: BorrowedFd<'_>,
+        stat: &files::Stat,
+        (clean, dirty): (bool, bool),
+    ) {
         let number = catalogue.get(id).device;
         let block = u64::from(catalogue.volume(number).block);
         let Self { aim, sources, volumes, verdict, .. } = self;
@@ -206,10 +227,11 @@ impl Surveyor {
             let _ = files::sync_file_system(fd);
         }
         let (mut flags, mut seen) = (Flags::NONE, ExtentFlags::empty());
-        let (mut odd, mut end) = (false, 0);
+        let (mut odd, mut end, mut mapped) = (false, 0, 0);
         let outcome = sources.map(fd, stat, &mut |extent: Extent| {
             seen |= extent.flags;
             let length = extent.length.min(stat.size.saturating_sub(extent.logical));
+            mapped += length;
             if length == 0 || (clean && extent.flags.contains(ExtentFlags::UNWRITTEN)) {
                 return;
             }
@@ -227,7 +249,8 @@ impl Surveyor {
                 flags.set(Flags::STREAMED);
             }
         });
-        if outcome.is_err() || odd {
+        let incomplete = dirty && !facts.tells_delayed && mapped < stat.size;
+        if outcome.is_err() || odd || incomplete {
             // The extents changed while they were told, or the file system is odd: the file is read all the same.
             catalogue.forget_fragments(id);
             flags.set(Flags::UNMAPPED);
@@ -267,8 +290,14 @@ impl Surveyor {
         let entry = catalogue.get_mut(id);
         entry.generation = inode::generation(fd).ok().flatten().unwrap_or(0);
         let doubtful = foreign || !from_device || !self.aim.layout || !pages.is_some_and(is_clean);
+        // What can't be told may be so.
+        let has = |flags: io::Result<Option<u32>>, flag| flags.map_or(true, |flags| flags.unwrap_or(0) & flag != 0);
+        // Bytes that mean nothing to who reads the device (DAFT II.D). Not every file system says so of its extents: ext4
+        // does not for encrypted ones.
+        if has(inode::flags(fd), inode::FLAG_COMPRESSED | inode::FLAG_ENCRYPTED) {
+            entry.flags.set(Flags::STREAMED);
+        }
         // Data may lie in the journal still, or on another device than the one that is read.
-        let has = |flags: io::Result<Option<u32>>, flag| flags.ok().flatten().is_some_and(|flags| flags & flag != 0);
         let elsewhere =
             has(inode::flags(fd), inode::FLAG_JOURNALED) || has(inode::extended_flags(fd), inode::XFLAG_REALTIME);
         if doubtful || elsewhere || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
@@ -283,6 +312,11 @@ fn is_clean(pages: &cache::Residency) -> bool {
         (Some(dirty), Some(writeback)) => dirty == 0 && writeback == 0,
         _ => pages.cached == 0,
     }
+}
+
+/// True when something of a file is known to wait to be written.
+fn is_dirty(pages: &cache::Residency) -> bool {
+    pages.dirty.is_some_and(|pages| pages > 0) || pages.writeback.is_some_and(|pages| pages > 0)
 }
 
 /// Stands for all of a file of which nothing is known.
@@ -304,7 +338,7 @@ fn open(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<O
     }
 }
 
-fn stat_unopened(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<files::Stat> {
+pub(crate) fn stat_unopened(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<files::Stat> {
     match opener.parent(catalogue, id)? {
         Some(parent) => files::statx_at(parent.as_fd(), catalogue.name(id), true),
         None => files::statx_at(files::CURRENT_DIR, catalogue.root(id), true),

@@ -271,6 +271,32 @@ fn cancelling_ends_the_stream() {
     assert!(files.summary().cancelled);
 }
 
+#[test]
+fn cancelling_ends_a_plan() {
+    let root = tempfile::tempdir().unwrap();
+    tree(root.path());
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let sweep = BulkRead::new([root.path()]).cancel(cancel).plan().unwrap();
+    assert!(sweep.run().unwrap().all(|item| item.is_err()));
+}
+
+#[test]
+fn many_threads_get_what_one_has_not_taken() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    let mut files = BulkRead::new([root.path()]).start().unwrap();
+    let first = files.next().unwrap().unwrap().path().to_owned();
+    let found = std::sync::Mutex::new(vec![first]);
+    files.run_parallel(3, |item| {
+        found.lock().unwrap().push(item.unwrap().path().to_owned());
+        true
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort();
+    assert!(found.iter().eq(expected.keys()));
+}
+
 /// One request at a time, and a budget for one file, so that nothing is read ahead of the consumer.
 #[test]
 fn cancelling_ends_within_one_request() {

@@ -280,9 +280,10 @@ pub struct BufferPool(Arc<Mutex<Kept>>);
 const POOLED_BYTES_MIN: usize = 64 << 10;
 
 impl BufferPool {
-    /// A pool that keeps at most `keep_bytes` bytes of memory that nobody uses.
-    pub fn new(keep_bytes: usize) -> BufferPool {
-        BufferPool(Arc::new(Mutex::new(Kept { blocks: VecDeque::new(), bytes: 0, bytes_max: keep_bytes })))
+    /// A pool that takes at most `spare_bytes` bytes of memory beyond what its buffers hold: blocks that nobody uses, and
+    /// the unused ends of used ones.
+    pub fn new(spare_bytes: usize) -> BufferPool {
+        BufferPool(Arc::new(Mutex::new(Kept { blocks: VecDeque::new(), bytes: 0, ends: 0, bytes_max: spare_bytes })))
     }
 
     /// As [`FileBuffer::try_zeroed`], from used memory where some is kept, which is cleared first.
@@ -316,8 +317,7 @@ impl BufferPool {
         let used = kept.is_some();
         let block = match kept {
             Some(block) => block,
-            // Lengths that are nearly the same share a block, when one is done with it.
-            None => Block::zeroed(len.checked_next_multiple_of(POOLED_BYTES_MIN)?)?,
+            None => Block::zeroed(len)?,
         };
         let home = Some(Arc::downgrade(&self.0));
         Some((Memory { len, claims: Mutex::default(), start: block.start, block: Some(block), home }, used))
@@ -332,26 +332,32 @@ impl BufferPool {
 #[derive(Debug)]
 struct Kept {
     blocks: VecDeque<Block>,
+    /// Of these blocks.
     bytes: usize,
+    /// Of blocks in use, beyond what their buffers hold.
+    ends: usize,
     bytes_max: usize,
 }
 
 impl Kept {
     /// The smallest kept block of at least `len` bytes, unless it would waste more than a quarter.
     fn take(&mut self, len: usize) -> Option<Block> {
+        // Taking a block turns its length into an end, which never is the longer.
         let fits = |block: &Block| block.len() >= len && block.len() <= len + len / 4 + POOLED_BYTES_MIN;
         let candidates = self.blocks.iter().enumerate().filter(|(_, block)| fits(block));
         let (at, _) = candidates.min_by_key(|(at, block)| (block.len(), usize::MAX - at))?;
         let block = self.blocks.remove(at)?;
         self.bytes -= block.len();
+        self.ends += block.len() - len;
         Some(block)
     }
 
-    /// Keeps a block, and lets the oldest go where that is too much.
-    fn keep(&mut self, block: Block) {
+    /// Keeps a block of which `used` bytes were in use, and lets the oldest go where that is too much.
+    fn keep(&mut self, block: Block, used: usize) {
+        self.ends -= block.len() - used;
         self.bytes += block.len();
         self.blocks.push_back(block);
-        while self.bytes > self.bytes_max {
+        while self.bytes + self.ends > self.bytes_max {
             match self.blocks.pop_front() {
                 Some(oldest) => self.bytes -= oldest.len(),
                 None => return,
@@ -430,7 +436,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let pool = self.home.as_ref().and_then(Weak::upgrade);
         if let (Some(pool), Some(block)) = (pool, self.block.take()) {
-            lock(&pool).keep(block);
+            lock(&pool).keep(block, self.len);
         }
     }
 }
@@ -561,8 +567,8 @@ mod tests {
     #[test]
     fn pool_gives_the_same_memory_again() {
         let pool = BufferPool::new(1 << 20);
-        let first = pool.try_zeroed(100_000).unwrap();
-        first.lend(0..100_000).as_mut_slice().fill(7);
+        let first = pool.try_zeroed(128 << 10).unwrap();
+        first.lend(0..128 << 10).as_mut_slice().fill(7);
         let address = first.lend(0..1).start();
         drop(first.try_into_bytes().unwrap());
         assert_eq!(pool.kept_bytes(), 128 << 10);
@@ -587,6 +593,29 @@ mod tests {
         let nothing = BufferPool::new(0);
         drop(nothing.try_zeroed(128 << 10).unwrap());
         assert_eq!(nothing.kept_bytes(), 0);
+    }
+
+    /// A block is as long as its buffer, or the difference is a part of what the pool may take.
+    #[test]
+    fn pool_takes_no_more_than_it_may() {
+        let pool = BufferPool::new(300 << 10);
+        let taken = || {
+            let kept = pool.kept();
+            kept.bytes + kept.ends
+        };
+        let fresh: Vec<_> = (0..3).map(|_| pool.try_zeroed(66 << 10).unwrap()).collect();
+        assert_eq!(taken(), 0, "fresh memory is as long as it has to be");
+        drop(fresh);
+        drop(pool.try_zeroed(100 << 10).unwrap());
+        assert_eq!(taken(), 298 << 10);
+        let shorter: Vec<_> = (0..4).map(|_| pool.try_zeroed(64 << 10).unwrap()).collect();
+        assert_eq!(taken(), (2 + 2 + 2 + 36) << 10);
+        let more: Vec<_> = (0..4).map(|_| pool.try_zeroed(100 << 10).unwrap()).collect();
+        drop(more);
+        assert!(taken() <= 300 << 10, "{}", taken());
+        drop(shorter);
+        assert!(taken() <= 300 << 10, "{}", taken());
+        assert_eq!(pool.kept().ends, 0);
     }
 
     #[test]

@@ -300,6 +300,36 @@ fn a_disk_that_cannot_be_read() {
     }
 }
 
+/// A name whose file could not be read must not become a link to a member that the archive lacks.
+#[test]
+fn another_name_of_a_file_that_failed_fails_too() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 128 << 20);
+    let root = image.root().join("files");
+    let folders = [root.join("first"), root.join("second")];
+    folders.iter().for_each(|folder| fs::create_dir_all(folder).expect("a folder"));
+    for number in 0..90 {
+        let name = format!("f{number:02}");
+        fs::write(folders[0].join(&name), Rng::new(number).bytes(1 << 20)).expect("a file");
+        fs::hard_link(folders[0].join(&name), folders[1].join(&name)).expect("a link");
+    }
+    image.set_options("ro,noload");
+    image.cold();
+    fs::File::options().write(true).open(image.file()).expect("the image").set_len(64 << 20).expect("a cut");
+    run(Command::new("losetup").arg("--set-capacity").arg(image.device()));
+    let archive = image.beside("a.tar");
+    for options in [&["--order", "directory"][..], &["--order", "inode-per-directory", "--catalog-limit", "4K"]] {
+        let mut tar = onesweep(["tar", "-cf"]);
+        finish(tar.arg(&archive).args(options).arg("-C").arg(&root).arg("."), 1);
+        let listed = output(Command::new("tar").arg("-tvf").arg(&archive));
+        let listed = text(&listed);
+        let files = listed.lines().filter(|line| line.starts_with('-')).count();
+        let links = listed.lines().filter(|line| line.starts_with('h')).count();
+        assert!((20..85).contains(&files), "{options:?}: {files} of 90 files");
+        assert_eq!(files, links, "{options:?}");
+    }
+}
+
 /// An archive that is interrupted is not there, neither under its own name nor as a remnant.
 #[test]
 fn an_interrupt_leaves_no_half_archive() {

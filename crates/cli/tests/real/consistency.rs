@@ -77,6 +77,40 @@ fn fault(file: u64, bytes: &[u8]) -> Option<String> {
     None
 }
 
+/// A fifo that has taken the place of a file which waits to be read: nobody may be kept waiting for what is written to it.
+#[test]
+fn a_file_that_becomes_a_fifo_is_an_error() {
+    root_test!();
+    for hidden in ["", "io_uring"] {
+        let mut image = Image::new(Fs::Ext4, 128 << 20);
+        let root = image.root().join("tree");
+        fs::create_dir(&root).expect("a folder");
+        for number in 0..60 {
+            fs::write(root.join(format!("{number:02}")), Rng::new(number).bytes(128 << 10)).expect("a file");
+        }
+        tree::sync(&root);
+        image.cold();
+        let mut sum =
+            onesweep(["sum", "--algorithm", "md5", "--order", "inode", "--budget", "1M", "--queue-depth", "1"]);
+        sum.args(["--bwlimit", "2M"]).arg(&root).env("ONESWEEP_HIDE", hidden);
+        let mut running = sum.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        // Its inode is the last, so it is planned and not open yet when the first bytes come.
+        while disk_bytes_read(&running) < 256 << 10 {
+            assert!(running.try_wait().expect("its state").is_none(), "it ended before it could be disturbed");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let last = root.join("59");
+        fs::remove_file(&last).expect("it goes");
+        run(Command::new("mkfifo").arg(&last));
+        let writer = File::options().read(true).write(true).open(&last).expect("a silent writer");
+        let out = running.wait_with_output().expect("it ends");
+        drop(writer);
+        assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+        assert!(text(&out.stderr).contains("no regular file"), "{}", text(&out.stderr));
+        assert_eq!(out.stdout.split(|byte| *byte == b'\n').count(), 60, "59 lines and what is behind the last");
+    }
+}
+
 /// Bytes that were written just now are in memory and not on the disk, and no time stamp need have changed since the
 /// mapping: what is delivered is what was written.
 #[test]

@@ -8,6 +8,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use crate::{
@@ -284,6 +285,80 @@ fn a_journal_of_data_is_refused_by_device_mode() {
     assert!(said.contains("data=journal") && said.contains("leave out --device"), "{said}");
     assert!(out.stdout.is_empty());
     finish(onesweep(["sum"]).arg(image.root()), 0);
+}
+
+/// The kernel doesn't show it among the mount's options where it is the superblock's own default.
+#[test]
+fn a_journal_of_data_by_default_is_refused_too() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 256 << 20);
+    image.unmount();
+    run(Command::new("tune2fs").args(["-o", "journal_data"]).arg(image.device()));
+    image.mount();
+    fs::write(image.root().join("a"), vec![1; 100_000]).expect("a file");
+    let out = finish(onesweep(["sum", "--device"]).arg(image.root()), 2);
+    assert!(text(&out.stderr).contains("data=journal"), "{}", text(&out.stderr));
+    finish(onesweep(["sum"]).arg(image.root()), 0);
+}
+
+/// What the device holds of an encrypted file is not what the file holds, though ext4 doesn't say so of its extents.
+#[test]
+fn encrypted_files_are_read_through_the_file_system() {
+    root_test!();
+    let mut image = Image::with(Fs::Ext4, 256 << 20, &["-O", "encrypt"]);
+    let key = "'add_enckey -d 0123456789abcdef'";
+    let secret = image.root().join("secret");
+    fs::create_dir(&secret).expect("a folder");
+    let mut xfs_io = Command::new("sh");
+    let script =
+        format!("printf %064d 1 | xfs_io -c {key} \"$0\" && xfs_io -c 'set_encpolicy 0123456789abcdef' \"$1\"");
+    run(xfs_io.args(["-c", &script]).arg(image.root()).arg(&secret));
+    for number in 0..20 {
+        fs::write(secret.join(format!("{number}")), vec![b'a' + number; 64 << 10]).expect("a file");
+        fs::write(image.root().join(format!("plain {number}")), vec![b'A' + number; 64 << 10]).expect("a file");
+    }
+    tree::sync(&image.root());
+    // Files that changed just now are read through the file system anyway.
+    std::thread::sleep(Duration::from_millis(2100));
+    // The key goes with the mount, so the pages are dropped without one.
+    run(Command::new("sh").args(["-c", "echo 1 > /proc/sys/vm/drop_caches"]));
+    let there = sums(&[&image.root()]);
+    run(Command::new("sh").args(["-c", "echo 1 > /proc/sys/vm/drop_caches"]));
+    let out = finish(onesweep(["sum", "--json", "--algorithm", "sha256", "--device"]).arg(image.root()), 0);
+    assert_eq!(differences(&there, &sum_lines(&out.stdout).into_iter().collect()), None);
+    assert!(figure(&summary(&out.stderr), "through.files") < 40, "{}", text(&out.stderr));
+    image.unmount();
+}
+
+/// Names with one inode number are one file on one file system only: an overlay may show several, and a file may be mounted
+/// over another.
+#[test]
+fn names_of_different_files_are_not_taken_for_links() {
+    root_test!();
+    let layers = [Image::new(Fs::Ext4, 64 << 20), Image::new(Fs::Ext4, 64 << 20)];
+    for (number, layer) in layers.iter().enumerate() {
+        let (one, other) = (layer.root().join(format!("{number} a")), layer.root().join(format!("{number} b")));
+        fs::write(&one, format!("layer {number}")).expect("a file");
+        fs::hard_link(&one, &other).expect("a link");
+    }
+    let folder = Folder::new();
+    let shown = folder.join("shown");
+    fs::create_dir(&shown).expect("a mount point");
+    let lower = format!("lowerdir={}:{},xino=off", layers[0].root().display(), layers[1].root().display());
+    run(Command::new("mount").args(["-t", "overlay", "overlay", "-o", &lower]).arg(&shown));
+    let over = layers[0].root().join("0 b");
+    let other = layers[0].root().join("other");
+    fs::write(&other, "mounted over it").expect("a file");
+    run(Command::new("mount").arg("--bind").arg(&other).arg(&over));
+    for order in ["auto", "inode", "directory"] {
+        for root in [&shown, &layers[0].root()] {
+            let there = sums(&[root]);
+            let out = finish(onesweep(["sum", "--algorithm", "sha256", "--order", order]).arg(root), 0);
+            let delivered = sum_lines(&out.stdout).into_iter().collect();
+            assert_eq!(differences(&there, &delivered), None, "{order} {}", root.display());
+        }
+    }
+    run(Command::new("umount").arg(&over));
 }
 
 /// What device mode cannot do without, it asks for.

@@ -109,10 +109,15 @@ pub(crate) struct Image {
 impl Image {
     /// A fresh file system in a sparse file of so many bytes.
     pub(crate) fn new(fs: Fs, bytes: u64) -> Self {
+        Self::with(fs, bytes, &[])
+    }
+
+    /// The same with further options of mkfs.
+    pub(crate) fn with(fs: Fs, bytes: u64, options: &[&str]) -> Self {
         let folder = own_folder();
         let file = folder.join("disk.img");
         sparse_file(&file, bytes);
-        run(&mut fs.mkfs(&file));
+        run(fs.mkfs(&file).args(options));
         Self::attach(fs, folder, file)
     }
 

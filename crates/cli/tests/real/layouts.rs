@@ -44,6 +44,17 @@ fn plan_says(root: &Path, order: &str, why: &str) {
 }
 
 /// Files that btrfs has compressed are read through the file system, whatever their extents say.
+/// Without cachestat the kernel would be asked about each page, for years.
+#[test]
+fn a_huge_hole_is_surveyed_at_once() {
+    root_test!();
+    let image = Image::new(Fs::Xfs, 320 << 20);
+    fs::File::create(image.root().join("huge")).and_then(|file| file.set_len(1 << 62)).expect("a sparse file");
+    let mut list = onesweep(["list", "-l"]);
+    let out = finish(list.arg(image.root()).env("ONESWEEP_HIDE", "cachestat"), 0);
+    assert!(text(&out.stdout).contains("huge"), "{}", text(&out.stdout));
+}
+
 #[test]
 fn compressed_files_are_delivered() {
     root_test!();

@@ -47,6 +47,10 @@ impl Flags {
     pub(crate) const DIRECT_DOUBTFUL: Self = Self(1 << 9);
     /// Which of its pages lie in the cache is not told: it is another user's.
     pub(crate) const UNTOLD: Self = Self(1 << 11);
+    /// It lies on another file system than its directory: something is mounted over it, or its directory shows several.
+    pub(crate) const FOREIGN: Self = Self(1 << 12);
+    /// It was an error item.
+    pub(crate) const FAILED: Self = Self(1 << 13);
     /// The kernel makes its content up when it is read, and its size is not true.
     pub(crate) const MADE_UP: Self = Self(1 << 10);
 

@@ -6,7 +6,7 @@ mod arena;
 mod entry;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsString,
     ops::Range,
     os::unix::ffi::OsStringExt,
@@ -37,6 +37,8 @@ pub(crate) struct Catalogue {
     volumes: Vec<Volume>,
     /// Where to open the entries that have no parent.
     roots: HashMap<EntryId, PathBuf>,
+    /// Those that a walk came to.
+    met_roots: HashSet<EntryId>,
 }
 
 impl Catalogue {
@@ -47,6 +49,7 @@ impl Catalogue {
             fragments: Chunked::new(),
             volumes: Vec::new(),
             roots: HashMap::new(),
+            met_roots: HashSet::new(),
         }
     }
 
@@ -110,6 +113,17 @@ impl Catalogue {
         Some(id)
     }
 
+    /// A root that a walk came to: whoever owns a directory above it may put something else in its place.
+    pub(crate) fn mark_met(&mut self, root: EntryId) {
+        self.met_roots.insert(root);
+    }
+
+    /// What must stand where a root is opened (device and inode), where anything else may.
+    pub(crate) fn root_identity(&self, root: EntryId) -> Option<(u64, u64)> {
+        let entry = self.get(root);
+        self.met_roots.contains(&root).then(|| (self.volume(entry.device).dev, entry.ino))
+    }
+
     /// Copies an entry and what leads to it from another catalogue, but for what `moved` says is here already.
     pub(crate) fn adopt(&mut self, other: &Self, id: EntryId, moved: &mut HashMap<EntryId, EntryId>) {
         let missing: Vec<EntryId> = other.lineage(id).take_while(|id| !moved.contains_key(id)).collect();
@@ -128,6 +142,9 @@ impl Catalogue {
             });
             if let Some(opened) = other.roots.get(&id) {
                 self.roots.insert(here, opened.clone());
+            }
+            if other.met_roots.contains(&id) {
+                self.met_roots.insert(here);
             }
             moved.insert(id, here);
         }

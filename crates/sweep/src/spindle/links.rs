@@ -11,6 +11,7 @@ use crate::{
     item::SweptFile,
     outlet::Outlet,
     read::Halt,
+    survey,
 };
 
 /// A name of an inode that has more of them, and was surveyed.
@@ -28,6 +29,28 @@ pub(super) enum Name {
 }
 
 impl SpindleSweep {
+    /// Whether a name that its directory lists with the inode of `file` leads there: something may be mounted over it, or
+    /// the directory show several file systems.
+    pub(super) fn is_link_to(&mut self, name: EntryId, file: EntryId) -> bool {
+        let entry = self.catalogue.get(file);
+        let dev = self.catalogue.volume(entry.device).dev;
+        survey::stat_unopened(&self.catalogue, &mut self.opener, name)
+            .is_ok_and(|stat| (stat.dev, stat.ino) == (dev, entry.ino))
+    }
+
+    /// Lets first names outlive their entries; those of files that failed are forgotten.
+    pub(super) fn keep_first_names(&mut self) {
+        let catalogue = &self.catalogue;
+        self.first_names.retain(|_, known| match known.name {
+            Name::Entry(first) if catalogue.get(first).flags.has(Flags::FAILED) => false,
+            Name::Entry(first) => {
+                known.name = Name::Path(catalogue.path(first));
+                true
+            }
+            Name::Path(_) => true,
+        });
+    }
+
     /// Deals with further names of an inode that was surveyed before.
     pub(super) fn is_known_inode(&mut self, id: EntryId, outlet: Option<&Outlet>) -> Result<bool, Halt> {
         let entry = self.catalogue.get(id);
@@ -44,17 +67,25 @@ impl SpindleSweep {
         if known.left == 0 {
             self.first_names.remove(&key);
         }
+        let links: Vec<EntryId> = self.catalogue.links(id).collect();
         let first = match name {
             Name::Entry(first) if !self.catalogue.get(first).flags.has(Flags::DONE) => {
-                // Not handed over yet: it takes the further names along.
-                let last = self.catalogue.links(first).last().expect("an entry is its own first link");
-                self.catalogue.get_mut(last).next_link = id;
+                // Not handed over yet: it takes the further names along, right behind it, since there may be very many.
+                let last = *links.last().expect("an entry is its own first link");
+                self.catalogue.get_mut(last).next_link = self.catalogue.get(first).next_link;
+                self.catalogue.get_mut(first).next_link = id;
                 return Ok(true);
+            }
+            Name::Entry(first) if self.catalogue.get(first).flags.has(Flags::FAILED) => {
+                // Nobody has got its content yet.
+                if let Some(known) = self.first_names.get_mut(&key) {
+                    known.name = Name::Entry(id);
+                }
+                return Ok(false);
             }
             Name::Entry(first) => self.catalogue.path(first),
             Name::Path(path) => path,
         };
-        let links: Vec<EntryId> = self.catalogue.links(id).collect();
         for link in links {
             let kind = entry.kind().expect("it was surveyed");
             let dev = self.catalogue.volume(entry.device).dev;

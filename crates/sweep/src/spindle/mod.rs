@@ -4,9 +4,14 @@ mod links;
 mod ready;
 mod sequence;
 
-use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+    path::PathBuf,
+    sync::Arc,
+};
 
-use self::links::{FirstName, Name};
+use self::links::FirstName;
 use onesweep_layout::AddressTrust;
 use onesweep_sys::buffer::BufferPool;
 
@@ -180,7 +185,7 @@ impl SpindleSweep {
     /// Adds a root. In device mode, one that can't be read from its device is an error, unless `lenient`.
     pub(crate) fn add_root(&mut self, root: &Root, lenient: bool) -> Result<(), SweepError> {
         let volume = self.catalogue.volume_number(root.placement.volume);
-        self.surveyor.meet(volume, root.placement.trust.is_order(), root.placement.device_bytes());
+        self.surveyor.meet(volume, &root.placement);
         if let Some(device) = &mut self.device
             && let Err(error) = device.admit(volume, &root.placement, &root.shown)
         {
@@ -195,6 +200,9 @@ impl SpindleSweep {
             .catalogue
             .add_root(shown, root.opened.clone(), volume, root.mode, root.ino)
             .ok_or_else(|| SweepError::Setting(format!("{}: the path is too long", root.shown.display())))?;
+        if lenient {
+            self.catalogue.mark_met(id);
+        }
         if self.catalogue.get(id).is_directory() {
             self.walker.enter(&self.catalogue, id, self.walk_order);
         }
@@ -221,7 +229,10 @@ impl SpindleSweep {
 
     /// Walks, surveys and plans the first window; everything found is held until the sweep runs.
     pub(crate) fn prepare(&mut self, counters: &Counters) {
-        while !self.is_finished() && self.held.batch.as_ref().is_none_or(|batch| batch.is_empty()) {
+        while !self.is_finished()
+            && self.held.batch.as_ref().is_none_or(|batch| batch.is_empty())
+            && !self.settings.cancel.is_cancelled()
+        {
             self.walk(counters, true);
             let mut batch = self.held.batch.take().unwrap_or_default();
             // Nothing is handed over yet, so this can't be cancelled but from outside.
@@ -317,7 +328,7 @@ impl SpindleSweep {
         for number in self.catalogue.volume_numbers() {
             let volume = self.catalogue.volume(number);
             let Some(placement) = self.placements.known(volume.dev) else { continue };
-            self.surveyor.meet(number, placement.trust.is_order(), placement.device_bytes());
+            self.surveyor.meet(number, &placement);
             if let Some(device) = &mut self.device
                 && let Err(error) = device.admit(number, &placement, &PathBuf::from(&placement.fs_type))
             {
@@ -350,7 +361,10 @@ impl SpindleSweep {
         let start = self.pending.next;
         while self.pending.next < self.pending.entries.len() {
             let surveyed = self.pending.next - start;
-            if surveyed >= BATCH_MIN && self.catalogue.bytes() > self.catalog_limit.max(self.walk_limit()) {
+            let limit = self.catalog_limit.max(self.walk_limit());
+            // A few files may have millions of fragments.
+            let full = if surveyed >= BATCH_MIN { limit } else { limit.saturating_mul(2) };
+            if surveyed > 0 && self.catalogue.bytes() > full {
                 break;
             }
             if surveyed.is_multiple_of(EVERY) {
@@ -364,7 +378,7 @@ impl SpindleSweep {
                 self.look_ahead();
             }
             let names = self.next_inode();
-            self.survey_inode(&names, outlet, batch)?;
+            self.survey_inode(names, outlet, batch)?;
         }
         if let Some(why) = self.surveyor.verdict()
             && self.order.needs_layout()
@@ -412,14 +426,15 @@ impl SpindleSweep {
         names
     }
 
-    fn survey_inode(&mut self, names: &[EntryId], outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
-        let mut names = names.iter().copied();
-        while let Some(id) = names.next() {
+    fn survey_inode(&mut self, names: Vec<EntryId>, outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
+        let mut names = VecDeque::from(names);
+        while let Some(id) = names.pop_front() {
             let listed = self.catalogue.get(id).ino;
             let surveyed = match self.surveyor.survey(&mut self.catalogue, &mut self.opener, id) {
                 Ok(surveyed) => surveyed,
                 Err(error) => {
                     self.catalogue.get_mut(id).flags.set(Flags::DONE);
+                    self.catalogue.get_mut(id).flags.set(Flags::FAILED);
                     self.report(outlet, error)?;
                     continue;
                 }
@@ -432,13 +447,15 @@ impl SpindleSweep {
                 continue;
             }
             // Another file may have taken the name since it was listed.
-            if entry.nlink > 1 && entry.ino == listed {
-                // All names that stand here are of this inode: one read serves them.
+            if entry.nlink > 1 && entry.ino == listed && !entry.flags.has(Flags::FOREIGN) {
+                // One read serves all names of an inode.
                 let mut last = id;
-                for link in names.by_ref() {
+                let (links, others): (Vec<_>, Vec<_>) = names.iter().partition(|&&name| self.is_link_to(name, id));
+                for link in links {
                     self.catalogue.get_mut(last).next_link = link;
                     last = link;
                 }
+                names = others.into();
                 if self.is_known_inode(id, outlet)? {
                     continue;
                 }
@@ -482,7 +499,9 @@ impl SpindleSweep {
                 });
             }
             if !batch.planned.is_empty() {
-                self.read(outlet, &batch.planned)?;
+                for id in self.read(outlet, &batch.planned)? {
+                    self.catalogue.get_mut(id).flags.set(Flags::FAILED);
+                }
             }
             self.stream(outlet, batch.streamed)?;
         }
@@ -493,7 +512,8 @@ impl SpindleSweep {
         Ok(())
     }
 
-    fn read(&mut self, outlet: &Outlet, planned: &[EntryId]) -> Result<(), Halt> {
+    /// Gives the files that failed.
+    fn read(&mut self, outlet: &Outlet, planned: &[EntryId]) -> Result<Vec<EntryId>, Halt> {
         let through =
             |id: &&EntryId| self.settings.device && self.catalogue.get(**id).flags.has(Flags::THROUGH_FILE_SYSTEM);
         let through: Vec<u64> = planned.iter().filter(through).map(|&id| self.catalogue.get(id).size).collect();
@@ -646,11 +666,7 @@ impl SpindleSweep {
         }
         self.close_directories(outlet, &|id| !moved.contains_key(&id))?;
         self.to_close = self.to_close.iter().map(|id| moved[id]).collect();
-        for name in self.first_names.values_mut() {
-            if let Name::Entry(id) = name.name {
-                name.name = Name::Path(self.catalogue.path(id));
-            }
-        }
+        self.keep_first_names();
         self.walker.renumber(&smaller, &moved);
         self.opener.clear();
         self.catalogue = smaller;

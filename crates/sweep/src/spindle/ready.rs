@@ -29,7 +29,10 @@ impl SpindleSweep {
         match item {
             Ok(Some(item)) => send(outlet, Ok(item)),
             Ok(None) => Err(Halt::Cancelled),
-            Err(error) => send(outlet, Err(error)),
+            Err(error) => {
+                self.catalogue.get_mut(id).flags.set(Flags::FAILED);
+                send(outlet, Err(error))
+            }
         }
     }
 
@@ -140,6 +143,9 @@ impl SpindleSweep {
                 }
             }
             self.catalogue.get_mut(id).flags.set(Flags::DONE);
+            if item.is_err() {
+                self.catalogue.get_mut(id).flags.set(Flags::FAILED);
+            }
             send(outlet, item)?;
         }
         Ok(())

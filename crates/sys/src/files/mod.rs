@@ -26,8 +26,7 @@ pub use file_system::{FileSystem, file_system, sync_file_system};
 pub use listing::{DirEntry, DirReader};
 pub use names::{make_node, name_file, read_link_at};
 pub use open::{
-    is_no_file, open_dir, open_dir_at, open_direct_at, open_file, open_file_at, open_handle_at, open_unnamed,
-    set_direct,
+    is_no_file, let_block, open_dir, open_dir_at, open_direct_at, open_file, open_file_at, open_handle_at, open_unnamed,
 };
 pub use stat::{Stat, Time, dev_numbers, makedev, statx_at, statx_fd};
 pub use xattr::{

@@ -71,18 +71,22 @@ pub fn open_unnamed(directory: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?)
 }
 
-/// Switches `O_DIRECT` of an open file on or off (`F_SETFL`). `EINVAL` where the file system cannot.
-pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
-    let mut flags = rustix::fs::fcntl_getfl(fd)?;
-    flags.set(OFlags::DIRECT, direct);
-    Ok(rustix::fs::fcntl_setfl(fd, flags)?)
+/// Takes `O_NONBLOCK` from an open file. Opening needs it, lest a fifo be waited for; a read of a regular file by io_uring
+/// may fail by it with `EAGAIN` before Linux 6.5.
+#[doc(alias = "F_SETFL")]
+pub fn let_block(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK)?)
 }
 
 /// Opens with `O_NOATIME`, and without it where the file is another's. Waits for a lease to be given up.
 fn open_at(dir: BorrowedFd<'_>, path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
-    let opened = path.into_with_c_str(|path| match open_beneath(dir, path, flags | OFlags::NOATIME) {
-        Err(Errno::PERM) => open_beneath(dir, path, flags),
+    let open = |path: &CStr, flags: OFlags| match open_beneath(dir, path, flags) {
         Err(Errno::AGAIN) => open_leased(dir, path, flags),
+        opened => opened,
+    };
+    let opened = path.into_with_c_str(|path| match open(path, flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(path, flags),
         opened => opened,
     });
     Ok(opened?)
@@ -246,21 +250,38 @@ mod tests {
                 given_up.store(true, std::sync::atomic::Ordering::SeqCst);
                 drop(holder);
             });
-            open_file_at(root.as_fd(), "dir/sub/file").unwrap();
+            let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
             assert!(given_up.load(std::sync::atomic::Ordering::SeqCst));
+            assert!(rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::NOATIME), "the file is ours");
         });
     }
 
     #[test]
-    fn direct_can_be_switched() {
+    fn strangers_lease_is_waited_for_too() {
+        let (tree, root) = tree();
+        fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let holder = fs::File::options().read(true).write(true).open(tree.path().join("dir/sub/file")).unwrap();
+        if let Err(error) = crate::testing::take_lease(&holder) {
+            return skipped(&format!("no leases here: {error}"));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                drop(holder);
+            });
+            if let Some(opened) = crate::testing::as_stranger(|| open_file_at(root.as_fd(), "dir/sub/file")) {
+                opened.unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn reads_may_block_again() {
         let (_kept, root) = tree();
         let file = open_file_at(root.as_fd(), "dir/sub/file").unwrap();
-        let is_direct = || rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT);
-        if let Err(error) = set_direct(file.as_fd(), true) {
-            return skipped(&format!("no O_DIRECT here: {error}"));
-        }
-        assert!(is_direct());
-        set_direct(file.as_fd(), false).unwrap();
-        assert!(!is_direct());
+        let flags = || rustix::fs::fcntl_getfl(&file).unwrap();
+        let before = flags();
+        let_block(file.as_fd()).unwrap();
+        assert_eq!(before - flags(), OFlags::NONBLOCK);
     }
 }
