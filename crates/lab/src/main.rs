@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`disk`] | the disk as numbers: no I/O, no clock |
 //! | [`server`] | the thread that serves commands by it |
+//! | [`inbox`] | the commands that wait for it |
 //! | [`fuse`] | the directory that shows it |
 //! | [`mount`] | loop devices and mounts, and taking them down |
 //! | [`emulate`] | `disk`: all of these together, guarded |
@@ -20,6 +21,7 @@ mod bound;
 mod disk;
 mod emulate;
 mod fuse;
+mod inbox;
 mod mount;
 mod random;
 mod server;
