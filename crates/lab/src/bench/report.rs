@@ -59,7 +59,7 @@ fn preface(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::tests::{record, setting};
+    use crate::bench::results::tests::{on_its_image, record, setting};
     use crate::bench::work::{Tool, Work};
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             pictures: dir.path().join("pictures"),
         };
         assert!(run(&order).unwrap_err().contains("no results"));
-        let mut results = Results::load(dir.path()).unwrap();
+        let mut results = on_its_image();
         results.enter(record(setting().run(Work::of(Tool::GnuTar)), 3000.0));
         results.enter(record(setting().run(Work::of(Tool::Tar)), 100.0));
         results.save(dir.path()).unwrap();

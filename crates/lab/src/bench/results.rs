@@ -98,8 +98,15 @@ impl Results {
         fs::rename(&draft, &path).map_err(said)
     }
 
+    /// A run, if it was made on the image that is known under its name today.
     pub(crate) fn of(&self, run: &Run) -> Option<&Record> {
-        self.runs.iter().find(|record| record.run == *run)
+        self.runs.iter().find(|record| record.run == *run && self.is_current(record))
+    }
+
+    /// An image that is made anew lies differently: what was measured on the old one can't be held against the new.
+    fn is_current(&self, record: &Record) -> bool {
+        let image = self.images.get(&record.run.setting.image.name());
+        image.is_some_and(|image| image.image_sha256 == record.image_sha256)
     }
 
     /// Enters a run in the place of an equal one.
@@ -110,7 +117,9 @@ impl Results {
 
     /// All rounds of a run that came to an end.
     pub(crate) fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Outcome> {
-        let same = |record: &&Record| record.run.setting == run.setting && record.run.work == run.work;
+        let same = |record: &&Record| {
+            record.run.setting == run.setting && record.run.work == run.work && self.is_current(record)
+        };
         self.runs.iter().filter(same).map(|record| &record.outcome).filter(|outcome| outcome.missing.is_none())
     }
 
@@ -139,10 +148,19 @@ pub(crate) mod tests {
         Record { run, image_sha256: "abc".into(), outcome: Outcome { busy_ms, ..Outcome::default() } }
     }
 
+    /// No runs yet, on the image of [`setting`].
+    pub(crate) fn on_its_image() -> Results {
+        let mut results = Results { version: VERSION, ..Results::default() };
+        let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
+        results.images.insert(setting().image.name(), facts);
+        results
+    }
+
     #[test]
     fn results_come_back_and_equal_runs_replace_each_other() {
         let dir = tempfile::tempdir().unwrap();
-        let mut results = Results::load(dir.path()).unwrap();
+        assert_eq!(Results::load(dir.path()).unwrap().runs, []);
+        let mut results = on_its_image();
         let runs = setting().run(Work::of(Tool::GnuTar)).rounds(3);
         for (run, busy_ms) in runs.iter().zip([5.0, 1.0, 3.0]) {
             results.enter(record(run.clone(), busy_ms));
@@ -160,5 +178,21 @@ pub(crate) mod tests {
         assert!(results.of(&other).is_some());
         fs::write(path(dir.path()), r#"{"version":2,"machine":{},"images":{},"runs":[]}"#).unwrap();
         assert!(Results::load(dir.path()).unwrap_err().contains("version 2"));
+    }
+
+    /// Otherwise new runs would be divided by those on an image that lies differently.
+    #[test]
+    fn runs_on_an_image_that_was_made_anew_are_gone() {
+        let mut results = on_its_image();
+        let [tar, ours] = [Tool::GnuTar, Tool::Tar].map(|tool| setting().run(Work::of(tool)));
+        results.enter(record(tar.clone(), 30.0));
+        results.images.get_mut(&setting().image.name()).unwrap().image_sha256 = "def".into();
+        results.enter(Record { image_sha256: "def".into(), ..record(ours.clone(), 2.0) });
+        assert_eq!(results.busy_ms(&tar), None);
+        assert_eq!(results.of(&tar), None);
+        assert_eq!(results.busy_ms(&ours).unwrap().median, 2.0);
+        results.enter(Record { image_sha256: "def".into(), ..record(tar.clone(), 20.0) });
+        assert_eq!(results.busy_ms(&tar).unwrap().median, 20.0);
+        assert_eq!(results.runs.len(), 2);
     }
 }

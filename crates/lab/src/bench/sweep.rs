@@ -92,6 +92,31 @@ fn is_due(old: Option<&Outcome>, work: &Work, again: Again) -> bool {
     }
 }
 
+/// Runs of one image, in the order in which they are measured.
+struct Batch {
+    name: String,
+    runs: Vec<Run>,
+}
+
+/// Neighbours of one image together.
+fn by_image(runs: Vec<Run>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    for run in runs {
+        let name = run.setting.image.name();
+        match batches.last_mut() {
+            Some(batch) if batch.name == name => batch.runs.push(run),
+            _ => batches.push(Batch { name, runs: vec![run] }),
+        }
+    }
+    batches
+}
+
+/// Which runs of an image have to be made.
+fn due(runs: &[Run], results: &Results, again: Again) -> Vec<Run> {
+    let is_due = |run: &&Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, again);
+    runs.iter().filter(is_due).cloned().collect()
+}
+
 /// Measures runs. An image that can't be made is told of, and its runs are left out.
 pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -100,37 +125,44 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     }
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
-    let is_due = |run: &Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, order.again);
-    let runs: Vec<Run> = runs.into_iter().filter(is_due).collect();
     results.machine = machine(&order.programs);
     let commit = commit();
     let mut images = Images::new(&order.cache)?;
-    let mut unpacked: Option<(String, Result<Unpacked, String>)> = None;
-    let (began, count, mut code) = (Instant::now(), runs.len(), 0);
-    for (number, run) in runs.into_iter().enumerate() {
-        let name = run.setting.image.name();
-        if unpacked.as_ref().is_none_or(|unpacked| unpacked.0 != name) {
-            let taken = unpack(&mut images, &run, &order.programs);
-            if let Err(complaint) = &taken {
+    let batches = by_image(runs);
+    let mut count: usize = batches.iter().map(|batch| due(&batch.runs, &results, order.again).len()).sum();
+    let (began, mut number, mut code) = (Instant::now(), 0, 0);
+    for Batch { name, runs } in batches {
+        let foreseen = due(&runs, &results, order.again).len();
+        if foreseen == 0 {
+            continue;
+        }
+        let unpacked = match unpack(&mut images, &runs[0], &order.programs) {
+            Ok(unpacked) => unpacked,
+            Err(complaint) => {
                 eprintln!("{name} is left out: {complaint}");
-                code = 1;
+                (code, count) = (1, count - foreseen);
+                continue;
             }
-            unpacked = Some((name.clone(), taken));
-        }
-        let Some((_, Ok(unpacked))) = &unpacked else { continue };
-        let measured = measure::measure(&run, unpacked, &order.programs);
-        if stop.load(Ordering::Relaxed) {
-            return Err("interrupted; what was measured is kept".into());
-        }
-        let outcome = match measured {
-            Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
-            Err(complaint) => Outcome { missing: Some(complaint), commit: commit.clone(), ..Outcome::default() },
         };
-        let passed = began.elapsed().as_secs();
-        eprintln!("[{}/{count}, {passed} s] {}: {}", number + 1, run.describe(), said(&run, &outcome));
         results.images.insert(name, unpacked.facts.clone());
-        results.enter(Record { run, image_sha256: unpacked.facts.image_sha256.clone(), outcome });
-        results.save(&order.out)?;
+        // If the image isn't the one that was measured before, every run of it is due.
+        let runs = due(&runs, &results, order.again);
+        count = count - foreseen + runs.len();
+        for run in runs {
+            let measured = measure::measure(&run, &unpacked, &order.programs);
+            if stop.load(Ordering::Relaxed) {
+                return Err("interrupted; what was measured is kept".into());
+            }
+            let outcome = match measured {
+                Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
+                Err(complaint) => Outcome { missing: Some(complaint), commit: commit.clone(), ..Outcome::default() },
+            };
+            let passed = began.elapsed().as_secs();
+            number += 1;
+            eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&run, &outcome));
+            results.enter(Record { run, image_sha256: unpacked.facts.image_sha256.clone(), outcome });
+            results.save(&order.out)?;
+        }
     }
     Ok(code)
 }
@@ -189,7 +221,7 @@ pub(crate) fn programs(onesweep: Option<PathBuf>, tools: Option<PathBuf>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::tests::setting;
+    use crate::bench::results::tests::{on_its_image, record, setting};
     use crate::bench::run::{Disk, Setting, Stretch, Subject};
 
     #[test]
@@ -220,6 +252,18 @@ mod tests {
         assert!(is_due(Some(&failed), &tar, Again::Missing) && !is_due(Some(&done), &tar, Again::Missing));
         assert!(is_due(Some(&done), &ours, Again::Ours) && !is_due(Some(&done), &tar, Again::Ours));
         assert!(is_due(Some(&done), &tar, Again::All));
+    }
+
+    #[test]
+    fn every_run_is_due_on_an_image_that_was_made_anew() {
+        let runs = setting().run(Work::of(Tool::GnuTar)).rounds(3);
+        let mut results = on_its_image();
+        for run in &runs[..2] {
+            results.enter(record(run.clone(), 1.0));
+        }
+        assert_eq!(due(&runs, &results, Again::No), runs[2..]);
+        results.images.get_mut(&setting().image.name()).unwrap().image_sha256 = "def".into();
+        assert_eq!(due(&runs, &results, Again::No), runs);
     }
 
     #[test]

@@ -546,14 +546,14 @@ pub(crate) fn quick(seed: u64) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::tests::{record, setting};
+    use crate::bench::results::tests::{on_its_image, record, setting};
 
     fn goal() -> Goal {
         Goal::new("random", "`random`", setting()).off(Aim::AtLeast(25.0)).on(Aim::AtLeast(4.0))
     }
 
     fn results(tar: f64, ours: f64, sweep: f64) -> Results {
-        let mut results = Results::default();
+        let mut results = on_its_image();
         for track_buffer in [false, true] {
             results.enter(record(goal().other_run(track_buffer), tar));
             results.enter(record(goal().our_run(track_buffer), ours));
