@@ -149,9 +149,9 @@ impl Goal {
         self.setting.buffered(track_buffer).run(self.ours.clone())
     }
 
-    /// Bounds don't depend on the track buffer, nor on company.
+    /// Bounds don't depend on the track buffer.
     fn bound_run(&self) -> Run {
-        self.setting.buffered(false).beside(Company::Alone).run(Work::of(Tool::Bound))
+        self.setting.buffered(false).run(Work::of(Tool::Bound))
     }
 
     fn other_run(&self, track_buffer: bool) -> Run {
@@ -186,9 +186,10 @@ impl Goal {
         }
     }
 
-    /// Whether the bound stands beside the row. It is made for all files.
+    /// Whether the bound stands beside the row. It is made for all files, and for a disk that nobody else uses.
     fn has_sweep(&self) -> bool {
-        self.measure == Measure::GnuTar && self.ours.most_kib.is_none()
+        let of_all_files = self.ours.most_kib.is_none();
+        self.measure == Measure::GnuTar && of_all_files && self.setting.company == Company::Alone
     }
 
     /// The figure of a column.
@@ -228,11 +229,14 @@ impl Goal {
         Case { name: self.case.clone(), runs: self.runs() }
     }
 
-    /// How many times as long one perfect sweep takes.
-    fn over_sweep(&self, results: &Results) -> Option<(f64, f64)> {
+    /// How many times as long as one perfect sweep GNU tar takes, and ours.
+    fn over_sweep(&self, results: &Results, track_buffer: bool) -> Option<(f64, f64)> {
+        if !self.has_sweep() {
+            return None;
+        }
         let sweep = results.busy_ms(&self.bound_run())?.median;
-        let ours = results.busy_ms(&self.our_run(false))?.median;
-        let tar = results.busy_ms(&self.other_run(false))?.median;
+        let ours = results.busy_ms(&self.our_run(track_buffer))?.median;
+        let tar = results.busy_ms(&self.other_run(track_buffer))?.median;
         Some((tar / sweep, ours / sweep))
     }
 
@@ -247,8 +251,8 @@ impl Goal {
             said.push(if aim.is_met(value.median) {
                 "met".into()
             } else {
-                match (aim, self.over_sweep(results)) {
-                    (Aim::AtLeast(least), Some((possible, over))) if self.has_sweep() => excuse(least, possible, over),
+                match (aim, self.over_sweep(results, track_buffer)) {
+                    (Aim::AtLeast(least), Some((possible, over))) => excuse(least, possible, over),
                     _ => "**not met**".into(),
                 }
             });
@@ -269,10 +273,8 @@ impl Goal {
             (None, Some(on)) => vec![format!("on: {}", on.text())],
             (Some(off), Some(on)) => vec![off.text(), on.text()],
         };
-        let sweep = match self.over_sweep(results) {
-            Some((possible, _)) if self.has_sweep() => page::number(possible),
-            _ => String::new(),
-        };
+        let sweep = self.over_sweep(results, false);
+        let sweep = sweep.map_or_else(String::new, |(possible, _)| page::number(possible));
         let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
         let verdict = self.verdict(results);
         let paper = self.paper.clone();
@@ -579,6 +581,33 @@ mod tests {
         assert_eq!(goal().verdict(&Results::default()), "not measured");
         let row = goal().row(&results(100.0, 10.0, 8.0));
         assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0", "10.0", "12.5"]);
+    }
+
+    /// What the sweep would give against a GNU tar that reads ahead is not what it would give against one that can't.
+    #[test]
+    fn each_goal_is_held_against_a_sweep_with_its_own_track_buffer() {
+        let goal = goal().on(Aim::AtLeast(10.0));
+        let mut results = results(300.0, 10.0, 9.0);
+        results.enter(record(goal.other_run(true), 80.0));
+        let verdict = goal.verdict(&results);
+        assert!(verdict.starts_with("met / met: 1.11 of the sweep"), "{verdict}");
+        results.enter(record(goal.our_run(true), 20.0));
+        assert_eq!(goal.verdict(&results), "met / **not met**");
+    }
+
+    #[test]
+    fn no_sweep_stands_beside_a_disk_that_is_shared() {
+        let shared = |company| Goal::new("random", "", setting().beside(company)).off(Aim::AtLeast(25.0));
+        for company in [Company::Reader, Company::Writer] {
+            let goal = shared(company);
+            let mut results = results(100.0, 10.0, 9.0);
+            results.enter(record(goal.other_run(false), 100.0));
+            results.enter(record(goal.our_run(false), 10.0));
+            results.enter(record(goal.bound_run(), 9.0));
+            assert_eq!(goal.row(&results)[7..], ["", "**not met**"]);
+            assert!(goal.runs().iter().all(|run| run.work.tool != Tool::Bound));
+        }
+        assert!(shared(Company::Alone).runs().iter().any(|run| run.work.tool == Tool::Bound));
     }
 
     #[test]
