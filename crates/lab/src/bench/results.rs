@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::images::Facts;
 use super::run::Run;
-use super::statistics::{self, Spread};
+use super::statistics::{self, Rounds, Spread};
 
 const VERSION: u32 = 1;
 
@@ -116,16 +116,21 @@ impl Results {
     }
 
     /// All rounds of a run that came to an end.
-    pub(crate) fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Outcome> {
+    fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Record> {
         let same = |record: &&Record| {
             record.run.setting == run.setting && record.run.work == run.work && self.is_current(record)
         };
-        self.runs.iter().filter(same).map(|record| &record.outcome).filter(|outcome| outcome.missing.is_none())
+        self.runs.iter().filter(same).filter(|record| record.outcome.missing.is_none())
+    }
+
+    /// A figure of each round of a run.
+    pub(crate) fn by_round(&self, run: &Run, figure: impl Fn(&Outcome) -> Option<f64>) -> Rounds {
+        self.rounds(run).filter_map(|record| Some((record.run.round, figure(&record.outcome)?))).collect()
     }
 
     /// A figure over all rounds of a run.
     pub(crate) fn figure(&self, run: &Run, figure: impl Fn(&Outcome) -> Option<f64>) -> Option<Spread> {
-        statistics::spread(self.rounds(run).filter_map(figure).collect())
+        statistics::spread(self.by_round(run, figure).into_values().collect())
     }
 
     /// The disk's time.

@@ -111,10 +111,15 @@ fn by_image(runs: Vec<Run>) -> Vec<Batch> {
     batches
 }
 
-/// Which runs of an image have to be made.
+/// Which runs of an image have to be made. Where the clock counts, all of a round: pairs of the same moment are compared.
 fn due(runs: &[Run], results: &Results, again: Again) -> Vec<Run> {
-    let is_due = |run: &&Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, again);
-    runs.iter().filter(is_due).cloned().collect()
+    let alone = |run: &&Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, again);
+    let due: Vec<&Run> = runs.iter().filter(alone).collect();
+    let beside = |run: &Run| {
+        let same_moment = |other: &&Run| other.setting == run.setting && other.round == run.round;
+        run.setting.is_by_the_clock() && due.iter().any(same_moment)
+    };
+    runs.iter().filter(|run| due.contains(run) || beside(run)).cloned().collect()
 }
 
 /// Measures runs. An image that can't be made is told of, and its runs are left out.
@@ -264,6 +269,22 @@ mod tests {
         assert_eq!(due(&runs, &results, Again::No), runs[2..]);
         results.images.get_mut(&setting().image.name()).unwrap().image_sha256 = "def".into();
         assert_eq!(due(&runs, &results, Again::No), runs);
+    }
+
+    #[test]
+    fn both_sides_of_a_pair_are_due_together() {
+        let both =
+            |setting: &Setting| [Tool::GnuTar, Tool::Tar].map(|tool| setting.run(Work::of(tool)).rounds(2)).concat();
+        let (by_the_clock, by_the_books) = (both(&setting().warm()), both(&setting()));
+        let mut results = on_its_image();
+        for run in by_the_clock.iter().chain(&by_the_books) {
+            results.enter(record(run.clone(), 1.0));
+        }
+        assert_eq!(due(&by_the_clock, &results, Again::No), []);
+        assert_eq!(due(&by_the_clock, &results, Again::Ours), by_the_clock);
+        assert_eq!(due(&by_the_books, &results, Again::Ours), by_the_books[2..]);
+        results.runs.retain(|record| record.run != by_the_clock[1]);
+        assert_eq!(due(&by_the_clock, &results, Again::No), [by_the_clock[1].clone(), by_the_clock[3].clone()]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::bench::page::{self, Table};
 use crate::bench::plot::Pictures;
 use crate::bench::results::{Outcome, Results};
 use crate::bench::run::{Company, Disk, Run, Setting, Stretch, Subject};
-use crate::bench::statistics::{self, Spread};
+use crate::bench::statistics::{self, Rounds, Spread};
 use crate::bench::work::{Budget, Share, Threshold, Tool, Work};
 
 /// What a figure has to be.
@@ -195,27 +195,25 @@ impl Goal {
     /// The figure of a column.
     fn value(&self, results: &Results, track_buffer: bool) -> Option<Spread> {
         let (ours, other) = (self.our_run(track_buffer), self.other_run(track_buffer));
-        let all = |run: &Run, figure: fn(&Outcome) -> Option<f64>| -> Vec<f64> {
-            results.rounds(run).filter_map(figure).collect()
+        let ours = |figure: fn(&Outcome) -> Option<f64>| results.by_round(&ours, figure);
+        // What is there once is held against every round.
+        let others = |figure: fn(&Outcome) -> Option<f64>| -> Rounds {
+            let values = results.by_round(&other, figure);
+            match values.first_key_value() {
+                Some((_, &value)) if self.is_other_once() => (0..self.rounds).map(|round| (round, value)).collect(),
+                _ => values,
+            }
         };
         let busy = |outcome: &Outcome| Some(outcome.busy_ms);
         let wall = |outcome: &Outcome| Some(outcome.wall_s);
         let streaming = |outcome: &Outcome| outcome.detail["streaming_ms"].as_f64();
-        // What is there once is held against every round.
-        let others = |figure: fn(&Outcome) -> Option<f64>| -> Vec<f64> {
-            let values = all(&other, figure);
-            match values.first() {
-                Some(&value) if self.is_other_once() => vec![value; self.rounds as usize],
-                _ => values,
-            }
-        };
         match self.measure {
-            Measure::GnuTar => statistics::ratios(&others(busy), &all(&ours, busy)),
-            Measure::Sweep | Measure::Other(_) => statistics::ratios(&all(&ours, busy), &others(busy)),
-            Measure::Streaming => statistics::ratios(&others(streaming), &all(&ours, busy)),
-            Measure::Plan(_) => statistics::ratios(&all(&ours, |outcome| outcome.data_ms), &others(planned_ms)),
-            Measure::WallFaster => statistics::ratios(&others(wall), &all(&ours, wall)),
-            Measure::WallPaired => statistics::ratios(&all(&ours, wall), &others(wall)),
+            Measure::GnuTar => statistics::ratios(&others(busy), &ours(busy)),
+            Measure::Sweep | Measure::Other(_) => statistics::ratios(&ours(busy), &others(busy)),
+            Measure::Streaming => statistics::ratios(&others(streaming), &ours(busy)),
+            Measure::Plan(_) => statistics::ratios(&ours(|outcome| outcome.data_ms), &others(planned_ms)),
+            Measure::WallFaster => statistics::ratios(&others(wall), &ours(wall)),
+            Measure::WallPaired => statistics::ratios(&ours(wall), &others(wall)),
         }
     }
 
@@ -548,6 +546,7 @@ pub(crate) fn quick(seed: u64) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::results::Record;
     use crate::bench::results::tests::{on_its_image, record, setting};
 
     fn goal() -> Goal {
@@ -616,6 +615,23 @@ mod tests {
         assert_eq!(goal().score(&results), Some(30.0));
         assert_eq!(goal().measure(Measure::Sweep).score(&results), Some(0.8));
         assert_eq!(goal().score(&Results::default()), None);
+    }
+
+    /// A run that is made again comes to the end of the results.
+    #[test]
+    fn pairs_are_of_the_same_round_wherever_they_stand() {
+        let goal = Goal::new("warm", "", setting().warm()).measure(Measure::WallPaired).rounds(3).off_only();
+        let mut results = on_its_image();
+        for round in [1, 0, 2] {
+            for (run, wall_s) in [(goal.our_run(false), 2.0), (goal.other_run(false), 4.0)] {
+                let outcome = Outcome { wall_s: wall_s * f64::from(round + 1), ..Outcome::default() };
+                results.enter(Record { outcome, ..record(Run { round, ..run }, 0.0) });
+            }
+        }
+        let again = results.runs[0].clone();
+        results.enter(again);
+        let value = goal.value(&results, false).unwrap();
+        assert_eq!((value.count, value.least, value.greatest), (3, 0.5, 0.5));
     }
 
     #[test]
