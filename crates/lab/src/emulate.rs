@@ -10,7 +10,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,11 +20,9 @@ use crate::disk::faults::Fault;
 use crate::disk::geometry::Span;
 use crate::disk::model::DiskModel;
 use crate::fuse::DiskDir;
+use crate::interrupt::{self, Interrupt};
 use crate::mount::{self, Loop};
 use crate::server::{Facts, Server};
-
-/// Exit code after a signal.
-const INTERRUPTED: u8 = 130;
 
 /// What the serving process has to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -154,14 +151,11 @@ impl Drop for Emulation {
 
 /// Shows a disk until a signal comes, the server ends, or the command is done.
 pub(crate) fn run(spec: &Spec, mount: Option<&MountSpec>, command: &[String]) -> Result<u8, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| error.to_string())?;
-    }
+    let interrupt = Interrupt::by_signals()?;
     let mut emulation = Emulation::start(spec, mount)?;
     let code = match command {
-        [] => watch(&mut emulation, &stop, spec, mount),
-        [program, args @ ..] => accompany(&mut emulation, &stop, program, args),
+        [] => watch(&mut emulation, &interrupt, spec, mount),
+        [program, args @ ..] => accompany(&mut emulation, &interrupt, program, args),
     };
     let complaints = emulation.stop();
     let code = code?;
@@ -169,22 +163,27 @@ pub(crate) fn run(spec: &Spec, mount: Option<&MountSpec>, command: &[String]) ->
 }
 
 /// Waits for a signal or the server's end.
-fn watch(emulation: &mut Emulation, stop: &AtomicBool, spec: &Spec, mount: Option<&MountSpec>) -> Result<u8, String> {
+fn watch(
+    emulation: &mut Emulation,
+    interrupt: &Interrupt,
+    spec: &Spec,
+    mount: Option<&MountSpec>,
+) -> Result<u8, String> {
     let shown = mount.map_or_else(|| spec.dir.join("disk"), |mount| mount.target.clone());
     println!("{} is ready as {}; end with Ctrl-C", spec.model.name, shown.display());
     let _ = std::io::stdout().flush();
-    while !stop.load(Ordering::Relaxed) {
+    while !interrupt.came() {
         if emulation.server_is_gone() {
             // Unmounting the directory by hand is a way to end, too.
             return if mount::is_mounted(&spec.dir) { Err("the server ended".into()) } else { Ok(0) };
         }
         thread::sleep(Duration::from_millis(20));
     }
-    Ok(INTERRUPTED)
+    Ok(interrupt::EXIT_CODE)
 }
 
 /// Runs a command beside the disk and prints the books after it.
-fn accompany(emulation: &mut Emulation, stop: &AtomicBool, program: &str, args: &[String]) -> Result<u8, String> {
+fn accompany(emulation: &mut Emulation, interrupt: &Interrupt, program: &str, args: &[String]) -> Result<u8, String> {
     emulation.reset()?;
     let mut child =
         Command::new(program).args(args).spawn().map_err(|error| format!("can't run {program}: {error}"))?;
@@ -193,10 +192,10 @@ fn accompany(emulation: &mut Emulation, stop: &AtomicBool, program: &str, args: 
             eprint!("{}", emulation.stats()?);
             return Ok(status.code().map_or(1, |code| code as u8));
         }
-        if stop.load(Ordering::Relaxed) || emulation.server_is_gone() {
+        if interrupt.came() || emulation.server_is_gone() {
             let _ = child.kill();
             let _ = child.wait();
-            return if stop.load(Ordering::Relaxed) { Ok(INTERRUPTED) } else { Err("the server ended".into()) };
+            return if interrupt.came() { Ok(interrupt::EXIT_CODE) } else { Err("the server ended".into()) };
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -12,6 +12,7 @@
 //! | [`mod@bench`] | `bench`: every program on the same cold images, tables and pictures |
 //! | [`bound`] | `bound`: the least that reading an image can cost |
 //! | [`args`] | what was typed |
+//! | [`interrupt`], [`partial`] | ending in order; files that are there as a whole or not at all |
 //! | [`random`], [`size`] | numbers from a seed; sizes as typed |
 
 mod age;
@@ -22,7 +23,9 @@ mod disk;
 mod emulate;
 mod fuse;
 mod inbox;
+mod interrupt;
 mod mount;
+mod partial;
 mod random;
 mod server;
 mod size;

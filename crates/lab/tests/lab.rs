@@ -372,6 +372,47 @@ fn ageing_is_repeatable_and_its_bounds_are_in_order() {
     assert_eq!(bound["image_sha256"], sidecar["image_sha256"], "a bound changes nothing");
 }
 
+/// What was there before stays, with its label.
+#[test]
+fn ageing_that_is_told_to_end_leaves_nothing() {
+    let Some(place) = place(1) else { return };
+    let (image, label) = (place.image.clone(), place.home.path().join("image.json"));
+    fs::write(&image, "an image").unwrap();
+    fs::write(&label, "its label").unwrap();
+    for name in ["INT", "TERM", "HUP"] {
+        let mut age = Command::new(PROGRAM);
+        age.args(["age", "source", "--out"]).arg(&image).env("TMPDIR", place.home.path());
+        let mut age = Shown(age.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let home = place.home.path().to_str().unwrap();
+        eventually("it is mounted", || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(home));
+        age.signal(name);
+        assert_eq!(age.wait(), Some(130));
+        place.assert_down();
+        let mut left: Vec<_> = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["disk", "image", "image.json", "mount"]);
+        assert_eq!(fs::read_to_string(&image).unwrap(), "an image");
+        assert_eq!(fs::read_to_string(&label).unwrap(), "its label");
+    }
+}
+
+#[test]
+fn an_image_that_is_not_that_of_its_label_is_not_unpacked() {
+    let dir = tempfile::tempdir().unwrap();
+    let [image, packed, label] = ["image", "image.zst", "image.json"].map(|name| dir.path().join(name));
+    fs::write(&image, "an image").unwrap();
+    succeed(Command::new(PROGRAM).arg("pack").arg(&image));
+    fs::remove_file(&image).unwrap();
+    fs::write(&label, "{\"image_sha256\": \"another\"}").unwrap();
+    let refused = Command::new(PROGRAM).arg("unpack").arg(&packed).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not the image of its label"), "{refused:?}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left of it");
+    fs::remove_file(&label).unwrap();
+    succeed(Command::new(PROGRAM).arg("unpack").arg(&packed));
+    assert_eq!(fs::read_to_string(&image).unwrap(), "an image");
+}
+
 /// Reads and writes past the end are those of a file of that size.
 #[test]
 fn the_disk_ends_where_the_image_does() {

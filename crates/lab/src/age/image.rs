@@ -12,7 +12,9 @@ use super::apply::{self, hex};
 use super::check::{self, Found};
 use super::recipe::{Amount, Recipe};
 use super::tree::Tree;
+use crate::interrupt::Interrupt;
 use crate::mount::{self, Loop, run};
+use crate::partial::{Partial, with_suffix};
 
 /// The file systems that an image can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -111,7 +113,6 @@ pub(crate) struct Label {
 
 /// A plain mount that goes when this goes.
 pub(crate) struct PlainMount {
-    device: Loop,
     target: PathBuf,
     up: bool,
 }
@@ -119,18 +120,19 @@ pub(crate) struct PlainMount {
 impl PlainMount {
     pub(crate) fn new(image: &Path, target: &Path, fs: Option<&str>, options: Option<&str>) -> Result<Self, String> {
         let device = Loop::attach(image, &[])?;
-        if let Err(complaint) = mount::mount(&device.device, target, fs, options) {
-            let _ = device.detach();
-            return Err(complaint);
-        }
-        Ok(Self { device, target: target.to_owned(), up: true })
+        let mounted = mount::mount(&device.device, target, fs, options);
+        // From now on the device goes with the mount, so that nobody has to know of it.
+        let detached = device.detach();
+        mounted?;
+        let mounted = Self { target: target.to_owned(), up: true };
+        detached.map(|()| mounted)
     }
 
     pub(crate) fn end(&mut self) -> Result<(), String> {
         if !std::mem::replace(&mut self.up, false) {
             return Ok(());
         }
-        mount::unmount(&self.target).and(self.device.detach())
+        mount::unmount(&self.target)
     }
 }
 
@@ -159,19 +161,26 @@ impl Drop for TempDir {
     }
 }
 
-/// Makes the image and its sidecar.
-pub(crate) fn make(order: &Order) -> Result<Label, String> {
+/// The sidecar of an image.
+pub(crate) fn sidecar(image: &Path) -> PathBuf {
+    with_suffix(image, ".json")
+}
+
+/// Makes the image and its sidecar. Until both are whole, those that were there before stay.
+pub(crate) fn make(order: &Order, interrupt: &Interrupt) -> Result<Label, String> {
     let amount = order.amount();
     let inodes = ((order.recipe.image().1 as f64 * order.scale) as u64).max(4096);
-    let said = |error: std::io::Error| format!("{}: {error}", order.out.display());
-    File::create(&order.out).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
-    order.fs.make(&order.out, inodes, &order.mkfs_options)?;
+    let sidecar = sidecar(&order.out);
+    let image = Partial::new(&order.out)?;
+    let said = |error: std::io::Error| format!("{}: {error}", image.path().display());
+    File::create(image.path()).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
+    order.fs.make(image.path(), inodes, &order.mkfs_options)?;
     let target = TempDir::new("age")?;
     // Nothing is lost when the power goes while an image is made, so nothing needs to wait for a flush.
     let options = (order.fs == Fs::Ext4).then_some("barrier=0,noatime").or(Some("noatime"));
-    let mut mounted = PlainMount::new(&order.out, &target.0, Some(order.fs.mount_type()), options)?;
+    let mut mounted = PlainMount::new(image.path(), &target.0, Some(order.fs.mount_type()), options)?;
     let mut tree = Tree::default();
-    let done = apply::apply(order.recipe.ops(&amount), &target.0, &mut tree)?;
+    let done = apply::apply(order.recipe.ops(&amount), &target.0, &mut tree, interrupt)?;
     let promise = order.recipe.promise().filter(|promise| promise.holds_after(order.steps));
     let found = promise.map(|promise| check::check(promise, &target.0)).transpose()?;
     mounted.end()?;
@@ -191,13 +200,24 @@ pub(crate) fn make(order: &Order) -> Result<Label, String> {
         file_bytes: tree.bytes(),
         found,
         image_bytes: amount.image_bytes,
-        image_sha256: sha256(&order.out).map_err(said)?,
+        image_sha256: sha256(image.path()).map_err(said)?,
     };
-    let mut sidecar = order.out.clone().into_os_string();
-    sidecar.push(".json");
+    interrupt.check()?;
     let text = serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?;
-    fs::write(&sidecar, text + "\n").map_err(|error| format!("{}: {error}", Path::new(&sidecar).display()))?;
+    let written = Partial::new(&sidecar)?;
+    fs::write(written.path(), text + "\n").map_err(|error| format!("{}: {error}", written.path().display()))?;
+    // The label of one image must not lie beside another, whenever this ends.
+    remove(&sidecar)?;
+    image.finish()?;
+    written.finish()?;
     Ok(label)
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", path.display())),
+        _ => Ok(()),
+    }
 }
 
 /// SHA-256 of a file, holes read as zeros.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -14,7 +12,11 @@ use super::measure::{self, Unpacked};
 use super::results::{Machine, Outcome, Record, Results};
 use super::run::Run;
 use super::work::{Programs, Tool, Work};
+use crate::interrupt::Interrupt;
 use crate::mount;
+
+/// What is said when it was told to end.
+const ENDED: &str = "interrupted; what was measured is kept";
 
 /// Which of the runs that are already there are made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -124,10 +126,7 @@ fn due(runs: &[Run], results: &Results, again: Again) -> Vec<Run> {
 
 /// Measures runs. An image that can't be made is told of, and its runs are left out.
 pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| error.to_string())?;
-    }
+    let interrupt = Interrupt::by_signals()?;
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
     results.machine = machine(&order.programs);
@@ -141,8 +140,9 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         if foreseen == 0 {
             continue;
         }
-        let unpacked = match unpack(&mut images, &runs[0], &order.programs) {
+        let unpacked = match unpack(&mut images, &runs[0], &order.programs, &interrupt) {
             Ok(unpacked) => unpacked,
+            Err(_) if interrupt.came() => return Err(ENDED.into()),
             Err(complaint) => {
                 eprintln!("{name} is left out: {complaint}");
                 (code, count) = (1, count - foreseen);
@@ -155,8 +155,8 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         count = count - foreseen + runs.len();
         for run in runs {
             let measured = measure::measure(&run, &unpacked, &order.programs);
-            if stop.load(Ordering::Relaxed) {
-                return Err("interrupted; what was measured is kept".into());
+            if interrupt.came() {
+                return Err(ENDED.into());
             }
             let outcome = match measured {
                 Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
@@ -172,9 +172,9 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     Ok(code)
 }
 
-fn unpack(images: &mut Images, run: &Run, programs: &Programs) -> Result<Unpacked, String> {
+fn unpack(images: &mut Images, run: &Run, programs: &Programs, interrupt: &Interrupt) -> Result<Unpacked, String> {
     let subject = &run.setting.image;
-    let (image, facts) = images.take(subject)?;
+    let (image, facts) = images.take(subject, interrupt)?;
     let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs)?;
     Ok(Unpacked { image, facts, content, peak })
 }
