@@ -47,10 +47,10 @@ enum Sub {
         /// The packed image, which stays
         packed: PathBuf,
     },
-    /// Take down a disk that a killed run has left, with everything on it
+    /// Take down a disk that a killed run has left, with everything on it, or mounts of an image
     Down {
-        /// The directory that the disk was shown at
-        dir: PathBuf,
+        /// The directory that the disk was shown at, or the image
+        place: PathBuf,
     },
     /// List the named disk models with their sources, or print one as TOML
     Models {
@@ -344,8 +344,9 @@ pub(crate) fn run() -> Result<u8, String> {
             Ok(0)
         }
         Sub::Unpack { packed } => unpack(&packed),
-        Sub::Down { dir } => {
-            let complaints = mount::take_down(&mount::absolute(&dir)?);
+        Sub::Down { place } => {
+            let place = mount::absolute(&place)?;
+            let complaints = [mount::take_down(&place), mount::clear_image(&place)].concat();
             if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }
         }
         Sub::Models { name } => models(name.as_deref()),

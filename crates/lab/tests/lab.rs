@@ -396,6 +396,29 @@ fn ageing_that_is_told_to_end_leaves_nothing() {
     }
 }
 
+/// A killed run can't take down its mount: `down` does, and the next run that makes the image.
+#[test]
+fn what_killed_ageing_leaves_is_taken_down_later() {
+    let Some(place) = place(1) else { return };
+    let home = place.home.path();
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap().matches(home.to_str().unwrap()).count();
+    let killed = || {
+        let mut age = Command::new(PROGRAM);
+        age.args(["age", "source", "--out"]).arg(&place.image).env("TMPDIR", home);
+        let mut age = Shown(age.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        eventually("it is mounted", || mounts() > 0);
+        age.signal("KILL");
+        age.wait();
+        assert_eq!(mounts(), 1);
+    };
+    killed();
+    succeed(Command::new(PROGRAM).arg("down").arg(&place.image));
+    place.assert_down();
+    killed();
+    succeed(Command::new(PROGRAM).args(["age", "random", "--scale", "0.01", "--out"]).arg(&place.image));
+    place.assert_down();
+}
+
 #[test]
 fn an_image_that_is_not_that_of_its_label_is_not_unpacked() {
     let dir = tempfile::tempdir().unwrap();

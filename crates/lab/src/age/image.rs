@@ -171,6 +171,9 @@ pub(crate) fn make(order: &Order, interrupt: &Interrupt) -> Result<Label, String
     let amount = order.amount();
     let inodes = ((order.recipe.image().1 as f64 * order.scale) as u64).max(4096);
     let sidecar = sidecar(&order.out);
+    for complaint in mount::clear(&Partial::path_of(&mount::absolute(&order.out)?)) {
+        eprintln!("onesweep-lab: left by a former run: {complaint}");
+    }
     let image = Partial::new(&order.out)?;
     let said = |error: std::io::Error| format!("{}: {error}", image.path().display());
     File::create(image.path()).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
