@@ -13,6 +13,7 @@
 //! | [`bound`] | `bound`: the least that reading an image can cost |
 //! | [`args`] | what was typed |
 //! | [`interrupt`], [`partial`] | ending in order; files that are there as a whole or not at all |
+//! | [`scratch`] | directories of a run's own |
 //! | [`random`], [`size`] | numbers from a seed; sizes as typed |
 
 mod age;
@@ -27,6 +28,7 @@ mod interrupt;
 mod mount;
 mod partial;
 mod random;
+mod scratch;
 mod server;
 mod size;
 

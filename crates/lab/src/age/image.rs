@@ -15,6 +15,7 @@ use super::tree::Tree;
 use crate::interrupt::Interrupt;
 use crate::mount::{self, Loop, run};
 use crate::partial::{Partial, with_suffix};
+use crate::scratch::Scratch;
 
 /// The file systems that an image can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -118,14 +119,23 @@ pub(crate) struct PlainMount {
 }
 
 impl PlainMount {
-    pub(crate) fn new(image: &Path, target: &Path, fs: Option<&str>, options: Option<&str>) -> Result<Self, String> {
-        let device = Loop::attach(image, &[])?;
-        let mounted = mount::mount(&device.device, target, fs, options);
+    pub(crate) fn writable(image: &Path, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        Self::on(Loop::attach(image, &[])?, target, fs, options)
+    }
+
+    fn on(device: Loop, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        let mounted = mount::mount(&device.device, target, Some(fs), Some(options));
         // From now on the device goes with the mount, so that nobody has to know of it.
         let detached = device.detach();
         mounted?;
         let mounted = Self { target: target.to_owned(), up: true };
         detached.map(|()| mounted)
+    }
+
+    /// For reading alone: the image stays as it is, to the byte.
+    pub(crate) fn read_only(image: &Path, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        let options = if options.is_empty() { "ro".to_owned() } else { format!("ro,{options}") };
+        Self::on(Loop::attach(image, &["--read-only"])?, target, fs, &options)
     }
 
     pub(crate) fn end(&mut self) -> Result<(), String> {
@@ -141,23 +151,6 @@ impl Drop for PlainMount {
         if let Err(complaint) = self.end() {
             eprintln!("onesweep-lab: {complaint}");
         }
-    }
-}
-
-/// A directory that goes when this goes, if it is empty then.
-pub(crate) struct TempDir(pub(crate) PathBuf);
-
-impl TempDir {
-    pub(crate) fn new(what: &str) -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("onesweep-lab-{what}-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
     }
 }
 
@@ -178,14 +171,15 @@ pub(crate) fn make(order: &Order, interrupt: &Interrupt) -> Result<Label, String
     let said = |error: std::io::Error| format!("{}: {error}", image.path().display());
     File::create(image.path()).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
     order.fs.make(image.path(), inodes, &order.mkfs_options)?;
-    let target = TempDir::new("age")?;
+    let scratch = Scratch::new("age")?;
+    let target = scratch.dir("mount")?;
     // Nothing is lost when the power goes while an image is made, so nothing needs to wait for a flush.
-    let options = (order.fs == Fs::Ext4).then_some("barrier=0,noatime").or(Some("noatime"));
-    let mut mounted = PlainMount::new(image.path(), &target.0, Some(order.fs.mount_type()), options)?;
+    let options = if order.fs == Fs::Ext4 { "barrier=0,noatime" } else { "noatime" };
+    let mut mounted = PlainMount::writable(image.path(), &target, order.fs.mount_type(), options)?;
     let mut tree = Tree::default();
-    let done = apply::apply(order.recipe.ops(&amount), &target.0, &mut tree, interrupt)?;
+    let done = apply::apply(order.recipe.ops(&amount), &target, &mut tree, interrupt)?;
     let promise = order.recipe.promise().filter(|promise| promise.holds_after(order.steps));
-    let found = promise.map(|promise| check::check(promise, &target.0)).transpose()?;
+    let found = promise.map(|promise| check::check(promise, &target)).transpose()?;
     mounted.end()?;
 
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::age::image::{TempDir, sha256};
+use crate::age::image::sha256;
 use crate::disk::drive::{Drive, Op};
 use crate::disk::geometry::{self, Span};
 use crate::disk::model::DiskModel;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
 use crate::mount::{self, run};
+use crate::scratch::Scratch;
 use layout::Layout;
 use sweep::{Run, Sweep};
 
@@ -89,12 +90,12 @@ fn unbuffered(model: &DiskModel) -> DiskModel {
 
 /// The files' places, what was read to find them, and the size of the image.
 fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
-    let (dir, target) = (TempDir::new("bound-disk")?, TempDir::new("bound")?);
-    let trace = dir.0.with_extension("trace");
+    let scratch = Scratch::new("bound")?;
+    let trace = scratch.file("trace");
     let said = |error: std::io::Error| format!("{}: {error}", subject.image.display());
     let spec = Spec {
         image: subject.image.canonicalize().map_err(said)?,
-        dir: dir.0.canonicalize().map_err(said)?,
+        dir: scratch.dir("disk")?,
         model: unbuffered(&subject.model),
         span: subject.span,
         real: None,
@@ -103,7 +104,7 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
         read_only: true,
     };
     let mount = MountSpec {
-        target: target.0.canonicalize().map_err(said)?,
+        target: scratch.dir("mount")?,
         fs: subject.fs.clone(),
         read_ahead_kb: Some(0),
         ..MountSpec::default()
@@ -117,7 +118,6 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
     emulation.stats()?; // writes the trace out
     let complaints = emulation.stop();
     let text = fs::read_to_string(&trace);
-    let _ = fs::remove_file(&trace);
     if !complaints.is_empty() {
         return Err(complaints.join("\n"));
     }
