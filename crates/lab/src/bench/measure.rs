@@ -182,8 +182,8 @@ fn cold(run: &Run, unpacked: &Unpacked, scratch: &Scratch, target: &Path, argv: 
 /// With everything cached, on a plain mount: run twice, the second time counts.
 fn warm(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Result<Outcome, String> {
     let fs = run.setting.image.fs()?;
-    let options = mount_options(&run.setting.image.fs, true);
-    let mut mounted = PlainMount::writable(&unpacked.image, target, fs.mount_type(), &options)?;
+    let options = mount_options(&run.setting.image.fs, false);
+    let mut mounted = PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?;
     let ended = pipe::run(argv).and_then(|_| pipe::run(argv));
     mounted.end()?;
     let ended = ended?;
@@ -260,7 +260,10 @@ pub(crate) fn look_at(image: &Path, fs: &str, programs: &Programs) -> Result<(Op
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+    use crate::age::image::sha256;
     use crate::bench::results::tests::setting;
 
     fn ended(code: i32, output: &str, complaint: &str) -> Ended {
@@ -285,6 +288,25 @@ mod tests {
         assert_eq!(failure(&disturbed, &ended(1, "", "tar: ./a: file changed as we read it")), None);
         let failed = failure(&tar, &ended(1, "", "tar: bad\nmore")).unwrap();
         assert_eq!(failed, "ended with 1: tar: bad");
+    }
+
+    /// A run that changes the image would make all later ones runs on another.
+    #[test]
+    fn a_warm_run_changes_nothing_of_the_image() {
+        if onesweep_sys::user::effective_uid() != 0 || !Path::new("/dev/loop-control").exists() {
+            let _ = writeln!(std::io::stderr(), "skipped: a_warm_run_changes_nothing_of_the_image: no mounts here");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        mount::run("mkfs.ext4", ["-q", "-F", image.to_str().unwrap()]).unwrap();
+        let before = sha256(&image).unwrap();
+        let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0 };
+        let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
+        let outcome = measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs).unwrap();
+        assert_eq!(outcome.missing, None);
+        assert_eq!(sha256(&unpacked.image).unwrap(), before);
     }
 
     #[test]

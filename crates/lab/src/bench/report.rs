@@ -47,7 +47,9 @@ fn preface(results: &Results) -> String {
         "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md), at {} {}, on {}, \
          Linux {}. Programs: {}. GNU tar is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
          ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
-         mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read.\n",
+         mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read. There are two \
+         exceptions: where everything is cached, a program runs twice on one mount, and the second time counts; and beside \
+         a writer, a copy of the image is mounted for writing.\n",
         if commits.len() == 1 { "commit" } else { "commits" },
         commits.join(", "),
         results.machine.processors,
