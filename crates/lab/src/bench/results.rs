@@ -1,6 +1,6 @@
 //! What was measured, in one JSON file that grows run by run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,11 +44,14 @@ pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) run: Run,
     pub(crate) image_sha256: String,
+    /// Which of the machines it was made on.
+    #[serde(default)]
+    pub(crate) machine: usize,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
 
-/// What all runs were made on.
+/// What a run was made on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Machine {
@@ -62,7 +65,11 @@ pub(crate) struct Machine {
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {
     version: u32,
-    pub(crate) machine: Machine,
+    /// What there was in its place before each run said what it was made on: the machine of the last sweep.
+    #[serde(default, skip_serializing)]
+    machine: Option<Machine>,
+    #[serde(default)]
+    machines: Vec<Machine>,
     /// By the name of the image.
     pub(crate) images: BTreeMap<String, Facts>,
     pub(crate) runs: Vec<Record>,
@@ -84,7 +91,11 @@ impl Results {
             }
             read => read.map_err(|error| said(error.to_string()))?,
         };
-        let results: Self = serde_json::from_str(&text).map_err(|error| said(error.to_string()))?;
+        let mut results: Self = serde_json::from_str(&text).map_err(|error| said(error.to_string()))?;
+        let machine = results.machine.take();
+        if results.machines.is_empty() {
+            results.machines.extend(machine);
+        }
         if results.version == VERSION { Ok(results) } else { Err(said(format!("version {}", results.version))) }
     }
 
@@ -96,6 +107,28 @@ impl Results {
         let mut file = fs::File::create(&draft).map_err(said)?;
         file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(said)?;
         fs::rename(&draft, &path).map_err(said)
+    }
+
+    /// The number of a machine, for runs that are made on it.
+    pub(crate) fn number_of(&mut self, machine: Machine) -> usize {
+        let known = self.machines.iter().position(|known| *known == machine);
+        known.unwrap_or_else(|| {
+            self.machines.push(machine);
+            self.machines.len() - 1
+        })
+    }
+
+    /// The machines of the runs that are shown, each once.
+    pub(crate) fn machines(&self) -> Vec<&Machine> {
+        let used: BTreeSet<usize> =
+            self.runs.iter().filter(|record| self.is_current(record)).map(|record| record.machine).collect();
+        used.into_iter().filter_map(|machine| self.machines.get(machine)).collect()
+    }
+
+    /// The commits of the runs that are shown.
+    pub(crate) fn commits(&self) -> BTreeSet<&str> {
+        let shown = self.runs.iter().filter(|record| self.is_current(record));
+        shown.map(|record| record.outcome.commit.as_str()).collect()
     }
 
     /// A run, if it was made on the image that is known under its name today.
@@ -150,7 +183,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn record(run: Run, busy_ms: f64) -> Record {
-        Record { run, image_sha256: "abc".into(), outcome: Outcome { busy_ms, ..Outcome::default() } }
+        Record { run, image_sha256: "abc".into(), machine: 0, outcome: Outcome { busy_ms, ..Outcome::default() } }
     }
 
     /// No runs yet, on the image of [`setting`].
@@ -199,5 +232,41 @@ pub(crate) mod tests {
         results.enter(Record { image_sha256: "def".into(), ..record(tar.clone(), 20.0) });
         assert_eq!(results.busy_ms(&tar).unwrap().median, 20.0);
         assert_eq!(results.runs.len(), 2);
+    }
+
+    fn machine(kernel: &str) -> Machine {
+        Machine { kernel: kernel.into(), ..Machine::default() }
+    }
+
+    #[test]
+    fn each_run_keeps_the_machine_that_it_was_made_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut results = on_its_image();
+        for (tool, kernel) in [(Tool::GnuTar, "6.1"), (Tool::Tar, "6.18"), (Tool::Sum, "6.1")] {
+            let machine = results.number_of(machine(kernel));
+            results.enter(Record { machine, ..record(setting().run(Work::of(tool)), 1.0) });
+        }
+        results.number_of(machine("never used"));
+        results.save(dir.path()).unwrap();
+        let results = Results::load(dir.path()).unwrap();
+        assert_eq!(results.machines(), [&machine("6.1"), &machine("6.18")]);
+    }
+
+    /// They were all made on the machine that the file named.
+    #[test]
+    fn old_results_with_one_machine_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut old = on_its_image();
+        old.enter(record(setting().run(Work::of(Tool::GnuTar)), 1.0));
+        let mut old = serde_json::to_value(&old).unwrap();
+        old.as_object_mut().unwrap().remove("machines");
+        old["runs"][0].as_object_mut().unwrap().remove("machine");
+        old["machine"] = serde_json::to_value(machine("6.1")).unwrap();
+        fs::write(path(dir.path()), old.to_string()).unwrap();
+        let mut results = Results::load(dir.path()).unwrap();
+        assert_eq!(results.machines(), [&machine("6.1")]);
+        assert_eq!(results.number_of(machine("6.18")), 1);
+        results.save(dir.path()).unwrap();
+        assert_eq!(Results::load(dir.path()).unwrap().machines(), [&machine("6.1")]);
     }
 }

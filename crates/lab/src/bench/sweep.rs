@@ -129,8 +129,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
-    results.machine = machine(&order.programs);
-    let commit = commit();
+    let (machine, commit) = (results.number_of(machine(&order.programs)), commit());
     let mut images = Images::new(&order.cache)?;
     let batches = by_image(runs);
     let mut count: usize = batches.iter().map(|batch| due(&batch.runs, &results, order.again).len()).sum();
@@ -165,7 +164,8 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
             let passed = began.elapsed().as_secs();
             number += 1;
             eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&run, &outcome));
-            results.enter(Record { run, image_sha256: unpacked.facts.image_sha256.clone(), outcome });
+            let image_sha256 = unpacked.facts.image_sha256.clone();
+            results.enter(Record { run, image_sha256, machine, outcome });
             results.save(&order.out)?;
         }
     }

@@ -98,7 +98,7 @@ mod tests {
                     detail: json!({"streaming_ms": 7000.0, "files": 29_000, "plans": [plan("unmerged"), plan("merged")]}),
                     ..Outcome::default()
                 };
-                results.runs.push(Record { run, image_sha256: "0".repeat(64), outcome });
+                results.runs.push(Record { run, image_sha256: "0".repeat(64), machine: 0, outcome });
             }
         }
         let dir = tempfile::tempdir().unwrap();
