@@ -14,8 +14,9 @@
 //! | [`args`] | what was typed |
 //! | [`interrupt`], [`partial`] | ending in order; files that are there as a whole or not at all |
 //! | [`scratch`] | directories of a run's own |
-//! | [`random`], [`size`] | numbers from a seed; sizes as typed |
+//! | [`random`], [`size`], [`address_runs`] | numbers from a seed; sizes as typed; runs of bytes of a device |
 
+mod address_runs;
 mod age;
 mod args;
 mod bench;
