@@ -33,4 +33,9 @@ impl Interrupt {
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.came() { Err(INTERRUPTED.into()) } else { Ok(()) }
     }
+
+    #[cfg(test)]
+    pub(crate) fn tell(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -394,6 +394,35 @@ fn ageing_that_is_told_to_end_leaves_nothing() {
         assert_eq!(fs::read_to_string(&image).unwrap(), "an image");
         assert_eq!(fs::read_to_string(&label).unwrap(), "its label");
     }
+}
+
+/// Nobody waits for the program that is being measured.
+#[test]
+fn a_bench_that_is_told_to_end_ends_the_running_program() {
+    let Some(place) = place(1) else { return };
+    let home = place.home.path();
+    let [program, running] = ["onesweep", "running"].map(|name| home.join(name));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = plan ] && exec echo '{{}}'\nsleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait\n",
+        running.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["bench", "sweep", "--case", "random-ext4", "--scale", "0.01", "--onesweep"]).arg(&program);
+    bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out")).env("TMPDIR", home);
+    let mut bench = Shown(bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    eventually("our program runs", || running.exists());
+    bench.signal("TERM");
+    assert_eq!(bench.wait(), Some(2));
+    let sleeper = fs::read_to_string(&running).unwrap();
+    let command = fs::read_to_string(format!("/proc/{}/cmdline", sleeper.trim())).unwrap_or_default();
+    assert!(!command.contains("sleep"), "it runs on: {command}");
+    place.assert_down();
+    let kept = fs::read_to_string(home.join("out/runs.json")).unwrap();
+    assert!(kept.contains("gnu-tar"), "{kept}");
+    let left = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("onesweep-lab-")).count(), 0);
 }
 
 /// A killed run can't take down its mount: `down` does, and the next run that makes the image.

@@ -16,6 +16,7 @@ use crate::age::image::{Fs, PlainMount};
 use crate::bound;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
+use crate::interrupt::Interrupt;
 use crate::mount;
 use crate::scratch::Scratch;
 
@@ -35,7 +36,13 @@ fn keeps_head(work: &Work) -> bool {
 }
 
 /// Measures. What a program complains of is an outcome; an error is a fault of the lab.
-pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Result<Outcome, String> {
+pub(crate) fn measure(
+    run: &Run,
+    unpacked: &Unpacked,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<Outcome, String> {
+    interrupt.check()?;
     if run.work.tool == Tool::Bound {
         return bounds(run, unpacked);
     }
@@ -52,8 +59,8 @@ pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Re
     };
     let named = std::mem::replace(&mut argv[0], program.display().to_string());
     let mut outcome = match run.setting.cache {
-        Cache::Cold => cold(run, unpacked, &scratch, &target, &argv)?,
-        Cache::Warm => warm(run, unpacked, &target, &argv)?,
+        Cache::Cold => cold(run, unpacked, &scratch, &target, &argv, interrupt)?,
+        Cache::Warm => warm(run, unpacked, &target, &argv, interrupt)?,
     };
     argv[0] = named;
     // Places of the day say nothing.
@@ -111,7 +118,14 @@ fn mount_options(fs: &str, writable: bool) -> String {
 }
 
 /// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache.
-fn cold(run: &Run, unpacked: &Unpacked, scratch: &Scratch, target: &Path, argv: &[String]) -> Result<Outcome, String> {
+fn cold(
+    run: &Run,
+    unpacked: &Unpacked,
+    scratch: &Scratch,
+    target: &Path,
+    argv: &[String],
+    interrupt: &Interrupt,
+) -> Result<Outcome, String> {
     let setting = &run.setting;
     let writer = setting.company == Company::Writer;
     let copy = if writer { Some(Images::copy(&unpacked.image)?) } else { None };
@@ -145,7 +159,7 @@ fn cold(run: &Run, unpacked: &Unpacked, scratch: &Scratch, target: &Path, argv: 
         }
         Company::Writer => Some(Companion::writer(emulation.stats_path(), target)?),
     };
-    let ended = pipe::run(argv);
+    let ended = pipe::run(argv, interrupt);
     let books = stats(&emulation);
     let acted = companion.map(Companion::end);
     let complaints = emulation.stop();
@@ -180,11 +194,17 @@ fn cold(run: &Run, unpacked: &Unpacked, scratch: &Scratch, target: &Path, argv: 
 }
 
 /// With everything cached, on a plain mount: run twice, the second time counts.
-fn warm(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Result<Outcome, String> {
+fn warm(
+    run: &Run,
+    unpacked: &Unpacked,
+    target: &Path,
+    argv: &[String],
+    interrupt: &Interrupt,
+) -> Result<Outcome, String> {
     let fs = run.setting.image.fs()?;
     let options = mount_options(&run.setting.image.fs, false);
     let mut mounted = PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?;
-    let ended = pipe::run(argv).and_then(|_| pipe::run(argv));
+    let ended = pipe::run(argv, interrupt).and_then(|_| pipe::run(argv, interrupt));
     mounted.end()?;
     let ended = ended?;
     let (missing, detail) = (failure(run, &ended), detail(&run.work, &ended));
@@ -234,22 +254,20 @@ fn failure(run: &Run, ended: &Ended) -> Option<String> {
 }
 
 /// Where content lies in an image, and what a sweep without a limit would hold.
-pub(crate) fn look_at(image: &Path, fs: &str, programs: &Programs) -> Result<(Option<Content>, u64), String> {
+pub(crate) fn look_at(
+    image: &Path,
+    fs: &str,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<(Option<Content>, u64), String> {
     let scratch = Scratch::new("bench-look")?;
     let target = scratch.dir("tree")?;
     let mut mounted = PlainMount::read_only(image, &target, fs, &mount_options(fs, false))?;
     let places = bound::places(&target);
     let root = target.display().to_string();
-    let planned = pipe::run(&[
-        programs.onesweep.display().to_string(),
-        "plan".into(),
-        "--json".into(),
-        "--order".into(),
-        "fragment".into(),
-        "--budget".into(),
-        "1T".into(),
-        root,
-    ]);
+    let plan = ["plan", "--json", "--order", "fragment", "--budget", "1T"].map(String::from);
+    let onesweep = programs.onesweep.display().to_string();
+    let planned = pipe::run(&[&[onesweep], &plan[..], &[root]].concat(), interrupt);
     mounted.end()?;
     let content = places?.map(Content::new);
     let plan: Value = serde_json::from_slice(&planned?.output).map_err(|error| format!("the plan: {error}"))?;
@@ -304,7 +322,9 @@ mod tests {
         let before = sha256(&image).unwrap();
         let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0 };
         let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
-        let outcome = measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs).unwrap();
+        let outcome =
+            measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs, &Interrupt::default());
+        let outcome = outcome.unwrap();
         assert_eq!(outcome.missing, None);
         assert_eq!(sha256(&unpacked.image).unwrap(), before);
     }

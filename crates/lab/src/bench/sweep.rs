@@ -153,7 +153,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         let runs = due(&runs, &results, order.again);
         count = count - foreseen + runs.len();
         for run in runs {
-            let measured = measure::measure(&run, &unpacked, &order.programs);
+            let measured = measure::measure(&run, &unpacked, &order.programs, &interrupt);
             if interrupt.came() {
                 return Err(ENDED.into());
             }
@@ -175,7 +175,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
 fn unpack(images: &mut Images, run: &Run, programs: &Programs, interrupt: &Interrupt) -> Result<Unpacked, String> {
     let subject = &run.setting.image;
     let (image, facts) = images.take(subject, interrupt)?;
-    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs)?;
+    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs, interrupt)?;
     Ok(Unpacked { image, facts, content, peak })
 }
 
