@@ -45,8 +45,8 @@ impl Images {
             let packed = with_suffix(&image, ".zst");
             if !is_current(&image, subject)? {
                 eprintln!("ageing {}", subject.name());
-                self.unpacked = Some(image.clone()); // goes with this whatever fails now
                 make(&image, subject, interrupt)?;
+                self.unpacked = Some(image.clone()); // so that it goes if it can't be packed
                 pack::pack(&image, &packed)?;
             } else {
                 let expected = facts(&image)?.image_sha256;
