@@ -1,6 +1,6 @@
 //! `onesweep-lab disk`: two processes that guard each other.
 //!
-//! The first sets up and waits ([`guard`]); the second serves the disk ([`serve`]). Whichever ends first, the other takes
+//! The first sets up and waits ([`guard`]); the second serves the disk ([`mod@serve`]). Whichever ends first, the other takes
 //! everything down: the first sees that its child is gone, the second that its standard input is closed. If both are
 //! killed at once, the next run on the same directory takes down what it finds there. Meanwhile [`command`] waits for a
 //! signal, or for the end of a program beside the disk.
