@@ -16,7 +16,9 @@ use crate::bench::in_flight;
 use crate::bound;
 use crate::disk::model::DiskModel;
 use crate::emulate::{self, MountSpec, Spec};
+use crate::interrupt::{self, Interrupt};
 use crate::mount;
+use crate::partial::with_suffix;
 use crate::size::SpanArg;
 
 /// An emulated disk under real file systems, ageing, and bounds to measure against.
@@ -45,10 +47,10 @@ enum Sub {
         /// The packed image, which stays
         packed: PathBuf,
     },
-    /// Take down a disk that a killed run has left, with everything on it
+    /// Take down a disk that a killed run has left, with everything on it, or mounts of an image
     Down {
-        /// The directory that the disk was shown at
-        dir: PathBuf,
+        /// The directory that the disk was shown at, or the image
+        place: PathBuf,
     },
     /// List the named disk models with their sources, or print one as TOML
     Models {
@@ -271,13 +273,16 @@ impl AgeArgs {
         if self.list {
             return list(&order);
         }
+        let interrupt = Interrupt::by_signals()?;
         let said = match (self.day, &self.dir) {
-            (Some(day), Some(dir)) => {
-                serde_json::to_string_pretty(&day::apply(order.recipe, &order.amount(), day, dir)?)
-            }
-            _ => serde_json::to_string_pretty(&image::make(&order)?),
+            (Some(day), Some(dir)) => day::apply(order.recipe, &order.amount(), day, dir, &interrupt)
+                .map(|day| serde_json::to_string_pretty(&day)),
+            _ => image::make(&order, &interrupt).map(|label| serde_json::to_string_pretty(&label)),
         };
-        println!("{}", said.map_err(|error| error.to_string())?);
+        if interrupt.came() && said.is_err() {
+            return Ok(interrupt::EXIT_CODE);
+        }
+        println!("{}", said?.map_err(|error| error.to_string())?);
         Ok(0)
     }
 }
@@ -335,14 +340,13 @@ pub(crate) fn run() -> Result<u8, String> {
         Sub::Age(args) => args.run(),
         Sub::Bound(args) => args.run(),
         Sub::Pack { image } => {
-            let mut out = image.clone().into_os_string();
-            out.push(".zst");
-            pack::pack(&image, Path::new(&out)).map_err(|error| format!("{}: {error}", image.display()))?;
+            pack::pack(&image, &with_suffix(&image, ".zst"))?;
             Ok(0)
         }
         Sub::Unpack { packed } => unpack(&packed),
-        Sub::Down { dir } => {
-            let complaints = mount::take_down(&mount::absolute(&dir)?);
+        Sub::Down { place } => {
+            let place = mount::absolute(&place)?;
+            let complaints = [mount::take_down(&place), mount::clear_image(&place)].concat();
             if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }
         }
         Sub::Models { name } => models(name.as_deref()),
@@ -361,15 +365,16 @@ fn unpack(packed: &Path) -> Result<u8, String> {
         return Err(format!("{}: not a .zst file", packed.display()));
     }
     let image = packed.with_extension("");
-    let hash = pack::unpack(packed, &image).map_err(|error| format!("{}: {error}", packed.display()))?;
-    let mut label = image.clone().into_os_string();
-    label.push(".json");
-    if let Ok(label) = fs::read_to_string(&label) {
-        let label: serde_json::Value = serde_json::from_str(&label).map_err(|error| error.to_string())?;
-        if label["image_sha256"] != hash.as_str() {
-            return Err(format!("{} is not the image of its label: its SHA-256 is {hash}", image.display()));
+    let label = image::sidecar(&image);
+    let expected = match fs::read_to_string(&label) {
+        Err(_) => None,
+        Ok(text) => {
+            let said = |why: &str| format!("{}: {why}", label.display());
+            let facts: serde_json::Value = serde_json::from_str(&text).map_err(|error| said(&error.to_string()))?;
+            Some(facts["image_sha256"].as_str().ok_or_else(|| said("no image_sha256"))?.to_owned())
         }
-    }
+    };
+    let hash = pack::unpack(packed, &image, expected.as_deref())?;
     println!("{hash}  {}", image.display());
     Ok(0)
 }

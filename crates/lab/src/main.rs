@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`disk`] | the disk as numbers: no I/O, no clock |
 //! | [`server`] | the thread that serves commands by it |
+//! | [`inbox`] | the commands that wait for it |
 //! | [`fuse`] | the directory that shows it |
 //! | [`mount`] | loop devices and mounts, and taking them down |
 //! | [`emulate`] | `disk`: all of these together, guarded |
@@ -11,8 +12,11 @@
 //! | [`mod@bench`] | `bench`: every program on the same cold images, tables and pictures |
 //! | [`bound`] | `bound`: the least that reading an image can cost |
 //! | [`args`] | what was typed |
-//! | [`random`], [`size`] | numbers from a seed; sizes as typed |
+//! | [`interrupt`], [`partial`] | ending in order; files that are there as a whole or not at all |
+//! | [`scratch`] | directories of a run's own |
+//! | [`random`], [`size`], [`address_runs`] | numbers from a seed; sizes as typed; runs of bytes of a device |
 
+mod address_runs;
 mod age;
 mod args;
 mod bench;
@@ -20,8 +24,12 @@ mod bound;
 mod disk;
 mod emulate;
 mod fuse;
+mod inbox;
+mod interrupt;
 mod mount;
+mod partial;
 mod random;
+mod scratch;
 mod server;
 mod size;
 

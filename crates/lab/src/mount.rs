@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use onesweep_layout::mounts::{Mount, MountTable};
 
+use crate::partial::Partial;
+
 /// How long a busy mount is waited for before it is detached in any case.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -30,7 +32,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item =
 }
 
 /// A loop device on `file`.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Loop {
     pub(crate) device: PathBuf,
 }
@@ -135,9 +137,17 @@ pub(crate) fn clear(file: &Path) -> Vec<String> {
         for mount in mounts().iter().filter(|mount| Path::new(&mount.source) == device.device) {
             complaints.extend(unmount(&mount.mount_point).err());
         }
-        complaints.extend(device.detach().err());
+        // Some go with their mount.
+        if loops_on(file).contains(&device) {
+            complaints.extend(device.detach().err());
+        }
     }
     complaints
+}
+
+/// Takes down what a killed run has left of an image at `place`: mounts of it, and of what was on its way there.
+pub(crate) fn clear_image(place: &Path) -> Vec<String> {
+    [clear(&Partial::path_of(place)), clear(place)].concat()
 }
 
 /// Takes down a disk shown at `dir` with everything on it. Returns what didn't go smoothly.

@@ -4,7 +4,6 @@
 //! before each choice the server pauses for [`PAUSE`], or a queue would never form, and the time between a completion
 //! and the next arrival is thinking time, in which the drive may read ahead.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -18,8 +17,9 @@ use serde::Serialize;
 use crate::disk::books::Books;
 use crate::disk::drive::{Command, Drive, Op, Service};
 use crate::disk::faults::{Fate, Fault, Faults, Unsynced};
-use crate::disk::queue::{self, Waiting};
+use crate::disk::queue;
 use crate::disk::trace::{self, Entry};
+use crate::inbox::{Inbox, Job};
 
 /// What the server waits in virtual time before it chooses, so that others can arrive.
 const PAUSE: Duration = Duration::from_micros(150);
@@ -31,18 +31,9 @@ pub(crate) enum Reply {
     Flush(ReplyEmpty),
 }
 
-struct Job {
-    command: Command,
-    reply: Reply,
-    arrived: Instant,
-    /// The virtual time of its arrival.
-    arrived_ms: f64,
-}
-
 #[derive(Default)]
-struct Inbox {
-    jobs: VecDeque<Job>,
-    now_ms: f64,
+struct Arrivals {
+    inbox: Inbox<Reply>,
     closed: bool,
 }
 
@@ -79,7 +70,7 @@ struct Stats<'a> {
 
 /// The disk: commands go in here.
 pub(crate) struct Server {
-    inbox: Mutex<Inbox>,
+    arrivals: Mutex<Arrivals>,
     arrived: Condvar,
     state: Mutex<State>,
     image: File,
@@ -102,8 +93,8 @@ impl Server {
             writeln!(trace, "{}", trace::HEADER)?;
         }
         let state = State { drive, books: Books::default(), faults: Faults::default(), trace, now_ms: 0.0 };
-        let (inbox, arrived) = (Mutex::default(), Condvar::new());
-        Ok(Arc::new(Self { inbox, arrived, state: Mutex::new(state), image, facts }))
+        let (arrivals, arrived) = (Mutex::default(), Condvar::new());
+        Ok(Arc::new(Self { arrivals, arrived, state: Mutex::new(state), image, facts }))
     }
 
     pub(crate) fn image_bytes(&self) -> u64 {
@@ -112,15 +103,13 @@ impl Server {
 
     /// A command arrives. Its data is read when it is served, not before.
     pub(crate) fn submit(&self, command: Command, reply: Reply) {
-        let mut inbox = lock(&self.inbox);
-        let arrived_ms = inbox.now_ms;
-        inbox.jobs.push_back(Job { command, reply, arrived: Instant::now(), arrived_ms });
+        lock(&self.arrivals).inbox.arrive(command, reply, Instant::now());
         self.arrived.notify_one();
     }
 
     /// No more commands come; the trace is written out.
     pub(crate) fn close(&self) {
-        lock(&self.inbox).closed = true;
+        lock(&self.arrivals).closed = true;
         self.arrived.notify_one();
         if let Some(trace) = &mut lock(&self.state).trace {
             let _ = trace.flush();
@@ -167,39 +156,40 @@ impl Server {
     }
 
     /// Waits for a command and chooses one: with the time that passed before one came, and how many others wait.
-    fn next(&self, done: Instant) -> Option<(Job, Duration, u64)> {
-        let mut inbox = lock(&self.inbox);
-        while inbox.jobs.is_empty() {
-            if inbox.closed {
+    fn next(&self, done: Instant) -> Option<(Job<Reply>, Duration, u64)> {
+        let mut arrivals = lock(&self.arrivals);
+        while arrivals.inbox.len() == 0 {
+            if arrivals.closed {
                 return None;
             }
-            inbox = self.arrived.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+            arrivals = self.arrived.wait(arrivals).unwrap_or_else(PoisonError::into_inner);
         }
-        let thought = inbox.jobs[0].arrived.saturating_duration_since(done);
+        let thought = arrivals.inbox.idle_since(done);
         let (has_head, depth) = {
             let model = lock(&self.state).drive.model().clone();
             (model.has_head(), model.queue_depth)
         };
-        if has_head && self.facts.real.is_none() && inbox.jobs.len() < depth {
-            drop(inbox);
+        if has_head && self.facts.real.is_none() && arrivals.inbox.len() < depth {
+            drop(arrivals);
             thread::sleep(PAUSE);
-            inbox = lock(&self.inbox);
+            arrivals = lock(&self.arrivals);
         }
+        let inbox = &mut arrivals.inbox;
         let mut state = lock(&self.state);
-        let thought_ms = ms(thought) / self.facts.real.unwrap_or(1.0);
-        state.drive.think(thought_ms);
-        state.books.think_ms += thought_ms;
-        state.now_ms += thought_ms;
-        let now_ms = state.now_ms;
-        let waiting = |job: &Job| Waiting { command: job.command, waited_ms: now_ms - job.arrived_ms };
-        let waiting: Vec<Waiting> = inbox.jobs.iter().take(depth).map(waiting).collect();
-        let index = queue::choose(&waiting, &state.drive)?;
-        let job = inbox.jobs.remove(index)?;
-        Some((job, thought, inbox.jobs.len() as u64))
+        if !thought.is_zero() {
+            let thought_ms = ms(thought) / self.facts.real.unwrap_or(1.0);
+            state.drive.think(thought_ms);
+            state.books.think_ms += thought_ms;
+            state.now_ms += thought_ms;
+            inbox.idle_until(state.now_ms);
+        }
+        let index = queue::choose(&inbox.waiting(depth), &state.drive)?;
+        let job = inbox.take(index)?;
+        Some((job, thought, inbox.len() as u64))
     }
 
     /// Serves one command, and says when it was done.
-    fn serve(&self, job: Job, thought: Duration, others: u64, done: Instant) -> Instant {
+    fn serve(&self, job: Job<Reply>, thought: Duration, others: u64, done: Instant) -> Instant {
         let (fate, service) = self.account(&job.command, others);
         let result = match fate {
             Fate::Failed { .. } => Err(()),
@@ -233,12 +223,12 @@ impl Server {
         }
         state.now_ms += service.ms();
         let now_ms = state.now_ms;
-        lock(&self.inbox).now_ms = now_ms;
+        lock(&self.arrivals).inbox.worked_until(now_ms);
         (fate, service)
     }
 
     /// Moves the data between the image and the command.
-    fn transfer(&self, job: &Job) -> Result<Vec<u8>, ()> {
+    fn transfer(&self, job: &Job<Reply>) -> Result<Vec<u8>, ()> {
         let start = job.command.start;
         match &job.reply {
             Reply::Read(_) => {

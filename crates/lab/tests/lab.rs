@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -370,6 +370,99 @@ fn ageing_is_repeatable_and_its_bounds_are_in_order() {
     assert!(0.0 < streaming && streaming < sweep, "{bound}");
     assert!(bound["metadata_bytes"].as_u64().unwrap() > 0, "{bound}");
     assert_eq!(bound["image_sha256"], sidecar["image_sha256"], "a bound changes nothing");
+}
+
+/// What was there before stays, with its label.
+#[test]
+fn ageing_that_is_told_to_end_leaves_nothing() {
+    let Some(place) = place(1) else { return };
+    let (image, label) = (place.image.clone(), place.home.path().join("image.json"));
+    fs::write(&image, "an image").unwrap();
+    fs::write(&label, "its label").unwrap();
+    for name in ["INT", "TERM", "HUP"] {
+        let mut age = Command::new(PROGRAM);
+        age.args(["age", "source", "--out"]).arg(&image).env("TMPDIR", place.home.path());
+        let mut age = Shown(age.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let home = place.home.path().to_str().unwrap();
+        eventually("it is mounted", || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(home));
+        age.signal(name);
+        assert_eq!(age.wait(), Some(130));
+        place.assert_down();
+        let mut left: Vec<_> = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["disk", "image", "image.json", "mount"]);
+        assert_eq!(fs::read_to_string(&image).unwrap(), "an image");
+        assert_eq!(fs::read_to_string(&label).unwrap(), "its label");
+    }
+}
+
+/// Nobody waits for the program that is being measured.
+#[test]
+fn a_bench_that_is_told_to_end_ends_the_running_program() {
+    let Some(place) = place(1) else { return };
+    let home = place.home.path();
+    let [program, running] = ["onesweep", "running"].map(|name| home.join(name));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = plan ] && exec echo '{{}}'\nsleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait\n",
+        running.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["bench", "sweep", "--case", "random-ext4", "--scale", "0.01", "--onesweep"]).arg(&program);
+    bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out")).env("TMPDIR", home);
+    let mut bench = Shown(bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    eventually("our program runs", || running.exists());
+    bench.signal("TERM");
+    assert_eq!(bench.wait(), Some(2));
+    let sleeper = fs::read_to_string(&running).unwrap();
+    let command = fs::read_to_string(format!("/proc/{}/cmdline", sleeper.trim())).unwrap_or_default();
+    assert!(!command.contains("sleep"), "it runs on: {command}");
+    place.assert_down();
+    let kept = fs::read_to_string(home.join("out/runs.json")).unwrap();
+    assert!(kept.contains("gnu-tar"), "{kept}");
+    let left = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("onesweep-lab-")).count(), 0);
+}
+
+/// A killed run can't take down its mount: `down` does, and the next run that makes the image.
+#[test]
+fn what_killed_ageing_leaves_is_taken_down_later() {
+    let Some(place) = place(1) else { return };
+    let home = place.home.path();
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap().matches(home.to_str().unwrap()).count();
+    let killed = || {
+        let mut age = Command::new(PROGRAM);
+        age.args(["age", "source", "--out"]).arg(&place.image).env("TMPDIR", home);
+        let mut age = Shown(age.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        eventually("it is mounted", || mounts() > 0);
+        age.signal("KILL");
+        age.wait();
+        assert_eq!(mounts(), 1);
+    };
+    killed();
+    succeed(Command::new(PROGRAM).arg("down").arg(&place.image));
+    place.assert_down();
+    killed();
+    succeed(Command::new(PROGRAM).args(["age", "random", "--scale", "0.01", "--out"]).arg(&place.image));
+    place.assert_down();
+}
+
+#[test]
+fn an_image_that_is_not_that_of_its_label_is_not_unpacked() {
+    let dir = tempfile::tempdir().unwrap();
+    let [image, packed, label] = ["image", "image.zst", "image.json"].map(|name| dir.path().join(name));
+    fs::write(&image, "an image").unwrap();
+    succeed(Command::new(PROGRAM).arg("pack").arg(&image));
+    fs::remove_file(&image).unwrap();
+    fs::write(&label, "{\"image_sha256\": \"another\"}").unwrap();
+    let refused = Command::new(PROGRAM).arg("unpack").arg(&packed).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not the image of its label"), "{refused:?}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left of it");
+    fs::remove_file(&label).unwrap();
+    succeed(Command::new(PROGRAM).arg("unpack").arg(&packed));
+    assert_eq!(fs::read_to_string(&image).unwrap(), "an image");
 }
 
 /// Reads and writes past the end are those of a file of that size.

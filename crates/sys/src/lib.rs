@@ -37,6 +37,7 @@
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
+//! | [`process`] | ending and waiting for the programs that this one has started |
 
 pub mod block;
 pub mod buffer;
@@ -49,6 +50,7 @@ pub mod inode;
 pub mod limits;
 pub mod memory;
 pub mod priority;
+pub mod process;
 pub mod read_queue;
 #[cfg(test)]
 mod testing;

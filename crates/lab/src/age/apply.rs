@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::apart::Apart;
 use super::recipe::Op;
 use super::tree::Tree;
+use crate::interrupt::Interrupt;
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -20,11 +21,17 @@ pub(crate) struct Done {
 }
 
 /// Does all operations below `root`, where `tree` is, and lets `tree` follow.
-pub(crate) fn apply(ops: impl Iterator<Item = Op>, root: &Path, tree: &mut Tree) -> Result<Done, String> {
+pub(crate) fn apply(
+    ops: impl Iterator<Item = Op>,
+    root: &Path,
+    tree: &mut Tree,
+    interrupt: &Interrupt,
+) -> Result<Done, String> {
     let mut apart = Apart::default();
     let mut hash = Sha256::new();
     let before = tree.operations;
     for op in ops {
+        interrupt.check()?;
         let number = tree.operations;
         one(&op, root, tree, &mut apart).map_err(|error| format!("operation {number}, {op}: {error}"))?;
         hash.update(format!("{op}\n"));

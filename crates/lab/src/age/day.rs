@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::apply;
 use super::recipe::{Amount, Op, Recipe};
 use super::tree::Tree;
+use crate::interrupt::Interrupt;
 
 /// What was done on a day.
 #[derive(Debug, Serialize)]
@@ -26,7 +27,13 @@ pub(crate) struct Day {
 }
 
 /// Does the operations of `day` below `root`, which must be as on the day before.
-pub(crate) fn apply(recipe: Recipe, amount: &Amount, day: u32, root: &Path) -> Result<Day, String> {
+pub(crate) fn apply(
+    recipe: Recipe,
+    amount: &Amount,
+    day: u32,
+    root: &Path,
+    interrupt: &Interrupt,
+) -> Result<Day, String> {
     let mut ops = recipe.ops(&Amount { steps: None, ..*amount });
     let mut tree = Tree::default();
     loop {
@@ -38,7 +45,7 @@ pub(crate) fn apply(recipe: Recipe, amount: &Amount, day: u32, root: &Path) -> R
     }
     let changes: Vec<Op> = ops.take_while(|op| !matches!(op, Op::Day(_))).collect();
     is_ready(&changes, &tree, root)?;
-    let done = apply::apply(changes.into_iter(), root, &mut tree)?;
+    let done = apply::apply(changes.into_iter(), root, &mut tree, interrupt)?;
     Ok(Day {
         recipe: recipe.name(),
         seed: amount.seed,

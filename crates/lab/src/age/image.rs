@@ -12,7 +12,10 @@ use super::apply::{self, hex};
 use super::check::{self, Found};
 use super::recipe::{Amount, Recipe};
 use super::tree::Tree;
+use crate::interrupt::Interrupt;
 use crate::mount::{self, Loop, run};
+use crate::partial::{Partial, with_suffix};
+use crate::scratch::Scratch;
 
 /// The file systems that an image can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -111,26 +114,35 @@ pub(crate) struct Label {
 
 /// A plain mount that goes when this goes.
 pub(crate) struct PlainMount {
-    device: Loop,
     target: PathBuf,
     up: bool,
 }
 
 impl PlainMount {
-    pub(crate) fn new(image: &Path, target: &Path, fs: Option<&str>, options: Option<&str>) -> Result<Self, String> {
-        let device = Loop::attach(image, &[])?;
-        if let Err(complaint) = mount::mount(&device.device, target, fs, options) {
-            let _ = device.detach();
-            return Err(complaint);
-        }
-        Ok(Self { device, target: target.to_owned(), up: true })
+    pub(crate) fn writable(image: &Path, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        Self::on(Loop::attach(image, &[])?, target, fs, options)
+    }
+
+    fn on(device: Loop, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        let mounted = mount::mount(&device.device, target, Some(fs), Some(options));
+        // From now on the device goes with the mount, so that nobody has to know of it.
+        let detached = device.detach();
+        mounted?;
+        let mounted = Self { target: target.to_owned(), up: true };
+        detached.map(|()| mounted)
+    }
+
+    /// For reading alone: the image stays as it is, to the byte.
+    pub(crate) fn read_only(image: &Path, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        let options = if options.is_empty() { "ro".to_owned() } else { format!("ro,{options}") };
+        Self::on(Loop::attach(image, &["--read-only"])?, target, fs, &options)
     }
 
     pub(crate) fn end(&mut self) -> Result<(), String> {
         if !std::mem::replace(&mut self.up, false) {
             return Ok(());
         }
-        mount::unmount(&self.target).and(self.device.detach())
+        mount::unmount(&self.target)
     }
 }
 
@@ -142,38 +154,32 @@ impl Drop for PlainMount {
     }
 }
 
-/// A directory that goes when this goes, if it is empty then.
-pub(crate) struct TempDir(pub(crate) PathBuf);
-
-impl TempDir {
-    pub(crate) fn new(what: &str) -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("onesweep-lab-{what}-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
+/// The sidecar of an image.
+pub(crate) fn sidecar(image: &Path) -> PathBuf {
+    with_suffix(image, ".json")
 }
 
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
-/// Makes the image and its sidecar.
-pub(crate) fn make(order: &Order) -> Result<Label, String> {
+/// Makes the image and its sidecar. Until both are whole, those that were there before stay.
+pub(crate) fn make(order: &Order, interrupt: &Interrupt) -> Result<Label, String> {
     let amount = order.amount();
     let inodes = ((order.recipe.image().1 as f64 * order.scale) as u64).max(4096);
-    let said = |error: std::io::Error| format!("{}: {error}", order.out.display());
-    File::create(&order.out).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
-    order.fs.make(&order.out, inodes, &order.mkfs_options)?;
-    let target = TempDir::new("age")?;
+    let sidecar = sidecar(&order.out);
+    for complaint in mount::clear(&Partial::path_of(&mount::absolute(&order.out)?)) {
+        eprintln!("onesweep-lab: left by a former run: {complaint}");
+    }
+    let image = Partial::new(&order.out)?;
+    let said = |error: std::io::Error| format!("{}: {error}", image.path().display());
+    File::create(image.path()).and_then(|file| file.set_len(amount.image_bytes)).map_err(said)?;
+    order.fs.make(image.path(), inodes, &order.mkfs_options)?;
+    let scratch = Scratch::new("age")?;
+    let target = scratch.dir("mount")?;
     // Nothing is lost when the power goes while an image is made, so nothing needs to wait for a flush.
-    let options = (order.fs == Fs::Ext4).then_some("barrier=0,noatime").or(Some("noatime"));
-    let mut mounted = PlainMount::new(&order.out, &target.0, Some(order.fs.mount_type()), options)?;
+    let options = if order.fs == Fs::Ext4 { "barrier=0,noatime" } else { "noatime" };
+    let mut mounted = PlainMount::writable(image.path(), &target, order.fs.mount_type(), options)?;
     let mut tree = Tree::default();
-    let done = apply::apply(order.recipe.ops(&amount), &target.0, &mut tree)?;
+    let done = apply::apply(order.recipe.ops(&amount), &target, &mut tree, interrupt)?;
     let promise = order.recipe.promise().filter(|promise| promise.holds_after(order.steps));
-    let found = promise.map(|promise| check::check(promise, &target.0)).transpose()?;
+    let found = promise.map(|promise| check::check(promise, &target)).transpose()?;
     mounted.end()?;
 
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
@@ -191,13 +197,24 @@ pub(crate) fn make(order: &Order) -> Result<Label, String> {
         file_bytes: tree.bytes(),
         found,
         image_bytes: amount.image_bytes,
-        image_sha256: sha256(&order.out).map_err(said)?,
+        image_sha256: sha256(image.path()).map_err(said)?,
     };
-    let mut sidecar = order.out.clone().into_os_string();
-    sidecar.push(".json");
+    interrupt.check()?;
     let text = serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?;
-    fs::write(&sidecar, text + "\n").map_err(|error| format!("{}: {error}", Path::new(&sidecar).display()))?;
+    let written = Partial::new(&sidecar)?;
+    fs::write(written.path(), text + "\n").map_err(|error| format!("{}: {error}", written.path().display()))?;
+    // The label of one image must not lie beside another, whenever this ends.
+    remove(&sidecar)?;
+    image.finish()?;
+    written.finish()?;
     Ok(label)
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", path.display())),
+        _ => Ok(()),
+    }
 }
 
 /// SHA-256 of a file, holes read as zeros.

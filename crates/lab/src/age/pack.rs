@@ -7,12 +7,19 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 
 use super::apply::hex;
+use crate::partial::Partial;
 
 const CHUNK: usize = 1 << 16;
 const LEVEL: i32 = 3;
 
-/// Writes `image` compressed to `out`.
-pub(crate) fn pack(image: &Path, out: &Path) -> io::Result<()> {
+/// Compresses `image` to `out`.
+pub(crate) fn pack(image: &Path, out: &Path) -> Result<(), String> {
+    let packed = Partial::new(out)?;
+    compress(image, packed.path()).map_err(|error| format!("{} to {}: {error}", image.display(), out.display()))?;
+    packed.finish()
+}
+
+fn compress(image: &Path, out: &Path) -> io::Result<()> {
     let mut image = File::open(image)?;
     let mut packed = zstd::Encoder::new(File::create(out)?, LEVEL)?;
     packed.include_checksum(true)?;
@@ -20,8 +27,19 @@ pub(crate) fn pack(image: &Path, out: &Path) -> io::Result<()> {
     packed.finish()?.sync_all()
 }
 
-/// Writes the image in `packed` to `out`, zeros as holes. Returns the image's SHA-256.
-pub(crate) fn unpack(packed: &Path, out: &Path) -> io::Result<String> {
+/// Unpacks `packed` to `out`, zeros as holes, unless its SHA-256 is another than is `expected`. Returns that.
+pub(crate) fn unpack(packed: &Path, out: &Path, expected: Option<&str>) -> Result<String, String> {
+    let image = Partial::new(out)?;
+    let said = |error| format!("{} to {}: {error}", packed.display(), out.display());
+    let hash = decompress(packed, image.path()).map_err(said)?;
+    if expected.is_some_and(|expected| expected != hash) {
+        return Err(format!("{} is not the image of its label: its SHA-256 is {hash}", packed.display()));
+    }
+    image.finish()?;
+    Ok(hash)
+}
+
+fn decompress(packed: &Path, out: &Path) -> io::Result<String> {
     let mut image = zstd::Decoder::new(File::open(packed)?)?;
     let mut out = File::create(out)?;
     let mut hash = Sha256::new();
@@ -72,9 +90,27 @@ mod tests {
         file.write_all_at(b"at the end", (16 << 20) + 90).unwrap();
         pack(&image, &packed).unwrap();
         assert!(packed.metadata().unwrap().len() < 1 << 16);
-        let hash = unpack(&packed, &back).unwrap();
+        let hash = unpack(&packed, &back, None).unwrap();
         assert_eq!(hash, sha256(&image).unwrap());
         assert_eq!(hash, sha256(&back).unwrap());
         assert!(back.metadata().unwrap().blocks() * 512 < 1 << 20, "not sparse");
+    }
+
+    #[test]
+    fn what_is_broken_or_another_takes_no_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [image, packed, back] = ["image", "packed", "back"].map(|name| dir.path().join(name));
+        assert!(pack(&image, &packed).unwrap_err().contains("image"));
+        std::fs::write(&image, vec![7; 3 * CHUNK]).unwrap();
+        pack(&image, &packed).unwrap();
+        std::fs::write(&back, "what was there").unwrap();
+        let complaint = unpack(&packed, &back, Some("another")).unwrap_err();
+        assert!(complaint.contains("packed is not the image of its label"), "{complaint}");
+        let whole = std::fs::read(&packed).unwrap();
+        std::fs::write(&packed, &whole[..whole.len() - 6]).unwrap();
+        let complaint = unpack(&packed, &back, None).unwrap_err();
+        assert!(complaint.contains(packed.to_str().unwrap()), "{complaint}");
+        assert_eq!(std::fs::read_to_string(&back).unwrap(), "what was there");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 }

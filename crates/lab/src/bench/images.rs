@@ -11,6 +11,8 @@ use crate::age::apply::hex;
 use crate::age::image;
 use crate::age::pack;
 use crate::age::recipe::Amount;
+use crate::interrupt::Interrupt;
+use crate::partial::with_suffix;
 
 /// What the label of an image says, as far as tables name it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -36,18 +38,20 @@ impl Images {
     }
 
     /// The image, unpacked, and what it is. It is made first when it isn't there.
-    pub(crate) fn take(&mut self, subject: &Subject) -> Result<(PathBuf, Facts), String> {
+    pub(crate) fn take(&mut self, subject: &Subject, interrupt: &Interrupt) -> Result<(PathBuf, Facts), String> {
         let image = self.dir.join(format!("{}.img", subject.name()));
         if self.unpacked.as_ref() != Some(&image) {
             self.put_away();
             let packed = with_suffix(&image, ".zst");
             if !is_current(&image, subject)? {
                 eprintln!("ageing {}", subject.name());
-                make(&image, subject)?;
-                let said = |error: std::io::Error| format!("{}: {error}", packed.display());
-                pack::pack(&image, &packed).map_err(said)?;
-            } else if pack::unpack(&packed, &image).map_err(|error| error.to_string())? != facts(&image)?.image_sha256 {
-                return Err(format!("{} is not the image of its label; remove it", packed.display()));
+                make(&image, subject, interrupt)?;
+                self.unpacked = Some(image.clone()); // so that it goes if it can't be packed
+                pack::pack(&image, &packed)?;
+            } else {
+                let expected = facts(&image)?.image_sha256;
+                let unpacked = pack::unpack(&packed, &image, Some(&expected));
+                unpacked.map_err(|complaint| format!("{complaint}; if it is broken, remove it"))?;
             }
             self.unpacked = Some(image.clone());
         }
@@ -85,14 +89,8 @@ impl Drop for Copy {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 fn facts(image: &Path) -> Result<Facts, String> {
-    let label = with_suffix(image, ".json");
+    let label = image::sidecar(image);
     let text = fs::read_to_string(&label).map_err(|error| format!("{}: {error}", label.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", label.display()))
 }
@@ -112,8 +110,10 @@ fn is_current(image: &Path, subject: &Subject) -> Result<bool, String> {
     Ok(hex(&hash.finalize()) == facts.operations_sha256 && with_suffix(image, ".zst").exists())
 }
 
-fn make(image: &Path, subject: &Subject) -> Result<(), String> {
-    let made = image::make(&image::Order {
+/// Makes the image. One of other operations, packed under the same name, goes first.
+fn make(image: &Path, subject: &Subject, interrupt: &Interrupt) -> Result<(), String> {
+    let _ = fs::remove_file(with_suffix(image, ".zst"));
+    let order = image::Order {
         recipe: subject.recipe()?,
         seed: subject.seed,
         scale: subject.scale,
@@ -122,11 +122,8 @@ fn make(image: &Path, subject: &Subject) -> Result<(), String> {
         image_bytes: None,
         mkfs_options: subject.mkfs.clone(),
         out: image.to_owned(),
-    });
-    if made.is_err() {
-        let _ = fs::remove_file(image);
-    }
-    made.map(drop)
+    };
+    image::make(&order, interrupt).map(drop)
 }
 
 #[cfg(test)]

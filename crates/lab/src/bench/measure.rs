@@ -12,11 +12,13 @@ use super::results::Outcome;
 use super::run::{Cache, Company, Run};
 use super::share::{self, Content};
 use super::work::{Places, Programs, Tool, Work};
-use crate::age::image::{Fs, PlainMount, TempDir};
+use crate::age::image::{Fs, PlainMount};
 use crate::bound;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
+use crate::interrupt::Interrupt;
 use crate::mount;
+use crate::scratch::Scratch;
 
 /// An unpacked image, and what is known of it.
 pub(crate) struct Unpacked {
@@ -34,36 +36,38 @@ fn keeps_head(work: &Work) -> bool {
 }
 
 /// Measures. What a program complains of is an outcome; an error is a fault of the lab.
-pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Result<Outcome, String> {
+pub(crate) fn measure(
+    run: &Run,
+    unpacked: &Unpacked,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<Outcome, String> {
+    interrupt.check()?;
     if run.work.tool == Tool::Bound {
         return bounds(run, unpacked);
     }
-    let copies = Copies::new()?;
-    let target = TempDir::new("bench")?;
-    let target_path = target.0.canonicalize().map_err(|error| error.to_string())?;
-    let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, run.setting.image.fs()?)).transpose()?;
-    let places = Places {
-        root: &target_path,
-        copies: &copies.dir.0,
-        programs,
-        without: without.as_ref().map(|list| list.0.as_path()),
-        peak: unpacked.peak,
-    };
+    let scratch = Scratch::new("bench")?;
+    let copies = Copies::new(&scratch)?;
+    let target = scratch.dir("tree")?;
+    let fs = run.setting.image.fs()?;
+    let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, fs, &scratch)).transpose()?;
+    let places =
+        Places { root: &target, copies: &copies.dir, programs, without: without.as_deref(), peak: unpacked.peak };
     let mut argv = run.work.argv(&places);
     let Some(program) = programs.find(&argv[0]) else {
         return Ok(Outcome { missing: Some(format!("{} isn't installed", argv[0])), argv, ..Outcome::default() });
     };
     let named = std::mem::replace(&mut argv[0], program.display().to_string());
     let mut outcome = match run.setting.cache {
-        Cache::Cold => cold(run, unpacked, &target_path, &argv)?,
-        Cache::Warm => warm(run, unpacked, &target_path, &argv)?,
+        Cache::Cold => cold(run, unpacked, &scratch, &target, &argv, interrupt)?,
+        Cache::Warm => warm(run, unpacked, &target, &argv, interrupt)?,
     };
     argv[0] = named;
     // Places of the day say nothing.
     let plain = |arg: &String| {
-        let arg = arg.replace(&*target_path.to_string_lossy(), "TREE");
-        let arg = arg.replace(&*copies.dir.0.to_string_lossy(), "COPIES");
-        let list = without.as_ref().map(|list| list.0.display().to_string());
+        let arg = arg.replace(&*target.to_string_lossy(), "TREE");
+        let arg = arg.replace(&*copies.dir.to_string_lossy(), "COPIES");
+        let list = without.as_ref().map(|list| list.display().to_string());
         let arg = list.map_or(arg.clone(), |list| arg.replace(&list, "LARGE"));
         let arg = arg.replace(&*programs.onesweep.to_string_lossy(), "onesweep");
         arg.replace(&*programs.lab.to_string_lossy(), "onesweep-lab")
@@ -73,34 +77,33 @@ pub(crate) fn measure(run: &Run, unpacked: &Unpacked, programs: &Programs) -> Re
 }
 
 /// A list of the files of more than so many KiB.
-fn larger_than(kib: u64, unpacked: &Unpacked, fs: Fs) -> Result<Removed, String> {
-    let target = TempDir::new("bench-list")?;
-    let mut mounted = PlainMount::new(&unpacked.image, &target.0, Some(fs.mount_type()), Some("ro"))?;
+fn larger_than(kib: u64, unpacked: &Unpacked, fs: Fs, scratch: &Scratch) -> Result<PathBuf, String> {
+    let (target, list) = (scratch.dir("list-tree")?, scratch.file("list"));
+    let mut mounted = PlainMount::read_only(&unpacked.image, &target, fs.mount_type(), "")?;
     let size = format!("+{}c", kib << 10);
-    let root = target.0.display().to_string();
+    let root = target.display().to_string();
     let found = mount::run("find", [root.as_str(), "-type", "f", "-size", &size, "-printf", "%P\\n"]);
     mounted.end()?;
-    let list = Removed(target.0.with_extension("list"));
-    fs::write(&list.0, found?.stdout).map_err(|error| format!("{}: {error}", list.0.display()))?;
+    fs::write(&list, found?.stdout).map_err(|error| format!("{}: {error}", list.display()))?;
     Ok(list)
 }
 
 /// Memory for copies: what is written there costs the measured disk nothing.
 struct Copies {
-    dir: TempDir,
+    dir: PathBuf,
 }
 
 impl Copies {
-    fn new() -> Result<Self, String> {
-        let dir = TempDir::new("bench-copies")?;
-        mount::mount(Path::new("onesweep-lab"), &dir.0, Some("tmpfs"), None)?;
+    fn new(scratch: &Scratch) -> Result<Self, String> {
+        let dir = scratch.dir("copies")?;
+        mount::mount(Path::new("onesweep-lab"), &dir, Some("tmpfs"), None)?;
         Ok(Self { dir })
     }
 }
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        if let Err(complaint) = mount::unmount(&self.dir.0) {
+        if let Err(complaint) = mount::unmount(&self.dir) {
             eprintln!("onesweep-lab: {complaint}");
         }
     }
@@ -115,20 +118,26 @@ fn mount_options(fs: &str, writable: bool) -> String {
 }
 
 /// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache.
-fn cold(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Result<Outcome, String> {
+fn cold(
+    run: &Run,
+    unpacked: &Unpacked,
+    scratch: &Scratch,
+    target: &Path,
+    argv: &[String],
+    interrupt: &Interrupt,
+) -> Result<Outcome, String> {
     let setting = &run.setting;
     let writer = setting.company == Company::Writer;
     let copy = if writer { Some(Images::copy(&unpacked.image)?) } else { None };
-    let dir = TempDir::new("bench-disk")?;
-    let trace = Removed(dir.0.with_extension("trace"));
+    let trace = scratch.file("trace");
     let model = setting.disk.emulated()?;
     let spec = Spec {
         image: copy.as_ref().map_or_else(|| unpacked.image.clone(), |copy| copy.0.clone()),
-        dir: dir.0.canonicalize().map_err(|error| error.to_string())?,
+        dir: scratch.dir("disk")?,
         span: setting.disk.span.span(unpacked.facts.image_bytes, &model),
         model,
         real: setting.disk.real,
-        trace: Some(trace.0.clone()),
+        trace: Some(trace.clone()),
         faults: Vec::new(),
         read_only: !writer,
     };
@@ -150,7 +159,7 @@ fn cold(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Resul
         }
         Company::Writer => Some(Companion::writer(emulation.stats_path(), target)?),
     };
-    let ended = pipe::run(argv);
+    let ended = pipe::run(argv, interrupt);
     let books = stats(&emulation);
     let acted = companion.map(Companion::end);
     let complaints = emulation.stop();
@@ -158,7 +167,7 @@ fn cold(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Resul
         return Err(complaints.join("\n"));
     }
     let (ended, books) = (ended?, books?);
-    let text = fs::read_to_string(&trace.0).map_err(|error| format!("{}: {error}", trace.0.display()))?;
+    let text = fs::read_to_string(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
     let until_ms = number(&books, "now_ms");
     let entries: Vec<Entry> = text.lines().filter_map(Entry::parse).collect();
     // The trace is rounded to three digits.
@@ -185,11 +194,17 @@ fn cold(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Resul
 }
 
 /// With everything cached, on a plain mount: run twice, the second time counts.
-fn warm(run: &Run, unpacked: &Unpacked, target: &Path, argv: &[String]) -> Result<Outcome, String> {
+fn warm(
+    run: &Run,
+    unpacked: &Unpacked,
+    target: &Path,
+    argv: &[String],
+    interrupt: &Interrupt,
+) -> Result<Outcome, String> {
     let fs = run.setting.image.fs()?;
-    let options = mount_options(&run.setting.image.fs, true);
-    let mut mounted = PlainMount::new(&unpacked.image, target, Some(fs.mount_type()), Some(&options))?;
-    let ended = pipe::run(argv).and_then(|_| pipe::run(argv));
+    let options = mount_options(&run.setting.image.fs, false);
+    let mut mounted = PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?;
+    let ended = pipe::run(argv, interrupt).and_then(|_| pipe::run(argv, interrupt));
     mounted.end()?;
     let ended = ended?;
     let (missing, detail) = (failure(run, &ended), detail(&run.work, &ended));
@@ -206,15 +221,6 @@ fn bounds(run: &Run, unpacked: &Unpacked) -> Result<Outcome, String> {
     let bytes = count(&detail, "data_bytes") + count(&detail, "metadata_bytes");
     let requests = count(&detail["sweep"], "runs");
     Ok(Outcome { busy_ms, seeks, bytes, requests, detail, ..Outcome::default() })
-}
-
-/// A file that goes when this goes.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 fn stats(emulation: &Emulation) -> Result<Value, String> {
@@ -248,21 +254,20 @@ fn failure(run: &Run, ended: &Ended) -> Option<String> {
 }
 
 /// Where content lies in an image, and what a sweep without a limit would hold.
-pub(crate) fn look_at(image: &Path, fs: &str, programs: &Programs) -> Result<(Option<Content>, u64), String> {
-    let target = TempDir::new("bench-look")?;
-    let mut mounted = PlainMount::new(image, &target.0, Some(fs), Some(&format!("ro,{}", mount_options(fs, false))))?;
-    let places = bound::places(&target.0);
-    let root = target.0.display().to_string();
-    let planned = pipe::run(&[
-        programs.onesweep.display().to_string(),
-        "plan".into(),
-        "--json".into(),
-        "--order".into(),
-        "fragment".into(),
-        "--budget".into(),
-        "1T".into(),
-        root,
-    ]);
+pub(crate) fn look_at(
+    image: &Path,
+    fs: &str,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<(Option<Content>, u64), String> {
+    let scratch = Scratch::new("bench-look")?;
+    let target = scratch.dir("tree")?;
+    let mut mounted = PlainMount::read_only(image, &target, fs, &mount_options(fs, false))?;
+    let places = bound::places(&target);
+    let root = target.display().to_string();
+    let plan = ["plan", "--json", "--order", "fragment", "--budget", "1T"].map(String::from);
+    let onesweep = programs.onesweep.display().to_string();
+    let planned = pipe::run(&[&[onesweep], &plan[..], &[root]].concat(), interrupt);
     mounted.end()?;
     let content = places?.map(Content::new);
     let plan: Value = serde_json::from_slice(&planned?.output).map_err(|error| format!("the plan: {error}"))?;
@@ -273,7 +278,10 @@ pub(crate) fn look_at(image: &Path, fs: &str, programs: &Programs) -> Result<(Op
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+    use crate::age::image::sha256;
     use crate::bench::results::tests::setting;
 
     fn ended(code: i32, output: &str, complaint: &str) -> Ended {
@@ -298,6 +306,27 @@ mod tests {
         assert_eq!(failure(&disturbed, &ended(1, "", "tar: ./a: file changed as we read it")), None);
         let failed = failure(&tar, &ended(1, "", "tar: bad\nmore")).unwrap();
         assert_eq!(failed, "ended with 1: tar: bad");
+    }
+
+    /// A run that changes the image would make all later ones runs on another.
+    #[test]
+    fn a_warm_run_changes_nothing_of_the_image() {
+        if onesweep_sys::user::effective_uid() != 0 || !Path::new("/dev/loop-control").exists() {
+            let _ = writeln!(std::io::stderr(), "skipped: a_warm_run_changes_nothing_of_the_image: no mounts here");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        mount::run("mkfs.ext4", ["-q", "-F", image.to_str().unwrap()]).unwrap();
+        let before = sha256(&image).unwrap();
+        let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0 };
+        let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
+        let outcome =
+            measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs, &Interrupt::default());
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.missing, None);
+        assert_eq!(sha256(&unpacked.image).unwrap(), before);
     }
 
     #[test]

@@ -18,6 +18,13 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A number of things, with commas.
+pub(crate) fn count(things: u64) -> String {
+    let digits = things.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
 /// The median, with the least and the greatest where there are several.
 pub(crate) fn spread(spread: Spread) -> String {
     if spread.count == 1 {
@@ -111,6 +118,11 @@ mod tests {
         );
         assert_eq!(spread(statistics::spread(vec![2.0]).unwrap()), "2.00");
         assert_eq!(spread(statistics::spread(vec![2.0, 1.0, 30.0]).unwrap()), "2.00 (1.00 to 30.0)");
+    }
+
+    #[test]
+    fn counts_have_commas() {
+        assert_eq!([0, 999, 28_315, 1_000_000].map(count), ["0", "999", "28,315", "1,000,000"]);
     }
 
     #[test]

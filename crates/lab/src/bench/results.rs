@@ -1,6 +1,6 @@
 //! What was measured, in one JSON file that grows run by run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::images::Facts;
 use super::run::Run;
-use super::statistics::{self, Spread};
+use super::statistics::{self, Rounds, Spread};
 
 const VERSION: u32 = 1;
 
@@ -44,11 +44,14 @@ pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) run: Run,
     pub(crate) image_sha256: String,
+    /// Which of the machines it was made on.
+    #[serde(default)]
+    pub(crate) machine: usize,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
 
-/// What all runs were made on.
+/// What a run was made on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Machine {
@@ -62,7 +65,11 @@ pub(crate) struct Machine {
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {
     version: u32,
-    pub(crate) machine: Machine,
+    /// What there was in its place before each run said what it was made on: the machine of the last sweep.
+    #[serde(default, skip_serializing)]
+    machine: Option<Machine>,
+    #[serde(default)]
+    machines: Vec<Machine>,
     /// By the name of the image.
     pub(crate) images: BTreeMap<String, Facts>,
     pub(crate) runs: Vec<Record>,
@@ -84,7 +91,11 @@ impl Results {
             }
             read => read.map_err(|error| said(error.to_string()))?,
         };
-        let results: Self = serde_json::from_str(&text).map_err(|error| said(error.to_string()))?;
+        let mut results: Self = serde_json::from_str(&text).map_err(|error| said(error.to_string()))?;
+        let machine = results.machine.take();
+        if results.machines.is_empty() {
+            results.machines.extend(machine);
+        }
         if results.version == VERSION { Ok(results) } else { Err(said(format!("version {}", results.version))) }
     }
 
@@ -98,8 +109,37 @@ impl Results {
         fs::rename(&draft, &path).map_err(said)
     }
 
+    /// The number of a machine, for runs that are made on it.
+    pub(crate) fn number_of(&mut self, machine: Machine) -> usize {
+        let known = self.machines.iter().position(|known| *known == machine);
+        known.unwrap_or_else(|| {
+            self.machines.push(machine);
+            self.machines.len() - 1
+        })
+    }
+
+    /// The machines of the runs that are shown, each once.
+    pub(crate) fn machines(&self) -> Vec<&Machine> {
+        let used: BTreeSet<usize> =
+            self.runs.iter().filter(|record| self.is_current(record)).map(|record| record.machine).collect();
+        used.into_iter().filter_map(|machine| self.machines.get(machine)).collect()
+    }
+
+    /// The commits of the runs that are shown.
+    pub(crate) fn commits(&self) -> BTreeSet<&str> {
+        let shown = self.runs.iter().filter(|record| self.is_current(record));
+        shown.map(|record| record.outcome.commit.as_str()).collect()
+    }
+
+    /// A run, if it was made on the image that is known under its name today.
     pub(crate) fn of(&self, run: &Run) -> Option<&Record> {
-        self.runs.iter().find(|record| record.run == *run)
+        self.runs.iter().find(|record| record.run == *run && self.is_current(record))
+    }
+
+    /// An image that is made anew lies differently: what was measured on the old one can't be held against the new.
+    fn is_current(&self, record: &Record) -> bool {
+        let image = self.images.get(&record.run.setting.image.name());
+        image.is_some_and(|image| image.image_sha256 == record.image_sha256)
     }
 
     /// Enters a run in the place of an equal one.
@@ -109,14 +149,21 @@ impl Results {
     }
 
     /// All rounds of a run that came to an end.
-    pub(crate) fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Outcome> {
-        let same = |record: &&Record| record.run.setting == run.setting && record.run.work == run.work;
-        self.runs.iter().filter(same).map(|record| &record.outcome).filter(|outcome| outcome.missing.is_none())
+    fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Record> {
+        let same = |record: &&Record| {
+            record.run.setting == run.setting && record.run.work == run.work && self.is_current(record)
+        };
+        self.runs.iter().filter(same).filter(|record| record.outcome.missing.is_none())
+    }
+
+    /// A figure of each round of a run.
+    pub(crate) fn by_round(&self, run: &Run, figure: impl Fn(&Outcome) -> Option<f64>) -> Rounds {
+        self.rounds(run).filter_map(|record| Some((record.run.round, figure(&record.outcome)?))).collect()
     }
 
     /// A figure over all rounds of a run.
     pub(crate) fn figure(&self, run: &Run, figure: impl Fn(&Outcome) -> Option<f64>) -> Option<Spread> {
-        statistics::spread(self.rounds(run).filter_map(figure).collect())
+        statistics::spread(self.by_round(run, figure).into_values().collect())
     }
 
     /// The disk's time.
@@ -136,13 +183,22 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn record(run: Run, busy_ms: f64) -> Record {
-        Record { run, image_sha256: "abc".into(), outcome: Outcome { busy_ms, ..Outcome::default() } }
+        Record { run, image_sha256: "abc".into(), machine: 0, outcome: Outcome { busy_ms, ..Outcome::default() } }
+    }
+
+    /// No runs yet, on the image of [`setting`].
+    pub(crate) fn on_its_image() -> Results {
+        let mut results = Results { version: VERSION, ..Results::default() };
+        let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
+        results.images.insert(setting().image.name(), facts);
+        results
     }
 
     #[test]
     fn results_come_back_and_equal_runs_replace_each_other() {
         let dir = tempfile::tempdir().unwrap();
-        let mut results = Results::load(dir.path()).unwrap();
+        assert_eq!(Results::load(dir.path()).unwrap().runs, []);
+        let mut results = on_its_image();
         let runs = setting().run(Work::of(Tool::GnuTar)).rounds(3);
         for (run, busy_ms) in runs.iter().zip([5.0, 1.0, 3.0]) {
             results.enter(record(run.clone(), busy_ms));
@@ -160,5 +216,57 @@ pub(crate) mod tests {
         assert!(results.of(&other).is_some());
         fs::write(path(dir.path()), r#"{"version":2,"machine":{},"images":{},"runs":[]}"#).unwrap();
         assert!(Results::load(dir.path()).unwrap_err().contains("version 2"));
+    }
+
+    /// Otherwise new runs would be divided by those on an image that lies differently.
+    #[test]
+    fn runs_on_an_image_that_was_made_anew_are_gone() {
+        let mut results = on_its_image();
+        let [tar, ours] = [Tool::GnuTar, Tool::Tar].map(|tool| setting().run(Work::of(tool)));
+        results.enter(record(tar.clone(), 30.0));
+        results.images.get_mut(&setting().image.name()).unwrap().image_sha256 = "def".into();
+        results.enter(Record { image_sha256: "def".into(), ..record(ours.clone(), 2.0) });
+        assert_eq!(results.busy_ms(&tar), None);
+        assert_eq!(results.of(&tar), None);
+        assert_eq!(results.busy_ms(&ours).unwrap().median, 2.0);
+        results.enter(Record { image_sha256: "def".into(), ..record(tar.clone(), 20.0) });
+        assert_eq!(results.busy_ms(&tar).unwrap().median, 20.0);
+        assert_eq!(results.runs.len(), 2);
+    }
+
+    fn machine(kernel: &str) -> Machine {
+        Machine { kernel: kernel.into(), ..Machine::default() }
+    }
+
+    #[test]
+    fn each_run_keeps_the_machine_that_it_was_made_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut results = on_its_image();
+        for (tool, kernel) in [(Tool::GnuTar, "6.1"), (Tool::Tar, "6.18"), (Tool::Sum, "6.1")] {
+            let machine = results.number_of(machine(kernel));
+            results.enter(Record { machine, ..record(setting().run(Work::of(tool)), 1.0) });
+        }
+        results.number_of(machine("never used"));
+        results.save(dir.path()).unwrap();
+        let results = Results::load(dir.path()).unwrap();
+        assert_eq!(results.machines(), [&machine("6.1"), &machine("6.18")]);
+    }
+
+    /// They were all made on the machine that the file named.
+    #[test]
+    fn old_results_with_one_machine_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut old = on_its_image();
+        old.enter(record(setting().run(Work::of(Tool::GnuTar)), 1.0));
+        let mut old = serde_json::to_value(&old).unwrap();
+        old.as_object_mut().unwrap().remove("machines");
+        old["runs"][0].as_object_mut().unwrap().remove("machine");
+        old["machine"] = serde_json::to_value(machine("6.1")).unwrap();
+        fs::write(path(dir.path()), old.to_string()).unwrap();
+        let mut results = Results::load(dir.path()).unwrap();
+        assert_eq!(results.machines(), [&machine("6.1")]);
+        assert_eq!(results.number_of(machine("6.18")), 1);
+        results.save(dir.path()).unwrap();
+        assert_eq!(Results::load(dir.path()).unwrap().machines(), [&machine("6.1")]);
     }
 }

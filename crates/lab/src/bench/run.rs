@@ -154,6 +154,11 @@ impl Setting {
         Self { cache: Cache::Warm, ..self }
     }
 
+    /// Whether the clock counts, so that what is compared has to be measured at the same time.
+    pub(crate) fn is_by_the_clock(&self) -> bool {
+        self.cache == Cache::Warm || self.disk.real.is_some()
+    }
+
     pub(crate) fn run(&self, work: Work) -> Run {
         Run { setting: self.clone(), work, round: 0 }
     }

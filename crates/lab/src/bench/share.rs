@@ -1,31 +1,24 @@
 //! What a trace says of a run: how much of the time went to content, and where the head was.
 
+use crate::address_runs::{self, AddressRun};
 use crate::disk::drive::Op;
 use crate::disk::trace::Entry;
 
 /// Addresses that hold content, sorted, none touching the next.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    runs: Vec<(u64, u64)>,
+    runs: Vec<AddressRun>,
 }
 
 impl Content {
-    pub(crate) fn new(mut runs: Vec<(u64, u64)>) -> Self {
-        runs.sort_unstable();
-        let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (start, end) in runs {
-            match joined.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
-            }
-        }
-        Self { runs: joined }
+    pub(crate) fn new(runs: Vec<AddressRun>) -> Self {
+        Self { runs: address_runs::joined(runs) }
     }
 
     /// Whether any byte from `start` up to `end` is content.
     fn touches(&self, start: u64, end: u64) -> bool {
-        let next = self.runs.partition_point(|run| run.1 <= start);
-        self.runs.get(next).is_some_and(|run| run.0 < end)
+        let next = self.runs.partition_point(|run| run.end <= start);
+        self.runs.get(next).is_some_and(|run| run.start < end)
     }
 }
 
@@ -68,6 +61,7 @@ pub(crate) fn head<'a>(trace: impl IntoIterator<Item = &'a Entry>) -> Vec<(f64, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address_runs::tests::run;
 
     fn trace(lines: &[&str]) -> Vec<Entry> {
         lines.iter().filter_map(|line| Entry::parse(line)).collect()
@@ -75,7 +69,7 @@ mod tests {
 
     #[test]
     fn content_is_told_from_the_rest() {
-        let content = Content::new(vec![(8192, 12_288), (0, 4096), (4096, 5000)]);
+        let content = Content::new(vec![run(8192, 4096), run(0, 4096), run(4096, 904)]);
         let trace = trace(&[
             "0 R 0 4096 10 0 0 1",     // content
             "10 R 4608 512 5 0 0 1",   // the end of it

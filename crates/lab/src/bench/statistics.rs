@@ -1,5 +1,7 @@
 //! Medians and what lies around them.
 
+use std::collections::BTreeMap;
+
 /// Several values of one figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
@@ -29,9 +31,13 @@ pub(crate) fn spread(mut values: Vec<f64>) -> Option<Spread> {
     })
 }
 
-/// The ratios of pairs, which a slow moment of the machine meets both.
-pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Option<Spread> {
-    spread(over.iter().zip(under).filter(|pair| *pair.1 > 0.0).map(|(over, under)| over / under).collect())
+/// Values by the round in which they were measured.
+pub(crate) type Rounds = BTreeMap<u32, f64>;
+
+/// The ratios of pairs of the same round, which a slow moment of the machine meets both.
+pub(crate) fn ratios(over: &Rounds, under: &Rounds) -> Option<Spread> {
+    let ratio = |(round, over): (&u32, &f64)| under.get(round).filter(|under| **under > 0.0).map(|under| over / under);
+    spread(over.iter().filter_map(ratio).collect())
 }
 
 #[cfg(test)]
@@ -49,7 +55,10 @@ mod tests {
 
     #[test]
     fn pairs_are_compared_one_by_one() {
-        assert_eq!(ratios(&[10.0, 40.0], &[5.0, 10.0]).unwrap().median, 3.0);
-        assert_eq!(ratios(&[1.0], &[0.0]), None);
+        let rounds = |values: &[(u32, f64)]| values.iter().copied().collect::<Rounds>();
+        assert_eq!(ratios(&rounds(&[(0, 10.0), (1, 40.0)]), &rounds(&[(0, 5.0), (1, 10.0)])).unwrap().median, 3.0);
+        assert_eq!(ratios(&rounds(&[(0, 1.0)]), &rounds(&[(0, 0.0)])), None);
+        let lacking = ratios(&rounds(&[(0, 1.0), (2, 6.0)]), &rounds(&[(1, 1.0), (2, 2.0), (3, 1.0)])).unwrap();
+        assert_eq!((lacking.count, lacking.median), (1, 3.0));
     }
 }

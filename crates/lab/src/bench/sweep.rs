@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -14,7 +12,11 @@ use super::measure::{self, Unpacked};
 use super::results::{Machine, Outcome, Record, Results};
 use super::run::Run;
 use super::work::{Programs, Tool, Work};
+use crate::interrupt::Interrupt;
 use crate::mount;
+
+/// What is said when it was told to end.
+const ENDED: &str = "interrupted; what was measured is kept";
 
 /// Which of the runs that are already there are made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -92,53 +94,88 @@ fn is_due(old: Option<&Outcome>, work: &Work, again: Again) -> bool {
     }
 }
 
+/// Runs of one image, in the order in which they are measured.
+struct Batch {
+    name: String,
+    runs: Vec<Run>,
+}
+
+/// Neighbours of one image together.
+fn by_image(runs: Vec<Run>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    for run in runs {
+        let name = run.setting.image.name();
+        match batches.last_mut() {
+            Some(batch) if batch.name == name => batch.runs.push(run),
+            _ => batches.push(Batch { name, runs: vec![run] }),
+        }
+    }
+    batches
+}
+
+/// Which runs of an image have to be made. Where the clock counts, all of a round: pairs of the same moment are compared.
+fn due(runs: &[Run], results: &Results, again: Again) -> Vec<Run> {
+    let alone = |run: &&Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, again);
+    let due: Vec<&Run> = runs.iter().filter(alone).collect();
+    let beside = |run: &Run| {
+        let same_moment = |other: &&Run| other.setting == run.setting && other.round == run.round;
+        run.setting.is_by_the_clock() && due.iter().any(same_moment)
+    };
+    runs.iter().filter(|run| due.contains(run) || beside(run)).cloned().collect()
+}
+
 /// Measures runs. An image that can't be made is told of, and its runs are left out.
 pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| error.to_string())?;
-    }
+    let interrupt = Interrupt::by_signals()?;
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
-    let is_due = |run: &Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, order.again);
-    let runs: Vec<Run> = runs.into_iter().filter(is_due).collect();
-    results.machine = machine(&order.programs);
-    let commit = commit();
+    let (machine, commit) = (results.number_of(machine(&order.programs)), commit());
     let mut images = Images::new(&order.cache)?;
-    let mut unpacked: Option<(String, Result<Unpacked, String>)> = None;
-    let (began, count, mut code) = (Instant::now(), runs.len(), 0);
-    for (number, run) in runs.into_iter().enumerate() {
-        let name = run.setting.image.name();
-        if unpacked.as_ref().is_none_or(|unpacked| unpacked.0 != name) {
-            let taken = unpack(&mut images, &run, &order.programs);
-            if let Err(complaint) = &taken {
+    let batches = by_image(runs);
+    let mut count: usize = batches.iter().map(|batch| due(&batch.runs, &results, order.again).len()).sum();
+    let (began, mut number, mut code) = (Instant::now(), 0, 0);
+    for Batch { name, runs } in batches {
+        let foreseen = due(&runs, &results, order.again).len();
+        if foreseen == 0 {
+            continue;
+        }
+        let unpacked = match unpack(&mut images, &runs[0], &order.programs, &interrupt) {
+            Ok(unpacked) => unpacked,
+            Err(_) if interrupt.came() => return Err(ENDED.into()),
+            Err(complaint) => {
                 eprintln!("{name} is left out: {complaint}");
-                code = 1;
+                (code, count) = (1, count - foreseen);
+                continue;
             }
-            unpacked = Some((name.clone(), taken));
-        }
-        let Some((_, Ok(unpacked))) = &unpacked else { continue };
-        let measured = measure::measure(&run, unpacked, &order.programs);
-        if stop.load(Ordering::Relaxed) {
-            return Err("interrupted; what was measured is kept".into());
-        }
-        let outcome = match measured {
-            Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
-            Err(complaint) => Outcome { missing: Some(complaint), commit: commit.clone(), ..Outcome::default() },
         };
-        let passed = began.elapsed().as_secs();
-        eprintln!("[{}/{count}, {passed} s] {}: {}", number + 1, run.describe(), said(&run, &outcome));
         results.images.insert(name, unpacked.facts.clone());
-        results.enter(Record { run, image_sha256: unpacked.facts.image_sha256.clone(), outcome });
-        results.save(&order.out)?;
+        // If the image isn't the one that was measured before, every run of it is due.
+        let runs = due(&runs, &results, order.again);
+        count = count - foreseen + runs.len();
+        for run in runs {
+            let measured = measure::measure(&run, &unpacked, &order.programs, &interrupt);
+            if interrupt.came() {
+                return Err(ENDED.into());
+            }
+            let outcome = match measured {
+                Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
+                Err(complaint) => Outcome { missing: Some(complaint), commit: commit.clone(), ..Outcome::default() },
+            };
+            let passed = began.elapsed().as_secs();
+            number += 1;
+            eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&run, &outcome));
+            let image_sha256 = unpacked.facts.image_sha256.clone();
+            results.enter(Record { run, image_sha256, machine, outcome });
+            results.save(&order.out)?;
+        }
     }
     Ok(code)
 }
 
-fn unpack(images: &mut Images, run: &Run, programs: &Programs) -> Result<Unpacked, String> {
+fn unpack(images: &mut Images, run: &Run, programs: &Programs, interrupt: &Interrupt) -> Result<Unpacked, String> {
     let subject = &run.setting.image;
-    let (image, facts) = images.take(subject)?;
-    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs)?;
+    let (image, facts) = images.take(subject, interrupt)?;
+    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs, interrupt)?;
     Ok(Unpacked { image, facts, content, peak })
 }
 
@@ -189,7 +226,7 @@ pub(crate) fn programs(onesweep: Option<PathBuf>, tools: Option<PathBuf>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::tests::setting;
+    use crate::bench::results::tests::{on_its_image, record, setting};
     use crate::bench::run::{Disk, Setting, Stretch, Subject};
 
     #[test]
@@ -220,6 +257,34 @@ mod tests {
         assert!(is_due(Some(&failed), &tar, Again::Missing) && !is_due(Some(&done), &tar, Again::Missing));
         assert!(is_due(Some(&done), &ours, Again::Ours) && !is_due(Some(&done), &tar, Again::Ours));
         assert!(is_due(Some(&done), &tar, Again::All));
+    }
+
+    #[test]
+    fn every_run_is_due_on_an_image_that_was_made_anew() {
+        let runs = setting().run(Work::of(Tool::GnuTar)).rounds(3);
+        let mut results = on_its_image();
+        for run in &runs[..2] {
+            results.enter(record(run.clone(), 1.0));
+        }
+        assert_eq!(due(&runs, &results, Again::No), runs[2..]);
+        results.images.get_mut(&setting().image.name()).unwrap().image_sha256 = "def".into();
+        assert_eq!(due(&runs, &results, Again::No), runs);
+    }
+
+    #[test]
+    fn both_sides_of_a_pair_are_due_together() {
+        let both =
+            |setting: &Setting| [Tool::GnuTar, Tool::Tar].map(|tool| setting.run(Work::of(tool)).rounds(2)).concat();
+        let (by_the_clock, by_the_books) = (both(&setting().warm()), both(&setting()));
+        let mut results = on_its_image();
+        for run in by_the_clock.iter().chain(&by_the_books) {
+            results.enter(record(run.clone(), 1.0));
+        }
+        assert_eq!(due(&by_the_clock, &results, Again::No), []);
+        assert_eq!(due(&by_the_clock, &results, Again::Ours), by_the_clock);
+        assert_eq!(due(&by_the_books, &results, Again::Ours), by_the_books[2..]);
+        results.runs.retain(|record| record.run != by_the_clock[1]);
+        assert_eq!(due(&by_the_clock, &results, Again::No), [by_the_clock[1].clone(), by_the_clock[3].clone()]);
     }
 
     #[test]

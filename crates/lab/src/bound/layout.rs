@@ -1,6 +1,6 @@
 //! The output of `filefrag -v`.
 
-use super::sweep::Run;
+use crate::address_runs::AddressRun;
 
 /// Where files lie, in bytes of the device.
 #[derive(Debug, Default, PartialEq)]
@@ -8,7 +8,7 @@ pub(super) struct Layout {
     pub(super) files: u64,
     /// Bytes in the files, holes included up to their size.
     pub(super) bytes: u64,
-    pub(super) extents: Vec<Run>,
+    pub(super) extents: Vec<AddressRun>,
 }
 
 /// Flags of extents that hold no data on the device at the address they show.
@@ -41,7 +41,7 @@ fn header(line: &str) -> Option<(u64, u64)> {
 }
 
 /// `   0:        0..       1:      34304..     34305:      2:             last,eof`
-fn extent(line: &str, block: u64) -> Result<Option<Run>, &'static str> {
+fn extent(line: &str, block: u64) -> Result<Option<AddressRun>, &'static str> {
     let fields: Vec<&str> = line.split(':').map(str::trim).collect();
     let [index, _, physical, length, rest @ ..] = &fields[..] else {
         return Ok(None);
@@ -57,7 +57,7 @@ fn extent(line: &str, block: u64) -> Result<Option<Run>, &'static str> {
     let length: u64 = length.parse().map_err(|_| "no length")?;
     let start = start.checked_mul(block).ok_or("too large an address")?;
     let end = length.checked_mul(block).and_then(|len| start.checked_add(len)).ok_or("too large a length")?;
-    Ok(Some(Run { start, end }))
+    Ok(Some(AddressRun { start, end }))
 }
 
 #[cfg(test)]
@@ -80,7 +80,10 @@ File size of ./b is 100 (1 block of 4096 bytes)
 ";
         let layout = Layout::parse(text).unwrap();
         assert_eq!((layout.files, layout.bytes), (2, 13_100));
-        assert_eq!(layout.extents, [Run { start: 40_960, end: 49_152 }, Run { start: 81_920, end: 90_112 }]);
+        assert_eq!(
+            layout.extents,
+            [AddressRun { start: 40_960, end: 49_152 }, AddressRun { start: 81_920, end: 90_112 }]
+        );
         assert!(Layout::parse("0: 0..1: x..y: 2: last").is_err());
     }
 }

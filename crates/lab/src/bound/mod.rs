@@ -13,15 +13,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::age::image::{TempDir, sha256};
+use crate::address_runs::{self, AddressRun};
+use crate::age::image::sha256;
 use crate::disk::drive::{Drive, Op};
 use crate::disk::geometry::{self, Span};
 use crate::disk::model::DiskModel;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
 use crate::mount::{self, run};
+use crate::scratch::Scratch;
 use layout::Layout;
-use sweep::{Run, Sweep};
+use sweep::Sweep;
 
 /// Both bounds, and what they were made from.
 #[derive(Debug, Serialize)]
@@ -60,10 +62,10 @@ pub(crate) fn bound(subject: &Subject) -> Result<Bound, String> {
     let (layout, touched, image_bytes) = survey(subject)?;
     let span = Span { from: subject.span.0, to: subject.span.1 };
     let geometry = geometry::of(&subject.model, image_bytes, span);
-    let data = sweep::merged(layout.extents.clone());
-    let data_bytes = sweep::bytes(&data);
-    let metadata = sweep::merged(touched);
-    let all = sweep::merged(data.iter().chain(&metadata).copied().collect());
+    let data = address_runs::joined(layout.extents.clone());
+    let data_bytes = address_runs::bytes(&data);
+    let metadata = address_runs::joined(touched);
+    let all = address_runs::joined(data.iter().chain(&metadata).copied().collect());
     let drive = || Drive::new(unbuffered(&subject.model), image_bytes, span);
     let streamed: f64 = data.iter().map(|run| geometry.transfer_ms(run.start, run.end)).sum();
     Ok(Bound {
@@ -74,7 +76,7 @@ pub(crate) fn bound(subject: &Subject) -> Result<Bound, String> {
         useful_bytes: layout.bytes,
         extents: layout.extents.len() as u64,
         data_bytes,
-        metadata_bytes: sweep::bytes(&all) - data_bytes,
+        metadata_bytes: address_runs::bytes(&all) - data_bytes,
         streaming_ms: streamed * (layout.bytes as f64 / data_bytes.max(1) as f64).min(1.0),
         queued_sweep_ms: sweep::queued_ms(&all, drive()),
         metadata_first_ms: sweep::queued_ms(&metadata, drive()) + sweep::queued_ms(&data, drive()),
@@ -88,13 +90,13 @@ fn unbuffered(model: &DiskModel) -> DiskModel {
 }
 
 /// The files' places, what was read to find them, and the size of the image.
-fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
-    let (dir, target) = (TempDir::new("bound-disk")?, TempDir::new("bound")?);
-    let trace = dir.0.with_extension("trace");
+fn survey(subject: &Subject) -> Result<(Layout, Vec<AddressRun>, u64), String> {
+    let scratch = Scratch::new("bound")?;
+    let trace = scratch.file("trace");
     let said = |error: std::io::Error| format!("{}: {error}", subject.image.display());
     let spec = Spec {
         image: subject.image.canonicalize().map_err(said)?,
-        dir: dir.0.canonicalize().map_err(said)?,
+        dir: scratch.dir("disk")?,
         model: unbuffered(&subject.model),
         span: subject.span,
         real: None,
@@ -103,7 +105,7 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
         read_only: true,
     };
     let mount = MountSpec {
-        target: target.0.canonicalize().map_err(said)?,
+        target: scratch.dir("mount")?,
         fs: subject.fs.clone(),
         read_ahead_kb: Some(0),
         ..MountSpec::default()
@@ -117,7 +119,6 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
     emulation.stats()?; // writes the trace out
     let complaints = emulation.stop();
     let text = fs::read_to_string(&trace);
-    let _ = fs::remove_file(&trace);
     if !complaints.is_empty() {
         return Err(complaints.join("\n"));
     }
@@ -127,7 +128,7 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<Run>, u64), String> {
     let mut touched = Vec::new();
     let mut data = Vec::new();
     for entry in reads.filter(|entry| entry.time_ms >= began_ms) {
-        let run = Run { start: entry.command.start, end: entry.command.end() };
+        let run = AddressRun { start: entry.command.start, end: entry.command.end() };
         if entry.time_ms < mapped_ms { touched.push(run) } else { data.push(run) }
     }
     if maps_elsewhere {
@@ -143,13 +144,12 @@ fn read_files(root: &Path) -> Result<(), String> {
     run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()]).map(drop)
 }
 
-/// Where content lies below a mount, from start to end in bytes of the device; `None` where addresses are of another kind.
-pub(crate) fn places(root: &Path) -> Result<Option<Vec<(u64, u64)>>, String> {
+/// Where content lies below a mount; `None` where addresses are of another kind.
+pub(crate) fn places(root: &Path) -> Result<Option<Vec<AddressRun>>, String> {
     if mount::fs_of(root).is_none_or(|fs| fs == "btrfs" || fs.starts_with("fuse")) {
         return Ok(None);
     }
-    let layout = map_files(root)?;
-    Ok(Some(layout.extents.iter().map(|run| (run.start, run.end)).collect()))
+    map_files(root).map(|layout| Some(layout.extents))
 }
 
 /// `find -size +0` and a `filefrag` of each file.

@@ -2,33 +2,10 @@
 
 use serde::Serialize;
 
+use crate::address_runs::AddressRun;
 use crate::disk::drive::{Command, Drive};
 use crate::disk::geometry::Geometry;
 use crate::disk::queue::{self, Waiting};
-
-/// Bytes from `start` up to `end`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Run {
-    pub(super) start: u64,
-    pub(super) end: u64,
-}
-
-/// Sorted, with what overlaps or touches joined.
-pub(super) fn merged(mut runs: Vec<Run>) -> Vec<Run> {
-    runs.sort_unstable();
-    let mut merged: Vec<Run> = Vec::new();
-    for run in runs {
-        match merged.last_mut() {
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-            _ => merged.push(run),
-        }
-    }
-    merged
-}
-
-pub(super) fn bytes(runs: &[Run]) -> u64 {
-    runs.iter().map(|run| run.end - run.start).sum()
-}
 
 /// What the pass costs.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -42,7 +19,7 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     /// The pass over merged runs, with the head at address 0 before it.
-    pub(super) fn over(runs: &[Run], geometry: &Geometry, overhead_ms: f64) -> Self {
+    pub(super) fn over(runs: &[AddressRun], geometry: &Geometry, overhead_ms: f64) -> Self {
         let mut sweep = Self { runs: runs.len() as u64, ..Self::default() };
         let mut head = 0;
         for run in runs {
@@ -67,9 +44,9 @@ impl Sweep {
 ///
 /// A drive that chooses by angle makes better use of each turn than one that must follow the addresses: where runs are
 /// many and near, this is below the pass in order.
-pub(super) fn queued_ms(runs: &[Run], mut drive: Drive) -> f64 {
+pub(super) fn queued_ms(runs: &[AddressRun], mut drive: Drive) -> f64 {
     let depth = drive.model().queue_depth;
-    let waiting = |run: &Run| Waiting { command: Command::read(run.start, run.end - run.start), waited_ms: 0.0 };
+    let waiting = |run: &AddressRun| Waiting { command: Command::read(run.start, run.end - run.start), waited_ms: 0.0 };
     let mut coming = runs.iter().map(waiting);
     let mut queue: Vec<Waiting> = coming.by_ref().take(depth).collect();
     let mut ms = 0.0;
@@ -84,20 +61,10 @@ pub(super) fn queued_ms(runs: &[Run], mut drive: Drive) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address_runs::tests::run;
     use crate::disk::geometry::tests::{close, round};
     use crate::disk::geometry::{self, Span};
     use crate::disk::model::DiskModel;
-
-    fn run(start: u64, len: u64) -> Run {
-        Run { start, end: start + len }
-    }
-
-    #[test]
-    fn runs_are_joined() {
-        let runs = merged(vec![run(500, 10), run(0, 100), run(50, 20), run(100, 50), run(505, 100)]);
-        assert_eq!(runs, [run(0, 150), run(500, 105)]);
-        assert_eq!(bytes(&runs), 255);
-    }
 
     /// 100,000 bytes a millisecond, 10 ms a turn, a twelfth of the stroke in 5 ms.
     #[test]

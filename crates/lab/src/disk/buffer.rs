@@ -9,7 +9,8 @@ struct Segment {
     end: u64,
 }
 
-/// Segments, the last used at the back. The one at the back grows while the head reads on.
+/// Segments in the order in which reading ahead began, the last at the back: that one grows while the head reads on, and
+/// the one at the front makes room. A hit moves none: which one a drive gives up is its maker's secret.
 #[derive(Debug, Clone)]
 pub(crate) struct TrackBuffer {
     segments: VecDeque<Segment>,

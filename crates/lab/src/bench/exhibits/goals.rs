@@ -9,7 +9,7 @@ use crate::bench::page::{self, Table};
 use crate::bench::plot::Pictures;
 use crate::bench::results::{Outcome, Results};
 use crate::bench::run::{Company, Disk, Run, Setting, Stretch, Subject};
-use crate::bench::statistics::{self, Spread};
+use crate::bench::statistics::{self, Rounds, Spread};
 use crate::bench::work::{Budget, Share, Threshold, Tool, Work};
 
 /// What a figure has to be.
@@ -149,9 +149,9 @@ impl Goal {
         self.setting.buffered(track_buffer).run(self.ours.clone())
     }
 
-    /// Bounds don't depend on the track buffer, nor on company.
+    /// Bounds don't depend on the track buffer.
     fn bound_run(&self) -> Run {
-        self.setting.buffered(false).beside(Company::Alone).run(Work::of(Tool::Bound))
+        self.setting.buffered(false).run(Work::of(Tool::Bound))
     }
 
     fn other_run(&self, track_buffer: bool) -> Run {
@@ -186,35 +186,34 @@ impl Goal {
         }
     }
 
-    /// Whether the bound stands beside the row. It is made for all files.
+    /// Whether the bound stands beside the row. It is made for all files, and for a disk that nobody else uses.
     fn has_sweep(&self) -> bool {
-        self.measure == Measure::GnuTar && self.ours.most_kib.is_none()
+        let of_all_files = self.ours.most_kib.is_none();
+        self.measure == Measure::GnuTar && of_all_files && self.setting.company == Company::Alone
     }
 
     /// The figure of a column.
     fn value(&self, results: &Results, track_buffer: bool) -> Option<Spread> {
         let (ours, other) = (self.our_run(track_buffer), self.other_run(track_buffer));
-        let all = |run: &Run, figure: fn(&Outcome) -> Option<f64>| -> Vec<f64> {
-            results.rounds(run).filter_map(figure).collect()
+        let ours = |figure: fn(&Outcome) -> Option<f64>| results.by_round(&ours, figure);
+        // What is there once is held against every round.
+        let others = |figure: fn(&Outcome) -> Option<f64>| -> Rounds {
+            let values = results.by_round(&other, figure);
+            match values.first_key_value() {
+                Some((_, &value)) if self.is_other_once() => (0..self.rounds).map(|round| (round, value)).collect(),
+                _ => values,
+            }
         };
         let busy = |outcome: &Outcome| Some(outcome.busy_ms);
         let wall = |outcome: &Outcome| Some(outcome.wall_s);
         let streaming = |outcome: &Outcome| outcome.detail["streaming_ms"].as_f64();
-        // What is there once is held against every round.
-        let others = |figure: fn(&Outcome) -> Option<f64>| -> Vec<f64> {
-            let values = all(&other, figure);
-            match values.first() {
-                Some(&value) if self.is_other_once() => vec![value; self.rounds as usize],
-                _ => values,
-            }
-        };
         match self.measure {
-            Measure::GnuTar => statistics::ratios(&others(busy), &all(&ours, busy)),
-            Measure::Sweep | Measure::Other(_) => statistics::ratios(&all(&ours, busy), &others(busy)),
-            Measure::Streaming => statistics::ratios(&others(streaming), &all(&ours, busy)),
-            Measure::Plan(_) => statistics::ratios(&all(&ours, |outcome| outcome.data_ms), &others(planned_ms)),
-            Measure::WallFaster => statistics::ratios(&others(wall), &all(&ours, wall)),
-            Measure::WallPaired => statistics::ratios(&all(&ours, wall), &others(wall)),
+            Measure::GnuTar => statistics::ratios(&others(busy), &ours(busy)),
+            Measure::Sweep | Measure::Other(_) => statistics::ratios(&ours(busy), &others(busy)),
+            Measure::Streaming => statistics::ratios(&others(streaming), &ours(busy)),
+            Measure::Plan(_) => statistics::ratios(&ours(|outcome| outcome.data_ms), &others(planned_ms)),
+            Measure::WallFaster => statistics::ratios(&others(wall), &ours(wall)),
+            Measure::WallPaired => statistics::ratios(&ours(wall), &others(wall)),
         }
     }
 
@@ -228,11 +227,14 @@ impl Goal {
         Case { name: self.case.clone(), runs: self.runs() }
     }
 
-    /// How many times as long one perfect sweep takes.
-    fn over_sweep(&self, results: &Results) -> Option<(f64, f64)> {
+    /// How many times as long as one perfect sweep GNU tar takes, and ours.
+    fn over_sweep(&self, results: &Results, track_buffer: bool) -> Option<(f64, f64)> {
+        if !self.has_sweep() {
+            return None;
+        }
         let sweep = results.busy_ms(&self.bound_run())?.median;
-        let ours = results.busy_ms(&self.our_run(false))?.median;
-        let tar = results.busy_ms(&self.other_run(false))?.median;
+        let ours = results.busy_ms(&self.our_run(track_buffer))?.median;
+        let tar = results.busy_ms(&self.other_run(track_buffer))?.median;
         Some((tar / sweep, ours / sweep))
     }
 
@@ -247,8 +249,8 @@ impl Goal {
             said.push(if aim.is_met(value.median) {
                 "met".into()
             } else {
-                match (aim, self.over_sweep(results)) {
-                    (Aim::AtLeast(least), Some((possible, over))) if self.has_sweep() => excuse(least, possible, over),
+                match (aim, self.over_sweep(results, track_buffer)) {
+                    (Aim::AtLeast(least), Some((possible, over))) => excuse(least, possible, over),
                     _ => "**not met**".into(),
                 }
             });
@@ -269,10 +271,8 @@ impl Goal {
             (None, Some(on)) => vec![format!("on: {}", on.text())],
             (Some(off), Some(on)) => vec![off.text(), on.text()],
         };
-        let sweep = match self.over_sweep(results) {
-            Some((possible, _)) if self.has_sweep() => page::number(possible),
-            _ => String::new(),
-        };
+        let sweep = self.over_sweep(results, false);
+        let sweep = sweep.map_or_else(String::new, |(possible, _)| page::number(possible));
         let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
         let verdict = self.verdict(results);
         let paper = self.paper.clone();
@@ -546,14 +546,15 @@ pub(crate) fn quick(seed: u64) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::tests::{record, setting};
+    use crate::bench::results::Record;
+    use crate::bench::results::tests::{on_its_image, record, setting};
 
     fn goal() -> Goal {
         Goal::new("random", "`random`", setting()).off(Aim::AtLeast(25.0)).on(Aim::AtLeast(4.0))
     }
 
     fn results(tar: f64, ours: f64, sweep: f64) -> Results {
-        let mut results = Results::default();
+        let mut results = on_its_image();
         for track_buffer in [false, true] {
             results.enter(record(goal().other_run(track_buffer), tar));
             results.enter(record(goal().our_run(track_buffer), ours));
@@ -581,12 +582,56 @@ mod tests {
         assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0", "10.0", "12.5"]);
     }
 
+    /// What the sweep would give against a GNU tar that reads ahead is not what it would give against one that can't.
+    #[test]
+    fn each_goal_is_held_against_a_sweep_with_its_own_track_buffer() {
+        let goal = goal().on(Aim::AtLeast(10.0));
+        let mut results = results(300.0, 10.0, 9.0);
+        results.enter(record(goal.other_run(true), 80.0));
+        let verdict = goal.verdict(&results);
+        assert!(verdict.starts_with("met / met: 1.11 of the sweep"), "{verdict}");
+        results.enter(record(goal.our_run(true), 20.0));
+        assert_eq!(goal.verdict(&results), "met / **not met**");
+    }
+
+    #[test]
+    fn no_sweep_stands_beside_a_disk_that_is_shared() {
+        let shared = |company| Goal::new("random", "", setting().beside(company)).off(Aim::AtLeast(25.0));
+        for company in [Company::Reader, Company::Writer] {
+            let goal = shared(company);
+            let mut results = results(100.0, 10.0, 9.0);
+            results.enter(record(goal.other_run(false), 100.0));
+            results.enter(record(goal.our_run(false), 10.0));
+            results.enter(record(goal.bound_run(), 9.0));
+            assert_eq!(goal.row(&results)[7..], ["", "**not met**"]);
+            assert!(goal.runs().iter().all(|run| run.work.tool != Tool::Bound));
+        }
+        assert!(shared(Company::Alone).runs().iter().any(|run| run.work.tool == Tool::Bound));
+    }
+
     #[test]
     fn scores_grow_with_quality() {
         let results = results(300.0, 10.0, 8.0);
         assert_eq!(goal().score(&results), Some(30.0));
         assert_eq!(goal().measure(Measure::Sweep).score(&results), Some(0.8));
         assert_eq!(goal().score(&Results::default()), None);
+    }
+
+    /// A run that is made again comes to the end of the results.
+    #[test]
+    fn pairs_are_of_the_same_round_wherever_they_stand() {
+        let goal = Goal::new("warm", "", setting().warm()).measure(Measure::WallPaired).rounds(3).off_only();
+        let mut results = on_its_image();
+        for round in [1, 0, 2] {
+            for (run, wall_s) in [(goal.our_run(false), 2.0), (goal.other_run(false), 4.0)] {
+                let outcome = Outcome { wall_s: wall_s * f64::from(round + 1), ..Outcome::default() };
+                results.enter(Record { outcome, ..record(Run { round, ..run }, 0.0) });
+            }
+        }
+        let again = results.runs[0].clone();
+        results.enter(again);
+        let value = goal.value(&results, false).unwrap();
+        assert_eq!((value.count, value.least, value.greatest), (3, 0.5, 0.5));
     }
 
     #[test]

@@ -87,7 +87,8 @@ mod tests {
                     continue;
                 }
                 let slow = if run.work.is_ours() || run.work.tool == Tool::Bound { 1.0 } else { 10.0 };
-                let facts = Facts { file_bytes: 400_000_000, files: 30_000, ..Facts::default() };
+                let facts =
+                    Facts { file_bytes: 400_000_000, files: 30_000, image_sha256: "0".repeat(64), ..Facts::default() };
                 results.images.insert(run.setting.image.name(), facts);
                 let outcome = Outcome {
                     busy_ms: slow * (8000.0 + 4000.0 * random.unit()),
@@ -97,7 +98,7 @@ mod tests {
                     detail: json!({"streaming_ms": 7000.0, "files": 29_000, "plans": [plan("unmerged"), plan("merged")]}),
                     ..Outcome::default()
                 };
-                results.runs.push(Record { run, image_sha256: "0".repeat(64), outcome });
+                results.runs.push(Record { run, image_sha256: "0".repeat(64), machine: 0, outcome });
             }
         }
         let dir = tempfile::tempdir().unwrap();

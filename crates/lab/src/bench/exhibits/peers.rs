@@ -124,12 +124,12 @@ impl Exhibit for Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::tests::{record, setting};
+    use crate::bench::results::tests::{on_its_image, record, setting};
     use crate::bench::results::{Outcome, Record};
 
     #[test]
     fn a_missing_program_is_named() {
-        let mut results = Results::default();
+        let mut results = on_its_image();
         results.enter(record(setting().run(Work::of(Tool::GnuTar)), 3000.0));
         results.enter(record(setting().run(Work::with(Tool::Tar, &["--order", "fragment"])), 100.0));
         let gone = Outcome { missing: Some("rsync isn't installed".into()), ..Outcome::default() };

@@ -11,8 +11,10 @@ use crate::bench::statistics::{self, Spread};
 use crate::bench::work::{Tool, Work};
 
 const BARRACUDA: &str = "barracuda-7200.11";
-/// The files of `source` at full scale.
+/// What `source` is made with at full scale.
 const FILES: f64 = 22_500.0;
+/// The versions that age it.
+const STEPS: u32 = 24;
 
 fn disk() -> Disk {
     // The paper's disk has a track buffer.
@@ -25,6 +27,15 @@ fn by_first_extent() -> Work {
 
 fn seconds(results: &Results, run: &Run) -> Option<f64> {
     results.busy_ms(run).map(|busy| busy.median / 1000.0)
+}
+
+/// How many files a tree is made with; and how many there are after its versions, which add more than they remove.
+fn files(made_with: f64, aged: &Subject, results: &Results) -> String {
+    let made_with = page::count(made_with as u64);
+    match results.images.get(&aged.name()) {
+        Some(facts) => format!("{made_with} files, {} after {STEPS} versions", page::count(facts.files)),
+        None => format!("{made_with} files, more after {STEPS} versions"),
+    }
 }
 
 /// A picture, or how to get what it is drawn from.
@@ -98,7 +109,8 @@ impl Exhibit for Figure1 {
         let drawn = drawn(pictures, ("qtar-1", "disk time by program and scheduler"), &bars, (values, "figure-1"))?;
         Ok(format!(
             "### qtar, figure 1: programs and schedulers\n\n`source`, clean and after 24 versions, track buffer on. NTFS \
-             by ntfs-3g. The paper's own: 48.3 s for GNU tar and 11.6 s for qtar, on a tree of as many files.\n\n{drawn}"
+             by ntfs-3g. The paper's own: 48.3 s for GNU tar and 11.6 s for qtar, on a tree of as many files as the clean \
+             one.\n\n{drawn}"
         ))
     }
 }
@@ -122,8 +134,12 @@ impl Figure3 {
         ]
     }
 
+    fn image(&self, steps: Option<u32>) -> Subject {
+        Subject { steps, ..Subject::new("source", "ext4", 1.0, self.seed) }
+    }
+
     fn run(&self, steps: Option<u32>, work: &Work) -> Run {
-        let image = Subject { steps, ..Subject::new("source", "ext4", 1.0, self.seed) };
+        let image = self.image(steps);
         let track_buffer = work.tool != Tool::Bound;
         Setting::new(image, disk().buffered(track_buffer)).run(work.clone())
     }
@@ -144,15 +160,16 @@ impl Exhibit for Figure3 {
             })
             .to_vec();
         let values = series.iter().flat_map(|series| series.1.iter().flatten()).count();
+        let files = files(FILES, &self.image(None), results);
         let bars = Bars {
-            title: "Time to archive a source tree of 22,500 files".into(),
+            title: format!("Time to archive a source tree of {files}"),
             axis: "modelled disk time (s)".into(),
             groups: works.iter().map(|work| work.0.to_owned()).collect(),
             series,
         };
         let drawn = drawn(pictures, ("qtar-3", "disk time to archive a source tree"), &bars, (values, "figure-3"))?;
         Ok(format!(
-            "### qtar, figure 3: time to archive a source tree\n\next4, track buffer on. The paper's own: 82.5 s for GNU \
+            "### qtar, figure 3: time to archive a source tree\n\n`source` of {files}, ext4, track buffer on. The paper's own: 82.5 s for GNU \
              tar, 17.9 s for qtar.\n\n{drawn}"
         ))
     }
@@ -213,6 +230,8 @@ const ORDERS: [(&str, &str); 6] = [
 ];
 
 impl Figure5 {
+    const FILES: f64 = 1000.0;
+
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed }
     }
@@ -223,9 +242,12 @@ impl Figure5 {
         works
     }
 
+    fn image(&self) -> Subject {
+        Subject::new("source", "ext4", thousandths(Self::FILES), self.seed)
+    }
+
     fn run(&self, work: &Work, track_buffer: bool) -> Run {
-        let image = Subject::new("source", "ext4", thousandths(1000.0), self.seed);
-        Setting::new(image, disk().buffered(track_buffer)).run(work.clone())
+        Setting::new(self.image(), disk().buffered(track_buffer)).run(work.clone())
     }
 }
 
@@ -249,15 +271,15 @@ impl Exhibit for Figure5 {
             })
             .to_vec();
         let values = series.iter().flat_map(|series| series.1.iter().flatten()).count();
+        let files = files(Self::FILES, &self.image(), results);
         let bars = Bars {
-            title: "Partial sorts, 1,000 files".into(),
+            title: format!("Partial sorts, {files}"),
             axis: "modelled disk time (s)".into(),
             groups: works.into_iter().map(|work| work.0).collect(),
             series,
         };
         let drawn = drawn(pictures, ("qtar-5", "disk time by order"), &bars, (values, "figure-5"))?;
-        let text = "### qtar, figure 5: partial sorts\n\n`source` with 1,000 files after 24 versions, ext4.";
-        Ok(format!("{text}\n\n{drawn}"))
+        Ok(format!("### qtar, figure 5: partial sorts\n\n`source` of {files}, which are read; ext4.\n\n{drawn}"))
     }
 }
 
@@ -265,8 +287,6 @@ impl Exhibit for Figure5 {
 pub(crate) struct Figure6 {
     seed: u64,
 }
-
-const STEPS: u32 = 24;
 
 impl Figure6 {
     pub(crate) fn new(seed: u64) -> Self {
@@ -430,15 +450,38 @@ impl Exhibit for Figure7 {
         let drawn_7 = drawn(pictures, ("qtar-7", "disk time by size of the tree"), &boxes, (values, "figure-7"))?;
         let drawn_8 = drawn(pictures, ("qtar-8", "improvement by size of the tree"), &lines, (values, "figure-7"))?;
         let mut text = format!(
-            "### qtar, figures 7 and 8: sizes of trees\n\n`source` at the size given, track buffer on; {DIRECTORIES} \
-             directories, by seeds from {} on, each in a file system of its own, {ROUNDS} runs of each. A box goes from \
-             quartile to quartile of the directories, its arms to the extremes; steps of the time axes are factors. The paper's improvements: about 1.1 for \
-             100 files on a clean XFS, about 3 for 22,500 on an aged one, about 4 on ext4.\n\n{drawn_7}\n{drawn_8}\n",
+            "### qtar, figures 7 and 8: sizes of trees\n\n`source` made with as many files as given ({}), track buffer \
+             on; {DIRECTORIES} directories, by seeds from {} on, each in a file system of its own, {ROUNDS} runs of each. A \
+             box goes from quartile to quartile of the directories, its arms to the extremes; steps of the time axes \
+             are factors. The paper's improvements: about 1.1 for 100 files on a clean XFS, about 3 for 22,500 on an \
+             aged one, about 4 on ext4.\n\n{drawn_7}\n{drawn_8}\n",
+            files(FILES, &Subject::new("source", "ext4", 1.0, self.seed), results),
             self.seed
         );
         let _ =
             writeln!(text, "GNU tar ÷ `onesweep tar`, median of the directories, with the least and the greatest:\n");
         let _ = writeln!(text, "{}", self.table(results));
         Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::images::Facts;
+
+    /// Ageing adds files: what is read after it is more than the tree was made with.
+    #[test]
+    fn an_aged_tree_is_shown_with_the_files_that_it_has() {
+        let mut results = Results::default();
+        let fresh = Figure3::new(1).show(&results, &mut Pictures::none()).unwrap();
+        assert!(fresh.contains("22,500 files, more after 24 versions"), "{fresh}");
+        for (image, files) in [(Figure3::new(1).image(None), 28_315), (Figure5::new(1).image(), 1281)] {
+            results.images.insert(image.name(), Facts { files, ..Facts::default() });
+        }
+        let text = |exhibit: &dyn Exhibit| exhibit.show(&results, &mut Pictures::none()).unwrap();
+        let said = "22,500 files, 28,315 after 24 versions";
+        assert!(text(&Figure3::new(1)).contains(said) && text(&Figure7::new(1)).contains(said));
+        assert!(text(&Figure5::new(1)).contains("1,000 files, 1,281 after 24 versions"));
     }
 }

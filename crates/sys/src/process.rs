@@ -1,0 +1,50 @@
+//! Programs that this process has started.
+
+use std::io;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+fn pid(process: u32) -> io::Result<Pid> {
+    let raw = i32::try_from(process).ok().and_then(Pid::from_raw);
+    raw.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+/// Ends every process of the group that `leader` leads, at once.
+#[doc(alias = "kill")]
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    Ok(rustix::process::kill_process_group(pid(leader)?, Signal::KILL)?)
+}
+
+/// Waits until a child has ended, and leaves its status to be taken: until then nobody else gets its number.
+#[doc(alias = "waitid")]
+pub fn wait_for_end(child: u32) -> io::Result<()> {
+    let child = WaitId::Pid(pid(child)?);
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    rustix::io::retry_on_intr(|| rustix::process::waitid(child.clone(), options))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_group_ends_with_the_children_of_its_leader() {
+        let script = ["-c", "sleep 1000 & echo started; wait"];
+        let mut leader = Command::new("sh").args(script).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(leader.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        kill_group(leader.id()).unwrap();
+        // The pipe ends when nobody holds it any more: the leader's child neither.
+        assert_eq!(output.read_to_end(&mut Vec::new()).unwrap(), 0);
+        wait_for_end(leader.id()).unwrap();
+        wait_for_end(leader.id()).unwrap();
+        assert_eq!(leader.wait().unwrap().signal(), Some(9));
+        assert!(wait_for_end(leader.id()).is_err());
+        assert_eq!(kill_group(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
