@@ -3,7 +3,7 @@
 //! An attribute that the destination can't hold is not silently dropped and does not spoil the copy: it comes back as
 //! [`Lost`].
 
-use std::{io, os::fd::BorrowedFd, path::Path};
+use std::{io, os::fd::BorrowedFd};
 
 use onesweep::{Metadata, Xattr};
 use onesweep_sys::{
@@ -23,10 +23,10 @@ const SET_ID_BITS: u32 = 0o6000;
 pub(crate) enum Target<'a> {
     /// An open file or directory.
     Open(BorrowedFd<'a>),
-    /// A path that is no symbolic link: a special file.
-    Special(&'a Path),
-    /// A symbolic link itself.
-    Link(&'a Path),
+    /// A handle of a special file. No path: whoever owns the directory could put a link in its place.
+    Special(BorrowedFd<'a>),
+    /// A handle of a symbolic link itself.
+    Link(BorrowedFd<'a>),
 }
 
 /// An attribute that could not be set.
@@ -65,14 +65,14 @@ fn give(target: Target<'_>, metadata: &Metadata, lost: &mut Vec<Lost>) -> bool {
 fn set_owner(target: Target<'_>, uid: Option<u32>, gid: u32) -> io::Result<()> {
     match target {
         Target::Open(fd) => files::set_owner_fd(fd, uid, Some(gid)),
-        Target::Special(path) | Target::Link(path) => files::set_owner_path(path, uid, Some(gid)),
+        Target::Special(handle) | Target::Link(handle) => files::set_owner_handle(handle, uid, Some(gid)),
     }
 }
 
 fn set_mode(target: Target<'_>, mode: u32) -> io::Result<()> {
     match target {
         Target::Open(fd) => files::set_mode_fd(fd, mode),
-        Target::Special(path) => files::set_mode_path(path, mode),
+        Target::Special(handle) => files::set_mode_handle(handle, mode),
         // It has none.
         Target::Link(_) => Ok(()),
     }
@@ -83,7 +83,7 @@ fn set_times(target: Target<'_>, metadata: &Metadata) -> io::Result<()> {
         [metadata.atime, metadata.mtime].map(|time| Time { secs: time.seconds, nanos: time.nanoseconds });
     match target {
         Target::Open(fd) => files::set_times_fd(fd, Some(atime), mtime),
-        Target::Special(path) | Target::Link(path) => files::set_times_path(path, Some(atime), mtime),
+        Target::Special(handle) | Target::Link(handle) => files::set_times_handle(handle, Some(atime), mtime),
     }
 }
 
@@ -101,7 +101,7 @@ fn set_xattrs(target: Target<'_>, xattrs: &[Xattr], lost: &mut Vec<Lost>) {
 fn set_xattr(target: Target<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
     match target {
         Target::Open(fd) => files::set_xattr_fd(fd, name, value),
-        Target::Special(path) | Target::Link(path) => files::set_xattr_path(path, name, value),
+        Target::Special(handle) | Target::Link(handle) => files::set_xattr_handle(handle, name, value),
     }
 }
 
