@@ -12,15 +12,14 @@ mod draft;
 mod error;
 mod names;
 mod place;
+mod source;
 
 use std::{
-    fs::File,
-    io,
-    os::{fd::AsFd, unix::fs::MetadataExt},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
-use onesweep::{Kind, SweptFile};
+use onesweep::{Kind, Metadata, SweptFile};
 use onesweep_sys::files;
 
 pub use clone::Reflink;
@@ -32,6 +31,7 @@ use destination::Mapping;
 use directories::Directories;
 use draft::{Draft, Drafts};
 use place::Place;
+use source::Source;
 
 /// What was copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -153,30 +153,40 @@ impl Copier {
 
     fn copy_file(&mut self, item: &mut SweptFile, to: &Place) -> Result<(), CopyError> {
         let draft = self.drafts.create(to)?;
-        let bytes = self.fill(item, &draft, to)?;
-        let lost = attributes::apply(Target::Open(draft.file().as_fd()), item.metadata(), item.xattrs());
+        let metadata = self.fill(item, &draft, to)?;
+        let lost = attributes::apply(Target::Open(draft.file().as_fd()), &metadata, item.xattrs());
         let lost = lost.map_err(|error| CopyError::io(to.path(), "set the attributes", error))?;
         draft.publish(to, &mut self.drafts)?;
         self.note(to.path(), lost);
         self.copied.files += 1;
-        self.copied.bytes += bytes;
+        self.copied.bytes += metadata.size;
         Ok(())
     }
 
-    fn fill(&mut self, item: &mut SweptFile, draft: &Draft, to: &Place) -> Result<u64, CopyError> {
+    /// Gives the attributes that belong to the content.
+    fn fill(&mut self, item: &mut SweptFile, draft: &Draft, to: &Place) -> Result<Metadata, CopyError> {
         if self.cloning.expected() {
-            return self.fill_by_clone(item, draft, to);
+            return self.fill_from_source(item, draft, to);
         }
-        content::write(draft.file(), item).map_err(|failed| failed.about(item.path(), to.path()))
+        let size = content::write(draft.file(), item).map_err(|failed| failed.about(item.path(), to.path()))?;
+        Ok(Metadata { size, ..*item.metadata() })
     }
 
-    fn fill_by_clone(&mut self, item: &SweptFile, draft: &Draft, to: &Place) -> Result<u64, CopyError> {
-        let mut source = open_source(item).map_err(|error| CopyError::io(item.path(), "open", error))?;
-        if clone::clone_file(&source, draft.file(), self.cloning, to.path())? {
-            self.copied.cloned_files += 1;
-            return Ok(item.metadata().size);
-        }
-        content::write_from(draft.file(), &mut source).map_err(|failed| failed.about(item.path(), to.path()))
+    /// By a clone, or by reading where that is not possible. The sweep did not read the file, so nobody has seen yet
+    /// whether it is still as it was surveyed.
+    fn fill_from_source(&mut self, item: &SweptFile, draft: &Draft, to: &Place) -> Result<Metadata, CopyError> {
+        let mut source = Source::open(item).map_err(|error| CopyError::io(item.path(), "open", error))?;
+        let mut cloned = false;
+        let metadata = source.while_it_holds_still(|from| {
+            cloned = clone::clone_file(from, draft.file(), self.cloning, to.path())?;
+            if cloned {
+                return Ok(());
+            }
+            let written = content::write_from(draft.file(), from);
+            written.map(drop).map_err(|failed| failed.about(item.path(), to.path()))
+        })?;
+        self.copied.cloned_files += u64::from(cloned);
+        Ok(metadata)
     }
 
     fn copy_symlink(&mut self, item: &SweptFile, to: &Place) -> Result<(), CopyError> {
@@ -210,16 +220,6 @@ impl Copier {
         self.copied.incomplete += 1;
         self.first_lost.get_or_insert_with(|| (to.to_owned(), first));
     }
-}
-
-/// Opens the original, which must still be the inode that was swept.
-fn open_source(item: &SweptFile) -> io::Result<File> {
-    let file = File::from(files::open_file(item.path())?);
-    let (stat, swept) = (file.metadata()?, item.metadata());
-    if (stat.dev(), stat.ino()) != (swept.dev, swept.ino) {
-        return Err(io::Error::other("another file took its place"));
-    }
-    Ok(file)
 }
 
 #[cfg(test)]

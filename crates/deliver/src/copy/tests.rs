@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{entry, metadata, metadata_of, regular, walk, xattrs_of};
 use onesweep::Metadata;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::{
     collections::BTreeMap,
     fs,
@@ -214,6 +214,24 @@ fn cloning_falls_back_to_reading() {
     for (path, looks) in &ours {
         assert_eq!((&looks.0, &looks.3), (&original[path].0, &original[path].3), "{path:?}");
     }
+}
+
+/// What was surveyed an hour ago must not lend its size and time to bytes of now.
+#[test]
+fn a_file_that_changed_since_the_survey_is_copied_as_it_is_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, ours) = (dir.path().join("s"), dir.path().join("ours"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("f"), "as it was surveyed").unwrap();
+    assert!(shell(&source, "touch -d 2001-02-03 f"));
+    let items = walk(&source);
+    fs::write(source.join("f"), "as it is now, and longer").unwrap();
+    let mut copier = copier(std::slice::from_ref(&source), &ours);
+    copier.cloning = Cloning::Likely;
+    items.into_iter().for_each(|item| copier.copy(item).unwrap());
+    assert_eq!(fs::read(ours.join("f")).unwrap(), b"as it is now, and longer");
+    assert_eq!(metadata_of(&ours.join("f")).mtime, metadata_of(&source.join("f")).mtime);
+    assert_eq!(copier.copied().bytes, 24);
 }
 
 /// A file system of one megabyte, so root and mount namespaces are needed; says so when they are missing.

@@ -62,15 +62,22 @@ impl Algorithm {
 
     /// The digest of all that `reader` gives.
     pub fn digest_reader(self, reader: &mut dyn Read) -> io::Result<Digest> {
-        let mut hasher = Hasher::new(self);
-        let mut buffer = vec![0; STREAM_BUFFER_BYTES];
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => return Ok(hasher.finish()),
-                Ok(read) => hasher.update(&buffer[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let mut digest = None;
+        digest_reader(&[self], reader)?.into_iter().for_each(|(_, found)| digest = Some(found));
+        digest.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// The digests of all that `reader` gives, by several algorithms in one pass.
+pub(super) fn digest_reader(algorithms: &[Algorithm], reader: &mut dyn Read) -> io::Result<Vec<(Algorithm, Digest)>> {
+    let mut hashers: Vec<_> = algorithms.iter().map(|&algorithm| (algorithm, Hasher::new(algorithm))).collect();
+    let mut buffer = vec![0; STREAM_BUFFER_BYTES];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(hashers.into_iter().map(|(algorithm, hasher)| (algorithm, hasher.finish())).collect()),
+            Ok(read) => hashers.iter_mut().for_each(|(_, hasher)| hasher.update(&buffer[..read])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
