@@ -62,20 +62,26 @@ impl Algorithm {
 
     /// The digest of all that `reader` gives.
     pub fn digest_reader(self, reader: &mut dyn Read) -> io::Result<Digest> {
-        let mut digest = None;
-        digest_reader(&[self], reader)?.into_iter().for_each(|(_, found)| digest = Some(found));
-        digest.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        let mut hasher = [Hasher::new(self)];
+        read_into(&mut hasher, reader)?;
+        let [hasher] = hasher;
+        Ok(hasher.finish())
+    }
+
+    /// The digest by each of `algorithms` of all that `reader` gives, in one pass.
+    pub fn digests_reader(algorithms: &[Self], reader: &mut dyn Read) -> io::Result<Vec<Digest>> {
+        let mut hashers: Vec<_> = algorithms.iter().map(|&algorithm| Hasher::new(algorithm)).collect();
+        read_into(&mut hashers, reader)?;
+        Ok(hashers.into_iter().map(Hasher::finish).collect())
     }
 }
 
-/// The digests of all that `reader` gives, by several algorithms in one pass.
-pub(super) fn digest_reader(algorithms: &[Algorithm], reader: &mut dyn Read) -> io::Result<Vec<(Algorithm, Digest)>> {
-    let mut hashers: Vec<_> = algorithms.iter().map(|&algorithm| (algorithm, Hasher::new(algorithm))).collect();
+fn read_into(hashers: &mut [Hasher], reader: &mut dyn Read) -> io::Result<()> {
     let mut buffer = vec![0; STREAM_BUFFER_BYTES];
     loop {
         match reader.read(&mut buffer) {
-            Ok(0) => return Ok(hashers.into_iter().map(|(algorithm, hasher)| (algorithm, hasher.finish())).collect()),
-            Ok(read) => hashers.iter_mut().for_each(|(_, hasher)| hasher.update(&buffer[..read])),
+            Ok(0) => return Ok(()),
+            Ok(read) => hashers.iter_mut().for_each(|hasher| hasher.update(&buffer[..read])),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -197,5 +203,7 @@ mod tests {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.digest_reader(&mut &bytes[..]).unwrap(), algorithm.digest(&bytes));
         }
+        let all = Algorithm::digests_reader(&Algorithm::ALL, &mut &bytes[..]).unwrap();
+        assert_eq!(all, Algorithm::ALL.map(|algorithm| algorithm.digest(&bytes)));
     }
 }
