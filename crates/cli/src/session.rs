@@ -8,12 +8,14 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
+use onesweep_deliver::temporary;
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -269,7 +271,7 @@ fn unread(path: &Path, follow: bool) -> Option<String> {
     Some(format!("{}: {why}", message::path_text(path)))
 }
 
-/// The first signal ends the sweep in good order, the second ends the process.
+/// The first signal ends the sweep in good order, the second ends the process, which has no time then to drop anything.
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
@@ -281,12 +283,27 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {
+                remove_temporaries();
                 low_level::exit(report::INTERRUPTED.into());
             }
             cancel.cancel();
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+}
+
+/// How long the end waits for the removal of files that are not complete. A share whose server is gone never answers.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn remove_temporaries() {
+    let (done, removed) = mpsc::channel();
+    let remover = move || {
+        temporary::remove_all();
+        let _ = done.send(());
+    };
+    if thread::Builder::new().name("remover".into()).spawn(remover).is_ok() {
+        let _ = removed.recv_timeout(PATIENCE);
+    }
 }
 
 /// Whether a signal is ignored, by what `/proc/PID/status` says.

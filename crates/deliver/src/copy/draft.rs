@@ -4,13 +4,13 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    os::fd::AsFd,
 };
 
 use onesweep_sys::files::{self, EntryType, Stat};
 
 use super::{CopyError, place::Place};
+use crate::temporary::Temporary;
 
 /// Makes drafts, and temporary names.
 #[derive(Debug, Default)]
@@ -34,8 +34,9 @@ impl Drafts {
             }
         }
         let name = self.temporary_name(to);
-        let file = files::create_file_at(to.directory(), &name).map_err(failed)?;
-        Ok(Draft { file: file.into(), named: Some((to.shared_directory(), name)) })
+        let make = || files::create_file_at(to.directory(), &name);
+        let (temporary, file) = Temporary::make(to.shared_directory(), &name, make).map_err(failed)?;
+        Ok(Draft { file: file.into(), named: Some(temporary) })
     }
 
     /// A name beside `to` that nothing has.
@@ -56,14 +57,14 @@ impl Drafts {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => return made,
         }
-        let temporary = self.temporary_name(to);
-        make(&temporary)?;
-        let made = to.stat_beside(&temporary);
+        let name = self.temporary_name(to);
+        let (temporary, ()) = Temporary::make(to.shared_directory(), &name, || make(&name))?;
+        let made = to.stat_beside(&name);
         let renamed = made.and_then(|made| no_special(to.stat(), Some((made.file_type(), made.rdev))));
-        let renamed = renamed.and_then(|()| files::rename_at(to.directory(), &temporary, to.name()));
+        let renamed = renamed.and_then(|()| temporary.rename(to.name()));
         // Also after success: renaming a name of an inode to another name of it does nothing.
-        if renamed.is_err() || to.stat_beside(&temporary).is_ok() {
-            let _ = files::remove_at(to.directory(), &temporary);
+        if renamed.is_err() || to.stat_beside(&name).is_ok() {
+            let _ = temporary.remove();
         }
         renamed
     }
@@ -94,8 +95,8 @@ fn has_no_unnamed_files(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub(super) struct Draft {
     file: File,
-    /// Its directory and name; `None` for an unnamed file.
-    named: Option<(Arc<OwnedFd>, OsString)>,
+    /// `None` for an unnamed file.
+    named: Option<Temporary>,
 }
 
 impl Draft {
@@ -106,9 +107,7 @@ impl Draft {
     /// Gives the file its final name, in the directory that it was made in.
     pub(super) fn publish(mut self, to: &Place, drafts: &mut Drafts) -> Result<(), CopyError> {
         let published = match &self.named {
-            Some((directory, name)) => {
-                no_special(to.stat(), None).and_then(|()| files::rename_at(directory.as_fd(), name, to.name()))
-            }
+            Some(temporary) => no_special(to.stat(), None).and_then(|()| temporary.rename(to.name())),
             None => drafts.replace(to, |name| files::name_file(self.file.as_fd(), to.directory(), name)),
         };
         published.map_err(|error| CopyError::io(to.path(), "give the finished file its name", error))?;
@@ -119,8 +118,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if let Some((directory, name)) = &self.named {
-            let _ = files::remove_at(directory.as_fd(), name);
+        if let Some(temporary) = &self.named {
+            let _ = temporary.remove();
         }
     }
 }
@@ -128,7 +127,7 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::directories::Directories;
+    use crate::{copy::directories::Directories, temporary::is_known};
     use std::{fs, io::Write, os::unix::fs::FileTypeExt, os::unix::fs::PermissionsExt, path::Path};
 
     fn names(directory: &Path) -> Vec<String> {
@@ -169,6 +168,21 @@ mod tests {
             let draft = drafts.create(&place(&dir.path().join("f"))).unwrap();
             assert_eq!(draft.file().metadata().unwrap().permissions().mode() & 0o7777, 0o600, "{named_only}");
         }
+    }
+
+    #[test]
+    fn temporary_names_are_known_as_long_as_there_is_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir.path().join("f"));
+        let mut drafts = Drafts { named_only: true, made: 0 };
+        let draft = drafts.create(&place).unwrap();
+        let name = OsString::from(names(dir.path()).remove(0));
+        assert!(is_known(place.directory(), &name));
+        draft.publish(&place, &mut drafts).unwrap();
+        assert!(!is_known(place.directory(), &name));
+        drafts.replace(&place, |new| files::make_symlink_at(new, place.directory(), new)).unwrap();
+        let name = dir.path().join("f").read_link().unwrap();
+        assert!(name.to_str().unwrap().ends_with(".part") && !is_known(place.directory(), name.as_os_str()));
     }
 
     #[test]
