@@ -263,12 +263,19 @@ fn unread(path: &Path, follow: bool) -> Option<String> {
     let why = match () {
         () if kind.is_symlink() && path.exists() => "a symbolic link, not followed; use -H",
         () if kind.is_symlink() => "a symbolic link to nothing",
-        () if kind.is_fifo() => "a pipe, not read",
-        () if kind.is_socket() => "a socket, not read",
-        () if kind.is_char_device() || kind.is_block_device() => "a device, not read",
-        () => return None,
+        () => return special(kind).map(|what| format!("{}: {what}, not read", message::path_text(path))),
     };
     Some(format!("{}: {why}", message::path_text(path)))
+}
+
+/// What is neither file nor directory nor link.
+pub(crate) fn special(kind: fs::FileType) -> Option<&'static str> {
+    match () {
+        () if kind.is_fifo() => Some("a pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        () => None,
+    }
 }
 
 /// The first signal ends the sweep in good order, the second ends the process, which has no time then to drop anything.
