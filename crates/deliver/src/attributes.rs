@@ -106,8 +106,8 @@ fn set_xattr(target: Target<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What is new takes ACLs over from the default ACL of its directory, pipes and devices too; the original may have none.
-/// That this fails is no loss: a file system without ACLs has none to remove.
+/// What is new takes ACLs over from the default ACL of its directory, pipes and devices too; the original may have
+/// none. That this fails is no loss: a file system without ACLs has none to remove.
 fn remove_inherited_acls(target: Target<'_>, wanted: &[Xattr]) {
     let names = match target {
         Target::Open(fd) => files::list_xattrs_fd(fd),

@@ -70,8 +70,8 @@ impl Mapping {
         &self.base
     }
 
-    /// The way from the base to where the entry at `path` goes, empty for the base itself; `None` when no source contains
-    /// the entry.
+    /// The way from the base to where the entry at `path` goes, empty for the base itself; `None` when no source
+    /// contains the entry.
     pub(super) fn map(&self, path: &Path) -> Option<PathBuf> {
         self.roots.iter().find_map(|(source, way)| Some(joined(way, path.strip_prefix(source).ok()?)))
     }

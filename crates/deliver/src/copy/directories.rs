@@ -101,7 +101,8 @@ fn open_below(root: BorrowedFd<'_>, way: &Path) -> io::Result<OwnedFd> {
 fn explained(error: io::Error) -> io::Error {
     if files::is_link_refused(&error) {
         return io::Error::other(
-            "a symbolic link took the place of a directory above it, and is not followed; remove the link and copy again",
+            "a symbolic link took the place of a directory above it, and is not followed; \
+             remove the link and copy again",
         );
     }
     error

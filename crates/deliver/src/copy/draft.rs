@@ -70,8 +70,8 @@ impl Drafts {
     }
 }
 
-/// Fails when `there` is a pipe, socket or device: what writes to it must not be led elsewhere. One of the same type and
-/// device as `by` may be replaced, so that a copy can be made again.
+/// Fails when `there` is a pipe, socket or device: what writes to it must not be led elsewhere. One of the same type
+/// and device as `by` may be replaced, so that a copy can be made again.
 pub(super) fn no_special(there: io::Result<Stat>, by: Option<(EntryType, u64)>) -> io::Result<()> {
     let Ok(there) = there else { return Ok(()) };
     let what = match there.file_type() {

@@ -2,7 +2,7 @@
 //!
 //! A regular file gets its final name only when it is complete. A directory is made open to its owner alone, and gets
 //! its own attributes when everything in it is there. Everything happens relative to open directories, and no symbolic
-//! link below the named destination is followed ([`directories`]).
+//! link below the named destination is followed (`directories`).
 
 mod clone;
 mod content;

@@ -33,8 +33,8 @@ const REPLACEMENT_MODE: u32 = 0o600;
 /// Where an archive goes: a file that gets its name when it is complete, or something that takes bytes as they come.
 ///
 /// A file is written beside its place, as `.NAME.XXXXXX.partial`, and [`Output::commit`] renames it. Dropping the
-/// output removes it, and so does [`remove_all`](crate::temporary::remove_all), for a caller that ends without dropping it;
-/// only SIGKILL or a power cut leaves it behind.
+/// output removes it, and so does [`remove_all`](crate::temporary::remove_all), for a caller that ends without dropping
+/// it; only SIGKILL or a power cut leaves it behind.
 /// A file that is replaced hands its mode, and if possible its owner, down to the new one, but not its further names
 /// (hard links), ACLs or extended attributes. Symbolic links are followed.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Owner, mode and time, set.
 //!
-//! A handle is what [`open_handle_at`](super::open_handle_at) gives: the very entry that was looked at, also when it is a
-//! symbolic link, a fifo or a device, whatever has its name meanwhile.
+//! A handle is what [`open_handle_at`](super::open_handle_at) gives: the very entry that was looked at, also when it is
+//! a symbolic link, a fifo or a device, whatever has its name meanwhile.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

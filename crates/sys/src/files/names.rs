@@ -1,6 +1,6 @@
 //! Names: what a symbolic link holds; giving, changing and taking names in a directory.
 //!
-//! What gives, changes or takes one wants an open directory and a single name in it, and follows no symbolic link there.
+//! What gives, changes or takes one wants an open directory and a single name in it, and follows no symbolic link.
 
 use std::ffi::OsString;
 use std::io;

@@ -69,7 +69,8 @@ pub fn open_dir_handle(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(path.into_with_c_str(|path| again(|| rustix::fs::open(path, flags, Mode::empty())))?)
 }
 
-/// As [`open_dir_handle`], of a directory below `dir`: no component of `path` may be a symbolic link or lead out of `dir`.
+/// As [`open_dir_handle`], of a directory below `dir`: no component of `path` may be a symbolic link or lead out
+/// of `dir`.
 ///
 /// [`is_link_refused`] tells the error that a link gives.
 #[doc(alias = "RESOLVE_BENEATH")]
@@ -89,8 +90,8 @@ pub fn open_dir_handle_beneath(dir: BorrowedFd<'_>, path: impl PathArg) -> io::R
     Ok(opened?)
 }
 
-/// True for what [`open_dir_handle_beneath`] says to a symbolic link. Where `openat2` is missing it says the same to what is
-/// no directory.
+/// True for what [`open_dir_handle_beneath`] says to a symbolic link. Where `openat2` is missing it says the same to what
+/// is no directory.
 pub fn is_link_refused(error: &io::Error) -> bool {
     match Errno::from_io_error(error) {
         Some(Errno::LOOP) => true,
@@ -108,7 +109,8 @@ pub fn open_unnamed(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(again(|| rustix::fs::openat(dir, c".", flags, Mode::RUSR | Mode::WUSR))?)
 }
 
-/// Makes an empty file called `name` in `dir`, for its owner to read and write. `AlreadyExists` when anything has the name.
+/// Makes an empty file called `name` in `dir`, for its owner to read and write. `AlreadyExists` when anything has
+/// the name.
 #[doc(alias = "O_EXCL")]
 pub fn create_file_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
