@@ -8,12 +8,14 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
+use onesweep_deliver::temporary;
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -271,15 +273,22 @@ fn unread(path: &Path, follow: bool) -> Option<String> {
     let why = match () {
         () if kind.is_symlink() && path.exists() => "a symbolic link, not followed; use -H",
         () if kind.is_symlink() => "a symbolic link to nothing",
-        () if kind.is_fifo() => "a pipe, not read",
-        () if kind.is_socket() => "a socket, not read",
-        () if kind.is_char_device() || kind.is_block_device() => "a device, not read",
-        () => return None,
+        () => return special(kind).map(|what| format!("{}: {what}, not read", message::path_text(path))),
     };
     Some(format!("{}: {why}", message::path_text(path)))
 }
 
-/// The first signal ends the sweep in good order, the second ends the process.
+/// What is neither file nor directory nor link.
+pub(crate) fn special(kind: fs::FileType) -> Option<&'static str> {
+    match () {
+        () if kind.is_fifo() => Some("a pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        () => None,
+    }
+}
+
+/// The first signal ends the sweep in good order, the second ends the process, which has no time then to drop anything.
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
     // What was started with a signal ignored goes on: under nohup when the terminal goes, in the background of a script at
@@ -290,12 +299,27 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {
+                remove_temporaries();
                 low_level::exit(report::INTERRUPTED.into());
             }
             cancel.cancel();
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+}
+
+/// How long the end waits for the removal of files that are not complete. A share whose server is gone never answers.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn remove_temporaries() {
+    let (done, removed) = mpsc::channel();
+    let remover = move || {
+        temporary::remove_all();
+        let _ = done.send(());
+    };
+    if thread::Builder::new().name("remover".into()).spawn(remover).is_ok() {
+        let _ = removed.recv_timeout(PATIENCE);
+    }
 }
 
 /// Whether a signal is ignored, by what `/proc/PID/status` says.

@@ -10,6 +10,7 @@
 //! | [`sum`] | manifests that `b3sum -c` and `sha256sum -c` read, and checking them |
 //! | [`copy`] | `cp -a`, written in the order of reading |
 //! | [`warm`] | the page cache, as far as it holds |
+//! | [`temporary`] | names that must not outlive the process |
 //! | [`attributes`] | owner, mode, times and extended attributes, set on the destination |
 
 pub mod attributes;
@@ -17,6 +18,7 @@ pub mod copy;
 pub mod list;
 pub mod sum;
 pub mod tar;
+pub mod temporary;
 pub mod warm;
 
 #[cfg(test)]

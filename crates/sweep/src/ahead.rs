@@ -5,7 +5,7 @@
 //! throw the answers away, which the walk and the survey then find in memory. A tree that is cached is never touched twice.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     os::fd::AsFd,
     sync::{
         Arc, Condvar, Mutex,
@@ -20,6 +20,7 @@ use onesweep_sys::{fiemap, files, priority, usage};
 use crate::{
     catalogue::EntryId,
     opener::{self, Way},
+    walk::Position,
 };
 
 /// Looks in flight for each disk: what its queue holds.
@@ -40,7 +41,7 @@ const LISTING_BUFFER: usize = 32 << 10;
 #[derive(Debug)]
 pub(crate) enum Look {
     /// A directory that is to be listed, if it is still on this device.
-    Directory { id: EntryId, way: Way, dev: u64 },
+    Directory { at: Position, way: Way, dev: u64 },
     /// Entries whose inodes lie side by side.
     Entries(Vec<EntryLook>),
 }
@@ -85,8 +86,32 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
+    /// Directories lie near their inodes: the one that comes next on the disk goes first, whenever it was found.
+    directories: BTreeMap<Position, (Way, u64)>,
+    head: (u64, u64),
     looks: VecDeque<Look>,
     closed: bool,
+}
+
+impl Queue {
+    fn push(&mut self, look: Look) {
+        match look {
+            Look::Directory { at, way, dev } => drop(self.directories.insert(at, (way, dev))),
+            look => self.looks.push_back(look),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Look> {
+        let (base, ino) = self.head;
+        let next = self.directories.range((base, ino, EntryId(0))..).next().or_else(|| self.directories.first_key_value());
+        let Some((&at, _)) = next else { return self.looks.pop_front() };
+        self.head = (at.0, at.1);
+        self.directories.remove(&at).map(|(way, dev)| Look::Directory { at, way, dev })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.directories.is_empty() && self.looks.is_empty()
+    }
 }
 
 impl ReadAhead {
@@ -127,7 +152,7 @@ impl ReadAhead {
         if self.threads.is_empty() {
             return false;
         }
-        self.shared.queue.lock().unwrap().looks.push_back(look);
+        self.shared.queue.lock().unwrap().push(look);
         self.shared.wake.notify_one();
         true
     }
@@ -149,6 +174,7 @@ impl ReadAhead {
     fn close(&self) {
         let mut queue = self.shared.queue.lock().unwrap();
         queue.closed = true;
+        queue.directories.clear();
         queue.looks.clear();
         self.shared.wake.notify_all();
     }
@@ -186,8 +212,8 @@ impl Shared {
             let before = usage::blocks_read();
             looker.look(&look);
             self.blocks_read.fetch_add(usage::blocks_read() - before, Ordering::Relaxed);
-            if let Look::Directory { id, .. } = look {
-                self.looked.lock().unwrap().push(id);
+            if let Look::Directory { at, .. } = look {
+                self.looked.lock().unwrap().push(at.2);
                 self.looked_at_one.notify_one();
             }
         }
@@ -195,10 +221,10 @@ impl Shared {
 
     fn next(&self) -> Option<Look> {
         let mut queue = self.queue.lock().unwrap();
-        while queue.looks.is_empty() && !queue.closed {
+        while queue.is_empty() && !queue.closed {
             queue = self.wake.wait(queue).unwrap();
         }
-        queue.looks.pop_front()
+        queue.pop()
     }
 }
 
@@ -278,7 +304,7 @@ mod tests {
         let mut looker = Looker::new();
         let dev = files::statx_at(files::CURRENT_DIR, folder.path(), true).unwrap().dev;
         for (name, dev) in [("", dev), ("", dev + 1), ("file", dev), ("gone", dev)] {
-            looker.look(&Look::Directory { id: EntryId(0), way: Way::to(&path(name)), dev });
+            looker.look(&Look::Directory { at: (0, 0, EntryId(0)), way: Way::to(&path(name)), dev });
         }
         // The listing may have told of a file where another thing stands by now.
         let named = ["file", "link", "fifo", "gone", ""].map(|name| [true, false].map(|is| entry(&path(name), is)));
@@ -290,7 +316,8 @@ mod tests {
         let mut ahead = ReadAhead::new(1, false);
         let ids: Vec<EntryId> = (0..200).map(EntryId).collect();
         for &id in &ids {
-            assert!(ahead.push(Look::Directory { id, way: Way::to(Path::new("/gone")), dev: 0 }));
+            let at = (0, u64::from(id.0), id);
+            assert!(ahead.push(Look::Directory { at, way: Way::to(Path::new("/gone")), dev: 0 }));
         }
         let mut looked = Vec::new();
         while looked.len() < ids.len() {

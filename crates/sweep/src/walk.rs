@@ -81,7 +81,7 @@ pub(crate) struct Foreign {
 }
 
 /// A place in the C-SCAN order: where the volume begins, then the inode.
-type Position = (u64, u64, EntryId);
+pub(crate) type Position = (u64, u64, EntryId);
 
 #[derive(Debug)]
 pub(crate) struct Walker {
@@ -248,7 +248,7 @@ impl Walker {
             }
             if let Ok(Some(way)) = opener.short_way(catalogue, id) {
                 let dev = catalogue.volume(catalogue.get(id).device).dev;
-                if ahead.push(Look::Directory { id, way, dev }) {
+                if ahead.push(Look::Directory { at: position(catalogue, id), way, dev }) {
                     self.ahead.insert(id);
                 }
             }

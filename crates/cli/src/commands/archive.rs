@@ -186,11 +186,9 @@ fn write_names(out: &mut dyn Write, names: &[(&Path, bool)]) -> io::Result<()> {
 }
 
 fn failure(error: TarError) -> Failure {
-    match error {
-        TarError::Create { path, source } => Failure::io(&path, "create the archive", &source),
-        TarError::Write { path, source } => Failure::io(&path, "write the archive", &source),
-        TarError::Commit { path, source } => Failure::io(&path, "put the finished archive in place", &source),
-        other => Failure::told(message::of_error(&other)),
+    match error.failed_step() {
+        Some((path, step, source)) => Failure::io(path, step, source),
+        None => Failure::told(message::of_error(&error)),
     }
 }
 

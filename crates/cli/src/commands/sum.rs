@@ -18,7 +18,7 @@ use crate::{
     args::SumArgs,
     message,
     report::Failure,
-    session::{Session, StandardOutput},
+    session::{Session, StandardOutput, special},
 };
 
 pub(crate) fn run(args: SumArgs) -> Result<u8, Failure> {
@@ -228,8 +228,7 @@ fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Su
     loop {
         let (roots, missing): (Vec<_>, Vec<_>) = check.paths().into_iter().partition(|path| path.is_file());
         for path in missing {
-            let why = path.metadata().err().unwrap_or_else(|| io::ErrorKind::IsADirectory.into());
-            session.complain(&message::of_step(&path, "read", &why));
+            session.complain(&message::of_step(&path, "read", &why_no_file(&path)));
             verdicts.take(&check.unreadable(&path));
         }
         if roots.is_empty() {
@@ -241,6 +240,19 @@ fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Su
             Err(Failure::Sweep(SweepError::Root { path, .. })) if !path.is_file() => {}
             ended => return ended,
         }
+    }
+}
+
+/// Why a path that is no regular file has nothing to check.
+fn why_no_file(path: &Path) -> io::Error {
+    let kind = match path.metadata() {
+        Ok(found) => found.file_type(),
+        Err(error) => return error,
+    };
+    match special(kind) {
+        Some(what) => io::Error::other(format!("it is {what}")),
+        None if kind.is_file() => io::Error::other("it was made just now; check again"),
+        None => io::ErrorKind::IsADirectory.into(),
     }
 }
 
@@ -257,6 +269,18 @@ fn check_one(session: &Session, check: &Check, verdicts: &Verdicts, item: Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_called_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let why = |path: &Path| message::of_step(path, "read", &why_no_file(path));
+        assert_eq!(why(Path::new("/dev/null")), "/dev/null: cannot read: it is a device");
+        assert!(why(&socket).ends_with(": cannot read: it is a socket"));
+        assert!(why(dir.path()).contains("is a directory"), "{}", why(dir.path()));
+        assert!(why(&dir.path().join("gone")).contains("No such file"));
+    }
 
     #[test]
     fn verdicts_look_as_those_of_coreutils() {

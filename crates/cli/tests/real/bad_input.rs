@@ -353,6 +353,30 @@ fn an_interrupt_leaves_no_half_archive() {
     assert_eq!(files_in(&out), Vec::<PathBuf>::new());
 }
 
+/// Who asks twice has no patience: the program ends at once, but still leaves no remnant.
+#[test]
+fn a_second_interrupt_leaves_no_half_archive() {
+    root_test!();
+    let folder = Folder::new();
+    let (root, out) = (folder.join("root"), folder.join("out"));
+    fs::create_dir(&root).expect("a folder");
+    fs::create_dir(&out).expect("a folder");
+    fs::File::create(root.join("zeros")).and_then(|file| file.set_len(32 << 30)).expect("a sparse file");
+    let mut tar = onesweep(["tar", "-cf"]);
+    let mut running = tar.arg(out.join("a.tar")).arg("-C").arg(&root).arg(".").spawn().expect("it starts");
+    while !files_in(&out).iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)) {
+        assert!(running.try_wait().expect("its state").is_none(), "it ended before it wrote anything");
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Both wait when it goes on, so that it has no time to end by the first alone.
+    for signal in ["-STOP", "-INT", "-TERM", "-CONT"] {
+        run(Command::new("kill").args([signal, &running.id().to_string()]));
+    }
+    let status = running.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130), "{status}");
+    assert_eq!(files_in(&out), Vec::<PathBuf>::new());
+}
+
 /// Files that are read at a rate that leaves time for an interrupt, from a disk that nothing of them is cached of.
 fn slow_files() -> (Image, PathBuf) {
     let mut image = Image::new(Fs::Ext4, 128 << 20);

@@ -4,7 +4,7 @@ use std::{fs, process::Command, process::Stdio};
 
 use crate::{
     image::{Fs, Image},
-    run::{long, onesweep, program, root_test, say, summary, text},
+    run::{long, onesweep, output, program, root_test, say, summary, text},
     tree,
 };
 
@@ -41,6 +41,22 @@ fn many_files_take_little_memory() {
         let most = (200 << 20) * count / 1_000_000 + (24 << 20) + budget;
         assert!(peak <= most, "{count} files with {options:?} took {} MiB, more than {}", peak >> 20, most >> 20);
     }
+}
+
+/// A file that is streamed is read once, whatever it is compared with; it never lies in memory as a whole.
+#[test]
+fn a_large_file_with_two_sums_takes_little_memory() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 512 << 20);
+    let (large, manifest) = (image.root().join("large"), image.beside("manifest"));
+    fs::write(&large, vec![7; 200 << 20]).expect("a file");
+    let lines = ["md5sum", "sha256sum"].map(|tool| output(Command::new(tool).arg(&large)));
+    fs::write(&manifest, lines.concat()).expect("a manifest");
+    let mut sum = timed(&["sum", "--check", "--algorithm", "sha256", "--large", "1M", "--budget", "8M"]);
+    sum.arg(&manifest);
+    let peak = peak(sum);
+    say(&format!("two sums of 200 MiB: peak {} MiB", peak >> 20));
+    assert!(peak < 64 << 20, "{} MiB", peak >> 20);
 }
 
 /// Files of every size within a small budget: what is waiting for its fragments never grows beyond it.

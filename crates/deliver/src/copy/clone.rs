@@ -71,7 +71,9 @@ fn one_file_system(mapping: &Mapping) -> bool {
 
 /// Clones one unnamed file into another in `directory`.
 fn can_clone(directory: &Path) -> io::Result<()> {
-    let (mut from, to) = (File::from(files::open_unnamed(directory)?), files::open_unnamed(directory)?);
+    let directory = files::open_dir_handle(directory)?;
+    let unnamed = || files::open_unnamed(directory.as_fd());
+    let (mut from, to) = (File::from(unnamed()?), unnamed()?);
     from.write_all(&[1; 4096])?;
     files::clone_file(from.as_fd(), to.as_fd())
 }

@@ -74,8 +74,9 @@ fn stream_ranges(to: &File, from: &mut ContentReader<'_>, data: &[Range<u64>], s
     end_at(to, size)
 }
 
-/// Copies an open file, leaving blocks of zeros out.
+/// Copies an open file over whatever an earlier attempt has left in `to`, leaving blocks of zeros out.
 pub(super) fn write_from(to: &File, from: &mut File) -> Result<u64, Failed> {
+    to.set_len(0).map_err(Failed::Write)?;
     stream(to, from, &[])
 }
 

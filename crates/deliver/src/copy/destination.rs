@@ -7,13 +7,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use onesweep_sys::files::{self, EntryType};
+
 use super::{CopyError, draft};
 
 /// The sources and where they go.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// Source as it was named, and its name at the destination.
+    /// Source as it was named, and its way from `base`.
     roots: Vec<(PathBuf, PathBuf)>,
+    /// The directory that all goes into. Symbolic links on the way to it were named by the user, and are followed.
+    base: PathBuf,
     /// A directory on the file system of the destination.
     existing: PathBuf,
 }
@@ -29,18 +33,22 @@ impl Mapping {
         if !into && sources.len() > 1 {
             return Err(CopyError::NoDirectory { path: destination.to_owned() });
         }
+        let (base, alone) = if into { (destination, PathBuf::new()) } else { base_of(destination) };
         let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut first = None;
         for source in sources {
-            let to = if into { inside(destination, source) } else { destination.to_owned() };
+            let way = if into { inside(source) } else { alone.clone() };
+            let to = if into { joined(base, &way) } else { destination.to_owned() };
             if roots.iter().any(|(known, _)| known.components().eq(source.components())) {
                 continue;
             }
             check(source, &to, follow)?;
-            check_beside(source, &to, &roots)?;
-            roots.push((source.clone(), to));
+            check_beside(source, &way, &to, &roots)?;
+            roots.push((source.clone(), way));
+            first.get_or_insert(to);
         }
-        let first = roots.first().map_or(destination, |(_, to)| to);
-        Ok(Self { existing: existing_directory(first), roots })
+        let existing = existing_directory(first.as_deref().unwrap_or(destination));
+        Ok(Self { existing, base: base.to_owned(), roots })
     }
 
     pub(super) fn sources(&self) -> impl Iterator<Item = &Path> {
@@ -57,23 +65,41 @@ impl Mapping {
         &self.existing
     }
 
-    /// Where the entry at `path` goes; `None` when no source contains it.
+    /// The directory that ways begin at; an empty path is the current directory.
+    pub(super) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The way from the base to where the entry at `path` goes, empty for the base itself; `None` when no source
+    /// contains the entry.
     pub(super) fn map(&self, path: &Path) -> Option<PathBuf> {
-        self.roots.iter().find_map(|(source, to)| {
-            let rest = path.strip_prefix(source).ok()?;
-            Some(if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) })
-        })
+        self.roots.iter().find_map(|(source, way)| Some(joined(way, path.strip_prefix(source).ok()?)))
+    }
+}
+
+/// Without a slash at the end, which joining an empty path would put there.
+pub(super) fn joined(base: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { base.to_owned() } else { base.join(rest) }
+}
+
+/// The directory that a destination without further name is made in, and its way from there: from itself, when it is a
+/// directory already.
+fn base_of(destination: &Path) -> (&Path, PathBuf) {
+    let is_directory = destination.symlink_metadata().is_ok_and(|there| there.is_dir());
+    match (destination.parent(), destination.file_name()) {
+        (Some(parent), Some(name)) if !is_directory => (parent, name.into()),
+        _ => (destination, PathBuf::new()),
     }
 }
 
 /// `cp` puts `a/.` and `..` into the destination itself, all else under its last name.
-fn inside(destination: &Path, source: &Path) -> PathBuf {
+fn inside(source: &Path) -> PathBuf {
     let bytes = source.as_os_str().as_bytes();
     let trimmed = &bytes[..bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1)];
     let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     match last {
-        b"" | b"." | b".." => destination.to_owned(),
-        name => destination.join(OsStr::from_bytes(name)),
+        b"" | b"." | b".." => PathBuf::new(),
+        name => OsStr::from_bytes(name).into(),
     }
 }
 
@@ -100,16 +126,17 @@ fn check(source: &Path, to: &Path, follow: bool) -> Result<(), CopyError> {
         Ok(there) if there.is_dir() && !stat.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         _ => Ok(()),
     };
-    let kept = draft::no_special(to, Some(&stat)).and(kept);
+    let there = files::statx_at(files::CURRENT_DIR, to, true);
+    let kept = draft::no_special(there, Some((EntryType::of_mode(stat.mode()), stat.rdev()))).and(kept);
     kept.map_err(|error| CopyError::io(to, "create", error))
 }
 
-fn check_beside(source: &Path, to: &Path, others: &[(PathBuf, PathBuf)]) -> Result<(), CopyError> {
-    for (other, other_to) in others {
+fn check_beside(source: &Path, way: &Path, to: &Path, others: &[(PathBuf, PathBuf)]) -> Result<(), CopyError> {
+    for (other, other_way) in others {
         let (inner, outer) = match (source.starts_with(other), other.starts_with(source)) {
             (true, _) => (source, other.as_path()),
             (_, true) => (other.as_path(), source),
-            _ if to == other_to => {
+            _ if way == other_way => {
                 let (path, other) = (source.to_owned(), other.clone());
                 return Err(CopyError::SameName { path, other, destination: to.to_owned() });
             }
@@ -130,7 +157,8 @@ fn existing_directory(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onesweep_sys::files::{EntryType, make_node};
+    use onesweep_sys::files::make_node_at;
+    use std::os::fd::AsFd;
 
     struct Tree(tempfile::TempDir);
 
@@ -143,8 +171,9 @@ mod tests {
             fs::create_dir_all(dir.path().join("occupied/file")).unwrap();
             fs::write(dir.path().join("file"), b"x").unwrap();
             std::os::unix::fs::symlink("src", dir.path().join("link")).unwrap();
+            let here = files::open_dir_handle(dir.path()).unwrap();
             for name in ["pipe", "dst/pipe"] {
-                make_node(dir.path().join(name), EntryType::of_mode(0o010_600), 0).unwrap();
+                make_node_at(here.as_fd(), name, EntryType::Fifo, 0).unwrap();
             }
             Self(dir)
         }
@@ -176,7 +205,7 @@ mod tests {
             ("link", "dst", false, "link", "dst/link"),
         ] {
             let mapping = tree.map(&[source], to, no_target).unwrap();
-            let mapped = mapping.map(&tree.path(path)).unwrap();
+            let mapped = joined(mapping.base(), &mapping.map(&tree.path(path)).unwrap());
             assert!(mapped.components().eq(tree.path(expected).components()), "{source} {to} {path}: {mapped:?}");
         }
         let mapping = tree.map(&["src", "file", "src/"], "dst", false).unwrap();

@@ -19,6 +19,14 @@ pub enum CopyError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The original did not hold still while it was copied.
+    #[error("{}: cannot copy: changed each of {attempts} times; run again when nobody writes to it", path.display())]
+    Changed {
+        /// The original.
+        path: PathBuf,
+        /// How often it was copied.
+        attempts: u32,
+    },
     /// The directory that a whole source goes into can't be made. Nothing of the source can be copied.
     #[error("{}: cannot make the directory: {source}", path.display())]
     Destination {

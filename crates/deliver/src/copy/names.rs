@@ -1,43 +1,56 @@
 //! Entries without content: directories, links, special files, further names.
 
 use std::{
-    fs::{self, DirBuilder},
     io,
-    os::unix::fs::{DirBuilderExt, symlink as make_symlink},
+    os::fd::{AsFd, OwnedFd},
     path::Path,
 };
 
 use onesweep::Metadata;
-use onesweep_sys::files::{EntryType, make_node};
+use onesweep_sys::files::{self, EntryType};
 
-use super::{CopyError, draft::Drafts};
+use super::{CopyError, draft::Drafts, place::Place};
 
 /// Makes a directory that its owner alone can enter, or takes the one that is there.
-pub(super) fn make_directory(to: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(to) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match to.symlink_metadata() {
-            Ok(there) if there.is_dir() => Ok(()),
-            Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
-            Err(error) => Err(error),
+pub(super) fn make_directory(to: &Place) -> io::Result<()> {
+    match files::make_directory_at(to.directory(), to.name()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match to.stat()?.file_type() {
+            EntryType::Dir => Ok(()),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
         },
         made => made,
     }
 }
 
 /// Gives the file at `first` the further name `name`.
-pub(super) fn link(drafts: &mut Drafts, first: &Path, name: &Path) -> Result<(), CopyError> {
-    let linked = drafts.replace(name, |name| fs::hard_link(first, name));
-    linked.map_err(|error| CopyError::io(name, &format!("link to {}", first.display()), error))
+pub(super) fn link(drafts: &mut Drafts, first: &Place, name: &Place) -> Result<(), CopyError> {
+    let make = |new: &std::ffi::OsStr| files::link_at(first.directory(), first.name(), name.directory(), new);
+    let linked = drafts.replace(name, make);
+    linked.map_err(|error| CopyError::io(name.path(), &format!("link to {}", first.path().display()), error))
 }
 
-/// Makes a symbolic link.
-pub(super) fn symlink(drafts: &mut Drafts, target: &Path, to: &Path) -> Result<(), CopyError> {
-    let made = drafts.replace(to, |name| make_symlink(target, name));
-    made.map_err(|error| CopyError::io(to, "make the symbolic link", error))
+/// Makes a symbolic link, and gives a handle of it.
+pub(super) fn symlink(drafts: &mut Drafts, target: &Path, to: &Place) -> Result<OwnedFd, CopyError> {
+    let made = drafts.replace(to, |name| files::make_symlink_at(target, to.directory(), name));
+    let made = made.and_then(|()| handle(to, EntryType::Symlink, 0));
+    made.map_err(|error| CopyError::io(to.path(), "make the symbolic link", error))
 }
 
-/// Makes a pipe, socket or device node. Devices need root.
-pub(super) fn special(drafts: &mut Drafts, metadata: &Metadata, to: &Path) -> Result<(), CopyError> {
-    let made = drafts.replace(to, |name| make_node(name, EntryType::of_mode(metadata.mode), metadata.rdev));
-    made.map_err(|error| CopyError::io(to, "make the special file", error))
+/// Makes a pipe, socket or device node, and gives a handle of it. Devices need root.
+pub(super) fn special(drafts: &mut Drafts, metadata: &Metadata, to: &Place) -> Result<OwnedFd, CopyError> {
+    let (kind, rdev) = (EntryType::of_mode(metadata.mode), metadata.rdev);
+    let made = drafts.replace(to, |name| files::make_node_at(to.directory(), name, kind, rdev));
+    let made = made.and_then(|()| handle(to, kind, rdev));
+    made.map_err(|error| CopyError::io(to.path(), "make the special file", error))
+}
+
+/// A handle of what was just made. Whoever owns the directory may have put something else in its place, even a further
+/// name of a file of somebody else, which must not get the attributes.
+fn handle(to: &Place, kind: EntryType, rdev: u64) -> io::Result<OwnedFd> {
+    let handle = files::open_handle_at(to.directory(), to.name())?;
+    let found = files::statx_fd(handle.as_fd())?;
+    if (found.file_type(), found.rdev) != (kind, rdev) || found.nlink > 1 {
+        return Err(io::Error::other("something else took its place"));
+    }
+    Ok(handle)
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{entry, metadata, metadata_of, regular, walk, xattrs_of};
 use onesweep::Metadata;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::{
     collections::BTreeMap,
     fs,
@@ -113,6 +113,65 @@ fn a_file_replaces_a_link_and_not_what_it_points_to() {
     assert!(dir.path().join("to/s/f").symlink_metadata().unwrap().is_file());
 }
 
+/// Whoever owns a directory of the destination can swap it for a link at any time. That must lead root nowhere.
+#[test]
+fn a_link_that_took_the_place_of_a_directory_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, elsewhere) = (dir.path().join("s"), dir.path().join("elsewhere"));
+    build(&root);
+    fs::create_dir_all(elsewhere.join("empty")).unwrap();
+    fs::write(elsewhere.join("plain"), "precious").unwrap();
+    let before = looks(&elsewhere);
+    for swapped_by in ["the_directory_is_made", "some_files_are_copied"] {
+        let to = dir.path().join(swapped_by);
+        fs::create_dir_all(to.join("s/d")).unwrap();
+        let mut copier = copier(std::slice::from_ref(&root), &to);
+        let (mut swapped, mut refused) = (false, 0);
+        for item in walk(&root) {
+            let path = item.path().strip_prefix(&root).unwrap().to_owned();
+            let last_before_swap = if swapped_by == "the_directory_is_made" { "d" } else { "d/nothing" };
+            let copied = copier.copy(item);
+            if let Err(error) = copied {
+                assert!(swapped && (path.starts_with("d") || path == Path::new("second name")), "{path:?} {error}");
+                let (error, link) = (error.to_string(), "a symbolic link took the place of a directory above it");
+                assert!(error.contains(link) || path == Path::new("d") && error.contains("cannot open"), "{error}");
+                refused += 1;
+            }
+            if path == Path::new(last_before_swap) && !swapped {
+                fs::rename(to.join("s/d"), to.join("moved away")).unwrap();
+                symlink(&elsewhere, to.join("s/d")).unwrap();
+                swapped = true;
+            }
+        }
+        assert!(swapped && refused > 0);
+        assert!(looks(&elsewhere) == before, "something behind the link was changed");
+        assert!(to.join("s/d").is_symlink() && to.join("s/sparse").exists(), "the rest is copied");
+        let left = looks(&to);
+        assert!(!left.keys().any(|path| path.to_string_lossy().contains(".onesweep-")), "{:?}", left.keys());
+    }
+}
+
+/// The link was there before the copy: the directory can't be made, and nothing that belongs into it goes elsewhere.
+#[test]
+fn a_link_in_the_destination_is_not_merged_into() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, elsewhere, to) = (dir.path().join("s"), dir.path().join("elsewhere"), dir.path().join("to"));
+    build(&root);
+    fs::create_dir_all(to.join("s")).unwrap();
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, to.join("s/d")).unwrap();
+    let mut copier = copier(std::slice::from_ref(&root), &to);
+    let refused = walk(&root).into_iter().filter_map(|item| copier.copy(item).err()).count();
+    assert!(refused > 4, "{refused}");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    // A link that the user names is followed.
+    let named = dir.path().join("named");
+    symlink(&elsewhere, &named).unwrap();
+    let mut copier = self::copier(std::slice::from_ref(&root), &named);
+    copy_all(&mut copier, &root);
+    assert_eq!(looks(&elsewhere.join("s")).len(), looks(&root).len());
+}
+
 #[test]
 fn directories_and_others_do_not_replace_each_other() {
     let dir = tempfile::tempdir().unwrap();
@@ -157,6 +216,24 @@ fn cloning_falls_back_to_reading() {
     }
 }
 
+/// What was surveyed an hour ago must not lend its size and time to bytes of now.
+#[test]
+fn a_file_that_changed_since_the_survey_is_copied_as_it_is_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, ours) = (dir.path().join("s"), dir.path().join("ours"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("f"), "as it was surveyed").unwrap();
+    assert!(shell(&source, "touch -d 2001-02-03 f"));
+    let items = walk(&source);
+    fs::write(source.join("f"), "as it is now, and longer").unwrap();
+    let mut copier = copier(std::slice::from_ref(&source), &ours);
+    copier.cloning = Cloning::Likely;
+    items.into_iter().for_each(|item| copier.copy(item).unwrap());
+    assert_eq!(fs::read(ours.join("f")).unwrap(), b"as it is now, and longer");
+    assert_eq!(metadata_of(&ours.join("f")).mtime, metadata_of(&source.join("f")).mtime);
+    assert_eq!(copier.copied().bytes, 24);
+}
+
 /// A file system of one megabyte, so root and mount namespaces are needed; says so when they are missing.
 #[test]
 fn a_full_disk_ends_the_copy_and_leaves_no_part() {
@@ -179,7 +256,9 @@ fn a_full_disk_ends_the_copy_and_leaves_no_part() {
     copier.copy(regular(root.join("fits").to_str().unwrap(), &[1; 1000])).unwrap();
     let error = copier.copy(regular(root.join("big").to_str().unwrap(), &vec![1; 2 << 20])).unwrap_err();
     let left = fs::read_dir(to.join("s")).unwrap().count();
-    assert!(shell(dir.path(), "umount small"));
+    drop(copier);
+    // Lazily: a child that another test just forked may still hold a file there.
+    assert!(shell(dir.path(), "umount -l small"));
     assert!(error.is_final(), "{error}");
     assert!(error.to_string().contains("the destination is full"), "{error}");
     assert_eq!(left, 1);

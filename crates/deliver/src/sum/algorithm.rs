@@ -62,15 +62,28 @@ impl Algorithm {
 
     /// The digest of all that `reader` gives.
     pub fn digest_reader(self, reader: &mut dyn Read) -> io::Result<Digest> {
-        let mut hasher = Hasher::new(self);
-        let mut buffer = vec![0; STREAM_BUFFER_BYTES];
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => return Ok(hasher.finish()),
-                Ok(read) => hasher.update(&buffer[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let mut hasher = [Hasher::new(self)];
+        read_into(&mut hasher, reader)?;
+        let [hasher] = hasher;
+        Ok(hasher.finish())
+    }
+
+    /// The digest by each of `algorithms` of all that `reader` gives, in one pass.
+    pub fn digests_reader(algorithms: &[Self], reader: &mut dyn Read) -> io::Result<Vec<Digest>> {
+        let mut hashers: Vec<_> = algorithms.iter().map(|&algorithm| Hasher::new(algorithm)).collect();
+        read_into(&mut hashers, reader)?;
+        Ok(hashers.into_iter().map(Hasher::finish).collect())
+    }
+}
+
+fn read_into(hashers: &mut [Hasher], reader: &mut dyn Read) -> io::Result<()> {
+    let mut buffer = vec![0; STREAM_BUFFER_BYTES];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => hashers.iter_mut().for_each(|hasher| hasher.update(&buffer[..read])),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -190,5 +203,7 @@ mod tests {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.digest_reader(&mut &bytes[..]).unwrap(), algorithm.digest(&bytes));
         }
+        let all = Algorithm::digests_reader(&Algorithm::ALL, &mut &bytes[..]).unwrap();
+        assert_eq!(all, Algorithm::ALL.map(|algorithm| algorithm.digest(&bytes)));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use onesweep::{FileError, Kind, SweptFile};
 
-use super::{Algorithm, Expected, Summed, Summer};
+use super::{Algorithm, Digest, Expected};
 
 /// What became of one file of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,6 @@ pub enum VerdictKind {
 #[derive(Debug)]
 pub struct Check {
     open: Mutex<HashMap<PathBuf, Vec<Expected>>>,
-    summers: [(Algorithm, Summer); 3],
 }
 
 impl Check {
@@ -44,8 +43,7 @@ impl Check {
         for line in expected {
             open.entry(line.path.clone()).or_default().push(line);
         }
-        let summers = Algorithm::ALL.map(|algorithm| (algorithm, Summer::new(algorithm)));
-        Self { open: Mutex::new(open), summers }
+        Self { open: Mutex::new(open) }
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<PathBuf, Vec<Expected>>> {
@@ -69,19 +67,16 @@ impl Check {
         if file.linked_to().is_some() {
             return self.read_and_compare(file.path(), &wanted);
         }
-        let Some((&last, others)) = wanted.split_last() else { return Ok(Vec::new()) };
-        let mut verdicts = Vec::new();
-        // More than one algorithm for a file is rare; a streamed file is then read through its path again.
-        for &algorithm in others {
-            let again = copy_for_second_algorithm(&mut file)?;
-            verdicts.extend(self.compare(algorithm, self.summer(algorithm).sum(again)?));
+        if wanted.is_empty() {
+            return Ok(Vec::new());
         }
-        verdicts.extend(self.compare(last, self.summer(last).sum(file)?));
-        Ok(verdicts)
-    }
-
-    fn summer(&self, algorithm: Algorithm) -> &Summer {
-        &self.summers[Algorithm::ALL.iter().position(|&other| other == algorithm).unwrap_or(0)].1
+        let digests = digests(&mut file, &wanted)?;
+        let names = || std::iter::once(file.path()).chain(file.links().iter().map(PathBuf::as_path));
+        Ok(wanted
+            .iter()
+            .zip(digests)
+            .flat_map(|(&algorithm, digest)| self.compare(algorithm, names(), digest))
+            .collect())
     }
 
     fn algorithms_of(&self, file: &SweptFile) -> Vec<Algorithm> {
@@ -99,30 +94,27 @@ impl Check {
     /// A further name of a file of an earlier window. Its digest may not have been asked for then, and it is rare, so
     /// it is simply read.
     fn read_and_compare(&self, path: &Path, algorithms: &[Algorithm]) -> Result<Vec<Verdict>, FileError> {
-        let digest = |algorithm: Algorithm| algorithm.digest_reader(&mut std::fs::File::open(path)?);
-        let mut verdicts = Vec::new();
-        for &algorithm in algorithms {
-            let digest = digest(algorithm).map_err(|source| FileError::Io {
-                path: path.to_owned(),
-                step: "read".into(),
-                source,
-            })?;
-            verdicts.extend(self.compare(algorithm, vec![(path.to_owned(), digest)]));
-        }
-        Ok(verdicts)
+        let digests = std::fs::File::open(path).and_then(|mut file| Algorithm::digests_reader(algorithms, &mut file));
+        let digests = digests.map_err(|source| unread(path, source))?;
+        let one = || std::iter::once(path);
+        Ok(algorithms
+            .iter()
+            .zip(digests)
+            .flat_map(|(&algorithm, digest)| self.compare(algorithm, one(), digest))
+            .collect())
     }
 
-    fn compare(&self, algorithm: Algorithm, summed: Vec<Summed>) -> Vec<Verdict> {
+    fn compare<'a>(&self, algorithm: Algorithm, names: impl Iterator<Item = &'a Path>, digest: Digest) -> Vec<Verdict> {
         let mut open = self.open();
         let mut verdicts = Vec::new();
-        for (path, digest) in summed {
-            let Some(lines) = open.get_mut(&path) else { continue };
+        for path in names {
+            let Some(lines) = open.get_mut(path) else { continue };
             for line in lines.extract_if(.., |line| line.algorithm == algorithm) {
                 let kind = if line.digest == digest { VerdictKind::Ok } else { VerdictKind::Mismatch };
-                verdicts.push(Verdict { path: path.clone(), kind });
+                verdicts.push(Verdict { path: path.to_owned(), kind });
             }
             if lines.is_empty() {
-                open.remove(&path);
+                open.remove(path);
             }
         }
         verdicts
@@ -140,18 +132,17 @@ impl Check {
     }
 }
 
-/// The same names and content once more, in memory.
-fn copy_for_second_algorithm(file: &mut SweptFile) -> Result<SweptFile, FileError> {
-    let copy = SweptFile::new(file.path().to_owned(), *file.metadata()).with_links(file.links().to_vec());
-    match file.bytes() {
-        Some(bytes) => Ok(copy.with_bytes(bytes, Vec::new())),
-        None => {
-            let path = file.path().to_owned();
-            let read = std::fs::read(&path);
-            let bytes = read.map_err(|source| FileError::Io { path, step: "read".into(), source })?;
-            Ok(copy.with_bytes(&bytes, Vec::new()))
-        }
+/// The content is read once, whatever it is to be compared with: a streamed file may be larger than memory.
+fn digests(file: &mut SweptFile, algorithms: &[Algorithm]) -> Result<Vec<Digest>, FileError> {
+    if let Some(bytes) = file.bytes() {
+        return Ok(algorithms.iter().map(|algorithm| algorithm.digest(bytes)).collect());
     }
+    let read = Algorithm::digests_reader(algorithms, &mut file.reader());
+    read.map_err(|source| unread(file.path(), source))
+}
+
+fn unread(path: &Path, source: std::io::Error) -> FileError {
+    FileError::Io { path: path.to_owned(), step: "read".into(), source }
 }
 
 #[cfg(test)]

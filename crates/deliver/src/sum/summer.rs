@@ -37,22 +37,14 @@ impl Summer {
     }
 
     /// Hashes one item and gives each of its names with the digest; nothing for what is no regular file.
-    pub fn sum(&self, file: SweptFile) -> Result<Vec<Summed>, FileError> {
-        self.sum_with(file, self.algorithm)
-    }
-
-    fn links(&self) -> MutexGuard<'_, Links> {
-        self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    pub(super) fn sum_with(&self, mut file: SweptFile, algorithm: Algorithm) -> Result<Vec<Summed>, FileError> {
+    pub fn sum(&self, mut file: SweptFile) -> Result<Vec<Summed>, FileError> {
         if file.metadata().kind != Kind::File {
             return Ok(Vec::new());
         }
         if let Some(first) = file.linked_to() {
             return Ok(self.further_name(first.to_owned(), file.path().to_owned()));
         }
-        let digest = content_digest(&mut file, algorithm)?;
+        let digest = content_digest(&mut file, self.algorithm)?;
         let path = file.path().to_owned();
         let mut names: Vec<Summed> = vec![(path.clone(), digest)];
         names.extend(file.links().iter().map(|link| (link.clone(), digest)));
@@ -63,6 +55,10 @@ impl Summer {
             links.digests.insert(path, digest);
         }
         Ok(names)
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn further_name(&self, first: PathBuf, name: PathBuf) -> Vec<Summed> {

@@ -1,13 +1,20 @@
 //! What ends an archive ([`TarError`]) and what is only told ([`TarWarning`]).
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+const CREATE: &str = "create the archive";
+const WRITE: &str = "write the archive";
+const COMMIT: &str = "put the finished archive in place";
 
 /// Why no archive could be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TarError {
     /// The output could not be opened.
-    #[error("{}: cannot create the archive: {source}", path.display())]
+    #[error("{}: cannot {}: {source}", path.display(), CREATE)]
     Create {
         /// The output.
         path: PathBuf,
@@ -15,7 +22,7 @@ pub enum TarError {
         source: io::Error,
     },
     /// The output took no more bytes. What was written of a file is removed.
-    #[error("{}: cannot write the archive: {source}", path.display())]
+    #[error("{}: cannot {}: {source}", path.display(), WRITE)]
     Write {
         /// The output.
         path: PathBuf,
@@ -23,7 +30,7 @@ pub enum TarError {
         source: io::Error,
     },
     /// The complete archive could not be given its name. It is removed.
-    #[error("{}: cannot put the finished archive in place: {source}", path.display())]
+    #[error("{}: cannot {}: {source}", path.display(), COMMIT)]
     Commit {
         /// The output.
         path: PathBuf,
@@ -38,6 +45,18 @@ pub enum TarError {
         /// What is possible.
         range: &'static str,
     },
+}
+
+impl TarError {
+    /// The output, what was tried as a verb, and what the kernel said; for messages of another form.
+    pub fn failed_step(&self) -> Option<(&Path, &'static str, &io::Error)> {
+        match self {
+            Self::Create { path, source } => Some((path, CREATE, source)),
+            Self::Write { path, source } => Some((path, WRITE, source)),
+            Self::Commit { path, source } => Some((path, COMMIT, source)),
+            Self::Level { .. } => None,
+        }
+    }
 }
 
 /// How much a [`TarWarning`] matters, in the exit codes of GNU tar.

@@ -11,9 +11,8 @@ use super::{
     pax::{number_record, record, time_record},
     sparse::Map,
 };
+use crate::attributes::{ACCESS_ACL, DEFAULT_ACL};
 
-const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SELINUX: &[u8] = b"security.selinux";
 
 /// What a header says.

@@ -9,20 +9,32 @@ use std::{
         unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use onesweep::Cancel;
+use onesweep_sys::files;
 use tempfile::NamedTempFile;
 
 use super::error::TarError;
+use crate::temporary::Temporary;
 
 /// Tapes keep the size of each write; GNU tar expects 20 blocks.
 const TAPE_RECORD: usize = 20 * 512;
 
+/// Links that are followed one after another, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+/// The mode of an archive that replaces none, before the umask.
+const NEW_MODE: u32 = 0o666;
+/// The mode of one that replaces another, until it gets the mode of that: who may not read the old one may not open the
+/// new one meanwhile.
+const REPLACEMENT_MODE: u32 = 0o600;
+
 /// Where an archive goes: a file that gets its name when it is complete, or something that takes bytes as they come.
 ///
 /// A file is written beside its place, as `.NAME.XXXXXX.partial`, and [`Output::commit`] renames it. Dropping the
-/// output removes it, so a caller that ends on a signal must drop it; only SIGKILL or a power cut leaves it behind.
+/// output removes it, and so does [`remove_all`](crate::temporary::remove_all), for a caller that ends without dropping
+/// it; only SIGKILL or a power cut leaves it behind.
 /// A file that is replaced hands its mode, and if possible its owner, down to the new one, but not its further names
 /// (hard links), ACLs or extended attributes. Symbolic links are followed.
 #[derive(Debug)]
@@ -36,7 +48,7 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Place {
-    Beside { file: NamedTempFile, target: PathBuf, replaces: bool },
+    Beside { file: NamedTempFile, temporary: Temporary, target: PathBuf, replaces: bool },
     Direct(File),
 }
 
@@ -85,21 +97,7 @@ impl Output {
 
     fn beside(path: &Path, existing: Option<&fs::Metadata>) -> io::Result<Self> {
         let target = resolve(path, existing.is_some())?;
-        let directory = match target.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let mut prefix = OsString::from(".");
-        // The name may be as long as names get; the temporary one is longer.
-        prefix.push(target.file_name().filter(|name| name.len() < 200).unwrap_or_default());
-        prefix.push(".");
-        let file = tempfile::Builder::new()
-            .prefix(&prefix)
-            .suffix(".partial")
-            // By itself it would put the temporary name into the error.
-            .make_in(directory, |path| {
-                OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(path)
-            })?;
+        let (temporary, file) = make_beside(&target, existing.is_some())?;
         let made = file.as_file().metadata()?;
         let mut identities = vec![(made.dev(), made.ino())];
         if let Some(old) = existing {
@@ -110,21 +108,13 @@ impl Output {
             }
             file.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
         }
-        let place = Place::Beside { file, target, replaces: existing.is_some() };
+        let place = Place::Beside { file, temporary, target, replaces: existing.is_some() };
         Ok(Self { place, name: path.to_path_buf(), identities, largest_write: usize::MAX, cancel: None })
     }
 
     /// The path as it was given, for messages.
     pub fn name(&self) -> &Path {
         &self.name
-    }
-
-    /// The file that is written until [`Output::commit`], for handlers that can't drop the output.
-    pub fn temporary_path(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Beside { file, .. } => Some(file.path()),
-            Place::Direct(_) => None,
-        }
     }
 
     /// True for the file that is written, and for the one that it will replace.
@@ -135,7 +125,7 @@ impl Output {
     /// The names in their directory: that of the file that is written, and the final one.
     pub(super) fn file_names(&self) -> Option<(&OsStr, &OsStr)> {
         match &self.place {
-            Place::Beside { file, target, .. } => Some((file.path().file_name()?, target.file_name()?)),
+            Place::Beside { temporary, target, .. } => Some((temporary.name(), target.file_name()?)),
             Place::Direct(_) => None,
         }
     }
@@ -148,7 +138,7 @@ impl Output {
     ///
     /// When it replaces another, it is synced first, so that a power cut leaves one of the two.
     pub fn commit(self) -> Result<(), TarError> {
-        let Place::Beside { file, target, replaces } = self.place else { return Ok(()) };
+        let Place::Beside { file, temporary: _temporary, target, replaces } = self.place else { return Ok(()) };
         let synced = if replaces { file.as_file().sync_data() } else { Ok(()) };
         synced
             .and_then(|()| file.persist(&target).map_err(|failed| failed.error))
@@ -174,20 +164,48 @@ impl Write for Output {
     }
 }
 
+/// A file for the time until the archive is complete.
+fn make_beside(target: &Path, replaces: bool) -> io::Result<(Temporary, NamedTempFile)> {
+    let directory = match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let mode = if replaces { REPLACEMENT_MODE } else { NEW_MODE };
+    let mut prefix = OsString::from(".");
+    // The name may be as long as names get; the temporary one is longer.
+    prefix.push(target.file_name().filter(|name| name.len() < 200).unwrap_or_default());
+    prefix.push(".");
+    let handle = Arc::new(files::open_dir_handle(directory)?);
+    let mut temporary = None;
+    let make = |path: &Path| {
+        let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
+        let (made, file) = Temporary::make(Arc::clone(&handle), path.file_name().unwrap_or_default(), open)?;
+        temporary = Some(made);
+        Ok(file)
+    };
+    // By itself it would put the temporary name into the error.
+    let file = tempfile::Builder::new().prefix(&prefix).suffix(".partial").make_in(directory, make)?;
+    temporary.map(|temporary| (temporary, file)).ok_or_else(|| io::ErrorKind::Other.into())
+}
+
 /// True for names of an open file, which must not be replaced by another.
 fn names_descriptor(path: &Path) -> bool {
     ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Follows symbolic links, so that the link stays and its target is replaced.
+/// Follows symbolic links, so that the link stays and its target is replaced, or made at the end of a chain of links.
 fn resolve(path: &Path, exists: bool) -> io::Result<PathBuf> {
     if exists {
         return fs::canonicalize(path);
     }
-    Ok(match fs::read_link(path) {
-        Ok(target) => path.parent().unwrap_or(Path::new("")).join(target),
-        Err(_) => path.to_path_buf(),
-    })
+    let mut target = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&target) {
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("too many symbolic links lead from one to the next"))
 }
 
 #[cfg(test)]
@@ -199,5 +217,29 @@ mod tests {
         let error = Output::create(Path::new("/nope/x")).unwrap_err().to_string();
         assert!(error.starts_with("/nope/x: cannot create the archive: No such file"), "{error}");
         assert!(!error.contains("partial"), "{error}");
+    }
+
+    #[test]
+    fn what_replaces_an_archive_is_its_owners_alone_at_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_temporary, made) = make_beside(&dir.path().join("a.tar"), true).unwrap();
+        assert_eq!(made.as_file().metadata().unwrap().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn chains_of_links_are_followed_to_their_end() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        for (target, name) in [("sub/two", "one"), ("../three", "sub/two"), ("sub/new.tar", "three")] {
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        }
+        let end = resolve(&dir.path().join("one"), false).unwrap();
+        assert!(!end.is_symlink());
+        assert_eq!(end.canonicalize().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(end.file_name().unwrap(), "new.tar");
+        Output::create(&dir.path().join("one")).unwrap().commit().unwrap();
+        assert!(dir.path().join("sub/new.tar").is_file() && dir.path().join("sub/two").is_symlink());
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        resolve(&dir.path().join("loop"), false).unwrap_err();
     }
 }

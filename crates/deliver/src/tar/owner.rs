@@ -43,8 +43,10 @@ impl Owner {
         if text.is_empty() || text.starts_with(|first: char| first.is_ascii_digit()) {
             return Ok(Self { name: None, id: Some(number(text)?) });
         }
-        let known = Table::parse(&fs::read(database).unwrap_or_default());
-        let id = known.0.iter().find(|(_, name)| name == text.as_bytes()).map(|(id, _)| *id);
+        // Not in the table, which has one name of each number.
+        let id = entries(&fs::read(database).unwrap_or_default())
+            .find(|(_, name)| *name == text.as_bytes())
+            .map(|(id, _)| id);
         Ok(Self { name: Some(text.to_owned()), id })
     }
 }
@@ -81,19 +83,24 @@ struct Table(Vec<(u32, Vec<u8>)>);
 
 impl Table {
     fn parse(text: &[u8]) -> Self {
-        let mut entries: Vec<(u32, Vec<u8>)> = text.split(|&byte| byte == b'\n').filter_map(Self::line).collect();
+        let mut entries: Vec<(u32, Vec<u8>)> = entries(text).map(|(id, name)| (id, name.to_vec())).collect();
         entries.sort_by_key(|(id, _)| *id);
         entries.dedup_by_key(|(id, _)| *id);
         Self(entries)
     }
+}
 
-    /// `name:password:number:…`. NIS lines (`+` and `-`) and comments are left out.
-    fn line(line: &[u8]) -> Option<(u32, Vec<u8>)> {
-        let mut fields = line.split(|&byte| byte == b':');
-        let name = fields.next().filter(|name| !name.is_empty() && !matches!(name[0], b'+' | b'-' | b'#'))?;
-        let id = std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()?;
-        Some((id, name.to_vec()))
-    }
+/// Numbers and names, as the lines have them.
+fn entries(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    text.split(|&byte| byte == b'\n').filter_map(entry)
+}
+
+/// `name:password:number:…`. NIS lines (`+` and `-`) and comments are left out.
+fn entry(line: &[u8]) -> Option<(u32, &[u8])> {
+    let mut fields = line.split(|&byte| byte == b':');
+    let name = fields.next().filter(|name| !name.is_empty() && !matches!(name[0], b'+' | b'-' | b'#'))?;
+    let id = std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()?;
+    Some((id, name))
 }
 
 /// A table that remembers where it looked last: neighbours have the same owner.
@@ -132,6 +139,15 @@ mod tests {
         for wrong in ["", "1x", "me:", "me:x", "me:+1", "4294967296", "me:-1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_number_may_have_several_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let passwd = dir.path().join("passwd");
+        fs::write(&passwd, "root:x:0:0::/:\ntoor:x:0:0::/:\nme:x:7:7::/:\nme:x:8:8::/:\n").unwrap();
+        let id = |name: &str| Owner::parse(name, &passwd).unwrap().id;
+        assert_eq!(["root", "toor", "me", "you"].map(id), [Some(0), Some(0), Some(7), None]);
     }
 
     #[test]

@@ -208,29 +208,27 @@ impl<W: Write> TarWriter<W> {
             }
             return Ok(());
         }
-        if let Some(first) = item.linked_to() {
-            self.hard_link(item.path(), first, &metadata, warnings)?;
-        } else {
-            match metadata.kind {
-                Kind::Socket => {
-                    let names = std::iter::once(item.path()).chain(item.links().iter().map(PathBuf::as_path));
-                    warnings.extend(names.map(|name| TarWarning::Socket { path: name.to_path_buf() }));
-                    return Ok(());
-                }
-                Kind::Directory => return self.directory(&item, &metadata, warnings),
-                Kind::Symlink if self.interleaved && leads_out(item.link_target()) => {
-                    // For the warnings, which have nowhere to go at the end.
-                    self.stripper.member(bytes(item.path()), false, &mut self.name, warnings);
-                    let above = item.path().parent().unwrap_or(Path::new("")).to_path_buf();
-                    self.held_symlinks.entry(above).or_default().push(item);
-                    return Ok(());
-                }
-                Kind::File => self.file(&mut item, &metadata, warnings)?,
-                Kind::Symlink => self.bare(&item, Type::Symlink, &metadata, warnings)?,
-                Kind::Fifo => self.bare(&item, Type::Fifo, &metadata, warnings)?,
-                Kind::CharDevice => self.bare(&item, Type::CharDevice, &metadata, warnings)?,
-                Kind::BlockDevice => self.bare(&item, Type::BlockDevice, &metadata, warnings)?,
+        match (metadata.kind, item.linked_to()) {
+            // Its further names too, whichever way they come: there is no member that they could lead to.
+            (Kind::Socket, _) => {
+                let names = std::iter::once(item.path()).chain(item.links().iter().map(PathBuf::as_path));
+                warnings.extend(names.map(|name| TarWarning::Socket { path: name.to_path_buf() }));
+                return Ok(());
             }
+            (_, Some(first)) => self.hard_link(item.path(), first, &metadata, warnings)?,
+            (Kind::Directory, _) => return self.directory(&item, &metadata, warnings),
+            (Kind::Symlink, _) if self.interleaved && leads_out(item.link_target()) => {
+                // For the warnings, which have nowhere to go at the end.
+                self.stripper.member(bytes(item.path()), false, &mut self.name, warnings);
+                let above = item.path().parent().unwrap_or(Path::new("")).to_path_buf();
+                self.held_symlinks.entry(above).or_default().push(item);
+                return Ok(());
+            }
+            (Kind::File, _) => self.file(&mut item, &metadata, warnings)?,
+            (Kind::Symlink, _) => self.bare(&item, Type::Symlink, &metadata, warnings)?,
+            (Kind::Fifo, _) => self.bare(&item, Type::Fifo, &metadata, warnings)?,
+            (Kind::CharDevice, _) => self.bare(&item, Type::CharDevice, &metadata, warnings)?,
+            (Kind::BlockDevice, _) => self.bare(&item, Type::BlockDevice, &metadata, warnings)?,
         }
         self.further_names(&item, &metadata, warnings)
     }

@@ -14,8 +14,8 @@ use onesweep::{Kind, SweptFile};
 use onesweep_deliver::tar::{Severity, TarOptions, TarWarning, TarWriter};
 
 use crate::support::{
-    assert_same_tree, closed_entries, entries, extractors, facts, interleave, is_root, needs_root, options, remove,
-    run_quietly, scratch, set_mtime, set_xattr, write,
+    assert_same_tree, closed_entries, entries, entry_without_content, extractors, facts, interleave, is_root,
+    needs_root, options, remove, run_quietly, scratch, set_mtime, set_xattr, write,
 };
 
 /// One of each kind, and all that can be odd about it. What only root can make is left out for others.
@@ -147,11 +147,15 @@ fn sockets_are_left_out_and_told() {
     let _socket = UnixListener::bind(base.path().join("d/socket")).unwrap();
     let items = entries(base.path(), "d");
     assert!(items.iter().any(|item| item.metadata().kind == Kind::Socket));
+    // A further name that is met in a later window: a hard link to it would lead to no member.
+    let later = entry_without_content(base.path(), "d/socket").with_linked_to("d/first".into());
     let archive = base.path().join("a.tar");
-    let warnings = write(&archive, items, options());
-    assert_eq!(warnings.len(), 1);
-    assert_eq!(warnings[0].to_string(), "d/socket: socket ignored");
-    assert_eq!(warnings[0].severity(), Severity::Notice);
+    let warnings = write(&archive, items.into_iter().chain([later]), options());
+    assert_eq!(warnings.len(), 2);
+    for warning in &warnings {
+        assert_eq!(warning.to_string(), "d/socket: socket ignored");
+        assert_eq!(warning.severity(), Severity::Notice);
+    }
     assert_eq!(run_quietly(base.path(), "tar", &["-tf", "a.tar"]), "d/\n");
 }
 

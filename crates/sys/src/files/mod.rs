@@ -19,18 +19,24 @@ use std::os::fd::BorrowedFd;
 
 pub use rustix::path::Arg as PathArg;
 
-pub use attributes::{set_mode_fd, set_mode_path, set_owner_fd, set_owner_path, set_times_fd, set_times_path};
+pub use attributes::{
+    set_mode_fd, set_mode_handle, set_owner_fd, set_owner_handle, set_times_fd, set_times_handle, set_times_path,
+};
 pub use content::{clone_file, copy_range, is_refusal, read_at, read_at_uncached, seek_data, seek_hole, sync_data};
 pub use entry_type::EntryType;
 pub use file_system::{FileSystem, file_system, sync_file_system};
 pub use listing::{DirEntry, DirReader};
-pub use names::{make_node, name_file, read_link_at};
+pub use names::{
+    link_at, make_directory_at, make_node_at, make_symlink_at, name_file, read_link_at, remove_at, rename_at,
+};
 pub use open::{
-    is_no_file, let_block, open_dir, open_dir_at, open_direct_at, open_file, open_file_at, open_handle_at, open_unnamed,
+    create_file_at, is_link_refused, is_no_file, let_block, open_dir, open_dir_at, open_dir_handle, open_dir_handle_beneath,
+    open_direct_at, open_file, open_file_at, open_handle_at, open_unnamed,
 };
 pub use stat::{Stat, Time, dev_numbers, makedev, statx_at, statx_fd};
 pub use xattr::{
-    list_xattrs_fd, list_xattrs_path, remove_xattr_fd, set_xattr_fd, set_xattr_path, xattr_fd, xattr_path,
+    list_xattrs_fd, list_xattrs_handle, list_xattrs_path, remove_xattr_fd, remove_xattr_handle, set_xattr_fd,
+    set_xattr_handle, set_xattr_path, xattr_fd, xattr_path,
 };
 
 /// The directory that relative paths start from (`AT_FDCWD`).

@@ -1,4 +1,6 @@
-//! Names: what a symbolic link holds, further names of files, names of nodes.
+//! Names: what a symbolic link holds; giving, changing and taking names in a directory.
+//!
+//! What gives, changes or takes one wants an open directory and a single name in it, and follows no symbolic link.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,20 +17,43 @@ pub fn read_link_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OsStr
     Ok(OsString::from_vec(target.into_bytes()))
 }
 
-/// Gives an open file one more name, its first one if it is [unnamed](super::open_unnamed).
+/// Gives an open file one more name in `dir`, its first one if it is [unnamed](super::open_unnamed).
 ///
 /// Goes through `/proc`, since the other way needs a capability.
 #[doc(alias = "linkat")]
-pub fn name_file(file: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+pub fn name_file(file: BorrowedFd<'_>, dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(rustix::fs::linkat(CWD, open.as_str(), CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+    Ok(rustix::fs::linkat(CWD, open.as_str(), dir, name, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// Gives what is called `first` in one directory the further name `name` in another; a symbolic link gets it itself.
+#[doc(alias = "linkat")]
+pub fn link_at(
+    first_dir: BorrowedFd<'_>,
+    first: impl PathArg,
+    dir: BorrowedFd<'_>,
+    name: impl PathArg,
+) -> io::Result<()> {
+    Ok(rustix::fs::linkat(first_dir, first, dir, name, AtFlags::empty())?)
+}
+
+/// Makes a directory that its owner alone can enter.
+#[doc(alias = "mkdirat")]
+pub fn make_directory_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::mkdirat(dir, name, Mode::RWXU)?)
+}
+
+/// Makes a symbolic link that holds `target`.
+#[doc(alias = "symlinkat")]
+pub fn make_symlink_at(target: impl PathArg, dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::symlinkat(target, dir, name)?)
 }
 
 /// Makes a fifo, socket or device node that its owner alone can use; `InvalidInput` for all other types.
 ///
 /// Devices need root. `rdev` is the device, as [`makedev`](super::makedev) packs it.
-#[doc(alias = "mknod")]
-pub fn make_node(path: impl PathArg, kind: EntryType, rdev: u64) -> io::Result<()> {
+#[doc(alias = "mknodat")]
+pub fn make_node_at(dir: BorrowedFd<'_>, name: impl PathArg, kind: EntryType, rdev: u64) -> io::Result<()> {
     let kind = match kind {
         EntryType::Fifo => FileType::Fifo,
         EntryType::Socket => FileType::Socket,
@@ -38,7 +63,19 @@ pub fn make_node(path: impl PathArg, kind: EntryType, rdev: u64) -> io::Result<(
             return Err(io::ErrorKind::InvalidInput.into());
         }
     };
-    Ok(rustix::fs::mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, rdev)?)
+    Ok(rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, rdev)?)
+}
+
+/// Renames within one directory; what is called `to` is replaced.
+#[doc(alias = "renameat")]
+pub fn rename_at(dir: BorrowedFd<'_>, from: impl PathArg, to: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::renameat(dir, from, dir, to)?)
+}
+
+/// Takes a name away from what is no directory.
+#[doc(alias = "unlinkat")]
+pub fn remove_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
 }
 
 #[cfg(test)]
@@ -61,16 +98,17 @@ mod tests {
 
     #[test]
     fn unnamed_files_get_names() {
-        let (tree, _root) = tree();
-        let mut file = match open_unnamed(tree.path()) {
+        let (tree, root) = tree();
+        let mut file = match open_unnamed(root.as_fd()) {
             Ok(file) => File::from(file),
             Err(error) => return skipped(&format!("no unnamed files here: {error}")),
         };
         file.write_all(b"bytes").unwrap();
-        for name in ["first", "second"].map(|name| tree.path().join(name)) {
-            name_file(file.as_fd(), &name).unwrap();
-            assert_eq!(fs::read(&name).unwrap(), b"bytes");
-            assert_eq!(name_file(file.as_fd(), &name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        for name in ["first", "second"] {
+            name_file(file.as_fd(), root.as_fd(), name).unwrap();
+            assert_eq!(fs::read(tree.path().join(name)).unwrap(), b"bytes");
+            let again = name_file(file.as_fd(), root.as_fd(), name);
+            assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         }
     }
 
@@ -78,14 +116,31 @@ mod tests {
     fn nodes_are_made_and_nothing_else() {
         let (tree, root) = tree();
         for (name, kind) in [("pipe", EntryType::Fifo), ("socket", EntryType::Socket)] {
-            make_node(tree.path().join(name), kind, 0).unwrap();
+            make_node_at(root.as_fd(), name, kind, 0).unwrap();
             let stat = statx_at(root.as_fd(), name, true).unwrap();
             assert_eq!((stat.file_type(), stat.mode & 0o077), (kind, 0));
         }
         for kind in [EntryType::File, EntryType::Dir, EntryType::Symlink, EntryType::Unknown] {
-            let made = make_node(tree.path().join("none"), kind, 0);
+            let made = make_node_at(root.as_fd(), "none", kind, 0);
             assert_eq!(made.unwrap_err().kind(), io::ErrorKind::InvalidInput);
             assert!(!tree.path().join("none").exists());
         }
+    }
+
+    #[test]
+    fn names_are_given_changed_and_taken_without_following_links() {
+        let (tree, root) = tree();
+        let (root, names) = (root.as_fd(), || fs::read_dir(tree.path().join("dir/sub")).unwrap().count());
+        make_symlink_at("dir/sub", root, "link").unwrap();
+        make_directory_at(root, "new").unwrap();
+        assert_eq!(statx_at(root, "new", true).unwrap().mode & 0o077, 0);
+        assert_eq!(make_directory_at(root, "link").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        link_at(root, "link", root, "second").unwrap();
+        assert_eq!(read_link_at(root, "second").unwrap(), "dir/sub", "the link itself got the name");
+        rename_at(root, "fifo", "link").unwrap();
+        assert_eq!(statx_at(root, "link", true).unwrap().file_type(), EntryType::Fifo);
+        remove_at(root, "second").unwrap();
+        assert!(remove_at(root, "dir").is_err());
+        assert_eq!(names(), 1, "nothing came or went behind the link");
     }
 }

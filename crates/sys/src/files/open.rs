@@ -62,13 +62,59 @@ pub fn is_no_file(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::LOOP | Errno::NXIO))
 }
 
-/// Makes an empty file in `directory` that has no name and goes when it is closed, for its owner to read and write.
+/// Opens the directory `path` to work in it (`O_PATH`), following symbolic links.
+#[doc(alias = "O_PATH")]
+pub fn open_dir_handle(path: impl PathArg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(path.into_with_c_str(|path| again(|| rustix::fs::open(path, flags, Mode::empty())))?)
+}
+
+/// As [`open_dir_handle`], of a directory below `dir`: no component of `path` may be a symbolic link or lead out
+/// of `dir`.
+///
+/// [`is_link_refused`] tells the error that a link gives.
+#[doc(alias = "RESOLVE_BENEATH")]
+pub fn open_dir_handle_beneath(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OwnedFd> {
+    const FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    let opened = path.into_with_c_str(|path| {
+        if features().openat2 {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            return again(|| rustix::fs::openat2(dir, path, FLAGS, Mode::empty(), resolve));
+        }
+        let bytes = path.to_bytes();
+        if bytes.starts_with(b"/") || bytes.split(|&byte| byte == b'/').any(|part| part == b"..") {
+            return Err(Errno::XDEV);
+        }
+        open_by_component(dir, bytes, FLAGS | OFlags::NOFOLLOW)
+    });
+    Ok(opened?)
+}
+
+/// True for what [`open_dir_handle_beneath`] says to a symbolic link. Where `openat2` is missing it says the same to what
+/// is no directory.
+pub fn is_link_refused(error: &io::Error) -> bool {
+    match Errno::from_io_error(error) {
+        Some(Errno::LOOP) => true,
+        Some(Errno::NOTDIR) => !features().openat2,
+        _ => false,
+    }
+}
+
+/// Makes an empty file in `dir` that has no name and goes when it is closed, for its owner to read and write.
 ///
 /// [`name_file`](super::name_file) names it.
 #[doc(alias = "O_TMPFILE")]
-pub fn open_unnamed(directory: impl PathArg) -> io::Result<OwnedFd> {
+pub fn open_unnamed(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?)
+    Ok(again(|| rustix::fs::openat(dir, c".", flags, Mode::RUSR | Mode::WUSR))?)
+}
+
+/// Makes an empty file called `name` in `dir`, for its owner to read and write. `AlreadyExists` when anything has
+/// the name.
+#[doc(alias = "O_EXCL")]
+pub fn create_file_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?)
 }
 
 /// Takes `O_NONBLOCK` from an open file. Opening needs it, lest a fifo be waited for; a read of a regular file by io_uring
@@ -172,6 +218,30 @@ mod tests {
         assert!(code(open_dir_at(root, "dir/link")).is_some(), "a link at the end");
         assert_eq!(code(open_file_at(root, "dir/sub/none")), Some(libc::ENOENT));
         assert_eq!(code(open_dir_at(root, "dir/sub/file")), Some(libc::ENOTDIR));
+    }
+
+    #[test]
+    fn a_directory_beneath_is_reached_by_no_link_and_no_way_out() {
+        let (tree, root) = tree();
+        symlink("/", tree.path().join("dir/out")).unwrap();
+        let open = |path: &str| open_dir_handle_beneath(root.as_fd(), path);
+        assert!(open("dir").is_ok() && open("dir/sub").is_ok());
+        for link in ["dir/link", "dir/out", "dir/out/etc", "dir/link/."] {
+            assert!(is_link_refused(&open(link).unwrap_err()), "{link}");
+        }
+        for outside in ["..", "dir/../..", "/etc"] {
+            assert_eq!(code(open(outside)), Some(libc::EXDEV), "{outside}");
+        }
+        assert_eq!(code(open("dir/sub/file")), Some(libc::ENOTDIR));
+        assert!(open_dir_handle(tree.path().join("dir/link")).is_ok(), "where the user names it, it is followed");
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_alone() {
+        let (_kept, root) = tree();
+        let file = create_file_at(root.as_fd(), "new").unwrap();
+        assert_eq!(statx_fd(file.as_fd()).unwrap().mode, 0o100_600);
+        assert_eq!(code(create_file_at(root.as_fd(), "dir/link")), Some(libc::EEXIST), "no link is followed");
     }
 
     #[test]

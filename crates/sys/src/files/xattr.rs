@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -43,6 +43,27 @@ pub fn set_xattr_fd(fd: BorrowedFd<'_>, name: impl PathArg, value: &[u8]) -> io:
 /// As [`set_xattr_fd`], of the file `path`, or of the link itself when it is a symbolic link.
 pub fn set_xattr_path(path: impl PathArg, name: impl PathArg, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
+}
+
+/// As [`list_xattrs_fd`], of a [handle](super::open_handle_at), which may be one of a symbolic link.
+///
+/// There is no such call before Linux 6.13; `/proc` leads to what the handle stands for, and no further.
+pub fn list_xattrs_handle(handle: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
+    xattr_names(|buffer| rustix::fs::listxattr(through_proc(handle), buffer))
+}
+
+/// As [`set_xattr_fd`], of a [handle](super::open_handle_at), which may be one of a symbolic link.
+pub fn set_xattr_handle(handle: BorrowedFd<'_>, name: impl PathArg, value: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::setxattr(through_proc(handle), name, value, XattrFlags::empty())?)
+}
+
+/// As [`remove_xattr_fd`], of a [handle](super::open_handle_at), which may be one of a symbolic link.
+pub fn remove_xattr_handle(handle: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::removexattr(through_proc(handle), name)?)
+}
+
+fn through_proc(handle: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
 /// Removes one extended attribute of an open file.
@@ -92,7 +113,7 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd};
 
     use super::*;
-    use crate::files::open_file_at;
+    use crate::files::{open_file_at, open_handle_at};
     use crate::testing::{skipped, tree};
 
     #[test]
@@ -119,5 +140,22 @@ mod tests {
         assert_eq!(xattr_path(tree.path().join("dir/link"), "user.short").unwrap(), None, "the link itself");
         remove_xattr_fd(file.as_fd(), "user.short").unwrap();
         assert_eq!(xattr_fd(file.as_fd(), "user.short").unwrap(), None);
+    }
+
+    /// Of all namespaces, only `trusted` may be on a link, and only root may set it.
+    #[test]
+    fn attributes_of_a_handle_are_those_of_the_entry_itself() {
+        let (tree, root) = tree();
+        for name in ["dir/link", "fifo", "dir/sub/file"] {
+            let handle = open_handle_at(root.as_fd(), name).unwrap();
+            if let Err(error) = set_xattr_handle(handle.as_fd(), "trusted.test", b"value") {
+                return skipped(&format!("no attributes of links here: {error}"));
+            }
+            assert_eq!(xattr_path(tree.path().join(name), "trusted.test").unwrap().unwrap(), b"value", "{name}");
+            assert!(list_xattrs_handle(handle.as_fd()).unwrap().contains(&c"trusted.test".to_owned()));
+            assert_eq!(xattr_path(tree.path().join("dir/sub"), "trusted.test").unwrap(), None);
+            remove_xattr_handle(handle.as_fd(), "trusted.test").unwrap();
+            assert_eq!(xattr_path(tree.path().join(name), "trusted.test").unwrap(), None, "{name}");
+        }
     }
 }
