@@ -46,7 +46,8 @@ fn same_after_extraction(fs: Fs, options: &[&str], extractor: &Extractor) {
     compare(&before, &after);
 }
 
-fn compare(before: &BTreeMap<PathBuf, (Entry, u64)>, after: &BTreeMap<PathBuf, (Entry, u64)>) {
+/// Insists that two manifests are of the same tree.
+pub(crate) fn compare(before: &BTreeMap<PathBuf, (Entry, u64)>, after: &BTreeMap<PathBuf, (Entry, u64)>) {
     for (name, (entry, data)) in before {
         let Some((other, other_data)) = after.get(name) else { panic!("{name:?} is missing") };
         assert_eq!(entry, other, "{name:?} differs");

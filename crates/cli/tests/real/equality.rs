@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    archives::compare,
     image::{Folder, Fs, Image},
     run::{figure, finish, long, onesweep, path_of, root_test, run, say, seed, summary, text},
     tree::{self, Rng, Varied, sum_lines, sums},
@@ -387,6 +388,23 @@ fn a_copy_is_the_same() {
     assert!(accessed == times_of_access(&copy), "times of access differ");
     let there: BTreeMap<OsString, String> = below(&root);
     assert!(there == below(&copy), "the copy differs: diff -r {} {}", root.display(), copy.display());
+}
+
+/// Within one file system blocks are shared and not read, and nothing else is lost by it.
+#[test]
+fn a_copy_by_reflinks_is_the_same() {
+    root_test!();
+    for fs in [Fs::Xfs, Fs::Btrfs] {
+        let (image, root) = image_with_a_varied_tree(fs);
+        let copy = image.root().join("copy");
+        let out = finish(onesweep(["copy", "--reflink=always", "--json"]).arg(&root).arg(&copy), 0);
+        let told = summary(&out.stdout);
+        let [files, cloned] = ["files", "cloned_files"].map(|name| figure(&told["details"], name));
+        assert!(cloned > 0 && cloned == files, "{}: {told}", fs.name());
+        assert_eq!(figure(&told, "bytes_read"), 0, "{}: {told}", fs.name());
+        tree::sync(&copy);
+        compare(&tree::manifest(&root), &tree::manifest(&copy));
+    }
 }
 
 /// By the paths below the root; reading none of them, but for links, whose own times any look at them changes.
