@@ -429,6 +429,30 @@ fn a_plan_shows_every_name_and_a_sweep_without_content_keeps_its_order() {
 }
 
 #[test]
+fn a_sweep_without_content_by_inode_rises_over_the_whole_tree() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    let inodes = |order| {
+        let mut inodes = Vec::new();
+        BulkRead::new([root.path()])
+            .order(order)
+            .content(false)
+            .run(|item| {
+                let metadata = *item.unwrap().metadata();
+                // What has nothing to be read comes at once, before the others.
+                inodes.extend((metadata.size > 0).then_some(metadata.ino));
+                true
+            })
+            .unwrap();
+        inodes
+    };
+    let by_inode = inodes(Order::Inode);
+    assert_eq!(by_inode.len(), expected.values().filter(|content| !content.is_empty()).count());
+    assert!(by_inode.is_sorted(), "{by_inode:?}");
+    assert!(!inodes(Order::Directory).is_sorted(), "the directories list them in another order");
+}
+
+#[test]
 fn a_name_that_goes_takes_no_other_name_along() {
     let root = tempfile::tempdir().unwrap();
     let (a, b) = (root.path().join("a"), root.path().join("b"));
