@@ -111,6 +111,7 @@ pub(crate) struct SpindleSweep {
     /// Found while the plan was made; handed over when the sweep runs.
     pub(crate) held: Held,
     pending: Pending,
+    walked_entries: u64,
     surveyed_files: u64,
     surveyed_bytes: u64,
 }
@@ -172,6 +173,7 @@ impl SpindleSweep {
             to_close: Vec::new(),
             held: Held::default(),
             pending: Pending::default(),
+            walked_entries: 0,
             surveyed_files: 0,
             surveyed_bytes: 0,
         }
@@ -295,7 +297,9 @@ impl SpindleSweep {
         };
         let Window { entries, directories, errors } =
             self.walker.window(&mut self.catalogue, &mut self.opener, &mut self.ahead, &rule);
-        counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
+        // The catalogue begins anew with each window.
+        self.walked_entries += u64::from(entries.end - entries.start);
+        counters.tell(|| Progress::Walked { entries: self.walked_entries });
         self.held.directories.extend(directories);
         self.held.errors.extend(errors);
         self.meet_volumes();
