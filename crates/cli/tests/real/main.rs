@@ -16,6 +16,7 @@ mod limits;
 mod lists;
 mod memory;
 mod order;
+mod plans;
 mod run;
 mod sparse;
 mod trace;
