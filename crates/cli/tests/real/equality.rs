@@ -377,6 +377,24 @@ fn sums_are_checked() {
     assert_eq!(failed, 2, "both names of the changed file: {}", text(&out.stdout));
 }
 
+/// Without --algorithm, sums are what `b3sum` prints: the published ones of nothing and of "abc".
+#[test]
+fn the_default_sums_are_the_published_ones() {
+    let folder = Folder::new();
+    let paths = [("abc", "abc"), ("empty", "")].map(|(name, content)| {
+        fs::write(folder.join(name), content).expect("a file");
+        folder.join(name)
+    });
+    let out = finish(onesweep(["sum", "--sort"]).args(&paths), 0);
+    let expected = format!(
+        "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85  {}\n\
+         af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  {}\n",
+        paths[0].display(),
+        paths[1].display()
+    );
+    assert_eq!(text(&out.stdout), expected);
+}
+
 /// A copy holds the same files.
 #[test]
 fn a_copy_is_the_same() {
