@@ -217,10 +217,19 @@ mod tests {
     fn always_writes_what_the_header_promised() {
         assert_eq!(copied(Faulty(vec![b"ab", b"", b"c"], None), 3, None), (b"abc".to_vec(), String::new()));
         let (bytes, told) = copied(Faulty(vec![b"ab"], None), 5, None);
-        assert_eq!((bytes, &*told), (b"ab\0\0\0".to_vec(), "f: File shrank by 3 bytes; padding with zeros"));
+        assert_eq!(
+            (bytes, &*told),
+            (
+                b"ab\0\0\0".to_vec(),
+                "f: File shrank by 3 bytes; padding with zeros; archive it again when nobody writes to it"
+            )
+        );
         let (bytes, told) = copied(Faulty(vec![b"ab", b"cdef"], None), 5, None);
         assert_eq!(bytes, b"abcde");
-        assert_eq!(told, "f: file grew as it was read; the first 5 bytes are in the archive");
+        assert_eq!(
+            told,
+            "f: file grew as it was read; the first 5 bytes are in the archive; archive it again when nobody writes to it"
+        );
         let (bytes, told) = copied(Faulty(vec![b"ab"], Some(io::ErrorKind::TimedOut)), 4, None);
         assert_eq!(
             (bytes, &*told),
