@@ -19,6 +19,7 @@ mod order;
 mod plans;
 mod run;
 mod sparse;
+mod terminal;
 mod trace;
 mod tree;
 mod walk;
