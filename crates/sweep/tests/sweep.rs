@@ -387,6 +387,34 @@ fn excluded_entries_are_left_out_with_all_below() {
     assert_eq!(names(BulkRead::new([root.path()]).gitignore(true)), [".gitignore", "keep/a.o", "keep/cache/x"]);
 }
 
+/// It is gone after the listing and before any other look: who reads files alone has not lost anything.
+#[test]
+fn a_link_that_vanishes_is_missed_only_where_it_was_wanted() {
+    for (entries, missed) in [(Entries::Files, 0), (Entries::All, 1)] {
+        let root = tempfile::tempdir().unwrap();
+        let link = root.path().join("link");
+        fs::write(root.path().join("file"), b"x").unwrap();
+        symlink("file", &link).unwrap();
+        let read = BulkRead::new([root.path()]).entries(entries).observer(move |event: Progress| {
+            if let Progress::Walked { entries } = event {
+                assert_eq!(entries, 3);
+                fs::remove_file(&link).unwrap();
+            }
+        });
+        let (mut files, mut errors) = (0, Vec::new());
+        read.run(|item| {
+            match item {
+                Ok(item) => files += u32::from(item.metadata().kind == Kind::File),
+                Err(error) => errors.push(error),
+            }
+            true
+        })
+        .unwrap();
+        assert_eq!((files, errors.len()), (1, missed), "{entries:?}: {errors:?}");
+        assert!(errors.iter().all(|error| matches!(error, FileError::Vanished { path } if path.ends_with("link"))));
+    }
+}
+
 #[test]
 fn roots_may_be_files_links_and_relative() {
     let root = tempfile::tempdir().unwrap();

@@ -303,8 +303,15 @@ impl SpindleSweep {
         self.held.directories.extend(directories);
         self.held.errors.extend(errors);
         self.meet_volumes();
-        let mut entries: Vec<EntryId> =
-            entries.map(EntryId).filter(|&id| !self.catalogue.get(id).is_directory()).collect();
+        // What is not handed over need not be looked at: listings tell the type.
+        let is_wanted = |&id: &EntryId| {
+            let entry = self.catalogue.get(id);
+            match self.settings.entries {
+                Entries::Files => entry.is_file(),
+                Entries::All => !entry.is_directory(),
+            }
+        };
+        let mut entries: Vec<EntryId> = entries.map(EntryId).filter(is_wanted).collect();
         if self.order != Order::Directory {
             let catalogue = &self.catalogue;
             entries.sort_unstable_by_key(|&id| {
@@ -432,8 +439,6 @@ impl SpindleSweep {
             if entry.is_file() {
                 self.surveyed_files += 1;
                 self.surveyed_bytes += entry.size;
-            } else if self.settings.entries == Entries::Files {
-                continue;
             }
             // Another file may have taken the name since it was listed.
             if entry.nlink > 1 && entry.ino == listed {
