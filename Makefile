@@ -15,7 +15,8 @@ BUILD_TOOLS := cc:build-essential
 # The same for the tests and benches.
 TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
-	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base
+	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
+	rsync:rsync xargs:findutils script:bsdutils
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils

@@ -103,7 +103,8 @@ impl Queue {
 
     fn pop(&mut self) -> Option<Look> {
         let (base, ino) = self.head;
-        let next = self.directories.range((base, ino, EntryId(0))..).next().or_else(|| self.directories.first_key_value());
+        let next =
+            self.directories.range((base, ino, EntryId(0))..).next().or_else(|| self.directories.first_key_value());
         let Some((&at, _)) = next else { return self.looks.pop_front() };
         self.head = (at.0, at.1);
         self.directories.remove(&at).map(|(way, dev)| Look::Directory { at, way, dev })

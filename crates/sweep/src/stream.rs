@@ -123,13 +123,13 @@ impl FileStream {
         // The stream may be kept for long.
         open.trail = None;
         let now = State::of(&files::statx_fd(open.fd.as_fd())?);
-        let how = match now.size.cmp(&expected.size) {
-            Ordering::Greater => "it grew while it was read",
-            Ordering::Less => "it shrank while it was read",
-            Ordering::Equal if now != expected => "it changed while it was read",
+        Err(match now.size.cmp(&expected.size) {
+            Ordering::Greater => io::Error::other("it grew while it was read"),
+            // No failure of the disk, which consumers have to tell apart.
+            Ordering::Less => io::Error::new(io::ErrorKind::UnexpectedEof, "it shrank while it was read"),
+            Ordering::Equal if now != expected => io::Error::other("it changed while it was read"),
             Ordering::Equal => return Ok(()),
-        };
-        Err(io::Error::other(how))
+        })
     }
 
     /// Reads what is no hole up to the end of the buffer.
@@ -243,9 +243,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         fs::write(&path, vec![7; 10_000]).unwrap();
-        let mut stream = stream(&path, std::iter::once(0..10_000).collect());
-        fs::write(&path, vec![8; 10_000]).unwrap();
-        let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
-        assert_eq!(error.to_string(), "it changed while it was read");
+        for (size, kind, text) in [
+            (10_000, io::ErrorKind::Other, "it changed while it was read"),
+            (10_001, io::ErrorKind::Other, "it grew while it was read"),
+            (9_000, io::ErrorKind::UnexpectedEof, "it shrank while it was read"),
+        ] {
+            fs::write(&path, vec![7; 10_000]).unwrap();
+            let mut stream = stream(&path, std::iter::once(0..10_000).collect());
+            fs::write(&path, vec![8; size]).unwrap();
+            let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+            assert_eq!((error.kind(), &*error.to_string()), (kind, text));
+        }
     }
 }

@@ -226,51 +226,40 @@ impl Surveyor {
             // Once for all files; a failure leaves some of them without an address.
             let _ = files::sync_file_system(fd);
         }
-        let (mut flags, mut seen) = (Flags::NONE, ExtentFlags::empty());
-        let (mut odd, mut end, mut mapped) = (false, 0, 0);
+        let (mut seen, mut too_far, mut end, mut mapped) = (Seen::default(), false, 0, 0);
         let outcome = sources.map(fd, stat, &mut |extent: Extent| {
-            seen |= extent.flags;
+            seen.kinds |= extent.flags;
             let length = extent.length.min(stat.size.saturating_sub(extent.logical));
             mapped += length;
-            if length == 0 || (clean && extent.flags.contains(ExtentFlags::UNWRITTEN)) {
+            let part = Part::of(&extent, clean);
+            if length == 0 || part == Part::Zeros {
                 return;
             }
             // Fragments are whole blocks: where extents are not, they would overlap in memory.
-            odd |= !extent.logical.is_multiple_of(block) || extent.logical < end;
+            seen.is_odd |= !extent.logical.is_multiple_of(block) || extent.logical < end;
             end = extent.logical + length.next_multiple_of(block);
-            let address = extent.physical.filter(|_| !extent.flags.contains(ExtentFlags::UNWRITTEN));
-            match address {
+            match part {
                 // Clones lie at one address rightly.
-                Some(_) if extent.flags.contains(ExtentFlags::SHARED) => {}
-                Some(address) => facts.sampler.add(address, extent.length),
-                None => flags.set(Flags::UNMAPPED),
+                Part::At(_) if extent.flags.contains(ExtentFlags::SHARED) => {}
+                Part::At(address) => facts.sampler.add(address, extent.length),
+                _ => seen.is_unmapped = true,
             }
-            if !odd && !catalogue.add_fragment(id, address, extent.logical, length) {
-                flags.set(Flags::STREAMED);
+            if !seen.is_odd && !catalogue.add_fragment(id, part.address(), extent.logical, length) {
+                too_far = true;
             }
         });
         let incomplete = dirty && !facts.tells_delayed && mapped < stat.size;
-        if outcome.is_err() || odd || incomplete {
-            // The extents changed while they were told, or the file system is odd: the file is read all the same.
+        // The extents changed while they were told, or the file system is odd: the file is read all the same.
+        seen.is_odd |= outcome.is_err() || incomplete;
+        if seen.is_odd {
             catalogue.forget_fragments(id);
-            flags.set(Flags::UNMAPPED);
-            flags.set(Flags::THROUGH_FILE_SYSTEM);
             whole(catalogue, id, stat.size);
         }
-        // Compressed and encrypted bytes mean nothing to who reads the device (DAFT II.D).
-        if aim.device && seen.intersects(ExtentFlags::ENCODED | ExtentFlags::ENCRYPTED) {
-            flags.set(Flags::STREAMED);
+        let entry = catalogue.get_mut(id);
+        entry.flags.set(seen.flags(clean, aim.device));
+        if too_far {
+            entry.flags.set(Flags::STREAMED);
         }
-        let plain = !odd && !seen.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN);
-        // Where bytes are encoded, equal addresses don't mean equal bytes of the file.
-        if seen.contains(ExtentFlags::SHARED) && plain && clean {
-            flags.set(Flags::SHARED);
-        }
-        // Data among metadata, or not in whole blocks, or not as it is read: the kernel goes through its cache.
-        if !plain {
-            flags.set(Flags::THROUGH_FILE_SYSTEM);
-        }
-        catalogue.get_mut(id).flags.set(flags);
         if let Some(why) = facts.sampler.verdict() {
             facts.trusted = false;
             *verdict = Some(why);
@@ -303,6 +292,69 @@ impl Surveyor {
         if doubtful || elsewhere || entry.flags.has(Flags::RECENT) || entry.flags.has(Flags::UNMAPPED) {
             entry.flags.set(Flags::THROUGH_FILE_SYSTEM);
         }
+    }
+}
+
+/// What there is to read of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Nothing: it reads as zeros.
+    Zeros,
+    At(u64),
+    /// Something, at a place that is not known.
+    Somewhere,
+}
+
+impl Part {
+    fn of(extent: &Extent, clean: bool) -> Self {
+        let is_unwritten = extent.flags.contains(ExtentFlags::UNWRITTEN);
+        match extent.physical {
+            _ if is_unwritten && clean => Self::Zeros,
+            Some(address) if !is_unwritten => Self::At(address),
+            _ => Self::Somewhere,
+        }
+    }
+
+    fn address(self) -> Option<u64> {
+        match self {
+            Self::At(address) => Some(address),
+            Self::Zeros | Self::Somewhere => None,
+        }
+    }
+}
+
+/// What the extents of one file were seen to be.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    /// The flags of all of them together.
+    kinds: ExtentFlags,
+    /// Some part of the content lies at no known place.
+    is_unmapped: bool,
+    /// They make no sense, so that nothing is known.
+    is_odd: bool,
+}
+
+impl Seen {
+    /// What follows for the reading of the file; `device` says that it is to be read from the device.
+    fn flags(self, clean: bool, device: bool) -> Flags {
+        let mut flags = Flags::NONE;
+        if self.is_unmapped || self.is_odd {
+            flags.set(Flags::UNMAPPED);
+        }
+        // Compressed and encrypted bytes mean nothing to who reads the device (DAFT II.D).
+        if device && self.kinds.intersects(ExtentFlags::ENCODED | ExtentFlags::ENCRYPTED) {
+            flags.set(Flags::STREAMED);
+        }
+        let plain = !self.is_odd && !self.kinds.intersects(ExtentFlags::NOT_PLAIN - ExtentFlags::UNWRITTEN);
+        // Where bytes are encoded, equal addresses don't mean equal bytes of the file.
+        if self.kinds.contains(ExtentFlags::SHARED) && plain && clean {
+            flags.set(Flags::SHARED);
+        }
+        // Data among metadata, or not in whole blocks, or not as it is read: the kernel goes through its cache.
+        if !plain {
+            flags.set(Flags::THROUGH_FILE_SYSTEM);
+        }
+        flags
     }
 }
 
@@ -342,5 +394,106 @@ pub(crate) fn stat_unopened(catalogue: &Catalogue, opener: &mut Opener, id: Entr
     match opener.parent(catalogue, id)? {
         Some(parent) => files::statx_at(parent.as_fd(), catalogue.name(id), true),
         None => files::statx_at(files::CURRENT_DIR, catalogue.root(id), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: u64 = 7 << 12;
+
+    /// What a file of one extent comes to: what is read of it, and how.
+    fn judged(flags: ExtentFlags, physical: Option<u64>, clean: bool, device: bool) -> (Part, Flags) {
+        let part = Part::of(&Extent { logical: 0, physical, length: 4096, flags }, clean);
+        let seen = Seen { kinds: flags, is_unmapped: part == Part::Somewhere, is_odd: false };
+        (part, seen.flags(clean, device))
+    }
+
+    fn all(of: &[Flags]) -> Flags {
+        let mut flags = Flags::NONE;
+        of.iter().for_each(|&flag| flags.set(flag));
+        flags
+    }
+
+    /// Of each flag that an extent can have: what is read of a clean and of a dirty file, and how in file and device mode.
+    #[test]
+    fn every_flag_of_an_extent_has_its_meaning() {
+        use ExtentFlags as Is;
+        const AT: Part = Part::At(PLACE);
+        const THROUGH: &[Flags] = &[Flags::THROUGH_FILE_SYSTEM];
+        const STREAMED: &[Flags] = &[Flags::THROUGH_FILE_SYSTEM, Flags::STREAMED];
+        const NOWHERE: &[Flags] = &[Flags::THROUGH_FILE_SYSTEM, Flags::UNMAPPED];
+        // Flags, address; clean: part, in file mode, in device mode; the same of a dirty file.
+        type How = (Part, &'static [Flags], &'static [Flags]);
+        let same = |how: How| (how, how);
+        let nowhere = same((Part::Somewhere, NOWHERE, NOWHERE));
+        let through = same((AT, THROUGH, THROUGH));
+        let scrambled = same((AT, THROUGH, STREAMED));
+        let table: [(Is, Option<u64>, (How, How)); 17] = [
+            (Is::empty(), Some(PLACE), same((AT, &[], &[]))),
+            (Is::UNKNOWN, None, nowhere),
+            (Is::DELALLOC, None, nowhere),
+            (Is::ENCODED, Some(PLACE), scrambled),
+            (Is::ENCRYPTED, Some(PLACE), scrambled),
+            (Is::NOT_ALIGNED, Some(PLACE), through),
+            (Is::TAIL, Some(PLACE), through),
+            // ext4 gives a place to what lies in an inode, btrfs none.
+            (Is::INLINE, Some(PLACE), through),
+            (Is::INLINE, None, nowhere),
+            (Is::MERGED, Some(PLACE), same((AT, &[], &[]))),
+            // What waits in memory may be put there, and may be other bytes than those that are shared now.
+            (
+                Is::UNWRITTEN,
+                Some(PLACE),
+                ((Part::Zeros, &[], &[]), (Part::Somewhere, &[Flags::UNMAPPED], &[Flags::UNMAPPED])),
+            ),
+            (Is::SHARED, Some(PLACE), ((AT, &[Flags::SHARED], &[Flags::SHARED]), (AT, &[], &[]))),
+            (
+                Is::SHARED | Is::UNWRITTEN,
+                Some(PLACE),
+                (
+                    (Part::Zeros, &[Flags::SHARED], &[Flags::SHARED]),
+                    (Part::Somewhere, &[Flags::UNMAPPED], &[Flags::UNMAPPED]),
+                ),
+            ),
+            // Equal addresses of encoded bytes are no equal bytes.
+            (Is::SHARED | Is::ENCODED, Some(PLACE), scrambled),
+            (Is::SHARED | Is::ENCRYPTED, Some(PLACE), scrambled),
+            (Is::SHARED | Is::TAIL, Some(PLACE), through),
+            (Is::INLINE | Is::NOT_ALIGNED, Some(PLACE), through),
+        ];
+        let singles = table.iter().map(|row| row.0).filter(|flags| flags.bits().count_ones() == 1);
+        assert_eq!(singles.collect::<Is>(), Is::all(), "each flag stands in the table by itself");
+        for (flags, physical, (clean, dirty)) in table {
+            for (is_clean, (part, in_file_mode, in_device_mode)) in [(true, clean), (false, dirty)] {
+                for (device, how) in [(false, in_file_mode), (true, in_device_mode)] {
+                    let expected = (part, all(how));
+                    assert_eq!(
+                        judged(flags, physical, is_clean, device),
+                        expected,
+                        "{flags:?} at {physical:?}, clean {is_clean}, device {device}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Nothing that extents say is believed when they make no sense, but that the bytes are none of a device.
+    #[test]
+    fn odd_extents_send_a_file_through_the_file_system() {
+        for (kinds, device, streamed) in [
+            (ExtentFlags::SHARED, false, false),
+            (ExtentFlags::SHARED, true, false),
+            (ExtentFlags::ENCODED, false, false),
+            (ExtentFlags::ENCODED, true, true),
+        ] {
+            let flags = Seen { kinds, is_unmapped: false, is_odd: true }.flags(true, device);
+            let mut expected = all(&[Flags::UNMAPPED, Flags::THROUGH_FILE_SYSTEM]);
+            if streamed {
+                expected.set(Flags::STREAMED);
+            }
+            assert_eq!(flags, expected, "{kinds:?}, device {device}");
+        }
     }
 }

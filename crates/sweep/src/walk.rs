@@ -496,15 +496,15 @@ mod tests {
         assert_eq!([next(0), next(10), next(11), next(30), next(31)], [10, 10, 20, 30, 10]);
     }
 
-    /// The subtree (directory below the root) of each file of each window.
-    fn windows(root: &Path, catalog_limit: u64) -> Vec<Vec<String>> {
+    /// Walks a tree window by window, as a sweep does that keeps nothing of a window but what is still to be read.
+    fn each_window(root: &Path, catalog_limit: u64, mut see: impl FnMut(&Catalogue, Window)) {
         let mut catalogue = Catalogue::new();
-        let volume = Volume { dev: files::statx_at(files::CURRENT_DIR, root, true).unwrap().dev, block: 4096, base: 0 };
+        let stat = files::statx_at(files::CURRENT_DIR, root, true).unwrap();
+        let volume = Volume { dev: stat.dev, block: 4096, base: 0 };
         let number = catalogue.volume_number(volume);
-        let id = catalogue.add_root(b"r", root.to_owned(), number, DIRECTORY, 1).unwrap();
+        let id = catalogue.add_root(b"r", root.to_owned(), number, DIRECTORY, stat.ino).unwrap();
         let (mut walker, mut opener, mut ahead) = (Walker::new(), Opener::new(), ReadAhead::new(1, false));
         walker.enter(&catalogue, id, WalkOrder::CScan);
-        let mut windows = Vec::new();
         while !walker.is_finished(&catalogue) {
             let rule = Rule {
                 order: WalkOrder::CScan,
@@ -520,10 +520,7 @@ mod tests {
             };
             let window = walker.window(&mut catalogue, &mut opener, &mut ahead, &rule);
             assert!(window.errors.is_empty(), "{:?}", window.errors);
-            let files = window.entries.map(EntryId).filter(|&id| catalogue.get(id).is_file());
-            let subtree =
-                |id| catalogue.path(id).components().nth(1).unwrap().as_os_str().to_string_lossy().into_owned();
-            windows.push(files.map(subtree).collect());
+            see(&catalogue, window);
             let mut smaller = Catalogue::like(&catalogue);
             let mut moved = HashMap::new();
             for id in walker.waiting() {
@@ -533,7 +530,68 @@ mod tests {
             opener.clear();
             catalogue = smaller;
         }
+    }
+
+    /// The subtree (directory below the root) of each file of each window.
+    fn windows(root: &Path, catalog_limit: u64) -> Vec<Vec<String>> {
+        let mut windows = Vec::new();
+        each_window(root, catalog_limit, |catalogue, window| {
+            let files = window.entries.map(EntryId).filter(|&id| catalogue.get(id).is_file());
+            let subtree =
+                |id| catalogue.path(id).components().nth(1).unwrap().as_os_str().to_string_lossy().into_owned();
+            windows.push(files.map(subtree).collect());
+        });
         windows
+    }
+
+    /// Makes directories, each of which has a higher inode than the one before it in the list, wherever it lies. No file
+    /// system promises that inodes rise as directories are made, so they are made first and named afterwards.
+    fn make_by_rising_inode(root: &Path, names: &[PathBuf]) {
+        use std::os::unix::fs::MetadataExt;
+        let mut made: Vec<PathBuf> = (0..names.len()).map(|number| root.join(format!("made-{number}"))).collect();
+        made.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        made.sort_by_key(|path| path.metadata().unwrap().ino());
+        let mut named: Vec<_> = made.into_iter().zip(names).collect();
+        named.sort_by_key(|(_, name)| name.components().count());
+        named.into_iter().for_each(|(path, name)| std::fs::rename(path, root.join(name)).unwrap());
+    }
+
+    /// Turn of the head and inode of each directory below: a child is met in the turn in which its parent is read, if it
+    /// lies above, else in the next.
+    fn turns(path: &Path, turn: u32, ino: u64, all: &mut Vec<(u32, u64)>) {
+        use std::os::unix::fs::DirEntryExt;
+        all.push((turn, ino));
+        for child in std::fs::read_dir(path).unwrap().map(Result::unwrap) {
+            turns(&child.path(), turn + u32::from(child.ino() < ino), child.ino(), all);
+        }
+    }
+
+    #[test]
+    fn directories_rise_by_inode_and_wait_for_the_next_turn_only_below_the_head() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        // Three directories in each, and 37 has no common divisor with 60: up and down by no rule.
+        let mut tree = vec![PathBuf::from("0")];
+        (1..60).for_each(|number| tree.push(tree[(number - 1) / 3].join(number.to_string())));
+        let mut names = tree.clone();
+        (0..60).for_each(|number| names[(number * 37 + 30) % 60].clone_from(&tree[number]));
+        make_by_rising_inode(folder.path(), &names);
+        let root = folder.path().join("0");
+        let mut expected = Vec::new();
+        turns(&root, 0, root.metadata().unwrap().ino(), &mut expected);
+        expected.sort_unstable();
+        assert!(expected.last().unwrap().0 > 1, "the head turns round more than once: {expected:?}");
+        let walk = || {
+            let before = onesweep_sys::usage::blocks_read();
+            let mut inodes = Vec::new();
+            each_window(&root, 1 << 30, |catalogue, window| {
+                inodes.push(window.directories.iter().map(|&id| catalogue.get(id).ino).collect::<Vec<_>>());
+            });
+            // From the disk, those come first that were looked at ahead.
+            (onesweep_sys::usage::blocks_read() == before).then_some(inodes)
+        };
+        let walked = (0..10).find_map(|_| walk()).expect("what was just made lies in memory");
+        assert_eq!(walked, [expected.into_iter().map(|(_, ino)| ino).collect::<Vec<_>>()]);
     }
 
     #[test]
@@ -576,20 +634,24 @@ mod tests {
 
     #[test]
     fn a_window_is_made_of_whole_subtrees() {
-        let root = tempfile::tempdir().unwrap();
-        // Level by level and across the subtrees, so that no order of inodes keeps a subtree together.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("r");
+        // Level by level and across the subtrees, so that the order of inodes keeps no subtree together.
+        let mut names = vec![PathBuf::from("r")];
         for directory in 0..5 {
             for subtree in 0..20 {
-                let path = root.path().join(format!("s{subtree}/d{directory}/e"));
-                std::fs::create_dir_all(&path).unwrap();
-                for file in 0..10 {
-                    std::fs::write(path.join(format!("f{file}")), b"").unwrap();
-                }
+                let path = PathBuf::from(format!("r/s{subtree}"));
+                names.extend((directory == 0).then(|| path.clone()));
+                names.extend([path.join(format!("d{directory}")), path.join(format!("d{directory}/e"))]);
             }
         }
-        let all = windows(root.path(), 1 << 30);
+        make_by_rising_inode(folder.path(), &names);
+        for path in names.iter().filter(|path| path.ends_with("e")) {
+            (0..10).for_each(|file| std::fs::write(folder.path().join(path).join(format!("f{file}")), b"").unwrap());
+        }
+        let all = windows(&root, 1 << 30);
         assert_eq!((all.len(), all[0].len()), (1, 1000), "a tree that fits is one window");
-        let cut = windows(root.path(), 30_000);
+        let cut = windows(&root, 30_000);
         assert_eq!(cut.iter().map(Vec::len).sum::<usize>(), 1000, "nothing is lost, nothing comes twice");
         assert!(cut.len() > 3);
         let seen_in = |subtree: &str| cut.iter().filter(|window| window.iter().any(|name| name == subtree)).count();

@@ -6,9 +6,12 @@ use std::{
     io::{Read, Write as _},
     os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
 };
 
-use onesweep::{BulkRead, Cancel, Entries, FileError, Filter, Kind, Order, Reassembly, Route, Summary, SweptFile};
+use onesweep::{
+    BulkRead, Cancel, Entries, FileError, Filter, Kind, Order, Progress, Reassembly, Route, Summary, SweptFile,
+};
 
 /// A tree with the odd cases; gives what a sweep must deliver.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -192,6 +195,82 @@ fn large_files_are_streamed_after_the_others() {
 }
 
 #[test]
+fn a_plan_of_one_streamed_file_counts_its_bytes() {
+    const SIZE: u64 = 3 << 20;
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("large"), vec![1; SIZE as usize]).unwrap();
+    for order in Order::ALL {
+        let sweep = BulkRead::new([root.path()]).order(order).large(1 << 20).ignore_cache(true).plan().unwrap();
+        let estimate = sweep.estimate();
+        assert_eq!((estimate.files, estimate.useful), (1, SIZE), "{order}");
+        assert!(estimate.requests > 0 && estimate.read >= SIZE, "{order}: {estimate:?}");
+        assert_eq!(estimate.peak_memory, 0, "{order}: a stream takes nothing of the budget");
+    }
+}
+
+/// Whole, and in windows, which begin anew with what they hold but not with what they count.
+#[test]
+fn an_observer_is_told_of_each_step_and_totals_rise() {
+    const LARGE: u64 = 3 << 20;
+    let root = tempfile::tempdir().unwrap();
+    for n in 0..1300 {
+        let directory = root.path().join(format!("d{}", n % 26));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("f{n}")), [1; 4096]).unwrap();
+    }
+    fs::write(root.path().join("large"), vec![2; LARGE as usize]).unwrap();
+    let (entries, files, bytes) = (1 + 26 + 1300 + 1, 1301, 1300 * 4096 + LARGE);
+    for limit in [60_000, 1 << 30] {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let observer = Arc::clone(&told);
+        let read = BulkRead::new([root.path()]).large(1 << 20).ignore_cache(true).catalog_limit(limit);
+        let read = read.observer(move |event: Progress| observer.lock().unwrap().push(event));
+        let (found, errors, summary) = deliver(read);
+        assert_eq!((found.len(), errors.len()), (files as usize, 0));
+        assert_eq!(summary.windows > 1, limit == 60_000, "{} windows", summary.windows);
+        let (mut walked, mut surveyed, mut read, mut streamed) = (vec![], vec![], vec![], vec![]);
+        let (mut planned, mut steps) = (0, String::new());
+        for event in told.lock().unwrap().iter() {
+            let step = match event {
+                Progress::Walked { entries } => {
+                    walked.push(*entries);
+                    'w'
+                }
+                Progress::Surveyed { files, bytes } => {
+                    surveyed.push((*files, *bytes));
+                    's'
+                }
+                Progress::Planned { estimate, .. } => {
+                    planned += estimate.useful;
+                    'p'
+                }
+                Progress::Read { files, bytes } => {
+                    read.push((*files, *bytes));
+                    'r'
+                }
+                Progress::Streamed { bytes } => {
+                    streamed.push(*bytes);
+                    't'
+                }
+                other => panic!("{other:?} is not looked at here"),
+            };
+            steps.extend((!steps.contains(step)).then_some(step));
+        }
+        assert!(walked.is_sorted() && walked.last() == Some(&entries), "{walked:?}");
+        assert!(surveyed.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1), "{surveyed:?}");
+        // The last window began with what was surveyed in those before it.
+        let least = if summary.windows > 1 { 600 } else { 1024 };
+        let enough = |&(files, bytes): &(u64, u64)| files >= least && bytes >= least * 4096;
+        assert!(surveyed.last().is_some_and(enough), "{surveyed:?}");
+        assert_eq!(planned, bytes, "each byte is in one plan");
+        assert!(read.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1), "{read:?}");
+        assert!(read.last().is_some_and(|&(files, bytes)| files >= 1280 && bytes >= 1280 * 4096), "{read:?}");
+        assert!(streamed.is_sorted() && streamed.last() == Some(&LARGE), "{streamed:?}");
+        assert!(steps.starts_with("wsp"), "first met in this order: {steps}");
+    }
+}
+
+#[test]
 fn who_keeps_every_lent_buffer_is_told_and_may_go_on() {
     let root = tempfile::tempdir().unwrap();
     for n in 0..32 {
@@ -246,7 +325,7 @@ fn what_is_taken_over_leaves_the_budget() {
 fn many_threads_get_each_file_once() {
     let root = tempfile::tempdir().unwrap();
     let expected = tree(root.path());
-    let found = std::sync::Mutex::new(Vec::new());
+    let found = Mutex::new(Vec::new());
     BulkRead::new([root.path()])
         .budget(1 << 20)
         .run_parallel(4, |item| {
@@ -332,6 +411,34 @@ fn excluded_entries_are_left_out_with_all_below() {
     };
     assert_eq!(names(BulkRead::new([root.path()]).filter(filter)), [".gitignore", "keep/a.c"]);
     assert_eq!(names(BulkRead::new([root.path()]).gitignore(true)), [".gitignore", "keep/a.o", "keep/cache/x"]);
+}
+
+/// It is gone after the listing and before any other look: who reads files alone has not lost anything.
+#[test]
+fn a_link_that_vanishes_is_missed_only_where_it_was_wanted() {
+    for (entries, missed) in [(Entries::Files, 0), (Entries::All, 1)] {
+        let root = tempfile::tempdir().unwrap();
+        let link = root.path().join("link");
+        fs::write(root.path().join("file"), b"x").unwrap();
+        symlink("file", &link).unwrap();
+        let read = BulkRead::new([root.path()]).entries(entries).observer(move |event: Progress| {
+            if let Progress::Walked { entries } = event {
+                assert_eq!(entries, 3);
+                fs::remove_file(&link).unwrap();
+            }
+        });
+        let (mut files, mut errors) = (0, Vec::new());
+        read.run(|item| {
+            match item {
+                Ok(item) => files += u32::from(item.metadata().kind == Kind::File),
+                Err(error) => errors.push(error),
+            }
+            true
+        })
+        .unwrap();
+        assert_eq!((files, errors.len()), (1, missed), "{entries:?}: {errors:?}");
+        assert!(errors.iter().all(|error| matches!(error, FileError::Vanished { path } if path.ends_with("link"))));
+    }
 }
 
 #[test]
@@ -452,6 +559,30 @@ fn a_plan_shows_every_name_and_a_sweep_without_content_keeps_its_order() {
             .collect()
     };
     assert_eq!(with_content(&delivered), with_content(&shown));
+}
+
+#[test]
+fn a_sweep_without_content_by_inode_rises_over_the_whole_tree() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    let inodes = |order| {
+        let mut inodes = Vec::new();
+        BulkRead::new([root.path()])
+            .order(order)
+            .content(false)
+            .run(|item| {
+                let metadata = *item.unwrap().metadata();
+                // What has nothing to be read comes at once, before the others.
+                inodes.extend((metadata.size > 0).then_some(metadata.ino));
+                true
+            })
+            .unwrap();
+        inodes
+    };
+    let by_inode = inodes(Order::Inode);
+    assert_eq!(by_inode.len(), expected.values().filter(|content| !content.is_empty()).count());
+    assert!(by_inode.is_sorted(), "{by_inode:?}");
+    assert!(!inodes(Order::Directory).is_sorted(), "the directories list them in another order");
 }
 
 #[test]

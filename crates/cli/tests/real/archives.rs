@@ -46,7 +46,8 @@ fn same_after_extraction(fs: Fs, options: &[&str], extractor: &Extractor) {
     compare(&before, &after);
 }
 
-fn compare(before: &BTreeMap<PathBuf, (Entry, u64)>, after: &BTreeMap<PathBuf, (Entry, u64)>) {
+/// Insists that two manifests are of the same tree.
+pub(crate) fn compare(before: &BTreeMap<PathBuf, (Entry, u64)>, after: &BTreeMap<PathBuf, (Entry, u64)>) {
     for (name, (entry, data)) in before {
         let Some((other, other_data)) = after.get(name) else { panic!("{name:?} is missing") };
         assert_eq!(entry, other, "{name:?} differs");
@@ -169,6 +170,51 @@ fn modes_and_times_are_changed_as_gnu_tar_changes_them() {
         let mut tar = Command::new("tar");
         run(tar.args(["--format=posix", &mode, "-cf"]).arg(&theirs).args(time).arg("-C").arg(&root).arg("."));
         assert_eq!(listed(&ours), listed(&theirs), "{mode} {time:?}");
+    }
+}
+
+/// Lists, compression, owners, times and the totals: what is asked for is in the archive, as GNU tar shows it.
+#[test]
+fn options_reach_the_archive() {
+    let folder = Folder::new();
+    let root = folder.join("tree");
+    fs::create_dir(&root).expect("a folder");
+    for (name, content) in [("plain", "plain content"), ("new\nline", "second"), ("unnamed", "not in the list")] {
+        fs::write(root.join(name), content).expect("a file");
+        run(Command::new("chmod").arg("640").arg(root.join(name)));
+    }
+    let (list, archive) = (folder.join("list"), folder.join("archive"));
+    fs::write(&list, "plain\0new\nline\0").expect("a list");
+    let cases: [(&[&str], &[u8], &str, &str); 4] = [
+        (&["-z"], b"\x1f\x8b", "gzip", "someone/others"),
+        (&["--zstd"], b"\x28\xb5\x2f\xfd", "zstd", "someone/others"),
+        (&["-z", "--numeric-owner"], b"\x1f\x8b", "gzip", "4321/8765"),
+        (&["--zstd", "--numeric-owner"], b"\x28\xb5\x2f\xfd", "zstd", "4321/8765"),
+    ];
+    for (options, magic, program, owners) in cases {
+        let mut tar = onesweep(["tar", "-c", "--totals", "--owner=someone:4321", "--group=others:8765"]);
+        tar.args(["--mtime=@1000000000", "--null", "-T"]).arg(&list).arg("-C").arg(&root).args(options);
+        let out = finish(tar.arg("-f").arg(&archive), 0);
+        assert!(fs::read(&archive).expect("the archive").starts_with(magic), "{options:?}");
+        let unpacked = output(Command::new(program).arg("-dc").arg(&archive)).len();
+        let size = format!("onesweep: {unpacked} bytes written ({}.0 KiB)\n", unpacked / 1024);
+        assert_eq!((text(&out.stderr), unpacked % 10_240), (size, 0), "{options:?}");
+        let listed = |more: &[&str]| {
+            let mut tar = Command::new("tar");
+            tar.args(["--utc", "--full-time", "--quoting-style=escape"]).args(more).arg("-tvf").arg(&archive);
+            let mut lines: Vec<String> = text(&output(&mut tar)).lines().map(str::to_owned).collect();
+            lines.iter_mut().for_each(|line| *line = line.split_whitespace().collect::<Vec<_>>().join(" "));
+            lines.sort();
+            lines
+        };
+        let lines = |owners: &str| {
+            [(13, "plain"), (6, "new\\nline")]
+                .map(|(size, name)| format!("-rw-r----- {owners} {size} 2001-09-09 01:46:40 {name}"))
+        };
+        assert_eq!(listed(&[]), lines(owners), "{options:?}");
+        assert_eq!(listed(&["--numeric-owner"]), lines("4321/8765"), "{options:?}");
+        let content = output(Command::new("tar").arg("-xOf").arg(&archive).arg("new\\nline"));
+        assert_eq!(text(&content), "second", "{options:?}");
     }
 }
 

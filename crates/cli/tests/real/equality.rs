@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    archives::compare,
     image::{Folder, Fs, Image},
     run::{figure, finish, long, onesweep, path_of, root_test, run, say, seed, summary, text},
     tree::{self, Rng, Varied, sum_lines, sums},
@@ -381,7 +382,7 @@ fn device_mode_says_what_it_lacks() {
 #[test]
 fn a_large_sparse_file_is_delivered() {
     root_test!();
-    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+    for fs in Fs::MAIN {
         let mut image = Image::new(fs, 640 << 20);
         let root = image.root().join("tree");
         tree::varied(&root, fs, &Varied { files: 20, sparse: 1 << 30 }, seed());
@@ -451,6 +452,24 @@ fn sums_are_checked() {
     assert_eq!(failed, 2, "both names of the changed file: {}", text(&out.stdout));
 }
 
+/// Without --algorithm, sums are what `b3sum` prints: the published ones of nothing and of "abc".
+#[test]
+fn the_default_sums_are_the_published_ones() {
+    let folder = Folder::new();
+    let paths = [("abc", "abc"), ("empty", "")].map(|(name, content)| {
+        fs::write(folder.join(name), content).expect("a file");
+        folder.join(name)
+    });
+    let out = finish(onesweep(["sum", "--sort"]).args(&paths), 0);
+    let expected = format!(
+        "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85  {}\n\
+         af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  {}\n",
+        paths[0].display(),
+        paths[1].display()
+    );
+    assert_eq!(text(&out.stdout), expected);
+}
+
 /// A copy holds the same files.
 #[test]
 fn a_copy_is_the_same() {
@@ -462,6 +481,23 @@ fn a_copy_is_the_same() {
     assert!(accessed == times_of_access(&copy), "times of access differ");
     let there: BTreeMap<OsString, String> = below(&root);
     assert!(there == below(&copy), "the copy differs: diff -r {} {}", root.display(), copy.display());
+}
+
+/// Within one file system blocks are shared and not read, and nothing else is lost by it.
+#[test]
+fn a_copy_by_reflinks_is_the_same() {
+    root_test!();
+    for fs in [Fs::Xfs, Fs::Btrfs] {
+        let (image, root) = image_with_a_varied_tree(fs);
+        let copy = image.root().join("copy");
+        let out = finish(onesweep(["copy", "--reflink=always", "--json"]).arg(&root).arg(&copy), 0);
+        let told = summary(&out.stdout);
+        let [files, cloned] = ["files", "cloned_files"].map(|name| figure(&told["details"], name));
+        assert!(cloned > 0 && cloned == files, "{}: {told}", fs.name());
+        assert_eq!(figure(&told, "bytes_read"), 0, "{}: {told}", fs.name());
+        tree::sync(&copy);
+        compare(&tree::manifest(&root), &tree::manifest(&copy));
+    }
 }
 
 /// By the paths below the root; reading none of them, but for links, whose own times any look at them changes.

@@ -142,6 +142,28 @@ fn files_in_memory_are_delivered_and_the_plan_says_why_not_in_order() {
     is_right_in_all_orders(&root, || ());
 }
 
+/// Where nobody tells where files lie, that is counted, and they are read all the same.
+#[test]
+fn files_without_an_address_are_counted() {
+    root_test!();
+    const FILES: u64 = 30;
+    let mut image = Image::new(Fs::Btrfs, 256 << 20);
+    let root = image.root().join("tree");
+    fs::create_dir(&root).expect("a folder");
+    for number in 0..FILES {
+        fs::write(root.join(format!("{number}")), Rng::new(number).bytes(100_000)).expect("a file");
+    }
+    let there = sums(&[&root]);
+    // btrfs does not know FIBMAP, the way round FIEMAP.
+    for (hidden, unmapped) in [("", 0), ("fiemap", FILES)] {
+        image.cold();
+        let mut sum = onesweep(["sum", "--json", "--algorithm", "sha256", "--order", "fragment"]);
+        let out = finish(sum.arg(&root).env("ONESWEEP_HIDE", hidden), 0);
+        assert_eq!(differences(&there, &tree::sum_lines(&out.stdout).into_iter().collect()), None, "{hidden}");
+        assert_eq!(figure(&summary(&out.stderr), "unmapped_files"), unmapped, "{hidden:?}: {}", text(&out.stderr));
+    }
+}
+
 /// What files share is read once for all of them.
 #[test]
 fn shared_extents_are_read_once() {

@@ -3,15 +3,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use crate::{
+    equality::differences,
     image::{Fs, Image},
-    run::{finish, onesweep, output, path_of, root_test, run, seed, text},
-    tree::{self, Varied, manifest},
+    run::{finish, onesweep, output, path_of, root_test, run, seed, skipped, text},
+    tree::{self, Varied, manifest, sums},
 };
 
 /// The lowest address of the extents that hold data, in bytes of the device, by `filefrag`; `None` if there is none.
@@ -84,6 +88,41 @@ fn all_names_are_listed() {
         assert_eq!(count, listed.len(), "{options:?}: a name came twice");
         assert!(listed.into_iter().collect::<BTreeSet<_>>() == there, "{options:?}");
     }
+}
+
+/// Any program takes the list, and then meets every byte, in the order of the list.
+#[test]
+fn cat_takes_the_list() {
+    root_test!();
+    let (_image, root) = varied(Fs::Xfs);
+    let listed = finish(onesweep(["list", "-0"]).arg(&root), 0).stdout;
+    let mut list = onesweep(["list", "-0"]).arg(&root).stdout(Stdio::piped()).spawn().expect("it starts");
+    let bytes = output(Command::new("xargs").args(["-0", "cat"]).stdin(list.stdout.take().expect("a pipe")));
+    assert!(list.wait().expect("it ends").success());
+    let names: Vec<PathBuf> = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(path_of).collect();
+    let expected = names.iter().flat_map(|name| fs::read(name).expect("a file")).collect::<Vec<u8>>();
+    assert_eq!(names.len(), sums(&[&root]).len());
+    assert!(bytes == expected, "{} bytes instead of {}", bytes.len(), expected.len());
+}
+
+/// The line of the help, to a folder instead of another machine.
+#[test]
+fn rsync_takes_the_list() {
+    root_test!();
+    if Command::new("rsync").arg("--version").output().is_err() {
+        return skipped("no rsync here");
+    }
+    let (image, root) = varied(Fs::Ext4);
+    let out = image.beside("out");
+    fs::create_dir(&out).expect("a folder");
+    let mut list = onesweep(["list", "-0"]).arg(&root).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut rsync = Command::new("rsync");
+    run(rsync.args(["-a", "-0", "--files-from=-", "/"]).arg(&out).stdin(list.stdout.take().expect("a pipe")));
+    assert!(list.wait().expect("it ends").success());
+    let below = |path: &Path| out.join(path.strip_prefix("/").expect("an absolute path"));
+    let there = sums(&[&root]).into_iter();
+    let there = there.map(|(name, sum)| (below(&path_of(&name)).into_os_string().into_vec(), sum)).collect();
+    assert_eq!(differences(&there, &sums(&[&below(&root)])), None);
 }
 
 /// Addresses are the lowest of those that the kernel tells `filefrag`, and the list rises by them.

@@ -59,6 +59,9 @@ impl TarError {
     }
 }
 
+/// What helps against changes.
+const AGAIN: &str = "archive it again when nobody writes to it";
+
 /// How much a [`TarWarning`] matters, in the exit codes of GNU tar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -70,7 +73,7 @@ pub enum Severity {
     Failed,
 }
 
-/// Something to tell about one member; the archive goes on. The texts are those of GNU tar.
+/// Something to tell about one member; the archive goes on. The texts are those of GNU tar, and what can be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TarWarning {
@@ -95,7 +98,7 @@ pub enum TarWarning {
         path: PathBuf,
     },
     /// Fewer bytes came than the header promised.
-    #[error("{}: File shrank by {missing} bytes; padding with zeros", path.display())]
+    #[error("{}: File shrank by {missing} bytes; padding with zeros; {AGAIN}", path.display())]
     Shrank {
         /// The file.
         path: PathBuf,
@@ -103,7 +106,7 @@ pub enum TarWarning {
         missing: u64,
     },
     /// More bytes were there than the header promised.
-    #[error("{}: file grew as it was read; the first {kept} bytes are in the archive", path.display())]
+    #[error("{}: file grew as it was read; the first {kept} bytes are in the archive; {AGAIN}", path.display())]
     Grew {
         /// The file.
         path: PathBuf,
@@ -111,7 +114,7 @@ pub enum TarWarning {
         kept: u64,
     },
     /// The file did not hold still.
-    #[error("{}: file changed as it was read: {source}", path.display())]
+    #[error("{}: file changed as it was read: {source}; {AGAIN}", path.display())]
     Changed {
         /// The file.
         path: PathBuf,

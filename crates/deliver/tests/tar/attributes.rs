@@ -218,8 +218,8 @@ fn files_that_shrank_or_grew_keep_the_archive_whole() {
     assert_eq!(
         told,
         [
-            "shrank: File shrank by 3 bytes; padding with zeros",
-            "grew: file grew as it was read; the first 5 bytes are in the archive"
+            "shrank: File shrank by 3 bytes; padding with zeros; archive it again when nobody writes to it",
+            "grew: file grew as it was read; the first 5 bytes are in the archive; archive it again when nobody writes to it"
         ]
     );
     assert!(warnings.iter().all(|warning| warning.severity() == Severity::Differs));

@@ -116,6 +116,7 @@ pub(crate) struct SpindleSweep {
     /// Found while the plan was made; handed over when the sweep runs.
     pub(crate) held: Held,
     pending: Pending,
+    walked_entries: u64,
     surveyed_files: u64,
     surveyed_bytes: u64,
 }
@@ -177,6 +178,7 @@ impl SpindleSweep {
             to_close: Vec::new(),
             held: Held::default(),
             pending: Pending::default(),
+            walked_entries: 0,
             surveyed_files: 0,
             surveyed_bytes: 0,
         }
@@ -306,12 +308,21 @@ impl SpindleSweep {
         };
         let Window { entries, directories, errors } =
             self.walker.window(&mut self.catalogue, &mut self.opener, &mut self.ahead, &rule);
-        counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
+        // The catalogue begins anew with each window.
+        self.walked_entries += u64::from(entries.end - entries.start);
+        counters.tell(|| Progress::Walked { entries: self.walked_entries });
         self.held.directories.extend(directories);
         self.held.errors.extend(errors);
         self.meet_volumes();
-        let mut entries: Vec<EntryId> =
-            entries.map(EntryId).filter(|&id| !self.catalogue.get(id).is_directory()).collect();
+        // What is not handed over need not be looked at: listings tell the type.
+        let is_wanted = |&id: &EntryId| {
+            let entry = self.catalogue.get(id);
+            match self.settings.entries {
+                Entries::Files => entry.is_file(),
+                Entries::All => !entry.is_directory(),
+            }
+        };
+        let mut entries: Vec<EntryId> = entries.map(EntryId).filter(is_wanted).collect();
         if self.order != Order::Directory {
             let catalogue = &self.catalogue;
             entries.sort_unstable_by_key(|&id| {
@@ -443,8 +454,6 @@ impl SpindleSweep {
             if entry.is_file() {
                 self.surveyed_files += 1;
                 self.surveyed_bytes += entry.size;
-            } else if self.settings.entries == Entries::Files {
-                continue;
             }
             // Another file may have taken the name since it was listed.
             if entry.nlink > 1 && entry.ino == listed && !entry.flags.has(Flags::FOREIGN) {

@@ -1,0 +1,53 @@
+//! What who sits at a terminal sees, and nobody else.
+
+use std::{fs, process::Command};
+
+use crate::{
+    image::Folder,
+    run::{finish, output, program, text},
+    tree::Rng,
+};
+
+/// Two mebibytes in half a second at least: a stream is held back wherever it comes from.
+const SLOWLY: &str = "--large 64K --bwlimit 2M";
+
+/// What the bar says at the end of its line.
+const BAR: &str = " left";
+
+/// Runs a line of a shell on a terminal of its own; gives what is to be seen there.
+fn on_a_terminal(line: &str) -> String {
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", line, "/dev/null"]);
+    // A terminal that can do nothing gets no bar.
+    text(&output(script.env("TERM", "xterm").env_remove("NO_COLOR").env_remove("ONESWEEP_HIDE")))
+}
+
+fn sum_slowly(folder: &Folder) -> String {
+    let path = folder.join("large");
+    fs::write(&path, Rng::new(7).bytes(2 << 20)).expect("a file");
+    format!("'{}' sum --algorithm md5 {SLOWLY} '{}'", program().display(), path.display())
+}
+
+/// It stands between the lines of nobody: where data goes to the terminal there is none.
+#[test]
+fn a_bar_is_shown_on_a_terminal() {
+    let folder = Folder::new();
+    let (sum, out) = (sum_slowly(&folder), folder.join("out"));
+    let seen = on_a_terminal(&format!("{sum} > '{}'", out.display()));
+    assert!(seen.contains("/2.00 MiB, ") && seen.contains(BAR), "{seen:?}");
+    let line = fs::read(&out).expect("the sums");
+    assert!(text(&line).ends_with("/large\n"), "{:?}", text(&line));
+    let seen = on_a_terminal(&format!("{sum} --quiet > '{}'", out.display()));
+    assert_eq!(seen, "", "with --quiet");
+    let seen = on_a_terminal(&sum);
+    assert_eq!(seen.replace("\r\n", "\n"), text(&line), "sums on the terminal itself");
+}
+
+#[test]
+fn no_bar_is_written_into_a_pipe() {
+    let folder = Folder::new();
+    let sum = sum_slowly(&folder);
+    let out = finish(Command::new("sh").args(["-c", &sum]).env_remove("ONESWEEP_HIDE"), 0);
+    assert_eq!(text(&out.stderr), "");
+    assert!(text(&out.stdout).ends_with("/large\n"), "{}", text(&out.stdout));
+}
