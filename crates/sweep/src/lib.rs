@@ -59,6 +59,7 @@ mod order;
 mod outlet;
 mod placement;
 pub mod plan;
+mod preload;
 mod progress;
 mod read;
 mod read_through;

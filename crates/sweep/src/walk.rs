@@ -26,6 +26,7 @@ use crate::{
     footprint::Footprint,
     ignores::{self, Rules},
     opener::Opener,
+    preload::Preload,
     settings::CachePolicy,
 };
 
@@ -95,6 +96,8 @@ pub(crate) struct Walker {
     /// Roots that will be walked depth first, in this order.
     roots: VecDeque<EntryId>,
     head: (u64, u64),
+    /// What may be brought into memory at once below a root, when it is not there.
+    preloads: Vec<(EntryId, Preload)>,
     /// Waiting directories that are being looked at, or were.
     ahead: HashSet<EntryId>,
     /// Those of them that were: they can be read without waiting for the disk.
@@ -127,6 +130,7 @@ impl Walker {
             stack: Vec::new(),
             roots: VecDeque::new(),
             head: (0, 0),
+            preloads: Vec::new(),
             ahead: HashSet::new(),
             looked: BTreeSet::new(),
             rules: HashMap::new(),
@@ -179,6 +183,12 @@ impl Walker {
         {
             let is_cold = rule.order == WalkOrder::CScan && !rule.no_recursion && ahead.is_worthwhile();
             if is_cold {
+                for (root, preload) in std::mem::take(&mut self.preloads) {
+                    // A root that can't be opened is told of when it is read.
+                    if let Ok(fd) = opener.directory(catalogue, root) {
+                        preload.run(fd.as_fd());
+                    }
+                }
                 self.look_ahead(catalogue, opener, ahead);
                 self.wait_for_a_look(catalogue, ahead, rule);
             }
@@ -195,6 +205,11 @@ impl Walker {
         Window { entries, directories: std::mem::take(&mut self.opened), errors: std::mem::take(&mut self.errors) }
     }
 
+    /// Lets a preload run before the walk, once metadata is seen to come from the disk.
+    pub(crate) fn preload(&mut self, root: EntryId, preload: Preload) {
+        self.preloads.push((root, preload));
+    }
+
     /// The entries were moved to a new catalogue, in which nothing is waiting to be given out.
     pub(crate) fn renumber(&mut self, catalogue: &Catalogue, moved: &HashMap<EntryId, EntryId>) {
         let renumbered = |&(base, ino, id): &Position| (base, ino, moved[&id]);
@@ -204,6 +219,7 @@ impl Walker {
         }
         self.rules = self.rules.drain().filter_map(|(id, rules)| Some((*moved.get(&id)?, rules))).collect();
         self.given = catalogue.len();
+        self.preloads.clear();
         self.forget_looks();
     }
 

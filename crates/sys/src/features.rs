@@ -2,7 +2,7 @@
 //!
 //! Every feature has a way round it, and the ways round must be tested on kernels that have the feature. So each can
 //! be hidden by the environment variable `ONESWEEP_HIDE`, a list of names: `cachestat,dontcache,io_uring,fiemap,`
-//! `direct,openat2`. It is read once, at the first question.
+//! `direct,openat2,bulkstat`. It is read once, at the first question.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -28,6 +28,8 @@ pub struct Features {
     pub fiemap: bool,
     /// `O_DIRECT` may be tried; whether it works depends on the file system.
     pub direct: bool,
+    /// Inodes of XFS may be asked for in bulk.
+    pub bulkstat: bool,
 }
 
 impl Features {
@@ -41,6 +43,7 @@ impl Features {
             openat2: shown("openat2") && has_openat2(),
             fiemap: shown("fiemap"),
             direct: shown("direct"),
+            bulkstat: shown("bulkstat"),
         }
     }
 }
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn hidden_features_are_off() {
-        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct");
+        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat");
         let off = Features {
             cachestat: false,
             io_uring: false,
@@ -76,6 +79,7 @@ mod tests {
             openat2: false,
             fiemap: false,
             direct: false,
+            bulkstat: false,
         };
         assert_eq!(none, off);
     }

@@ -38,6 +38,7 @@
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
 //! | [`process`] | ending and waiting for the programs that this one has started |
+//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number |
 
 pub mod block;
 pub mod buffer;
@@ -56,3 +57,4 @@ pub mod read_queue;
 mod testing;
 pub mod usage;
 pub mod user;
+pub mod xfs;

@@ -28,6 +28,7 @@ use crate::{
     outlet::{Counters, Outlet},
     placement::{Placement, Placements},
     plan::{self, Estimate, PlanError, RequestShape, Requests, Schedule},
+    preload::Preload,
     progress::Progress,
     read::{Engine, Halt, PlannedFiles, Reader},
     settings::{Entries, Reassembly, Settings, Strategy},
@@ -204,6 +205,9 @@ impl SpindleSweep {
             .ok_or_else(|| SweepError::Setting(format!("{}: the path is too long", root.shown.display())))?;
         if lenient {
             self.catalogue.mark_met(id);
+        }
+        if let Some(preload) = Preload::of(&root.placement, self.settings.idle, &self.settings.cancel) {
+            self.walker.preload(id, preload);
         }
         if self.catalogue.get(id).is_directory() {
             self.walker.enter(&self.catalogue, id, self.walk_order);

@@ -16,6 +16,8 @@ pub struct FileSystem {
     pub blocks_free: u64,
     /// Inodes; 0 where they are made as needed.
     pub inodes: u64,
+    /// Inodes that are in use.
+    pub inodes_used: u64,
 }
 
 /// The file system of an open file.
@@ -28,6 +30,7 @@ pub fn file_system(fd: BorrowedFd<'_>) -> io::Result<FileSystem> {
         blocks: found.f_blocks,
         blocks_free: found.f_bfree,
         inodes: found.f_files,
+        inodes_used: found.f_files.saturating_sub(found.f_ffree),
     })
 }
 
