@@ -34,9 +34,9 @@ pub(crate) fn disk_help() -> String {
     format!("Disk that times are predicted for: {} [default: the first]", disk_names())
 }
 
-/// Predicted seconds and bytes to be delivered, for the bar.
-pub(crate) fn work_of(estimate: &Estimate) -> (f64, u64) {
-    (estimate.seconds, estimate.useful)
+/// Predicted seconds, for the bar.
+pub(crate) fn seconds_of(estimate: &Estimate) -> f64 {
+    estimate.seconds
 }
 
 /// One line of a plan.

@@ -149,10 +149,7 @@ impl Observer for Bar {
             Progress::Surveyed { files, bytes } => {
                 self.bar.set_message(format!("{files} files looked up, {}", Size(bytes)));
             }
-            Progress::Planned { estimate, .. } => {
-                let (seconds, bytes) = forecast::work_of(&estimate);
-                self.planned(seconds, bytes);
-            }
+            Progress::Planned { estimate, bytes, .. } => self.planned(forecast::seconds_of(&estimate), bytes),
             Progress::Streamed { bytes } => self.streamed(bytes),
             _ => {}
         }

@@ -17,6 +17,9 @@ use crate::{
     stream::{FileStream, State, StreamRules},
 };
 
+/// Names by which a stream tries to open its file, when the first is gone.
+const NAMES_TRIED: usize = 8;
+
 /// An item without content: its path, names and attributes. The target of a symbolic link is read here, and the
 /// extended attributes when `xattrs` asks for them (from `fd`, where the entry is open already).
 pub(crate) fn item(
@@ -60,9 +63,10 @@ pub(crate) fn stream(
     state: State,
     rules: StreamRules,
 ) -> Result<(), FileError> {
-    let way =
-        opener.way(catalogue, id).map_err(|error| FileError::io(catalogue.path(id), "open its directory", error))?;
-    item.content = Content::Stream(FileStream::new(way, state, item.data.clone(), rules));
+    let names = catalogue.links(id).take(NAMES_TRIED);
+    let ways: io::Result<Vec<_>> = names.map(|name| opener.way(catalogue, name)).collect();
+    let ways = ways.map_err(|error| FileError::io(catalogue.path(id), "open its directory", error))?;
+    item.content = Content::Stream(FileStream::new(ways, state, item.data.clone(), rules));
     item.route = Route::Streamed;
     Ok(())
 }

@@ -29,6 +29,8 @@ pub enum Progress {
         disk: String,
         /// What the plan will cost.
         estimate: Box<Estimate>,
+        /// Bytes of its files, which may end within their last blocks.
+        bytes: u64,
     },
     /// Bytes and files read so far.
     Read {

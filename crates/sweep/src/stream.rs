@@ -18,7 +18,8 @@ use crate::{footprint::Trail, opener::Way, outlet::Counters, progress::Cancel, t
 /// that did not. When the end is reached and the file is not what it was when it was surveyed, that is an error.
 #[derive(Debug)]
 pub struct FileStream {
-    way: Way,
+    /// By each of its names.
+    ways: Vec<Way>,
     /// What the survey saw.
     expected: State,
     /// The ranges that are no holes, rising.
@@ -77,9 +78,9 @@ struct Open {
 }
 
 impl FileStream {
-    pub(crate) fn new(way: Way, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
+    pub(crate) fn new(ways: Vec<Way>, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
         let StreamRules { keep_cached, throttle, cancel, counters } = rules;
-        Self { way, expected, data, keep_cached, throttle, cancel, counters, at: 0, open: None }
+        Self { ways, expected, data, keep_cached, throttle, cancel, counters, at: 0, open: None }
     }
 
     fn advance(&mut self, read: usize) {
@@ -94,11 +95,22 @@ impl FileStream {
 
     fn open(&mut self) -> io::Result<&mut Open> {
         if self.open.is_none() {
-            let fd = Arc::new(self.way.open()?);
+            let fd = Arc::new(self.open_by_any_name()?);
             let uncached = features().dontcache && !self.keep_cached;
             self.open = Some(Open { fd, uncached, trail: None, checked: false });
         }
         Ok(self.open.as_mut().expect("just opened"))
+    }
+
+    /// By the first name that still leads to the file; where none does, by the first that leads anywhere.
+    fn open_by_any_name(&self) -> io::Result<OwnedFd> {
+        let mut opened = self.ways.iter().map(Way::open);
+        let first = opened.next().unwrap_or(Err(io::ErrorKind::NotFound.into()));
+        let is_it = |fd: &OwnedFd| files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.ino == self.expected.ino);
+        if first.as_ref().is_ok_and(is_it) {
+            return first;
+        }
+        opened.filter_map(Result::ok).find(is_it).map_or(first, Ok)
     }
 
     /// What lies at the present place, and how far it goes. At the end, nothing.
@@ -206,7 +218,7 @@ mod tests {
             cancel: Cancel::new(),
             counters: Arc::default(),
         };
-        FileStream::new(Way::to(path), State::of(&stat), data, rules)
+        FileStream::new(vec![Way::to(path)], State::of(&stat), data, rules)
     }
 
     #[test]

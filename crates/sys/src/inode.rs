@@ -17,8 +17,6 @@ pub const FLAG_COMPRESSED: u32 = 0x0000_0004;
 pub const FLAG_ENCRYPTED: u32 = 0x0000_0800;
 /// Attribute of [`flags`]: data and metadata go through the journal (`FS_JOURNAL_DATA_FL`).
 pub const FLAG_JOURNALED: u32 = 0x0000_4000;
-/// Attribute of [`flags`]: the bytes sit in the inode (`FS_INLINE_DATA_FL`).
-pub const FLAG_INLINE: u32 = 0x1000_0000;
 /// Attribute of [`extended_flags`]: the bytes are on the realtime device of XFS (`FS_XFLAG_REALTIME`).
 pub const XFLAG_REALTIME: u32 = 0x0000_0001;
 

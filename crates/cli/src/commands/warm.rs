@@ -14,6 +14,9 @@ use crate::{
     size::Size,
 };
 
+/// A limit may be passed by as much as this, or by an eighth of it.
+const BUDGET_MIN: u64 = 64 << 10;
+
 #[derive(Serialize)]
 struct Details {
     limit: u64,
@@ -31,7 +34,9 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
         None => spare_bytes(session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0))?,
     };
     let mut warmer = Warmer::new(limit);
-    let sweep = session.bulk_read(&args.paths)?.cache(CachePolicy::Fill).plan()?;
+    // What waits to be handed over when the limit is reached has been read for nothing, and stays in the page cache.
+    let budget = session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0).min((limit / 8).max(BUDGET_MIN));
+    let sweep = session.bulk_read(&args.paths)?.budget(budget).cache(CachePolicy::Fill).plan()?;
     let files_in_all = (!sweep.is_partial()).then(|| sweep.files().count() as u64);
     let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
         Ok(going) => going,

@@ -28,7 +28,7 @@ pub struct Estimate {
     pub requests: u64,
     /// Requests that don't begin where the former ended, the first among them.
     pub seeks: u64,
-    /// Bytes of files that are delivered.
+    /// Bytes of the blocks that files have: those that are delivered, with the rest of each last block.
     pub useful: u64,
     /// Bytes that come from the disk.
     pub read: u64,

@@ -395,6 +395,8 @@ impl SpindleSweep {
             let names = self.next_inode();
             self.survey_inode(names, outlet, batch)?;
         }
+        let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
+        counters.tell(|| Progress::Surveyed { files, bytes });
         if let Some(why) = self.surveyor.verdict()
             && self.order.needs_layout()
         {
@@ -509,6 +511,7 @@ impl SpindleSweep {
                 outlet.counters().tell(|| Progress::Planned {
                     disk: self.name.clone(),
                     estimate: Box::new(self.estimate(&batch, self.order, self.strategy())),
+                    bytes: batch.planned.iter().chain(&batch.streamed).map(|&id| self.catalogue.get(id).size).sum(),
                 });
             }
             if !batch.planned.is_empty() {
