@@ -173,6 +173,21 @@ fn hard_links_are_read_once_and_keep_all_names() {
     }
 }
 
+/// Where it lies doesn't matter then, so nobody asks.
+#[test]
+fn a_cached_file_is_not_mapped() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("file"), vec![7; 1 << 20]).unwrap();
+    let fragments = |cold: bool| {
+        let sweep = BulkRead::new([root.path()]).ignore_cache(cold).order(Order::Fragment).plan().unwrap();
+        sweep.files().map(|file| file.fragments).sum::<u32>()
+    };
+    assert!(fragments(true) > 0);
+    // The kernel may have dropped a page of it; reading brings it back.
+    let found = (0..10).any(|_| fs::read(root.path().join("file")).is_ok() && fragments(false) == 0);
+    assert!(found);
+}
+
 #[test]
 fn a_stream_is_opened_by_a_name_that_is_left() {
     let root = tempfile::tempdir().unwrap();

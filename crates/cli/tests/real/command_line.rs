@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use crate::{
     image::Folder,
-    run::{finish, onesweep, output, run, summary, text},
+    run::{finish, onesweep, output, program, root_test, run, summary, text},
 };
 
 fn listed(root: &Path, options: &[&str]) -> BTreeSet<String> {
@@ -65,6 +65,22 @@ fn the_order_can_be_set_from_outside() {
     assert_eq!(plan["disks"][0]["order"], "first-extent", "what is typed wins");
     let out = finish(onesweep(["plan", "--json"]).arg(&root).env("ONESWEEP_ORDER", "sideways"), 2);
     assert!(text(&out.stderr).contains("ONESWEEP_ORDER"), "{}", text(&out.stderr));
+}
+
+/// The settings of the system are where the manual says: an /etc of our own is mounted over the machine's, for one program.
+#[test]
+fn the_settings_of_the_system_are_read() {
+    root_test!();
+    let folder = Folder::new();
+    let root = folder.join("tree");
+    fs::create_dir(&root).expect("a folder");
+    fs::write(root.join("a"), vec![1; 5000]).expect("a file");
+    let script = "mount -t tmpfs none /etc && mkdir /etc/onesweep && echo 'order = \"inode\"' > /etc/onesweep/config.toml && \
+                  exec \"$0\" plan --json \"$1\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", script]).arg(program()).arg(&root);
+    let plan = summary(&finish(&mut unshare, 0).stdout);
+    assert_eq!(plan["disks"][0]["order"], "inode");
 }
 
 /// Each shell that the machine has reads the completions made for it.
