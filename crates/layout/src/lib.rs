@@ -23,16 +23,21 @@
 //! | [`trust`] | whether the addresses of a file system say where the bytes are |
 //! | [`mounts`] | `/proc/self/mountinfo` |
 //! | [`device`], [`sysfs`] | the real disks under a device, through partitions, LVM, md, loop |
+//! | [`tables`] | file systems read from their own tables, without the kernel |
+//! | [`block_read`] | bytes by their address: image files, devices, parts of them |
 //! | [`score`] | how much of a file lies in one piece |
 
+pub mod block_read;
 pub mod device;
 pub mod extent;
 pub mod mounts;
 pub mod score;
 pub mod source;
 pub mod sysfs;
+pub mod tables;
 pub mod trust;
 
+pub use block_read::{BlockRead, ImageFile, Part};
 pub use device::{DeviceError, DeviceStack, Devices, Disk, Layer};
 pub use extent::{Extent, ExtentFlags};
 pub use mounts::{Mount, MountTable};

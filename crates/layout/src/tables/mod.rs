@@ -1,0 +1,204 @@
+//! File systems read from their own tables, without a walk and without the kernel (DAFT, section II.B).
+//!
+//! A file system that isn't mounted, or lies in an image file, is read here: its inodes in large reads over the tables, its
+//! directories in the order of the disk. What is found is told piece by piece, inodes and names in whatever order they come,
+//! so that nothing but what the caller keeps takes memory. Whoever wants paths joins the names by inode number.
+//!
+//! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
+//! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
+
+use std::{io, ops::ControlFlow};
+
+use bitflags::bitflags;
+use thiserror::Error;
+
+use crate::extent::Extent;
+
+/// A point in time: seconds since 1970, and nanoseconds below 1,000,000,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds since 1970, negative before.
+    pub seconds: i64,
+    /// Nanoseconds to add.
+    pub nanoseconds: u32,
+}
+
+bitflags! {
+    /// What is special about an inode.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct InodeFlags: u32 {
+        /// The content on the device is compressed.
+        const COMPRESSED = 1;
+        /// The content on the device is encrypted; what can be read is what lies there.
+        const ENCRYPTED = 1 << 1;
+        /// The content goes through the journal, so the device may hold older bytes.
+        const JOURNALED = 1 << 2;
+        /// The content lies on another device (the realtime device of XFS).
+        const ELSEWHERE = 1 << 3;
+        /// The names in this directory are encrypted.
+        const ENCRYPTED_NAMES = 1 << 4;
+        /// Names in this directory are told apart without regard to case.
+        const CASEFOLD = 1 << 5;
+    }
+}
+
+/// An inode that is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inode {
+    /// Its number; of NTFS, that of its file record.
+    pub number: u64,
+    /// Tells it from another file that had the number before.
+    pub generation: u32,
+    /// Type and permissions, as in `st_mode`.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Bytes of content.
+    pub size: u64,
+    /// Bytes that are allocated.
+    pub allocated: u64,
+    /// Its names, as it counts them itself.
+    pub links: u32,
+    /// For a device node: its device, as `makedev` packs it.
+    pub rdev: u64,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Birth, where it is kept.
+    pub btime: Option<Timestamp>,
+    /// What is special about it.
+    pub flags: InodeFlags,
+    /// Where its content lies, in the order of the file; holes are left out. Empty where `inline` has it.
+    pub extents: Vec<Extent>,
+    /// Content that lies among the metadata, such as in the inode: of a file, or the target of a symbolic link.
+    pub inline: Option<Vec<u8>>,
+    /// Extended attributes with their full names (`user.…`), where they were asked for.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Further contents under names of their own (the alternate data streams of NTFS): name and bytes.
+    pub streams: Vec<(Vec<u8>, u64)>,
+}
+
+/// A name in a directory. `.` and `..` are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'a> {
+    /// The inode of the directory.
+    pub directory: u64,
+    /// The inode that it names.
+    pub inode: u64,
+    /// Its bytes; of NTFS, as UTF-8.
+    pub name: &'a [u8],
+}
+
+/// Where what is found goes. Each call may end the scan.
+pub trait Found {
+    /// An inode in use; those that no directory names (orphans) too.
+    fn inode(&mut self, inode: Inode) -> ControlFlow<()>;
+
+    /// A name.
+    fn name(&mut self, name: Name<'_>) -> ControlFlow<()>;
+
+    /// Something is damaged or can't be read; the scan goes on without it.
+    fn problem(&mut self, problem: TableError) -> ControlFlow<()>;
+}
+
+/// What is asked for beside names and inodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Extended attributes: on some file systems each costs a read.
+    pub xattrs: bool,
+}
+
+/// What a file system says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeFacts {
+    /// Its type, as mount(8) takes it.
+    pub fs_type: &'static str,
+    /// Its label, as far as it is text.
+    pub label: String,
+    /// Bytes of a block or cluster.
+    pub block_bytes: u32,
+    /// Bytes of the file system.
+    pub bytes: u64,
+    /// The inode of the root directory.
+    pub root: u64,
+    /// Inodes in use, where it says so.
+    pub inodes_used: Option<u64>,
+}
+
+/// A file system that is read from its own tables.
+pub trait Tables {
+    /// What it says of itself.
+    fn facts(&self) -> &VolumeFacts;
+
+    /// Tells every inode in use and every name. The order is that of the disk: the tables of inodes first, then directories by
+    /// the addresses of their blocks.
+    ///
+    /// Errors are what ends all reading; what is damaged here and there goes to [`Found::problem`].
+    fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError>;
+}
+
+/// Why tables, or a part of them, can't be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// There is no such file system here.
+    #[error("no {fs_type} file system begins here: byte {at} has no {what}")]
+    NotHere {
+        /// The type that was looked for.
+        fs_type: &'static str,
+        /// What would be there.
+        what: &'static str,
+        /// Where it would be, in bytes.
+        at: u64,
+    },
+    /// Bytes can't be read.
+    #[error("cannot read {length} bytes at byte {at}: {source}")]
+    Io {
+        /// Where, in bytes from the start of the file system.
+        at: u64,
+        /// How many bytes.
+        length: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something isn't what it must be.
+    #[error("{what} at byte {at} is damaged: expected {expected}, found {found}")]
+    Damaged {
+        /// What.
+        what: String,
+        /// Where, in bytes from the start of the file system.
+        at: u64,
+        /// What would be right.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The file system has a feature that isn't known here, so nothing can be believed.
+    #[error("the file system uses {feature}, which is not supported; {advice}")]
+    Unsupported {
+        /// Its name, as the file system's own tools have it.
+        feature: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// What was written last is in the journal still.
+    #[error("{journal} has to be recovered first; {advice}")]
+    Dirty {
+        /// What has to be recovered.
+        journal: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+}
+
+impl TableError {
+    /// Something at `at` isn't what it must be.
+    pub fn damaged(what: impl Into<String>, at: u64, expected: impl ToString, found: impl ToString) -> TableError {
+        TableError::Damaged { what: what.into(), at, expected: expected.to_string(), found: found.to_string() }
+    }
+}

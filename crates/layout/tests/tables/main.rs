@@ -1,0 +1,4 @@
+//! File systems read from their own tables, held against what the kernel says of the same image.
+
+mod conformance;
+mod image;
