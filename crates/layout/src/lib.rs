@@ -25,12 +25,14 @@
 //! | [`device`], [`sysfs`] | the real disks under a device, through partitions, LVM, md, loop |
 //! | [`tables`] | file systems read from their own tables, without the kernel |
 //! | [`block_read`] | bytes by their address: image files, devices, parts of them |
+//! | [`image`] | images as they are named on a command line |
 //! | [`partitions`] | the partitions of a disk image |
 //! | [`score`] | how much of a file lies in one piece |
 
 pub mod block_read;
 pub mod device;
 pub mod extent;
+pub mod image;
 pub mod mounts;
 pub mod partitions;
 pub mod score;

@@ -7,11 +7,14 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+mod tree;
+
 use std::{io, ops::ControlFlow};
 
 use bitflags::bitflags;
 use thiserror::Error;
 
+pub use self::tree::{Entry, NoSuchPath, Tree};
 use crate::extent::Extent;
 
 /// A point in time: seconds since 1970, and nanoseconds below 1,000,000,000.

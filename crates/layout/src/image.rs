@@ -1,0 +1,184 @@
+//! Images and unmounted devices as they are named on a command line: `FILE`, `FILE@2`, `FILE:/path`, `FILE@2:/path`.
+
+use std::{
+    ffi::OsStr,
+    fmt, fs, io,
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use thiserror::Error;
+
+use crate::{
+    block_read::{BlockRead, ImageFile, Part},
+    partitions::{Partition, PartitionError, partitions},
+};
+
+/// An image or device, and a place in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageName {
+    /// The image file or device.
+    pub file: PathBuf,
+    /// The partition, where one was named.
+    pub partition: Option<u32>,
+    /// The path inside, without a slash at the front; empty for all of it.
+    pub inside: Vec<u8>,
+}
+
+impl ImageName {
+    /// Takes a name apart. What is a file as it stands is one; else the last `:/` begins the path inside, and an `@` with a
+    /// number names a partition. `None` when nothing of that is there.
+    pub fn of(name: &Path) -> Option<ImageName> {
+        ImageName::find(name.as_os_str().as_bytes(), &|path| {
+            let kind = fs::metadata(path).map(|metadata| metadata.file_type());
+            kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+        })
+    }
+
+    fn find(name: &[u8], is_image: &dyn Fn(&Path) -> bool) -> Option<ImageName> {
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let at = |file: &[u8], inside: &[u8]| {
+            let whole = ImageName { file: path(file), partition: None, inside: inside.to_vec() };
+            if is_image(&whole.file) {
+                return Some(whole);
+            }
+            let split = file.iter().rposition(|&byte| byte == b'@')?;
+            let number = std::str::from_utf8(&file[split + 1..]).ok()?.parse().ok()?;
+            let part = ImageName { file: path(&file[..split]), partition: Some(number), ..whole };
+            is_image(&part.file).then_some(part)
+        };
+        let inside = name.windows(2).rposition(|pair| pair == b":/");
+        at(name, b"").or_else(|| {
+            let split = inside?;
+            let below = &name[split + 1..];
+            let first = below.iter().position(|&byte| byte != b'/').unwrap_or(below.len());
+            at(&name[..split], &below[first..])
+        })
+    }
+
+    /// Opens the image, or the partition that is named.
+    pub fn open(&self) -> Result<Part<Arc<ImageFile>>, ImageError> {
+        let file =
+            ImageFile::open(&self.file).map_err(|source| ImageError::Open { path: self.file.clone(), source })?;
+        let file = Arc::new(file);
+        let Some(number) = self.partition else {
+            let len = file.len();
+            return Ok(Part::new(file, 0, len));
+        };
+        let table = |source| ImageError::Partitions { path: self.file.clone(), source };
+        let found = partitions(&*file).map_err(table)?;
+        let partition = found.iter().find(|partition| partition.number == number);
+        let partition = partition.ok_or_else(|| ImageError::NoPartition {
+            path: self.file.clone(),
+            number,
+            there: Numbers(found.iter().map(|partition| partition.number).collect()),
+        })?;
+        Ok(Part::new(file, partition.start, partition.len))
+    }
+
+    /// The partitions of the image, if it has a table.
+    pub fn partitions(&self) -> Result<Vec<Partition>, ImageError> {
+        let file =
+            ImageFile::open(&self.file).map_err(|source| ImageError::Open { path: self.file.clone(), source })?;
+        partitions(&file).map_err(|source| ImageError::Partitions { path: self.file.clone(), source })
+    }
+}
+
+/// Why an image can't be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The file or device.
+    #[error("{}: cannot open: {source}", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its partitions.
+    #[error("{}: {source}", path.display())]
+    Partitions {
+        /// Of which image.
+        path: PathBuf,
+        /// Why.
+        source: PartitionError,
+    },
+    /// There is none with the number.
+    #[error("{}: no partition {number}; there {there}", path.display())]
+    NoPartition {
+        /// Of which image.
+        path: PathBuf,
+        /// The number.
+        number: u32,
+        /// Those that are there.
+        there: Numbers,
+    },
+}
+
+/// Numbers of partitions, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers(Vec<u32>);
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self.0.len() {
+            0 => f.write_str("is none"),
+            1 => write!(f, "is {list}"),
+            _ => write!(f, "are {list}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart() {
+        let there = |path: &Path| ["disk.img", "/dev/sdb", "odd@3", "a:/b"].map(Path::new).contains(&path);
+        let image = |file: &str, partition, inside: &str| {
+            Some(ImageName { file: file.into(), partition, inside: inside.as_bytes().to_vec() })
+        };
+        for (name, expected) in [
+            ("disk.img", image("disk.img", None, "")),
+            ("disk.img:/", image("disk.img", None, "")),
+            ("disk.img://home/x", image("disk.img", None, "home/x")),
+            ("disk.img@2", image("disk.img", Some(2), "")),
+            ("/dev/sdb@12:/a b", image("/dev/sdb", Some(12), "a b")),
+            ("odd@3", image("odd@3", None, "")),
+            ("odd@3@1:/x", image("odd@3", Some(1), "x")),
+            ("a:/b", image("a:/b", None, "")),
+            ("a:/b:/c", image("a:/b", None, "c")),
+            ("disk.img@x", None),
+            ("disk.img@2x:/", None),
+            ("none", None),
+            ("none:/x", None),
+            ("", None),
+        ] {
+            assert_eq!(ImageName::find(name.as_bytes(), &there), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_partition_that_is_not_there_is_told_with_those_that_are() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let name = |partition| ImageName { file: file.path().to_owned(), partition, inside: Vec::new() };
+        fs::write(file.path(), vec![0; 1 << 20]).unwrap();
+        assert_eq!(name(None).open().unwrap().len(), 1 << 20);
+        let error = name(Some(1)).open().unwrap_err().to_string();
+        assert!(error.contains("no partition table"), "{error}");
+        let mut disk = vec![0; 1 << 20];
+        disk[450] = 0x83;
+        disk[454..458].copy_from_slice(&8_u32.to_le_bytes());
+        disk[458..462].copy_from_slice(&100_u32.to_le_bytes());
+        disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+        fs::write(file.path(), disk).unwrap();
+        let part = name(Some(1)).open().unwrap();
+        assert_eq!((part.start(), part.len()), (8 * 512, 100 * 512));
+        let error = name(Some(2)).open().unwrap_err().to_string();
+        assert!(error.ends_with("no partition 2; there is 1"), "{error}");
+    }
+}

@@ -1,0 +1,257 @@
+//! Inodes and names put together to a tree with paths.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+};
+
+use super::{Found, Inode, Name, TableError, Tables, Wanted};
+
+/// Problems that are kept; of a badly damaged file system there may be millions.
+const PROBLEMS_MAX: usize = 1000;
+
+const DIRECTORY: u32 = 0o040_000;
+const TYPE_BITS: u32 = 0o170_000;
+
+/// The names of a file system, and of each inode what the caller keeps.
+///
+/// Takes 24 bytes and the name for each name, and some 32 bytes beside a `T` for each inode.
+#[derive(Debug)]
+pub struct Tree<T> {
+    root: u64,
+    inodes: HashMap<u64, Kept<T>>,
+    /// Sorted by directory once all are there.
+    names: Vec<NameAt>,
+    bytes: Vec<u8>,
+    problems: Vec<TableError>,
+    problems_met: u64,
+}
+
+#[derive(Debug)]
+struct Kept<T> {
+    is_directory: bool,
+    value: T,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NameAt {
+    directory: u64,
+    inode: u64,
+    start: usize,
+    len: u16,
+}
+
+/// An entry of a tree.
+#[derive(Debug)]
+pub struct Entry<'a, T> {
+    /// Its path below the directory where the walk began, without a slash at the front; empty for that directory itself.
+    pub path: &'a [u8],
+    /// Its inode.
+    pub inode: u64,
+    /// What was kept of the inode.
+    pub value: &'a T,
+}
+
+/// Why a path leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuchPath {
+    /// How much of it is there, in bytes.
+    pub there: usize,
+}
+
+impl<T> Tree<T> {
+    /// Reads all tables, and keeps of each inode what `keep` makes of it.
+    pub fn read(tables: &mut dyn Tables, wanted: Wanted, keep: impl FnMut(Inode) -> T) -> Result<Tree<T>, TableError> {
+        let tree = Tree {
+            root: tables.facts().root,
+            inodes: HashMap::new(),
+            names: Vec::new(),
+            bytes: Vec::new(),
+            problems: Vec::new(),
+            problems_met: 0,
+        };
+        let mut collector = Collector { tree, keep };
+        tables.scan(wanted, &mut collector)?;
+        let mut tree = collector.tree;
+        // Within a directory the order of the tables stays.
+        tree.names.sort_by_key(|name| name.directory);
+        Ok(tree)
+    }
+
+    /// The inode of the root directory.
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// What was damaged, at most the first thousand.
+    pub fn problems(&self) -> &[TableError] {
+        &self.problems
+    }
+
+    /// How much was damaged in all.
+    pub fn problems_met(&self) -> u64 {
+        self.problems_met
+    }
+
+    fn names_in(&self, directory: u64) -> &[NameAt] {
+        let start = self.names.partition_point(|name| name.directory < directory);
+        let end = self.names.partition_point(|name| name.directory <= directory);
+        &self.names[start..end]
+    }
+
+    fn name(&self, at: &NameAt) -> &[u8] {
+        &self.bytes[at.start..][..at.len.into()]
+    }
+
+    /// The inode that a path from the root leads to. Symbolic links are not followed.
+    pub fn resolve(&self, path: &[u8]) -> Result<u64, NoSuchPath> {
+        let mut at = self.root;
+        let mut there = 0;
+        for part in path.split(|&byte| byte == b'/') {
+            if !(part.is_empty() || part == b".") {
+                let found = self.names_in(at).iter().find(|name| self.name(name) == part);
+                at = found.ok_or(NoSuchPath { there })?.inode;
+            }
+            there += part.len() + 1;
+        }
+        Ok(at)
+    }
+
+    /// Visits the inode `from` and everything below it, directories before what is in them. A directory that damage has put
+    /// into several places is entered once, so this ends.
+    pub fn walk(&self, from: u64, visit: &mut dyn FnMut(Entry<'_, T>) -> ControlFlow<()>) -> ControlFlow<()> {
+        let mut entered = HashSet::new();
+        let mut path = Vec::new();
+        // What is still to be visited, with the length of the path above it.
+        let mut pending = vec![(from, None, 0)];
+        while let Some((inode, name, above)) = pending.pop() {
+            path.truncate(above);
+            if let Some(name) = name {
+                if above > 0 {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(self.name(name));
+            }
+            let Some(kept) = self.inodes.get(&inode) else { continue };
+            visit(Entry { path: &path, inode, value: &kept.value })?;
+            if kept.is_directory && entered.insert(inode) {
+                pending.extend(self.names_in(inode).iter().rev().map(|name| (name.inode, Some(name), path.len())));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Collector<T, F> {
+    tree: Tree<T>,
+    keep: F,
+}
+
+impl<T, F: FnMut(Inode) -> T> Found for Collector<T, F> {
+    fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+        let (number, is_directory) = (inode.number, inode.mode & TYPE_BITS == DIRECTORY);
+        self.tree.inodes.insert(number, Kept { is_directory, value: (self.keep)(inode) });
+        ControlFlow::Continue(())
+    }
+
+    fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
+        let tree = &mut self.tree;
+        // No file system has longer ones.
+        let Ok(len) = u16::try_from(name.name.len()) else { return ControlFlow::Continue(()) };
+        tree.names.push(NameAt { directory: name.directory, inode: name.inode, start: tree.bytes.len(), len });
+        tree.bytes.extend_from_slice(name.name);
+        ControlFlow::Continue(())
+    }
+
+    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+        self.tree.problems_met += 1;
+        if self.tree.problems.len() < PROBLEMS_MAX {
+            self.tree.problems.push(problem);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::VolumeFacts;
+
+    /// Tables of a few inodes and names, and one problem.
+    struct Few {
+        facts: VolumeFacts,
+        inodes: Vec<(u64, u32)>,
+        names: Vec<(u64, u64, &'static str)>,
+    }
+
+    impl Tables for Few {
+        fn facts(&self) -> &VolumeFacts {
+            &self.facts
+        }
+
+        fn scan(&mut self, _wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
+            // Names may come before their inodes.
+            for &(directory, inode, name) in &self.names {
+                let _ = found.name(Name { directory, inode, name: name.as_bytes() });
+            }
+            for &(number, mode) in &self.inodes {
+                let _ = found.inode(Inode { number, mode, size: number * 100, ..Inode::default() });
+            }
+            let _ = found.problem(TableError::damaged("a thing", 7, 1, 2));
+            Ok(())
+        }
+    }
+
+    fn tree(names: &[(u64, u64, &'static str)]) -> Tree<u64> {
+        let facts = VolumeFacts { root: 2, ..VolumeFacts::default() };
+        let inodes = vec![(2, 0o040_755), (3, 0o040_755), (4, 0o100_644), (5, 0o100_644), (9, 0o100_644)];
+        let mut few = Few { facts, inodes, names: names.to_vec() };
+        Tree::read(&mut few, Wanted::default(), |inode| inode.size).unwrap()
+    }
+
+    fn paths(tree: &Tree<u64>, from: u64) -> Vec<(String, u64)> {
+        let mut paths = Vec::new();
+        let _ = tree.walk(from, &mut |entry| {
+            paths.push((String::from_utf8(entry.path.to_vec()).unwrap(), *entry.value));
+            ControlFlow::Continue(())
+        });
+        paths
+    }
+
+    #[test]
+    fn names_and_inodes_make_paths() {
+        let tree = tree(&[(3, 4, "below"), (2, 3, "dir"), (2, 5, "file"), (3, 5, "link"), (3, 77, "of nothing")]);
+        let shown = |list: &[(&str, u64)]| list.iter().map(|&(path, size)| (path.to_owned(), size)).collect::<Vec<_>>();
+        let all = [("", 200), ("dir", 300), ("dir/below", 400), ("dir/link", 500), ("file", 500)];
+        assert_eq!(paths(&tree, 2), shown(&all));
+        assert_eq!(paths(&tree, 3), shown(&[("", 300), ("below", 400), ("link", 500)]));
+        assert_eq!((tree.problems().len(), tree.problems_met()), (1, 1));
+    }
+
+    #[test]
+    fn paths_are_resolved() {
+        let tree = tree(&[(2, 3, "dir"), (3, 4, "below")]);
+        for (path, inode) in [("", 2), ("/", 2), ("dir", 3), ("/dir/", 3), ("./dir//below", 4)] {
+            assert_eq!(tree.resolve(path.as_bytes()), Ok(inode), "{path}");
+        }
+        assert_eq!(tree.resolve(b"dir/none"), Err(NoSuchPath { there: 4 }));
+        assert_eq!(tree.resolve(b"dir/below/x"), Err(NoSuchPath { there: 10 }));
+    }
+
+    #[test]
+    fn a_directory_within_itself_ends() {
+        let tree = tree(&[(2, 3, "dir"), (3, 2, "up"), (3, 3, "self")]);
+        assert_eq!(paths(&tree, 2).len(), 4);
+    }
+
+    #[test]
+    fn a_walk_ends_when_it_is_told_to() {
+        let tree = tree(&[(2, 3, "dir"), (2, 4, "file")]);
+        let mut seen = 0;
+        let ended = tree.walk(2, &mut |_| {
+            seen += 1;
+            ControlFlow::Break(())
+        });
+        assert_eq!((seen, ended), (1, ControlFlow::Break(())));
+    }
+}
