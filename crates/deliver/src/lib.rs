@@ -15,6 +15,7 @@
 
 pub mod attributes;
 pub mod copy;
+pub mod find;
 pub mod list;
 pub mod sum;
 pub mod tar;

@@ -3,7 +3,10 @@
 use std::{
     ffi::OsStr,
     fmt, fs, io,
-    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileTypeExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,6 +15,7 @@ use thiserror::Error;
 
 use crate::{
     block_read::{BlockRead, ImageFile, Part},
+    mounts::{Mount, MountTable},
     partitions::{Partition, PartitionError, partitions},
 };
 
@@ -57,8 +61,12 @@ impl ImageName {
         })
     }
 
-    /// Opens the image, or the partition that is named.
+    /// Opens the image, or the partition that is named. Not while it is mounted for writing: what is written then reaches the
+    /// tables whenever the kernel likes.
     pub fn open(&self) -> Result<Part<Arc<ImageFile>>, ImageError> {
+        if let Some(at) = self.writable_mount() {
+            return Err(ImageError::Mounted { path: self.file.clone(), at });
+        }
         let file =
             ImageFile::open(&self.file).map_err(|source| ImageError::Open { path: self.file.clone(), source })?;
         let file = Arc::new(file);
@@ -75,6 +83,23 @@ impl ImageName {
             there: Numbers(found.iter().map(|partition| partition.number).collect()),
         })?;
         Ok(Part::new(file, partition.start, partition.len))
+    }
+
+    /// Where the device, or a loop device on the file, is mounted for writing.
+    fn writable_mount(&self) -> Option<PathBuf> {
+        let found = fs::metadata(&self.file).ok()?;
+        let mounts = MountTable::read().ok()?;
+        let holds_it = |mount: &Mount| {
+            if found.file_type().is_block_device() {
+                return mount.dev == found.rdev();
+            }
+            let Some(device) = Path::new(&mount.source).file_name() else { return false };
+            let backing = fs::read(Path::new("/sys/block").join(device).join("loop/backing_file"));
+            let file = backing.ok().and_then(|path| fs::metadata(OsStr::from_bytes(path.trim_ascii_end())).ok());
+            file.is_some_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
+        };
+        let is_writable = |mount: &&Mount| !mount.super_options.split(',').any(|option| option == "ro");
+        mounts.iter().filter(is_writable).find(|mount| holds_it(mount)).map(|mount| mount.mount_point.clone())
     }
 
     /// The partitions of the image, if it has a table.
@@ -96,6 +121,14 @@ pub enum ImageError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Somebody may be writing to it.
+    #[error("{}: it is mounted at {}; unmount it, or mount it for reading alone", path.display(), at.display())]
+    Mounted {
+        /// Which.
+        path: PathBuf,
+        /// Where.
+        at: PathBuf,
     },
     /// Its partitions.
     #[error("{}: {source}", path.display())]

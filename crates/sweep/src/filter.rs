@@ -39,6 +39,11 @@ impl Filter {
     }
 }
 
+/// True when a name, the last part of a path, matches a shell pattern as in fnmatch(3).
+pub fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
+    glob(pattern, name)
+}
+
 fn matches_anywhere(pattern: &[u8], path: &[u8]) -> bool {
     let after_slashes = path.windows(2).enumerate().filter(|(_, pair)| pair[0] == b'/' && pair[1] != b'/');
     let starts = std::iter::once(0).chain(after_slashes.map(|(at, _)| at + 1));

@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod copy;
+mod find;
 mod list;
 mod plan;
 mod sum;
@@ -13,6 +14,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use copy::CopyArgs;
+pub(crate) use find::FindArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use sum::SumArgs;
@@ -49,6 +51,7 @@ pub(crate) enum Command {
     Warm(Box<WarmArgs>),
     Copy(Box<CopyArgs>),
     Plan(Box<PlanArgs>),
+    Find(Box<FindArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]
     Completions {
@@ -73,7 +76,7 @@ pub(crate) fn command() -> clap::Command {
 
 /// Reads the command line; its first word is the program's name.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let words = tar::expand_old_style(words.into_iter().collect());
+    let words = find::expand(tar::expand_old_style(words.into_iter().collect()));
     let mut command = command();
     let mut matches = command.try_get_matches_from_mut(words)?;
     let cli = Cli::from_arg_matches_mut(&mut matches.clone()).map_err(|error| error.format(&mut command))?;

@@ -2,6 +2,7 @@
 
 mod archive;
 mod copy;
+mod find;
 mod list;
 mod manual;
 mod plan;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Warm(args) => warm::run(*args),
         Command::Copy(args) => copy::run(*args),
         Command::Plan(args) => plan::run(*args),
+        Command::Find(args) => find::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),
     }

@@ -7,6 +7,7 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+mod open;
 mod tree;
 
 use std::{io, ops::ControlFlow};
@@ -14,6 +15,7 @@ use std::{io, ops::ControlFlow};
 use bitflags::bitflags;
 use thiserror::Error;
 
+pub use self::open::open;
 pub use self::tree::{Entry, NoSuchPath, Tree};
 use crate::extent::Extent;
 

@@ -1,0 +1,82 @@
+//! `onesweep find`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Finds files by what the tables of a file system say, without mounting it
+///
+/// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS. All conditions have to be met.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onesweep find disk.img                              all paths
+  onesweep find /dev/sdb1 -name '*.mbox' -size +10M
+  onesweep find disk.img@2:/home -mtime -7 -type f -l
+  onesweep find --json usb.img | jq -r 'select(.fragments > 10).path'
+
+An image is named by its file, with a partition as IMAGE@2, with a directory as IMAGE:/home.
+Nothing is ever written to it.")]
+pub(crate) struct FindArgs {
+    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<PathBuf>,
+    /// The last part of the path matches a shell pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) name: Vec<std::ffi::OsString>,
+    /// Its size in units rounded up: N, +N for more, -N for less; c bytes, k, M, G, else blocks of 512
+    #[arg(long, value_name = "N[ckMG]", allow_hyphen_values = true)]
+    pub(crate) size: Vec<String>,
+    /// Changed N days ago, +N for longer, -N for less
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) mtime: Vec<String>,
+    /// Owned by a user, by name or number
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Vec<String>,
+    /// A file (f), directory (d), symbolic link (l), pipe (p), socket (s), device (b, c)
+    #[arg(long = "type", value_name = "LETTERS")]
+    pub(crate) kind: Vec<String>,
+    /// End each path with a NUL instead of a line feed
+    #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
+    pub(crate) null: bool,
+    /// Show mode, names, owner, group, size, time, fragments and address too
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) long: bool,
+    /// Write a JSON object for each file, one to a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The conditions in the language of find(1).
+const WORDS: [&str; 5] = ["-name", "-size", "-mtime", "-user", "-type"];
+
+/// Lets `-name` stand for `--name`, as in find(1).
+pub(super) fn expand(words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    if words.get(1).is_none_or(|command| command != "find") {
+        return words;
+    }
+    let expanded = |word: std::ffi::OsString| match word.to_str() {
+        Some(text) if WORDS.contains(&text) => format!("-{text}").into(),
+        _ => word,
+    };
+    words.into_iter().map(expanded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Command, parse_line};
+
+    #[test]
+    fn conditions_are_those_of_find() {
+        let Ok(Command::Find(args)) = parse_line("find a.img -name *.c -size -10M --mtime +7 -type f,d -user root -l")
+        else {
+            panic!("it is understood");
+        };
+        assert_eq!((args.name[0].to_str(), &*args.size[0], &*args.mtime[0]), (Some("*.c"), "-10M", "+7"));
+        assert_eq!((&*args.kind[0], &*args.user[0], args.long), ("f,d", "root", true));
+        for line in ["find", "find a -0 --json", "find a -l --json", "find a -name"] {
+            assert!(parse_line(line).is_err(), "{line}");
+        }
+        assert!(parse_line("list -name x").is_err(), "elsewhere it is none");
+    }
+}

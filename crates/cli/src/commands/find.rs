@@ -1,0 +1,125 @@
+//! `onesweep find`: what the tables of an image say of its files.
+
+use std::{
+    io::{self, BufWriter, Write},
+    ops::ControlFlow,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use onesweep_deliver::find::{Condition, LONG_HEADER, Row, Style, write_row};
+use onesweep_layout::{
+    image::ImageName,
+    tables::{self, Timestamp, Tree, Wanted},
+};
+
+use crate::{
+    args::FindArgs,
+    message,
+    report::{self, Failure},
+};
+
+pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
+    let conditions = conditions(&args)?;
+    let style = match (args.null, args.long, args.json) {
+        (true, ..) => Style::Nul,
+        (_, true, _) => Style::Long,
+        (.., true) => Style::Json,
+        _ => Style::Lines,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut errors = 0;
+    if style == Style::Long {
+        writeln!(out, "{LONG_HEADER}").map_err(|error| Failure::output(&error, 0))?;
+    }
+    for image in &args.images {
+        match find(image, &conditions, style, &mut out) {
+            Ok(problems) => errors += problems,
+            Err(Found::Output(error)) => return Err(Failure::output(&error, report::exit_code(false, errors))),
+            Err(Found::Nothing(message)) if args.images.len() == 1 => return Err(Failure::told(message)),
+            Err(Found::Nothing(message)) => {
+                tell(&message);
+                errors += 1;
+            }
+        }
+    }
+    out.flush().map_err(|error| Failure::output(&error, report::exit_code(false, errors)))?;
+    Ok(report::exit_code(false, errors))
+}
+
+/// Why an image was not gone through.
+enum Found {
+    /// It can't be read.
+    Nothing(String),
+    /// The output can't be written.
+    Output(io::Error),
+}
+
+/// Writes what is found in one image; gives how much of it is damaged.
+fn find(named: &Path, conditions: &[Condition], style: Style, out: &mut dyn Write) -> Result<u64, Found> {
+    let name = message::path_text(named);
+    let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
+    let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
+    let device = image.open().map_err(|error| Found::Nothing(message::of_error(&error)))?;
+    let mut tables = tables::open(device).map_err(|error| match image.partitions() {
+        Ok(partitions) if image.partition.is_none() && !partitions.is_empty() => {
+            let list: Vec<String> = partitions.iter().map(|partition| format!("{name}@{}", partition.number)).collect();
+            Found::Nothing(format!("{name}: it is divided into partitions; name one of {}", list.join(", ")))
+        }
+        _ => nothing(&error),
+    })?;
+    let tree = Tree::read(&mut *tables, Wanted::default(), |inode| Row::of(&inode)).map_err(|error| nothing(&error))?;
+    for problem in tree.problems() {
+        tell(&format!("{name}: {}", message::of_error(problem)));
+    }
+    let from = tree.resolve(&image.inside).map_err(|_| {
+        let inside = message::path_text(Path::new(std::ffi::OsStr::from_bytes(&image.inside)));
+        Found::Nothing(format!("{name}: no such file or directory inside: /{inside}; check the name"))
+    })?;
+    let mut shown = named.as_os_str().as_bytes().to_vec();
+    if image.inside.is_empty() && !shown.ends_with(b":/") {
+        shown.extend_from_slice(b":/");
+    }
+    let start = shown.len();
+    let mut written = Ok(());
+    let _ = tree.walk(from, &mut |entry| {
+        shown.truncate(start);
+        if !entry.path.is_empty() {
+            if !shown.ends_with(b"/") {
+                shown.push(b'/');
+            }
+            shown.extend_from_slice(entry.path);
+        }
+        if conditions.iter().all(|condition| condition.holds(&shown, entry.value)) {
+            written = write_row(out, &shown, entry.value, style);
+        }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    written.map_err(Found::Output)?;
+    Ok(tree.problems_met())
+}
+
+fn why_no_image(named: &Path) -> String {
+    match named.metadata() {
+        Ok(found) if found.is_dir() => "is a directory; name the image or the unmounted device that it lies on".into(),
+        Ok(_) => "is no image and no device".into(),
+        Err(error) => format!("cannot find it: {}; check the name", message::why(&error)),
+    }
+}
+
+fn tell(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "onesweep: {message}");
+}
+
+fn conditions(args: &FindArgs) -> Result<Vec<Condition>, Failure> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() };
+    let names = args.name.iter().map(|pattern| Ok(Condition::name(pattern.as_bytes())));
+    let sizes = args.size.iter().map(|text| Condition::size(text));
+    let times = args.mtime.iter().map(|text| Condition::mtime(text, now));
+    let users = args.user.iter().map(|text| Condition::user(text));
+    let kinds = args.kind.iter().map(|text| Condition::kinds(text));
+    let all: Result<Vec<_>, _> = names.chain(sizes).chain(times).chain(users).chain(kinds).collect();
+    all.map_err(|error| Failure::told(message::of_error(&error)))
+}

@@ -1,0 +1,7 @@
+//! What the tables of a file system say of its files, and which of them are wanted.
+
+mod condition;
+mod row;
+
+pub use condition::{Condition, ConditionError};
+pub use row::{LONG_HEADER, Row, Style, write_row};

@@ -1,0 +1,248 @@
+//! One line for each file that was found.
+
+use std::{
+    ffi::OsStr,
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+};
+
+use onesweep_layout::{
+    ExtentFlags,
+    tables::{Inode, InodeFlags, Timestamp},
+};
+use serde::Serialize;
+
+use crate::sum::write_escaped;
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// The path, and a line feed.
+    Lines,
+    /// The path, and a NUL.
+    Nul,
+    /// Mode, names, owner, group, size, time, fragments, address and path in columns; `\`, line feed and carriage return in
+    /// the path are written `\\`, `\n` and `\r`.
+    Long,
+    /// One JSON object.
+    Json,
+}
+
+/// The line above the long form.
+pub const LONG_HEADER: &str = "  MODE LINKS    UID    GID         SIZE CHANGED (UTC)    FRAGMENTS        ADDRESS PATH";
+
+/// What is kept of an inode.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Row {
+    /// Its number.
+    pub inode: u64,
+    /// Type and permissions, as in `st_mode`.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes that are allocated.
+    pub allocated: u64,
+    /// Names.
+    pub links: u32,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Runs of blocks with data.
+    pub fragments: u32,
+    /// The byte where its first block lies.
+    pub address: Option<u64>,
+    /// What is special about it.
+    pub flags: InodeFlags,
+}
+
+impl Row {
+    /// Keeps what is shown.
+    pub fn of(inode: &Inode) -> Row {
+        let mut end = None;
+        let mut fragments = 0;
+        for extent in inode.extents.iter().filter(|extent| !extent.is_zeros()) {
+            fragments += u32::from(end.is_none() || end != extent.physical);
+            end = extent.physical_end();
+        }
+        let first = inode.extents.iter().find(|extent| !extent.flags.contains(ExtentFlags::UNWRITTEN));
+        Row {
+            inode: inode.number,
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: inode.size,
+            allocated: inode.allocated,
+            links: inode.links,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            atime: inode.atime,
+            fragments,
+            address: first.and_then(|extent| extent.physical),
+            flags: inode.flags,
+        }
+    }
+}
+
+/// As `--json` shows it.
+#[derive(Serialize)]
+struct Line<'a> {
+    path: std::borrow::Cow<'a, str>,
+    /// The bytes in hexadecimal, when the path is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    inode: u64,
+    r#type: &'static str,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    allocated: u64,
+    links: u32,
+    mtime: f64,
+    ctime: f64,
+    atime: f64,
+    fragments: u32,
+    address: Option<u64>,
+    flags: Vec<&'static str>,
+}
+
+/// Writes one file.
+pub fn write_row(out: &mut dyn Write, path: &[u8], row: &Row, style: Style) -> io::Result<()> {
+    match style {
+        Style::Lines => {
+            out.write_all(path)?;
+            out.write_all(b"\n")
+        }
+        Style::Nul => {
+            out.write_all(path)?;
+            out.write_all(b"\0")
+        }
+        Style::Long => {
+            let Row { mode, links, uid, gid, size, fragments, .. } = row;
+            let address = row.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
+            write!(out, "{mode:>6o} {links:>5} {uid:>6} {gid:>6} {size:>12} ")?;
+            write!(out, "{} {fragments:>9} {address:>14} ", date(row.mtime.seconds))?;
+            write_escaped(out, path)?;
+            out.write_all(b"\n")
+        }
+        Style::Json => {
+            serde_json::to_writer(&mut *out, &line(path, row))?;
+            out.write_all(b"\n")
+        }
+    }
+}
+
+fn line<'a>(path: &'a [u8], row: &Row) -> Line<'a> {
+    let text = OsStr::from_bytes(path);
+    let time = |time: Timestamp| time.seconds as f64 + f64::from(time.nanoseconds) / 1e9;
+    Line {
+        path: text.to_string_lossy(),
+        path_hex: text.to_str().is_none().then(|| path.iter().map(|byte| format!("{byte:02x}")).collect()),
+        inode: row.inode,
+        r#type: kind(row.mode),
+        mode: row.mode & 0o7777,
+        uid: row.uid,
+        gid: row.gid,
+        size: row.size,
+        allocated: row.allocated,
+        links: row.links,
+        mtime: time(row.mtime),
+        ctime: time(row.ctime),
+        atime: time(row.atime),
+        fragments: row.fragments,
+        address: row.address,
+        flags: row.flags.iter_names().map(|(name, _)| name).collect(),
+    }
+}
+
+/// The date and minute of a second since 1970, in the Gregorian calendar.
+fn date(seconds: i64) -> String {
+    const DAYS_OF_400_YEARS: i64 = 146_097;
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Counted from 1 March of the year 0, so that leap days come last.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(DAYS_OF_400_YEARS), days.rem_euclid(DAYS_OF_400_YEARS));
+    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02} {:02}:{:02}", second / 3600, second / 60 % 60)
+}
+
+fn kind(mode: u32) -> &'static str {
+    match mode >> 12 {
+        0o1 => "fifo",
+        0o2 => "character device",
+        0o4 => "directory",
+        0o6 => "block device",
+        0o10 => "file",
+        0o12 => "symbolic link",
+        0o14 => "socket",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onesweep_layout::Extent;
+
+    use super::*;
+
+    fn written(path: &[u8], row: &Row, style: Style) -> String {
+        let mut out = Vec::new();
+        write_row(&mut out, path, row, style).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn fragments_are_runs_with_data() {
+        let extent = |logical, physical, length, flags| Extent { logical, physical: Some(physical), length, flags };
+        let none = ExtentFlags::empty();
+        let extents = vec![
+            extent(0, 900, 100, ExtentFlags::UNWRITTEN),
+            extent(100, 5000, 100, none),
+            extent(200, 5100, 100, none),
+            extent(400, 7000, 100, none),
+        ];
+        let row = Row::of(&Inode { number: 12, extents, ..Inode::default() });
+        assert_eq!((row.fragments, row.address), (2, Some(5000)));
+        assert_eq!(Row::of(&Inode::default()).fragments, 0);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00"),
+            (-1, "1969-12-31 23:59"),
+            (951_782_400, "2000-02-29 00:00"),
+            (4_107_542_400, "2100-03-01 00:00"),
+            (1_709_251_199, "2024-02-29 23:59"),
+        ] {
+            assert_eq!(date(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn every_style_tells_the_path() {
+        let mtime = Timestamp { seconds: 1_600_000_000, nanoseconds: 500_000_000 };
+        let flags = InodeFlags::COMPRESSED;
+        let row = Row { inode: 7, mode: 0o100_640, size: 5, links: 1, mtime, fragments: 1, flags, ..Row::default() };
+        assert_eq!(written(b"a\nb", &row, Style::Lines), "a\nb\n");
+        assert_eq!(written(b"a\nb", &row, Style::Nul), "a\nb\0");
+        let long = written(b"a\nb", &row, Style::Long);
+        let columns: Vec<&str> = long.split_whitespace().collect();
+        assert_eq!(columns, ["100640", "1", "0", "0", "5", "2020-09-13", "12:26", "1", "-", "a\\nb"]);
+        let json: serde_json::Value = serde_json::from_str(&written(b"a\xff", &row, Style::Json)).unwrap();
+        assert_eq!((json["path_hex"].as_str(), json["type"].as_str()), (Some("61ff"), Some("file")));
+        assert_eq!((json["mtime"].as_f64(), json["flags"][0].as_str()), (Some(1_600_000_000.5), Some("COMPRESSED")));
+    }
+}
