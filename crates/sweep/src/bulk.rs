@@ -11,7 +11,7 @@ use crate::{
     order::Order,
     plan::{DiskModel, Estimate},
     progress::{Cancel, Observer},
-    settings::{CachePolicy, Entries, Reassembly, Settings, Strategy},
+    settings::{CachePolicy, Entries, MetadataSource, Reassembly, Settings, Strategy},
     summary::Summary,
 };
 
@@ -132,6 +132,11 @@ impl BulkRead {
     /// Learns where files lie also for orders that don't need to know it.
     pub fn addresses(self, yes: bool) -> Self {
         self.with(|settings| settings.addresses = yes)
+    }
+
+    /// Where names and places of files come from. Default: for images and devices that aren't mounted, from their tables.
+    pub fn metadata(self, source: MetadataSource) -> Self {
+        self.with(|settings| settings.metadata = source)
     }
 
     /// Reads at most so many bytes a second.

@@ -1,6 +1,13 @@
 //! Groups paths by spindle and runs the sweeps of all spindles side by side.
 
-use std::{collections::BTreeMap, io, os::fd::AsFd, path::PathBuf, sync::Arc, thread};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::AsFd,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use onesweep_sys::{buffer::BufferPool, files};
 
@@ -9,12 +16,13 @@ use crate::{
     delivery::Delivery,
     error::{FileError, SweepError},
     files::Files,
+    image::Image,
     opener::path_bytes,
     outlet::{Counters, Outlet},
     placement::Placements,
     plan::Estimate,
     read::Halt,
-    settings::Settings,
+    settings::{MetadataSource, Settings},
     spindle::{Root, SpindleSweep},
     throttle::Throttle,
     walk::Foreign,
@@ -25,6 +33,8 @@ use crate::{
 struct Shared {
     settings: Arc<Settings>,
     placements: Arc<Placements>,
+    /// Images among the roots, until they are swept.
+    images: Arc<Mutex<Vec<Image>>>,
     budget: Budget,
     throttle: Arc<Throttle>,
     pool: BufferPool,
@@ -45,7 +55,7 @@ pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
     let mut sweeps = Vec::new();
     let mut origin = Origin::Named;
     // A walk may come to directories of other spindles; they are the roots of the next round.
-    while !roots.is_empty() {
+    while !roots.is_empty() || has_images(&shared) {
         let mut round = make_sweeps(&shared, roots, origin)?;
         thread::scope(|scope| {
             for sweep in &mut round {
@@ -61,6 +71,10 @@ pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
         sweeps.append(&mut round);
     }
     Ok(Prepared { shared, sweeps, errors })
+}
+
+fn has_images(shared: &Shared) -> bool {
+    !shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_empty()
 }
 
 /// Sweeps without showing the plan before.
@@ -118,6 +132,7 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), Sw
     let system = |what| move |source| SweepError::System { what, source };
     let shared = Shared {
         placements: Arc::new(Placements::of_system().map_err(system("cannot read the table of mounts"))?),
+        images: Arc::default(),
         budget: Budget::new(settings.budget),
         pool: BufferPool::new(kept_for_reuse(settings.budget) as usize),
         throttle: Arc::new(Throttle::new(settings.bwlimit)),
@@ -126,22 +141,36 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), Sw
     };
     let current = std::env::current_dir().map_err(system("cannot tell the current directory"))?;
     let base = shared.settings.base.as_ref().map_or(current.clone(), |base| current.join(base));
-    let (mut roots, mut errors) = (Vec::new(), Vec::new());
+    let (mut roots, mut errors, mut images) = (Vec::new(), Vec::new(), Vec::new());
     for shown in &shared.settings.roots {
         if shared.settings.filter.excludes(path_bytes(shown)) {
             continue;
         }
-        match find_root(&shared, shown.clone(), base.join(shown), shared.settings.follow_roots) {
+        let opened = base.join(shown);
+        let image = match shared.settings.metadata {
+            MetadataSource::Walk => Ok(None),
+            MetadataSource::Auto => Image::open(shown, &opened),
+        };
+        let found = match image {
+            Ok(Some(image)) => {
+                images.push(image);
+                continue;
+            }
+            Ok(None) => find_root(&shared, shown.clone(), opened, shared.settings.follow_roots),
+            Err(error) => Err(error),
+        };
+        match found {
             Ok(root) => roots.push(root),
             Err(source) => errors.push((shown.clone(), source)),
         }
     }
-    if roots.is_empty() && !errors.is_empty() {
+    if roots.is_empty() && images.is_empty() && !errors.is_empty() {
         let (path, source) = errors.swap_remove(0);
         return Err(SweepError::Root { path, source });
     }
     let errors = errors.into_iter().map(|(path, source)| FileError::Io { path, step: "find it".into(), source });
     let errors = errors.collect();
+    *shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = images;
     Ok((shared, roots, errors))
 }
 
@@ -159,7 +188,10 @@ fn make_sweeps(shared: &Shared, roots: Vec<Root>, origin: Origin) -> Result<Vec<
     for root in roots {
         by_spindle.entry(shared.placements.spindle(&root.placement)).or_default().push(root);
     }
-    let share = lendable(shared) / by_spindle.len().max(1) as u64;
+    let images = std::mem::take(&mut *shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    let share = lendable(shared) / (by_spindle.len() + images.len()).max(1) as u64;
+    let of_images: Vec<Result<SpindleSweep, SweepError>> =
+        images.into_iter().map(|image| image_sweep(shared, image, share)).collect();
     by_spindle
         .values()
         .map(|roots| {
@@ -171,7 +203,29 @@ fn make_sweeps(shared: &Shared, roots: Vec<Root>, origin: Origin) -> Result<Vec<
             }
             Ok(sweep)
         })
+        .chain(of_images)
         .collect()
+}
+
+/// A sweep of its own for each image.
+fn image_sweep(shared: &Shared, image: Image, share: u64) -> Result<SpindleSweep, SweepError> {
+    let path = image.shown.clone();
+    let failed = |source| SweepError::Root { path: path.clone(), source };
+    let stat = image.device.stat().map_err(failed)?;
+    let placement = shared.placements.of_image(&stat, image.tables.facts());
+    let root = Root {
+        shown: image.shown.clone(),
+        opened: image.shown.clone(),
+        ino: 0,
+        mode: 0,
+        placement: Arc::clone(&placement),
+    };
+    let share = shared.budget.share(share);
+    let roots = std::slice::from_ref(&root);
+    let mut sweep =
+        SpindleSweep::new(&shared.settings, &shared.placements, roots, share, &shared.throttle, &shared.pool);
+    sweep.set_image(image, &placement).map_err(failed)?;
+    Ok(sweep)
 }
 
 /// Bytes of the budget that used memory may take between two files: fresh memory costs a page fault for each page.

@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    os::fd::{BorrowedFd, OwnedFd},
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -13,6 +14,7 @@ use onesweep_sys::{block, cache, features::features, files, inode};
 use crate::{
     catalogue::{Catalogue, EntryId, Flags},
     error::SweepError,
+    image::ImageDevice,
     placement::Placement,
     plan::Fragment,
 };
@@ -21,6 +23,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct DeviceCheck {
     nodes: HashMap<u16, Arc<OwnedFd>>,
+    images: HashMap<u16, Arc<ImageDevice>>,
     sources: Sources,
 }
 
@@ -28,6 +31,30 @@ impl DeviceCheck {
     /// The device of a volume. It must be [admitted](Self::admit).
     pub(crate) fn node(&self, volume: u16) -> Arc<OwnedFd> {
         Arc::clone(&self.nodes[&volume])
+    }
+
+    /// Takes the device of an image, which is read past the page cache where that is possible.
+    pub(crate) fn admit_image(&mut self, volume: u16, image: Arc<ImageDevice>) -> io::Result<()> {
+        let node = image.open_direct().or_else(|_| image.open_buffered())?;
+        self.nodes.insert(volume, Arc::new(node));
+        self.images.insert(volume, image);
+        Ok(())
+    }
+
+    /// The image that a volume is, if it is one.
+    pub(crate) fn image(&self, volume: u16) -> Option<&Arc<ImageDevice>> {
+        self.images.get(&volume)
+    }
+
+    /// After a read was refused: from now on, an image is read through the page cache. False when it is already, or is no
+    /// image.
+    pub(crate) fn leave_direct(&mut self, volume: u16) -> bool {
+        let Some(buffered) = self.images.get(&volume).and_then(|image| image.open_buffered().ok()) else {
+            return false;
+        };
+        let was_direct = self.nodes.get(&volume).is_some_and(|node| files::is_direct(node.as_fd()));
+        self.nodes.insert(volume, Arc::new(buffered));
+        was_direct
     }
 
     /// Opens the device of a volume.

@@ -2,8 +2,12 @@
 
 use std::{
     collections::HashSet,
+    ffi::OsString,
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::ffi::OsStringExt,
+    },
 };
 
 use onesweep_sys::files;
@@ -41,6 +45,16 @@ pub(crate) fn item(
         let mut seen = HashSet::from([item.path.clone()]);
         let names = catalogue.links(id).skip(1).map(|link| catalogue.path(link));
         item.links = names.filter(|name| seen.insert(name.clone())).collect();
+    }
+    if catalogue.volume(entry.device).is_image {
+        if let Some(extra) = catalogue.extra(id) {
+            let target = extra.inline.as_ref().filter(|_| kind == Kind::Symlink);
+            item.link_target = target.map(|target| OsString::from_vec(target.clone()).into());
+            if xattrs {
+                item.xattrs.clone_from(&extra.xattrs);
+            }
+        }
+        return Ok(item);
     }
     if kind == Kind::Symlink {
         let target = read_link(catalogue, opener, id)

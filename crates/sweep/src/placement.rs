@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless};
+use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, tables::VolumeFacts};
 use onesweep_sys::files;
 
 use crate::catalogue::Volume;
@@ -80,6 +80,8 @@ struct Known {
     spindles: Vec<Spindle>,
     /// Devices with a range of addresses of their own.
     ranges: Vec<u64>,
+    /// Images that were opened.
+    images: u64,
 }
 
 #[derive(Debug)]
@@ -189,7 +191,7 @@ impl Placements {
             .unwrap_or(4096) as u32;
         let placement = Arc::new(Placement {
             spindle,
-            volume: Volume { dev: stat.dev, block, base },
+            volume: Volume { dev: stat.dev, block, base, is_image: false },
             stack,
             fs_type,
             trust,
@@ -197,6 +199,29 @@ impl Placements {
         });
         known.by_dev.insert(stat.dev, Arc::clone(&placement));
         placement
+    }
+
+    /// The placement of a file system in an image or on a device that isn't mounted; `stat` is that of the file or device.
+    pub(crate) fn of_image(&self, stat: &files::Stat, facts: &VolumeFacts) -> Arc<Placement> {
+        let mut known = self.lock();
+        let stack = match stat.file_type() {
+            files::EntryType::BlockDevice => self.devices.by_stat(stat).ok(),
+            _ => None,
+        };
+        known.images += 1;
+        // No device has such a number: an image may be swept twice, or lie on the file system of another root.
+        let dev = u64::MAX - known.images;
+        let key = stack.as_ref().filter(|stack| !stack.disks.is_empty()).map_or(vec![dev], DeviceStack::spindle_key);
+        let spindle = known.spindle_of(key);
+        let base = known.base_of_device(dev);
+        Arc::new(Placement {
+            spindle,
+            volume: Volume { dev, block: facts.block_bytes, base, is_image: true },
+            stack,
+            fs_type: facts.fs_type.to_owned(),
+            trust: AddressTrust::Physical,
+            journals_data: false,
+        })
     }
 
     /// The placement of a file system that was met before.

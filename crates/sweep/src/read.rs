@@ -30,6 +30,7 @@ use crate::{
     error::FileError,
     footprint::Footprint,
     handover,
+    image::ImageContent,
     item::{Content, FileBytes, Metadata, Route, SweptFile},
     opener::{Opener, descriptors},
     outlet::Outlet,
@@ -463,6 +464,7 @@ impl<'a> Reader<'a> {
                 Verdict::Again
             }
             Target::File { .. } => Verdict::Failed(error),
+            Target::Device { volume } if refused && self.device().leave_direct(*volume) => Verdict::Again,
             // A bad sector may lie in a gap: each file tells for itself, through the file system.
             Target::Device { .. } => Verdict::Doubtful,
         }
@@ -628,6 +630,11 @@ impl<'a> Reader<'a> {
 
     /// Checks a file that has all its bytes, and hands it over.
     fn complete(&mut self, file: u32) -> Result<(), Halt> {
+        let volume = self.engine.catalogue.get(self.id(file)).device;
+        if self.engine.catalogue.volume(volume).is_image {
+            let item = self.item_of_image(file, volume);
+            return self.deliver(file, item);
+        }
         let opened = self.open_best(file);
         let mut waiting = self.waiting.remove(&file).expect("admitted");
         let came = opened.as_ref().is_ok_and(|(fd, _)| self.leave_cache(file, &mut waiting, fd.as_fd()));
@@ -639,6 +646,31 @@ impl<'a> Reader<'a> {
             },
         };
         self.open.forget(file);
+        self.deliver(file, item)
+    }
+
+    /// Nobody else can have changed the file, so it needs no check; what could not be read with others is read alone.
+    fn item_of_image(&mut self, file: u32, volume: u16) -> Result<SweptFile, FileError> {
+        let (id, catalogue) = (self.id(file), self.engine.catalogue);
+        let waiting = self.waiting.remove(&file).expect("admitted");
+        let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, None)?;
+        let mut bytes = waiting.buffer.try_into_bytes().expect("all reads of the file have landed");
+        bytes.truncate(catalogue.get(id).size as usize);
+        if let Trust::Failed(error) = waiting.state {
+            return Err(error);
+        }
+        if matches!(waiting.state, Trust::Doubtful) {
+            let device = self.device().image(volume).cloned().expect("an image has a device");
+            let read = ImageContent::of(catalogue, id, &device).read_all(&mut bytes);
+            read.map_err(|error| FileError::io(item.path.clone(), "read", error))?;
+        }
+        item.data = catalogue.data_ranges(id);
+        item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
+        item.route = Route::Swept;
+        Ok(item)
+    }
+
+    fn deliver(&mut self, file: u32, item: Result<SweptFile, FileError>) -> Result<(), Halt> {
         if item.is_err() {
             self.failed.push(self.id(file));
         }

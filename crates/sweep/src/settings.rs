@@ -43,6 +43,7 @@ pub(crate) use crate::plan::Strategy;
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) roots: Vec<PathBuf>,
+    pub(crate) metadata: MetadataSource,
     pub(crate) base: Option<PathBuf>,
     pub(crate) budget: u64,
     pub(crate) large: Option<u64>,
@@ -72,6 +73,16 @@ pub(crate) struct Settings {
     pub(crate) cancel: crate::progress::Cancel,
 }
 
+/// Where names and places of files come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MetadataSource {
+    /// From the tables, for images and for devices that aren't mounted; by a walk elsewhere.
+    #[default]
+    Auto,
+    /// By a walk: a named image is a file like any other.
+    Walk,
+}
+
 /// Default budget.
 pub(crate) const BUDGET: u64 = 256 << 20;
 
@@ -90,6 +101,7 @@ impl Settings {
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
         Self {
             roots,
+            metadata: MetadataSource::Auto,
             base: None,
             budget: BUDGET,
             large: None,

@@ -10,7 +10,9 @@ use std::{
 
 use onesweep_sys::{features::features, files};
 
-use crate::{footprint::Trail, opener::Way, outlet::Counters, progress::Cancel, throttle::Throttle};
+use crate::{
+    footprint::Trail, image::ImageContent, opener::Way, outlet::Counters, progress::Cancel, throttle::Throttle,
+};
 
 /// The content of a large or special file, read through the file system where the consumer wants it.
 ///
@@ -18,8 +20,7 @@ use crate::{footprint::Trail, opener::Way, outlet::Counters, progress::Cancel, t
 /// that did not. When the end is reached and the file is not what it was when it was surveyed, that is an error.
 #[derive(Debug)]
 pub struct FileStream {
-    /// By each of its names.
-    ways: Vec<Way>,
+    from: From,
     /// What the survey saw.
     expected: State,
     /// The ranges that are no holes, rising.
@@ -30,6 +31,15 @@ pub struct FileStream {
     counters: Arc<Counters>,
     at: u64,
     open: Option<Open>,
+}
+
+/// Where the content comes from.
+#[derive(Debug)]
+enum From {
+    /// Names of the file, any of which may be gone.
+    Names(Vec<Way>),
+    /// A file system that isn't mounted.
+    Image(ImageContent),
 }
 
 /// By what a change of a file is told.
@@ -78,9 +88,19 @@ struct Open {
 }
 
 impl FileStream {
+    /// The content of a file, by each of its names.
     pub(crate) fn new(ways: Vec<Way>, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
+        Self::from(From::Names(ways), expected, data, rules)
+    }
+
+    /// The content of a file in an image.
+    pub(crate) fn of_image(content: ImageContent, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
+        Self::from(From::Image(content), expected, data, rules)
+    }
+
+    fn from(from: From, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
         let StreamRules { keep_cached, throttle, cancel, counters } = rules;
-        Self { ways, expected, data, keep_cached, throttle, cancel, counters, at: 0, open: None }
+        Self { from, expected, data, keep_cached, throttle, cancel, counters, at: 0, open: None }
     }
 
     fn advance(&mut self, read: usize) {
@@ -104,7 +124,8 @@ impl FileStream {
 
     /// By the first name that still leads to the file; where none does, by the first that leads anywhere.
     fn open_by_any_name(&self) -> io::Result<OwnedFd> {
-        let mut opened = self.ways.iter().map(Way::open);
+        let From::Names(ways) = &self.from else { return Err(io::ErrorKind::Unsupported.into()) };
+        let mut opened = ways.iter().map(Way::open);
         let first = opened.next().unwrap_or(Err(io::ErrorKind::NotFound.into()));
         let is_it = |fd: &OwnedFd| files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.ino == self.expected.ino);
         if first.as_ref().is_ok_and(is_it) {
@@ -174,7 +195,7 @@ impl Read for FileStream {
         }
         let (here, length) = self.here();
         if length == 0 {
-            return self.check().map(|()| 0);
+            return if matches!(self.from, From::Image(_)) { Ok(0) } else { self.check().map(|()| 0) };
         }
         let wanted = buffer.len().min(usize::try_from(length).unwrap_or(usize::MAX));
         if here == Here::Hole {
@@ -183,6 +204,11 @@ impl Read for FileStream {
             return Ok(wanted);
         }
         self.throttle.pass(wanted as u64, &self.cancel);
+        if let From::Image(content) = &self.from {
+            let read = content.read(&mut buffer[..wanted], self.at)?;
+            self.advance(read);
+            return Ok(read);
+        }
         let read = self.read_data(&mut buffer[..wanted], self.at.saturating_add(length))?;
         self.advance(read);
         if read == 0 {

@@ -49,6 +49,8 @@ impl Flags {
     pub(crate) const UNTOLD: Self = Self(1 << 11);
     /// It lies on another file system than its directory: something is mounted over it, or its directory shows several.
     pub(crate) const FOREIGN: Self = Self(1 << 12);
+    /// Its content can't be read from an image: it is compressed, or lies elsewhere.
+    pub(crate) const UNREADABLE: Self = Self(1 << 14);
     /// It was an error item.
     pub(crate) const FAILED: Self = Self(1 << 13);
     /// The kernel makes its content up when it is read, and its size is not true.
@@ -149,6 +151,20 @@ impl Entry {
         self.gid = stat.gid;
         self.nlink = stat.nlink;
         self.flags.set(Flags::SURVEYED);
+    }
+
+    /// Fills in what the tables of an image say.
+    pub(crate) fn learn_from_tables(&mut self, inode: &onesweep_layout::tables::Inode) {
+        self.size = inode.size;
+        (self.mtime_seconds, self.mtime_nanoseconds) = (inode.mtime.seconds, inode.mtime.nanoseconds);
+        (self.ctime_seconds, self.ctime_nanoseconds) = (inode.ctime.seconds, inode.ctime.nanoseconds);
+        (self.atime_seconds, self.atime_nanoseconds) = (inode.atime.seconds, inode.atime.nanoseconds);
+        self.rdev = inode.rdev;
+        self.mode = inode.mode;
+        self.uid = inode.uid;
+        self.gid = inode.gid;
+        self.nlink = inode.links;
+        self.generation = inode.generation;
     }
 
     /// By what a change is told.

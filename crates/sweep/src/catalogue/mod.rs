@@ -13,8 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use self::arena::NameAt;
 use self::arena::{Chunked, Names};
 pub(crate) use self::entry::{Entry, EntryId, Flags};
+use onesweep_layout::tables;
+
 use crate::plan::{Fragment, NO_ADDRESS, Piece};
 
 /// A file system that entries lie on.
@@ -26,6 +29,16 @@ pub(crate) struct Volume {
     pub(crate) block: u32,
     /// Where the volume begins in the address order of its spindle, in bytes.
     pub(crate) base: u64,
+    /// It is not mounted: nothing of it can be opened, and all of it is known from its tables.
+    pub(crate) is_image: bool,
+}
+
+/// What the tables of an image told of an entry, which nobody can ask again.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    /// Content that lies among the metadata; of a symbolic link, its target.
+    pub(crate) inline: Option<Vec<u8>>,
+    pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The catalogue of one spindle's tree, or of one window of it.
@@ -39,6 +52,8 @@ pub(crate) struct Catalogue {
     roots: HashMap<EntryId, PathBuf>,
     /// Those that a walk came to.
     met_roots: HashSet<EntryId>,
+    extras: HashMap<EntryId, Extra>,
+    extra_bytes: u64,
 }
 
 impl Catalogue {
@@ -50,6 +65,8 @@ impl Catalogue {
             volumes: Vec::new(),
             roots: HashMap::new(),
             met_roots: HashSet::new(),
+            extras: HashMap::new(),
+            extra_bytes: 0,
         }
     }
 
@@ -85,7 +102,7 @@ impl Catalogue {
 
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
-        self.entries.bytes() + self.names.bytes() + self.fragments.bytes()
+        self.entries.bytes() + self.names.bytes() + self.fragments.bytes() + self.extra_bytes
     }
 
     /// Adds an entry as its directory lists it. `None` when the catalogue can hold no more names.
@@ -111,6 +128,63 @@ impl Catalogue {
         let id = self.add(EntryId::NONE, shown, ino, volume, mode)?;
         self.roots.insert(id, opened);
         Some(id)
+    }
+
+    /// Adds an inode of an image, which has no name yet. `None` when the catalogue can hold no more.
+    pub(crate) fn add_inode(&mut self, volume: u16, inode: &tables::Inode) -> Option<EntryId> {
+        let id = self.add(EntryId::NONE, b"", inode.number, volume, inode.mode)?;
+        self.get_mut(id).learn_from_tables(inode);
+        Some(id)
+    }
+
+    /// Keeps what can't be asked for again.
+    pub(crate) fn add_extra(&mut self, id: EntryId, extra: Extra) {
+        if extra.inline.is_none() && extra.xattrs.is_empty() {
+            return;
+        }
+        let xattrs: usize = extra.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.extra_bytes += (size_of::<Extra>() + xattrs + extra.inline.as_ref().map_or(0, Vec::len)) as u64;
+        self.extras.insert(id, extra);
+    }
+
+    /// What was kept of an entry of an image.
+    pub(crate) fn extra(&self, id: EntryId) -> Option<&Extra> {
+        self.extras.get(&id)
+    }
+
+    /// Keeps a name that will get its place later. `None` when there is no room.
+    pub(crate) fn keep_name(&mut self, name: &[u8]) -> Option<NameAt> {
+        self.names.push(name)
+    }
+
+    pub(crate) fn name_at(&self, at: NameAt, len: u16) -> &[u8] {
+        self.names.get(at, len)
+    }
+
+    /// Makes an inode of an image a root. False when there is no room for its name.
+    pub(crate) fn name_root(&mut self, id: EntryId, shown: &[u8]) -> bool {
+        let (Some(at), Ok(len)) = (self.names.push(shown), u16::try_from(shown.len())) else { return false };
+        self.place(id, EntryId::NONE, at, len);
+        true
+    }
+
+    /// Gives an inode of an image its first name.
+    pub(crate) fn place(&mut self, id: EntryId, parent: EntryId, name: NameAt, name_len: u16) {
+        let entry = self.get_mut(id);
+        (entry.parent, entry.name, entry.name_len) = (parent, name, name_len);
+    }
+
+    /// Gives an inode of an image a further name. False when the catalogue can hold no more.
+    pub(crate) fn add_link(&mut self, id: EntryId, parent: EntryId, name: NameAt, name_len: u16) -> bool {
+        if self.len() == EntryId::NONE.0 {
+            return false;
+        }
+        let link = EntryId(self.len());
+        let entry = self.get(id);
+        let further = Entry { parent, name, name_len, first_fragment: 0, fragments: 0, ..entry };
+        self.entries.push(further);
+        self.get_mut(id).next_link = link;
+        true
     }
 
     /// A root that a walk came to: whoever owns a directory above it may put something else in its place.

@@ -1,5 +1,6 @@
 //! The sweep of one spindle: walk, survey, plan, read, window by window.
 
+mod image;
 mod links;
 mod ready;
 mod sequence;
@@ -23,6 +24,7 @@ use crate::{
     device::DeviceCheck,
     error::{FileError, SweepError},
     handover,
+    image::{Image, ImageDevice},
     opener::Opener,
     order::Order,
     outlet::{Counters, Outlet},
@@ -120,6 +122,9 @@ pub(crate) struct SpindleSweep {
     walked_entries: u64,
     surveyed_files: u64,
     surveyed_bytes: u64,
+    /// To be read instead of a walk, with the number of its volume.
+    image: Option<(u16, Image)>,
+    image_device: Option<Arc<ImageDevice>>,
 }
 
 /// What a plan has prepared.
@@ -182,6 +187,8 @@ impl SpindleSweep {
             walked_entries: 0,
             surveyed_files: 0,
             surveyed_bytes: 0,
+            image: None,
+            image_device: None,
         }
     }
 
@@ -235,6 +242,7 @@ impl SpindleSweep {
 
     /// Walks, surveys and plans the first window; everything found is held until the sweep runs.
     pub(crate) fn prepare(&mut self, counters: &Counters) {
+        self.read_tables(counters);
         while !self.is_finished()
             && self.held.batch.as_ref().is_none_or(|batch| batch.is_empty())
             && !self.settings.cancel.is_cancelled()
@@ -249,6 +257,7 @@ impl SpindleSweep {
 
     /// Carries the sweep out to its end.
     pub(crate) fn run(&mut self, outlet: &Outlet) -> Result<(), Halt> {
+        self.read_tables(outlet.counters());
         self.begin(outlet)?;
         if let Some(batch) = self.held.batch.take() {
             self.finish(outlet, batch)?;
@@ -540,7 +549,7 @@ impl SpindleSweep {
         let unmapped = planned.iter().filter(|&&id| self.catalogue.get(id).flags.has(Flags::UNMAPPED)).count() as u64;
         outlet.count(|summary| summary.unmapped_files += unmapped);
 
-        let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.settings.device };
+        let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.device.is_some() };
         let budget = self.plan_budget();
         let requests = requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
             .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
@@ -576,7 +585,10 @@ impl SpindleSweep {
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
-        self.settings.strategy()
+        match self.image_device() {
+            Some(_) => self.settings.strategy.unwrap_or(Strategy::Merged),
+            None => self.settings.strategy(),
+        }
     }
 
     fn plan_budget(&self) -> plan::Budget {
@@ -590,7 +602,7 @@ impl SpindleSweep {
 
     /// What reading a batch would cost: the sweep, and the streams after it.
     pub(crate) fn estimate(&self, batch: &Batch, order: Order, strategy: Strategy) -> Estimate {
-        let files = PlannedFiles { catalogue: &self.catalogue, files: &batch.planned, device: self.settings.device };
+        let files = PlannedFiles { catalogue: &self.catalogue, files: &batch.planned, device: self.device.is_some() };
         let mut estimate = requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
             .map(|requests| Estimate::of(requests, &self.disk_model(), self.in_flight()))
             .unwrap_or_default();

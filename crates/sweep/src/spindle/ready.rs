@@ -43,6 +43,9 @@ impl SpindleSweep {
         id: EntryId,
         fd: Option<OwnedFd>,
     ) -> Result<Option<SweptFile>, FileError> {
+        if self.image_device().is_some() {
+            return self.ready_item_of_image(outlet, id);
+        }
         let entry = self.catalogue.get(id);
         let xattrs = self.settings.xattrs;
         let is_made_up = entry.flags.has(Flags::MADE_UP);
@@ -134,14 +137,10 @@ impl SpindleSweep {
     pub(super) fn stream(&mut self, outlet: &Outlet, mut streamed: Vec<EntryId>) -> Result<(), Halt> {
         self.sort_streams(&mut streamed);
         for id in streamed {
-            let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None);
-            if let Ok(file) = &mut item {
-                file.data = self.catalogue.data_ranges(id);
-                let extra = self.stream_extras(outlet, id, file);
-                if let Err(error) = extra {
-                    item = Err(error);
-                }
-            }
+            let item = match self.image_device() {
+                Some(_) => self.stream_item_of_image(outlet, id),
+                None => self.stream_item(outlet, id),
+            };
             self.catalogue.get_mut(id).flags.set(Flags::DONE);
             if item.is_err() {
                 self.catalogue.get_mut(id).flags.set(Flags::FAILED);
@@ -149,6 +148,13 @@ impl SpindleSweep {
             send(outlet, item)?;
         }
         Ok(())
+    }
+
+    fn stream_item(&mut self, outlet: &Outlet, id: EntryId) -> Result<SweptFile, FileError> {
+        let mut item = handover::item(&self.catalogue, &mut self.opener, id, false, None)?;
+        item.data = self.catalogue.data_ranges(id);
+        self.stream_extras(outlet, id, &mut item)?;
+        Ok(item)
     }
 
     fn stream_extras(&mut self, outlet: &Outlet, id: EntryId, item: &mut SweptFile) -> Result<(), FileError> {

@@ -125,6 +125,12 @@ pub fn let_block(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK)?)
 }
 
+/// Whether reads of an open file go past the page cache.
+#[doc(alias = "F_GETFL")]
+pub fn is_direct(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+}
+
 /// Opens with `O_NOATIME`, and without it where the file is another's. Waits for a lease to be given up.
 fn open_at(dir: BorrowedFd<'_>, path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
     let open = |path: &CStr, flags: OFlags| match open_beneath(dir, path, flags) {
@@ -353,5 +359,6 @@ mod tests {
         let before = flags();
         let_block(file.as_fd()).unwrap();
         assert_eq!(before - flags(), OFlags::NONBLOCK);
+        assert!(!is_direct(file.as_fd()));
     }
 }

@@ -1,0 +1,103 @@
+//! Files of images and unmounted devices: what there is the tables tell, and what is in them comes from the device itself.
+
+mod content;
+mod fill;
+
+use std::{
+    fmt, io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use onesweep_layout::{
+    ImageFile, Part,
+    image::ImageName,
+    tables::{self, Tables},
+};
+use onesweep_sys::{
+    block,
+    files::{CURRENT_DIR, Stat, statx_at},
+};
+
+pub(crate) use self::{
+    content::ImageContent,
+    fill::{Wishes, fill},
+};
+
+/// A file system in an image or on a device, and the place in it that is swept.
+pub(crate) struct Image {
+    /// As it was named.
+    pub(crate) shown: PathBuf,
+    pub(crate) inside: Vec<u8>,
+    pub(crate) tables: Box<dyn Tables + Send>,
+    pub(crate) device: Arc<ImageDevice>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+/// Where the bytes of its files are.
+#[derive(Debug)]
+pub(crate) struct ImageDevice {
+    part: Part<Arc<ImageFile>>,
+    path: PathBuf,
+}
+
+impl ImageDevice {
+    /// Its bytes, from the start of the file system on.
+    pub(crate) fn bytes(&self) -> &Part<Arc<ImageFile>> {
+        &self.part
+    }
+
+    /// For reads that leave the page cache alone, where such are possible.
+    pub(crate) fn open_direct(&self) -> io::Result<OwnedFd> {
+        block::open_device_direct(self.path.as_path())
+    }
+
+    /// For reads of any bytes.
+    pub(crate) fn open_buffered(&self) -> io::Result<OwnedFd> {
+        block::open_device(self.path.as_path())
+    }
+
+    /// What the file or device is.
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
+        statx_at(CURRENT_DIR, self.path.as_path(), false)
+    }
+
+    /// Where the file system begins in the image or device.
+    pub(crate) fn start(&self) -> u64 {
+        self.part.start()
+    }
+}
+
+impl Image {
+    /// Opens what `opened` names; `None` when that is no image: a file as it is, which holds no file system, for one.
+    ///
+    /// A file that is named as it is counts as an image only when it holds a file system; a device, a partition or a path
+    /// inside must.
+    pub(crate) fn open(shown: &Path, opened: &Path) -> io::Result<Option<Self>> {
+        let Some(name) = ImageName::of(opened) else { return Ok(None) };
+        let is_plain = name.file == opened;
+        let is_link = opened.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        let is_file = name.file.metadata().is_ok_and(|found| found.is_file());
+        if is_plain && is_link {
+            return Ok(None);
+        }
+        let opened = name.open().map_err(io::Error::other).and_then(|part| {
+            let tables = tables::open(part.clone()).map_err(io::Error::other)?;
+            Ok((part, tables))
+        });
+        match opened {
+            Ok((part, tables)) => {
+                let device = Arc::new(ImageDevice { part, path: name.file });
+                Ok(Some(Self { shown: shown.to_owned(), inside: name.inside, tables, device }))
+            }
+            Err(_) if is_plain && is_file => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

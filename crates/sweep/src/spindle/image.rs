@@ -1,0 +1,149 @@
+//! The sweep of an image: its tables are read instead of a walk and a survey, and its files from the device.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use onesweep_sys::buffer::Bytes;
+
+use super::{Batch, SpindleSweep, Surveyed, whole};
+use crate::{
+    catalogue::{EntryId, Flags},
+    device::DeviceCheck,
+    error::FileError,
+    handover,
+    image::{self, Image, ImageContent, ImageDevice},
+    item::{Content, FileBytes, Route, SweptFile},
+    outlet::{Counters, Outlet},
+    placement::Placement,
+    progress::Progress,
+    settings::Entries,
+    stream::FileStream,
+};
+
+impl SpindleSweep {
+    /// Makes this the sweep of an image, which has to be its only root.
+    pub(crate) fn set_image(&mut self, image: Image, placement: &Placement) -> io::Result<()> {
+        let volume = self.catalogue.volume_number(placement.volume);
+        let mut device = DeviceCheck::default();
+        device.admit_image(volume, Arc::clone(&image.device))?;
+        self.device = Some(device);
+        self.image_device = Some(Arc::clone(&image.device));
+        self.image = Some((volume, image));
+        Ok(())
+    }
+
+    /// The device of an image, when this is the sweep of one.
+    pub(super) fn image_device(&self) -> Option<&Arc<ImageDevice>> {
+        self.image_device.as_ref()
+    }
+
+    /// Reads the tables; what they tell is held until the sweep runs.
+    pub(super) fn read_tables(&mut self, counters: &Counters) {
+        let Some((volume, mut image)) = self.image.take() else { return };
+        let wishes = image::Wishes {
+            filter: &self.settings.filter,
+            no_recursion: self.settings.no_recursion,
+            xattrs: self.settings.xattrs,
+            catalog_limit: self.catalog_limit,
+            cancel: &self.settings.cancel,
+        };
+        let filled = match image::fill(&mut self.catalogue, volume, &mut image, &wishes) {
+            Ok(filled) => filled,
+            Err(error) => {
+                let source = io::Error::other(error);
+                return self.held.errors.push(FileError::Io {
+                    path: image.shown,
+                    step: "read its tables".into(),
+                    source,
+                });
+            }
+        };
+        let damaged = |problem| FileError::Io {
+            path: image.shown.clone(),
+            step: "read all of its tables".into(),
+            source: io::Error::other(problem),
+        };
+        self.held.errors.extend(filled.problems.into_iter().map(damaged));
+        counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
+        self.held.directories = filled.directories;
+        let mut batch = Batch::default();
+        let mut entries = filled.entries;
+        entries.sort_unstable_by_key(|&id| self.catalogue.get(id).ino);
+        for id in entries {
+            let entry = self.catalogue.get(id);
+            if !entry.is_file() {
+                if self.settings.entries == Entries::All {
+                    batch.ready.push(id);
+                }
+                continue;
+            }
+            self.surveyed_files += 1;
+            self.surveyed_bytes += entry.size;
+            match self.way_of_reading(id) {
+                Surveyed::Ready(_) => batch.ready.push(id),
+                Surveyed::Planned => batch.planned.push(id),
+                Surveyed::Streamed => batch.streamed.push(id),
+            }
+        }
+        let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
+        counters.tell(|| Progress::Surveyed { files, bytes });
+        self.held.batch = Some(batch);
+    }
+
+    fn way_of_reading(&mut self, id: EntryId) -> Surveyed {
+        let entry = self.catalogue.get(id);
+        let large = self.settings.large().min(self.share.limit());
+        if entry.flags.has(Flags::UNREADABLE) || self.catalogue.extra(id).is_some_and(|extra| extra.inline.is_some()) {
+            return Surveyed::Ready(None);
+        }
+        if entry.size > large || self.catalogue.cost(id) > self.share.limit() {
+            self.catalogue.get_mut(id).flags.set(Flags::STREAMED);
+            return Surveyed::Streamed;
+        }
+        if entry.fragments == 0 { Surveyed::Ready(None) } else { Surveyed::Planned }
+    }
+
+    /// An entry of an image that needs no read of its own: no file, or one that is empty, all hole, or among the metadata.
+    /// `None` when the sweep was cancelled while it waited for memory.
+    pub(super) fn ready_item_of_image(&mut self, outlet: &Outlet, id: EntryId) -> Result<Option<SweptFile>, FileError> {
+        let entry = self.catalogue.get(id);
+        let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, None)?;
+        if !entry.is_file() || !self.settings.content {
+            return Ok(Some(item));
+        }
+        if entry.flags.has(Flags::UNREADABLE) {
+            let source =
+                io::Error::other("it is compressed, or lies on another device; mount the file system to read it");
+            return Err(FileError::Io { path: item.path, step: "read it from the image".into(), source });
+        }
+        let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
+        let inline = self.catalogue.extra(id).and_then(|extra| extra.inline.as_deref());
+        let bytes = match inline {
+            Some(inline) => {
+                item.data = whole(entry.size);
+                Bytes::copy_of(inline)
+            }
+            None => {
+                let zeros = self.pool.try_zeroed(entry.size as usize).and_then(|buffer| buffer.try_into_bytes().ok());
+                zeros.ok_or_else(|| FileError::io(item.path.clone(), "read", io::ErrorKind::OutOfMemory.into()))?
+            }
+        };
+        item.content = Content::Bytes(FileBytes::lent(bytes, loan));
+        Ok(Some(item))
+    }
+
+    /// A large file of an image, to be read by the consumer.
+    pub(super) fn stream_item_of_image(&mut self, outlet: &Outlet, id: EntryId) -> Result<SweptFile, FileError> {
+        let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, None)?;
+        let device = self.image_device().ok_or_else(|| no_image(item.path.clone()))?;
+        let content = ImageContent::of(&self.catalogue, id, device);
+        item.data = self.catalogue.data_ranges(id);
+        let (state, rules) = (self.catalogue.get(id).state(), self.stream_rules(outlet));
+        item.content = Content::Stream(FileStream::of_image(content, state, item.data.clone(), rules));
+        item.route = Route::Streamed;
+        Ok(item)
+    }
+}
+
+fn no_image(path: PathBuf) -> FileError {
+    FileError::io(path, "find its image", io::ErrorKind::NotFound.into())
+}
