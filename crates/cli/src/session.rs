@@ -16,6 +16,7 @@ use std::{
 
 use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
 use onesweep_deliver::temporary;
+use onesweep_layout::image::ImageName;
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -131,6 +132,8 @@ impl Session {
         let why_missing = |root: &PathBuf| {
             let path = base.map_or_else(|| root.clone(), |base| base.join(root));
             let found = if self.follows_roots() { path.metadata() } else { path.symlink_metadata() };
+            // What is inside of an image is known when its tables are read.
+            let found = found.map(drop).or_else(|error| ImageName::of(&path).map(drop).ok_or(error));
             found.err().map(|error| message::of_step(root, "read", &error))
         };
         let messages: Option<Vec<_>> = roots.iter().map(why_missing).collect();

@@ -224,7 +224,11 @@ impl SpindleSweep {
 
     /// True when nothing is left to be walked, surveyed or handed over.
     pub(crate) fn is_finished(&self) -> bool {
-        self.pending.next == self.pending.entries.len() && self.walker.is_finished(&self.catalogue)
+        let walked = match self.image_device() {
+            Some(_) => self.image.is_none(),
+            None => self.walker.is_finished(&self.catalogue),
+        };
+        self.pending.next == self.pending.entries.len() && walked
     }
 
     /// The number of its spindle, for now.

@@ -1,0 +1,174 @@
+//! Whether all that was written has arrived in the tables: a dirty volume, one that Windows left open when it hibernated, or
+//! one whose journal has to be played back, shows an older state here and there.
+
+use super::{
+    attributes::kind,
+    bytes::{u16_at, u32_at, u64_at},
+    file::File,
+    index::look_up,
+    listed::read_file,
+    mft::Mft,
+    names::utf8,
+    record::apply_fixups,
+    stream::Stream,
+};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, Wanted},
+};
+
+/// The records that tell.
+const LOG_FILE: u64 = 2;
+const VOLUME: u64 = 3;
+/// The volume's flag.
+const IS_DIRTY: u16 = 1;
+/// Bytes of $LogFile that hold its two restart pages, with pages of up to 64 KiB.
+const RESTART_BYTES: u64 = 128 << 10;
+/// Nobody uses the journal.
+const NO_CLIENT: u16 = 0xffff;
+/// It was closed.
+const IS_CLEAN: u16 = 2;
+/// Bytes of hiberfil.sys that tell; a shorter one is there only while a volume besides that of Windows hibernates.
+const HIBERNATION_BYTES: u64 = 4096;
+
+const ADVICE: &str = "mount and unmount it by Windows, or run chkdsk there or ntfsfix here, or use --force-dirty";
+const HIBERNATED_ADVICE: &str =
+    "start Windows and shut it down fully (shutdown /s, without fast startup), or use --force-dirty";
+
+/// What $Volume tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct VolumeInformation {
+    pub(super) label: String,
+    pub(super) major_version: u8,
+    pub(super) minor_version: u8,
+    flags: u16,
+}
+
+impl VolumeInformation {
+    /// Reads it.
+    pub(super) fn read<B: BlockRead>(mft: &Mft<B>) -> Result<VolumeInformation, TableError> {
+        let mut volume = VolumeInformation::default();
+        let mut has_flags = false;
+        read_file(mft, VOLUME, &mut |attribute| {
+            match attribute.kind {
+                kind::VOLUME_NAME => {
+                    volume.label = String::from_utf8_lossy(&utf8(attribute.resident()?)).into_owned();
+                }
+                kind::VOLUME_INFORMATION => {
+                    let value = attribute.resident()?;
+                    let short = || TableError::damaged("$VOLUME_INFORMATION", attribute.at, "12 bytes", value.len());
+                    volume.flags = u16_at(value, 10).ok_or_else(short)?;
+                    (volume.major_version, volume.minor_version) = (value[8], value[9]);
+                    has_flags = true;
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        match has_flags {
+            true => Ok(volume),
+            false => Err(TableError::damaged("$Volume", mft.at(VOLUME).unwrap_or(0), "$VOLUME_INFORMATION", "none")),
+        }
+    }
+}
+
+/// [`TableError::Dirty`] where something isn't in the tables yet, else what is damaged.
+pub(super) fn check<B: BlockRead>(mft: &Mft<B>, volume: &VolumeInformation) -> Result<(), TableError> {
+    if volume.flags & IS_DIRTY != 0 {
+        return Err(TableError::Dirty { journal: "the volume, which is marked as dirty,", advice: ADVICE });
+    }
+    if is_hibernated(mft)? {
+        return Err(TableError::Dirty {
+            journal: "Windows, which hibernates on the volume,",
+            advice: HIBERNATED_ADVICE,
+        });
+    }
+    let mut log = Stream::default();
+    read_file(mft, LOG_FILE, &mut |attribute| match (attribute.kind, attribute.name) {
+        (kind::DATA, []) => log.take(attribute, &mft.geometry),
+        _ => Ok(()),
+    })?;
+    let bytes = log.read(&mft.device, RESTART_BYTES)?;
+    match is_closed(bytes) {
+        true => Ok(()),
+        false => Err(TableError::Dirty { journal: "$LogFile", advice: ADVICE }),
+    }
+}
+
+/// Whether the restart page that was written last says that nobody has the journal open. An empty journal has none.
+fn is_closed(mut bytes: Vec<u8>) -> bool {
+    let page_bytes = u32_at(&bytes, 16).and_then(|bytes| usize::try_from(bytes).ok());
+    let page_bytes =
+        page_bytes.filter(|page| page.is_power_of_two() && (512..=64 << 10).contains(page)).unwrap_or(4096);
+    let pages = bytes.chunks_exact_mut(page_bytes).take(2);
+    let newest = pages.filter_map(|page| restart_page(page)).max_by_key(|(sequence, _)| *sequence);
+    match newest {
+        Some((_, closed)) => closed,
+        // Made anew (all ones), checked by chkdsk, or filled with zeros: there's nothing to play back. Anything else isn't
+        // a journal, and nobody could say what it kept back.
+        None => {
+            let first = bytes.get(..4).unwrap_or_default();
+            matches!(first, b"CHKD" | [] | [0xff, 0xff, 0xff, 0xff] | [0, 0, 0, 0])
+        }
+    }
+}
+
+/// The sequence number of a restart page, and whether the journal is closed by it; `None` when it isn't a sound one.
+fn restart_page(page: &mut [u8]) -> Option<(u64, bool)> {
+    apply_fixups(page, *b"RSTR", 0).ok()?;
+    let area = page.get(usize::from(u16_at(page, 24)?)..)?;
+    let (in_use, flags) = (u16_at(area, 12)?, u16_at(area, 14)?);
+    Some((u64_at(area, 0)?, in_use == NO_CLIENT || flags & IS_CLEAN != 0))
+}
+
+/// Whether hiberfil.sys holds the memory of a Windows that goes on from it.
+fn is_hibernated<B: BlockRead>(mft: &Mft<B>) -> Result<bool, TableError> {
+    let Some(reference) = look_up(mft, super::ROOT, b"HIBERFIL.SYS")? else {
+        return Ok(false);
+    };
+    let mut file = File::default();
+    read_file(mft, reference.number, &mut |attribute| file.take(attribute, &mft.geometry, Wanted::default()))?;
+    let start = file.data().read(&mft.device, HIBERNATION_BYTES)?;
+    Ok((start.len() as u64) < HIBERNATION_BYTES || start.starts_with(b"hibr") || start.starts_with(b"HIBR"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal with two restart pages: sequence number, client in use, flags.
+    fn journal(pages: [(u64, u16, u16); 2]) -> Vec<u8> {
+        let mut bytes = vec![0xff; 16384];
+        for (page, (sequence, in_use, flags)) in bytes.chunks_exact_mut(4096).zip(pages) {
+            page.fill(0);
+            page[..4].copy_from_slice(b"RSTR");
+            page[4..6].copy_from_slice(&30_u16.to_le_bytes());
+            page[6..8].copy_from_slice(&9_u16.to_le_bytes());
+            page[16..20].copy_from_slice(&4096_u32.to_le_bytes());
+            page[24..26].copy_from_slice(&48_u16.to_le_bytes());
+            page[48..56].copy_from_slice(&sequence.to_le_bytes());
+            page[60..62].copy_from_slice(&in_use.to_le_bytes());
+            page[62..64].copy_from_slice(&flags.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_newest_restart_page_counts() {
+        assert!(is_closed(journal([(1, NO_CLIENT, 0), (2, NO_CLIENT, 0)])));
+        assert!(is_closed(journal([(1, 0, 0), (2, 0, IS_CLEAN)])));
+        assert!(!is_closed(journal([(1, NO_CLIENT, 0), (2, 0, 0)])));
+        assert!(!is_closed(journal([(3, 0, 0), (2, NO_CLIENT, 0)])));
+        let mut torn = journal([(3, 0, 0), (2, NO_CLIENT, 0)]);
+        torn[510] = 1;
+        assert!(is_closed(torn));
+    }
+
+    #[test]
+    fn an_empty_journal_keeps_nothing_back() {
+        assert!(is_closed(vec![0xff; 8192]));
+        assert!(is_closed(vec![0; 8192]));
+        assert!(is_closed(Vec::new()));
+        assert!(!is_closed(vec![0x11; 8192]));
+    }
+}

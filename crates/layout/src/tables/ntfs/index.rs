@@ -1,0 +1,161 @@
+//! Looking a name up in the index of a directory.
+
+use super::{
+    attributes::{Value, kind},
+    bytes::{slice_at, u16_at, u32_at, u64_at},
+    listed::read_file,
+    mft::Mft,
+    names::{FileName, is_ascii},
+    record::{Reference, apply_fixups},
+    stream::Stream,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+/// Deeper than any index: each level has room for several entries.
+const DEPTH_MAX: usize = 32;
+/// Larger than any block of an index that was ever seen (4096, and 64 KiB where clusters have as much).
+const BLOCK_BYTES_MAX: u64 = 2 << 20;
+
+/// What a node of the tree says of a name.
+#[derive(Debug, PartialEq, Eq)]
+enum Looked {
+    Found(Reference),
+    /// It may be in the block at this cluster of the index.
+    Below(u64),
+    Missing,
+}
+
+/// Looks an upper-case ASCII name up, whatever its case is in the directory.
+pub(super) fn look_up<B: BlockRead>(
+    mft: &Mft<B>,
+    directory: u64,
+    name: &[u8],
+) -> Result<Option<Reference>, TableError> {
+    let mut root = Vec::new();
+    let mut root_at = 0;
+    let mut blocks = Stream::default();
+    read_file(mft, directory, &mut |attribute| {
+        if !is_ascii(attribute.name, b"$I30") {
+            return Ok(());
+        }
+        match (attribute.kind, &attribute.value) {
+            (kind::INDEX_ROOT, Value::Resident(value)) => {
+                root_at = attribute.at;
+                root = value.to_vec();
+                Ok(())
+            }
+            (kind::INDEX_ALLOCATION, _) => blocks.take(attribute, &mft.geometry),
+            _ => Ok(()),
+        }
+    })?;
+    let damaged = |at, found: &str| TableError::damaged("the index of a directory", at, "a sound one", found);
+    let block_bytes = u32_at(&root, 8).map_or(0, u64::from);
+    if !block_bytes.is_power_of_two() || !(512..=BLOCK_BYTES_MAX).contains(&block_bytes) {
+        return Err(damaged(root_at, &format!("blocks of {block_bytes} bytes")));
+    }
+    // Clusters larger than a block are counted in parts of 512 bytes.
+    let cluster_bytes = u64::from(mft.geometry.cluster_bytes);
+    let vcn_bytes = if cluster_bytes <= block_bytes { cluster_bytes } else { 512 };
+    let mut node = root;
+    let (mut header_at, mut at) = (16, root_at);
+    for _ in 0..DEPTH_MAX {
+        let looked = look_in(node.get(header_at..).unwrap_or_default(), name);
+        let vcn = match looked.ok_or_else(|| damaged(at, "entries that don't end"))? {
+            Looked::Found(reference) => return Ok(Some(reference)),
+            Looked::Missing => return Ok(None),
+            Looked::Below(vcn) => vcn,
+        };
+        let start = vcn.checked_mul(vcn_bytes).ok_or_else(|| damaged(at, "a block beyond all"))?;
+        let within = blocks.extents.iter().find(|extent| (extent.logical..extent.logical_end()).contains(&start));
+        let place = within.and_then(|extent| Some(extent.physical? + (start - extent.logical)));
+        at = place.ok_or_else(|| damaged(at, "a block that isn't there"))?;
+        node = block(mft, &blocks, start, block_bytes)?;
+        apply_fixups(&mut node, *b"INDX", at)?;
+        header_at = 24;
+    }
+    Err(damaged(at, "more levels than there can be"))
+}
+
+/// Reads a block, which may lie in several runs.
+fn block<B: BlockRead>(mft: &Mft<B>, blocks: &Stream, start: u64, length: u64) -> Result<Vec<u8>, TableError> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let end = start.saturating_add(length);
+    for extent in blocks.extents.iter().filter(|extent| extent.logical < end && extent.logical_end() > start) {
+        let (from, to) = (extent.logical.max(start), extent.logical_end().min(end));
+        let place = |at: u64| usize::try_from(at - start).unwrap_or(0);
+        if let Some(physical) = extent.physical {
+            mft.read_device(&mut bytes[place(from)..place(to)], physical + (from - extent.logical))?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Looks through the entries of a node, given from its header on. `None` when they can't be right. Each entry takes at least
+/// 16 bytes, so their number is bounded.
+fn look_in(header: &[u8], name: &[u8]) -> Option<Looked> {
+    let first = usize::try_from(u32_at(header, 0)?).ok()?;
+    let mut rest = header.get(first..)?;
+    loop {
+        let length = usize::from(u16_at(rest, 8)?);
+        let entry = rest.get(..length).filter(|entry| entry.len() >= 16)?;
+        let flags = u16_at(entry, 12)?;
+        let (has_below, is_last) = (flags & 1 != 0, flags & 2 != 0);
+        let order = match is_last {
+            true => std::cmp::Ordering::Greater,
+            false => {
+                let key = FileName::parse(slice_at(entry, 16, usize::from(u16_at(entry, 10)?))?)?;
+                let units = key.name.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+                units.map(upper).cmp(name.iter().map(|byte| u16::from(*byte)))
+            }
+        };
+        match order {
+            std::cmp::Ordering::Equal => return Some(Looked::Found(Reference::new(u64_at(entry, 0)?))),
+            std::cmp::Ordering::Greater if has_below => {
+                return Some(Looked::Below(u64_at(entry, entry.len().checked_sub(8)?)?));
+            }
+            std::cmp::Ordering::Greater => return Some(Looked::Missing),
+            std::cmp::Ordering::Less => rest = rest.get(length..)?,
+        }
+    }
+}
+
+/// The capital letter. Those beyond ASCII are greater than all of ASCII with or without it.
+fn upper(unit: u16) -> u16 {
+    match unit {
+        0x61..=0x7a => unit - 0x20,
+        _ => unit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::names, *};
+
+    fn entry(number: u64, name: &str, below: Option<u64>) -> Vec<u8> {
+        let key = names::tests::on_disk(Reference { number: 5, sequence: 5 }, name, 1);
+        let is_last = name.is_empty();
+        let key = if is_last { Vec::new() } else { key };
+        let mut bytes = vec![0; (16 + key.len()).next_multiple_of(8)];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        bytes[10..12].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        bytes[12] = u8::from(below.is_some()) | if is_last { 2 } else { 0 };
+        bytes[16..16 + key.len()].copy_from_slice(&key);
+        bytes.extend(below.into_iter().flat_map(u64::to_le_bytes));
+        let length = bytes.len() as u16;
+        bytes[8..10].copy_from_slice(&length.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_name_is_found_or_the_way_to_it() {
+        let found = |number| Some(Looked::Found(Reference { number, sequence: 0 }));
+        let below = [16_u32.to_le_bytes().to_vec(), vec![0; 12], entry(30, "beta", Some(3)), entry(31, "Émil", None)];
+        let node = [below.concat(), entry(0, "", Some(4))].concat();
+        assert_eq!(look_in(&node, b"BETA"), found(30));
+        assert_eq!(look_in(&node, b"ALPHA"), Some(Looked::Below(3)));
+        assert_eq!(look_in(&node, b"GAMMA"), Some(Looked::Missing));
+        for length in 0..node.len() {
+            let _ = look_in(&node[..length], b"ZETA");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Files whose attributes lie in several records.
+
+use std::ops::Range;
+
+use super::{
+    attribute_list::Entry,
+    attributes::{Attribute, Attributes, kind},
+    mft::{Mft, check_extension, piece_of},
+    record::Record,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+/// Records this near to each other are read as one.
+const GAP_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of such a read.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// The first record of a file, fixups applied, and its attribute list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    bytes: Vec<u8>,
+    number: u64,
+    at: u64,
+    list: Vec<Entry>,
+}
+
+impl Listed {
+    /// Keeps the record of a file with its attribute list, which is read where it lies outside of the record.
+    pub(super) fn new<B: BlockRead>(
+        mft: &Mft<B>,
+        record: &Record<'_>,
+        list: &Attribute<'_>,
+    ) -> Result<Listed, TableError> {
+        let list = mft.list_of(list)?;
+        Ok(Listed { bytes: record.bytes.to_vec(), number: record.number, at: record.at, list })
+    }
+
+    /// The records that it needs beside its first.
+    pub(super) fn needs(&self) -> impl Iterator<Item = u64> {
+        self.list.iter().map(|entry| entry.record.number).filter(|number| *number != self.number)
+    }
+
+    /// Bytes that it takes, those of the records that it needs included: none is counted too seldom.
+    pub(super) fn memory(&self) -> usize {
+        let changes = self.list.windows(2).filter(|pair| pair[0].record != pair[1].record).count();
+        self.list.len() * size_of::<Entry>() + (2 + changes) * self.bytes.len()
+    }
+
+    /// Its first record.
+    pub(super) fn record(&self) -> Result<Record<'_>, TableError> {
+        Record::reopen(&self.bytes, self.number, self.at)
+    }
+
+    /// Hands every attribute and every piece of one over, in the order of the list. Returns what was wrong first.
+    pub(super) fn attributes(
+        &self,
+        loaded: &Loaded,
+        take: &mut dyn FnMut(&Attribute<'_>) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        let base = self.record()?;
+        let mut wrong = Ok(());
+        for entry in &self.list {
+            let record = match entry.record.number == self.number {
+                true => Ok(base),
+                false => loaded.record(entry.record.number),
+            };
+            let taken = record.and_then(|record| {
+                check_extension(&record, entry, &base)?;
+                take(&piece_of(&record, entry)?)
+            });
+            wrong = wrong.and(taken);
+        }
+        wrong
+    }
+}
+
+/// Records that were read for their files.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    /// By number: where it is in the bytes, and where it lies on the volume.
+    records: Vec<(u64, Range<usize>, u64)>,
+    bytes: Vec<u8>,
+    /// Why some of them are missing.
+    pub(super) problems: Vec<TableError>,
+}
+
+impl Loaded {
+    /// Reads records in rising order, near ones in one read. Those that are damaged are missing then.
+    pub(super) fn read<B: BlockRead>(mft: &Mft<B>, mut numbers: Vec<u64>) -> Loaded {
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.retain(|number| *number < mft.records);
+        let record_bytes = mft.geometry.record_bytes as usize;
+        let gap_max = GAP_BYTES_MAX / u64::from(mft.geometry.record_bytes);
+        let span_max = (READ_BYTES_MAX / record_bytes) as u64;
+        let mut loaded = Loaded::default();
+        let mut buffer = Vec::new();
+        let mut rest = &numbers[..];
+        while let Some(&first) = rest.first() {
+            let near = |pair: &[u64]| pair[1] - pair[0] <= gap_max && pair[1] - first < span_max;
+            let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+            let (group, behind) = rest.split_at(count);
+            rest = behind;
+            let span = usize::try_from(group[count - 1] - first + 1).unwrap_or(0);
+            buffer.resize(span * record_bytes, 0);
+            let together = mft.read(&mut buffer, first).is_ok();
+            for &number in group {
+                let start = usize::try_from(number - first).unwrap_or(0) * record_bytes;
+                let from = &mut buffer[start..start + record_bytes];
+                let at = mft.at(number).unwrap_or(0);
+                let read = if together { Ok(()) } else { mft.read(from, number) };
+                if let Err(problem) = read.and_then(|()| Record::open(from, number, at).map(|_| ())) {
+                    loaded.problems.push(problem);
+                    continue;
+                }
+                let place = loaded.bytes.len();
+                loaded.bytes.extend_from_slice(from);
+                loaded.records.push((number, place..place + record_bytes, at));
+            }
+        }
+        loaded
+    }
+
+    fn record(&self, number: u64) -> Result<Record<'_>, TableError> {
+        let missing = || {
+            TableError::damaged("a file with an attribute list", 0, format!("record {number}"), "none that is sound")
+        };
+        let index = self.records.binary_search_by_key(&number, |record| record.0).map_err(|_| missing())?;
+        let (_, place, at) = &self.records[index];
+        Record::reopen(&self.bytes[place.clone()], number, *at)
+    }
+}
+
+/// Reads one file: all its attributes are handed over.
+pub(super) fn read_file<B: BlockRead>(
+    mft: &Mft<B>,
+    number: u64,
+    take: &mut dyn FnMut(&Attribute<'_>) -> Result<(), TableError>,
+) -> Result<(), TableError> {
+    let mut bytes = Vec::new();
+    let record = mft.record(&mut bytes, number)?;
+    if let Some(list) = list_in(record)? {
+        let listed = Listed::new(mft, &record, &list)?;
+        let loaded = Loaded::read(mft, listed.needs().collect());
+        return listed.attributes(&loaded, take);
+    }
+    Attributes::of(record).try_for_each(|attribute| take(&attribute?))
+}
+
+/// The attribute list of a record, if it has one.
+pub(super) fn list_in(record: Record<'_>) -> Result<Option<Attribute<'_>>, TableError> {
+    for attribute in Attributes::of(record) {
+        let attribute = attribute?;
+        // Attributes are in the order of their types.
+        if attribute.kind >= kind::ATTRIBUTE_LIST {
+            return Ok((attribute.kind == kind::ATTRIBUTE_LIST).then_some(attribute));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,239 @@
+//! The $MFT, the table of file records, read by its own runs.
+
+use super::{
+    attribute_list::{self, Entry, LIST_BYTES_MAX},
+    attributes::{Attribute, Attributes, kind},
+    boot::Geometry,
+    record::Record,
+    stream::Stream,
+};
+use crate::{block_read::BlockRead, extent::Extent, tables::TableError};
+
+/// Records that have a copy in $MFTMirr.
+const MIRRORED: u64 = 4;
+
+/// A volume whose records can be read.
+#[derive(Debug)]
+pub(super) struct Mft<B> {
+    pub(super) device: B,
+    pub(super) geometry: Geometry,
+    /// Where its records lie.
+    extents: Vec<Extent>,
+    /// How many of them were ever written.
+    pub(super) records: u64,
+}
+
+impl<B: BlockRead> Mft<B> {
+    /// Finds it, by its first record or the copy of it; what was wrong with the first is put to the notes.
+    pub(super) fn open(device: B, geometry: Geometry, notes: &mut Vec<TableError>) -> Result<Mft<B>, TableError> {
+        let mut mft = Mft { device, geometry, extents: Vec::new(), records: 0 };
+        match mft.map_by(geometry.mft_lcn) {
+            Ok(()) => {}
+            Err(wrong) => match mft.map_by(geometry.mirror_lcn) {
+                Ok(()) => notes.push(wrong),
+                Err(_) => return Err(wrong),
+            },
+        }
+        Ok(mft)
+    }
+
+    /// Reads the map of the $MFT from its first record, or the copy of that, in this cluster.
+    fn map_by(&mut self, lcn: u64) -> Result<(), TableError> {
+        let Some(at) = self.geometry.cluster_at(lcn) else {
+            let clusters = self.geometry.clusters();
+            return Err(TableError::damaged("the cluster of the $MFT", 48, format!("less than {clusters}"), lcn));
+        };
+        let mut bytes = self.empty_record();
+        self.read_device(&mut bytes, at)?;
+        let first = Record::open(&mut bytes, 0, at)?;
+        let mut stream = Stream::default();
+        let mut list = None;
+        for attribute in Attributes::of(first) {
+            let attribute = attribute?;
+            match attribute.kind {
+                kind::ATTRIBUTE_LIST => list = Some(self.list_of(&attribute)?),
+                kind::DATA if attribute.name.is_empty() => stream.take(&attribute, &self.geometry)?,
+                _ => {}
+            }
+        }
+        // Each piece tells where the record lies that has the next one.
+        for entry in list.iter().flatten().filter(|entry| entry.kind == kind::DATA && entry.record.number != 0) {
+            self.extents.clone_from(&stream.extents);
+            let mut bytes = self.empty_record();
+            let record = self.extension(&mut bytes, entry, &first)?;
+            stream.take(&piece_of(&record, entry)?, &self.geometry)?;
+        }
+        stream.finish(&self.geometry)?;
+        self.extents = std::mem::take(&mut stream.extents);
+        // What was never written reads as zeros, and so has no records.
+        self.extents.retain(|extent| !extent.is_zeros());
+        self.check_extents(at)?;
+        let bytes = self.extents.last().map_or(0, Extent::logical_end).min(stream.size);
+        self.records = bytes / u64::from(self.geometry.record_bytes);
+        match self.records {
+            0 => Err(TableError::damaged("the $MFT", at, "records", "none")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Verifies that no more is to be read than the device has: runs that lie over each other could be endless.
+    fn check_extents(&self, at: u64) -> Result<(), TableError> {
+        let bytes = self.extents.iter().fold(0_u64, |sum, extent| sum.saturating_add(extent.length));
+        let end = self.extents.iter().filter_map(Extent::physical_end).max().unwrap_or(0);
+        let device = self.device.len();
+        match bytes.max(end) > device {
+            true => {
+                Err(TableError::damaged("the $MFT's runlist", at, format!("at most {device} bytes"), bytes.max(end)))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// How many records from `number` on have a place without a gap, up to `limit`.
+    pub(super) fn covered(&self, number: u64, limit: u64) -> u64 {
+        let record_bytes = u64::from(self.geometry.record_bytes);
+        let start = number.saturating_mul(record_bytes);
+        let wanted = start.saturating_add(limit.min(self.records.saturating_sub(number)) * record_bytes);
+        let mut end = start;
+        for extent in &self.extents[self.extents.partition_point(|extent| extent.logical_end() <= start)..] {
+            if extent.logical > end || extent.physical.is_none() || end >= wanted {
+                break;
+            }
+            end = extent.logical_end();
+        }
+        (end.min(wanted) - start) / record_bytes
+    }
+
+    /// The first record from `number` on that may have a place; always a later one.
+    pub(super) fn next_placed(&self, number: u64) -> u64 {
+        let record_bytes = u64::from(self.geometry.record_bytes);
+        let behind = number.saturating_add(1).saturating_mul(record_bytes);
+        let next = self.extents.iter().filter(|extent| extent.physical.is_some());
+        let next = next.map(|extent| extent.logical.max(behind)).zip(self.extents.iter().map(Extent::logical_end));
+        let next = next.filter(|(start, end)| start < end).map(|(start, _)| start.div_ceil(record_bytes)).min();
+        next.unwrap_or(self.records)
+    }
+
+    /// Bytes for a record.
+    pub(super) fn empty_record(&self) -> Vec<u8> {
+        vec![0; self.geometry.record_bytes as usize]
+    }
+
+    /// Reads from the device.
+    pub(super) fn read_device(&self, to: &mut [u8], at: u64) -> Result<(), TableError> {
+        self.device.read_at(to, at).map_err(|source| TableError::Io { at, length: to.len() as u64, source })
+    }
+
+    /// The byte of the volume where a record begins.
+    pub(super) fn at(&self, number: u64) -> Option<u64> {
+        let place = number.checked_mul(u64::from(self.geometry.record_bytes))?;
+        let extent = self.extents.get(self.extents.partition_point(|extent| extent.logical_end() <= place))?;
+        Some(extent.physical? + place.checked_sub(extent.logical)?)
+    }
+
+    /// Fills the buffer with the records from `number` on, fixups not applied; one read for each run of the $MFT.
+    pub(super) fn read(&self, to: &mut [u8], number: u64) -> Result<(), TableError> {
+        let start = number.saturating_mul(u64::from(self.geometry.record_bytes));
+        let mut done = 0;
+        let mut index = self.extents.partition_point(|extent| extent.logical_end() <= start);
+        while done < to.len() {
+            let place = start.saturating_add(done as u64);
+            let extent = self.extents.get(index).filter(|extent| extent.logical <= place);
+            let Some((extent, physical)) = extent.and_then(|extent| Some((extent, extent.physical?))) else {
+                return Err(TableError::damaged("a file record's number", 0, "one with a place in the $MFT", number));
+            };
+            let within = place - extent.logical;
+            let rest = usize::try_from(extent.length - within).unwrap_or(usize::MAX);
+            let length = rest.min(to.len() - done);
+            self.read_device(&mut to[done..done + length], physical + within)?;
+            done += length;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads a record and applies its fixups; the copy of one of the first four when it's damaged.
+    pub(super) fn record<'a>(&self, bytes: &'a mut Vec<u8>, number: u64) -> Result<Record<'a>, TableError> {
+        if number >= self.records {
+            let expected = format!("less than {}", self.records);
+            return Err(TableError::damaged("a file record's number", 0, expected, number));
+        }
+        bytes.resize(self.geometry.record_bytes as usize, 0);
+        let mut at = self.at(number).unwrap_or(0);
+        let read = self.read(bytes, number).and_then(|()| Record::open(bytes, number, at).map(|_| ()));
+        if let Err(wrong) = read {
+            let place = number * u64::from(self.geometry.record_bytes);
+            let copy = self.geometry.cluster_at(self.geometry.mirror_lcn).filter(|_| number < MIRRORED);
+            at = copy.ok_or(wrong)? + place;
+            self.read_device(bytes, at)?;
+            Record::open(bytes, number, at)?;
+        }
+        Record::reopen(bytes, number, at)
+    }
+
+    /// Reads a record that continues another one, as an entry of its attribute list says.
+    fn extension<'a>(
+        &self,
+        bytes: &'a mut Vec<u8>,
+        entry: &Entry,
+        base: &Record<'_>,
+    ) -> Result<Record<'a>, TableError> {
+        let record = self.record(bytes, entry.record.number)?;
+        check_extension(&record, entry, base)?;
+        Ok(record)
+    }
+
+    /// The entries of an attribute list.
+    pub(super) fn list_of(&self, attribute: &Attribute<'_>) -> Result<Vec<Entry>, TableError> {
+        let mut list = Stream::default();
+        list.take(attribute, &self.geometry)?;
+        list.finish(&self.geometry)?;
+        if list.size > LIST_BYTES_MAX {
+            let expected = format!("at most {LIST_BYTES_MAX}");
+            return Err(TableError::damaged("an attribute list's size", attribute.at, expected, list.size));
+        }
+        let bytes = list.read(&self.device, LIST_BYTES_MAX)?;
+        attribute_list::entries(&bytes).map_err(|offset| {
+            let within =
+                list.extents.iter().find(|extent| (extent.logical..extent.logical_end()).contains(&(offset as u64)));
+            let at = within.and_then(|extent| Some(extent.physical? + (offset as u64 - extent.logical)));
+            TableError::damaged(
+                "an attribute list",
+                at.unwrap_or(attribute.at),
+                "an entry",
+                format!("none at its byte {offset}"),
+            )
+        })
+    }
+}
+
+/// Verifies that a record is the one that an entry of the attribute list of `base` means.
+pub(super) fn check_extension(record: &Record<'_>, entry: &Entry, base: &Record<'_>) -> Result<(), TableError> {
+    let damaged = |what, at, expected, found| Err(TableError::damaged(what, record.at + at, expected, found));
+    let told =
+        |reference: super::record::Reference| format!("record {}, sequence {}", reference.number, reference.sequence);
+    if !record.header.is_in_use() || record.header.sequence != entry.record.sequence {
+        let expected = format!("one in use with sequence {}", entry.record.sequence);
+        let found = match record.header.is_in_use() {
+            true => format!("sequence {}", record.header.sequence),
+            false => "one that is free".into(),
+        };
+        return damaged("a record of an attribute list", 16, expected, found);
+    }
+    if record.number != base.number && record.header.base != base.reference() {
+        return damaged("a record's base", 32, told(base.reference()), told(record.header.base));
+    }
+    Ok(())
+}
+
+/// The attribute that an entry of an attribute list means.
+pub(super) fn piece_of<'a>(record: &Record<'a>, entry: &Entry) -> Result<Attribute<'a>, TableError> {
+    for attribute in Attributes::of(*record) {
+        let attribute = attribute?;
+        if (attribute.kind, attribute.id, attribute.lowest_vcn()) == (entry.kind, entry.id, entry.lowest_vcn) {
+            return Ok(attribute);
+        }
+    }
+    let expected = format!("attribute {:#x} with number {} from cluster {} on", entry.kind, entry.id, entry.lowest_vcn);
+    Err(TableError::damaged("a record of an attribute list", record.at, expected, "none"))
+}

@@ -1,0 +1,149 @@
+//! NTFS, read from its $MFT.
+//!
+//! The $MFT is a file of records of 1024 or 4096 bytes, one or more for each file, and where it lies its own first record
+//! tells. It is read once, in rising order and in reads of 2 MiB; every record tells its inode and its names, so directories
+//! aren't read. Files that have outgrown their record come after it, many at a time, their further records in rising order.
+//!
+//! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to root,
+//! devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, reparse points that nothing
+//! is known of are symbolic links to a text with their tag. Times have 100 ns. The system's own files are left out. Other
+//! than there, targets of absolute links keep their drive, since there's no mount point to put before them, and the cases of
+//! letters in targets are not made those of the directories.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `boot` | the boot sector and its backup |
+//! | `record`, `attributes` | file records with their fixups, the attributes in them |
+//! | `runlist`, `stream` | where an attribute lies; its content put together from pieces |
+//! | `attribute_list`, `listed` | files of several records |
+//! | `mft` | the $MFT by its own runs |
+//! | `names`, `times`, `special`, `reparse` | what attributes say |
+//! | `file`, `scan` | inodes out of attributes; the pass over all records |
+//! | `index`, `clean` | whether the volume was closed |
+//! | `lznt1`, [`Decompressor`] | compressed files |
+//!
+//! Memory: 2 MiB of the $MFT; 2 bytes and a bit for each record of it; up to 16 MiB of files that wait for further records,
+//! or, when it is larger, one file with all of its records (some 32 MiB at most, for its list has 256 KiB at most); up to
+//! 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether the directory is
+//! still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents.
+
+mod attribute_list;
+mod attributes;
+mod boot;
+mod bytes;
+mod clean;
+mod compressed;
+mod file;
+mod index;
+mod listed;
+mod lznt1;
+mod mft;
+mod names;
+mod record;
+mod reparse;
+mod runlist;
+mod scan;
+mod special;
+mod stream;
+mod times;
+
+use std::ops::ControlFlow;
+
+use self::{boot::Geometry, clean::VolumeInformation, mft::Mft, scan::Scan};
+use super::{Found, TableError, Tables, VolumeFacts, Wanted};
+use crate::block_read::BlockRead;
+
+pub use self::compressed::Decompressor;
+
+/// The record of the root directory.
+const ROOT: u64 = 5;
+/// The first record that isn't kept for the system.
+const FIRST_FILE: u64 = 24;
+
+/// How an NTFS is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether to read a volume that wasn't closed: what was written last may be missing or half there.
+    pub force_dirty: bool,
+}
+
+/// An NTFS that is read from its own tables.
+#[derive(Debug)]
+pub struct Ntfs<B> {
+    mft: Mft<B>,
+    facts: VolumeFacts,
+    /// What was damaged when it was opened, and could be done without. Told by the first scan.
+    notes: Vec<TableError>,
+}
+
+impl<B: BlockRead> Ntfs<B> {
+    /// Opens the NTFS that begins at the first byte.
+    ///
+    /// [`TableError::NotHere`] where there is none; [`TableError::Dirty`] where it wasn't closed, unless that is forced;
+    /// [`TableError::Unsupported`] for a version that nobody has seen; [`TableError::Damaged`] or [`TableError::Io`] where
+    /// neither the boot sector and the first records nor their copies can be read.
+    pub fn open(device: B, options: Options) -> Result<Ntfs<B>, TableError> {
+        let (geometry, damage) = Geometry::read(&device)?;
+        let mut notes: Vec<TableError> = damage.into_iter().collect();
+        let mft = Mft::open(device, geometry, &mut notes)?;
+        let volume = VolumeInformation::read(&mft).unwrap_or_else(|damage| {
+            notes.push(damage);
+            VolumeInformation::default()
+        });
+        if volume.major_version > 3 {
+            return Err(TableError::Unsupported {
+                feature: format!("version {}.{} of NTFS", volume.major_version, volume.minor_version),
+                advice: "mount it by what made it",
+            });
+        }
+        if !options.force_dirty {
+            match clean::check(&mft, &volume) {
+                Ok(()) => {}
+                Err(dirty @ TableError::Dirty { .. }) => return Err(dirty),
+                // Damage there says nothing of whether the volume was closed; what else is damaged will show itself.
+                Err(damage) => notes.push(damage),
+            }
+        }
+        let facts = VolumeFacts {
+            fs_type: "ntfs",
+            label: volume.label,
+            block_bytes: geometry.cluster_bytes,
+            bytes: geometry.bytes,
+            root: ROOT,
+            inodes_used: None,
+        };
+        Ok(Ntfs { mft, facts, notes })
+    }
+
+    /// The serial number of the volume, as `blkid` shows it in hexadecimal.
+    pub fn serial(&self) -> u64 {
+        self.mft.geometry.serial
+    }
+
+    /// Bytes of the units that compressed files are divided into, as a [`Decompressor`] needs it.
+    pub fn compression_unit_bytes(&self) -> u32 {
+        self.mft.geometry.cluster_bytes << stream::COMPRESSION_UNIT
+    }
+
+    /// The image or device that it lies on.
+    pub fn device(&self) -> &B {
+        &self.mft.device
+    }
+}
+
+impl<B: BlockRead> Tables for Ntfs<B> {
+    fn facts(&self) -> &VolumeFacts {
+        &self.facts
+    }
+
+    fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
+        for note in self.notes.drain(..) {
+            if found.problem(note).is_break() {
+                return Ok(());
+            }
+        }
+        match Scan::new(&self.mft, wanted, found).run() {
+            ControlFlow::Continue(()) | ControlFlow::Break(()) => Ok(()),
+        }
+    }
+}
