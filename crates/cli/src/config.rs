@@ -104,6 +104,7 @@ mod tests {
     fn every_setting_can_be_set_in_either_place() {
         for field in Settings::NAMES {
             let value = match *field {
+                "metadata" => "auto",
                 "order" => "inode",
                 "strategy" => "merged",
                 "reassembly" => "first-fit",

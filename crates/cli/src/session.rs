@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onesweep::{BulkRead, Cancel, FileError, Filter, Observer, Reassembly, Summary, Sweep, SweptFile};
+use onesweep::{BulkRead, Cancel, FileError, Filter, MetadataSource, Observer, Reassembly, Summary, Sweep, SweptFile};
 use onesweep_deliver::temporary;
 use onesweep_layout::image::ImageName;
 use serde::Serialize;
@@ -133,11 +133,28 @@ impl Session {
             let path = base.map_or_else(|| root.clone(), |base| base.join(root));
             let found = if self.follows_roots() { path.metadata() } else { path.symlink_metadata() };
             // What is inside of an image is known when its tables are read.
-            let found = found.map(drop).or_else(|error| ImageName::of(&path).map(drop).ok_or(error));
+            let found = found.map(drop).or_else(|error| self.names_image(&path).then_some(()).ok_or(error));
             found.err().map(|error| message::of_step(root, "read", &error))
         };
+        for root in roots.iter().filter(|_| self.reads_images() && !self.is_quiet()) {
+            let path = base.map_or_else(|| root.clone(), |base| base.join(root));
+            if path.symlink_metadata().is_ok_and(|found| found.is_file()) && onesweep::is_image(&path) {
+                let name = message::path_text(root);
+                self.tell(&format!("{name}: an image; the files in it are read. --metadata walk takes it as one file"));
+            }
+        }
         let messages: Option<Vec<_>> = roots.iter().map(why_missing).collect();
         messages.filter(|messages| !messages.is_empty()).map_or(Ok(()), |messages| Err(Failure::Told(messages)))
+    }
+
+    /// Whether a path names something inside of an image.
+    pub(crate) fn names_image(&self, path: &Path) -> bool {
+        self.settings().metadata != Some(MetadataSource::Walk) && ImageName::of(path).is_some()
+    }
+
+    /// Whether the files of an image are to be read, not the image.
+    pub(crate) fn reads_images(&self) -> bool {
+        self.settings().metadata != Some(MetadataSource::Walk)
     }
 
     /// Whether symbolic links that are named as paths are followed.
@@ -159,6 +176,7 @@ impl Session {
             .filter(self.filter()?)
             .follow_roots(self.follows_roots())
             .cancel(self.cancel.clone())
+            .metadata(MetadataSource::Auto)
             .observer(move |event| bar.on(event));
         Ok(with_settings(read, self.settings().clone()))
     }
@@ -338,6 +356,7 @@ fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
         };
     }
     set! {
+        metadata => metadata(metadata);
         order => order(order);
         strategy => strategy(strategy);
         reassembly => reassembly(reassembly.0);

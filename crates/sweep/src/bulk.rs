@@ -134,7 +134,9 @@ impl BulkRead {
         self.with(|settings| settings.addresses = yes)
     }
 
-    /// Where names and places of files come from. Default: for images and devices that aren't mounted, from their tables.
+    /// Where names and places of files come from. Default: from a walk. With [`MetadataSource::Auto`] a path may name an image
+    /// or a device that isn't mounted (`disk.img`, `/dev/sdb1`), a partition of it (`disk.img@2`), or a directory or file
+    /// inside (`disk.img:/home`): what is in it is swept then.
     pub fn metadata(self, source: MetadataSource) -> Self {
         self.with(|settings| settings.metadata = source)
     }

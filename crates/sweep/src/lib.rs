@@ -76,6 +76,7 @@ pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
 pub use error::{FileError, SweepError};
 pub use files::Files;
 pub use filter::Filter;
+pub use image::is_image;
 pub use item::{Content, ContentReader, FileBytes, Kind, Metadata, Route, SweptFile, Timestamp, Xattr};
 pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;

@@ -76,11 +76,23 @@ pub(crate) struct Settings {
 /// Where names and places of files come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MetadataSource {
-    /// From the tables, for images and for devices that aren't mounted; by a walk elsewhere.
-    #[default]
-    Auto,
     /// By a walk: a named image is a file like any other.
+    #[default]
     Walk,
+    /// From the tables, for images and for devices that aren't mounted; by a walk elsewhere.
+    Auto,
+}
+
+impl std::str::FromStr for MetadataSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "walk" => Ok(Self::Walk),
+            "auto" => Ok(Self::Auto),
+            _ => Err(format!("unknown source of metadata '{text}'; use auto or walk")),
+        }
+    }
 }
 
 /// Default budget.
@@ -101,7 +113,7 @@ impl Settings {
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
         Self {
             roots,
-            metadata: MetadataSource::Auto,
+            metadata: MetadataSource::Walk,
             base: None,
             budget: BUDGET,
             large: None,

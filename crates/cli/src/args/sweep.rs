@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use onesweep::{DiskModel, Order, Reassembly, Strategy};
+use onesweep::{DiskModel, MetadataSource, Order, Reassembly, Strategy};
 use serde::Deserialize;
 
 use crate::{config::parsed, forecast, size::Size};
@@ -116,6 +116,10 @@ settings! {
     /// Memory for names and fragments [default: an eighth of the memory]
     #[arg(long, value_name = "SIZE")]
     catalog_limit: Size,
+    /// Where names come from: auto (the tables of images and of devices that are not mounted, else a walk), walk (an
+    /// image is a file) [default: auto; walk for `sum --check` and `warm`]
+    #[arg(long, value_name = "SOURCE")]
+    metadata: MetadataSource,
     /// Read the block device itself (needs read access to it, and Linux 6.5)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     device: bool,

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use onesweep::{Entries, FileError, SweptFile};
-use onesweep_deliver::copy::{Copier, CopyError};
+use onesweep_deliver::copy::{Copier, CopyError, Sources};
 use serde::Serialize;
 
 use crate::{
@@ -31,11 +31,14 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
     session.check_roots(None, sources)?;
     let follow = session.follows_roots();
     // Where the destination has to be a directory, one that is missing doesn't change that.
-    let missing = |path: &&PathBuf| (if follow { path.metadata() } else { path.symlink_metadata() }).is_err();
+    let missing = |path: &&PathBuf| {
+        (if follow { path.metadata() } else { path.symlink_metadata() }).is_err() && !session.names_image(path)
+    };
     let (gone, there): (Vec<_>, Vec<_>) = sources.iter().partition(missing);
     let there: Vec<PathBuf> = there.into_iter().cloned().collect();
     let taken = if destination.is_dir() && !args.no_target_directory { &there } else { sources };
-    let copier = Copier::new(taken, destination, args.no_target_directory, follow, args.reflink);
+    let taken = Sources { paths: taken, follow, images: session.reads_images() };
+    let copier = Copier::new(taken, destination, args.no_target_directory, args.reflink);
     let mut copier = copier.map_err(|error| Failure::told(text(&error)))?;
     for path in gone {
         let why = path.metadata().err().unwrap_or_else(|| io::ErrorKind::NotFound.into());

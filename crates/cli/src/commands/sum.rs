@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, atomic::AtomicU64, atomic::Ordering::Relaxed},
 };
 
-use onesweep::{FileError, Summary, SweepError, SweptFile};
+use onesweep::{FileError, MetadataSource, Summary, SweepError, SweptFile};
 use onesweep_deliver::sum::{
     Algorithm, Check, Expected, Summed, Summer, Verdict, VerdictKind, read_manifest, write_escaped, write_line,
 };
@@ -234,7 +234,7 @@ fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Su
         if roots.is_empty() {
             return Ok(Summary::default());
         }
-        let read = session.bulk_read(&roots)?.follow_roots(true);
+        let read = session.bulk_read(&roots)?.follow_roots(true).metadata(MetadataSource::Walk);
         match session.run_parallel(read, |item| check_one(session, check, verdicts, item)) {
             // It vanished since it was looked up: the next round tells.
             Err(Failure::Sweep(SweepError::Root { path, .. })) if !path.is_file() => {}

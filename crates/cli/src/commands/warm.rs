@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use onesweep::{BulkRead, CachePolicy};
+use onesweep::{BulkRead, CachePolicy, MetadataSource};
 use onesweep_deliver::warm::{Memory, Warmed, Warmer, default_limit};
 use serde::Serialize;
 
@@ -36,7 +36,12 @@ pub(crate) fn run(args: WarmArgs) -> Result<u8, Failure> {
     let mut warmer = Warmer::new(limit);
     // What waits to be handed over when the limit is reached has been read for nothing, and stays in the page cache.
     let budget = session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0).min((limit / 8).max(BUDGET_MIN));
-    let sweep = session.bulk_read(&args.paths)?.budget(budget).cache(CachePolicy::Fill).plan()?;
+    let sweep = session
+        .bulk_read(&args.paths)?
+        .budget(budget)
+        .cache(CachePolicy::Fill)
+        .metadata(MetadataSource::Walk)
+        .plan()?;
     let files_in_all = (!sweep.is_partial()).then(|| sweep.files().count() as u64);
     let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
         Ok(going) => going,

@@ -11,6 +11,7 @@ mod consistency;
 mod disk_model;
 mod equality;
 mod image;
+mod images;
 mod layouts;
 mod limits;
 mod lists;

@@ -51,6 +51,7 @@ impl Cloning {
     pub(super) fn new(reflink: Reflink, mapping: &Mapping) -> Result<Self, CopyError> {
         match reflink {
             Reflink::Never => Ok(Self::No),
+            Reflink::Auto if mapping.has_images() => Ok(Self::No),
             Reflink::Always => Ok(Self::Must),
             Reflink::Auto if one_file_system(mapping) && can_clone(mapping.existing()).is_ok() => Ok(Self::Likely),
             Reflink::Auto => Ok(Self::No),

@@ -11,6 +11,17 @@ use onesweep_sys::files::{self, EntryType};
 
 use super::{CopyError, draft};
 
+/// What is copied.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// As they were named.
+    pub paths: &'a [PathBuf],
+    /// `cp -H`, for a sweep that follows its roots.
+    pub follow: bool,
+    /// Of images the files are read, not the images themselves.
+    pub images: bool,
+}
+
 /// The sources and where they go.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -20,15 +31,17 @@ pub(super) struct Mapping {
     base: PathBuf,
     /// A directory on the file system of the destination.
     existing: PathBuf,
+    /// Some sources are images, of which nothing can be cloned.
+    has_images: bool,
 }
 
 impl Mapping {
     pub(super) fn new(
-        sources: &[PathBuf],
+        Sources { paths: sources, follow, images }: Sources<'_>,
         destination: &Path,
         no_target: bool,
-        follow: bool,
     ) -> Result<Self, CopyError> {
+        let mut has_images = false;
         let into = !no_target && destination.is_dir();
         if !into && sources.len() > 1 {
             return Err(CopyError::NoDirectory { path: destination.to_owned() });
@@ -37,22 +50,35 @@ impl Mapping {
         let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut first = None;
         for source in sources {
-            let way = if into { inside(source) } else { alone.clone() };
+            let is_image = images && onesweep::is_image(source);
+            has_images |= is_image;
+            let way = match (into, is_image && source.as_os_str().as_bytes().ends_with(b":/")) {
+                (true, true) => PathBuf::new(),
+                (true, false) => inside(source),
+                (false, _) => alone.clone(),
+            };
             let to = if into { joined(base, &way) } else { destination.to_owned() };
             if roots.iter().any(|(known, _)| known.components().eq(source.components())) {
                 continue;
             }
-            check(source, &to, follow)?;
+            if !is_image {
+                check(source, &to, follow)?;
+            }
             check_beside(source, &way, &to, &roots)?;
             roots.push((source.clone(), way));
             first.get_or_insert(to);
         }
         let existing = existing_directory(first.as_deref().unwrap_or(destination));
-        Ok(Self { existing, base: base.to_owned(), roots })
+        Ok(Self { existing, base: base.to_owned(), roots, has_images })
     }
 
     pub(super) fn sources(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().map(|(source, _)| source.as_path())
+    }
+
+    /// True when nothing can be cloned from some source.
+    pub(super) fn has_images(&self) -> bool {
+        self.has_images
     }
 
     /// True when the entry at `path` is a source, and nothing of it is there without it.
@@ -160,6 +186,10 @@ mod tests {
     use onesweep_sys::files::make_node_at;
     use std::os::fd::AsFd;
 
+    fn named(paths: &[PathBuf], follow: bool) -> Sources<'_> {
+        Sources { paths, follow, images: false }
+    }
+
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -184,7 +214,7 @@ mod tests {
 
         fn map(&self, sources: &[&str], to: &str, no_target: bool) -> Result<Mapping, CopyError> {
             let sources: Vec<_> = sources.iter().map(|name| self.path(name)).collect();
-            Mapping::new(&sources, &self.path(to), no_target, false)
+            Mapping::new(named(&sources, false), &self.path(to), no_target)
         }
     }
 
@@ -243,8 +273,8 @@ mod tests {
         tree.map(&["pipe"], "dst", false).unwrap();
         // A link may be copied into what it leads to, but not when it is followed.
         let (link, inside) = ([tree.path("link")], tree.path("src/new"));
-        Mapping::new(&link, &inside, true, false).unwrap();
-        let error = Mapping::new(&link, &inside, true, true).unwrap_err();
+        Mapping::new(named(&link, false), &inside, true).unwrap();
+        let error = Mapping::new(named(&link, true), &inside, true).unwrap_err();
         assert!(matches!(error, CopyError::IntoItself { .. }), "{error}");
     }
 

@@ -23,6 +23,7 @@ use onesweep::{Kind, Metadata, SweptFile};
 use onesweep_sys::files;
 
 pub use clone::Reflink;
+pub use destination::Sources;
 pub use error::CopyError;
 
 use crate::attributes::{self, Lost, Target};
@@ -62,17 +63,15 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Works out where everything goes, as `cp -a SOURCE… DESTINATION` does; `no_target_directory` is `cp -T`, `follow`
-    /// is `cp -H`, for a sweep that follows its roots.
+    /// Works out where everything goes, as `cp -a SOURCE… DESTINATION` does; `no_target_directory` is `cp -T`.
     /// Nothing is written yet, but for two unnamed files that tell whether the destination can clone.
     pub fn new(
-        sources: &[PathBuf],
+        sources: Sources<'_>,
         destination: &Path,
         no_target_directory: bool,
-        follow: bool,
         reflink: Reflink,
     ) -> Result<Self, CopyError> {
-        let mapping = Mapping::new(sources, destination, no_target_directory, follow)?;
+        let mapping = Mapping::new(sources, destination, no_target_directory)?;
         let cloning = Cloning::new(reflink, &mapping)?;
         let directories = Directories::below(mapping.base());
         let (drafts, copied) = (Drafts::default(), Copied::default());

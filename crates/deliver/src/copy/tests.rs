@@ -12,7 +12,7 @@ use std::{
 };
 
 fn copier(sources: &[PathBuf], to: &Path) -> Copier {
-    Copier::new(sources, to, false, false, Reflink::Auto).unwrap()
+    Copier::new(Sources { paths: sources, follow: false, images: false }, to, false, Reflink::Auto).unwrap()
 }
 
 fn is_root() -> bool {
@@ -86,7 +86,13 @@ fn a_tree_is_copied_as_cp_copies_it() {
     build(&source);
     assert!(shell(dir.path(), "cp -a s theirs"));
     for round in ["new", "over itself"] {
-        let mut copier = Copier::new(std::slice::from_ref(&source), &ours, true, false, Reflink::Never).unwrap();
+        let mut copier = Copier::new(
+            Sources { paths: std::slice::from_ref(&source), follow: false, images: false },
+            &ours,
+            true,
+            Reflink::Never,
+        )
+        .unwrap();
         copy_all(&mut copier, &source);
         assert_eq!(copier.copied().hard_links, 1);
         assert!(copier.first_lost().is_none(), "{:?}", copier.first_lost());

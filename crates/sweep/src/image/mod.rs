@@ -25,6 +25,12 @@ pub(crate) use self::{
     fill::{Wishes, fill},
 };
 
+/// Whether [`MetadataSource::Auto`](crate::MetadataSource::Auto) takes a path for that of an image, of a device that isn't
+/// mounted, or of something inside of one. Reads a few blocks.
+pub fn is_image(path: &Path) -> bool {
+    Image::open(path, path).is_ok_and(|image| image.is_some())
+}
+
 /// A file system in an image or on a device, and the place in it that is swept.
 pub(crate) struct Image {
     /// As it was named.

@@ -1,0 +1,260 @@
+//! Files of images that nobody mounts: they are what the file system shows when it is mounted, and the image stays what it is.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::symlink,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    equality::differences,
+    image::Folder,
+    run::{figure, finish, long, onesweep, output, program, root_test, run, seed, summary, text},
+    tree::{Rng, sum_lines, sums},
+};
+
+/// An image, and what was in it when it was mounted.
+struct Made {
+    folder: Folder,
+    /// By the path inside.
+    sums: BTreeMap<Vec<u8>, String>,
+    paths: Vec<Vec<u8>>,
+}
+
+impl Made {
+    fn file(&self) -> PathBuf {
+        self.folder.join("disk.img")
+    }
+
+    /// Its sums under another name of its root.
+    fn sums_below(&self, root: &Path) -> BTreeMap<Vec<u8>, String> {
+        let shown = |path: &Vec<u8>| [root.as_os_str().as_bytes(), b"/", path].concat();
+        self.sums.iter().map(|(path, sum)| (shown(path), sum.clone())).collect()
+    }
+
+    fn named(&self, inside: &str) -> PathBuf {
+        let mut name = self.file().into_os_string();
+        name.push(inside);
+        name.into()
+    }
+}
+
+/// Without the root, in the order of their bytes.
+fn below(root: &Path, path: &[u8]) -> Vec<u8> {
+    let root = root.as_os_str().as_bytes();
+    path.strip_prefix(root).expect("below the root").strip_prefix(b"/").unwrap_or_default().to_vec()
+}
+
+/// Files of all sizes, fragmented and sparse ones, links, and names that are not easy.
+fn fill(root: &Path, files: u64) {
+    let mut rng = Rng::new(seed());
+    let mut folders = vec![root.to_owned()];
+    for number in 0..files / 10 {
+        let folder = folders[rng.below(folders.len() as u64) as usize].join(format!("folder {number}"));
+        fs::create_dir(&folder).expect("a folder");
+        folders.push(folder);
+    }
+    let mut grown = Vec::new();
+    for number in 0..files {
+        let path = folders[rng.below(folders.len() as u64) as usize].join(format!("файл {number}"));
+        let size = [0, 1, 500, 900, 4096, 4097, 70_000, 400_000][rng.below(8) as usize];
+        fs::write(&path, rng.bytes(size)).expect("a file");
+        grown.push(path);
+    }
+    // In turns, so that they lie in pieces.
+    for _ in 0..6 {
+        for path in grown.iter().step_by(7) {
+            let mut file = fs::File::options().append(true).open(path).expect("a file");
+            std::io::Write::write_all(&mut file, &rng.bytes(20_000)).expect("more of it");
+        }
+    }
+    let sparse = fs::File::create(root.join("sparse")).expect("a file");
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", 30 << 20).expect("a few bytes");
+    sparse.set_len(60 << 20).expect("a hole");
+    fs::hard_link(&grown[0], root.join("further name")).expect("a link");
+    symlink("folder 0/nothing", root.join("symbolic link")).expect("a link");
+    fs::write(root.join("large"), rng.bytes(20 << 20)).expect("a file");
+    fs::remove_file(&grown[1]).expect("it goes");
+}
+
+fn ntfs(files: u64) -> Made {
+    let folder = Folder::new();
+    let (file, root) = (folder.join("disk.img"), folder.join("mounted"));
+    fs::create_dir(&root).expect("a mount point");
+    fs::File::create(&file).and_then(|file| file.set_len(400 << 20)).expect("a sparse file");
+    run(Command::new("mkntfs").args(["-Q", "-F", "-q", "-s", "512", "-p", "0", "-H", "0", "-S", "0"]).arg(&file));
+    run(Command::new("ntfs-3g").arg(&file).arg(&root));
+    fill(&root, files);
+    made(folder, &root)
+}
+
+/// Takes down what is in a file system, and unmounts it.
+fn made(folder: Folder, root: &Path) -> Made {
+    let sums = sums(&[root]).into_iter().map(|(path, sum)| (below(root, &path), sum)).collect();
+    let found = output(Command::new("find").arg(root).arg("-print0"));
+    let mut paths: Vec<Vec<u8>> =
+        found.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(|path| below(root, path)).collect();
+    paths.sort();
+    run(Command::new("umount").arg(root));
+    Made { folder, sums, paths }
+}
+
+const SUM: [&str; 4] = ["sum", "--json", "--algorithm", "sha256"];
+
+fn every_way_delivers_the_same(made: &Made) {
+    let before = output(Command::new("sha256sum").arg(made.file()));
+    let root = made.named(":");
+    let orders =
+        ["fragment", "first-extent", "inode", "inode-per-directory", "first-extent-per-directory", "directory"];
+    for (at, order) in orders.into_iter().enumerate() {
+        let strategies: &[&str] = if long() { &["merged", "unmerged", "vanilla"] } else { &["merged"] };
+        for strategy in strategies {
+            let budget = ["128K", "1M", "256M"][at % 3];
+            let hidden = ["", "direct", "io_uring"][at / 2];
+            let mut sum = onesweep(SUM);
+            sum.args(["--order", order, "--budget", budget]).arg(made.named(":/")).env("ONESWEEP_HIDE", hidden);
+            if *strategy != "merged" {
+                sum.args(["--strategy", strategy]);
+            }
+            let out = finish(&mut sum, 0);
+            let delivered = sum_lines(&out.stdout).into_iter().collect();
+            assert_eq!(differences(&made.sums_below(&root), &delivered), None, "{order} {strategy} {budget} {hidden}");
+            let told = summary(&out.stderr);
+            assert_eq!(figure(&told, "errors"), 0);
+            assert_eq!(figure(&told, "files") + 1, made.sums.len() as u64, "a further name is no further file");
+        }
+    }
+    let after = output(Command::new("sha256sum").arg(made.file()));
+    assert_eq!(text(&before), text(&after), "the image is what it was");
+}
+
+#[test]
+fn files_of_an_ntfs_image_are_those_of_the_file_system() {
+    root_test!();
+    every_way_delivers_the_same(&ntfs(300));
+}
+
+/// What an archive, a copy and a list hold of an image is what the file system shows.
+fn every_command_knows_images(made: &Made) {
+    let listed = output(onesweep(["find", "-0"]).arg(made.named(":/")));
+    let root = made.named(":");
+    let mut found: Vec<Vec<u8>> =
+        listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(|path| below(&root, path)).collect();
+    found.sort();
+    assert_eq!(found, made.paths);
+
+    let list = output(onesweep(["list", "-0"]).arg(made.file()));
+    let listed: Vec<&[u8]> = list.split(|byte| *byte == 0).filter(|path| !path.is_empty()).collect();
+    assert_eq!(listed.len(), made.sums.len());
+
+    let archive = made.folder.join("archive.tar");
+    let out = finish(onesweep(["tar", "-cf"]).arg(&archive).arg(made.file()), 0);
+    assert!(text(&out.stderr).contains("the files in it are read"), "{}", text(&out.stderr));
+    let extracted = made.folder.join("extracted");
+    fs::create_dir(&extracted).expect("a folder");
+    run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&extracted));
+    let by_tar = find_named(&extracted, "disk.img");
+    let copied = made.folder.join("copied");
+    finish(onesweep(["copy"]).arg(made.named(":/")).arg(&copied), 0);
+    for root in [by_tar, copied] {
+        assert_eq!(differences(&made.sums_below(&root), &sums(&[&root])), None, "{}", root.display());
+        assert_eq!(fs::read_link(root.join("symbolic link")).expect("a link"), Path::new("folder 0/nothing"));
+    }
+
+    let plan = finish(onesweep(["plan", "--json"]).arg(made.file()), 0);
+    assert!(figure(&summary(&plan.stdout), "files") > 50);
+    let one = finish(onesweep(SUM).arg(made.named(":/large")), 0);
+    assert_eq!(sum_lines(&one.stdout)[0].1, made.sums[&b"large"[..]]);
+    let out = finish(onesweep(SUM).arg(made.named(":/none")), 1);
+    assert!(text(&out.stderr).contains("no such file or directory inside"), "{}", text(&out.stderr));
+}
+
+fn find_named(root: &Path, name: &str) -> PathBuf {
+    let found = output(Command::new("find").arg(root).args(["-name", name]));
+    OsString::from_vec(found.split(|byte| *byte == b'\n').next().expect("a line").to_vec()).into()
+}
+
+#[test]
+fn every_command_knows_ntfs_images() {
+    root_test!();
+    every_command_knows_images(&ntfs(120));
+}
+
+/// An image file is read with the rights of an ordinary user, and taken as the file that it is where that is asked for.
+#[test]
+fn an_image_is_a_file_as_well() {
+    root_test!();
+    let made = ntfs(40);
+    let folder = made.file().parent().expect("its folder").to_owned();
+    run(Command::new("chmod").args(["a+rx"]).arg(&folder));
+    let mut sum = Command::new("setpriv");
+    sum.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program()).args(SUM).arg(made.named(":/"));
+    let out = finish(&mut sum, 0);
+    assert_eq!(sum_lines(&out.stdout).len(), made.sums.len());
+
+    let whole = output(Command::new("sha256sum").arg(made.file()));
+    let walked = finish(onesweep(SUM).args(["--metadata", "walk"]).arg(made.file()), 0);
+    assert_eq!(text(&walked.stdout), text(&whole));
+    let manifest = made.folder.join("manifest");
+    fs::write(&manifest, &whole).expect("a manifest");
+    let checked = finish(onesweep(["sum", "--check", "--algorithm", "sha256"]).arg(&manifest), 0);
+    assert!(text(&checked.stdout).ends_with(": OK\n"), "{}", text(&checked.stdout));
+}
+
+/// The second partition of a disk image, and what is said where none is named.
+#[test]
+fn partitions_are_named_by_number() {
+    root_test!();
+    let made = ntfs(30);
+    let disk = made.folder.join("whole.img");
+    let start: u32 = 2048;
+    let sectors = u32::try_from(fs::metadata(made.file()).expect("its size").len() / 512).expect("a small image");
+    let mut record = vec![0; 512];
+    for (slot, first, sectors) in [(0, 64, 1000), (1, start, sectors)] {
+        let entry: &mut [u8] = &mut record[446 + 16 * slot..][..16];
+        entry[4] = 0x07;
+        entry[8..12].copy_from_slice(&u32::to_le_bytes(first));
+        entry[12..].copy_from_slice(&sectors.to_le_bytes());
+    }
+    record[510..].copy_from_slice(&[0x55, 0xaa]);
+    fs::write(&disk, record).expect("a disk");
+    run(Command::new("dd").arg(format!("if={}", made.file().display())).arg(format!("of={}", disk.display())).args([
+        "bs=1M",
+        "seek=1",
+        "conv=sparse,notrunc",
+        "status=none",
+    ]));
+    fs::File::options()
+        .write(true)
+        .open(&disk)
+        .and_then(|file| file.set_len((1 << 20) + (400 << 20)))
+        .expect("its end");
+    let named = |inside: &str| PathBuf::from(format!("{}{inside}", disk.display()));
+    let out = finish(onesweep(SUM).arg(named("@2:/")), 0);
+    assert_eq!(differences(&made.sums_below(&named("@2:")), &sum_lines(&out.stdout).into_iter().collect()), None);
+    let out = finish(onesweep(["find"]).arg(&disk), 2);
+    assert!(
+        text(&out.stderr).contains("name one of") && text(&out.stderr).contains("whole.img@2"),
+        "{}",
+        text(&out.stderr)
+    );
+    let out = finish(onesweep(["find"]).arg(named("@3")), 2);
+    assert!(text(&out.stderr).contains("no partition 3; there are 1, 2"), "{}", text(&out.stderr));
+}
+
+/// What is mounted for writing is not in its tables yet.
+#[test]
+fn an_image_that_is_mounted_is_refused() {
+    root_test!();
+    let image = crate::image::Image::new(crate::image::Fs::Ext4, 64 << 20);
+    for name in [image.file(), image.device().to_owned()] {
+        let out = finish(onesweep(["find"]).arg(&name), 2);
+        assert!(text(&out.stderr).contains("it is mounted at"), "{}", text(&out.stderr));
+    }
+}
