@@ -687,7 +687,9 @@ impl<'a> Reader<'a> {
     ) -> Result<SweptFile, FileError> {
         let id = self.id(file);
         let entry = self.engine.catalogue.get(id);
-        let unchanged = files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
+        // A write that began before the survey shows by no time stamp, and its bytes may have come in between.
+        let unchanged =
+            !entry.flags.has(Flags::RECENT) && files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
         let holds = match &mut self.engine.device {
             Some(device) => unchanged && device.holds(self.engine.catalogue, id, fd.as_fd()),
             None => unchanged,

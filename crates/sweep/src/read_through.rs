@@ -11,7 +11,7 @@ use onesweep_sys::{
     files::{self, Stat},
 };
 
-use crate::{budget::Loan, error::FileError, stream::State};
+use crate::{budget::Loan, error::FileError, stream::State, survey::is_recent};
 
 /// Readings that are tried on a file that changes.
 const ATTEMPTS: u32 = 3;
@@ -56,7 +56,13 @@ pub(crate) fn read_stable(
         let after = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
         if read as u64 == before.size && State::of(&before) == State::of(&after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
-            return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
+            // Times are set when a write begins: one that is on its way shows only by bytes that change.
+            let is_settled = !is_recent(after.ctime.secs)
+                || begins_with(fd, &bytes).map_err(|error| fail("read it again".into(), error))?;
+            if is_settled {
+                return Ok(Outcome::Whole { bytes, loan, stat: Box::new(after) });
+            }
+            continue;
         }
         if attempt == ATTEMPTS && read as u64 == before.size && may_have_grown(&before, &after) {
             let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");

@@ -378,7 +378,7 @@ fn whole(catalogue: &mut Catalogue, id: EntryId, size: u64) {
     }
 }
 
-fn is_recent(ctime_seconds: i64) -> bool {
+pub(crate) fn is_recent(ctime_seconds: i64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     ctime_seconds >= now - SETTLED_SECONDS
 }

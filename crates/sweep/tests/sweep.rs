@@ -173,6 +173,24 @@ fn hard_links_are_read_once_and_keep_all_names() {
     }
 }
 
+/// A write that is on its way shows by no time stamp, so what changed just now is read until it holds still.
+#[test]
+fn a_file_that_changed_just_now_is_read_again() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("file"), vec![7; 100_000]).unwrap();
+    let route = || {
+        let read = BulkRead::new([root.path()]).ignore_cache(true);
+        read.start().unwrap().map(|item| item.unwrap().route()).collect::<Vec<_>>()
+    };
+    let changed = fs::metadata(root.path().join("file")).unwrap().ctime();
+    assert_eq!(route(), [Route::Reread]);
+    let seconds = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    while seconds() < changed + 2 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(route(), [Route::Swept]);
+}
+
 /// Where it lies doesn't matter then, so nobody asks.
 #[test]
 fn a_cached_file_is_not_mapped() {
