@@ -261,7 +261,10 @@ impl SpindleSweep {
 
     /// Carries the sweep out to its end.
     pub(crate) fn run(&mut self, outlet: &Outlet) -> Result<(), Halt> {
-        self.read_tables(outlet.counters());
+        if self.image.is_some() {
+            outlet.count(|summary| summary.windows += 1);
+            self.read_tables(outlet.counters());
+        }
         self.begin(outlet)?;
         if let Some(batch) = self.held.batch.take() {
             self.finish(outlet, batch)?;
