@@ -1,7 +1,7 @@
 //! NTFS: images filled through ntfs-3g, and what it shows of them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, File, FileTimes, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     os::unix::{
@@ -11,13 +11,13 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use onesweep_layout::{
     BlockRead, ExtentFlags, ImageFile,
     tables::{
-        Inode, InodeFlags, Tables,
+        Inode, InodeFlags, TableError, Tables,
         ntfs::{Decompressor, Ntfs, Options},
     },
 };
@@ -436,4 +436,234 @@ fn clusters_of_65536_bytes() {
 #[test]
 fn records_of_4096_bytes() {
     conforms(4096, 4096);
+}
+
+/// A volume whose $MFT has so many runs that it needs an attribute list itself.
+#[test]
+fn an_mft_in_many_pieces() {
+    let Some(mut image) = Image::new(48 << 20, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c512"]) else {
+        return;
+    };
+    image.mount_ntfs("");
+    let path = |i: usize| image.root().join(format!("file {i}"));
+    // Files and their records take turns, until nothing is free. Then records take what every eighth file leaves.
+    let mut files = 0;
+    while fs::write(path(files), [b'x'; 1100]).is_ok() {
+        files += 1;
+    }
+    for file in (0..files).step_by(8) {
+        let _ = File::options().write(true).open(path(file)).and_then(|file| file.set_len(0));
+    }
+    while File::create(path(files)).is_ok() {
+        files += 1;
+    }
+    image.unmount();
+    let mut ntfs = Ntfs::open(ImageFile::open(&image.path()).unwrap(), CLOSED).unwrap();
+    let mut tables = conformance::by_tables(&mut ntfs, &[]);
+    tables.values_mut().for_each(|facts| facts.extents = None);
+    image.mount_ntfs("ro");
+    conformance::compare(&shown(&image.root()), &tables);
+    assert!(tables.len() > 10_000);
+}
+
+/// A small image with some of everything, in memory.
+fn small_image() -> Option<Vec<u8>> {
+    let mut image = Image::new(24 << 20, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c1024"])?;
+    let mut random = Random(7);
+    image.mount_ntfs("compression");
+    let folder = |name: &str| {
+        fs::create_dir(image.root().join(name)).unwrap();
+        image.root().join(name)
+    };
+    names(&folder("names"), &mut random);
+    kinds(&folder("kinds"));
+    fragments(&folder("fragments"), 1024, &mut random);
+    compressed(&folder("compressed"), &mut random);
+    for i in 0..100 {
+        fs::write(image.root().join(format!("file {i}")), random.bytes(i * 20)).unwrap();
+    }
+    for i in 0..20 {
+        fs::remove_file(image.root().join(format!("file {}", i * 5))).unwrap();
+    }
+    image.unmount();
+    Some(fs::read(image.path()).unwrap())
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> usize {
+    bytes[at..at + length].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+}
+
+/// Where the records of an image with clusters of 1024 bytes begin, and which files they belong to. Copies come twice.
+fn records(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let starts = (0..bytes.len()).step_by(1024).filter(|at| bytes[*at..].starts_with(b"FILE"));
+    let file = |at| match number(bytes, at + 32, 6) {
+        0 => number(bytes, at + 44, 4),
+        base => base,
+    };
+    starts.map(|at| (at, file(at) as u64)).collect()
+}
+
+fn scanned(bytes: &(impl BlockRead + ?Sized)) -> Result<Kept, TableError> {
+    Ntfs::open(bytes, CLOSED).map(|mut ntfs| conformance::scan(&mut ntfs))
+}
+
+/// Some bytes are others.
+struct Changed<'a> {
+    sound: &'a [u8],
+    bytes: HashMap<u64, u8>,
+}
+
+impl BlockRead for Changed<'_> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<()> {
+        self.sound.read_at(buffer, at)?;
+        for (place, byte) in &self.bytes {
+            if let Some(old) = place.checked_sub(at).and_then(|offset| buffer.get_mut(offset as usize)) {
+                *old = *byte;
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.sound.len() as u64
+    }
+}
+
+/// Random changes of the file records, 500 times. Files whose records are as they were are told as they were; when one isn't
+/// told at all, a problem is.
+#[test]
+fn damage_is_told_and_spares_the_rest() {
+    let Some(sound) = small_image() else { return };
+    let right = scanned(&sound).unwrap();
+    assert!(right.problems.is_empty() && right.inodes.len() > 150, "{:?}", right.problems);
+    let records = records(&sound);
+    let began = Instant::now();
+    let (mut opened, mut told) = (0, 0);
+    for seed in 1..=500 {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed << 32);
+        let mut damaged = Changed { sound: &sound, bytes: HashMap::new() };
+        let mut hit = HashSet::new();
+        for _ in 0..1 + random.below(24) {
+            let (at, file) = records[random.below(records.len() as u64) as usize];
+            // The most that is of interest is in the first bytes.
+            let offset = if random.below(2) == 0 { random.below(256) } else { random.below(1024) };
+            let place = at as u64 + offset;
+            let byte = match random.below(3) {
+                0 => random.next() as u8,
+                1 => [0, 1, 0x7f, 0x80, 0xff][random.below(5) as usize],
+                _ => sound[place as usize] ^ 1 << random.below(8),
+            };
+            if byte != sound[place as usize] {
+                damaged.bytes.insert(place, byte);
+                hit.insert(file);
+            }
+        }
+        let Ok(kept) = scanned(&damaged) else { continue };
+        opened += 1;
+        told += usize::from(!kept.problems.is_empty());
+        // What is wrong with the $MFT itself is wrong with all.
+        if !kept.problems.is_empty() && hit.contains(&0) {
+            continue;
+        }
+        for (number, inode) in &right.inodes {
+            match kept.inodes.get(number) {
+                Some(other) => assert!(other == inode || hit.contains(number), "seed {seed}: {inode:?}, {other:?}"),
+                None => assert!(hit.contains(number) && !kept.problems.is_empty(), "seed {seed}: {inode:?} is missing"),
+            }
+        }
+        let unhurt = |name: &&(u64, u64, Vec<u8>)| !hit.contains(&name.0) && !hit.contains(&name.1);
+        for name in right.names.iter().filter(unhurt) {
+            assert!(kept.names.contains(name), "seed {seed}: {name:?} is missing");
+        }
+    }
+    assert!(opened > 300 && told > 200, "{opened} of 500 were read, {told} with problems");
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+}
+
+/// The first records and the boot sector have copies.
+#[test]
+fn copies_serve_when_the_first_is_damaged() {
+    let Some(sound) = small_image() else { return };
+    let right = scanned(&sound).unwrap();
+    let mft = number(&sound, 48, 8) * 1024;
+    for places in [vec![0], vec![0x1fe], vec![mft], vec![mft + 510], vec![mft + 3 * 1024], vec![3, mft + 1023]] {
+        let mut damaged = Changed { sound: &sound, bytes: HashMap::new() };
+        for place in &places {
+            damaged.bytes.insert(*place as u64, !sound[*place]);
+        }
+        let kept = scanned(&damaged).unwrap_or_else(|error| panic!("{places:?}: {error}"));
+        assert_eq!(kept.inodes, right.inodes, "{places:?}");
+        assert_eq!(kept.names, right.names, "{places:?}");
+        // The first byte of all is part of a jump that nobody needs here; $Volume is read but once.
+        assert_eq!(kept.problems.is_empty(), places == [0] || places == [mft + 3 * 1024], "{:?}", kept.problems);
+    }
+}
+
+/// Where an attribute of a record has its value.
+fn value_at(bytes: &[u8], record: usize, kind: usize) -> usize {
+    let mut at = record + number(bytes, record + 20, 2);
+    while number(bytes, at, 4) != kind {
+        at += number(bytes, at + 4, 4);
+    }
+    at + number(bytes, at + 20, 2)
+}
+
+#[test]
+fn a_volume_that_was_not_closed_is_refused() {
+    let Some(sound) = small_image() else { return };
+    let mft = number(&sound, 48, 8) * 1024;
+    let dirty = |bytes: &[u8]| {
+        let error = Ntfs::open(bytes, CLOSED).map(|_| ()).unwrap_err();
+        assert!(matches!(error, TableError::Dirty { .. }), "{error}");
+        assert!(error.to_string().contains("--force-dirty"));
+        let mut forced = Ntfs::open(bytes, Options { force_dirty: true }).unwrap();
+        let kept = conformance::scan(&mut forced);
+        assert!(kept.inodes.len() > 150 && kept.problems.is_empty(), "{:?}", kept.problems);
+    };
+    let mut bytes = sound.clone();
+    bytes[value_at(&sound, mft + 3 * 1024, 0x70) + 10] |= 1;
+    dirty(&bytes);
+
+    // A journal that somebody has open.
+    let journal = mft + 2 * 1024;
+    let mut at = journal + number(&sound, journal + 20, 2);
+    while number(&sound, at, 4) != 0x80 {
+        at += number(&sound, at + 4, 4);
+    }
+    let runs = at + number(&sound, at + 32, 2);
+    let (length, place) = (usize::from(sound[runs] & 15), usize::from(sound[runs] >> 4));
+    let log = 1024 * number(&sound, runs + 1 + length, place);
+    let mut bytes = sound.clone();
+    let page = &mut bytes[log..log + 4096];
+    page.fill(0);
+    page[..8].copy_from_slice(&[b'R', b'S', b'T', b'R', 30, 0, 9, 0]);
+    page[16..20].copy_from_slice(&4096_u32.to_le_bytes());
+    page[24] = 48;
+    dirty(&bytes);
+}
+
+#[test]
+fn a_volume_that_hibernates_is_refused() {
+    let Some(mut image) = make(4096, 512) else { return };
+    let mut with = |content: &[u8]| {
+        image.mount_ntfs("");
+        fs::write(image.root().join("HiberFil.sys"), content).unwrap();
+        for i in 0..100 {
+            fs::write(image.root().join(format!("{i} beside it, so that the index has blocks")), "").unwrap();
+        }
+        image.unmount();
+        Ntfs::open(ImageFile::open(&image.path()).unwrap(), CLOSED).map(|_| ())
+    };
+    assert!(matches!(with(&[b"HIBR", &[0; 8188][..]].concat()), Err(TableError::Dirty { .. })));
+    assert!(matches!(with(b"short"), Err(TableError::Dirty { .. })));
+    with(&[0; 8192]).unwrap();
+    with(&[b"wake", &[0; 8188][..]].concat()).unwrap();
+}
+
+#[test]
+fn what_is_no_ntfs_is_told() {
+    for bytes in [vec![0; 1 << 20], vec![0x5a; 1 << 20], b"XFSB".repeat(1000)] {
+        let error = Ntfs::open(&bytes, CLOSED).map(|_| ()).unwrap_err();
+        assert!(matches!(error, TableError::NotHere { fs_type: "ntfs", .. }), "{error}");
+    }
 }

@@ -28,13 +28,33 @@ impl<B: BlockRead> Mft<B> {
     pub(super) fn open(device: B, geometry: Geometry, notes: &mut Vec<TableError>) -> Result<Mft<B>, TableError> {
         let mut mft = Mft { device, geometry, extents: Vec::new(), records: 0 };
         match mft.map_by(geometry.mft_lcn) {
-            Ok(()) => {}
+            Ok(()) => notes.extend(mft.check_mirror().err()),
             Err(wrong) => match mft.map_by(geometry.mirror_lcn) {
                 Ok(()) => notes.push(wrong),
                 Err(_) => return Err(wrong),
             },
         }
         Ok(mft)
+    }
+
+    /// Verifies that the copy of the first record is the same: a wrong size of the $MFT would show nowhere else.
+    fn check_mirror(&self) -> Result<(), TableError> {
+        let (mut first, mut copy) = (self.empty_record(), self.empty_record());
+        let at = self.geometry.cluster_at(self.geometry.mirror_lcn);
+        let at = at.ok_or_else(|| {
+            let clusters = self.geometry.clusters();
+            let found = self.geometry.mirror_lcn;
+            TableError::damaged("the cluster of the $MFTMirr", 56, format!("less than {clusters}"), found)
+        })?;
+        self.read(&mut first, 0)?;
+        self.read_device(&mut copy, at)?;
+        match first.iter().zip(&copy).position(|(first, copy)| first != copy) {
+            None => Ok(()),
+            Some(offset) => {
+                let (expected, found) = (format!("{:#04x}", first[offset]), format!("{:#04x}", copy[offset]));
+                Err(TableError::damaged("$MFTMirr, the copy of $MFT,", at + offset as u64, expected, found))
+            }
+        }
     }
 
     /// Reads the map of the $MFT from its first record, or the copy of that, in this cluster.
@@ -59,6 +79,7 @@ impl<B: BlockRead> Mft<B> {
         // Each piece tells where the record lies that has the next one.
         for entry in list.iter().flatten().filter(|entry| entry.kind == kind::DATA && entry.record.number != 0) {
             self.extents.clone_from(&stream.extents);
+            self.count_records(stream.size);
             let mut bytes = self.empty_record();
             let record = self.extension(&mut bytes, entry, &first)?;
             stream.take(&piece_of(&record, entry)?, &self.geometry)?;
@@ -68,12 +89,17 @@ impl<B: BlockRead> Mft<B> {
         // What was never written reads as zeros, and so has no records.
         self.extents.retain(|extent| !extent.is_zeros());
         self.check_extents(at)?;
-        let bytes = self.extents.last().map_or(0, Extent::logical_end).min(stream.size);
-        self.records = bytes / u64::from(self.geometry.record_bytes);
+        self.count_records(stream.size);
         match self.records {
             0 => Err(TableError::damaged("the $MFT", at, "records", "none")),
             _ => Ok(()),
         }
+    }
+
+    /// Counts the records that the extents have, of a $MFT of `size` bytes.
+    fn count_records(&mut self, size: u64) {
+        let bytes = self.extents.last().map_or(0, Extent::logical_end).min(size);
+        self.records = bytes / u64::from(self.geometry.record_bytes);
     }
 
     /// Verifies that no more is to be read than the device has: runs that lie over each other could be endless.

@@ -22,7 +22,7 @@
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
-//! Memory: 2 MiB of the $MFT; 2 bytes and a bit for each record of it; up to 16 MiB of files that wait for further records,
+//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it; up to 16 MiB of files that wait for further records,
 //! or, when it is larger, one file with all of its records (some 32 MiB at most, for its list has 256 KiB at most); up to
 //! 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether the directory is
 //! still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents.
@@ -57,6 +57,8 @@ pub use self::compressed::Decompressor;
 
 /// The record of the root directory.
 const ROOT: u64 = 5;
+/// The record of $Extend, the directory of the system's files that came with later versions.
+const EXTEND: u64 = 11;
 /// The first record that isn't kept for the system.
 const FIRST_FILE: u64 = 24;
 

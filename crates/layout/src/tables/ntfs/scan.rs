@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ops::ControlFlow};
 
 use super::{
-    FIRST_FILE, ROOT,
+    EXTEND, FIRST_FILE, ROOT,
     attributes::{Attributes, kind},
     bytes::shown,
     file::File,
@@ -32,6 +32,9 @@ pub(super) struct Scan<'a, B> {
     file: File,
     problems: Vec<TableError>,
     in_use: Bitmap,
+    /// Records that continue others, and those that some attribute list names.
+    extensions: Bitmap,
+    needed: Bitmap,
     directories: Directories,
     early: EarlyNames,
     /// Files with attribute lists, whose further records are read in the order of the disk, many at a time.
@@ -50,6 +53,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             file: File::default(),
             problems: Vec::new(),
             in_use: Bitmap::default(),
+            extensions: Bitmap::default(),
+            needed: Bitmap::default(),
             directories: Directories::default(),
             early: EarlyNames::default(),
             listed: Vec::new(),
@@ -82,6 +87,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         self.looked_at = self.mft.records;
         self.tell_listed()?;
+        self.tell_lost_extensions()?;
         self.tell_early_names()
     }
 
@@ -133,8 +139,16 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             return ControlFlow::Continue(());
         }
+        if !self.in_use.0.is_empty() && !self.in_use.has(number) {
+            let what = "a file record that is free by $MFT's bitmap";
+            self.found.problem(TableError::damaged(what, at + 22, "no flag", "a record in use"))?;
+        }
         if !header.is_base() {
-            return ControlFlow::Continue(()); // Read with the file that it belongs to.
+            // Read with the file that it belongs to.
+            if header.base.number >= FIRST_FILE || header.base.number == ROOT {
+                self.extensions.set(number);
+            }
+            return ControlFlow::Continue(());
         }
         let record = match Record::open(bytes, number, at) {
             Ok(record) => record,
@@ -164,6 +178,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
 
     /// Keeps a file until its further records are read.
     fn keep(&mut self, listed: Listed) -> ControlFlow<()> {
+        listed.needs().filter(|number| *number < self.mft.records).for_each(|number| self.needed.set(number));
         self.listed_bytes += listed.memory();
         self.listed.push(listed);
         match self.listed_bytes >= LISTED_BYTES_MAX {
@@ -202,7 +217,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let is_told = whole.is_ok() || is_directory;
         self.problems.extend(whole.err());
         let names = self.file.names().count();
-        let hidden = self.file.names().filter(|(directory, _)| self.directories.is_hidden(directory.number)).count();
+        let hidden = self.file.names().filter(|(directory, _)| self.directories.is_hidden(*directory)).count();
         if names > 0 && names == hidden {
             // Below $Extend, which ntfs-3g doesn't show either.
             if is_directory {
@@ -215,7 +230,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             let inode = self.file.finish(record, self.mft, self.wanted, &mut self.problems);
             self.found.inode(inode)?;
             for (directory, name) in self.file.names() {
-                if self.directories.is_hidden(directory.number) {
+                if self.directories.is_hidden(directory) {
                     continue;
                 }
                 let name = Name { directory: directory.number, inode: record.number, name };
@@ -235,9 +250,24 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         ControlFlow::Continue(())
     }
 
+    /// Records that continue a file which doesn't know of them: a part of something.
+    fn tell_lost_extensions(&mut self) -> ControlFlow<()> {
+        for number in self.extensions.without(&self.needed) {
+            let at = self.mft.at(number).unwrap_or(0);
+            let expected = "a file with it in its attribute list";
+            self.found.problem(TableError::damaged(
+                "a file record that continues another",
+                at + 32,
+                expected,
+                "none",
+            ))?;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn tell_early_names(&mut self) -> ControlFlow<()> {
         for (directory, inode, name) in self.early.names() {
-            if self.directories.is_hidden(directory.number) {
+            if self.directories.is_hidden(directory) {
                 continue;
             }
             match self.directories.has(directory) {
@@ -282,8 +312,8 @@ impl Directories {
         self.hidden.insert(number);
     }
 
-    fn is_hidden(&self, number: u64) -> bool {
-        (number < FIRST_FILE && number != ROOT) || self.hidden.contains(&number)
+    fn is_hidden(&self, directory: Reference) -> bool {
+        (directory.number == EXTEND || self.hidden.contains(&directory.number)) && self.has(directory)
     }
 }
 
@@ -318,11 +348,12 @@ impl EarlyNames {
     }
 }
 
-/// Which records are in use, as $MFT's own bitmap has it: a bit for each.
+/// A bit for each record.
 #[derive(Debug, Default)]
 struct Bitmap(Vec<u8>);
 
 impl Bitmap {
+    /// Which records are in use, as the $MFT has it itself.
     fn read<B: BlockRead>(mft: &Mft<B>) -> Result<Bitmap, TableError> {
         let mut bitmap = Stream::default();
         read_file(mft, 0, &mut |attribute| match attribute.kind {
@@ -340,6 +371,22 @@ impl Bitmap {
     fn has(&self, number: u64) -> bool {
         let (index, bit) = Bitmap::place(number);
         self.0.get(index).is_some_and(|byte| byte & bit != 0)
+    }
+
+    fn set(&mut self, number: u64) {
+        let (index, bit) = Bitmap::place(number);
+        if self.0.len() <= index {
+            self.0.resize(index.saturating_add(1), 0);
+        }
+        self.0[index] |= bit;
+    }
+
+    /// The records that are here, and not in the other one.
+    fn without(&self, other: &Bitmap) -> impl Iterator<Item = u64> {
+        let others = other.0.iter().copied().chain(std::iter::repeat(0));
+        let bytes = (0_u64..).zip(self.0.iter().zip(others));
+        let left = bytes.map(|(index, (byte, other))| (index, byte & !other)).filter(|(_, byte)| *byte != 0);
+        left.flat_map(|(index, byte)| (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| index * 8 + bit))
     }
 
     fn clear(&mut self, number: u64) {
@@ -368,6 +415,16 @@ mod tests {
     }
 
     #[test]
+    fn bits_of_one_that_are_not_in_the_other() {
+        let (mut one, mut other) = (Bitmap::default(), Bitmap::default());
+        [3, 8, 9, 700].into_iter().for_each(|number| one.set(number));
+        [8, 20].into_iter().for_each(|number| other.set(number));
+        assert_eq!(one.without(&other).collect::<Vec<_>>(), [3, 9, 700]);
+        one.clear(9);
+        assert!(one.has(3) && !one.has(9) && !one.has(10_000));
+    }
+
+    #[test]
     fn a_directory_of_another_time_is_not_meant() {
         let mut directories = Directories::default();
         directories.add(Reference { number: 70, sequence: 3 });
@@ -376,6 +433,17 @@ mod tests {
         for (number, sequence) in [(70, 2), (69, 0), (71, 3), (u64::MAX, 3)] {
             assert!(!directories.has(Reference { number, sequence }));
         }
-        assert!(directories.is_hidden(11) && !directories.is_hidden(5) && !directories.is_hidden(70));
+    }
+
+    #[test]
+    fn what_lies_below_the_system_is_hidden() {
+        let mut directories = Directories::default();
+        let directory = |number| Reference { number, sequence: 11 };
+        [EXTEND, ROOT, 70, 80].into_iter().for_each(|number| directories.add(directory(number)));
+        directories.hide(80);
+        assert!(directories.is_hidden(directory(EXTEND)) && directories.is_hidden(directory(80)));
+        assert!(!directories.is_hidden(directory(ROOT)) && !directories.is_hidden(directory(70)));
+        // Another time's, or damaged.
+        assert!(!directories.is_hidden(Reference { number: EXTEND, sequence: 3 }));
     }
 }
