@@ -206,6 +206,31 @@ pub(super) mod tests {
         bytes
     }
 
+    /// An attribute without a name in clusters of its own; all of it is initialized.
+    pub(in super::super) fn non_resident(
+        kind: u32,
+        id: u16,
+        lowest_vcn: u64,
+        runlist: &[u8],
+        clusters: u64,
+        size: u64,
+    ) -> Vec<u8> {
+        let length = (64 + runlist.len()).next_multiple_of(8);
+        let mut bytes = vec![0; length];
+        bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes[8] = 1;
+        bytes[14..16].copy_from_slice(&id.to_le_bytes());
+        bytes[16..24].copy_from_slice(&lowest_vcn.to_le_bytes());
+        bytes[24..32].copy_from_slice(&(lowest_vcn + clusters).wrapping_sub(1).to_le_bytes());
+        bytes[32] = 64;
+        for at in [40, 48, 56] {
+            bytes[at..at + 8].copy_from_slice(&size.to_le_bytes());
+        }
+        bytes[64..64 + runlist.len()].copy_from_slice(runlist);
+        bytes
+    }
+
     #[test]
     fn attributes_come_in_order() {
         let mut attributes = resident(kind::DATA, 1, "", b"content");

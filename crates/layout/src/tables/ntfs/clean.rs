@@ -75,11 +75,11 @@ impl VolumeInformation {
 /// [`TableError::Dirty`] where something isn't in the tables yet, else what is damaged.
 pub(super) fn check<B: BlockRead>(mft: &Mft<B>, volume: &VolumeInformation) -> Result<(), TableError> {
     if volume.flags & IS_DIRTY != 0 {
-        return Err(TableError::Dirty { journal: "the volume, which is marked as dirty,", advice: ADVICE });
+        return Err(TableError::Dirty { journal: "the volume, marked as dirty,", advice: ADVICE });
     }
     if is_hibernated(mft)? {
         return Err(TableError::Dirty {
-            journal: "Windows, which hibernates on the volume,",
+            journal: "what a hibernating Windows keeps in memory",
             advice: HIBERNATED_ADVICE,
         });
     }
