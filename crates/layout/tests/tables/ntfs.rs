@@ -10,6 +10,7 @@ use std::{
         net::UnixListener,
     },
     path::{Path, PathBuf},
+    process::Command,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -25,7 +26,7 @@ use rustix::fs::{FileType, Mode, XattrFlags, mknodat};
 
 use crate::{
     conformance::{self, Kept, Tree},
-    image::Image,
+    image::{self, Image},
 };
 
 const CLOSED: Options = Options { force_dirty: false };
@@ -665,5 +666,19 @@ fn what_is_no_ntfs_is_told() {
     for bytes in [vec![0; 1 << 20], vec![0x5a; 1 << 20], b"XFSB".repeat(1000)] {
         let error = Ntfs::open(&bytes, CLOSED).map(|_| ()).unwrap_err();
         assert!(matches!(error, TableError::NotHere { fs_type: "ntfs", .. }), "{error}");
+    }
+}
+
+/// The backup of the boot sector stays at the end of a device when another file system is made on it.
+#[test]
+fn what_was_an_ntfs_is_told() {
+    for mkfs in [&["mkfs.ext4", "-qF"][..], &["mkfs.xfs", "-qf"], &["mkfs.btrfs", "-qf"]] {
+        let Some(mut image) = Image::new(320 << 20, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0"]) else { return };
+        image::run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(image.path()));
+        image.mount(&[], "");
+        fs::write(image.root().join("file"), "content").unwrap();
+        image.unmount();
+        let error = Ntfs::open(ImageFile::open(&image.path()).unwrap(), CLOSED).map(|_| ()).unwrap_err();
+        assert!(matches!(error, TableError::NotHere { .. }), "{mkfs:?}: {error}");
     }
 }

@@ -101,7 +101,7 @@ fn is_closed(mut bytes: Vec<u8>) -> bool {
     let page_bytes =
         page_bytes.filter(|page| page.is_power_of_two() && (512..=64 << 10).contains(page)).unwrap_or(4096);
     let pages = bytes.chunks_exact_mut(page_bytes).take(2);
-    let newest = pages.filter_map(|page| restart_page(page)).max_by_key(|(sequence, _)| *sequence);
+    let newest = pages.filter_map(restart_page).max_by_key(|(sequence, _)| *sequence);
     match newest {
         Some((_, closed)) => closed,
         // Made anew (all ones), checked by chkdsk, or filled with zeros: there's nothing to play back. Anything else isn't

@@ -97,10 +97,10 @@ impl File {
             }
             kind::DATA => self.take_named(attribute, geometry, wanted)?,
             kind::INDEX_ALLOCATION if is_ascii(attribute.name, INDEX_NAME) => {
-                if let Value::NonResident(piece) = attribute.value {
-                    if piece.lowest_vcn == 0 {
-                        self.index_bytes = piece.size;
-                    }
+                if let Value::NonResident(piece) = attribute.value
+                    && piece.lowest_vcn == 0
+                {
+                    self.index_bytes = piece.size;
                 }
             }
             kind::REPARSE_POINT => self.reparse.take(attribute, geometry)?,
@@ -140,7 +140,7 @@ impl File {
         let Some((_, stream)) = self.named.last_mut() else { return Ok(()) };
         match &attribute.value {
             _ if wanted.xattrs => stream.take(attribute, geometry)?,
-            Value::Resident(value) => stream.size = value.len() as u64,
+            Value::Resident(value) => stream.size = <[u8]>::len(value) as u64,
             Value::NonResident(piece) if piece.lowest_vcn == 0 => stream.size = piece.size,
             Value::NonResident(_) => {}
         }

@@ -296,8 +296,11 @@ pub(super) mod tests {
         attribute_list::tests::on_disk(&Entry { kind, lowest_vcn, record: Reference { number, sequence }, id })
     }
 
+    /// Types and values of attributes.
+    type Taken = Vec<(u32, Vec<u8>)>;
+
     /// What a file of two records has, its second one with this base and its list with this sequence number.
-    fn of_two_records(base: Reference, sequence: u16) -> (Vec<(u32, Vec<u8>)>, Result<(), TableError>) {
+    fn of_two_records(base: Reference, sequence: u16) -> (Taken, Result<(), TableError>) {
         let list = [entry(kind::FILE_NAME, 0, 1, 7, 3), entry(kind::DATA, 0, 2, sequence, 0)].concat();
         let attributes =
             [resident(kind::ATTRIBUTE_LIST, 1, "", &list), resident(kind::FILE_NAME, 3, "", b"name")].concat();

@@ -107,10 +107,11 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         let records = (first..).zip(bytes.chunks_exact_mut(record_bytes));
         for (number, record) in records {
-            if let Some(header) = Header::parse(record).filter(Header::is_in_use) {
-                if header.is_directory() && header.is_base() {
-                    self.directories.add(Reference { number, sequence: header.sequence });
-                }
+            if let Some(header) = Header::parse(record).filter(Header::is_in_use)
+                && header.is_directory()
+                && header.is_base()
+            {
+                self.directories.add(Reference { number, sequence: header.sequence });
             }
         }
         self.looked_at = first + (bytes.len() / record_bytes) as u64;
