@@ -85,6 +85,14 @@ impl<'a> Attribute<'a> {
         }
     }
 
+    /// Bytes of content in clusters of its own.
+    pub(super) fn clusters_bytes(&self) -> u64 {
+        match &self.value {
+            Value::Resident(_) => 0,
+            Value::NonResident(piece) => piece.size,
+        }
+    }
+
     /// The value of an attribute that is always resident.
     pub(super) fn resident(&self) -> Result<&'a [u8], TableError> {
         match self.value {

@@ -87,7 +87,8 @@ impl File {
                 self.take_name(&name, attribute.at)?;
             }
             kind::DATA if attribute.name.is_empty() => {
-                if attribute.flags & COMPRESSED != 0 {
+                // In a record it would be as it is.
+                if attribute.flags & COMPRESSED != 0 && matches!(attribute.value, Value::NonResident(_)) {
                     self.flags |= InodeFlags::COMPRESSED;
                 }
                 if attribute.flags & ENCRYPTED != 0 {

@@ -10,6 +10,10 @@
 //! than there, targets of absolute links keep their drive, since there's no mount point to put before them, and the cases of
 //! letters in targets are not made those of the directories.
 //!
+//! Links count the names for DOS programs, as they do there. Not known: the data of reparse points of other drivers
+//! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say, and
+//! which extended attributes Linux on Windows keeps beside the numbers of devices.
+//!
 //! | file | subject |
 //! |---|---|
 //! | `boot` | the boot sector and its backup |
@@ -87,6 +91,10 @@ impl<B: BlockRead> Ntfs<B> {
     pub fn open(device: B, options: Options) -> Result<Ntfs<B>, TableError> {
         let (geometry, damage) = Geometry::read(&device)?;
         let mut notes: Vec<TableError> = damage.into_iter().collect();
+        if device.len() < geometry.bytes {
+            let expected = format!("{} bytes", geometry.bytes);
+            notes.push(TableError::damaged("the end of the volume", device.len(), expected, "the end of the device"));
+        }
         let mft = Mft::open(device, geometry, &mut notes)?;
         let volume = VolumeInformation::read(&mft).unwrap_or_else(|damage| {
             notes.push(damage);

@@ -40,6 +40,11 @@ pub(super) struct Scan<'a, B> {
     /// Files with attribute lists, whose further records are read in the order of the disk, many at a time.
     listed: Vec<Listed>,
     listed_bytes: usize,
+    /// Further records, and bytes of attribute lists, that there can still be.
+    needs_left: u64,
+    list_bytes_left: u64,
+    /// Bytes that are read at once; fewer only in tests.
+    read_bytes: usize,
     /// Records before this one were looked at.
     looked_at: u64,
 }
@@ -59,6 +64,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             early: EarlyNames::default(),
             listed: Vec::new(),
             listed_bytes: 0,
+            needs_left: mft.records,
+            list_bytes_left: mft.device.len(),
+            read_bytes: READ_BYTES,
             looked_at: 0,
         }
     }
@@ -70,7 +78,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             Err(problem) => self.found.problem(problem)?,
         }
         let record_bytes = self.mft.geometry.record_bytes as usize;
-        let mut buffer = vec![0; READ_BYTES.next_multiple_of(record_bytes)];
+        let mut buffer = vec![0; self.read_bytes.next_multiple_of(record_bytes)];
         let mut number = 0;
         while number < self.mft.records {
             let covered = self.mft.covered(number, (buffer.len() / record_bytes) as u64);
@@ -158,6 +166,12 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         match list_in(record) {
             Ok(None) => {}
             Ok(Some(list)) => {
+                // Nor can they have more bytes than the device: lists that lie on each other would be read again and again.
+                let Some(left) = self.list_bytes_left.checked_sub(list.clusters_bytes()) else {
+                    let (expected, found) = ("clusters that no other has", "those of others");
+                    return self.found.problem(TableError::damaged("an attribute list", list.at, expected, found));
+                };
+                self.list_bytes_left = left;
                 return match Listed::new(self.mft, &record, &list) {
                     Ok(listed) => self.keep(listed),
                     Err(problem) => self.found.problem(problem),
@@ -179,7 +193,14 @@ impl<'a, B: BlockRead> Scan<'a, B> {
 
     /// Keeps a file until its further records are read.
     fn keep(&mut self, listed: Listed) -> ControlFlow<()> {
-        listed.needs().filter(|number| *number < self.mft.records).for_each(|number| self.needed.set(number));
+        let needs = listed.needs();
+        // Each record continues one file, so all lists together can't need more than there are.
+        let Some(left) = self.needs_left.checked_sub(needs.len() as u64) else {
+            let (expected, found) = ("records that no other list names", "more than there are");
+            return self.found.problem(TableError::damaged("an attribute list", listed.at(), expected, found));
+        };
+        self.needs_left = left;
+        needs.iter().for_each(|number| self.needed.set(*number));
         self.listed_bytes += listed.memory();
         self.listed.push(listed);
         match self.listed_bytes >= LISTED_BYTES_MAX {
@@ -192,7 +213,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
     fn tell_listed(&mut self) -> ControlFlow<()> {
         let listed = std::mem::take(&mut self.listed);
         self.listed_bytes = 0;
-        let mut loaded = Loaded::read(self.mft, listed.iter().flat_map(Listed::needs).collect());
+        let mut loaded = Loaded::read(self.mft, listed.iter().flat_map(Listed::needs).copied().collect());
         for problem in loaded.problems.drain(..) {
             self.found.problem(problem)?;
         }
@@ -400,7 +421,177 @@ impl Bitmap {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{attributes::tests::resident, mft, names, record},
+        *,
+    };
+    use crate::tables::Inode;
+
+    #[derive(Default)]
+    struct Kept {
+        inodes: Vec<u64>,
+        names: Vec<(u64, u64, String)>,
+        problems: Vec<String>,
+        /// How much is wanted still.
+        left: Option<usize>,
+    }
+
+    impl Kept {
+        fn count(&mut self) -> ControlFlow<()> {
+            match self.left.as_mut() {
+                Some(0) => panic!("told after the end"),
+                Some(left) => {
+                    *left -= 1;
+                    if *left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                }
+                None => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    impl Found for Kept {
+        fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+            self.inodes.push(inode.number);
+            self.count()
+        }
+
+        fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
+            self.names.push((name.directory, name.inode, String::from_utf8_lossy(name.name).into_owned()));
+            self.count()
+        }
+
+        fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+            self.problems.push(problem.to_string());
+            self.count()
+        }
+    }
+
+    const FILE: u16 = 1;
+    const DIRECTORY: u16 = 3;
+    const FREE: u16 = 0;
+
+    /// A record with a name in this directory.
+    fn named(number: u32, flags: u16, directory: u64, sequence: u16, name: &str) -> Vec<u8> {
+        let value = names::tests::on_disk(Reference { number: directory, sequence }, name, 1);
+        record::tests::on_disk(number, flags, &resident(kind::FILE_NAME, 0, "", &value))
+    }
+
+    /// A volume with these records at their own numbers, and nothing between them; four are read at once.
+    fn scanned(records: Vec<Vec<u8>>, left: Option<usize>) -> Kept {
+        let mut all = vec![vec![0; 1024]; 40];
+        for record in records {
+            let number = usize::from(record[44]);
+            all[number - 1] = record;
+        }
+        let (bytes, geometry) = mft::tests::volume(all);
+        let mft = Mft::open(bytes, geometry, &mut Vec::new()).unwrap();
+        let mut kept = Kept { left, ..Kept::default() };
+        let mut scan = Scan::new(&mft, Wanted::default(), &mut kept);
+        scan.read_bytes = 4096;
+        let ended = scan.run();
+        assert_eq!(ended.is_break(), left == Some(0) || kept.left == Some(0));
+        kept
+    }
+
+    #[test]
+    fn names_come_whatever_the_order_of_records() {
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(24, FILE, 30, 7, "in a later directory"),
+                named(30, DIRECTORY, 5, 7, "directory"),
+                named(31, FILE, 30, 7, "in an earlier one"),
+                named(32, FREE, 30, 7, "deleted"),
+            ],
+            None,
+        );
+        assert_eq!(kept.inodes, [5, 24, 30, 31]);
+        let name = |directory, inode, name: &str| (directory, inode, name.to_owned());
+        let expected =
+            [name(5, 30, "directory"), name(30, 31, "in an earlier one"), name(30, 24, "in a later directory")];
+        assert_eq!(kept.names, expected);
+        assert_eq!(kept.problems, [""; 0]);
+    }
+
+    #[test]
+    fn orphans_come_without_names() {
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(24, FILE, 30, 6, "of an earlier directory"),
+                named(25, FILE, 38, 7, "of none"),
+                named(26, FILE, 24, 7, "of a file"),
+                named(30, DIRECTORY, 5, 7, "directory"),
+                named(31, FILE, 30, 8, "of a later directory"),
+                named(32, FILE, 30, 7, "of/this"),
+                record::tests::on_disk(33, FILE, &[]),
+            ],
+            None,
+        );
+        assert_eq!(kept.inodes, [5, 24, 25, 26, 30, 31, 32, 33]);
+        assert_eq!(kept.names, [(5, 30, "directory".to_owned())]);
+        assert_eq!(kept.problems.len(), 5, "{:?}", kept.problems);
+    }
+
+    #[test]
+    fn what_is_the_systems_is_left_out() {
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(6, FILE, 5, 7, "$Bitmap"),
+                named(11, DIRECTORY, 5, 7, "$Extend"),
+                named(24, FILE, 11, 7, "$Quota"),
+                named(25, DIRECTORY, 11, 7, "$RmMetadata"),
+                named(26, FILE, 25, 7, "$Repair"),
+            ],
+            None,
+        );
+        assert_eq!((kept.inodes, kept.names.len(), kept.problems.len()), (vec![5], 0, 0));
+    }
+
+    #[test]
+    fn what_is_damaged_is_told_and_passed_over() {
+        let base = Reference { number: 24, sequence: 7 };
+        let mut bad = named(26, FILE, 5, 7, "bad");
+        bad[..4].copy_from_slice(b"BAAD");
+        let mut torn = named(27, FILE, 5, 7, "torn");
+        torn[1023] ^= 1;
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(24, FILE, 5, 7, "file"),
+                record::tests::on_disk_of(base, 25, FILE, &[]),
+                bad,
+                torn,
+                named(28, FILE, 5, 7, "last"),
+            ],
+            None,
+        );
+        assert_eq!(kept.inodes, [5, 24, 28]);
+        assert_eq!(kept.problems.len(), 3, "{:?}", kept.problems);
+    }
+
+    #[test]
+    fn a_scan_ends_where_nobody_wants_more() {
+        let records = || {
+            let torn = [&named(27, FILE, 5, 7, "torn")[..1023], &[0xaa]].concat();
+            let early = named(24, FILE, 30, 7, "early");
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                early,
+                torn,
+                named(30, DIRECTORY, 5, 7, "late"),
+                named(31, FILE, 5, 7, "x"),
+            ]
+        };
+        let whole = scanned(records(), None);
+        let count = whole.inodes.len() + whole.names.len() + whole.problems.len();
+        assert_eq!(count, 8);
+        for left in 1..=count {
+            let kept = scanned(records(), Some(left));
+            assert_eq!(kept.inodes.len() + kept.names.len() + kept.problems.len(), left);
+        }
+    }
 
     #[test]
     fn early_names_come_back_in_order() {

@@ -262,6 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_compressed_or_encrypted_is_not_plain() {
+        let mut encrypted = piece(0, &[0x11, 8, 100], 8, 8192, 8192);
+        encrypted.flags = ENCRYPTED;
+        let mut stream = Stream::default();
+        stream.take(&encrypted, &GEOMETRY).unwrap();
+        assert_eq!(extents(&stream), [(0, Some(102_400), 8192, ExtentFlags::ENCRYPTED)]);
+
+        // The last unit is longer than what is left of the content, and all of it is needed.
+        let mut packed = piece(0, &[0x11, 16, 100, 0x11, 5, 16, 0x01, 11], 32, 17_000, 17_000);
+        packed.flags = 1;
+        let mut stream = Stream::default();
+        assert!(stream.take(&packed, &GEOMETRY).is_err(), "no compression unit");
+        if let Value::NonResident(piece) = &mut packed.value {
+            piece.compression_unit = COMPRESSION_UNIT;
+            piece.compressed = Some(21_504);
+        }
+        stream.clear();
+        stream.take(&packed, &GEOMETRY).unwrap();
+        assert_eq!(extents(&stream), [(0, Some(102_400), 21_504, ExtentFlags::ENCODED)]);
+        assert_eq!(stream.allocated, 21_504);
+    }
+
+    #[test]
     fn a_missing_piece_is_no_hole() {
         let mut stream = Stream::default();
         stream.take(&piece(0, &[0x11, 8, 100], 8, 20_000, 20_000), &GEOMETRY).unwrap();
