@@ -65,7 +65,7 @@ impl Random {
 fn make(cluster_bytes: u64, sector_bytes: u64) -> Option<Image> {
     let (cluster, sector) = (cluster_bytes.to_string(), sector_bytes.to_string());
     let arguments = ["-Q", "-F", "-s", &sector, "-p", "0", "-H", "0", "-S", "0", "-c", &cluster, "-L", "Größe", "-q"];
-    Image::new(320 << 20, &[&["mkntfs"], &arguments[..]].concat())
+    Image::new(192 << 20, &[&["mkntfs"], &arguments[..]].concat())
 }
 
 fn set_xattr(path: &Path, name: &str, value: &[u8]) {
@@ -216,13 +216,13 @@ fn fragments(folder: &Path, cluster_bytes: u64, random: &mut Random) {
     for (name, clusters) in [("comb", 700), ("small comb", 120)] {
         let file = File::create(folder.join(name)).unwrap();
         file.set_len(2 * clusters * cluster_bytes).unwrap();
-        let content = random.bytes(cluster_bytes as usize);
+        let content = random.bytes(cluster_bytes as usize - 200);
         let mut order: Vec<u64> = (0..clusters).collect();
         for i in 1..clusters {
             order.swap(i as usize, random.below(i + 1) as usize);
         }
         for i in order {
-            file.write_all_at(&content, 2 * i * cluster_bytes + i).unwrap();
+            file.write_all_at(&content, 2 * i * cluster_bytes + i % 200).unwrap();
         }
     }
 }

@@ -137,10 +137,9 @@ impl<B: BlockRead> Mft<B> {
     pub(super) fn next_placed(&self, number: u64) -> u64 {
         let record_bytes = u64::from(self.geometry.record_bytes);
         let behind = number.saturating_add(1).saturating_mul(record_bytes);
-        let next = self.extents.iter().filter(|extent| extent.physical.is_some());
-        let next = next.map(|extent| extent.logical.max(behind)).zip(self.extents.iter().map(Extent::logical_end));
-        let next = next.filter(|(start, end)| start < end).map(|(start, _)| start.div_ceil(record_bytes)).min();
-        next.unwrap_or(self.records)
+        let later = &self.extents[self.extents.partition_point(|extent| extent.logical_end() <= behind)..];
+        let next = later.iter().find(|extent| extent.physical.is_some());
+        next.map_or(self.records, |extent| extent.logical.max(behind).div_ceil(record_bytes))
     }
 
     /// Bytes for a record.

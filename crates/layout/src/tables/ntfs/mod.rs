@@ -23,6 +23,7 @@
 //! | `mft` | the $MFT by its own runs |
 //! | `names`, `times`, `special`, `reparse` | what attributes say |
 //! | `file`, `scan` | inodes out of attributes; the pass over all records |
+//! | `bitmap`, `directories` | what a scan remembers of the records so far |
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
@@ -33,10 +34,12 @@
 
 mod attribute_list;
 mod attributes;
+mod bitmap;
 mod boot;
 mod bytes;
 mod clean;
 mod compressed;
+mod directories;
 mod file;
 mod index;
 mod listed;

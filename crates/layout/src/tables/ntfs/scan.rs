@@ -1,16 +1,17 @@
 //! One pass over the $MFT: every file record tells its inode and its names itself, so no directory is read at all.
 
-use std::{collections::HashSet, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use super::{
-    EXTEND, FIRST_FILE, ROOT,
-    attributes::{Attributes, kind},
+    FIRST_FILE, ROOT,
+    attributes::Attributes,
+    bitmap::Bitmap,
     bytes::shown,
+    directories::{Directories, EarlyNames},
     file::File,
-    listed::{Listed, Loaded, list_in, read_file},
+    listed::{Listed, Loaded, list_in},
     mft::Mft,
     record::{Header, Record, Reference},
-    stream::Stream,
 };
 use crate::{
     block_read::BlockRead,
@@ -21,8 +22,6 @@ use crate::{
 const READ_BYTES: usize = 2 << 20;
 /// Memory for files that wait for their further records, together with those.
 const LISTED_BYTES_MAX: usize = 16 << 20;
-/// Memory for names whose directory comes later in the $MFT.
-const EARLY_BYTES_MAX: usize = 64 << 20;
 
 /// What a scan keeps while it goes over the $MFT.
 pub(super) struct Scan<'a, B> {
@@ -148,7 +147,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             return ControlFlow::Continue(());
         }
-        if !self.in_use.0.is_empty() && !self.in_use.has(number) {
+        if !self.in_use.is_empty() && !self.in_use.has(number) {
             let what = "a file record that is free by $MFT's bitmap";
             self.found.problem(TableError::damaged(what, at + 22, "no flag", "a record in use"))?;
         }
@@ -306,123 +305,13 @@ fn no_directory(directory: Reference, inode: u64, at: u64) -> TableError {
     TableError::damaged(format!("the directory of file {inode}"), at, expected, "none")
 }
 
-/// Which directories there are: two bytes for each record up to the last directory.
-#[derive(Debug, Default)]
-struct Directories {
-    /// Their sequence numbers, which are never 0.
-    sequences: Vec<u16>,
-    /// Those below $Extend; a dozen, made with the volume, before anything that lies in them.
-    hidden: HashSet<u64>,
-}
-
-impl Directories {
-    fn add(&mut self, directory: Reference) {
-        let Ok(index) = usize::try_from(directory.number) else { return };
-        if self.sequences.len() <= index {
-            self.sequences.resize(index + 1, 0);
-        }
-        self.sequences[index] = directory.sequence;
-    }
-
-    fn has(&self, directory: Reference) -> bool {
-        let sequence = usize::try_from(directory.number).ok().and_then(|index| self.sequences.get(index));
-        // A reference without a sequence number means whatever is there.
-        sequence.is_some_and(|sequence| *sequence != 0 && [*sequence, 0].contains(&directory.sequence))
-    }
-
-    fn hide(&mut self, number: u64) {
-        self.hidden.insert(number);
-    }
-
-    fn is_hidden(&self, directory: Reference) -> bool {
-        (directory.number == EXTEND || self.hidden.contains(&directory.number)) && self.has(directory)
-    }
-}
-
-/// Names whose directory comes later in the $MFT, so that nothing is known of it yet.
-#[derive(Debug, Default)]
-struct EarlyNames {
-    /// The directory, the file, and how many bytes of the names are its.
-    names: Vec<(Reference, u64, u16)>,
-    bytes: Vec<u8>,
-}
-
-impl EarlyNames {
-    /// Keeps a name; not when there's no room left, so it's told as it is.
-    fn keep(&mut self, directory: Reference, name: Name<'_>) -> bool {
-        let taken = self.bytes.len() + self.names.len() * size_of::<(Reference, u64, u16)>();
-        if taken + name.name.len() > EARLY_BYTES_MAX {
-            return false;
-        }
-        let Ok(length) = u16::try_from(name.name.len()) else { return false };
-        self.names.push((directory, name.inode, length));
-        self.bytes.extend_from_slice(name.name);
-        true
-    }
-
-    fn names(&self) -> impl Iterator<Item = (Reference, u64, &[u8])> {
-        let mut rest = &self.bytes[..];
-        self.names.iter().map(move |&(directory, inode, length)| {
-            let (name, behind) = rest.split_at(usize::from(length).min(rest.len()));
-            rest = behind;
-            (directory, inode, name)
-        })
-    }
-}
-
-/// A bit for each record.
-#[derive(Debug, Default)]
-struct Bitmap(Vec<u8>);
-
-impl Bitmap {
-    /// Which records are in use, as the $MFT has it itself.
-    fn read<B: BlockRead>(mft: &Mft<B>) -> Result<Bitmap, TableError> {
-        let mut bitmap = Stream::default();
-        read_file(mft, 0, &mut |attribute| match attribute.kind {
-            kind::BITMAP => bitmap.take(attribute, &mft.geometry),
-            _ => Ok(()),
-        })?;
-        bitmap.finish(&mft.geometry)?;
-        Ok(Bitmap(bitmap.read(&mft.device, mft.records.div_ceil(8))?))
-    }
-
-    fn place(number: u64) -> (usize, u8) {
-        (usize::try_from(number / 8).unwrap_or(usize::MAX), 1 << (number % 8))
-    }
-
-    fn has(&self, number: u64) -> bool {
-        let (index, bit) = Bitmap::place(number);
-        self.0.get(index).is_some_and(|byte| byte & bit != 0)
-    }
-
-    fn set(&mut self, number: u64) {
-        let (index, bit) = Bitmap::place(number);
-        if self.0.len() <= index {
-            self.0.resize(index.saturating_add(1), 0);
-        }
-        self.0[index] |= bit;
-    }
-
-    /// The records that are here, and not in the other one.
-    fn without(&self, other: &Bitmap) -> impl Iterator<Item = u64> {
-        let others = other.0.iter().copied().chain(std::iter::repeat(0));
-        let bytes = (0_u64..).zip(self.0.iter().zip(others));
-        let left = bytes.map(|(index, (byte, other))| (index, byte & !other)).filter(|(_, byte)| *byte != 0);
-        left.flat_map(|(index, byte)| (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| index * 8 + bit))
-    }
-
-    fn clear(&mut self, number: u64) {
-        let (index, bit) = Bitmap::place(number);
-        if let Some(byte) = self.0.get_mut(index) {
-            *byte &= !bit;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{attributes::tests::resident, mft, names, record},
+        super::{
+            attributes::{kind, tests::resident},
+            mft, names, record,
+        },
         *,
     };
     use crate::tables::Inode;
@@ -591,51 +480,5 @@ mod tests {
             let kept = scanned(records(), Some(left));
             assert_eq!(kept.inodes.len() + kept.names.len() + kept.problems.len(), left);
         }
-    }
-
-    #[test]
-    fn early_names_come_back_in_order() {
-        let mut early = EarlyNames::default();
-        let directory = |number| Reference { number, sequence: 1 };
-        let long = vec![b'x'; 765];
-        assert!(early.keep(directory(70), Name { directory: 70, inode: 64, name: b"one" }));
-        assert!(early.keep(directory(80), Name { directory: 80, inode: 65, name: &long }));
-        assert!(early.keep(directory(70), Name { directory: 70, inode: 66, name: b"two" }));
-        let names: Vec<_> = early.names().collect();
-        let expected = [(directory(70), 64, &b"one"[..]), (directory(80), 65, &long), (directory(70), 66, b"two")];
-        assert_eq!(names, expected);
-    }
-
-    #[test]
-    fn bits_of_one_that_are_not_in_the_other() {
-        let (mut one, mut other) = (Bitmap::default(), Bitmap::default());
-        [3, 8, 9, 700].into_iter().for_each(|number| one.set(number));
-        [8, 20].into_iter().for_each(|number| other.set(number));
-        assert_eq!(one.without(&other).collect::<Vec<_>>(), [3, 9, 700]);
-        one.clear(9);
-        assert!(one.has(3) && !one.has(9) && !one.has(10_000));
-    }
-
-    #[test]
-    fn a_directory_of_another_time_is_not_meant() {
-        let mut directories = Directories::default();
-        directories.add(Reference { number: 70, sequence: 3 });
-        assert!(directories.has(Reference { number: 70, sequence: 3 }));
-        assert!(directories.has(Reference { number: 70, sequence: 0 }));
-        for (number, sequence) in [(70, 2), (69, 0), (71, 3), (u64::MAX, 3)] {
-            assert!(!directories.has(Reference { number, sequence }));
-        }
-    }
-
-    #[test]
-    fn what_lies_below_the_system_is_hidden() {
-        let mut directories = Directories::default();
-        let directory = |number| Reference { number, sequence: 11 };
-        [EXTEND, ROOT, 70, 80].into_iter().for_each(|number| directories.add(directory(number)));
-        directories.hide(80);
-        assert!(directories.is_hidden(directory(EXTEND)) && directories.is_hidden(directory(80)));
-        assert!(!directories.is_hidden(directory(ROOT)) && !directories.is_hidden(directory(70)));
-        // Another time's, or damaged.
-        assert!(!directories.is_hidden(Reference { number: EXTEND, sequence: 3 }));
     }
 }
