@@ -143,11 +143,13 @@ pub(super) struct Attributes<'a> {
     record: Record<'a>,
     /// Where the next one begins in the record; `None` behind the last.
     next: Option<usize>,
+    /// The type of the last one.
+    kind: u32,
 }
 
 impl<'a> Attributes<'a> {
     pub(super) fn of(record: Record<'a>) -> Attributes<'a> {
-        Attributes { record, next: Some(usize::from(record.header.attributes_at)) }
+        Attributes { record, next: Some(usize::from(record.header.attributes_at)), kind: 0 }
     }
 
     fn step(&mut self, start: usize) -> Result<Option<Attribute<'a>>, TableError> {
@@ -168,6 +170,15 @@ impl<'a> Attributes<'a> {
         if kind == kind::END {
             return Ok(None);
         }
+        // They are in the order of their types, which are multiples of 16; a damaged one could hide another.
+        if kind % 16 != 0 || kind == 0 || kind < self.kind {
+            return damaged(
+                "type",
+                &format!("a multiple of 16 from {:#x} on", self.kind.max(16)),
+                format!("{kind:#x}"),
+            );
+        }
+        self.kind = kind;
         // At least a resident one without a name or value; so that a record has a bounded number of them.
         let length = u32_at(bytes, 4).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
         let Some(bytes) = bytes.get(..length).filter(|bytes| bytes.len() >= 24 && bytes.len() % 8 == 0) else {

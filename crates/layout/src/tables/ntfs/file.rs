@@ -44,6 +44,7 @@ mod mode {
 #[derive(Debug, Default)]
 pub(super) struct File {
     standard: StandardInformation,
+    has_standard: bool,
     names: Vec<(Reference, Range<usize>)>,
     /// The bytes of all names.
     name_bytes: Vec<u8>,
@@ -59,6 +60,7 @@ impl File {
     /// Begins another file.
     pub(super) fn clear(&mut self) {
         self.standard = StandardInformation::default();
+        self.has_standard = false;
         self.names.clear();
         self.name_bytes.clear();
         self.data.clear();
@@ -81,6 +83,7 @@ impl File {
             kind::STANDARD_INFORMATION => {
                 let information = StandardInformation::parse(attribute.resident()?);
                 self.standard = information.ok_or_else(|| short("a file's $STANDARD_INFORMATION"))?;
+                self.has_standard = true;
             }
             kind::FILE_NAME => {
                 let name = FileName::parse(attribute.resident()?).ok_or_else(|| short("a file's $FILE_NAME"))?;
@@ -181,17 +184,22 @@ impl File {
             flags: self.flags,
             ..Inode::default()
         };
-        let told = if standard.flags & REPARSE_POINT != 0 {
-            self.tell_reparse_point(&mut inode, mft)
+        let lacks = |what| TableError::damaged(format!("file {}", record.number), record.at, what, "none");
+        if !self.has_standard {
+            problems.push(lacks("$STANDARD_INFORMATION"));
+        }
+        if standard.flags & REPARSE_POINT != 0 {
+            problems.extend(self.tell_reparse_point(&mut inode, mft).err());
         } else if record.header.is_directory() {
             inode.mode = mode::DIRECTORY | mode::ALL;
             inode.size = self.index_bytes;
             inode.links = 1; // As ntfs-3g shows it: names of what lies below aren't counted.
-            Ok(())
         } else {
-            self.tell_file(&mut inode, mft)
-        };
-        problems.extend(told.err());
+            if !self.data.present {
+                problems.push(lacks("$DATA"));
+            }
+            self.tell_file(&mut inode, mft, problems);
+        }
         if wanted.xattrs {
             problems.extend(self.tell_xattrs(&mut inode, mft).err());
         }
@@ -200,14 +208,15 @@ impl File {
     }
 
     /// A plain file, or one that stands for another kind.
-    fn tell_file<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
+    fn tell_file<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>, problems: &mut Vec<TableError>) {
         let is_hidden = self.standard.flags & HIDDEN != 0;
         inode.mode = mode::FILE | mode::ALL;
         inode.size = self.data.size;
         inode.allocated = self.data.allocated;
         if self.standard.flags & SYSTEM != 0 && self.data.present && self.data.size <= SPECIAL_BYTES_MAX {
-            let content = content_of(&self.data, mft, SPECIAL_BYTES_MAX)?;
-            if let Some(special) = Special::parse(&content, is_hidden) {
+            // Where it can't be read, it's a plain file that can't be read.
+            let content = content_of(&self.data, mft, SPECIAL_BYTES_MAX).map_err(|problem| problems.push(problem));
+            if let Some(special) = content.ok().and_then(|content| Special::parse(&content, is_hidden)) {
                 inode.flags = InodeFlags::empty();
                 let kind = match special {
                     Special::Fifo => mode::FIFO,
@@ -227,21 +236,20 @@ impl File {
                     }
                 };
                 inode.mode = kind | mode::ALL;
-                return Ok(());
+                return;
             }
         }
         inode.inline = self.data.resident.take().filter(|content| !content.is_empty());
         inode.extents = mem::take(&mut self.data.extents);
-        Ok(())
     }
 
     fn tell_reparse_point<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
+        inode.mode = mode::LINK | mode::ALL; // Also where its target can't be read.
         self.reparse.finish(&mft.geometry)?;
         let value = content_of(&self.reparse, mft, REPARSE_BYTES_MAX)?;
         inode.flags = InodeFlags::empty();
         let (kind, is_device) = match Reparse::parse(&value) {
             Reparse::Link(target) => {
-                inode.mode = mode::LINK | mode::ALL;
                 inode.size = target.len() as u64;
                 inode.inline = Some(target);
                 return Ok(());

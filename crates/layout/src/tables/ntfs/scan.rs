@@ -31,6 +31,8 @@ pub(super) struct Scan<'a, B> {
     file: File,
     problems: Vec<TableError>,
     in_use: Bitmap,
+    /// The system's files, which may have further records, too.
+    system: Vec<Reference>,
     /// Records that continue others, and those that some attribute list names.
     extensions: Bitmap,
     needed: Bitmap,
@@ -57,6 +59,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             file: File::default(),
             problems: Vec::new(),
             in_use: Bitmap::default(),
+            system: Vec::new(),
             extensions: Bitmap::default(),
             needed: Bitmap::default(),
             directories: Directories::default(),
@@ -114,11 +117,15 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         let records = (first..).zip(bytes.chunks_exact_mut(record_bytes));
         for (number, record) in records {
-            if let Some(header) = Header::parse(record).filter(Header::is_in_use)
-                && header.is_directory()
-                && header.is_base()
-            {
-                self.directories.add(Reference { number, sequence: header.sequence });
+            let Some(header) = Header::parse(record).filter(|header| header.is_in_use() && header.is_base()) else {
+                continue;
+            };
+            let reference = Reference { number, sequence: header.sequence };
+            if header.is_directory() {
+                self.directories.add(reference);
+            }
+            if number < FIRST_FILE && number != ROOT {
+                self.system.push(reference);
             }
         }
         self.looked_at = first + (bytes.len() / record_bytes) as u64;
@@ -153,7 +160,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         if !header.is_base() {
             // Read with the file that it belongs to.
-            if header.base.number >= FIRST_FILE || header.base.number == ROOT {
+            if !self.system.contains(&header.base) {
                 self.extensions.set(number);
             }
             return ControlFlow::Continue(());
@@ -362,7 +369,12 @@ mod tests {
     /// A record with a name in this directory.
     fn named(number: u32, flags: u16, directory: u64, sequence: u16, name: &str) -> Vec<u8> {
         let value = names::tests::on_disk(Reference { number: directory, sequence }, name, 1);
-        record::tests::on_disk(number, flags, &resident(kind::FILE_NAME, 0, "", &value))
+        let attributes = [
+            resident(kind::STANDARD_INFORMATION, 0, "", &[0; 48]),
+            resident(kind::FILE_NAME, 1, "", &value),
+            resident(kind::DATA, 2, "", b"content"),
+        ];
+        record::tests::on_disk(number, flags, &attributes.concat())
     }
 
     /// A volume with these records at their own numbers, and nothing between them; four are read at once.
@@ -413,11 +425,10 @@ mod tests {
                 named(30, DIRECTORY, 5, 7, "directory"),
                 named(31, FILE, 30, 8, "of a later directory"),
                 named(32, FILE, 30, 7, "of/this"),
-                record::tests::on_disk(33, FILE, &[]),
             ],
             None,
         );
-        assert_eq!(kept.inodes, [5, 24, 25, 26, 30, 31, 32, 33]);
+        assert_eq!(kept.inodes, [5, 24, 25, 26, 30, 31, 32]);
         assert_eq!(kept.names, [(5, 30, "directory".to_owned())]);
         assert_eq!(kept.problems.len(), 5, "{:?}", kept.problems);
     }
