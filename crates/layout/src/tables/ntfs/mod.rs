@@ -1,5 +1,39 @@
 //! NTFS, read from its $MFT.
 //!
+//! ```no_run
+//! use std::{ops::ControlFlow, path::Path};
+//! use onesweep_layout::{
+//!     ImageFile,
+//!     tables::{Found, Inode, Name, TableError, Tables, Wanted, ntfs::{Ntfs, Options}},
+//! };
+//!
+//! struct Largest(Inode);
+//!
+//! impl Found for Largest {
+//!     fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+//!         if inode.size > self.0.size {
+//!             self.0 = inode;
+//!         }
+//!         ControlFlow::Continue(())
+//!     }
+//!
+//!     fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
+//!         ControlFlow::Continue(())
+//!     }
+//!
+//!     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+//!         eprintln!("{problem}");
+//!         ControlFlow::Continue(())
+//!     }
+//! }
+//!
+//! let mut ntfs = Ntfs::open(ImageFile::open(Path::new("disk.img"))?, Options::default())?;
+//! let mut largest = Largest(Inode::default());
+//! ntfs.scan(Wanted::default(), &mut largest)?;
+//! println!("record {} of {} has {} bytes", largest.0.number, ntfs.facts().label, largest.0.size);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The $MFT is a file of records of 1024 or 4096 bytes, one or more for each file, and where it lies its own first record
 //! tells. It is read once, in rising order and in reads of 2 MiB; every record tells its inode and its names, so directories
 //! aren't read. Files that have outgrown their record come after it, many at a time, their further records in rising order.
