@@ -25,6 +25,8 @@ use crate::{
 const INDEX_NAME: &[u8] = b"$I30";
 /// The longest value of an extended attribute that Linux passes on.
 const XATTR_BYTES_MAX: u64 = 64 << 10;
+/// All of a file's, so that they take a bounded memory.
+const XATTRS_BYTES_MAX: u64 = 4 << 20;
 /// The most that extended attributes of Windows take.
 const EA_BYTES_MAX: u64 = 64 << 10;
 
@@ -107,6 +109,10 @@ impl File {
                     self.index_bytes = piece.size;
                 }
             }
+            kind::REPARSE_POINT | kind::EA if attribute.clusters_bytes() > XATTR_BYTES_MAX => {
+                let (expected, found) = (format!("at most {XATTR_BYTES_MAX}"), attribute.clusters_bytes());
+                return Err(TableError::damaged("the size of a small attribute", attribute.at + 48, expected, found));
+            }
             kind::REPARSE_POINT => self.reparse.take(attribute, geometry)?,
             kind::EA => self.ea.take(attribute, geometry)?,
             _ => {}
@@ -143,6 +149,11 @@ impl File {
         }
         let Some((_, stream)) = self.named.last_mut() else { return Ok(()) };
         match &attribute.value {
+            // Large ones are no extended attributes to Linux, so that their clusters don't matter.
+            Value::NonResident(piece) if piece.lowest_vcn == 0 && piece.size > XATTR_BYTES_MAX => {
+                stream.size = piece.size
+            }
+            Value::NonResident(_) if stream.size > XATTR_BYTES_MAX => {}
             _ if wanted.xattrs => stream.take(attribute, geometry)?,
             Value::Resident(value) => stream.size = <[u8]>::len(value) as u64,
             Value::NonResident(piece) if piece.lowest_vcn == 0 => stream.size = piece.size,
@@ -271,12 +282,15 @@ impl File {
 
     /// Named streams as ntfs-3g shows them: as extended attributes of the user.
     fn tell_xattrs<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
-        for (name, stream) in &mut self.named {
+        let mut left = XATTRS_BYTES_MAX;
+        for (name, stream) in self.named.iter_mut().filter(|(_, stream)| stream.size <= XATTR_BYTES_MAX) {
             stream.finish(&mft.geometry)?;
-            if stream.size <= XATTR_BYTES_MAX {
-                let value = content_of(stream, mft, XATTR_BYTES_MAX)?;
-                inode.xattrs.push(([b"user.", &name[..]].concat(), value));
-            }
+            left = left.checked_sub(stream.size).ok_or_else(|| TableError::Unsupported {
+                feature: format!("more than {XATTRS_BYTES_MAX} bytes of streams in file {}", inode.number),
+                advice: "they are listed, but not read",
+            })?;
+            let value = content_of(stream, mft, XATTR_BYTES_MAX)?;
+            inode.xattrs.push(([b"user.", &name[..]].concat(), value));
         }
         Ok(())
     }

@@ -38,11 +38,11 @@
 //! tells. It is read once, in rising order and in reads of 2 MiB; every record tells its inode and its names, so directories
 //! aren't read. Files that have outgrown their record come after it, many at a time, their further records in rising order.
 //!
-//! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to root,
-//! devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, reparse points that nothing
-//! is known of are symbolic links to a text with their tag. Times have 100 ns. The system's own files are left out. Other
-//! than there, targets of absolute links keep their drive, since there's no mount point to put before them, and the cases of
-//! letters in targets are not made those of the directories.
+//! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to
+//! root, devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, and reparse points
+//! that nothing is known of are symbolic links to a text with their tag. Times have 100 ns. The system's own files are left
+//! out. Unlike there, targets of absolute links keep their drive, since there's no mount point to put before them; letters
+//! in targets keep their case; and targets are told whether or not they are there.
 //!
 //! Links count the names for DOS programs, as they do there. Not known: the data of reparse points of other drivers
 //! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say, and
@@ -61,10 +61,10 @@
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
-//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it; up to 16 MiB of files that wait for further records,
-//! or, when it is larger, one file with all of its records (some 32 MiB at most, for its list has 256 KiB at most); up to
-//! 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether the directory is
-//! still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents.
+//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it; up to 16 MiB of files that wait for further
+//! records, and one more with all of its own (some 32 MiB at most, for its list has 256 KiB at most); up to 64 MiB of names
+//! whose directory comes later in the $MFT (further ones are told without looking whether the directory is still the same);
+//! and of the inode that is told, 40 bytes for each of up to 4,194,304 extents, and up to 4 MiB of extended attributes.
 
 mod attribute_list;
 mod attributes;

@@ -108,6 +108,12 @@ impl Stream {
                 self.flags |= ExtentFlags::ENCRYPTED;
             }
         }
+        // The last compression unit is needed as a whole.
+        let tail_bytes = match self.flags.contains(ExtentFlags::ENCODED) {
+            true => u64::from(geometry.cluster_bytes) << COMPRESSION_UNIT,
+            false => TAIL_BYTES,
+        };
+        let end = self.size.next_multiple_of(tail_bytes);
         let mut runs = Runs::new(piece.runlist, piece.lowest_vcn, geometry.clusters());
         for run in &mut runs {
             let run = run.map_err(|bad| {
@@ -121,7 +127,7 @@ impl Stream {
                 }
                 match (run.vcn.checked_mul(cluster_bytes), run.clusters.checked_mul(cluster_bytes)) {
                     (Some(logical), Some(length)) if logical.checked_add(length).is_some() => {
-                        self.push(logical, physical, length);
+                        self.push(logical, physical, length, end);
                     }
                     _ => return damaged("runlist", 0, &"an end below 2^64 bytes", &run.vcn),
                 }
@@ -135,13 +141,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Adds a run, cut off at the end of the content and divided where the bytes end that were written.
-    fn push(&mut self, logical: u64, physical: u64, length: u64) {
-        // What is behind the size may belong to the last compression unit still.
-        let end = match self.flags.contains(ExtentFlags::ENCODED) {
-            true => logical + length,
-            false => (logical + length).min(self.size.next_multiple_of(TAIL_BYTES)),
-        };
+    /// Adds a run, cut off at `end` and divided where the bytes end that were written.
+    fn push(&mut self, logical: u64, physical: u64, length: u64, end: u64) {
+        let end = (logical + length).min(end);
         // Where all is written, the rest of the last cluster doesn't matter.
         let written_end = if self.initialized < self.size { self.initialized.min(end) } else { end };
         let unwritten = self.flags | ExtentFlags::UNWRITTEN;
