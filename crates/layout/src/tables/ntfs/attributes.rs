@@ -85,6 +85,14 @@ impl<'a> Attribute<'a> {
         }
     }
 
+    /// Bytes of content in clusters of its own.
+    pub(super) fn clusters_bytes(&self) -> u64 {
+        match &self.value {
+            Value::Resident(_) => 0,
+            Value::NonResident(piece) => piece.size,
+        }
+    }
+
     /// The value of an attribute that is always resident.
     pub(super) fn resident(&self) -> Result<&'a [u8], TableError> {
         match self.value {
@@ -135,11 +143,13 @@ pub(super) struct Attributes<'a> {
     record: Record<'a>,
     /// Where the next one begins in the record; `None` behind the last.
     next: Option<usize>,
+    /// The type of the last one.
+    kind: u32,
 }
 
 impl<'a> Attributes<'a> {
     pub(super) fn of(record: Record<'a>) -> Attributes<'a> {
-        Attributes { record, next: Some(usize::from(record.header.attributes_at)) }
+        Attributes { record, next: Some(usize::from(record.header.attributes_at)), kind: 0 }
     }
 
     fn step(&mut self, start: usize) -> Result<Option<Attribute<'a>>, TableError> {
@@ -160,6 +170,15 @@ impl<'a> Attributes<'a> {
         if kind == kind::END {
             return Ok(None);
         }
+        // They are in the order of their types, which are multiples of 16; a damaged one could hide another.
+        if kind % 16 != 0 || kind == 0 || kind < self.kind {
+            return damaged(
+                "type",
+                &format!("a multiple of 16 from {:#x} on", self.kind.max(16)),
+                format!("{kind:#x}"),
+            );
+        }
+        self.kind = kind;
         // At least a resident one without a name or value; so that a record has a bounded number of them.
         let length = u32_at(bytes, 4).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
         let Some(bytes) = bytes.get(..length).filter(|bytes| bytes.len() >= 24 && bytes.len() % 8 == 0) else {
@@ -203,6 +222,31 @@ pub(super) mod tests {
         bytes[20..22].copy_from_slice(&(value_at as u16).to_le_bytes());
         bytes[24..24 + name.len()].copy_from_slice(&name);
         bytes[value_at..value_at + value.len()].copy_from_slice(value);
+        bytes
+    }
+
+    /// An attribute without a name in clusters of its own; all of it is initialized.
+    pub(in super::super) fn non_resident(
+        kind: u32,
+        id: u16,
+        lowest_vcn: u64,
+        runlist: &[u8],
+        clusters: u64,
+        size: u64,
+    ) -> Vec<u8> {
+        let length = (64 + runlist.len()).next_multiple_of(8);
+        let mut bytes = vec![0; length];
+        bytes[..4].copy_from_slice(&kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes[8] = 1;
+        bytes[14..16].copy_from_slice(&id.to_le_bytes());
+        bytes[16..24].copy_from_slice(&lowest_vcn.to_le_bytes());
+        bytes[24..32].copy_from_slice(&(lowest_vcn + clusters).wrapping_sub(1).to_le_bytes());
+        bytes[32] = 64;
+        for at in [40, 48, 56] {
+            bytes[at..at + 8].copy_from_slice(&size.to_le_bytes());
+        }
+        bytes[64..64 + runlist.len()].copy_from_slice(runlist);
         bytes
     }
 

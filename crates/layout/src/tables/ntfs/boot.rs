@@ -58,10 +58,11 @@ impl Geometry {
                 continue;
             };
             let mut sector = [0; BOOT_BYTES];
-            if at > 0 && device.read_at(&mut sector, at).is_ok() {
-                if let Ok(geometry) = Geometry::parse(&sector, at) {
-                    return Ok((geometry, Some(wrong)));
-                }
+            if at > 0
+                && device.read_at(&mut sector, at).is_ok()
+                && let Ok(geometry) = Geometry::parse(&sector, at)
+            {
+                return Ok((geometry, Some(wrong)));
             }
         }
         Err(wrong)

@@ -75,11 +75,11 @@ impl VolumeInformation {
 /// [`TableError::Dirty`] where something isn't in the tables yet, else what is damaged.
 pub(super) fn check<B: BlockRead>(mft: &Mft<B>, volume: &VolumeInformation) -> Result<(), TableError> {
     if volume.flags & IS_DIRTY != 0 {
-        return Err(TableError::Dirty { journal: "the volume, which is marked as dirty,", advice: ADVICE });
+        return Err(TableError::Dirty { journal: "the volume, marked as dirty,", advice: ADVICE });
     }
     if is_hibernated(mft)? {
         return Err(TableError::Dirty {
-            journal: "Windows, which hibernates on the volume,",
+            journal: "what a hibernating Windows keeps in memory",
             advice: HIBERNATED_ADVICE,
         });
     }
@@ -101,7 +101,7 @@ fn is_closed(mut bytes: Vec<u8>) -> bool {
     let page_bytes =
         page_bytes.filter(|page| page.is_power_of_two() && (512..=64 << 10).contains(page)).unwrap_or(4096);
     let pages = bytes.chunks_exact_mut(page_bytes).take(2);
-    let newest = pages.filter_map(|page| restart_page(page)).max_by_key(|(sequence, _)| *sequence);
+    let newest = pages.filter_map(restart_page).max_by_key(|(sequence, _)| *sequence);
     match newest {
         Some((_, closed)) => closed,
         // Made anew (all ones), checked by chkdsk, or filled with zeros: there's nothing to play back. Anything else isn't

@@ -25,6 +25,8 @@ use crate::{
 const INDEX_NAME: &[u8] = b"$I30";
 /// The longest value of an extended attribute that Linux passes on.
 const XATTR_BYTES_MAX: u64 = 64 << 10;
+/// All of a file's, so that they take a bounded memory.
+const XATTRS_BYTES_MAX: u64 = 4 << 20;
 /// The most that extended attributes of Windows take.
 const EA_BYTES_MAX: u64 = 64 << 10;
 
@@ -44,6 +46,7 @@ mod mode {
 #[derive(Debug, Default)]
 pub(super) struct File {
     standard: StandardInformation,
+    has_standard: bool,
     names: Vec<(Reference, Range<usize>)>,
     /// The bytes of all names.
     name_bytes: Vec<u8>,
@@ -59,6 +62,7 @@ impl File {
     /// Begins another file.
     pub(super) fn clear(&mut self) {
         self.standard = StandardInformation::default();
+        self.has_standard = false;
         self.names.clear();
         self.name_bytes.clear();
         self.data.clear();
@@ -81,13 +85,15 @@ impl File {
             kind::STANDARD_INFORMATION => {
                 let information = StandardInformation::parse(attribute.resident()?);
                 self.standard = information.ok_or_else(|| short("a file's $STANDARD_INFORMATION"))?;
+                self.has_standard = true;
             }
             kind::FILE_NAME => {
                 let name = FileName::parse(attribute.resident()?).ok_or_else(|| short("a file's $FILE_NAME"))?;
                 self.take_name(&name, attribute.at)?;
             }
             kind::DATA if attribute.name.is_empty() => {
-                if attribute.flags & COMPRESSED != 0 {
+                // In a record it would be as it is.
+                if attribute.flags & COMPRESSED != 0 && matches!(attribute.value, Value::NonResident(_)) {
                     self.flags |= InodeFlags::COMPRESSED;
                 }
                 if attribute.flags & ENCRYPTED != 0 {
@@ -97,11 +103,15 @@ impl File {
             }
             kind::DATA => self.take_named(attribute, geometry, wanted)?,
             kind::INDEX_ALLOCATION if is_ascii(attribute.name, INDEX_NAME) => {
-                if let Value::NonResident(piece) = attribute.value {
-                    if piece.lowest_vcn == 0 {
-                        self.index_bytes = piece.size;
-                    }
+                if let Value::NonResident(piece) = attribute.value
+                    && piece.lowest_vcn == 0
+                {
+                    self.index_bytes = piece.size;
                 }
+            }
+            kind::REPARSE_POINT | kind::EA if attribute.clusters_bytes() > XATTR_BYTES_MAX => {
+                let (expected, found) = (format!("at most {XATTR_BYTES_MAX}"), attribute.clusters_bytes());
+                return Err(TableError::damaged("the size of a small attribute", attribute.at + 48, expected, found));
             }
             kind::REPARSE_POINT => self.reparse.take(attribute, geometry)?,
             kind::EA => self.ea.take(attribute, geometry)?,
@@ -139,8 +149,13 @@ impl File {
         }
         let Some((_, stream)) = self.named.last_mut() else { return Ok(()) };
         match &attribute.value {
+            // Large ones are no extended attributes to Linux, so that their clusters don't matter.
+            Value::NonResident(piece) if piece.lowest_vcn == 0 && piece.size > XATTR_BYTES_MAX => {
+                stream.size = piece.size
+            }
+            Value::NonResident(_) if stream.size > XATTR_BYTES_MAX => {}
             _ if wanted.xattrs => stream.take(attribute, geometry)?,
-            Value::Resident(value) => stream.size = value.len() as u64,
+            Value::Resident(value) => stream.size = <[u8]>::len(value) as u64,
             Value::NonResident(piece) if piece.lowest_vcn == 0 => stream.size = piece.size,
             Value::NonResident(_) => {}
         }
@@ -180,17 +195,22 @@ impl File {
             flags: self.flags,
             ..Inode::default()
         };
-        let told = if standard.flags & REPARSE_POINT != 0 {
-            self.tell_reparse_point(&mut inode, mft)
+        let lacks = |what| TableError::damaged(format!("file {}", record.number), record.at, what, "none");
+        if !self.has_standard {
+            problems.push(lacks("$STANDARD_INFORMATION"));
+        }
+        if standard.flags & REPARSE_POINT != 0 {
+            problems.extend(self.tell_reparse_point(&mut inode, mft).err());
         } else if record.header.is_directory() {
             inode.mode = mode::DIRECTORY | mode::ALL;
             inode.size = self.index_bytes;
             inode.links = 1; // As ntfs-3g shows it: names of what lies below aren't counted.
-            Ok(())
         } else {
-            self.tell_file(&mut inode, mft)
-        };
-        problems.extend(told.err());
+            if !self.data.present {
+                problems.push(lacks("$DATA"));
+            }
+            self.tell_file(&mut inode, mft, problems);
+        }
         if wanted.xattrs {
             problems.extend(self.tell_xattrs(&mut inode, mft).err());
         }
@@ -199,14 +219,15 @@ impl File {
     }
 
     /// A plain file, or one that stands for another kind.
-    fn tell_file<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
+    fn tell_file<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>, problems: &mut Vec<TableError>) {
         let is_hidden = self.standard.flags & HIDDEN != 0;
         inode.mode = mode::FILE | mode::ALL;
         inode.size = self.data.size;
         inode.allocated = self.data.allocated;
         if self.standard.flags & SYSTEM != 0 && self.data.present && self.data.size <= SPECIAL_BYTES_MAX {
-            let content = content_of(&self.data, mft, SPECIAL_BYTES_MAX)?;
-            if let Some(special) = Special::parse(&content, is_hidden) {
+            // Where it can't be read, it's a plain file that can't be read.
+            let content = content_of(&self.data, mft, SPECIAL_BYTES_MAX).map_err(|problem| problems.push(problem));
+            if let Some(special) = content.ok().and_then(|content| Special::parse(&content, is_hidden)) {
                 inode.flags = InodeFlags::empty();
                 let kind = match special {
                     Special::Fifo => mode::FIFO,
@@ -226,21 +247,20 @@ impl File {
                     }
                 };
                 inode.mode = kind | mode::ALL;
-                return Ok(());
+                return;
             }
         }
         inode.inline = self.data.resident.take().filter(|content| !content.is_empty());
         inode.extents = mem::take(&mut self.data.extents);
-        Ok(())
     }
 
     fn tell_reparse_point<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
+        inode.mode = mode::LINK | mode::ALL; // Also where its target can't be read.
         self.reparse.finish(&mft.geometry)?;
         let value = content_of(&self.reparse, mft, REPARSE_BYTES_MAX)?;
         inode.flags = InodeFlags::empty();
         let (kind, is_device) = match Reparse::parse(&value) {
             Reparse::Link(target) => {
-                inode.mode = mode::LINK | mode::ALL;
                 inode.size = target.len() as u64;
                 inode.inline = Some(target);
                 return Ok(());
@@ -262,12 +282,15 @@ impl File {
 
     /// Named streams as ntfs-3g shows them: as extended attributes of the user.
     fn tell_xattrs<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
-        for (name, stream) in &mut self.named {
+        let mut left = XATTRS_BYTES_MAX;
+        for (name, stream) in self.named.iter_mut().filter(|(_, stream)| stream.size <= XATTR_BYTES_MAX) {
             stream.finish(&mft.geometry)?;
-            if stream.size <= XATTR_BYTES_MAX {
-                let value = content_of(stream, mft, XATTR_BYTES_MAX)?;
-                inode.xattrs.push(([b"user.", &name[..]].concat(), value));
-            }
+            left = left.checked_sub(stream.size).ok_or_else(|| TableError::Unsupported {
+                feature: format!("more than {XATTRS_BYTES_MAX} bytes of streams in file {}", inode.number),
+                advice: "they are listed, but not read",
+            })?;
+            let value = content_of(stream, mft, XATTR_BYTES_MAX)?;
+            inode.xattrs.push(([b"user.", &name[..]].concat(), value));
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ pub(super) struct Listed {
     number: u64,
     at: u64,
     list: Vec<Entry>,
+    /// The records that it needs beside its first, in rising order.
+    needs: Vec<u64>,
 }
 
 impl Listed {
@@ -32,18 +34,26 @@ impl Listed {
         list: &Attribute<'_>,
     ) -> Result<Listed, TableError> {
         let list = mft.list_of(list)?;
-        Ok(Listed { bytes: record.bytes.to_vec(), number: record.number, at: record.at, list })
+        let mut needs: Vec<u64> = list.iter().map(|entry| entry.record.number).collect();
+        needs.retain(|number| *number != record.number && *number < mft.records);
+        needs.sort_unstable();
+        needs.dedup();
+        Ok(Listed { bytes: record.bytes.to_vec(), number: record.number, at: record.at, list, needs })
     }
 
-    /// The records that it needs beside its first.
-    pub(super) fn needs(&self) -> impl Iterator<Item = u64> {
-        self.list.iter().map(|entry| entry.record.number).filter(|number| *number != self.number)
+    /// The records that it needs beside its first, in rising order.
+    pub(super) fn needs(&self) -> &[u64] {
+        &self.needs
     }
 
-    /// Bytes that it takes, those of the records that it needs included: none is counted too seldom.
+    /// The byte of the volume where it begins.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Bytes that it takes, those of the records that it needs included.
     pub(super) fn memory(&self) -> usize {
-        let changes = self.list.windows(2).filter(|pair| pair[0].record != pair[1].record).count();
-        self.list.len() * size_of::<Entry>() + (2 + changes) * self.bytes.len()
+        self.list.len() * size_of::<Entry>() + (1 + self.needs.len()) * self.bytes.len()
     }
 
     /// Its first record.
@@ -85,11 +95,10 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads records in rising order, near ones in one read. Those that are damaged are missing then.
+    /// Reads records of the $MFT in rising order, near ones in one read. Those that are damaged are missing then.
     pub(super) fn read<B: BlockRead>(mft: &Mft<B>, mut numbers: Vec<u64>) -> Loaded {
         numbers.sort_unstable();
         numbers.dedup();
-        numbers.retain(|number| *number < mft.records);
         let record_bytes = mft.geometry.record_bytes as usize;
         let gap_max = GAP_BYTES_MAX / u64::from(mft.geometry.record_bytes);
         let span_max = (READ_BYTES_MAX / record_bytes) as u64;
@@ -141,7 +150,7 @@ pub(super) fn read_file<B: BlockRead>(
     let record = mft.record(&mut bytes, number)?;
     if let Some(list) = list_in(record)? {
         let listed = Listed::new(mft, &record, &list)?;
-        let loaded = Loaded::read(mft, listed.needs().collect());
+        let loaded = Loaded::read(mft, listed.needs().to_vec());
         return listed.attributes(&loaded, take);
     }
     Attributes::of(record).try_for_each(|attribute| take(&attribute?))

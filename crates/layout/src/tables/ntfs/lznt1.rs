@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_chunk_that_did_not_get_smaller() {
-        let content: Vec<u8> = (0..4096_u32).map(|i| (i * i >> 3) as u8).collect();
+        let content: Vec<u8> = (0..4096_u32).map(|i| ((i * i) >> 3) as u8).collect();
         let compressed = [&[0xff, 0x3f], &content[..]].concat();
         assert_eq!(decompressed(&compressed, 4096).unwrap(), content);
         assert_eq!(decompressed(&compressed[..4000], 4096).unwrap_err().offset, 0);

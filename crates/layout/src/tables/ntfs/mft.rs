@@ -4,7 +4,7 @@ use super::{
     attribute_list::{self, Entry, LIST_BYTES_MAX},
     attributes::{Attribute, Attributes, kind},
     boot::Geometry,
-    record::Record,
+    record::{Header, Record, Reference},
     stream::Stream,
 };
 use crate::{block_read::BlockRead, extent::Extent, tables::TableError};
@@ -28,13 +28,36 @@ impl<B: BlockRead> Mft<B> {
     pub(super) fn open(device: B, geometry: Geometry, notes: &mut Vec<TableError>) -> Result<Mft<B>, TableError> {
         let mut mft = Mft { device, geometry, extents: Vec::new(), records: 0 };
         match mft.map_by(geometry.mft_lcn) {
-            Ok(()) => {}
+            Ok(()) => notes.extend(mft.check_mirror().err()),
             Err(wrong) => match mft.map_by(geometry.mirror_lcn) {
                 Ok(()) => notes.push(wrong),
                 Err(_) => return Err(wrong),
             },
         }
         Ok(mft)
+    }
+
+    /// Verifies that the copy of the first record is the same: a wrong size of the $MFT would show nowhere else.
+    fn check_mirror(&self) -> Result<(), TableError> {
+        let (mut first, mut copy) = (self.empty_record(), self.empty_record());
+        let at = self.geometry.cluster_at(self.geometry.mirror_lcn);
+        let at = at.ok_or_else(|| {
+            let clusters = self.geometry.clusters();
+            let found = self.geometry.mirror_lcn;
+            TableError::damaged("the cluster of the $MFTMirr", 56, format!("less than {clusters}"), found)
+        })?;
+        self.read(&mut first, 0)?;
+        self.read_device(&mut copy, at)?;
+        // What lies behind the bytes that are used is whatever was there before.
+        let used =
+            Header::parse(&first).and_then(|header| usize::try_from(header.bytes_used).ok()).unwrap_or(usize::MAX);
+        match first.iter().zip(&copy).take(used).position(|(first, copy)| first != copy) {
+            None => Ok(()),
+            Some(offset) => {
+                let (expected, found) = (format!("{:#04x}", first[offset]), format!("{:#04x}", copy[offset]));
+                Err(TableError::damaged("$MFTMirr, the copy of $MFT,", at + offset as u64, expected, found))
+            }
+        }
     }
 
     /// Reads the map of the $MFT from its first record, or the copy of that, in this cluster.
@@ -59,6 +82,7 @@ impl<B: BlockRead> Mft<B> {
         // Each piece tells where the record lies that has the next one.
         for entry in list.iter().flatten().filter(|entry| entry.kind == kind::DATA && entry.record.number != 0) {
             self.extents.clone_from(&stream.extents);
+            self.count_records(stream.size);
             let mut bytes = self.empty_record();
             let record = self.extension(&mut bytes, entry, &first)?;
             stream.take(&piece_of(&record, entry)?, &self.geometry)?;
@@ -68,12 +92,17 @@ impl<B: BlockRead> Mft<B> {
         // What was never written reads as zeros, and so has no records.
         self.extents.retain(|extent| !extent.is_zeros());
         self.check_extents(at)?;
-        let bytes = self.extents.last().map_or(0, Extent::logical_end).min(stream.size);
-        self.records = bytes / u64::from(self.geometry.record_bytes);
+        self.count_records(stream.size);
         match self.records {
             0 => Err(TableError::damaged("the $MFT", at, "records", "none")),
             _ => Ok(()),
         }
+    }
+
+    /// Counts the records that the extents have, of a $MFT of `size` bytes.
+    fn count_records(&mut self, size: u64) {
+        let bytes = self.extents.last().map_or(0, Extent::logical_end).min(size);
+        self.records = bytes / u64::from(self.geometry.record_bytes);
     }
 
     /// Verifies that no more is to be read than the device has: runs that lie over each other could be endless.
@@ -108,10 +137,9 @@ impl<B: BlockRead> Mft<B> {
     pub(super) fn next_placed(&self, number: u64) -> u64 {
         let record_bytes = u64::from(self.geometry.record_bytes);
         let behind = number.saturating_add(1).saturating_mul(record_bytes);
-        let next = self.extents.iter().filter(|extent| extent.physical.is_some());
-        let next = next.map(|extent| extent.logical.max(behind)).zip(self.extents.iter().map(Extent::logical_end));
-        let next = next.filter(|(start, end)| start < end).map(|(start, _)| start.div_ceil(record_bytes)).min();
-        next.unwrap_or(self.records)
+        let later = &self.extents[self.extents.partition_point(|extent| extent.logical_end() <= behind)..];
+        let next = later.iter().find(|extent| extent.physical.is_some());
+        next.map_or(self.records, |extent| extent.logical.max(behind).div_ceil(record_bytes))
     }
 
     /// Bytes for a record.
@@ -210,8 +238,7 @@ impl<B: BlockRead> Mft<B> {
 /// Verifies that a record is the one that an entry of the attribute list of `base` means.
 pub(super) fn check_extension(record: &Record<'_>, entry: &Entry, base: &Record<'_>) -> Result<(), TableError> {
     let damaged = |what, at, expected, found| Err(TableError::damaged(what, record.at + at, expected, found));
-    let told =
-        |reference: super::record::Reference| format!("record {}, sequence {}", reference.number, reference.sequence);
+    let told = |reference: Reference| format!("record {}, sequence {}", reference.number, reference.sequence);
     if !record.header.is_in_use() || record.header.sequence != entry.record.sequence {
         let expected = format!("one in use with sequence {}", entry.record.sequence);
         let found = match record.header.is_in_use() {
@@ -236,4 +263,105 @@ pub(super) fn piece_of<'a>(record: &Record<'a>, entry: &Entry) -> Result<Attribu
     }
     let expected = format!("attribute {:#x} with number {} from cluster {} on", entry.kind, entry.id, entry.lowest_vcn);
     Err(TableError::damaged("a record of an attribute list", record.at, expected, "none"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{
+        super::{
+            attribute_list,
+            attributes::tests::{non_resident, resident},
+            listed::read_file,
+            record::tests::{on_disk, on_disk_of},
+        },
+        *,
+    };
+
+    /// A volume with these file records from its cluster 4 on; the $MFT itself is added as the first.
+    pub(in super::super) fn volume(records: Vec<Vec<u8>>) -> (Vec<u8>, Geometry) {
+        let geometry =
+            Geometry { cluster_bytes: 1024, record_bytes: 1024, bytes: 1 << 20, mft_lcn: 4, mirror_lcn: 4, serial: 0 };
+        let count = records.len() as u8 + 1;
+        let size = u64::from(count) * 1024;
+        let mft = on_disk(0, 1, &non_resident(kind::DATA, 1, 0, &[0x11, count, 4, 0], u64::from(count), size));
+        let mut bytes = vec![0; 1 << 20];
+        for (place, record) in bytes[4096..].chunks_exact_mut(1024).zip([vec![mft], records].concat()) {
+            place.copy_from_slice(&record);
+        }
+        (bytes, geometry)
+    }
+
+    fn entry(kind: u32, lowest_vcn: u64, number: u64, sequence: u16, id: u16) -> Vec<u8> {
+        attribute_list::tests::on_disk(&Entry { kind, lowest_vcn, record: Reference { number, sequence }, id })
+    }
+
+    /// Types and values of attributes.
+    type Taken = Vec<(u32, Vec<u8>)>;
+
+    /// What a file of two records has, its second one with this base and its list with this sequence number.
+    fn of_two_records(base: Reference, sequence: u16) -> (Taken, Result<(), TableError>) {
+        let list = [entry(kind::FILE_NAME, 0, 1, 7, 3), entry(kind::DATA, 0, 2, sequence, 0)].concat();
+        let attributes =
+            [resident(kind::ATTRIBUTE_LIST, 1, "", &list), resident(kind::FILE_NAME, 3, "", b"name")].concat();
+        let first = on_disk(1, 1, &attributes);
+        let second = on_disk_of(base, 2, 1, &resident(kind::DATA, 0, "", b"content"));
+        let (bytes, geometry) = volume(vec![first, second]);
+        let mft = Mft::open(bytes, geometry, &mut Vec::new()).unwrap();
+        let mut found = Vec::new();
+        let read = read_file(&mft, 1, &mut |attribute| {
+            found.push((attribute.kind, attribute.resident()?.to_vec()));
+            Ok(())
+        });
+        (found, read)
+    }
+
+    #[test]
+    fn a_file_of_two_records() {
+        let base = Reference { number: 1, sequence: 7 };
+        let (found, read) = of_two_records(base, 7);
+        read.unwrap();
+        assert_eq!(found, [(kind::FILE_NAME, b"name".to_vec()), (kind::DATA, b"content".to_vec())]);
+    }
+
+    #[test]
+    fn a_record_of_another_file_is_not_taken() {
+        let base = Reference { number: 1, sequence: 7 };
+        for (base, sequence, at) in [
+            (base, 6, 6144 + 16),
+            (Reference { sequence: 8, ..base }, 7, 6144 + 32),
+            (Reference { number: 2, ..base }, 7, 6144 + 32),
+        ] {
+            let (found, read) = of_two_records(base, sequence);
+            assert_eq!(found, [(kind::FILE_NAME, b"name".to_vec())]);
+            assert!(matches!(read, Err(TableError::Damaged { at: told, .. }) if told == at), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn runs_that_have_more_than_the_device_are_refused() {
+        let (mut bytes, geometry) = volume(Vec::new());
+        // Twice all of it.
+        let runs = [0x22, 0, 4, 0, 0, 0x21, 1, 5, 0, 0];
+        let mft = on_disk(0, 1, &non_resident(kind::DATA, 1, 0, &runs, 1025, 1025 * 1024));
+        bytes[4096..5120].copy_from_slice(&mft);
+        assert!(Mft::open(&bytes, geometry, &mut Vec::new()).is_err());
+        let mft = on_disk(0, 1, &non_resident(kind::DATA, 1, 0, &[0x11, 0, 4, 0], 0, 0));
+        bytes[4096..5120].copy_from_slice(&mft);
+        assert!(Mft::open(&bytes, geometry, &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn what_has_no_place_is_passed_over() {
+        // Two records, a hole of four, and one more.
+        let runs = [0x11, 2, 4, 0x01, 4, 0x11, 1, 2, 0];
+        let (mut bytes, geometry) = volume(Vec::new());
+        let mft = on_disk(0, 1, &non_resident(kind::DATA, 1, 0, &runs, 7, 7 * 1024));
+        bytes[4096..5120].copy_from_slice(&mft);
+        let mft = Mft::open(&bytes, geometry, &mut Vec::new()).unwrap();
+        assert_eq!(mft.records, 7);
+        assert_eq!((mft.covered(0, 100), mft.covered(1, 100), mft.covered(2, 100)), (2, 1, 0));
+        assert_eq!((mft.next_placed(2), mft.covered(6, 100), mft.next_placed(6)), (6, 1, 7));
+        assert_eq!((mft.at(1), mft.at(2), mft.at(6)), (Some(5120), None, Some(6144)));
+        assert!(mft.read(&mut [0; 2048], 1).is_err() && mft.record(&mut Vec::new(), 7).is_err());
+    }
 }

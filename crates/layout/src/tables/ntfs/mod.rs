@@ -1,14 +1,52 @@
 //! NTFS, read from its $MFT.
 //!
+//! ```no_run
+//! use std::{ops::ControlFlow, path::Path};
+//! use onesweep_layout::{
+//!     ImageFile,
+//!     tables::{Found, Inode, Name, TableError, Tables, Wanted, ntfs::{Ntfs, Options}},
+//! };
+//!
+//! struct Largest(Inode);
+//!
+//! impl Found for Largest {
+//!     fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+//!         if inode.size > self.0.size {
+//!             self.0 = inode;
+//!         }
+//!         ControlFlow::Continue(())
+//!     }
+//!
+//!     fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
+//!         ControlFlow::Continue(())
+//!     }
+//!
+//!     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+//!         eprintln!("{problem}");
+//!         ControlFlow::Continue(())
+//!     }
+//! }
+//!
+//! let mut ntfs = Ntfs::open(ImageFile::open(Path::new("disk.img"))?, Options::default())?;
+//! let mut largest = Largest(Inode::default());
+//! ntfs.scan(Wanted::default(), &mut largest)?;
+//! println!("record {} of {} has {} bytes", largest.0.number, ntfs.facts().label, largest.0.size);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The $MFT is a file of records of 1024 or 4096 bytes, one or more for each file, and where it lies its own first record
 //! tells. It is read once, in rising order and in reads of 2 MiB; every record tells its inode and its names, so directories
 //! aren't read. Files that have outgrown their record come after it, many at a time, their further records in rising order.
 //!
-//! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to root,
-//! devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, reparse points that nothing
-//! is known of are symbolic links to a text with their tag. Times have 100 ns. The system's own files are left out. Other
-//! than there, targets of absolute links keep their drive, since there's no mount point to put before them, and the cases of
-//! letters in targets are not made those of the directories.
+//! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to
+//! root, devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, and reparse points
+//! that nothing is known of are symbolic links to a text with their tag. Times have 100 ns. The system's own files are left
+//! out. Unlike there, targets of absolute links keep their drive, since there's no mount point to put before them; letters
+//! in targets keep their case; and targets are told whether or not they are there.
+//!
+//! Links count the names for DOS programs, as they do there. Not known: the data of reparse points of other drivers
+//! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say, and
+//! which extended attributes Linux on Windows keeps beside the numbers of devices.
 //!
 //! | file | subject |
 //! |---|---|
@@ -19,20 +57,23 @@
 //! | `mft` | the $MFT by its own runs |
 //! | `names`, `times`, `special`, `reparse` | what attributes say |
 //! | `file`, `scan` | inodes out of attributes; the pass over all records |
+//! | `bitmap`, `directories` | what a scan remembers of the records so far |
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
-//! Memory: 2 MiB of the $MFT; 2 bytes and a bit for each record of it; up to 16 MiB of files that wait for further records,
-//! or, when it is larger, one file with all of its records (some 32 MiB at most, for its list has 256 KiB at most); up to
-//! 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether the directory is
-//! still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents.
+//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it; up to 16 MiB of files that wait for further
+//! records, and one more with all of its own (some 32 MiB at most, for its list has 256 KiB at most); up to 64 MiB of names
+//! whose directory comes later in the $MFT (further ones are told without looking whether the directory is still the same);
+//! and of the inode that is told, 40 bytes for each of up to 4,194,304 extents, and up to 4 MiB of extended attributes.
 
 mod attribute_list;
 mod attributes;
+mod bitmap;
 mod boot;
 mod bytes;
 mod clean;
 mod compressed;
+mod directories;
 mod file;
 mod index;
 mod listed;
@@ -57,6 +98,8 @@ pub use self::compressed::Decompressor;
 
 /// The record of the root directory.
 const ROOT: u64 = 5;
+/// The record of $Extend, the directory of the system's files that came with later versions.
+const EXTEND: u64 = 11;
 /// The first record that isn't kept for the system.
 const FIRST_FILE: u64 = 24;
 
@@ -85,6 +128,10 @@ impl<B: BlockRead> Ntfs<B> {
     pub fn open(device: B, options: Options) -> Result<Ntfs<B>, TableError> {
         let (geometry, damage) = Geometry::read(&device)?;
         let mut notes: Vec<TableError> = damage.into_iter().collect();
+        if device.len() < geometry.bytes {
+            let expected = format!("{} bytes", geometry.bytes);
+            notes.push(TableError::damaged("the end of the volume", device.len(), expected, "the end of the device"));
+        }
         let mft = Mft::open(device, geometry, &mut notes)?;
         let volume = VolumeInformation::read(&mft).unwrap_or_else(|damage| {
             notes.push(damage);

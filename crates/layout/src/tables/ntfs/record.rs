@@ -155,8 +155,13 @@ impl<'a> Record<'a> {
 pub(super) mod tests {
     use super::*;
 
-    /// A file record of 1024 bytes with these attributes, in the form that lies on the disk.
+    /// A file record of 1024 bytes with these attributes and sequence number 7, in the form that lies on the disk.
     pub(in super::super) fn on_disk(number: u32, flags: u16, attributes: &[u8]) -> Vec<u8> {
+        on_disk_of(Reference { number: 0, sequence: 0 }, number, flags, attributes)
+    }
+
+    /// One that continues another.
+    pub(in super::super) fn on_disk_of(base: Reference, number: u32, flags: u16, attributes: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 1024];
         bytes[..4].copy_from_slice(b"FILE");
         bytes[4..6].copy_from_slice(&48_u16.to_le_bytes());
@@ -168,6 +173,7 @@ pub(super) mod tests {
         let used = 56 + attributes.len() + 8;
         bytes[24..28].copy_from_slice(&(used as u32).to_le_bytes());
         bytes[28..32].copy_from_slice(&1024_u32.to_le_bytes());
+        bytes[32..40].copy_from_slice(&(base.number | u64::from(base.sequence) << 48).to_le_bytes());
         bytes[44..48].copy_from_slice(&number.to_le_bytes());
         bytes[56..56 + attributes.len()].copy_from_slice(attributes);
         bytes[used - 8..used - 4].copy_from_slice(&[0xff; 4]);

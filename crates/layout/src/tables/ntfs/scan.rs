@@ -1,16 +1,17 @@
 //! One pass over the $MFT: every file record tells its inode and its names itself, so no directory is read at all.
 
-use std::{collections::HashSet, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use super::{
     FIRST_FILE, ROOT,
-    attributes::{Attributes, kind},
+    attributes::Attributes,
+    bitmap::Bitmap,
     bytes::shown,
+    directories::{Directories, EarlyNames},
     file::File,
-    listed::{Listed, Loaded, list_in, read_file},
+    listed::{Listed, Loaded, list_in},
     mft::Mft,
     record::{Header, Record, Reference},
-    stream::Stream,
 };
 use crate::{
     block_read::BlockRead,
@@ -21,8 +22,6 @@ use crate::{
 const READ_BYTES: usize = 2 << 20;
 /// Memory for files that wait for their further records, together with those.
 const LISTED_BYTES_MAX: usize = 16 << 20;
-/// Memory for names whose directory comes later in the $MFT.
-const EARLY_BYTES_MAX: usize = 64 << 20;
 
 /// What a scan keeps while it goes over the $MFT.
 pub(super) struct Scan<'a, B> {
@@ -32,11 +31,21 @@ pub(super) struct Scan<'a, B> {
     file: File,
     problems: Vec<TableError>,
     in_use: Bitmap,
+    /// The system's files, which may have further records, too.
+    system: Vec<Reference>,
+    /// Records that continue others, and those that some attribute list names.
+    extensions: Bitmap,
+    needed: Bitmap,
     directories: Directories,
     early: EarlyNames,
     /// Files with attribute lists, whose further records are read in the order of the disk, many at a time.
     listed: Vec<Listed>,
     listed_bytes: usize,
+    /// Further records, and bytes of attribute lists, that there can still be.
+    needs_left: u64,
+    list_bytes_left: u64,
+    /// Bytes that are read at once; fewer only in tests.
+    read_bytes: usize,
     /// Records before this one were looked at.
     looked_at: u64,
 }
@@ -50,10 +59,16 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             file: File::default(),
             problems: Vec::new(),
             in_use: Bitmap::default(),
+            system: Vec::new(),
+            extensions: Bitmap::default(),
+            needed: Bitmap::default(),
             directories: Directories::default(),
             early: EarlyNames::default(),
             listed: Vec::new(),
             listed_bytes: 0,
+            needs_left: mft.records,
+            list_bytes_left: mft.device.len(),
+            read_bytes: READ_BYTES,
             looked_at: 0,
         }
     }
@@ -65,7 +80,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             Err(problem) => self.found.problem(problem)?,
         }
         let record_bytes = self.mft.geometry.record_bytes as usize;
-        let mut buffer = vec![0; READ_BYTES.next_multiple_of(record_bytes)];
+        let mut buffer = vec![0; self.read_bytes.next_multiple_of(record_bytes)];
         let mut number = 0;
         while number < self.mft.records {
             let covered = self.mft.covered(number, (buffer.len() / record_bytes) as u64);
@@ -82,6 +97,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         self.looked_at = self.mft.records;
         self.tell_listed()?;
+        self.tell_lost_extensions()?;
         self.tell_early_names()
     }
 
@@ -101,10 +117,15 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         let records = (first..).zip(bytes.chunks_exact_mut(record_bytes));
         for (number, record) in records {
-            if let Some(header) = Header::parse(record).filter(Header::is_in_use) {
-                if header.is_directory() && header.is_base() {
-                    self.directories.add(Reference { number, sequence: header.sequence });
-                }
+            let Some(header) = Header::parse(record).filter(|header| header.is_in_use() && header.is_base()) else {
+                continue;
+            };
+            let reference = Reference { number, sequence: header.sequence };
+            if header.is_directory() {
+                self.directories.add(reference);
+            }
+            if number < FIRST_FILE && number != ROOT {
+                self.system.push(reference);
             }
         }
         self.looked_at = first + (bytes.len() / record_bytes) as u64;
@@ -133,8 +154,16 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             return ControlFlow::Continue(());
         }
+        if !self.in_use.is_empty() && !self.in_use.has(number) {
+            let what = "a file record that is free by $MFT's bitmap";
+            self.found.problem(TableError::damaged(what, at + 22, "no flag", "a record in use"))?;
+        }
         if !header.is_base() {
-            return ControlFlow::Continue(()); // Read with the file that it belongs to.
+            // Read with the file that it belongs to.
+            if !self.system.contains(&header.base) {
+                self.extensions.set(number);
+            }
+            return ControlFlow::Continue(());
         }
         let record = match Record::open(bytes, number, at) {
             Ok(record) => record,
@@ -143,6 +172,12 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         match list_in(record) {
             Ok(None) => {}
             Ok(Some(list)) => {
+                // Nor can they have more bytes than the device: lists that lie on each other would be read again and again.
+                let Some(left) = self.list_bytes_left.checked_sub(list.clusters_bytes()) else {
+                    let (expected, found) = ("clusters that no other has", "those of others");
+                    return self.found.problem(TableError::damaged("an attribute list", list.at, expected, found));
+                };
+                self.list_bytes_left = left;
                 return match Listed::new(self.mft, &record, &list) {
                     Ok(listed) => self.keep(listed),
                     Err(problem) => self.found.problem(problem),
@@ -164,6 +199,14 @@ impl<'a, B: BlockRead> Scan<'a, B> {
 
     /// Keeps a file until its further records are read.
     fn keep(&mut self, listed: Listed) -> ControlFlow<()> {
+        let needs = listed.needs();
+        // Each record continues one file, so all lists together can't need more than there are.
+        let Some(left) = self.needs_left.checked_sub(needs.len() as u64) else {
+            let (expected, found) = ("records that no other list names", "more than there are");
+            return self.found.problem(TableError::damaged("an attribute list", listed.at(), expected, found));
+        };
+        self.needs_left = left;
+        needs.iter().for_each(|number| self.needed.set(*number));
         self.listed_bytes += listed.memory();
         self.listed.push(listed);
         match self.listed_bytes >= LISTED_BYTES_MAX {
@@ -176,7 +219,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
     fn tell_listed(&mut self) -> ControlFlow<()> {
         let listed = std::mem::take(&mut self.listed);
         self.listed_bytes = 0;
-        let mut loaded = Loaded::read(self.mft, listed.iter().flat_map(Listed::needs).collect());
+        let mut loaded = Loaded::read(self.mft, listed.iter().flat_map(Listed::needs).copied().collect());
         for problem in loaded.problems.drain(..) {
             self.found.problem(problem)?;
         }
@@ -202,7 +245,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let is_told = whole.is_ok() || is_directory;
         self.problems.extend(whole.err());
         let names = self.file.names().count();
-        let hidden = self.file.names().filter(|(directory, _)| self.directories.is_hidden(directory.number)).count();
+        let hidden = self.file.names().filter(|(directory, _)| self.directories.is_hidden(*directory)).count();
         if names > 0 && names == hidden {
             // Below $Extend, which ntfs-3g doesn't show either.
             if is_directory {
@@ -215,7 +258,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             let inode = self.file.finish(record, self.mft, self.wanted, &mut self.problems);
             self.found.inode(inode)?;
             for (directory, name) in self.file.names() {
-                if self.directories.is_hidden(directory.number) {
+                if self.directories.is_hidden(directory) {
                     continue;
                 }
                 let name = Name { directory: directory.number, inode: record.number, name };
@@ -235,9 +278,24 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         ControlFlow::Continue(())
     }
 
+    /// Records that continue a file which doesn't know of them: a part of something.
+    fn tell_lost_extensions(&mut self) -> ControlFlow<()> {
+        for number in self.extensions.without(&self.needed) {
+            let at = self.mft.at(number).unwrap_or(0);
+            let expected = "a file with it in its attribute list";
+            self.found.problem(TableError::damaged(
+                "a file record that continues another",
+                at + 32,
+                expected,
+                "none",
+            ))?;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn tell_early_names(&mut self) -> ControlFlow<()> {
         for (directory, inode, name) in self.early.names() {
-            if self.directories.is_hidden(directory.number) {
+            if self.directories.is_hidden(directory) {
                 continue;
             }
             match self.directories.has(directory) {
@@ -254,128 +312,184 @@ fn no_directory(directory: Reference, inode: u64, at: u64) -> TableError {
     TableError::damaged(format!("the directory of file {inode}"), at, expected, "none")
 }
 
-/// Which directories there are: two bytes for each record up to the last directory.
-#[derive(Debug, Default)]
-struct Directories {
-    /// Their sequence numbers, which are never 0.
-    sequences: Vec<u16>,
-    /// Those below $Extend; a dozen, made with the volume, before anything that lies in them.
-    hidden: HashSet<u64>,
-}
-
-impl Directories {
-    fn add(&mut self, directory: Reference) {
-        let Ok(index) = usize::try_from(directory.number) else { return };
-        if self.sequences.len() <= index {
-            self.sequences.resize(index + 1, 0);
-        }
-        self.sequences[index] = directory.sequence;
-    }
-
-    fn has(&self, directory: Reference) -> bool {
-        let sequence = usize::try_from(directory.number).ok().and_then(|index| self.sequences.get(index));
-        // A reference without a sequence number means whatever is there.
-        sequence.is_some_and(|sequence| *sequence != 0 && [*sequence, 0].contains(&directory.sequence))
-    }
-
-    fn hide(&mut self, number: u64) {
-        self.hidden.insert(number);
-    }
-
-    fn is_hidden(&self, number: u64) -> bool {
-        (number < FIRST_FILE && number != ROOT) || self.hidden.contains(&number)
-    }
-}
-
-/// Names whose directory comes later in the $MFT, so that nothing is known of it yet.
-#[derive(Debug, Default)]
-struct EarlyNames {
-    /// The directory, the file, and how many bytes of the names are its.
-    names: Vec<(Reference, u64, u16)>,
-    bytes: Vec<u8>,
-}
-
-impl EarlyNames {
-    /// Keeps a name; not when there's no room left, so it's told as it is.
-    fn keep(&mut self, directory: Reference, name: Name<'_>) -> bool {
-        let taken = self.bytes.len() + self.names.len() * size_of::<(Reference, u64, u16)>();
-        if taken + name.name.len() > EARLY_BYTES_MAX {
-            return false;
-        }
-        let Ok(length) = u16::try_from(name.name.len()) else { return false };
-        self.names.push((directory, name.inode, length));
-        self.bytes.extend_from_slice(name.name);
-        true
-    }
-
-    fn names(&self) -> impl Iterator<Item = (Reference, u64, &[u8])> {
-        let mut rest = &self.bytes[..];
-        self.names.iter().map(move |&(directory, inode, length)| {
-            let (name, behind) = rest.split_at(usize::from(length).min(rest.len()));
-            rest = behind;
-            (directory, inode, name)
-        })
-    }
-}
-
-/// Which records are in use, as $MFT's own bitmap has it: a bit for each.
-#[derive(Debug, Default)]
-struct Bitmap(Vec<u8>);
-
-impl Bitmap {
-    fn read<B: BlockRead>(mft: &Mft<B>) -> Result<Bitmap, TableError> {
-        let mut bitmap = Stream::default();
-        read_file(mft, 0, &mut |attribute| match attribute.kind {
-            kind::BITMAP => bitmap.take(attribute, &mft.geometry),
-            _ => Ok(()),
-        })?;
-        bitmap.finish(&mft.geometry)?;
-        Ok(Bitmap(bitmap.read(&mft.device, mft.records.div_ceil(8))?))
-    }
-
-    fn place(number: u64) -> (usize, u8) {
-        (usize::try_from(number / 8).unwrap_or(usize::MAX), 1 << (number % 8))
-    }
-
-    fn has(&self, number: u64) -> bool {
-        let (index, bit) = Bitmap::place(number);
-        self.0.get(index).is_some_and(|byte| byte & bit != 0)
-    }
-
-    fn clear(&mut self, number: u64) {
-        let (index, bit) = Bitmap::place(number);
-        if let Some(byte) = self.0.get_mut(index) {
-            *byte &= !bit;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            attributes::{kind, tests::resident},
+            mft, names, record,
+        },
+        *,
+    };
+    use crate::tables::Inode;
 
-    #[test]
-    fn early_names_come_back_in_order() {
-        let mut early = EarlyNames::default();
-        let directory = |number| Reference { number, sequence: 1 };
-        let long = vec![b'x'; 765];
-        assert!(early.keep(directory(70), Name { directory: 70, inode: 64, name: b"one" }));
-        assert!(early.keep(directory(80), Name { directory: 80, inode: 65, name: &long }));
-        assert!(early.keep(directory(70), Name { directory: 70, inode: 66, name: b"two" }));
-        let names: Vec<_> = early.names().collect();
-        let expected = [(directory(70), 64, &b"one"[..]), (directory(80), 65, &long), (directory(70), 66, b"two")];
-        assert_eq!(names, expected);
+    #[derive(Default)]
+    struct Kept {
+        inodes: Vec<u64>,
+        names: Vec<(u64, u64, String)>,
+        problems: Vec<String>,
+        /// How much is wanted still.
+        left: Option<usize>,
+    }
+
+    impl Kept {
+        fn count(&mut self) -> ControlFlow<()> {
+            match self.left.as_mut() {
+                Some(0) => panic!("told after the end"),
+                Some(left) => {
+                    *left -= 1;
+                    if *left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                }
+                None => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    impl Found for Kept {
+        fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+            self.inodes.push(inode.number);
+            self.count()
+        }
+
+        fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
+            self.names.push((name.directory, name.inode, String::from_utf8_lossy(name.name).into_owned()));
+            self.count()
+        }
+
+        fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+            self.problems.push(problem.to_string());
+            self.count()
+        }
+    }
+
+    const FILE: u16 = 1;
+    const DIRECTORY: u16 = 3;
+    const FREE: u16 = 0;
+
+    /// A record with a name in this directory.
+    fn named(number: u32, flags: u16, directory: u64, sequence: u16, name: &str) -> Vec<u8> {
+        let value = names::tests::on_disk(Reference { number: directory, sequence }, name, 1);
+        let attributes = [
+            resident(kind::STANDARD_INFORMATION, 0, "", &[0; 48]),
+            resident(kind::FILE_NAME, 1, "", &value),
+            resident(kind::DATA, 2, "", b"content"),
+        ];
+        record::tests::on_disk(number, flags, &attributes.concat())
+    }
+
+    /// A volume with these records at their own numbers, and nothing between them; four are read at once.
+    fn scanned(records: Vec<Vec<u8>>, left: Option<usize>) -> Kept {
+        let mut all = vec![vec![0; 1024]; 40];
+        for record in records {
+            let number = usize::from(record[44]);
+            all[number - 1] = record;
+        }
+        let (bytes, geometry) = mft::tests::volume(all);
+        let mft = Mft::open(bytes, geometry, &mut Vec::new()).unwrap();
+        let mut kept = Kept { left, ..Kept::default() };
+        let mut scan = Scan::new(&mft, Wanted::default(), &mut kept);
+        scan.read_bytes = 4096;
+        let ended = scan.run();
+        assert_eq!(ended.is_break(), left == Some(0) || kept.left == Some(0));
+        kept
     }
 
     #[test]
-    fn a_directory_of_another_time_is_not_meant() {
-        let mut directories = Directories::default();
-        directories.add(Reference { number: 70, sequence: 3 });
-        assert!(directories.has(Reference { number: 70, sequence: 3 }));
-        assert!(directories.has(Reference { number: 70, sequence: 0 }));
-        for (number, sequence) in [(70, 2), (69, 0), (71, 3), (u64::MAX, 3)] {
-            assert!(!directories.has(Reference { number, sequence }));
+    fn names_come_whatever_the_order_of_records() {
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(24, FILE, 30, 7, "in a later directory"),
+                named(30, DIRECTORY, 5, 7, "directory"),
+                named(31, FILE, 30, 7, "in an earlier one"),
+                named(32, FREE, 30, 7, "deleted"),
+            ],
+            None,
+        );
+        assert_eq!(kept.inodes, [5, 24, 30, 31]);
+        let name = |directory, inode, name: &str| (directory, inode, name.to_owned());
+        let expected =
+            [name(5, 30, "directory"), name(30, 31, "in an earlier one"), name(30, 24, "in a later directory")];
+        assert_eq!(kept.names, expected);
+        assert_eq!(kept.problems, [""; 0]);
+    }
+
+    #[test]
+    fn orphans_come_without_names() {
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(24, FILE, 30, 6, "of an earlier directory"),
+                named(25, FILE, 38, 7, "of none"),
+                named(26, FILE, 24, 7, "of a file"),
+                named(30, DIRECTORY, 5, 7, "directory"),
+                named(31, FILE, 30, 8, "of a later directory"),
+                named(32, FILE, 30, 7, "of/this"),
+            ],
+            None,
+        );
+        assert_eq!(kept.inodes, [5, 24, 25, 26, 30, 31, 32]);
+        assert_eq!(kept.names, [(5, 30, "directory".to_owned())]);
+        assert_eq!(kept.problems.len(), 5, "{:?}", kept.problems);
+    }
+
+    #[test]
+    fn what_is_the_systems_is_left_out() {
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(6, FILE, 5, 7, "$Bitmap"),
+                named(11, DIRECTORY, 5, 7, "$Extend"),
+                named(24, FILE, 11, 7, "$Quota"),
+                named(25, DIRECTORY, 11, 7, "$RmMetadata"),
+                named(26, FILE, 25, 7, "$Repair"),
+            ],
+            None,
+        );
+        assert_eq!((kept.inodes, kept.names.len(), kept.problems.len()), (vec![5], 0, 0));
+    }
+
+    #[test]
+    fn what_is_damaged_is_told_and_passed_over() {
+        let base = Reference { number: 24, sequence: 7 };
+        let mut bad = named(26, FILE, 5, 7, "bad");
+        bad[..4].copy_from_slice(b"BAAD");
+        let mut torn = named(27, FILE, 5, 7, "torn");
+        torn[1023] ^= 1;
+        let kept = scanned(
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                named(24, FILE, 5, 7, "file"),
+                record::tests::on_disk_of(base, 25, FILE, &[]),
+                bad,
+                torn,
+                named(28, FILE, 5, 7, "last"),
+            ],
+            None,
+        );
+        assert_eq!(kept.inodes, [5, 24, 28]);
+        assert_eq!(kept.problems.len(), 3, "{:?}", kept.problems);
+    }
+
+    #[test]
+    fn a_scan_ends_where_nobody_wants_more() {
+        let records = || {
+            let torn = [&named(27, FILE, 5, 7, "torn")[..1023], &[0xaa]].concat();
+            let early = named(24, FILE, 30, 7, "early");
+            vec![
+                named(5, DIRECTORY, 5, 7, "."),
+                early,
+                torn,
+                named(30, DIRECTORY, 5, 7, "late"),
+                named(31, FILE, 5, 7, "x"),
+            ]
+        };
+        let whole = scanned(records(), None);
+        let count = whole.inodes.len() + whole.names.len() + whole.problems.len();
+        assert_eq!(count, 8);
+        for left in 1..=count {
+            let kept = scanned(records(), Some(left));
+            assert_eq!(kept.inodes.len() + kept.names.len() + kept.problems.len(), left);
         }
-        assert!(directories.is_hidden(11) && !directories.is_hidden(5) && !directories.is_hidden(70));
     }
 }

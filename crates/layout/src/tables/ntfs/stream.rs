@@ -108,6 +108,12 @@ impl Stream {
                 self.flags |= ExtentFlags::ENCRYPTED;
             }
         }
+        // The last compression unit is needed as a whole.
+        let tail_bytes = match self.flags.contains(ExtentFlags::ENCODED) {
+            true => u64::from(geometry.cluster_bytes) << COMPRESSION_UNIT,
+            false => TAIL_BYTES,
+        };
+        let end = self.size.next_multiple_of(tail_bytes);
         let mut runs = Runs::new(piece.runlist, piece.lowest_vcn, geometry.clusters());
         for run in &mut runs {
             let run = run.map_err(|bad| {
@@ -121,7 +127,7 @@ impl Stream {
                 }
                 match (run.vcn.checked_mul(cluster_bytes), run.clusters.checked_mul(cluster_bytes)) {
                     (Some(logical), Some(length)) if logical.checked_add(length).is_some() => {
-                        self.push(logical, physical, length);
+                        self.push(logical, physical, length, end);
                     }
                     _ => return damaged("runlist", 0, &"an end below 2^64 bytes", &run.vcn),
                 }
@@ -135,13 +141,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Adds a run, cut off at the end of the content and divided where the bytes end that were written.
-    fn push(&mut self, logical: u64, physical: u64, length: u64) {
-        // What is behind the size may belong to the last compression unit still.
-        let end = match self.flags.contains(ExtentFlags::ENCODED) {
-            true => logical + length,
-            false => (logical + length).min(self.size.next_multiple_of(TAIL_BYTES)),
-        };
+    /// Adds a run, cut off at `end` and divided where the bytes end that were written.
+    fn push(&mut self, logical: u64, physical: u64, length: u64, end: u64) {
+        let end = (logical + length).min(end);
         // Where all is written, the rest of the last cluster doesn't matter.
         let written_end = if self.initialized < self.size { self.initialized.min(end) } else { end };
         let unwritten = self.flags | ExtentFlags::UNWRITTEN;
@@ -259,6 +261,29 @@ mod tests {
             (12_288, Some(122_880), 8_192, unwritten),
         ];
         assert_eq!(extents(&stream), expected);
+    }
+
+    #[test]
+    fn what_is_compressed_or_encrypted_is_not_plain() {
+        let mut encrypted = piece(0, &[0x11, 8, 100], 8, 8192, 8192);
+        encrypted.flags = ENCRYPTED;
+        let mut stream = Stream::default();
+        stream.take(&encrypted, &GEOMETRY).unwrap();
+        assert_eq!(extents(&stream), [(0, Some(102_400), 8192, ExtentFlags::ENCRYPTED)]);
+
+        // The last unit is longer than what is left of the content, and all of it is needed.
+        let mut packed = piece(0, &[0x11, 16, 100, 0x11, 5, 16, 0x01, 11], 32, 17_000, 17_000);
+        packed.flags = 1;
+        let mut stream = Stream::default();
+        assert!(stream.take(&packed, &GEOMETRY).is_err(), "no compression unit");
+        if let Value::NonResident(piece) = &mut packed.value {
+            piece.compression_unit = COMPRESSION_UNIT;
+            piece.compressed = Some(21_504);
+        }
+        stream.clear();
+        stream.take(&packed, &GEOMETRY).unwrap();
+        assert_eq!(extents(&stream), [(0, Some(102_400), 21_504, ExtentFlags::ENCODED)]);
+        assert_eq!(stream.allocated, 21_504);
     }
 
     #[test]
