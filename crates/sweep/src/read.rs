@@ -30,7 +30,7 @@ use crate::{
     error::FileError,
     footprint::Footprint,
     handover,
-    image::ImageContent,
+    image::{ImageContent, clear},
     item::{Content, FileBytes, Metadata, Route, SweptFile},
     opener::{Opener, descriptors},
     outlet::Outlet,
@@ -664,6 +664,7 @@ impl<'a> Reader<'a> {
             let read = ImageContent::of(catalogue, id, &device).read_all(&mut bytes);
             read.map_err(|error| FileError::io(item.path.clone(), "read", error))?;
         }
+        clear(&mut bytes, 0, catalogue.zeros(id));
         item.data = catalogue.data_ranges(id);
         item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
         item.route = Route::Swept;
@@ -761,7 +762,7 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan) -> Result<SweptF
     match outcome {
         Outcome::Whole { bytes, loan, stat } => {
             item.metadata = Metadata::of(item.metadata.kind, &stat);
-            item.data = whole(stat.size);
+            item.data = read_through::data_ranges(fd.as_fd(), &bytes, &stat);
             item.content = Content::Bytes(FileBytes::lent(bytes, loan));
             item.route = Route::Reread;
         }

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    ops::Range,
     os::fd::BorrowedFd,
 };
 
@@ -11,7 +12,7 @@ use onesweep_sys::{
     files::{self, Stat},
 };
 
-use crate::{budget::Loan, error::FileError, stream::State, survey::is_recent};
+use crate::{budget::Loan, error::FileError, spindle::whole, stream::State, survey::is_recent};
 
 /// Readings that are tried on a file that changes.
 const ATTEMPTS: u32 = 3;
@@ -74,6 +75,32 @@ pub(crate) fn read_stable(
         }
     }
     Err(FileError::Changed { path: path(), attempts: ATTEMPTS })
+}
+
+/// The ranges of a file that are no holes, as the file system tells them now: of a file that was read, and may have changed
+/// since. Where it says that there is a hole, and bytes were read, all is data.
+pub(crate) fn data_ranges(fd: BorrowedFd<'_>, bytes: &[u8], stat: &Stat) -> Vec<Range<u64>> {
+    let size = bytes.len() as u64;
+    if stat.blocks * 512 >= size {
+        return whole(size);
+    }
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < size {
+        // Without data behind it there is no answer but ENXIO.
+        let start = files::seek_data(fd, at).ok().flatten().unwrap_or(size).clamp(at, size);
+        let end = files::seek_hole(fd, start).ok().flatten().unwrap_or(size).clamp(start, size);
+        if bytes[at as usize..start as usize].iter().any(|&byte| byte != 0) {
+            return whole(size);
+        }
+        if start < end {
+            ranges.push(start..end);
+        } else if start < size {
+            return whole(size);
+        }
+        at = end.max(start);
+    }
+    ranges
 }
 
 /// True when all that happened to a file may be that something was appended. A write sets the times before the size, so
@@ -179,6 +206,25 @@ mod tests {
         path::PathBuf,
         sync::atomic::{AtomicBool, Ordering},
     };
+
+    #[test]
+    fn holes_are_known_after_a_reading_too() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 << 20).unwrap();
+        file.write_all_at(&[7; 4096], 1 << 20).unwrap();
+        let ranges = |bytes: &[u8]| data_ranges(file.as_fd(), bytes, &files::statx_fd(file.as_fd()).unwrap());
+        let mut bytes = vec![0; 3 << 20];
+        bytes[1 << 20..][..4096].fill(7);
+        let told = ranges(&bytes);
+        let covered = |at: u64| told.iter().any(|range| range.contains(&at));
+        assert!(covered(1 << 20) && covered((1 << 20) + 4095), "{told:?}");
+        if covered(0) {
+            return; // no holes here
+        }
+        // Bytes that are not there any more, or not yet.
+        bytes[5] = 1;
+        assert_eq!(ranges(&bytes), [0..3 << 20]);
+    }
 
     #[test]
     fn a_file_that_holds_still_comes_whole() {

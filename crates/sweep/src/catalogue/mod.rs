@@ -39,6 +39,8 @@ pub(crate) struct Extra {
     /// Content that lies among the metadata; of a symbolic link, its target.
     pub(crate) inline: Option<Vec<u8>>,
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Ends of blocks that read as zeros, whatever lies on the device: bytes of the file.
+    pub(crate) zeros: Vec<Range<u64>>,
 }
 
 /// The catalogue of one spindle's tree, or of one window of it.
@@ -139,7 +141,7 @@ impl Catalogue {
 
     /// Keeps what can't be asked for again.
     pub(crate) fn add_extra(&mut self, id: EntryId, extra: Extra) {
-        if extra.inline.is_none() && extra.xattrs.is_empty() {
+        if extra.inline.is_none() && extra.xattrs.is_empty() && extra.zeros.is_empty() {
             return;
         }
         let xattrs: usize = extra.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -150,6 +152,11 @@ impl Catalogue {
     /// What was kept of an entry of an image.
     pub(crate) fn extra(&self, id: EntryId) -> Option<&Extra> {
         self.extras.get(&id)
+    }
+
+    /// The ranges of an entry that read as zeros though they are in a fragment.
+    pub(crate) fn zeros(&self, id: EntryId) -> &[Range<u64>] {
+        self.extra(id).map_or(&[], |extra| &extra.zeros)
     }
 
     /// Keeps a name that will get its place later. `None` when there is no room.

@@ -62,6 +62,7 @@ struct NameOf {
 struct Filler<'a> {
     catalogue: &'a mut Catalogue,
     volume: u16,
+    block: u64,
     start: u64,
     wishes: &'a Wishes<'a>,
     by_inode: HashMap<u64, EntryId>,
@@ -80,6 +81,7 @@ pub(crate) fn fill(
 ) -> Result<Filled, FillError> {
     let root = image.tables.facts().root;
     let mut filler = Filler {
+        block: catalogue.volume(volume).block.into(),
         catalogue,
         volume,
         start: image.device.start(),
@@ -204,7 +206,7 @@ impl Found for Filler<'_> {
         };
         self.by_inode.insert(inode.number, id);
         let is_file = self.catalogue.get(id).is_file();
-        let mut extra = Extra { inline: None, xattrs: inode.xattrs };
+        let mut extra = Extra { xattrs: inode.xattrs, ..Extra::default() };
         if let Some(inline) = inode.inline {
             extra.inline = Some(inline);
         } else if is_file {
@@ -212,6 +214,12 @@ impl Found for Filler<'_> {
                 let length = extent.length.min(inode.size.saturating_sub(extent.logical));
                 let strange =
                     extent.flags.intersects(ExtentFlags::ENCODED | ExtentFlags::UNKNOWN | ExtentFlags::DELALLOC);
+                let end = extent.logical + length;
+                let block_end = end.next_multiple_of(self.block).min(inode.size);
+                if end < block_end {
+                    // Fragments are whole blocks, and behind what was written lies anything.
+                    extra.zeros.push(end..block_end);
+                }
                 let address = extent.physical.filter(|_| !strange).map(|address| self.start + address);
                 if length > 0
                     && (address.is_none() || !self.catalogue.add_fragment(id, address, extent.logical, length))

@@ -21,7 +21,7 @@ use onesweep_sys::{
 };
 
 pub(crate) use self::{
-    content::ImageContent,
+    content::{ImageContent, clear},
     fill::{Wishes, fill},
 };
 

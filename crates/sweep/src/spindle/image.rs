@@ -111,8 +111,9 @@ impl SpindleSweep {
             return Ok(Some(item));
         }
         if entry.flags.has(Flags::UNREADABLE) {
-            let source =
-                io::Error::other("it is compressed, or lies on another device; mount the file system to read it");
+            let source = io::Error::other(
+                "it is compressed, lies on another device, or what tells its place is damaged; mount the file system to read it",
+            );
             return Err(FileError::Io { path: item.path, step: "read it from the image".into(), source });
         }
         let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };
