@@ -223,7 +223,7 @@ mod tests {
         }
         // Bytes that are not there any more, or not yet.
         bytes[5] = 1;
-        assert_eq!(ranges(&bytes), [0..3 << 20]);
+        assert_eq!(ranges(&bytes), whole(3 << 20));
     }
 
     #[test]
