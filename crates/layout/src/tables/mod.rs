@@ -7,12 +7,16 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+pub mod xfs;
+
 use std::{io, ops::ControlFlow};
 
 use bitflags::bitflags;
 use thiserror::Error;
 
 use crate::extent::Extent;
+
+pub use xfs::Xfs;
 
 /// A point in time: seconds since 1970, and nanoseconds below 1,000,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
