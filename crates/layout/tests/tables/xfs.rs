@@ -205,7 +205,8 @@ fn special(root: &Path) {
 /// Makes and fills an image; unmounted. `None` where it can't be made, which was said then.
 fn filled(bytes: u64, mkfs: &[&str], recipe: &Recipe) -> Option<Image> {
     let refused = |what: &str, message: &[u8]| {
-        skipped(&format!("{what} refuses {mkfs:?}: {}", String::from_utf8_lossy(message).trim()));
+        let message = String::from_utf8_lossy(message);
+        skipped(&format!("{what} refuses {mkfs:?}: {}", message.lines().next().unwrap_or_default()));
         None
     };
     let folder = tempfile::tempdir().unwrap();
@@ -300,7 +301,7 @@ conformance! {
     directory_blocks_of_many_blocks_conform: ["-b", "size=1024", "-n", "size=65536"], 20_000, true;
     names_without_case_conform: ["-n", "version=ci"], 500, true;
     sectors_of_4096_conform: ["-s", "size=4096"], 500, true;
-    many_groups_conform: ["-d", "agcount=16"], 500, true;
+    two_groups_conform: ["-d", "agcount=2"], 500, true;
 }
 
 /// Another UUID leaves that of the metadata as it is.
@@ -341,9 +342,7 @@ fn refused_as_dirty(path: &Path) {
 
 #[test]
 fn a_dirty_log_is_refused_and_a_recovered_one_is_read() {
-    for mkfs in
-        [&["mkfs.xfs", "-q"][..], &["mkfs.xfs", "-q", "-d", "su=64k,sw=2"], &["mkfs.xfs", "-q", "-l", "su=256k"]]
-    {
+    for mkfs in [&["mkfs.xfs", "-q"][..], &["mkfs.xfs", "-q", "-l", "su=32k"], &["mkfs.xfs", "-q", "-l", "su=256k"]] {
         let Some(mut image) = Image::new(320 * MIB, mkfs) else { return };
         assert!(scan(&mut open(&image)).problems.is_empty(), "fresh from mkfs.xfs");
         image.mount(&["-t", "xfs"], "");

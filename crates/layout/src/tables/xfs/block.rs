@@ -25,7 +25,7 @@ impl<'a> Block<'a> {
         expected: impl ToString,
         found: impl ToString,
     ) -> TableError {
-        TableError::damaged(format!("{what} of {}", self.what), self.at + offset as u64, expected, found)
+        TableError::damaged(format!("{what} of {}", self.what), self.at.saturating_add(offset as u64), expected, found)
     }
 
     /// Some of its bytes.
@@ -39,7 +39,7 @@ impl<'a> Block<'a> {
 
     /// A piece of it, which goes by a name of its own.
     pub(super) fn part(&self, what: &'static str, offset: usize, length: usize) -> Result<Block<'a>, TableError> {
-        Ok(Block { what, at: self.at + offset as u64, bytes: self.slice(offset, length)? })
+        Ok(Block { what, at: self.at.saturating_add(offset as u64), bytes: self.slice(offset, length)? })
     }
 
     /// Bytes of a fixed number.
