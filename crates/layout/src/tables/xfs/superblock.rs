@@ -311,8 +311,8 @@ pub(super) mod tests {
         assert_eq!(superblock.block_address(3 << 10 | 899, 1), Some(3899 << 12));
         assert_eq!(superblock.block_address(3 << 10 | 900, 1), None);
         assert_eq!(superblock.block_address(u64::MAX, u64::MAX), None);
-        assert_eq!(superblock.inode_address(1 << 13 | 8 * 7 | 3), Some((1007 << 12) + 3 * 512));
-        assert_eq!(superblock.inode_address(3 << 13 | 8 * 900), None);
+        assert_eq!(superblock.inode_address((1 << 13) | (8 * 7) | 3), Some((1007 << 12) + 3 * 512));
+        assert_eq!(superblock.inode_address((3 << 13) | (8 * 900)), None);
         assert_eq!(superblock.inode_address(u64::MAX), None);
         assert!(superblock.is_internal(129) && !superblock.is_internal(128) && !superblock.is_internal(0));
     }
