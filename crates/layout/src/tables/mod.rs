@@ -10,6 +10,7 @@
 pub mod ntfs;
 mod open;
 mod tree;
+pub mod xfs;
 
 use std::{io, ops::ControlFlow};
 

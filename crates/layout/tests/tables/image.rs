@@ -55,6 +55,7 @@ impl Image {
     }
 
     /// Mounts an image of NTFS through ntfs-3g.
+    #[allow(dead_code, reason = "for the tests of NTFS")]
     pub(crate) fn mount_ntfs(&mut self, options: &str) {
         run(Command::new("ntfs-3g").args(["-o", options]).arg(self.path()).arg(self.root()));
         self.mounted = true;

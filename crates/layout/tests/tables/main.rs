@@ -3,3 +3,4 @@
 mod conformance;
 mod image;
 mod ntfs;
+mod xfs;

@@ -1,0 +1,204 @@
+//! Directories: in the inode (short form), or in directory blocks. Only the blocks with names are read, not their index.
+
+use super::{
+    block::Block,
+    extents::{self, Mapping},
+    inode::{Dinode, Fork},
+    volume::Volume,
+};
+use crate::{
+    block_read::BlockRead,
+    tables::{Name, TableError},
+};
+
+/// The index of names begins at this byte of a directory; data is below.
+const DATA_END: u64 = 32 << 30;
+/// Marks unused space in a directory block.
+const UNUSED: u16 = 0xffff;
+const BLOCK_V4: u32 = 0x5844_3242; // XD2B
+const BLOCK_V5: u32 = 0x5844_4233; // XDB3
+const DATA_V4: u32 = 0x5844_3244; // XD2D
+const DATA_V5: u32 = 0x5844_4433; // XDD3
+
+/// Tells the names of a directory that lies in its inode.
+pub(super) fn short_form<B>(
+    volume: &Volume<B>,
+    inode: &Dinode<'_>,
+    each: &mut dyn FnMut(Name<'_>),
+) -> Result<(), TableError> {
+    let block = &inode.data.block;
+    let size = usize::try_from(inode.size).unwrap_or(usize::MAX);
+    let block = Block { bytes: block.slice(0, size)?, what: "a directory in an inode", ..*block };
+    let (count, long) = (block.u8(0)?, block.u8(1)?);
+    let number_bytes = if long > 0 { 8 } else { 4 };
+    let type_bytes = usize::from(volume.superblock.has_ftype);
+    let mut offset = 2 + number_bytes;
+    // With 8 bytes for each inode, the second byte counts those that need them.
+    for _ in 0..count {
+        let length = usize::from(block.u8(offset)?);
+        let number_at = offset + 3 + length + type_bytes;
+        let name = checked_name(&block, offset + 3, length)?;
+        let number = if long > 0 { block.u64(number_at)? } else { u64::from(block.u32(number_at)?) };
+        check_number(volume, &block, number_at, number)?;
+        each(Name { directory: inode.number, inode: number, name });
+        offset = number_at + number_bytes;
+    }
+    block.check(0, "the bytes", offset, size)
+}
+
+/// One directory block, to be read later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DirectoryBlock {
+    /// Where it begins, in bytes of the file system.
+    pub(super) at: u64,
+    /// The inode of the directory.
+    pub(super) directory: u64,
+    /// The rest where it doesn't lie in one piece: addresses and bytes. Its first piece is at `at`.
+    pub(super) pieces: Option<Box<[(u64, usize)]>>,
+}
+
+/// Tells where the blocks with the names of a directory lie.
+pub(super) fn blocks<B: BlockRead>(
+    volume: &Volume<B>,
+    inode: &Dinode<'_>,
+    each: &mut dyn FnMut(DirectoryBlock),
+) -> Result<(), TableError> {
+    let superblock = &volume.superblock;
+    let (block_bytes, log) = (superblock.block_bytes(), superblock.directory_block_log);
+    let (fork, number) = (&inode.data, inode.number);
+    let wrong = |what: &str, expected: String, found: String| fork.block.damaged(0, what, expected, found);
+    if inode.size > DATA_END || !inode.size.is_multiple_of(superblock.directory_block_bytes() as u64) {
+        let expected = format!("whole blocks of {}", superblock.directory_block_bytes());
+        return Err(wrong("the size of the directory", expected, inode.size.to_string()));
+    }
+    let end = inode.size / block_bytes as u64;
+    let (mut counted, mut last) = (0, 0);
+    let mut pieces: Vec<(u64, usize)> = Vec::new();
+    let mut filled = 0;
+    extents::walk(volume, fork, &mut |Mapping { offset, at, blocks, is_unwritten }| {
+        counted += blocks;
+        // Each block is listed once below, so damage mustn't make more of them than there are.
+        if counted > inode.blocks || counted > superblock.facts.bytes / block_bytes as u64 || is_unwritten {
+            let expected = format!("at most {} blocks, all written", inode.blocks);
+            return Err(wrong("the extents of the directory", expected, format!("block {offset}, {counted} so far")));
+        }
+        let Some(mut at) = at else { return Ok(()) };
+        let mut offset = offset;
+        let behind = (offset + blocks).min(DATA_END / block_bytes as u64);
+        if offset < behind && behind > end {
+            let found = format!("one for block {}", behind - 1);
+            return Err(wrong("the extents of the directory", format!("none from block {end} on"), found));
+        }
+        while offset < behind {
+            let within = offset & ((1 << log) - 1);
+            if within != filled {
+                let expected = format!("block {filled} of a directory block");
+                return Err(wrong("the extents of the directory", expected, format!("block {within}")));
+            }
+            let take = ((1 << log) - within).min(behind - offset);
+            let bytes = take as usize * block_bytes;
+            match pieces.last_mut() {
+                Some((from, length)) if *from + *length as u64 == at => *length += bytes,
+                _ => pieces.push((at, bytes)),
+            }
+            (offset, at, filled) = (offset + take, at + bytes as u64, filled + take);
+            if filled == 1 << log {
+                let first = pieces[0].0;
+                let pieces = std::mem::take(&mut pieces);
+                let pieces = (pieces.len() > 1).then(|| pieces.into_boxed_slice());
+                each(DirectoryBlock { at: first, directory: number, pieces });
+                (filled, last) = (0, offset);
+            }
+        }
+        Ok(())
+    })?;
+    if filled != 0 || last != end {
+        return Err(wrong("the extents of the directory", format!("block {end} as the end"), last.to_string()));
+    }
+    Ok(())
+}
+
+/// Tells the names of a directory block.
+pub(super) fn names<B>(
+    volume: &Volume<B>,
+    at: u64,
+    directory: u64,
+    bytes: &[u8],
+    each: &mut dyn FnMut(Name<'_>),
+) -> Result<(), TableError> {
+    let block = Block { what: "a directory block", at, bytes };
+    let is_single = matches!(block.u32(0)?, BLOCK_V4 | BLOCK_V5);
+    let start = match &volume.superblock.uuid {
+        Some(uuid) => {
+            block.check_magic(0, if is_single { BLOCK_V5 } else { DATA_V5 })?;
+            block.check_crc(4)?;
+            block.check_address(8)?;
+            block.check_uuid(24, uuid)?;
+            block.check(40, "the owner", directory, block.u64(40)?)?;
+            64
+        }
+        None => {
+            block.check_magic(0, if is_single { BLOCK_V4 } else { DATA_V4 })?;
+            16
+        }
+    };
+    let end = if is_single { single_end(&block, start)? } else { bytes.len() };
+    let type_bytes = usize::from(volume.superblock.has_ftype);
+    let mut offset = start;
+    while offset < end {
+        if block.u16(offset)? == UNUSED {
+            let length = usize::from(block.u16(offset + 2)?);
+            if length < 8 || !length.is_multiple_of(8) || offset + length > end {
+                return Err(block.damaged(offset + 2, "the length of unused space", "a multiple of 8", length));
+            }
+            block.check(offset + length - 2, "the tag", offset, usize::from(block.u16(offset + length - 2)?))?;
+            offset += length;
+            continue;
+        }
+        let length = usize::from(block.u8(offset + 8)?);
+        let entry = (8 + 1 + length + type_bytes + 2).next_multiple_of(8);
+        if offset + entry > end {
+            return Err(block.damaged(offset + 8, "the length of a name", "an end within the block", length));
+        }
+        block.check(offset + entry - 2, "the tag", offset, usize::from(block.u16(offset + entry - 2)?))?;
+        let inode = block.u64(offset)?;
+        check_number(volume, &block, offset, inode)?;
+        let name = checked_name(&block, offset + 9, length)?;
+        if !matches!(name, b"." | b"..") {
+            each(Name { directory, inode, name });
+        }
+        offset += entry;
+    }
+    Ok(())
+}
+
+/// Where the names end in a block that has its index behind them.
+fn single_end(block: &Block<'_>, start: usize) -> Result<usize, TableError> {
+    let tail = block.bytes.len().saturating_sub(8);
+    let count = block.u32(tail)?;
+    let end = usize::try_from(count).ok().and_then(|count| tail.checked_sub(count.checked_mul(8)?));
+    end.filter(|&end| end >= start).ok_or_else(|| {
+        let most = (tail - start) / 8;
+        block.damaged(tail, "the number of index entries", format!("at most {most}"), count)
+    })
+}
+
+fn checked_name<'a>(block: &Block<'a>, offset: usize, length: usize) -> Result<&'a [u8], TableError> {
+    let name = block.slice(offset, length)?;
+    if name.is_empty() || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(block.damaged(offset, "a name", "bytes other than 0 and /", name.escape_ascii()));
+    }
+    Ok(name)
+}
+
+fn check_number<B>(volume: &Volume<B>, block: &Block<'_>, offset: usize, number: u64) -> Result<(), TableError> {
+    match volume.superblock.inode_address(number) {
+        Some(_) => Ok(()),
+        None => Err(block.damaged(offset, "an inode number", "one of an allocation group", number)),
+    }
+}
+
+/// Whether a fork is a directory in its inode.
+pub(super) fn is_short_form(fork: &Fork<'_>) -> bool {
+    fork.format == super::inode::Format::Local
+}

@@ -1,0 +1,385 @@
+//! XFS, versions 4 and 5.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `superblock`, `features` | what kind of XFS it is, and the arithmetic of its addresses |
+//! | `log` | whether it was unmounted after the last write |
+//! | `allocation_group`, `inode_btree` | which inodes are in use |
+//! | `inode`, `extents` | inodes, and where their content lies |
+//! | `directory`, `symlink`, `attributes`, `acl` | names, targets, extended attributes |
+//! | `block`, `checksum`, `volume`, `merged_reads` | bytes with their place, CRC-32C, reading |
+//!
+//! Names and numbers are those of *XFS Algorithms & Data Structures* and of the kernel's `xfs_format.h`.
+//!
+//! What isn't told: whether an extent is shared with other files (the tree of reference counts isn't read), so
+//! [`ExtentFlags::SHARED`] is never set.
+
+mod acl;
+mod allocation_group;
+mod attributes;
+mod block;
+mod checksum;
+mod directory;
+mod extents;
+mod features;
+mod inode;
+mod inode_btree;
+mod log;
+mod merged_reads;
+mod superblock;
+mod symlink;
+mod volume;
+
+use std::ops::ControlFlow;
+
+use allocation_group::GroupInodes;
+use attributes::Attributes;
+use block::Block;
+use directory::DirectoryBlock;
+use extents::Mapping;
+use inode::{DIRECTORY, Dinode, FILE, Format, SYMLINK};
+use inode_btree::{CHUNK_INODES, Chunk};
+use merged_reads::MergedRead;
+use volume::Volume;
+
+use crate::{
+    block_read::BlockRead,
+    extent::{Extent, ExtentFlags},
+    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, VolumeFacts, Wanted},
+};
+
+/// Directory blocks that are kept to be read in the order of their addresses. When there are more, those that are here are
+/// read before further inodes.
+const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
+
+/// An XFS that isn't mounted, read from its own tables.
+///
+/// A scan goes through the inodes in rising address order, then through the blocks of all directories. It takes about 10 MiB
+/// of memory; 32 bytes for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
+/// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
+/// told; and up to 64 MiB for its extended attributes where they are asked for.
+///
+/// An inode whose content can't be located, or a symbolic link whose target can't be read, goes to [`Found::problem`] and is
+/// left out. One with damaged extended attributes is told with those that could be read, after the problem.
+///
+/// Files of a realtime device are told with [`InodeFlags::ELSEWHERE`], and their extents have no address.
+#[derive(Debug)]
+pub struct Xfs<B> {
+    volume: Volume<B>,
+}
+
+impl<B: BlockRead> Xfs<B> {
+    /// Begins to read a file system, which starts at byte 0 of the device.
+    ///
+    /// [`TableError::NotHere`] when there is none, [`TableError::Dirty`] when its log has to be recovered first,
+    /// [`TableError::Unsupported`] for an external log or an unknown incompatible feature, [`TableError::Damaged`] when the
+    /// superblock is, [`TableError::Io`] when it or the log can't be read.
+    pub fn open(device: B) -> Result<Xfs<B>, TableError> {
+        let volume = Volume::open(device)?;
+        log::check_clean(&volume)?;
+        Ok(Xfs { volume })
+    }
+
+    /// Whether names are told apart without regard to the case of ASCII letters (`mkfs.xfs -n version=ci`).
+    pub fn ignores_case(&self) -> bool {
+        self.volume.superblock.ignores_case
+    }
+}
+
+impl<B: BlockRead> Tables for Xfs<B> {
+    fn facts(&self) -> &VolumeFacts {
+        &self.volume.superblock.facts
+    }
+
+    fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
+        // That the caller wants no more is no error.
+        let _ = Scan { volume: &self.volume, wanted, found, directories: Vec::new() }.run();
+        Ok(())
+    }
+}
+
+/// Some inodes of a chunk, which lie in a row.
+#[derive(Debug)]
+struct ChunkPart {
+    /// The number of the first inode.
+    first: u64,
+    /// A bit for each inode that is in use, the lowest for the first.
+    used: u64,
+}
+
+/// An inode that needs other blocks than its own.
+struct Deferred {
+    /// The address of the first of these.
+    needs: u64,
+    number: u64,
+    at: u64,
+    bytes: Box<[u8]>,
+}
+
+struct Scan<'a, B> {
+    volume: &'a Volume<B>,
+    wanted: Wanted,
+    found: &'a mut dyn Found,
+    directories: Vec<DirectoryBlock>,
+}
+
+impl<B: BlockRead> Scan<'_, B> {
+    fn run(&mut self) -> ControlFlow<()> {
+        let mut request = MergedRead::new();
+        let volume = self.volume;
+        for group in 0..volume.superblock.groups {
+            let inodes = match GroupInodes::read(volume, group) {
+                Ok(inodes) => inodes,
+                Err(error) => {
+                    self.found.problem(error)?;
+                    continue;
+                }
+            };
+            inode_btree::walk(volume, inodes, &mut |chunk| match chunk {
+                Ok(chunk) => self.chunk(group, chunk, &mut request),
+                Err(error) => self.found.problem(error),
+            })?;
+        }
+        self.inodes(&mut request)?;
+        self.names()
+    }
+
+    /// Adds the inodes in use of a chunk to the request.
+    fn chunk(&mut self, group: u32, chunk: Chunk, request: &mut MergedRead<ChunkPart>) -> ControlFlow<()> {
+        let mut from = 0;
+        while from < CHUNK_INODES {
+            // Holes are free, but what is free may lie amid what is read.
+            let holes = chunk.holes >> from;
+            if holes & 1 == 1 {
+                from += holes.trailing_ones();
+                continue;
+            }
+            let length = holes.trailing_zeros().min(CHUNK_INODES - from);
+            let used = !chunk.free >> from & u64::MAX >> (64 - length);
+            if used != 0 {
+                let (first_used, count) = (used.trailing_zeros(), 64 - used.leading_zeros() - used.trailing_zeros());
+                let used = used >> first_used;
+                let Some(index) = chunk.first.checked_add(from + first_used) else { break };
+                self.part(group, index, count, used, request)?;
+            }
+            from += length;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn part(
+        &mut self,
+        group: u32,
+        index: u32,
+        count: u32,
+        used: u64,
+        request: &mut MergedRead<ChunkPart>,
+    ) -> ControlFlow<()> {
+        let superblock = &self.volume.superblock;
+        let last = index.checked_add(count - 1).and_then(|last| superblock.inode_number(group, last));
+        let place = superblock.inode_number(group, index).zip(last);
+        let Some((at, first)) = place.and_then(|(first, _)| Some((superblock.inode_address(first)?, first))) else {
+            let what = format!("the inode tree of allocation group {group}");
+            let expected = "inodes within the group";
+            return self.found.problem(TableError::damaged(what, superblock.group_start(group), expected, index));
+        };
+        let length = count as usize * superblock.inode_bytes();
+        if !request.takes(at, length) {
+            self.inodes(request)?;
+        }
+        request.add(at, length, ChunkPart { first, used });
+        ControlFlow::Continue(())
+    }
+
+    /// Reads and tells the inodes of a request; those that need further blocks last, in the order of these.
+    fn inodes(&mut self, request: &mut MergedRead<ChunkPart>) -> ControlFlow<()> {
+        let volume = self.volume;
+        let inode_bytes = volume.superblock.inode_bytes();
+        let mut deferred = Vec::new();
+        let mut flow = ControlFlow::Continue(());
+        request.read(volume, |at, bytes, part| {
+            if flow.is_break() {
+                return;
+            }
+            flow = match bytes {
+                Err(error) => self.found.problem(error),
+                Ok(bytes) => bytes.chunks_exact(inode_bytes).enumerate().try_for_each(|(index, bytes)| {
+                    if part.used >> index & 1 == 0 {
+                        return ControlFlow::Continue(());
+                    }
+                    let (number, at) = (part.first + index as u64, at + (index * inode_bytes) as u64);
+                    self.inode(number, at, bytes, Some(&mut deferred))
+                }),
+            };
+        });
+        flow?;
+        deferred.sort_unstable_by_key(|deferred| deferred.needs);
+        for Deferred { number, at, bytes, .. } in deferred {
+            self.inode(number, at, &bytes, None)?;
+        }
+        if self.directories.len() >= MAX_DIRECTORY_BLOCKS { self.names() } else { ControlFlow::Continue(()) }
+    }
+
+    /// Tells an inode, or puts it off when it needs further blocks.
+    fn inode(&mut self, number: u64, at: u64, bytes: &[u8], deferred: Option<&mut Vec<Deferred>>) -> ControlFlow<()> {
+        let block = Block { what: "an inode", at, bytes };
+        let dinode = match Dinode::parse(&self.volume.superblock, number, block) {
+            Ok(dinode) => dinode,
+            Err(error) => return self.found.problem(error),
+        };
+        if dinode.is_internal {
+            return ControlFlow::Continue(());
+        }
+        if let (Some(deferred), Some(needs)) = (deferred, self.needs(&dinode)) {
+            deferred.push(Deferred { needs, number, at, bytes: bytes.into() });
+            return ControlFlow::Continue(());
+        }
+        match self.told(&dinode) {
+            Ok((inode, problem)) => {
+                if let Some(problem) = problem {
+                    self.found.problem(problem)?;
+                }
+                self.found.inode(inode)?;
+                self.directory(&dinode)
+            }
+            Err(error) => self.found.problem(error),
+        }
+    }
+
+    /// Where the first block lies that is needed beside the inode itself.
+    fn needs(&self, dinode: &Dinode<'_>) -> Option<u64> {
+        let needs_data = dinode.data.format == Format::Tree || dinode.is(SYMLINK);
+        let data = needs_data.then(|| extents::first_address(self.volume, &dinode.data)).flatten();
+        let attributes = dinode.attributes.filter(|_| self.wanted.xattrs);
+        data.or_else(|| extents::first_address(self.volume, &attributes.filter(|fork| fork.extents > 0)?))
+    }
+
+    /// All that is told of an inode, and what was damaged in its attributes.
+    fn told(&self, dinode: &Dinode<'_>) -> Result<(Inode, Option<TableError>), TableError> {
+        let block_bytes = self.volume.superblock.block_bytes() as u64;
+        let inline = if dinode.is(SYMLINK) { Some(symlink::target(self.volume, dinode)?) } else { None };
+        let mut extents = Vec::new();
+        if dinode.is(FILE) || dinode.is(DIRECTORY) && !directory::is_short_form(&dinode.data) {
+            // Space behind the end of the file belongs to nobody's content, but a block of the end does.
+            let end = dinode.size.next_multiple_of(4096);
+            extents::walk(self.volume, &dinode.data, &mut |mapping| {
+                extents.extend(extent(mapping, block_bytes, end));
+                Ok(())
+            })?;
+        }
+        let mut kept = Attributes::default();
+        let mut problem = None;
+        if self.wanted.xattrs {
+            problem = attributes::read(self.volume, dinode, &mut kept).err();
+        }
+        let inode = Inode {
+            number: dinode.number,
+            generation: dinode.generation,
+            mode: dinode.mode,
+            uid: dinode.uid,
+            gid: dinode.gid,
+            size: dinode.size,
+            allocated: dinode.blocks.saturating_mul(block_bytes),
+            links: dinode.links,
+            rdev: dinode.rdev()?,
+            mtime: dinode.mtime,
+            ctime: dinode.ctime,
+            atime: dinode.atime,
+            btime: dinode.btime,
+            flags: if dinode.is_realtime { InodeFlags::ELSEWHERE } else { InodeFlags::empty() },
+            extents,
+            inline,
+            xattrs: kept.list,
+            streams: Vec::new(),
+        };
+        Ok((inode, problem))
+    }
+
+    /// Tells the names of a directory in its inode, or keeps the places of its blocks.
+    fn directory(&mut self, dinode: &Dinode<'_>) -> ControlFlow<()> {
+        if !dinode.is(DIRECTORY) {
+            return ControlFlow::Continue(());
+        }
+        if !directory::is_short_form(&dinode.data) {
+            let mut blocks = |block| self.directories.push(block);
+            return match directory::blocks(self.volume, dinode, &mut blocks) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => self.found.problem(error),
+            };
+        }
+        let mut flow = ControlFlow::Continue(());
+        let read = directory::short_form(self.volume, dinode, &mut |name| tell(self.found, &mut flow, name));
+        flow?;
+        read.err().map_or(ControlFlow::Continue(()), |error| self.found.problem(error))
+    }
+
+    /// Reads the directory blocks that were kept, in the order of their addresses.
+    fn names(&mut self) -> ControlFlow<()> {
+        let mut blocks = std::mem::take(&mut self.directories);
+        blocks.sort_unstable_by_key(|block| block.at);
+        let length = self.volume.superblock.directory_block_bytes();
+        let mut request = MergedRead::new();
+        for block in blocks {
+            if let Some(pieces) = &block.pieces {
+                self.block_in_pieces(&block, pieces)?;
+                continue;
+            }
+            if !request.takes(block.at, length) {
+                self.directory_blocks(&mut request)?;
+            }
+            request.add(block.at, length, block.directory);
+        }
+        self.directory_blocks(&mut request)
+    }
+
+    fn directory_blocks(&mut self, request: &mut MergedRead<u64>) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
+        request.read(self.volume, |at, bytes, directory| {
+            if flow.is_continue() {
+                flow = match bytes {
+                    Ok(bytes) => self.directory_block(at, directory, bytes),
+                    Err(error) => self.found.problem(error),
+                };
+            }
+        });
+        flow
+    }
+
+    fn block_in_pieces(&mut self, block: &DirectoryBlock, pieces: &[(u64, usize)]) -> ControlFlow<()> {
+        let mut bytes = vec![0; self.volume.superblock.directory_block_bytes()];
+        let mut rest = bytes.as_mut_slice();
+        for (at, length) in pieces {
+            let (piece, behind) = rest.split_at_mut((*length).min(rest.len()));
+            if let Err(error) = self.volume.read_into(piece, *at) {
+                return self.found.problem(error);
+            }
+            rest = behind;
+        }
+        self.directory_block(block.at, block.directory, &bytes)
+    }
+
+    fn directory_block(&mut self, at: u64, directory: u64, bytes: &[u8]) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
+        let read = directory::names(self.volume, at, directory, bytes, &mut |name| tell(self.found, &mut flow, name));
+        flow?;
+        read.err().map_or(ControlFlow::Continue(()), |error| self.found.problem(error))
+    }
+}
+
+/// Tells a name unless the caller wants no more.
+fn tell(found: &mut dyn Found, flow: &mut ControlFlow<()>, name: Name<'_>) {
+    if flow.is_continue() {
+        *flow = found.name(name);
+    }
+}
+
+/// An extent in bytes, cut off at `end`; `None` when nothing is left.
+fn extent(mapping: Mapping, block_bytes: u64, end: u64) -> Option<Extent> {
+    let logical = mapping.offset.checked_mul(block_bytes)?;
+    let length = mapping.blocks.checked_mul(block_bytes)?.min(end.saturating_sub(logical));
+    let mut flags = if mapping.is_unwritten { ExtentFlags::UNWRITTEN } else { ExtentFlags::empty() };
+    if mapping.at.is_none() {
+        flags |= ExtentFlags::UNKNOWN;
+    }
+    (length > 0).then_some(Extent { logical, physical: mapping.at, length, flags })
+}

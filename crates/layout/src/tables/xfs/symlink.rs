@@ -1,0 +1,54 @@
+//! The targets of symbolic links: in the inode, or in blocks.
+
+use super::{
+    block::Block,
+    extents::{self, Mapping},
+    inode::{Dinode, Format},
+    volume::Volume,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+const MAGIC: u32 = 0x5853_4c4d; // XSLM
+const HEADER_BYTES: usize = 56;
+/// The longest target, in bytes.
+const MAX_BYTES: u64 = 1024;
+
+/// The target of a symbolic link.
+pub(super) fn target<B: BlockRead>(volume: &Volume<B>, inode: &Dinode<'_>) -> Result<Vec<u8>, TableError> {
+    let fork = &inode.data;
+    let length = usize::try_from(inode.size.min(MAX_BYTES + 1)).unwrap_or(usize::MAX);
+    if !(1..=MAX_BYTES).contains(&inode.size) {
+        return Err(fork.block.damaged(0, "the length of a target", format!("1 to {MAX_BYTES}"), inode.size));
+    }
+    if fork.format == Format::Local {
+        return Ok(fork.block.slice(0, length)?.to_vec());
+    }
+    let mut target = Vec::new();
+    for Mapping { at, blocks, .. } in extents::list(volume, fork)? {
+        let Some(at) = at else { continue };
+        let room = length - target.len();
+        // Each extent has one header, whatever its number of blocks. A damaged one isn't read beyond the longest target.
+        let most = (MAX_BYTES as usize + HEADER_BYTES).next_multiple_of(volume.superblock.block_bytes()) as u64;
+        let extent_bytes = blocks.saturating_mul(volume.superblock.block_bytes() as u64).min(most);
+        let bytes = volume.read(at, extent_bytes as usize)?;
+        let block = Block { what: "the target of a symbolic link", at, bytes: &bytes };
+        let header = match &volume.superblock.uuid {
+            Some(uuid) => {
+                block.check_magic(0, MAGIC)?;
+                block.check_crc(12)?;
+                block.check_uuid(16, uuid)?;
+                block.check(32, "the owner", inode.number, block.u64(32)?)?;
+                block.check_address(40)?;
+                block.check(4, "the offset", target.len() as u64, u64::from(block.u32(4)?))?;
+                HEADER_BYTES
+            }
+            None => 0,
+        };
+        let take = room.min(bytes.len() - header);
+        target.extend_from_slice(block.slice(header, take)?);
+        if target.len() == length {
+            return Ok(target);
+        }
+    }
+    Err(fork.block.damaged(0, "the length of a target", length, target.len()))
+}
