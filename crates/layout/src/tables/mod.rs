@@ -7,6 +7,8 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+pub mod ext4;
+
 use std::{io, ops::ControlFlow};
 
 use bitflags::bitflags;

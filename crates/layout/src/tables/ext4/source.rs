@@ -1,0 +1,149 @@
+//! Blocks of metadata that an inode needs beside itself: nodes of extent trees, indirect blocks, targets of long symbolic
+//! links, extended attributes.
+//!
+//! To read them one by one as inodes come would send the disk back and forth. So inodes that need blocks wait; the blocks of
+//! many are read in the order of the disk, and then all are looked at again, which for a deep tree asks for the next level.
+
+use std::{collections::HashMap, rc::Rc};
+
+use super::{
+    merge::{Piece, merged},
+    volume::Volume,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+/// Why an inode can't be told now.
+pub(super) enum Lack {
+    /// Blocks are needed first, and were asked for.
+    Blocks,
+    /// It's damaged, or a part of it can't be read.
+    Damaged(TableError),
+}
+
+impl From<TableError> for Lack {
+    fn from(error: TableError) -> Lack {
+        Lack::Damaged(error)
+    }
+}
+
+/// Where blocks of metadata come from.
+pub(super) trait Source {
+    /// A block, whole.
+    fn block(&mut self, block: u64) -> Result<Rc<[u8]>, Lack>;
+}
+
+/// Gives the blocks that were gathered, and keeps what else is asked for.
+#[derive(Default)]
+pub(super) struct Gathered {
+    blocks: HashMap<u64, Option<Rc<[u8]>>>,
+    wanted: Vec<u64>,
+}
+
+/// Bytes of blocks that are kept at most.
+const KEPT_BYTES: usize = 64 << 20;
+
+impl Gathered {
+    /// How many blocks were asked for.
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Reads what was asked for. False, with nothing read, where that would take more than 64 MiB.
+    pub(super) fn read<B: BlockRead>(&mut self, volume: &Volume<B>, mut problem: impl FnMut(TableError)) -> bool {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.sort_unstable();
+        wanted.dedup();
+        let block_bytes = volume.superblock.block_bytes as usize;
+        if (self.blocks.len() + wanted.len()) * block_bytes > KEPT_BYTES {
+            return false;
+        }
+        let mut buffer = Vec::new();
+        let pieces = wanted.iter().map(|&block| Piece { block, count: 1, tag: 0, offset: 0 });
+        merged(pieces, block_bytes as u32, |request| {
+            buffer.resize(request.count as usize * block_bytes, 0);
+            let mut unread = Vec::new();
+            volume.read(request.block, &mut buffer, &mut unread);
+            for piece in request.pieces {
+                let start = (piece.block - request.block) as usize * block_bytes;
+                let failed = unread.iter().any(|(block, _)| *block == piece.block);
+                let bytes = (!failed).then(|| Rc::from(&buffer[start..start + block_bytes]));
+                self.blocks.insert(piece.block, bytes);
+            }
+            unread.retain(|(block, _)| request.pieces.iter().any(|piece| piece.block == *block));
+            unread.into_iter().for_each(|(_, error)| problem(error));
+            true
+        });
+        true
+    }
+
+    /// Forgets all blocks.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.wanted.clear();
+    }
+}
+
+impl Source for Gathered {
+    fn block(&mut self, block: u64) -> Result<Rc<[u8]>, Lack> {
+        match self.blocks.get(&block) {
+            Some(Some(bytes)) => Ok(bytes.clone()),
+            Some(None) => Err(Lack::Damaged(TableError::damaged(
+                format!("block {block} of metadata"),
+                0,
+                "bytes that can be read",
+                "an error",
+            ))),
+            None => {
+                // More than can be kept makes no difference.
+                if self.wanted.len() <= KEPT_BYTES / 1024 {
+                    self.wanted.push(block);
+                }
+                Err(Lack::Blocks)
+            }
+        }
+    }
+}
+
+/// Reads each block when it's asked for, and some more behind it: for what needs more blocks than can be kept.
+pub(super) struct Direct<'a, B> {
+    volume: &'a Volume<B>,
+    window: Vec<u8>,
+    first: u64,
+    /// Reads that are left: whoever asks for more than any sound inode has is damaged.
+    left: u64,
+}
+
+impl<'a, B: BlockRead> Direct<'a, B> {
+    pub(super) fn new(volume: &'a Volume<B>) -> Direct<'a, B> {
+        let left = volume.superblock.blocks.saturating_add(64);
+        Direct { volume, window: Vec::new(), first: 0, left }
+    }
+}
+
+impl<B: BlockRead> Source for Direct<'_, B> {
+    fn block(&mut self, block: u64) -> Result<Rc<[u8]>, Lack> {
+        let block_bytes = self.volume.superblock.block_bytes as usize;
+        let cached = |first: u64, window: &[u8]| {
+            let start = usize::try_from(block.checked_sub(first)?).ok()?.checked_mul(block_bytes)?;
+            Some(Rc::from(window.get(start..start.checked_add(block_bytes)?)?))
+        };
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            TableError::damaged("a tree of blocks", self.volume.byte_of(block), "an end", "more blocks than there are")
+        })?;
+        if let Some(bytes) = cached(self.first, &self.window) {
+            return Ok(bytes);
+        }
+        let count = (self.volume.superblock.blocks - block.min(self.volume.superblock.blocks)).min(16);
+        self.window.resize(count as usize * block_bytes, 0);
+        self.first = block;
+        let mut unread = Vec::new();
+        self.volume.read(block, &mut self.window, &mut unread);
+        // What lies behind is used only where all could be read.
+        if !unread.is_empty() {
+            self.window.clear();
+            return Ok(Rc::from(self.volume.block(block)?));
+        }
+        cached(block, &self.window)
+            .ok_or_else(|| TableError::damaged("a block number", 0, "one of the file system's", block).into())
+    }
+}
