@@ -191,7 +191,9 @@ fn attributes(root: &Path) {
 fn times(root: &Path) {
     let folder = root.join("times");
     fs::create_dir(&folder).unwrap();
-    for (index, seconds) in [-1_i64, -2_000_000_000, 0, 2_000_000_000, 5_000_000_000, 15_000_000_000].into_iter().enumerate() {
+    for (index, seconds) in
+        [-1_i64, -2_000_000_000, 0, 2_000_000_000, 5_000_000_000, 15_000_000_000].into_iter().enumerate()
+    {
         let path = folder.join(format!("{index}"));
         fs::write(&path, "x").unwrap();
         let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };

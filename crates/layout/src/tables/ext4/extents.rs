@@ -121,7 +121,11 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
             }
         }
         let used = &node[HEADER_BYTES..HEADER_BYTES + usize::from(entries) * ENTRY_BYTES];
-        if found_depth == 0 { self.leaf(used, from, to, block) } else { self.index(used, found_depth - 1, from, to, block) }
+        if found_depth == 0 {
+            self.leaf(used, from, to, block)
+        } else {
+            self.index(used, found_depth - 1, from, to, block)
+        }
     }
 
     fn leaf(&mut self, entries: &[u8], from: u64, to: u64, block: Option<u64>) {

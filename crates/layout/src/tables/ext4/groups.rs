@@ -1,7 +1,7 @@
 //! Group descriptors: where the tables of inodes lie.
 
 use super::{
-    superblock::{Group, Incompatible, Superblock},
+    superblock::{self, Group, Incompatible, Superblock},
     volume::Volume,
 };
 use crate::{block_read::BlockRead, tables::TableError};
@@ -33,7 +33,12 @@ pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableErr
             volume.read(first, &mut bytes, &mut unread);
         } else {
             let expected = format!("below {}", superblock.blocks);
-            problems.push(TableError::damaged("the place of group descriptors", volume.byte_of(first), expected, first));
+            problems.push(TableError::damaged(
+                "the place of group descriptors",
+                volume.byte_of(first),
+                expected,
+                first,
+            ));
         }
         for (index, descriptor) in bytes.chunks(superblock.descriptor_bytes).enumerate() {
             let Some(group) = groups.get_mut(number as usize) else { break };
@@ -72,8 +77,9 @@ fn checked<B: BlockRead>(volume: &Volume<B>, number: u32, bytes: &[u8], at: u64)
 fn place(superblock: &Superblock, index: u64) -> u64 {
     let first = u64::from(superblock.first_data_block);
     if !superblock.incompatible.contains(Incompatible::META_BG) || index < superblock.first_meta_bg.into() {
-        // The superblock lies in block 0 where blocks are larger than 1 KiB.
-        return first + 1 + index;
+        // Behind the superblock, which lies in block 0 where blocks are larger than 1 KiB. With clusters, group 0 begins with
+        // block 0 also where they aren't.
+        return superblock::AT / u64::from(superblock.block_bytes) + 1 + index;
     }
     // Each group of as many groups as a block has descriptors keeps its own.
     let group = index * (superblock.block_bytes as usize / superblock.descriptor_bytes) as u64;

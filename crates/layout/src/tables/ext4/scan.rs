@@ -86,7 +86,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let volume = self.volume;
         let superblock = &volume.superblock;
         let block_bytes = superblock.block_bytes as usize;
-        let mut order: Vec<u32> = (0..).zip(&volume.groups).filter(|(_, group)| group.inodes > 0).map(|(n, _)| n).collect();
+        let mut order: Vec<u32> =
+            (0..).zip(&volume.groups).filter(|(_, group)| group.inodes > 0).map(|(n, _)| n).collect();
         order.sort_by_key(|&group| volume.groups[group as usize].inode_table);
         let pieces = order.iter().map(|&tag| {
             let group = volume.groups[tag as usize];
@@ -293,11 +294,22 @@ impl<'a, B: BlockRead> Scan<'a, B> {
     }
 
     fn names(&mut self, directory: &Directory, entries: &[u8], at: u64) {
+        if self.ended.is_break() {
+            return;
+        }
         let found = &mut *self.found;
-        let ended = directory::names(directory, &self.volume.superblock, entries, at, &mut self.shown, &mut |told| match told {
-            Ok(name) => found.name(name),
-            Err(problem) => found.problem(problem),
-        });
+        let ended =
+            directory::names(
+                directory,
+                &self.volume.superblock,
+                entries,
+                at,
+                &mut self.shown,
+                &mut |told| match told {
+                    Ok(name) => found.name(name),
+                    Err(problem) => found.problem(problem),
+                },
+            );
         if ended.is_break() {
             self.ended = ended;
         }
@@ -400,7 +412,8 @@ fn target<B: BlockRead>(
     }
     // Two bytes of length stand before what is encrypted.
     let length = usize::from(super::fields::le16(&target, 0));
-    let encrypted = target.get(2..).and_then(|rest| rest.get(..length)).filter(|&name| name.len() >= no_key_name::SHORTEST);
+    let encrypted =
+        target.get(2..).and_then(|rest| rest.get(..length)).filter(|&name| name.len() >= no_key_name::SHORTEST);
     let mut shown = Vec::new();
     no_key_name::encode([0, 0], encrypted.ok_or_else(|| damaged("16 encrypted bytes or more", &length))?, &mut shown);
     Ok(shown)

@@ -160,14 +160,22 @@ impl Superblock {
             return Err(TableError::damaged("the inode size", at(0x58), "128 to a block, a power of 2", inode_bytes));
         }
         let descriptor_bytes: usize = if wide { le16(bytes, 0xFE).into() } else { 32 };
-        if !descriptor_bytes.is_power_of_two() || !(32..=1024).contains(&descriptor_bytes) || wide && descriptor_bytes < 64 {
+        if !descriptor_bytes.is_power_of_two()
+            || !(32..=1024).contains(&descriptor_bytes)
+            || wide && descriptor_bytes < 64
+        {
             return Err(TableError::damaged("the size of group descriptors", at(0xFE), "64 to 1024", descriptor_bytes));
         }
         // One bitmap block stands for a group, with a bit for each cluster.
         let per_group = u64::from(block_bytes) * 8;
         let blocks_per_group = le32(bytes, 0x20);
         if !(256..=per_group * u64::from(cluster_bytes / block_bytes)).contains(&blocks_per_group.into()) {
-            return Err(TableError::damaged("the number of blocks of a group", at(0x20), "a bitmap's", blocks_per_group));
+            return Err(TableError::damaged(
+                "the number of blocks of a group",
+                at(0x20),
+                "a bitmap's",
+                blocks_per_group,
+            ));
         }
         let inodes_per_group = le32(bytes, 0x28);
         if inodes_per_group == 0 || u64::from(inodes_per_group) > per_group {

@@ -113,7 +113,8 @@ pub(super) fn all<B: BlockRead>(
             inode => value_of_inode(inode, entry.value_bytes, raw, volume, source)?,
         };
         let value = if is_acl {
-            let wrong = || TableError::damaged(format!("an ACL of inode {}", raw.number), at, "whole entries", "others");
+            let wrong =
+                || TableError::damaged(format!("an ACL of inode {}", raw.number), at, "whole entries", "others");
             acl::kernel_form(&value).ok_or_else(wrong)?
         } else {
             value
@@ -203,7 +204,9 @@ fn value_of_inode<B: BlockRead>(
     let mut lack = None;
     for run in runs.iter().filter(|run| !run.unwritten) {
         for index in 0..run.count {
-            let Some(start) = run.logical.checked_add(index).and_then(|block| block.checked_mul(block_bytes)) else { break };
+            let Some(start) = run.logical.checked_add(index).and_then(|block| block.checked_mul(block_bytes)) else {
+                break;
+            };
             let Some(into) = usize::try_from(start).ok().and_then(|start| value.get_mut(start..)) else { break };
             if into.is_empty() {
                 break;
