@@ -1,9 +1,9 @@
 //! ext2, ext3 and ext4 in their variants.
 
-use std::{fs, ops::ControlFlow, process::Command};
+use std::{env, fs, io, ops::ControlFlow, process::Command};
 
 use onesweep_layout::{
-    ImageFile,
+    BlockRead, ImageFile,
     tables::{Found, Inode, Name, TableError, Tables, Wanted, ext4::Ext4},
 };
 
@@ -268,7 +268,56 @@ fn a_scan_ends_when_it_is_told_to() {
     }
 }
 
+/// Bytes of which some can't be read.
+struct Faulty<'a> {
+    bytes: &'a [u8],
+    unreadable: Vec<u64>,
+}
+
+impl BlockRead for Faulty<'_> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        if self.unreadable.iter().any(|bad| (at..at + buffer.len() as u64).contains(bad)) {
+            return Err(io::Error::other("a bad sector"));
+        }
+        self.bytes.read_at(buffer, at)
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_is_right() {
+    let Some(mut image) = Image::new(24 * MIB, &["mkfs.ext4", "-q", "-F", "-b", "1024"]) else { return };
+    image.mount(&["-t", "ext4"], "");
+    fill_small(&image.root(), 5, 1024, Amount { files: 120, names: 600, pieces: 1500 });
+    image.unmount();
+    let bytes = fs::read(image.path()).unwrap();
+    let sound = scan(&mut Ext4::open(bytes.as_slice()).unwrap());
+    let places = metadata(&bytes);
+    let mut random = Random::new(5);
+    let mut with_problems = 0;
+    for round in 0..40 {
+        let unreadable = (0..20).map(|_| places[random.below(places.len() as u64) as usize] as u64).collect();
+        let Ok(mut tables) = Ext4::open(Faulty { bytes: &bytes, unreadable }) else { continue };
+        let mut kept = Kept::default();
+        tables.scan(Wanted { xattrs: true }, &mut kept).unwrap();
+        with_problems += u32::from(!kept.problems.is_empty());
+        unchanged(&sound, &kept, round);
+    }
+    assert!(with_problems > 10, "{with_problems}");
+}
+
+/// How many times as long the tests go, by `ONESWEEP_TEST_LONG`, and what to begin their numbers with.
+fn length_and_seed() -> (u64, u64) {
+    let seed = env::var("ONESWEEP_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    (if env::var_os("ONESWEEP_TEST_LONG").is_some() { 30 } else { 1 }, seed)
+}
+
 fn damaged(mkfs: &[&str], block_bytes: u64, seed: u64, rounds: u64) {
+    let (length, begin) = length_and_seed();
+    let (seed, rounds) = (seed + 1000 * begin, rounds * length);
     let amount = Amount { files: 120, names: 600, pieces: 1500 };
     let Some(mut image) = Image::new(24 * MIB, mkfs) else { return };
     image.mount(&["-t", "ext4"], "");

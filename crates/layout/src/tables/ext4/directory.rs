@@ -130,7 +130,7 @@ pub(super) fn names(
         let name_bytes = usize::from(entry[6]);
         let stored_hash = if directory.hash == HashKind::Stored { 8 } else { 0 };
         let least = (8 + name_bytes).next_multiple_of(4).max(12);
-        if record < 12 || record % 4 != 0 || record > entry.len() || inode != 0 && least > record {
+        if record < 12 || !record.is_multiple_of(4) || record > entry.len() || inode != 0 && least > record {
             let expected = format!("{least} to {}, a multiple of 4", entry.len());
             return tell(Err(problem(offset, "the length of an entry", &expected, &record)));
         }

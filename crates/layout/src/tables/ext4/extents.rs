@@ -1,5 +1,7 @@
 //! Where the content of an inode lies: extent trees, and the indirect blocks of older file systems.
 
+use std::rc::Rc;
+
 use super::{
     checksum::crc32c,
     fields::{le16, le32},
@@ -39,12 +41,13 @@ pub(super) struct Mapping<'a, B> {
     /// What is mapped so far, in the order of the file.
     pub(super) runs: Vec<Run>,
     mapped: u64,
+    nodes: u64,
     lack: Option<Lack>,
 }
 
 impl<'a, B: BlockRead> Mapping<'a, B> {
     pub(super) fn new(volume: &'a Volume<B>, source: &'a mut dyn Source, inode: u32, seed: u32) -> Mapping<'a, B> {
-        Mapping { volume, source, inode, seed, runs: Vec::new(), mapped: 0, lack: None }
+        Mapping { volume, source, inode, seed, runs: Vec::new(), mapped: 0, nodes: 0, lack: None }
     }
 
     /// Goes through an extent tree, beginning with the 60 bytes of the inode. What can be read is in `runs` also where
@@ -163,7 +166,7 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
                 let expected = format!("below {}", self.volume.superblock.blocks);
                 return self.damaged("the place of an extent node", block, expected, child);
             }
-            match self.source.block(child) {
+            match self.next_node(child) {
                 Ok(bytes) => self.node(&bytes, Some(depth), logical, end, Some(child)),
                 Err(lack) => self.lacking(lack),
             }
@@ -182,7 +185,7 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
             let expected = format!("below {}", self.volume.superblock.blocks);
             return self.damaged("the number of an indirect block", None, expected, block);
         }
-        let bytes = match self.source.block(block) {
+        let bytes = match self.next_node(block) {
             Ok(bytes) => bytes,
             Err(lack) => return self.lacking(lack),
         };
@@ -199,6 +202,15 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
                 _ => self.indirect(number, level - 1, first, blocks),
             }
         }
+    }
+
+    fn next_node(&mut self, block: u64) -> Result<Rc<[u8]>, Lack> {
+        // Nodes that name each other again and again, but map nothing, would take hours.
+        self.nodes += 1;
+        if self.nodes > self.volume.superblock.blocks {
+            self.damaged("the number of nodes", Some(block), "fewer than there are blocks", self.nodes);
+        }
+        self.source.block(block)
     }
 
     fn mapped_block(&mut self, logical: u64, physical: u64) {
@@ -231,5 +243,122 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
             _ => self.runs.push(run),
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{journal::Overlay, source::Direct, superblock::Superblock},
+        *,
+    };
+
+    const BLOCK: usize = 1024;
+    const BLOCKS: usize = 300;
+
+    fn node(depth: u16, entries: &[[u8; 12]]) -> Vec<u8> {
+        let mut node = Vec::new();
+        for field in [EXTENT_MAGIC, entries.len() as u16, 4, depth, 0, 0] {
+            node.extend_from_slice(&field.to_le_bytes());
+        }
+        node.extend_from_slice(entries.as_flattened());
+        node.resize(60, 0);
+        node
+    }
+
+    fn extent(logical: u32, length: u16, physical: u32) -> [u8; 12] {
+        let mut entry = [0; 12];
+        entry[..4].copy_from_slice(&logical.to_le_bytes());
+        entry[4..6].copy_from_slice(&length.to_le_bytes());
+        entry[8..].copy_from_slice(&physical.to_le_bytes());
+        entry
+    }
+
+    fn child(logical: u32, block: u32) -> [u8; 12] {
+        let mut entry = [0; 12];
+        entry[..4].copy_from_slice(&logical.to_le_bytes());
+        entry[4..8].copy_from_slice(&block.to_le_bytes());
+        entry
+    }
+
+    /// Runs as (logical, physical, count), and what is wrong.
+    fn mapped(
+        blocks: &[(usize, Vec<u8>)],
+        map: impl FnOnce(Mapping<'_, Vec<u8>>) -> (Vec<Run>, Option<Lack>),
+    ) -> (Vec<(u64, u64, u64)>, String) {
+        let mut device = vec![0; BLOCKS * BLOCK];
+        let superblock = Superblock::for_tests(BLOCKS as u32);
+        blocks.iter().for_each(|(at, bytes)| device[at * BLOCK..][..bytes.len()].copy_from_slice(bytes));
+        let volume = Volume { device, superblock, groups: Vec::new(), overlay: Overlay::default() };
+        let mut source = Direct::new(&volume);
+        let (runs, lack) = map(Mapping::new(&volume, &mut source, 12, 0));
+        let lack = match lack {
+            Some(Lack::Damaged(error)) => error.to_string(),
+            Some(Lack::Blocks) => "blocks".into(),
+            None => String::new(),
+        };
+        (runs.iter().map(|run| (run.logical, run.physical, run.count)).collect(), lack)
+    }
+
+    fn tree(root: &[u8], blocks: &[(usize, Vec<u8>)]) -> (Vec<(u64, u64, u64)>, String) {
+        mapped(blocks, |mapping| mapping.extent_tree(root))
+    }
+
+    #[test]
+    fn neighbours_are_joined_and_long_ones_unwritten() {
+        let leaf = node(0, &[extent(0, 2, 10), extent(2, 3, 12), extent(9, 1, 40), extent(10, LONGEST + 1, 41)]);
+        assert_eq!(tree(&leaf, &[]), (vec![(0, 10, 5), (9, 40, 1), (10, 41, 1)], String::new()));
+    }
+
+    #[test]
+    fn depth_has_to_fall_and_the_file_to_go_on() {
+        let root = node(2, &[child(0, 20)]);
+        let middle = node(1, &[child(0, 21), child(7, 22)]);
+        let first = node(0, &[extent(0, 7, 100)]);
+        let sound = [(20, middle.clone()), (21, first.clone()), (22, node(0, &[extent(8, 1, 200)]))];
+        assert_eq!(tree(&root, &sound), (vec![(0, 100, 7), (8, 200, 1)], String::new()));
+        let own_child = [(20, node(2, &[child(0, 20)]))];
+        assert!(tree(&root, &own_child).1.contains("depth"));
+        let overlapping = [(20, middle), (21, node(0, &[extent(0, 8, 100)])), (22, first)];
+        assert!(tree(&root, &overlapping).1.contains("place of an extent"));
+        for (root, what) in [
+            (node(0, &[extent(0, 2, 299)]), "place of content"),
+            (node(0, &[extent(0, 0, 29)]), "place of an extent"),
+            (node(0, &[extent(5, 2, 29), extent(6, 2, 39)]), "place of an extent"),
+            (node(0, &[extent(0, 200, 29), extent(200, 200, 29)]), "number of blocks"),
+            (node(1, &[child(0, 300)]), "place of an extent node"),
+            (node(6, &[child(0, 30)]), "depth"),
+            (vec![0; 60], "magic"),
+        ] {
+            assert!(tree(&root, &[]).1.contains(what), "{what}: {}", tree(&root, &[]).1);
+        }
+    }
+
+    #[test]
+    fn numbers_of_blocks_on_three_levels() {
+        let numbers = |pairs: &[(usize, u32)], count: usize| {
+            let mut bytes = vec![0; count * 4];
+            pairs.iter().for_each(|(at, number)| bytes[at * 4..][..4].copy_from_slice(&number.to_le_bytes()));
+            bytes
+        };
+        let root = numbers(&[(0, 50), (1, 51), (11, 52), (12, 20), (13, 21), (14, 23)], 15);
+        let blocks = [
+            (20, numbers(&[(0, 53), (255, 60)], 256)),
+            (21, numbers(&[(1, 22)], 256)),
+            (22, numbers(&[(2, 61)], 256)),
+            (23, numbers(&[(0, 24)], 256)),
+            (24, numbers(&[(0, 25)], 256)),
+            (25, numbers(&[(0, 62), (1, 63)], 256)),
+        ];
+        let third = 12 + 256 + 256 * 256;
+        let expected = vec![(0, 50, 2), (11, 52, 2), (267, 60, 1), (12 + 256 + 256 + 2, 61, 1), (third, 62, 1)];
+        let (runs, lack) = mapped(&blocks, |mapping| mapping.indirect_blocks(&root, third + 1));
+        assert_eq!((runs, lack.as_str()), (expected, ""));
+        let again = numbers(&[(14, 23)], 15);
+        let blocks = [(23, numbers(&[(0, 23), (1, 23), (2, 23), (3, 23)], 256))];
+        let (_, lack) = mapped(&blocks, |mapping| mapping.indirect_blocks(&again, u64::MAX / 4096));
+        assert!(lack.is_empty(), "numbers of blocks on all levels are block 23: {lack}");
+        let (_, lack) = mapped(&[(23, [23, 0, 0, 0].repeat(256))], |mapping| mapping.indirect_blocks(&again, 1 << 40));
+        assert!(lack.contains("number of blocks"), "{lack}");
     }
 }

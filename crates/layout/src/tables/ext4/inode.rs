@@ -137,7 +137,7 @@ impl<'a> RawInode<'a> {
             }
         }
         let extra = self.extra_bytes();
-        if bytes.len() > 128 && (extra > bytes.len() - 128 || extra % 4 != 0) {
+        if bytes.len() > 128 && (extra > bytes.len() - 128 || !extra.is_multiple_of(4)) {
             let what = format!("the extra size of inode {}", self.number);
             let expected = format!("0 to {}, a multiple of 4", bytes.len() - 128);
             return Err(TableError::damaged(what, at + 0x80, expected, extra));

@@ -8,7 +8,7 @@ use super::{
     inode::{self, RawInode, kind},
     merge::{Piece, merged},
     no_key_name, orphans,
-    source::{Direct, Gathered, Lack, Source},
+    source::{Gathered, Lack, Source},
     volume::Volume,
     xattr,
 };
@@ -18,10 +18,9 @@ use crate::{
     tables::{Found, Inode, TableError, Wanted},
 };
 
-/// Inodes that wait for blocks, at most.
+/// Inodes that wait for blocks, at most, and their bytes.
 const WAITING: usize = 16384;
-/// Blocks that they ask for before these are read.
-const ASKED: usize = 4096;
+const WAITING_BYTES: usize = 16 << 20;
 /// The kernel makes no longer target.
 const LONGEST_TARGET: u64 = 65536;
 
@@ -62,7 +61,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             wanted,
             found,
             orphans: HashSet::new(),
-            gathered: Gathered::default(),
+            gathered: Gathered::new(volume),
             waiting: Vec::new(),
             directories: Vec::new(),
             pieces: Vec::new(),
@@ -161,7 +160,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             Err(Lack::Blocks) => {
                 self.waiting.push(Waiting { number: raw.number, at, bytes: raw.bytes.into() });
-                if self.waiting.len() >= WAITING || self.gathered.wanted() >= ASKED {
+                let most = WAITING.min(WAITING_BYTES / raw.bytes.len());
+                if self.waiting.len() >= most || self.gathered.is_full() {
                     self.settle();
                 }
             }
@@ -184,7 +184,12 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 let raw = RawInode { number: waiting.number, bytes: &waiting.bytes };
                 let completed = match gathered {
                     true => complete(&raw, waiting.at, self.wanted, volume, &mut self.gathered),
-                    false => complete(&raw, waiting.at, self.wanted, volume, &mut Direct::new(volume)),
+                    false => {
+                        let mut direct = self.gathered.direct(volume);
+                        let completed = complete(&raw, waiting.at, self.wanted, volume, &mut direct);
+                        self.gathered.spent(&direct);
+                        completed
+                    }
                 };
                 match completed {
                     Ok(complete) => self.tell(&raw, waiting.at, complete),

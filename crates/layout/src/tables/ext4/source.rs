@@ -33,19 +33,41 @@ pub(super) trait Source {
 }
 
 /// Gives the blocks that were gathered, and keeps what else is asked for.
-#[derive(Default)]
 pub(super) struct Gathered {
     blocks: HashMap<u64, Option<Rc<[u8]>>>,
     wanted: Vec<u64>,
+    block_bytes: usize,
+    /// Looks at blocks that are left. No sound file system needs more, since each block belongs to few inodes; trees that
+    /// name the same blocks again and again would take hours.
+    left: u64,
 }
 
+/// Blocks that are asked for before they are read.
+const ASKED: usize = 4096;
 /// Bytes of blocks that are kept at most.
 const KEPT_BYTES: usize = 64 << 20;
 
 impl Gathered {
-    /// How many blocks were asked for.
-    pub(super) fn wanted(&self) -> usize {
-        self.wanted.len()
+    pub(super) fn new<B: BlockRead>(volume: &Volume<B>) -> Gathered {
+        let left = volume.superblock.blocks.saturating_mul(16).saturating_add(1 << 16);
+        let block_bytes = volume.superblock.block_bytes as usize;
+        Gathered { blocks: HashMap::new(), wanted: Vec::new(), block_bytes, left }
+    }
+
+    /// Another way to blocks, for as many looks as are left.
+    pub(super) fn direct<'a, B: BlockRead>(&self, volume: &'a Volume<B>) -> Direct<'a, B> {
+        let direct = Direct::new(volume);
+        Direct { left: direct.left.min(self.left), ..direct }
+    }
+
+    /// Counts what was looked at another way.
+    pub(super) fn spent<B>(&mut self, by: &Direct<'_, B>) {
+        self.left = self.left.saturating_sub(by.looks);
+    }
+
+    /// Whether enough was asked for to read it.
+    pub(super) fn is_full(&self) -> bool {
+        self.wanted.len() >= ASKED.min(KEPT_BYTES / 2 / self.block_bytes)
     }
 
     /// Reads what was asked for. False, with nothing read, where that would take more than 64 MiB.
@@ -85,14 +107,16 @@ impl Gathered {
 
 impl Source for Gathered {
     fn block(&mut self, block: u64) -> Result<Rc<[u8]>, Lack> {
+        let at = block.saturating_mul(self.block_bytes as u64);
         match self.blocks.get(&block) {
-            Some(Some(bytes)) => Ok(bytes.clone()),
-            Some(None) => Err(Lack::Damaged(TableError::damaged(
-                format!("block {block} of metadata"),
-                0,
-                "bytes that can be read",
-                "an error",
-            ))),
+            Some(Some(bytes)) => {
+                self.left = self.left.checked_sub(1).ok_or_else(|| too_many(at))?;
+                Ok(bytes.clone())
+            }
+            Some(None) => {
+                let what = format!("block {block} of metadata");
+                Err(TableError::damaged(what, at, "bytes that can be read", "an error").into())
+            }
             None => {
                 // More than can be kept makes no difference.
                 if self.wanted.len() <= KEPT_BYTES / 1024 {
@@ -111,12 +135,17 @@ pub(super) struct Direct<'a, B> {
     first: u64,
     /// Reads that are left: whoever asks for more than any sound inode has is damaged.
     left: u64,
+    looks: u64,
+}
+
+fn too_many(at: u64) -> TableError {
+    TableError::damaged("a tree of blocks", at, "an end", "more blocks than there are")
 }
 
 impl<'a, B: BlockRead> Direct<'a, B> {
     pub(super) fn new(volume: &'a Volume<B>) -> Direct<'a, B> {
         let left = volume.superblock.blocks.saturating_add(64);
-        Direct { volume, window: Vec::new(), first: 0, left }
+        Direct { volume, window: Vec::new(), first: 0, left, looks: 0 }
     }
 }
 
@@ -127,9 +156,8 @@ impl<B: BlockRead> Source for Direct<'_, B> {
             let start = usize::try_from(block.checked_sub(first)?).ok()?.checked_mul(block_bytes)?;
             Some(Rc::from(window.get(start..start.checked_add(block_bytes)?)?))
         };
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
-            TableError::damaged("a tree of blocks", self.volume.byte_of(block), "an end", "more blocks than there are")
-        })?;
+        self.looks += 1;
+        self.left = self.left.checked_sub(1).ok_or_else(|| too_many(self.volume.byte_of(block)))?;
         if let Some(bytes) = cached(self.first, &self.window) {
             return Ok(bytes);
         }

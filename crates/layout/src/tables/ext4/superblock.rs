@@ -228,6 +228,13 @@ impl Superblock {
         })
     }
 
+    /// One without features, of blocks of 1 KiB in one group.
+    #[cfg(test)]
+    pub(super) fn for_tests(blocks: u32) -> Superblock {
+        let bytes = tests::bytes(&[(4, blocks)]);
+        Superblock::parse(&bytes, u64::from(blocks) * 1024).expect("a sound superblock")
+    }
+
     /// Whether metadata carry a CRC-32C.
     pub(super) fn is_checksummed(&self) -> bool {
         self.read_only.contains(ReadOnlyCompatible::METADATA_CSUM)
@@ -363,5 +370,56 @@ impl Group {
             false => superblock.inodes_per_group,
         };
         Ok(Group { inode_table, inodes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn bytes(fields: &[(usize, u32)]) -> Vec<u8> {
+        let mut bytes = vec![0; BYTES];
+        let sound =
+            [(0, 64), (4, 1000), (0x14, 1), (0x20, 8192), (0x28, 64), (0x38, MAGIC.into()), (0x4C, 1), (0x54, 11)];
+        for (at, value) in sound.iter().chain(&[(0x58, 128)]).chain(fields) {
+            bytes[*at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn parsed(fields: &[(usize, u32)]) -> Result<Superblock, String> {
+        Superblock::parse(&bytes(fields), 1 << 20).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn geometry_that_makes_no_sense_is_refused() {
+        assert_eq!(parsed(&[]).unwrap().groups, 1);
+        for (at, value, what) in [
+            (0x18, 7, "block size"),
+            (4, 0, "number of blocks"),
+            (4, 1025, "number of blocks"),
+            (0x14, 1000, "first data block"),
+            (0x58, 100, "inode size"),
+            (0x58, 2048, "inode size"),
+            (0x20, 8193, "blocks of a group"),
+            (0x20, 0, "blocks of a group"),
+            (0x28, 0, "inodes of a group"),
+            (0, 65, "number of inodes"),
+            (0x64, 0x400, "checksum"),
+        ] {
+            let error = parsed(&[(at, value)]).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn groups_with_copies() {
+        let with = |fields: &[(usize, u32)]| {
+            let superblock = parsed(fields).unwrap();
+            (0..60).filter(|&group| superblock.has_backup(group)).collect::<Vec<_>>()
+        };
+        assert_eq!(with(&[]).len(), 60);
+        assert_eq!(with(&[(0x64, 1)]), [0, 1, 3, 5, 7, 9, 25, 27, 49]);
+        assert_eq!(with(&[(0x5C, 0x200), (0x24C, 1), (0x250, 50)]), [0, 1, 50]);
     }
 }

@@ -16,6 +16,9 @@ const LONGEST_VALUE: u32 = 64 << 10;
 /// `system.data`, the rest of content that lies in the inode: attribute `data` of this index.
 const SYSTEM: u8 = 7;
 
+/// A full name and a value.
+pub(super) type Attribute = (Vec<u8>, Vec<u8>);
+
 /// An attribute as it lies on the disk.
 struct Entry<'a> {
     index: u8,
@@ -102,7 +105,7 @@ pub(super) fn all<B: BlockRead>(
     at: u64,
     volume: &Volume<B>,
     source: &mut dyn Source,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Lack> {
+) -> Result<Vec<Attribute>, Lack> {
     let mut told = Vec::new();
     let block = raw.xattr_block(&volume.superblock);
     let block_bytes = if block == 0 { None } else { Some(checked_block(block, raw.number, volume, source)?) };
