@@ -257,7 +257,8 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         if self.features & INCOMPATIBLE_FAST_COMMIT == 0 {
             return Ok(());
         }
-        let Ok(place) = self.place(self.end) else { return Ok(()) };
+        // One block between the two areas is left free.
+        let Ok(place) = self.place(self.end + 1) else { return Ok(()) };
         let bytes = self.volume.block(place)?;
         // The head: tag 9 of 8 bytes, little-endian, features and the transaction that it follows.
         const HEAD: [u8; 4] = [9, 0, 8, 0];
