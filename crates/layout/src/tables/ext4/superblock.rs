@@ -139,9 +139,9 @@ impl Superblock {
                 return Err(TableError::damaged("the checksum of the superblock", at(0x3FC), expected, found));
             }
         }
-        let block_bytes = shifted("the block size", le32(bytes, 0x18), at(0x18))?;
+        let block_bytes = shifted("the block size", le32(bytes, 0x18), 6, at(0x18))?;
         let cluster_bytes = match read_only.contains(ReadOnlyCompatible::BIGALLOC) {
-            true => shifted("the cluster size", le32(bytes, 0x1C).min(64), at(0x1C))?,
+            true => shifted("the cluster size", le32(bytes, 0x1C), 19, at(0x1C))?,
             false => block_bytes,
         };
         let wide = incompatible.contains(Incompatible::BITS_64);
@@ -295,13 +295,12 @@ impl Superblock {
     }
 }
 
-/// 1024 bytes shifted, at most 64 KiB (clusters: 512 MiB, which no tool makes larger than 256 MiB).
-fn shifted(what: &str, shift: u32, at: u64) -> Result<u32, TableError> {
-    let most = if what == "the block size" { 6 } else { 19 };
-    match shift {
-        0..=19 if shift <= most => Ok(1024 << shift),
-        _ => Err(TableError::damaged(what, at, format!("1024 shifted by 0 to {most}"), format!("by {shift}"))),
+/// 1024 bytes shifted, by `most` at most.
+fn shifted(what: &str, shift: u32, most: u32, at: u64) -> Result<u32, TableError> {
+    if shift <= most {
+        return Ok(1024 << shift);
     }
+    Err(TableError::damaged(what, at, format!("1024 shifted by 0 to {most}"), format!("by {shift}")))
 }
 
 /// Refuses features that aren't known, by the names that tune2fs has for them.
