@@ -65,7 +65,7 @@ impl Fs {
         self != Self::Btrfs
     }
 
-    fn mkfs(self, target: &Path) -> Command {
+    pub(crate) fn mkfs(self, target: &Path) -> Command {
         let (program, arguments): (_, &[&str]) = match self {
             // The block size is always named: mkfs takes 1 KiB for small images by itself.
             Self::Ext4 => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),

@@ -14,9 +14,9 @@ use std::{
 
 use crate::{
     equality::differences,
-    image::Folder,
+    image::{Folder, Fs},
     run::{figure, finish, long, onesweep, output, program, root_test, run, seed, summary, text},
-    tree::{Rng, sum_lines, sums},
+    tree::{self, Rng, Varied, sum_lines, sums},
 };
 
 /// An image, and what was in it when it was mounted.
@@ -178,6 +178,74 @@ fn every_command_knows_images(made: &Made) {
 fn find_named(root: &Path, name: &str) -> PathBuf {
     let found = output(Command::new("find").arg(root).args(["-name", name]));
     OsString::from_vec(found.split(|byte| *byte == b'\n').next().expect("a line").to_vec()).into()
+}
+
+/// The same of a file system that the kernel can loop-mount.
+fn of_kernel(fs: Fs, files: u64) -> Made {
+    let folder = Folder::new();
+    let (file, root) = (folder.join("disk.img"), folder.join("mounted"));
+    fs::create_dir(&root).expect("a mount point");
+    fs::File::create(&file).and_then(|file| file.set_len(400 << 20)).expect("a sparse file");
+    run(&mut fs.mkfs(&file));
+    run(Command::new("mount").args(["-o", "loop"]).arg(&file).arg(&root));
+    fill(&root, files);
+    made(folder, &root)
+}
+
+#[test]
+fn files_of_ext4_and_xfs_images_are_those_of_the_file_system() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Ext4Small, Fs::Ext4Inline, Fs::Xfs] {
+        every_way_delivers_the_same(&of_kernel(fs, 300));
+    }
+}
+
+#[test]
+fn every_command_knows_ext4_and_xfs_images() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        every_command_knows_images(&of_kernel(fs, 120));
+    }
+}
+
+#[test]
+fn btrfs_is_mounted_to_be_read() {
+    root_test!();
+    let made = of_kernel(Fs::Btrfs, 10);
+    let out = finish(onesweep(SUM).arg(made.named(":/")), 2);
+    assert!(text(&out.stderr).contains("btrfs") && text(&out.stderr).contains("mount it"), "{}", text(&out.stderr));
+}
+
+/// Attributes and access lists come from the tables as well.
+#[test]
+fn an_archive_of_an_image_has_every_attribute() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let mut image = crate::image::Image::new(fs, 1 << 30);
+        let root = image.root().join("tree");
+        tree::varied(&root, fs, &Varied { files: 200, sparse: 8 << 20 }, seed());
+        let before = tree::manifest(&root);
+        image.unmount();
+        let archive = image.beside("archive.tar");
+        let mut named = image.file().into_os_string();
+        named.push(":/tree");
+        finish(onesweep(["tar", "--xattrs", "--acls", "-S", "-cf"]).arg(&archive).arg(&named), 0);
+        let out = crate::image::Image::new(Fs::Ext4, 1 << 30);
+        let mut tar = Command::new("tar");
+        tar.args([
+            "--preserve-permissions",
+            "--same-owner",
+            "--numeric-owner",
+            "--xattrs",
+            "--xattrs-include=*",
+            "--acls",
+        ]);
+        run(tar.arg("-xf").arg(&archive).arg("-C").arg(out.root()));
+        tree::sync(&out.root());
+        let extracted = find_named(&out.root(), "disk.img:").join("tree");
+        crate::archives::compare(&before, &tree::manifest(&extracted));
+        image.mount();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+pub mod ext4;
 pub mod ntfs;
 mod open;
 mod tree;
@@ -135,6 +136,9 @@ pub struct VolumeFacts {
     pub root: u64,
     /// Inodes in use, where it says so.
     pub inodes_used: Option<u64>,
+    /// It was not closed, and what its journal holds is told as if it had been written to its place: content on the device
+    /// may be older.
+    pub is_replayed: bool,
 }
 
 /// A file system that is read from its own tables.

@@ -13,7 +13,7 @@ use std::{
 
 use onesweep_layout::{
     Extent, ExtentFlags, Fiemap, LayoutSource,
-    tables::{Found, Inode, Name, TableError, Tables, Timestamp, Wanted},
+    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, Wanted},
 };
 use onesweep_sys::files::{list_xattrs_path, xattr_path};
 
@@ -92,7 +92,8 @@ fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 fn mapped(path: &Path, size: u64) -> Option<Vec<Run>> {
-    let file = File::open(path).expect("a file");
+    // Without its key, an encrypted file can't be opened.
+    let file = File::open(path).ok()?;
     let mut extents = Vec::new();
     Fiemap::default().map(file.as_fd(), size, &mut |extent| extents.push(extent)).ok()?;
     runs(&extents, size)
@@ -190,6 +191,7 @@ fn facts(inode: &Inode) -> Facts {
             assert_eq!(inline.len() as u64, inode.size, "content among the metadata of inode {}", inode.number);
             None
         }
+        (true, None) if inode.flags.contains(InodeFlags::ENCRYPTED) => None,
         (true, None) => runs(&inode.extents, inode.size),
         (false, _) => Some(Vec::new()),
     };

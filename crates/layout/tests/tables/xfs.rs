@@ -18,7 +18,7 @@ use std::{
 
 use onesweep_layout::{
     BlockRead, ImageFile,
-    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Wanted, Xfs},
+    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Wanted, xfs::Xfs},
 };
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 

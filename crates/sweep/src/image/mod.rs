@@ -95,6 +95,10 @@ impl Image {
         }
         let opened = name.open().map_err(io::Error::other).and_then(|part| {
             let tables = tables::open(part.clone()).map_err(io::Error::other)?;
+            if tables.facts().is_replayed {
+                let why = "what was written last is in its journal still; run e2fsck -p on it, or mount and unmount it";
+                return Err(io::Error::other(why));
+            }
             Ok((part, tables))
         });
         match opened {

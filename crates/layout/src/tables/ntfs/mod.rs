@@ -158,6 +158,7 @@ impl<B: BlockRead> Ntfs<B> {
             bytes: geometry.bytes,
             root: ROOT,
             inodes_used: None,
+            is_replayed: false,
         };
         Ok(Ntfs { mft, facts, notes })
     }

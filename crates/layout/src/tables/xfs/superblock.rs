@@ -111,6 +111,7 @@ impl Superblock {
                 bytes: bytes.ok_or_else(|| block.damaged(8, "the number of blocks", "fewer", blocks))?,
                 root: block.u64(56)?,
                 inodes_used: block.u64(128)?.checked_sub(block.u64(136)?),
+                is_replayed: false,
             },
             sector_bytes: u32::from(block.u16(102)?),
             block_log: block.u8(120)?,

@@ -1,0 +1,89 @@
+//! Group descriptors: where the tables of inodes lie.
+
+use super::{
+    superblock::{self, Group, Incompatible, Superblock},
+    volume::Volume,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+/// Reads all descriptors, one large read where they lie together. The damaged ones are left empty, each with a problem.
+///
+/// Takes 16 bytes a group.
+pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableError>) -> Vec<Group> {
+    let superblock = &volume.superblock;
+    let block_bytes = superblock.block_bytes as usize;
+    let per_block = block_bytes / superblock.descriptor_bytes;
+    let descriptor_blocks = (superblock.groups as usize).div_ceil(per_block);
+    let mut groups = vec![Group::default(); superblock.groups as usize];
+    let mut number = 0;
+    let mut done = 0;
+    while done < descriptor_blocks {
+        let first = place(superblock, done as u64);
+        let mut count = 1;
+        while done + count < descriptor_blocks
+            && (count + 1) * block_bytes <= 4 << 20
+            && place(superblock, (done + count) as u64) == first + count as u64
+        {
+            count += 1;
+        }
+        done += count;
+        let mut bytes = vec![0; count * block_bytes];
+        let mut unread = Vec::new();
+        if volume.holds(first, count as u64) {
+            volume.read(first, &mut bytes, &mut unread);
+        } else {
+            let expected = format!("below {}", superblock.blocks);
+            problems.push(TableError::damaged(
+                "the place of group descriptors",
+                volume.byte_of(first),
+                expected,
+                first,
+            ));
+        }
+        for (index, descriptor) in bytes.chunks(superblock.descriptor_bytes).enumerate() {
+            let Some(group) = groups.get_mut(number as usize) else { break };
+            let block = first + (index / per_block) as u64;
+            if !unread.iter().any(|(unread, _)| *unread == block) {
+                let at = volume.byte_of(first) + (index * superblock.descriptor_bytes) as u64;
+                *group = checked(volume, number, descriptor, at).unwrap_or_else(|problem| {
+                    problems.push(problem);
+                    Group::default()
+                });
+            }
+            number += 1;
+        }
+        problems.extend(unread.into_iter().map(|(_, error)| error));
+    }
+    groups
+}
+
+fn checked<B: BlockRead>(volume: &Volume<B>, number: u32, bytes: &[u8], at: u64) -> Result<Group, TableError> {
+    let superblock = &volume.superblock;
+    let group = Group::parse(superblock, number, bytes).map_err(|(expected, found)| {
+        let what = format!("the checksum of the descriptor of group {number}");
+        TableError::damaged(what, at + 0x1E, format!("{expected:#06x}"), format!("{found:#06x}"))
+    })?;
+    let table_bytes = u64::from(superblock.inodes_per_group) * superblock.inode_bytes as u64;
+    let blocks = table_bytes.div_ceil(superblock.block_bytes.into());
+    if group.inodes > 0 && (group.inode_table == 0 || !volume.holds(group.inode_table, blocks)) {
+        let what = format!("the place of the inode table of group {number}");
+        let expected = format!("1 to {}", superblock.blocks.saturating_sub(blocks));
+        return Err(TableError::damaged(what, at + 8, expected, group.inode_table));
+    }
+    Ok(group)
+}
+
+/// The block that has the descriptors with that index, each block full of them counted as one.
+fn place(superblock: &Superblock, index: u64) -> u64 {
+    let first = u64::from(superblock.first_data_block);
+    if !superblock.incompatible.contains(Incompatible::META_BG) || index < superblock.first_meta_bg.into() {
+        // Behind the superblock, which lies in block 0 where blocks are larger than 1 KiB. With clusters, group 0 begins with
+        // block 0 also where they aren't.
+        return superblock::AT / u64::from(superblock.block_bytes) + 1 + index;
+    }
+    // Each group of as many groups as a block has descriptors keeps its own.
+    let group = index * (superblock.block_bytes as usize / superblock.descriptor_bytes) as u64;
+    let start = first.saturating_add(group.saturating_mul(superblock.blocks_per_group.into()));
+    let boot_block = superblock.block_bytes == 1024 && index == 0 && first == 0;
+    start + u64::from(superblock.has_backup(group)) + u64::from(boot_block)
+}

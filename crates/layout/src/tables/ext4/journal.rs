@@ -1,0 +1,306 @@
+//! The journal: what was written to it, but not yet to its place.
+//!
+//! It's replayed in memory: for each block that has a newer version in the journal, its place there is kept (24 bytes a
+//! block, so never more than a small part of the journal), and whoever reads the block gets that version.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    checksum::crc32c,
+    extents::Run,
+    fields::{be16, be32},
+    inode::RawInode,
+    source::{Direct, Lack},
+    volume::Volume,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+/// The first bytes of every block of the journal that isn't a copy. A copy that begins with them has zeros there instead.
+pub(super) const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
+
+const DESCRIPTOR: u32 = 1;
+const COMMIT: u32 = 2;
+const REVOKE: u32 = 5;
+
+const INCOMPATIBLE_64BIT: u32 = 0x2;
+const INCOMPATIBLE_ASYNC_COMMIT: u32 = 0x4;
+const INCOMPATIBLE_CSUM_V2: u32 = 0x8;
+const INCOMPATIBLE_CSUM_V3: u32 = 0x10;
+const INCOMPATIBLE_FAST_COMMIT: u32 = 0x20;
+const INCOMPATIBLE_KNOWN: u32 = 0x3F;
+
+/// What to do where a journal isn't replayed here.
+const ADVICE: &str = "e2fsck does that, or mounting it once";
+
+/// Blocks that are newer in the journal.
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    newer: BTreeMap<u64, Copied>,
+}
+
+/// Where the newer version of a block lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copied {
+    pub(super) block: u64,
+    /// Whether its first bytes are to be [`MAGIC`].
+    pub(super) escaped: bool,
+}
+
+impl Overlay {
+    /// The blocks among `count` that are newer in the journal.
+    pub(super) fn of(&self, block: u64, count: u64) -> impl Iterator<Item = (u64, Copied)> + '_ {
+        self.newer.range(block..block.saturating_add(count)).map(|(&block, &copied)| (block, copied))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.newer.is_empty()
+    }
+}
+
+fn dirty() -> TableError {
+    TableError::Dirty { journal: "the journal", advice: ADVICE }
+}
+
+/// Replays the journal of a file system that says it has to be recovered.
+pub(super) fn replay<B: BlockRead>(volume: &Volume<B>) -> Result<Overlay, TableError> {
+    let superblock = &volume.superblock;
+    if superblock.journal_inode == 0 {
+        // It lies on another device.
+        return Err(TableError::Dirty { journal: "the journal on another device", advice: ADVICE });
+    }
+    let (block, byte) = volume.inode_place(superblock.journal_inode).ok_or_else(dirty)?;
+    let table = volume.block(block)?;
+    let bytes = table.get(byte..byte + superblock.inode_bytes).ok_or_else(dirty)?;
+    let inode = RawInode { number: superblock.journal_inode, bytes };
+    inode.check(volume, volume.byte_of(block) + byte as u64)?;
+    let (runs, lack) = inode.runs(volume, &mut Direct::new(volume));
+    match lack {
+        Some(Lack::Damaged(error)) => return Err(error),
+        Some(Lack::Blocks) => return Err(dirty()),
+        None => {}
+    }
+    let Some(journal) = Journal::open(volume, runs)? else { return Ok(Overlay::default()) };
+    journal.replayed()
+}
+
+struct Journal<'a, B> {
+    volume: &'a Volume<B>,
+    runs: Vec<Run>,
+    /// The ring of blocks: its first and the one behind its last.
+    first: u64,
+    end: u64,
+    /// Where the oldest transaction begins.
+    start: u64,
+    sequence: u32,
+    features: u32,
+    seed: u32,
+}
+
+impl<'a, B: BlockRead> Journal<'a, B> {
+    /// Reads its superblock; `None` where nothing is to be replayed.
+    fn open(volume: &'a Volume<B>, runs: Vec<Run>) -> Result<Option<Journal<'a, B>>, TableError> {
+        let mut journal = Journal { volume, runs, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
+        let place = journal.place(0)?;
+        let bytes = volume.block(place)?;
+        let at = volume.byte_of(place);
+        let damaged = |field: u64, expected: String, found: String| {
+            Err(TableError::damaged("the superblock of the journal", at + field, expected, found))
+        };
+        let kind = be32(&bytes, 4);
+        if bytes[..4] != MAGIC || !matches!(kind, 3 | 4) {
+            return damaged(0, "its magic number and type 3 or 4".into(), format!("{:02x?}", &bytes[..8]));
+        }
+        if be32(&bytes, 12) != volume.superblock.block_bytes {
+            return damaged(12, volume.superblock.block_bytes.to_string(), be32(&bytes, 12).to_string());
+        }
+        journal.features = if kind == 4 { be32(&bytes, 40) } else { 0 };
+        let unknown = journal.features & !INCOMPATIBLE_KNOWN;
+        if unknown != 0 {
+            let feature = format!("feature {unknown:#x} of the journal");
+            return Err(TableError::Unsupported { feature, advice: ADVICE });
+        }
+        if journal.is_checksummed() {
+            let crc = crc32c(crc32c(crc32c(!0, &bytes[..0xFC]), &[0; 4]), &bytes[0x100..1024]);
+            if crc != be32(&bytes, 0xFC) {
+                return damaged(0xFC, format!("checksum {crc:#010x}"), format!("{:#010x}", be32(&bytes, 0xFC)));
+            }
+        }
+        journal.seed = crc32c(!0, &bytes[48..64]);
+        (journal.first, journal.end) = (be32(&bytes, 20).into(), be32(&bytes, 16).into());
+        let quick = u64::from(match be32(&bytes, 0x54) {
+            0 => 256,
+            blocks => blocks,
+        });
+        if journal.features & INCOMPATIBLE_FAST_COMMIT != 0 {
+            journal.end = journal.end.saturating_sub(quick);
+        }
+        (journal.start, journal.sequence) = (be32(&bytes, 28).into(), be32(&bytes, 24));
+        if journal.first == 0 || journal.first >= journal.end {
+            return damaged(16, "room for blocks".into(), format!("{} to {}", journal.first, journal.end));
+        }
+        let empty = journal.start == 0;
+        if !empty && !(journal.first..journal.end).contains(&journal.start) {
+            let expected = format!("{} to {}", journal.first, journal.end);
+            return damaged(28, expected, journal.start.to_string());
+        }
+        Ok((!empty).then_some(journal))
+    }
+
+    fn is_checksummed(&self) -> bool {
+        self.features & (INCOMPATIBLE_CSUM_V2 | INCOMPATIBLE_CSUM_V3) != 0
+    }
+
+    /// The block of the device for one of the journal.
+    fn place(&self, block: u64) -> Result<u64, TableError> {
+        let index = self.runs.partition_point(|run| run.logical + run.count <= block);
+        let run = self.runs.get(index).filter(|run| run.logical <= block);
+        run.map(|run| run.physical + block - run.logical)
+            .ok_or_else(|| TableError::damaged("the journal", 0, format!("a block {block}"), "a hole"))
+    }
+
+    fn next(&self, block: u64) -> u64 {
+        if block + 1 >= self.end { self.first } else { block + 1 }
+    }
+
+    /// Whether a descriptor or revoke block has the checksum that it says.
+    fn is_sound(&self, bytes: &[u8]) -> bool {
+        let end = bytes.len() - 4;
+        !self.is_checksummed() || crc32c(crc32c(self.seed, &bytes[..end]), &[0; 4]) == be32(bytes, end)
+    }
+
+    fn replayed(&self) -> Result<Overlay, TableError> {
+        if self.features & INCOMPATIBLE_ASYNC_COMMIT != 0 && !self.is_checksummed() {
+            // Whether all of a transaction was written only its old checksum tells.
+            return Err(dirty());
+        }
+        let mut overlay = Overlay::default();
+        // Transactions are taken over when their commit block is met; a revocation counts for all up to its own.
+        let mut writes: Vec<(u64, u32, Copied, Option<u32>)> = Vec::new();
+        let mut revoked: HashMap<u64, u32> = HashMap::new();
+        let mut pending_revoked: Vec<u64> = Vec::new();
+        let (mut committed, mut block, mut sequence) = (0, self.start, self.sequence);
+        let mut left = self.end - self.first;
+        let mut step = |block: &mut u64| {
+            *block = self.next(*block);
+            left = left.saturating_sub(1);
+            left > 0
+        };
+        'log: loop {
+            let bytes = self.volume.block(self.place(block)?)?;
+            if bytes[..4] != MAGIC || be32(&bytes, 8) != sequence {
+                break;
+            }
+            match be32(&bytes, 4) {
+                DESCRIPTOR if self.is_sound(&bytes) => {
+                    for tag in self.tags(&bytes) {
+                        if !step(&mut block) {
+                            break 'log;
+                        }
+                        let copied = Copied { block: self.place(block)?, escaped: tag.escaped };
+                        writes.push((tag.block, sequence, copied, tag.checksum));
+                    }
+                }
+                REVOKE if self.is_sound(&bytes) => {
+                    let wide = self.features & INCOMPATIBLE_64BIT != 0;
+                    let end = (be32(&bytes, 12) as usize).min(bytes.len());
+                    let numbers = bytes.get(16..end).unwrap_or_default().chunks_exact(if wide { 8 } else { 4 });
+                    pending_revoked.extend(numbers.map(|number| match wide {
+                        true => u64::from(be32(number, 0)) << 32 | u64::from(be32(number, 4)),
+                        false => be32(number, 0).into(),
+                    }));
+                }
+                COMMIT => {
+                    let crc = crc32c(crc32c(crc32c(self.seed, &bytes[..16]), &[0; 4]), &bytes[20..]);
+                    if self.is_checksummed() && crc != be32(&bytes, 16) {
+                        break;
+                    }
+                    committed = writes.len();
+                    revoked.extend(pending_revoked.drain(..).map(|block| (block, sequence)));
+                    sequence = sequence.wrapping_add(1);
+                }
+                _ => break,
+            }
+            if !step(&mut block) {
+                break;
+            }
+        }
+        self.refuse_fast_commits(sequence)?;
+        for &(block, sequence, copied, checksum) in &writes[..committed] {
+            let is_revoked = revoked.get(&block).is_some_and(|&by| by.wrapping_sub(sequence) as i32 >= 0);
+            if is_revoked || !self.volume.holds(block, 1) {
+                continue;
+            }
+            self.check_copy(sequence, copied, checksum)?;
+            overlay.newer.insert(block, copied);
+        }
+        Ok(overlay)
+    }
+
+    /// Compares the checksum of a copy with that in its tag.
+    fn check_copy(&self, sequence: u32, copied: Copied, checksum: Option<u32>) -> Result<(), TableError> {
+        let Some(checksum) = checksum else { return Ok(()) };
+        let bytes = self.volume.block(copied.block)?;
+        let mut crc = crc32c(crc32c(self.seed, &sequence.to_be_bytes()), &bytes);
+        if self.features & INCOMPATIBLE_CSUM_V3 == 0 {
+            crc &= 0xFFFF;
+        }
+        if crc == checksum {
+            return Ok(());
+        }
+        let (expected, found) = (format!("{checksum:#010x}"), format!("{crc:#010x}"));
+        let at = self.volume.byte_of(copied.block);
+        Err(TableError::damaged("the checksum of a block in the journal", at, expected, found))
+    }
+
+    /// Fast commits say what was done, not what blocks have become; they aren't replayed here.
+    fn refuse_fast_commits(&self, sequence: u32) -> Result<(), TableError> {
+        if self.features & INCOMPATIBLE_FAST_COMMIT == 0 {
+            return Ok(());
+        }
+        // One block between the two areas is left free.
+        let Ok(place) = self.place(self.end + 1) else { return Ok(()) };
+        let bytes = self.volume.block(place)?;
+        // The head: tag 9 of 8 bytes, little-endian, features and the transaction that it follows.
+        const HEAD: [u8; 4] = [9, 0, 8, 0];
+        let follows = super::fields::le32(&bytes, 8);
+        if bytes[..4] == HEAD && follows == sequence {
+            return Err(TableError::Dirty { journal: "a fast commit in the journal", advice: ADVICE });
+        }
+        Ok(())
+    }
+
+    fn tags(&self, bytes: &[u8]) -> Vec<Tag> {
+        const ESCAPED: u32 = 1;
+        const SAME_UUID: u32 = 2;
+        const LAST: u32 = 8;
+        let wide = self.features & INCOMPATIBLE_64BIT != 0;
+        let (v2, v3) = (self.features & INCOMPATIBLE_CSUM_V2 != 0, self.features & INCOMPATIBLE_CSUM_V3 != 0);
+        let tag_bytes = if v3 { 16 } else { 8 + if wide { 4 } else { 0 } + if v2 { 2 } else { 0 } };
+        let end = bytes.len() - if self.is_checksummed() { 4 } else { 0 };
+        let (mut tags, mut at) = (Vec::new(), 12);
+        while at + tag_bytes <= end {
+            let tag = &bytes[at..at + tag_bytes];
+            let flags = if v3 { be32(tag, 4) } else { be16(tag, 6).into() };
+            let high = if wide { be32(tag, 8) } else { 0 };
+            let checksum = match (v3, v2) {
+                (true, _) => Some(be32(tag, 12)),
+                (_, true) => Some(be16(tag, 4).into()),
+                _ => None,
+            };
+            let block = u64::from(be32(tag, 0)) | u64::from(high) << 32;
+            tags.push(Tag { block, escaped: flags & ESCAPED != 0, checksum });
+            at += tag_bytes + if flags & SAME_UUID != 0 { 0 } else { 16 };
+            if flags & LAST != 0 {
+                break;
+            }
+        }
+        tags
+    }
+}
+
+/// What a descriptor says of one of the copies behind it.
+struct Tag {
+    block: u64,
+    escaped: bool,
+    checksum: Option<u32>,
+}

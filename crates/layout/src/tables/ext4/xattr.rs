@@ -1,0 +1,263 @@
+//! Extended attributes: in the inode behind its fields, in a block of their own, and large values in inodes.
+
+use super::{
+    acl,
+    checksum::crc32c,
+    fields::{le16, le32},
+    inode::{self, RawInode},
+    source::{Lack, Source},
+    volume::Volume,
+};
+use crate::{block_read::BlockRead, tables::TableError};
+
+const MAGIC: u32 = 0xEA02_0000;
+/// The kernel takes no longer value.
+const LONGEST_VALUE: u32 = 64 << 10;
+/// `system.data`, the rest of content that lies in the inode: attribute `data` of this index.
+const SYSTEM: u8 = 7;
+
+/// A full name and a value.
+pub(super) type Attribute = (Vec<u8>, Vec<u8>);
+
+/// An attribute as it lies on the disk.
+struct Entry<'a> {
+    index: u8,
+    name: &'a [u8],
+    /// The inode that has the value, or 0.
+    value_inode: u32,
+    value_bytes: u32,
+    /// The value where it isn't in an inode.
+    value: &'a [u8],
+}
+
+/// Goes through the entries from `first` on; values are counted from `base`. `Err` with what is wrong.
+fn entries<'a>(
+    area: &'a [u8],
+    first: usize,
+    base: usize,
+    mut each: impl FnMut(Entry<'a>) -> Result<(), Lack>,
+) -> Result<(), EntryError> {
+    let mut at = first;
+    // Four zero bytes end them, unless they reach to the end of the area.
+    while at + 4 <= area.len() && le32(area, at) != 0 {
+        let head = area.get(at..at + 16).ok_or("an entry of 16 bytes")?;
+        let name = area.get(at + 16..at + 16 + usize::from(head[0])).ok_or("a name")?;
+        let (value_inode, value_bytes) = (le32(head, 4), le32(head, 8));
+        let value = match value_inode {
+            0 => {
+                let start = base + usize::from(le16(head, 2));
+                area.get(start..).and_then(|rest| rest.get(..value_bytes as usize)).ok_or("a value")?
+            }
+            _ => &[],
+        };
+        each(Entry { index: head[1], name, value_inode, value_bytes, value }).map_err(EntryError::Lack)?;
+        at += (16 + name.len()).next_multiple_of(4);
+    }
+    Ok(())
+}
+
+enum EntryError {
+    Wrong(&'static str),
+    Lack(Lack),
+}
+
+impl From<&'static str> for EntryError {
+    fn from(expected: &'static str) -> EntryError {
+        EntryError::Wrong(expected)
+    }
+}
+
+impl EntryError {
+    fn at(self, inode: u32, at: u64) -> Lack {
+        match self {
+            EntryError::Lack(lack) => lack,
+            EntryError::Wrong(expected) => {
+                let what = format!("an extended attribute of inode {inode}");
+                TableError::damaged(what, at, expected, "less").into()
+            }
+        }
+    }
+}
+
+/// The part of an inode that has attributes.
+fn in_inode<'a>(raw: &RawInode<'a>) -> Option<&'a [u8]> {
+    let area = raw.bytes.get(128 + raw.extra_bytes()..).filter(|_| raw.bytes.len() > 128)?;
+    (area.len() >= 8 && le32(area, 0) == MAGIC).then_some(area)
+}
+
+/// The content behind the first 60 bytes of content that lies in the inode; empty where there is none.
+pub(super) fn inline_rest<'a>(raw: &RawInode<'a>, at: u64) -> Result<&'a [u8], Lack> {
+    let mut rest: &[u8] = &[];
+    let Some(area) = in_inode(raw) else { return Ok(rest) };
+    let found = entries(area, 4, 4, |entry| {
+        if entry.index == SYSTEM && entry.name == b"data" {
+            rest = entry.value;
+        }
+        Ok(())
+    });
+    found.map_err(|error| error.at(raw.number, at))?;
+    Ok(rest)
+}
+
+/// All attributes that are told to users, with their full names.
+pub(super) fn all<B: BlockRead>(
+    raw: &RawInode<'_>,
+    at: u64,
+    volume: &Volume<B>,
+    source: &mut dyn Source,
+) -> Result<Vec<Attribute>, Lack> {
+    let mut told = Vec::new();
+    let block = raw.xattr_block(&volume.superblock);
+    let block_bytes = if block == 0 { None } else { Some(checked_block(block, raw.number, volume, source)?) };
+    let mut add = |entry: Entry<'_>| {
+        let Some((prefix, is_acl)) = prefix(entry.index) else { return Ok(()) };
+        let value = match entry.value_inode {
+            0 => entry.value.to_vec(),
+            inode => value_of_inode(inode, entry.value_bytes, raw, volume, source)?,
+        };
+        let value = if is_acl {
+            let wrong =
+                || TableError::damaged(format!("an ACL of inode {}", raw.number), at, "whole entries", "others");
+            acl::kernel_form(&value).ok_or_else(wrong)?
+        } else {
+            value
+        };
+        told.push(([prefix, entry.name].concat(), value));
+        Ok(())
+    };
+    if let Some(area) = in_inode(raw) {
+        entries(area, 4, 4, &mut add).map_err(|error| error.at(raw.number, at))?;
+    }
+    if let Some(bytes) = block_bytes {
+        entries(&bytes, 32, 0, &mut add).map_err(|error| error.at(raw.number, volume.byte_of(block)))?;
+    }
+    Ok(told)
+}
+
+/// What stands before a name, and whether the value is an ACL. `None` for what the kernel keeps to itself, such as the
+/// policy of encryption.
+fn prefix(index: u8) -> Option<(&'static [u8], bool)> {
+    Some(match index {
+        1 => (b"user.", false),
+        2 => (b"system.posix_acl_access", true),
+        3 => (b"system.posix_acl_default", true),
+        4 => (b"trusted.", false),
+        6 => (b"security.", false),
+        10 => (b"gnu.", false),
+        _ => return None,
+    })
+}
+
+fn checked_block<B: BlockRead>(
+    block: u64,
+    inode: u32,
+    volume: &Volume<B>,
+    source: &mut dyn Source,
+) -> Result<std::rc::Rc<[u8]>, Lack> {
+    let damaged = |what: &str, expected: String, found: String| {
+        let what = format!("{what} of the extended attributes of inode {inode}");
+        Lack::from(TableError::damaged(what, volume.byte_of(block), expected, found))
+    };
+    if !volume.holds(block, 1) {
+        return Err(damaged("the block", format!("below {}", volume.superblock.blocks), block.to_string()));
+    }
+    let bytes = source.block(block)?;
+    if le32(&bytes, 0) != MAGIC {
+        return Err(damaged("the magic number", format!("{MAGIC:#010x}"), format!("{:#010x}", le32(&bytes, 0))));
+    }
+    if volume.superblock.is_checksummed() {
+        let crc = crc32c(volume.superblock.checksum_seed, &block.to_le_bytes());
+        let crc = crc32c(crc32c(crc32c(crc, &bytes[..16]), &[0; 4]), &bytes[20..]);
+        if crc != le32(&bytes, 16) {
+            return Err(damaged("the checksum", format!("{crc:#010x}"), format!("{:#010x}", le32(&bytes, 16))));
+        }
+    }
+    Ok(bytes)
+}
+
+/// The value that is the content of an inode.
+fn value_of_inode<B: BlockRead>(
+    number: u32,
+    value_bytes: u32,
+    owner: &RawInode<'_>,
+    volume: &Volume<B>,
+    source: &mut dyn Source,
+) -> Result<Vec<u8>, Lack> {
+    let damaged = |what: &str, at: u64, expected: String, found: String| {
+        let what = format!("{what} of the attribute value in inode {number}, of inode {}", owner.number);
+        Lack::from(TableError::damaged(what, at, expected, found))
+    };
+    let place = volume.inode_place(number);
+    let (block, byte) = place.ok_or_else(|| damaged("the number", 0, "an inode".into(), number.to_string()))?;
+    let at = volume.byte_of(block) + byte as u64;
+    let table = source.block(block)?;
+    let raw = RawInode { number, bytes: table.get(byte..byte + volume.superblock.inode_bytes).unwrap_or_default() };
+    let size = raw.size(&volume.superblock);
+    if raw.flags() & inode::EA_INODE == 0 || size != value_bytes.into() || value_bytes > LONGEST_VALUE {
+        let expected = format!("a value of {value_bytes} bytes, at most {LONGEST_VALUE}");
+        return Err(damaged("the kind", at, expected, format!("one of {size}")));
+    }
+    raw.check(volume, at)?;
+    let (runs, lack) = raw.runs(volume, source);
+    if let Some(lack) = lack {
+        return Err(lack);
+    }
+    let block_bytes = u64::from(volume.superblock.block_bytes);
+    let mut value = vec![0; value_bytes as usize];
+    let mut lack = None;
+    for run in runs.iter().filter(|run| !run.unwritten) {
+        for index in 0..run.count {
+            let Some(start) = run.logical.checked_add(index).and_then(|block| block.checked_mul(block_bytes)) else {
+                break;
+            };
+            let Some(into) = usize::try_from(start).ok().and_then(|start| value.get_mut(start..)) else { break };
+            if into.is_empty() {
+                break;
+            }
+            match source.block(run.physical + index) {
+                Ok(bytes) => {
+                    let length = into.len().min(bytes.len());
+                    into[..length].copy_from_slice(&bytes[..length]);
+                }
+                Err(Lack::Blocks) => lack = Some(Lack::Blocks),
+                Err(damaged) => return Err(damaged),
+            }
+        }
+    }
+    if let Some(lack) = lack {
+        return Err(lack);
+    }
+    // Its hash stands where a file has its time of access. Lustre has none, and names the owner in the time of change.
+    let (expected, found) = (crc32c(volume.superblock.checksum_seed, &value), le32(raw.bytes, 8));
+    if expected != found && le32(raw.bytes, 0x10) != owner.number {
+        return Err(damaged("the hash", at + 8, format!("{expected:#010x}"), format!("{found:#010x}")));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(area: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut names = Vec::new();
+        let found = entries(area, 4, 4, |entry| {
+            names.push((entry.name.to_vec(), entry.value.to_vec()));
+            Ok(())
+        });
+        found.is_ok().then_some(names)
+    }
+
+    #[test]
+    fn entries_reach_to_four_zeros_or_the_end() {
+        let mut area = MAGIC.to_le_bytes().to_vec();
+        area.extend_from_slice(&[1, 1, 28, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'a', 0, 0, 0, 0, 0, 0, 0]);
+        area.resize(34, 7);
+        assert_eq!(names(&area), Some(vec![(b"a".to_vec(), vec![7, 7])]));
+        assert_eq!(names(&area[..33]), None, "the value is cut off");
+        assert_eq!(names(&area[..18]), None, "so is the entry");
+        assert_eq!(names(&area[..4]), Some(vec![]));
+        area[4] = 255;
+        assert_eq!(names(&area), None, "the name is too long");
+    }
+}
