@@ -38,7 +38,6 @@ use crate::{
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     read_through::{self, Outcome},
     settings::CachePolicy,
-    spindle::whole,
     stream::StreamRules,
     throttle::{Throttle, sleep_until},
 };
