@@ -97,6 +97,12 @@ pub(crate) fn run(command: &mut Command) -> Output {
     out
 }
 
+/// Says that this kernel, or these tools, lack what the running test is about: no fault of who runs it.
+pub(crate) fn not_here(reason: &str) {
+    let thread = thread::current();
+    let _ = writeln!(std::io::stderr(), "not here: {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
 /// Says that the running test is left out, or a part of it, and why.
 pub(crate) fn skipped(reason: &str) {
     let thread = thread::current();

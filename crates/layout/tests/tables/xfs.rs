@@ -24,7 +24,7 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
 use crate::{
     conformance::{Kept, Tree, by_kernel, by_tables, compare, scan},
-    image::{Image, run, skipped},
+    image::{Image, not_here, run, skipped},
 };
 
 const MIB: u64 = 1 << 20;
@@ -206,7 +206,7 @@ fn special(root: &Path) {
 fn filled(bytes: u64, mkfs: &[&str], recipe: &Recipe) -> Option<Image> {
     let refused = |what: &str, message: &[u8]| {
         let message = String::from_utf8_lossy(message);
-        skipped(&format!("{what} refuses {mkfs:?}: {}", message.lines().next().unwrap_or_default()));
+        not_here(&format!("{what} refuses {mkfs:?}: {}", message.lines().next().unwrap_or_default()));
         None
     };
     let folder = tempfile::tempdir().unwrap();
@@ -328,7 +328,7 @@ fn quotas_are_not_told() {
     let options = ["-o", "loop,noatime,uquota,gquota,pquota"];
     let mounted = Command::new("mount").args(options).arg(image.path()).arg(image.root()).output().unwrap();
     if !mounted.status.success() {
-        return skipped("the kernel has no quotas for XFS");
+        return not_here("the kernel has no quotas for XFS");
     }
     run(Command::new("umount").arg(image.root()));
     let (before, tables) = (open(&image).facts().inodes_used.unwrap(), by_tables(&mut open(&image), &[]));
@@ -693,7 +693,7 @@ fn version_4(options: &[&str]) -> Option<(tempfile::TempDir, BTreeMap<String, Ve
     match mkfs {
         Ok(out) if out.status.success() => Some((folder, expected)),
         Ok(out) => {
-            skipped(String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or_default());
+            not_here(String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or_default());
             None
         }
         Err(_) => {
