@@ -688,8 +688,9 @@ impl<'a> Reader<'a> {
         let id = self.id(file);
         let entry = self.engine.catalogue.get(id);
         // A write that began before the survey shows by no time stamp, and its bytes may have come in between.
-        let unchanged =
-            !entry.flags.has(Flags::RECENT) && files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
+        // Where nobody can tell what a second reading would leave in the page cache, there is none.
+        let in_doubt = entry.flags.has(Flags::RECENT) && !entry.flags.has(Flags::UNTOLD);
+        let unchanged = !in_doubt && files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
         let holds = match &mut self.engine.device {
             Some(device) => unchanged && device.holds(self.engine.catalogue, id, fd.as_fd()),
             None => unchanged,

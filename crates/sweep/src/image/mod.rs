@@ -5,7 +5,7 @@ mod fill;
 
 use std::{
     fmt, io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,8 +17,12 @@ use onesweep_layout::{
 };
 use onesweep_sys::{
     block,
-    files::{CURRENT_DIR, Stat, statx_at},
+    buffer::{Bytes, FileBuffer},
+    cache,
+    files::{self, CURRENT_DIR, Stat, statx_at},
 };
+
+use crate::footprint::Footprint;
 
 pub(crate) use self::{
     content::{ImageContent, clear},
@@ -29,6 +33,42 @@ pub(crate) use self::{
 /// mounted, or of something inside of one. Reads a few blocks.
 pub fn is_image(path: &Path) -> bool {
     Image::open(path, path).is_ok_and(|image| image.is_some())
+}
+
+/// Magic numbers of the file systems that are known, and where they are.
+const MAGICS: [(usize, &[u8]); 4] = [(1080, &[0x53, 0xef]), (0, b"XFSB"), (3, b"NTFS    "), (0x1_0040, b"_BHRfS_M")];
+
+/// So much holds all of them, in whole blocks.
+const START_BYTES: usize = 0x1_1000;
+
+/// The start of a file by a direct read; `None` where the file system has none.
+fn start_past_the_cache(path: &Path) -> Option<Bytes> {
+    let fd = files::open_direct_at(CURRENT_DIR, path).ok()?;
+    let buffer = FileBuffer::zeroed(START_BYTES);
+    files::read_at(fd.as_fd(), buffer.lend(0..START_BYTES).as_mut_slice(), 0).ok()?;
+    buffer.try_into_bytes().ok()
+}
+
+/// Looks at the start of a named file, and leaves the page cache as it was: nearly all of them are no images.
+fn has_magic(path: &Path) -> bool {
+    let Ok(fd) = files::open_file(path) else { return false };
+    // Where nobody can tell what is cached, nothing could be put back.
+    if cache::residency(fd.as_fd(), 0, START_BYTES as u64).is_err() {
+        return false;
+    }
+    if let Some(start) = start_past_the_cache(path) {
+        return MAGICS.iter().any(|(at, magic)| start.get(*at..at + magic.len()) == Some(magic));
+    }
+    let Ok(stat) = files::statx_fd(fd.as_fd()) else { return false };
+    let _ = cache::random_access(fd.as_fd());
+    let mut footprint = Footprint::of_file(fd.as_fd(), stat.size);
+    let found = MAGICS.iter().any(|(at, magic)| {
+        let mut bytes = [0; 8];
+        let bytes = &mut bytes[..magic.len()];
+        files::read_at(fd.as_fd(), bytes, *at as u64).is_ok_and(|read| read == magic.len()) && bytes == *magic
+    });
+    footprint.wipe(fd.as_fd());
+    found
 }
 
 /// A file system in an image or on a device, and the place in it that is swept.
@@ -90,7 +130,7 @@ impl Image {
         let is_plain = name.file == opened;
         let is_link = opened.symlink_metadata().is_ok_and(|found| found.is_symlink());
         let is_file = name.file.metadata().is_ok_and(|found| found.is_file());
-        if is_plain && is_link {
+        if is_plain && (is_link || (is_file && !has_magic(opened))) {
             return Ok(None);
         }
         let opened = name.open().map_err(io::Error::other).and_then(|part| {
