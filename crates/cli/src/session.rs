@@ -138,7 +138,7 @@ impl Session {
         };
         for root in roots.iter().filter(|_| self.reads_images() && !self.is_quiet()) {
             let path = base.map_or_else(|| root.clone(), |base| base.join(root));
-            if path.symlink_metadata().is_ok_and(|found| found.is_file()) && onesweep::is_image(&path) {
+            if path.symlink_metadata().is_ok_and(|found| found.is_file()) && onesweep::is_image(&path, roots.len()) {
                 let name = message::path_text(root);
                 self.tell(&format!("{name}: an image; the files in it are read. --metadata walk takes it as one file"));
             }
@@ -149,7 +149,7 @@ impl Session {
 
     /// Whether a path names something inside of an image.
     pub(crate) fn names_image(&self, path: &Path) -> bool {
-        self.settings().metadata != Some(MetadataSource::Walk) && ImageName::of(path).is_some()
+        self.reads_images() && ImageName::of(path).is_some()
     }
 
     /// Whether the files of an image are to be read, not the image.

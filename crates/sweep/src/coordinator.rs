@@ -149,7 +149,7 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), Sw
         let opened = base.join(shown);
         let image = match shared.settings.metadata {
             MetadataSource::Walk => Ok(None),
-            MetadataSource::Auto => Image::open(shown, &opened),
+            MetadataSource::Auto => Image::open(shown, &opened, shared.settings.roots.len()),
         };
         let found = match image {
             Ok(Some(image)) => {

@@ -82,7 +82,8 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(crate) fn of(kind: Kind, stat: &onesweep_sys::files::Stat) -> Self {
+    /// What `statx` says.
+    pub fn of(kind: Kind, stat: &onesweep_sys::files::Stat) -> Self {
         let time = |time: onesweep_sys::files::Time| Timestamp { seconds: time.secs, nanoseconds: time.nanos };
         Self {
             kind,

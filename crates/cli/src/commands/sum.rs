@@ -143,7 +143,9 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     })
 }
 
-fn check(args: SumArgs) -> Result<u8, Failure> {
+fn check(mut args: SumArgs) -> Result<u8, Failure> {
+    // A manifest names files.
+    args.common.settings.metadata = Some(MetadataSource::Walk);
     let session = Session::start(args.common, StandardOutput::Data)?;
     let (expected, bad_lines) = manifests(&session, &args.paths, args.algorithm)?;
     let check = Check::new(expected);
@@ -234,7 +236,7 @@ fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Su
         if roots.is_empty() {
             return Ok(Summary::default());
         }
-        let read = session.bulk_read(&roots)?.follow_roots(true).metadata(MetadataSource::Walk);
+        let read = session.bulk_read(&roots)?.follow_roots(true);
         match session.run_parallel(read, |item| check_one(session, check, verdicts, item)) {
             // It vanished since it was looked up: the next round tells.
             Err(Failure::Sweep(SweepError::Root { path, .. })) if !path.is_file() => {}

@@ -273,6 +273,14 @@ fn an_image_is_a_file_as_well() {
     fs::write(&manifest, &whole).expect("a manifest");
     let checked = finish(onesweep(["sum", "--check", "--algorithm", "sha256"]).arg(&manifest), 0);
     assert!(text(&checked.stdout).ends_with(": OK\n"), "{}", text(&checked.stdout));
+    let warmed = finish(onesweep(["warm"]).arg(made.file()), 0);
+    assert!(text(&warmed.stdout).starts_with("1 of 1 files"), "{}", text(&warmed.stdout));
+    assert_eq!(text(&warmed.stderr), "", "nothing is said of an image that is taken as a file");
+    // A long list of files is not looked into one by one.
+    let others: Vec<PathBuf> = (0..20).map(|number| made.folder.join(&format!("other {number}"))).collect();
+    others.iter().for_each(|path| fs::write(path, "x").expect("a file"));
+    let many = finish(onesweep(SUM).arg(made.file()).args(&others), 0);
+    assert_eq!(sum_lines(&many.stdout).len(), 21);
 }
 
 /// The second partition of a disk image, and what is said where none is named.

@@ -50,7 +50,7 @@ impl Mapping {
         let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut first = None;
         for source in sources {
-            let is_image = images && onesweep::is_image(source);
+            let is_image = images && onesweep::is_image(source, sources.len());
             has_images |= is_image;
             let way = match (into, is_image && source.as_os_str().as_bytes().ends_with(b":/")) {
                 (true, true) => PathBuf::new(),

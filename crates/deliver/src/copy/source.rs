@@ -7,8 +7,8 @@ use std::{
     path::Path,
 };
 
-use onesweep::{Metadata, SweptFile, Timestamp};
-use onesweep_sys::files::{self, Time};
+use onesweep::{Metadata, SweptFile};
+use onesweep_sys::files;
 
 use super::CopyError;
 
@@ -57,22 +57,7 @@ impl<'a> Source<'a> {
     }
 
     fn metadata(&self) -> io::Result<Metadata> {
-        let stat = files::statx_fd(self.file.as_fd())?;
-        let time = |time: Time| Timestamp { seconds: time.secs, nanoseconds: time.nanos };
-        Ok(Metadata {
-            kind: self.swept.kind,
-            mode: stat.mode,
-            uid: stat.uid,
-            gid: stat.gid,
-            size: stat.size,
-            mtime: time(stat.mtime),
-            ctime: time(stat.ctime),
-            atime: time(stat.atime),
-            nlink: stat.nlink,
-            ino: stat.ino,
-            dev: stat.dev,
-            rdev: stat.rdev,
-        })
+        Ok(Metadata::of(self.swept.kind, &files::statx_fd(self.file.as_fd())?))
     }
 }
 

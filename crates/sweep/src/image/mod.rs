@@ -30,10 +30,14 @@ pub(crate) use self::{
 };
 
 /// Whether [`MetadataSource::Auto`](crate::MetadataSource::Auto) takes a path for that of an image, of a device that isn't
-/// mounted, or of something inside of one. Reads a few blocks.
-pub fn is_image(path: &Path) -> bool {
-    Image::open(path, path).is_ok_and(|image| image.is_some())
+/// mounted, or of something inside of one, where it is one of `named` paths. Reads a few blocks.
+pub fn is_image(path: &Path, named: usize) -> bool {
+    Image::open(path, path, named).is_ok_and(|image| image.is_some())
 }
+
+/// Plain files are looked into only where no more paths than these are named: each costs a read at its own place of the disk,
+/// and a list of thousands of files is none of images.
+const PLAIN_IMAGES_MAX: usize = 16;
 
 /// Magic numbers of the file systems that are known, and where they are.
 const MAGICS: [(usize, &[u8]); 4] = [(1080, &[0x53, 0xef]), (0, b"XFSB"), (3, b"NTFS    "), (0x1_0040, b"_BHRfS_M")];
@@ -125,12 +129,12 @@ impl Image {
     ///
     /// A file that is named as it is counts as an image only when it holds a file system; a device, a partition or a path
     /// inside must.
-    pub(crate) fn open(shown: &Path, opened: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn open(shown: &Path, opened: &Path, named: usize) -> io::Result<Option<Self>> {
         let Some(name) = ImageName::of(opened) else { return Ok(None) };
         let is_plain = name.file == opened;
         let is_link = opened.symlink_metadata().is_ok_and(|found| found.is_symlink());
         let is_file = name.file.metadata().is_ok_and(|found| found.is_file());
-        if is_plain && (is_link || (is_file && !has_magic(opened))) {
+        if is_plain && (is_link || (is_file && (named > PLAIN_IMAGES_MAX || !has_magic(opened)))) {
             return Ok(None);
         }
         let opened = name.open().map_err(io::Error::other).and_then(|part| {
