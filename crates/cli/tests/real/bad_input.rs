@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{disk_bytes_read, finish, members, onesweep, output, program, root_test, run, text},
+    run::{disk_bytes_read, finish, interruptible, members, onesweep, output, program, root_test, run, text},
     tree::{Rng, sum_lines},
 };
 
@@ -350,14 +350,14 @@ fn an_interrupt_leaves_no_half_archive() {
     fs::create_dir(&out).expect("a folder");
     // 32 GiB of zeros take long enough to be interrupted.
     fs::File::create(root.join("zeros")).and_then(|file| file.set_len(32 << 30)).expect("a sparse file");
-    let mut tar = onesweep(["tar", "-cf"]);
+    let mut tar = interruptible(["tar", "-cf"]);
     tar.arg(out.join("a.tar")).arg("-C").arg(&root).arg(".").stderr(Stdio::piped());
     let mut running = tar.spawn().expect("it starts");
     while !files_in(&out).iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)) {
         assert!(running.try_wait().expect("its state").is_none(), "it ended before it wrote anything");
         thread::sleep(Duration::from_millis(5));
     }
-    run(Command::new("kill").args(["-INT", &running.id().to_string()]));
+    interrupt(&running);
     let status = running.wait().expect("it ends");
     assert_eq!(status.code(), Some(130), "{status}");
     assert_eq!(files_in(&out), Vec::<PathBuf>::new());
@@ -372,7 +372,7 @@ fn a_second_interrupt_leaves_no_half_archive() {
     fs::create_dir(&root).expect("a folder");
     fs::create_dir(&out).expect("a folder");
     fs::File::create(root.join("zeros")).and_then(|file| file.set_len(32 << 30)).expect("a sparse file");
-    let mut tar = onesweep(["tar", "-cf"]);
+    let mut tar = interruptible(["tar", "-cf"]);
     let mut running = tar.arg(out.join("a.tar")).arg("-C").arg(&root).arg(".").spawn().expect("it starts");
     while !files_in(&out).iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)) {
         assert!(running.try_wait().expect("its state").is_none(), "it ended before it wrote anything");
@@ -413,7 +413,7 @@ fn an_interrupt_leaves_no_half_copy() {
     root_test!();
     let (image, root) = slow_files();
     let copy = image.beside("copy");
-    let mut running = onesweep(["copy"]).args(SLOWLY).arg(&root).arg(&copy).spawn().expect("it starts");
+    let mut running = interruptible(["copy"]).args(SLOWLY).arg(&root).arg(&copy).spawn().expect("it starts");
     while !copy.exists() || files_in(&copy).len() < 3 {
         assert!(running.try_wait().expect("its state").is_none(), "it ended before it was interrupted");
         thread::sleep(Duration::from_millis(5));
@@ -436,7 +436,7 @@ fn an_interrupt_leaves_no_half_copy() {
 fn an_interrupt_leaves_no_wrong_sum() {
     root_test!();
     let (_image, root) = slow_files();
-    let mut sum = onesweep(SUM);
+    let mut sum = interruptible(SUM);
     let running = sum.args(SLOWLY).arg(&root).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut running = running.expect("it starts");
     // Sums come in rows; what has been read tells how far it is.

@@ -14,7 +14,7 @@ use std::{
 use crate::{
     bad_input::interrupt,
     image::{Folder, Fs, Image},
-    run::{finish, onesweep, output, root_test, run, skipped, text},
+    run::{finish, interruptible, onesweep, output, root_test, run, skipped, text},
     tree::{self, Rng, sum_lines},
 };
 
@@ -414,7 +414,8 @@ fn a_file_that_fails_leaves_nothing() {
 fn an_interrupt_leaves_nothing() {
     root_test!(alone);
     let (_image, path) = one_cold_file(64 << 20);
-    let mut sum = onesweep(["sum", "--algorithm", "md5", "--budget", "400M", "--large", "200M", "--bwlimit", "1M"]);
+    let mut sum =
+        interruptible(["sum", "--algorithm", "md5", "--budget", "400M", "--large", "200M", "--bwlimit", "1M"]);
     sum.args(["--max-request", "256K"]).arg(&path).env("ONESWEEP_HIDE", THROUGH_THE_CACHE);
     let mut running = sum.stderr(Stdio::null()).spawn().expect("it starts");
     while !map(&path).contains(&true) {

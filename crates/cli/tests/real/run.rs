@@ -20,6 +20,14 @@ pub(crate) fn onesweep<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<I
     command
 }
 
+/// The same, heeding interrupts also where the tests themselves were put into the background by a script, which has them
+/// ignored.
+pub(crate) fn interruptible<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(program()).args(arguments).env_remove("ONESWEEP_HIDE");
+    command
+}
+
 /// Runs a tool that has to succeed.
 pub(crate) fn run(command: &mut Command) {
     output(command);
