@@ -433,7 +433,8 @@ fn a_bench_shows_a_device_with_nothing_mounted() {
     let program = home.join("onesweep");
     let script = "#!/bin/sh
 for device; do :; done
-[ -b \"$device\" ] && ! grep -q \"^$device \" /proc/self/mounts && exec head -c 8388608 \"$device\"\n";
+[ -b \"$device\" ] && ! grep -q \"^$device \" /proc/self/mounts && exec head -c 8388608 \"$device\"
+echo \"$device: no such device\" >&2; exit 2\n";
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut bench = Command::new(PROGRAM);
@@ -452,6 +453,11 @@ for device; do :; done
     let facts = results["images"].as_object().unwrap().values().next().unwrap();
     assert_eq!(bound["detail"]["useful_bytes"], facts["file_bytes"]);
     assert!(bound["detail"]["extents"].as_u64() >= facts["files"].as_u64(), "{bound}");
+    // A complaint doesn't name the places of the day.
+    bench.args(["--case", "tables-mail-ext4-find"]);
+    succeed(&mut bench);
+    let results = fs::read_to_string(home.join("out/runs.json")).unwrap();
+    assert!(results.contains("ended with 2: TREE: no such device"), "{results}");
     assert!(
         at_least(bound, facts["file_bytes"].as_u64().unwrap()) && bound["busy_ms"].as_f64() < tar["busy_ms"].as_f64()
     );

@@ -87,6 +87,7 @@ pub(crate) fn measure(
         arg.replace(&*programs.lab.to_string_lossy(), "onesweep-lab")
     };
     outcome.argv = argv.iter().map(plain).collect();
+    outcome.missing = outcome.missing.as_ref().map(plain);
     Ok(outcome)
 }
 
