@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, io};
 
-use onesweep::{DiskModel, DiskPlan, Estimate, Order, Reassembly, Strategy, Sweep};
+use onesweep::{CatalogueSize, DiskModel, DiskPlan, Estimate, Order, Reassembly, Strategy, Sweep};
 use serde::Serialize;
 
 use crate::{
@@ -103,7 +103,24 @@ pub(crate) struct Forecast {
     partial: bool,
     disks: Vec<Disk>,
     plans: Vec<Row>,
+    catalog: Catalog,
     errors: Vec<String>,
+}
+
+/// What is kept of the tree in memory.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Catalog {
+    entries: u64,
+    name_bytes: u64,
+    fragments: u64,
+    bytes: u64,
+}
+
+impl Catalog {
+    fn new(size: CatalogueSize) -> Self {
+        let CatalogueSize { entries, name_bytes, fragments, bytes } = size;
+        Self { entries, name_bytes, fragments, bytes }
+    }
 }
 
 impl Forecast {
@@ -127,6 +144,7 @@ impl Forecast {
             partial: sweep.is_partial(),
             disks: disks.iter().map(Disk::new).collect(),
             plans,
+            catalog: Catalog::new(sweep.catalogue_size()),
             errors: sweep.errors().map(message::of_file).collect(),
         }
     }
@@ -229,6 +247,7 @@ mod tests {
             partial: true,
             disks: vec![],
             plans: vec![row(true), row(false)],
+            catalog: Catalog::default(),
             errors: vec![],
         };
         let text = forecast.text();

@@ -13,6 +13,7 @@ use crate::age::image::{self, Fs};
 use crate::age::pack;
 use crate::age::recipe::Recipe;
 use crate::bench::in_flight;
+use crate::bench::scan;
 use crate::bound;
 use crate::disk::model::DiskModel;
 use crate::emulate::{self, MountSpec, Spec};
@@ -67,6 +68,11 @@ enum Sub {
     InFlight {
         root: PathBuf,
         threads: usize,
+    },
+    /// A part of `bench`: how fast tables are read that lie in memory
+    #[command(hide = true)]
+    Scan {
+        image: PathBuf,
     },
 }
 
@@ -355,6 +361,10 @@ pub(crate) fn run() -> Result<u8, String> {
         Sub::InFlight { root, threads } => {
             let (files, bytes) = in_flight::read(&root, threads)?;
             println!("{files} files, {bytes} bytes");
+            Ok(0)
+        }
+        Sub::Scan { image } => {
+            println!("{}", serde_json::to_string(&scan::measure(&image)?).map_err(|error| error.to_string())?);
             Ok(0)
         }
     }

@@ -425,6 +425,44 @@ fn a_bench_that_is_told_to_end_ends_the_running_program() {
     assert_eq!(left.filter(|name| name.starts_with("onesweep-lab-")).count(), 0);
 }
 
+/// On NTFS, where the bound asks ntfs-3g for every block.
+#[test]
+fn a_bench_shows_a_device_with_nothing_mounted() {
+    let Some(place) = place(1) else { return };
+    let home = place.home.path();
+    let program = home.join("onesweep");
+    let script = "#!/bin/sh
+for device; do :; done
+[ -b \"$device\" ] && ! grep -q \"^$device \" /proc/self/mounts && exec head -c 8388608 \"$device\"
+echo \"$device: no such device\" >&2; exit 2\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["bench", "sweep", "--case", "tables-random-ntfs", "--scale", "0.01", "--onesweep"]).arg(&program);
+    bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out")).env("TMPDIR", home);
+    succeed(&mut bench);
+    place.assert_down();
+    let results: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(home.join("out/runs.json")).unwrap()).unwrap();
+    let runs = results["runs"].as_array().unwrap();
+    let run = |tool: &str| runs.iter().find(|run| run["work"]["tool"] == tool).unwrap();
+    let (tar, ours, bound) = (run("gnu-tar"), run("tar"), run("bound"));
+    assert_eq!((&ours["missing"], &ours["argv"][5]), (&serde_json::Value::Null, &"DEVICE".into()), "{ours}");
+    let at_least = |run: &serde_json::Value, bytes: u64| run["bytes"].as_u64().unwrap() >= bytes;
+    assert!(at_least(ours, 8 << 20) && !at_least(ours, 16 << 20), "{ours}");
+    let facts = results["images"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(bound["detail"]["useful_bytes"], facts["file_bytes"]);
+    assert!(bound["detail"]["extents"].as_u64() >= facts["files"].as_u64(), "{bound}");
+    // A complaint doesn't name the places of the day.
+    bench.args(["--case", "tables-mail-ext4-find"]);
+    succeed(&mut bench);
+    let results = fs::read_to_string(home.join("out/runs.json")).unwrap();
+    assert!(results.contains("ended with 2: TREE: no such device"), "{results}");
+    assert!(
+        at_least(bound, facts["file_bytes"].as_u64().unwrap()) && bound["busy_ms"].as_f64() < tar["busy_ms"].as_f64()
+    );
+}
+
 /// A killed run can't take down its mount: `down` does, and the next run that makes the image.
 #[test]
 fn what_killed_ageing_leaves_is_taken_down_later() {

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
+    catalogue::CatalogueSize,
     coordinator::{self, Prepared},
     error::{FileError, SweepError},
     files::Files,
@@ -293,6 +294,18 @@ impl Sweep {
     /// Entries (files and, when asked for, all others) in the order in which they will be read.
     pub fn files(&self) -> impl Iterator<Item = PlannedFile> + '_ {
         self.prepared.sweeps.iter().flat_map(|sweep| sweep.planned_files())
+    }
+
+    /// How much memory is kept of the tree, on all disks together.
+    pub fn catalogue_size(&self) -> CatalogueSize {
+        self.prepared.sweeps.iter().map(|sweep| sweep.catalogue.size()).fold(CatalogueSize::default(), |sum, size| {
+            CatalogueSize {
+                entries: sum.entries + size.entries,
+                name_bytes: sum.name_bytes + size.name_bytes,
+                fragments: sum.fragments + size.fragments,
+                bytes: sum.bytes + size.bytes,
+            }
+        })
     }
 
     /// Errors met while walking and mapping, which [`Sweep::run`] will hand over too.

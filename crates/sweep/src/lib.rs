@@ -73,6 +73,7 @@ mod throttle;
 mod walk;
 
 pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
+pub use catalogue::CatalogueSize;
 pub use error::{FileError, SweepError};
 pub use files::Files;
 pub use filter::Filter;

@@ -29,6 +29,23 @@ fn the_bytes_of_a_large_file_are_in_the_plan() {
     assert_eq!(chosen.matches("5.0 MiB").count(), 2, "useful and read: {people}");
 }
 
+/// A catalogue takes no more than it promises: 120 bytes an entry, its name, and 16 bytes a fragment.
+#[test]
+fn the_plan_tells_what_it_keeps_of_the_tree() {
+    let folder = Folder::new();
+    let root = folder.join("tree");
+    fs::create_dir(&root).expect("a folder");
+    for number in 0..100 {
+        fs::write(root.join(format!("file {number:03}")), [1; 5000]).expect("a file");
+    }
+    let plan = summary(&finish(onesweep(["plan", "--json"]).arg(&root), 0).stdout);
+    let figure = |name: &str| plan["catalog"][name].as_u64().expect("a figure");
+    assert_eq!(figure("entries"), 101, "files and their folder: {plan}");
+    assert!(figure("name_bytes") >= 100 * 8 && figure("fragments") >= 100, "{plan}");
+    let apart = figure("name_bytes") + 16 * figure("fragments");
+    assert!((apart + 1..=apart + 120 * 101).contains(&figure("bytes")), "{plan}");
+}
+
 /// More threads take items than the budget has room for files: each comes, and the plan goes elsewhere.
 #[test]
 fn showing_the_plan_changes_no_line() {

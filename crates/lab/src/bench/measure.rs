@@ -1,9 +1,10 @@
 //! One run: the image on its disk, the program beside it, the books after it.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::company::Companion;
 use super::images::{Facts, Images};
@@ -13,7 +14,7 @@ use super::run::{Cache, Company, Run};
 use super::share::{self, Content};
 use super::work::{Places, Programs, Tool, Work};
 use crate::age::image::{Fs, PlainMount};
-use crate::bound;
+use crate::bound::{self, Survey};
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
 use crate::interrupt::Interrupt;
@@ -28,7 +29,12 @@ pub(crate) struct Unpacked {
     pub(crate) content: Option<Content>,
     /// What a sweep without a limit would hold, by its plan.
     pub(crate) peak: u64,
+    /// What bounds are computed from, once the first is.
+    pub(crate) survey: OnceCell<Survey>,
 }
+
+/// What stands for the device until there is one.
+const DEVICE: &str = "DEVICE";
 
 /// Programs of which the whole way of the head is kept.
 fn keeps_head(work: &Work) -> bool {
@@ -43,7 +49,7 @@ pub(crate) fn measure(
     interrupt: &Interrupt,
 ) -> Result<Outcome, String> {
     interrupt.check()?;
-    if run.work.tool == Tool::Bound {
+    if run.work.is_bound() {
         return bounds(run, unpacked);
     }
     let scratch = Scratch::new("bench")?;
@@ -51,14 +57,21 @@ pub(crate) fn measure(
     let target = scratch.dir("tree")?;
     let fs = run.setting.image.fs()?;
     let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, fs, &scratch)).transpose()?;
-    let places =
-        Places { root: &target, copies: &copies.dir, programs, without: without.as_deref(), peak: unpacked.peak };
+    let places = Places {
+        root: if run.work.unmounted { Path::new(DEVICE) } else { &target },
+        image: &unpacked.image,
+        copies: &copies.dir,
+        programs,
+        without: without.as_deref(),
+        peak: unpacked.peak,
+    };
     let mut argv = run.work.argv(&places);
     let Some(program) = programs.find(&argv[0]) else {
         return Ok(Outcome { missing: Some(format!("{} isn't installed", argv[0])), argv, ..Outcome::default() });
     };
     let named = std::mem::replace(&mut argv[0], program.display().to_string());
     let mut outcome = match run.setting.cache {
+        _ if run.work.is_of_the_file() => of_the_file(run, &argv, interrupt)?,
         Cache::Cold => cold(run, unpacked, &scratch, &target, &argv, interrupt)?,
         Cache::Warm => warm(run, unpacked, &target, &argv, interrupt)?,
     };
@@ -66,6 +79,7 @@ pub(crate) fn measure(
     // Places of the day say nothing.
     let plain = |arg: &String| {
         let arg = arg.replace(&*target.to_string_lossy(), "TREE");
+        let arg = arg.replace(&*unpacked.image.to_string_lossy(), "IMAGE");
         let arg = arg.replace(&*copies.dir.to_string_lossy(), "COPIES");
         let list = without.as_ref().map(|list| list.display().to_string());
         let arg = list.map_or(arg.clone(), |list| arg.replace(&list, "LARGE"));
@@ -73,6 +87,7 @@ pub(crate) fn measure(
         arg.replace(&*programs.lab.to_string_lossy(), "onesweep-lab")
     };
     outcome.argv = argv.iter().map(plain).collect();
+    outcome.missing = outcome.missing.as_ref().map(plain);
     Ok(outcome)
 }
 
@@ -117,7 +132,8 @@ fn mount_options(fs: &str, writable: bool) -> String {
     options.join(",")
 }
 
-/// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache.
+/// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache. Or from the device of such
+/// a disk, which nobody has read before.
 fn cold(
     run: &Run,
     unpacked: &Unpacked,
@@ -148,7 +164,12 @@ fn cold(
         scheduler: Some(setting.disk.scheduler.clone()),
         ..MountSpec::default()
     };
-    let mut emulation = Emulation::start(&spec, Some(&mount))?;
+    let mut emulation = Emulation::start(&spec, (!run.work.unmounted).then_some(&mount))?;
+    let mut argv = argv.to_vec();
+    if run.work.unmounted {
+        let device = emulation.attach(&spec, &mount)?.device.display().to_string();
+        argv.iter_mut().filter(|arg| *arg == DEVICE).for_each(|arg| arg.clone_from(&device));
+    }
     emulation.reset()?;
     let began_ms = number(&stats(&emulation)?, "now_ms");
     let companion = match setting.company {
@@ -159,7 +180,7 @@ fn cold(
         }
         Company::Writer => Some(Companion::writer(emulation.stats_path(), target)?),
     };
-    let ended = pipe::run(argv, interrupt);
+    let ended = pipe::run(&argv, interrupt);
     let books = stats(&emulation);
     let acted = companion.map(Companion::end);
     let complaints = emulation.stop();
@@ -211,15 +232,31 @@ fn warm(
     Ok(Outcome { missing, wall_s: ended.wall_s, detail, ..Outcome::default() })
 }
 
+/// From the image's file. No disk's time is measured.
+fn of_the_file(run: &Run, argv: &[String], interrupt: &Interrupt) -> Result<Outcome, String> {
+    let ended = pipe::run(argv, interrupt)?;
+    let (missing, detail) = (failure(run, &ended), detail(&run.work, &ended));
+    Ok(Outcome { missing, wall_s: ended.wall_s, detail, ..Outcome::default() })
+}
+
 fn bounds(run: &Run, unpacked: &Unpacked) -> Result<Outcome, String> {
     let model = run.setting.disk.emulated()?;
     let span = run.setting.disk.span.span(unpacked.facts.image_bytes, &model);
     let fs = run.setting.image.fs()?.mount_type().to_owned();
-    let bound = bound::bound(&bound::Subject { image: unpacked.image.clone(), fs: Some(fs), model, span })?;
-    let detail = serde_json::to_value(&bound).map_err(|error| error.to_string())?;
-    let (busy_ms, seeks) = (number(&detail["sweep"], "ms"), count(&detail["sweep"], "seeks"));
-    let bytes = count(&detail, "data_bytes") + count(&detail, "metadata_bytes");
-    let requests = count(&detail["sweep"], "runs");
+    let survey = match unpacked.survey.get() {
+        Some(survey) => survey,
+        None => {
+            let (image, model) = (unpacked.image.clone(), model.clone());
+            let survey = bound::survey(&bound::Subject { image, fs: Some(fs), model, span })?;
+            unpacked.survey.get_or_init(|| survey)
+        }
+    };
+    let detail = serde_json::to_value(survey.bound(&model, span)).map_err(|error| error.to_string())?;
+    let of_metadata = run.work.tool == Tool::MetadataBound;
+    let sweep = &detail[if of_metadata { "metadata_sweep" } else { "sweep" }];
+    let (busy_ms, seeks, requests) = (number(sweep, "ms"), count(sweep, "seeks"), count(sweep, "runs"));
+    let data_bytes = if of_metadata { 0 } else { count(&detail, "data_bytes") };
+    let bytes = data_bytes + count(&detail, "metadata_bytes");
     Ok(Outcome { busy_ms, seeks, bytes, requests, detail, ..Outcome::default() })
 }
 
@@ -238,11 +275,25 @@ fn count(value: &Value, key: &str) -> u64 {
 /// What a program of ours said of itself: the plan on its output, a summary as the last line of its complaints.
 fn detail(work: &Work, ended: &Ended) -> Value {
     let said = match work.tool {
-        Tool::Plan => serde_json::from_slice(&ended.output).ok(),
+        Tool::Plan | Tool::Scan => serde_json::from_slice(&ended.output).ok(),
+        Tool::Memory => {
+            let peak: Option<Value> = ended.complaint.lines().last().and_then(|line| serde_json::from_str(line).ok());
+            let plan: Option<Value> = serde_json::from_slice(&ended.output).ok();
+            peak.zip(plan).map(|(peak, plan)| memory(count(&peak, "peak_kib"), &plan["catalog"]))
+        }
         Tool::Tar | Tool::Sum => ended.complaint.lines().last().and_then(|line| serde_json::from_str(line).ok()),
         _ => None,
     };
     said.unwrap_or_else(|| Value::Object(serde_json::Map::new()))
+}
+
+/// Memory in all, and of the catalogue, for each entry. A name costs its bytes, a fragment 16.
+fn memory(peak_kib: u64, catalog: &Value) -> Value {
+    let entries = count(catalog, "entries").max(1) as f64;
+    let apart = count(catalog, "name_bytes") + 16 * count(catalog, "fragments");
+    let entry_bytes = count(catalog, "bytes").saturating_sub(apart) as f64 / entries;
+    let peak_bytes = (peak_kib << 10) as f64 / entries;
+    json!({"peak_kib": peak_kib, "peak_bytes": peak_bytes, "entry_bytes": entry_bytes, "catalog": catalog})
 }
 
 /// Why a run doesn't count. rmlint ends with 1 when it found something, an archiver when files changed under it.
@@ -253,17 +304,27 @@ fn failure(run: &Run, ended: &Ended) -> Option<String> {
     (!fine).then(|| format!("ended with {}: {why}", ended.code))
 }
 
-/// Where content lies in an image, and what a sweep without a limit would hold.
+/// Where content lies in an image, and what a sweep without a limit would hold: as far as a run needs it.
 pub(crate) fn look_at(
     image: &Path,
     fs: &str,
+    runs: &[Run],
     programs: &Programs,
     interrupt: &Interrupt,
 ) -> Result<(Option<Content>, u64), String> {
+    let needs_places = runs.iter().any(|run| run.work.reads_content());
+    let needs_peak = runs.iter().any(|run| run.work.budget.is_some());
+    if !needs_places && !needs_peak {
+        return Ok((None, 0));
+    }
     let scratch = Scratch::new("bench-look")?;
     let target = scratch.dir("tree")?;
     let mut mounted = PlainMount::read_only(image, &target, fs, &mount_options(fs, false))?;
-    let places = bound::places(&target);
+    let places = if needs_places { bound::places(&target) } else { Ok(None) };
+    if !needs_peak {
+        mounted.end()?;
+        return Ok((places?.map(Content::new), 0));
+    }
     let root = target.display().to_string();
     let plan = ["plan", "--json", "--order", "fragment", "--budget", "1T"].map(String::from);
     let onesweep = programs.onesweep.display().to_string();
@@ -298,6 +359,16 @@ mod tests {
     }
 
     #[test]
+    fn the_memory_of_a_plan_stands_beside_its_catalogue() {
+        let catalog = r#"{"catalog":{"entries":10,"name_bytes":80,"fragments":5,"bytes":1280}}"#;
+        let found = detail(&Work::of(Tool::Memory), &ended(0, catalog, "a warning\n{\"peak_kib\":2048}"));
+        assert_eq!((&found["peak_kib"], &found["entry_bytes"]), (&json!(2048), &json!(112.0)));
+        assert_eq!(found["peak_bytes"], json!((2 << 20) as f64 / 10.0));
+        let failed = ended(2, "", "onesweep: no\n{\"peak_kib\":2048}");
+        assert!(detail(&Work::of(Tool::Memory), &failed).as_object().unwrap().is_empty());
+    }
+
+    #[test]
     fn a_failed_program_has_no_figure() {
         let [tar, rmlint] = [Tool::GnuTar, Tool::Rmlint].map(|tool| setting().run(Work::of(tool)));
         let disturbed = setting().beside(Company::Writer).run(Work::of(Tool::GnuTar));
@@ -320,7 +391,7 @@ mod tests {
         fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
         mount::run("mkfs.ext4", ["-q", "-F", image.to_str().unwrap()]).unwrap();
         let before = sha256(&image).unwrap();
-        let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0 };
+        let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0, survey: OnceCell::new() };
         let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
         let outcome =
             measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs, &Interrupt::default());

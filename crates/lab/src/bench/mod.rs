@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`run`], [`work`] | what is measured: an image on a disk, and a program |
 //! | [`images`] | aged images, kept packed |
-//! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`] and [`in_flight`] |
+//! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`], [`in_flight`] and [`scan`] |
 //! | [`results`], [`statistics`] | all runs in one JSON file, and medians |
 //! | [`sweep`] | measuring what is still missing |
 //! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
@@ -23,6 +23,7 @@ pub(crate) mod quick;
 pub(crate) mod report;
 mod results;
 mod run;
+pub(crate) mod scan;
 mod share;
 mod statistics;
 pub(crate) mod sweep;

@@ -1,5 +1,6 @@
 //! `onesweep-lab bench sweep`: measures what is still missing, and writes every run down as soon as it is done.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,7 +12,7 @@ use super::images::Images;
 use super::measure::{self, Unpacked};
 use super::results::{Machine, Outcome, Record, Results};
 use super::run::Run;
-use super::work::{Programs, Tool, Work};
+use super::work::{Programs, Work};
 use crate::interrupt::Interrupt;
 use crate::mount;
 
@@ -139,7 +140,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         if foreseen == 0 {
             continue;
         }
-        let unpacked = match unpack(&mut images, &runs[0], &order.programs, &interrupt) {
+        let unpacked = match unpack(&mut images, &runs, &order.programs, &interrupt) {
             Ok(unpacked) => unpacked,
             Err(_) if interrupt.came() => return Err(ENDED.into()),
             Err(complaint) => {
@@ -163,7 +164,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
             };
             let passed = began.elapsed().as_secs();
             number += 1;
-            eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&run, &outcome));
+            eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&outcome));
             let image_sha256 = unpacked.facts.image_sha256.clone();
             results.enter(Record { run, image_sha256, machine, outcome });
             results.save(&order.out)?;
@@ -172,19 +173,19 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     Ok(code)
 }
 
-fn unpack(images: &mut Images, run: &Run, programs: &Programs, interrupt: &Interrupt) -> Result<Unpacked, String> {
-    let subject = &run.setting.image;
+fn unpack(images: &mut Images, runs: &[Run], programs: &Programs, interrupt: &Interrupt) -> Result<Unpacked, String> {
+    let subject = &runs[0].setting.image;
     let (image, facts) = images.take(subject, interrupt)?;
-    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), programs, interrupt)?;
-    Ok(Unpacked { image, facts, content, peak })
+    let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), runs, programs, interrupt)?;
+    Ok(Unpacked { image, facts, content, peak, survey: OnceCell::new() })
 }
 
 /// What came out, for the progress.
-fn said(run: &Run, outcome: &Outcome) -> String {
+fn said(outcome: &Outcome) -> String {
     if let Some(missing) = &outcome.missing {
         return missing.clone();
     }
-    if run.work.tool == Tool::Plan || outcome.busy_ms == 0.0 {
+    if outcome.busy_ms == 0.0 {
         return format!("{:.3} s", outcome.wall_s);
     }
     format!("{:.2} s of disk, {} requests", outcome.busy_ms / 1000.0, outcome.requests)
@@ -228,6 +229,7 @@ mod tests {
     use super::*;
     use crate::bench::results::tests::{on_its_image, record, setting};
     use crate::bench::run::{Disk, Setting, Stretch, Subject};
+    use crate::bench::work::Tool;
 
     #[test]
     fn runs_of_an_image_come_together_and_rounds_in_turns() {

@@ -23,6 +23,16 @@ pub(crate) enum Tool {
     Copy,
     /// What `onesweep plan` predicts: nothing of the content is read.
     Plan,
+    /// Paths, by what the tables of the file system say.
+    Find,
+    /// `find -size +0`: every inode is looked at, no content.
+    GnuFind,
+    /// How many inodes a second one core takes from tables in memory: a part of this program.
+    Scan,
+    /// `onesweep plan` of the image's file, for the memory that it takes.
+    Memory,
+    /// One rising pass over the sectors that finding the files and their places reads: computed, not run.
+    MetadataBound,
     /// One perfect sweep, and streaming: computed, not run.
     Bound,
 }
@@ -80,13 +90,18 @@ pub(crate) struct Work {
     /// Larger files are left out, by a list of their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) most_kib: Option<u64>,
+    /// The disk's device is read, and nothing is mounted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unmounted: bool,
 }
 
 /// Where things are when a program is called.
 #[derive(Debug)]
 pub(crate) struct Places<'a> {
-    /// The mounted tree.
+    /// The mounted tree, or the device with nothing mounted.
     pub(crate) root: &'a Path,
+    /// The file of the image.
+    pub(crate) image: &'a Path,
     /// An empty directory for copies.
     pub(crate) copies: &'a Path,
     pub(crate) programs: &'a Programs,
@@ -122,7 +137,7 @@ const GNU_TAR: [&str; 3] = ["tar", "--format=posix", "--pax-option=delete=atime,
 
 impl Work {
     pub(crate) fn of(tool: Tool) -> Self {
-        Self { tool, options: Vec::new(), budget: None, most_kib: None }
+        Self { tool, options: Vec::new(), budget: None, most_kib: None, unmounted: false }
     }
 
     pub(crate) fn with(tool: Tool, options: &[&str]) -> Self {
@@ -138,9 +153,31 @@ impl Work {
         Self { most_kib: Some(kib), ..self }
     }
 
+    /// The same from the disk's device, with nothing mounted.
+    pub(crate) fn unmounted(self) -> Self {
+        Self { unmounted: true, ..self }
+    }
+
     /// Whether it is a program of ours, whose figures change with the code.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self.tool, Tool::Tar | Tool::Sum | Tool::Copy | Tool::Plan)
+        use Tool::{Copy, Find, Memory, Plan, Scan, Sum, Tar};
+        matches!(self.tool, Tar | Sum | Copy | Plan | Find | Scan | Memory)
+    }
+
+    /// Whether it is computed from what other programs made the disk do.
+    pub(crate) fn is_bound(&self) -> bool {
+        matches!(self.tool, Tool::Bound | Tool::MetadataBound)
+    }
+
+    /// Whether it takes the image's file, without a disk.
+    pub(crate) fn is_of_the_file(&self) -> bool {
+        matches!(self.tool, Tool::Scan | Tool::Memory)
+    }
+
+    /// Whether it reads what is in files.
+    pub(crate) fn reads_content(&self) -> bool {
+        use Tool::{Find, GnuFind, Plan};
+        !matches!(self.tool, Plan | Find | GnuFind) && !self.is_bound() && !self.is_of_the_file()
     }
 
     /// What tables call it.
@@ -159,7 +196,12 @@ impl Work {
             Tool::Sum => "onesweep sum",
             Tool::Copy => "onesweep copy",
             Tool::Plan => "onesweep plan",
+            Tool::Find => "onesweep find",
+            Tool::GnuFind => "find -size +0",
+            Tool::Scan => "tables from memory",
+            Tool::Memory => "onesweep plan IMAGE",
             Tool::Bound => "one perfect sweep",
+            Tool::MetadataBound => "one pass over the metadata",
         };
         let mut name = name.to_owned();
         for option in &self.options {
@@ -177,12 +219,16 @@ impl Work {
         if let Some(kib) = self.most_kib {
             name += &format!(" (files up to {kib} KB)");
         }
+        if self.unmounted {
+            name += " DEVICE";
+        }
         name
     }
 
     /// The program and its arguments.
     pub(crate) fn argv(&self, places: &Places) -> Vec<String> {
         let root = places.root.display().to_string();
+        let image = places.image.display().to_string();
         let copies = places.copies.display().to_string();
         let onesweep = places.programs.onesweep.display().to_string();
         let lab = places.programs.lab.display().to_string();
@@ -209,11 +255,19 @@ impl Work {
             }
             Tool::Rmlint => plain(&["rmlint", "-T", "duplicates", "--hidden", "-o", "json:stdout", &root]),
             Tool::InFlight => plain(&[&lab, "in-flight", &root, "500"]),
+            Tool::Tar if self.unmounted => ours("tar", &["--json", "-cf", "-", &root]),
             Tool::Tar => ours("tar", &[&["--json"][..], &whole].concat()),
             Tool::Sum => ours("sum", &["--json", &root]),
             Tool::Copy => ours("copy", &["-T", &root, &format!("{copies}/tree")]),
             Tool::Plan => ours("plan", &["--json", &root]),
-            Tool::Bound => plain(&[&lab, "bound", "IMAGE"]),
+            Tool::Find => ours("find", &[&root]),
+            Tool::GnuFind => plain(&["find", &root, "-size", "+0"]),
+            Tool::Scan => plain(&[&lab, "scan", &image]),
+            Tool::Memory => {
+                let weighed = ["time", "--quiet", "--format", "{\"peak_kib\":%M}"];
+                [plain(&weighed), ours("plan", &["--json", "--catalog-limit", "64G", &image])].concat()
+            }
+            Tool::Bound | Tool::MetadataBound => plain(&[&lab, "bound", "IMAGE"]),
         }
     }
 }
@@ -231,6 +285,7 @@ mod tests {
         let programs = programs();
         let places = Places {
             root: Path::new("/mnt"),
+            image: Path::new("/image"),
             copies: Path::new("/copies"),
             programs: &programs,
             without: None,
@@ -251,7 +306,8 @@ mod tests {
     fn large_files_are_left_out_by_both_sides_in_the_same_way() {
         let programs = programs();
         let without = Some(Path::new("/list"));
-        let places = Places { root: Path::new("/mnt"), copies: Path::new("/"), programs: &programs, without, peak: 0 };
+        let (root, image, copies) = (Path::new("/mnt"), Path::new("/image"), Path::new("/"));
+        let places = Places { root, image, copies, programs: &programs, without, peak: 0 };
         for tool in [Tool::GnuTar, Tool::Tar, Tool::Plan] {
             let work = Work::of(tool).at_most(128);
             assert!(work.name().ends_with("(files up to 128 KB)"));
@@ -264,6 +320,7 @@ mod tests {
         let programs = programs();
         let places = Places {
             root: Path::new("/mnt"),
+            image: Path::new("/image"),
             copies: Path::new("/copies"),
             programs: &programs,
             without: None,
@@ -274,6 +331,25 @@ mod tests {
             assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");
             assert!(!Work::of(tool).is_ours());
         }
+    }
+
+    /// Nothing is mounted, so there is no tree to enter.
+    #[test]
+    fn a_device_is_named_in_the_place_of_the_tree() {
+        let programs = programs();
+        let (root, image, copies) = (Path::new("/dev/loop7"), Path::new("/image"), Path::new("/"));
+        let places = Places { root, image, copies, programs: &programs, without: None, peak: 0 };
+        let tar = Work::of(Tool::Tar).unmounted();
+        assert_eq!(tar.argv(&places).join(" "), "/bin/onesweep tar --json -cf - /dev/loop7");
+        assert_eq!(tar.name(), "onesweep tar DEVICE");
+        assert!(tar.reads_content() && !Work::of(Tool::Find).reads_content());
+        let scan = Work::of(Tool::Scan);
+        assert_eq!(scan.argv(&places).join(" "), "/bin/lab scan /image");
+        assert!(scan.is_of_the_file() && scan.is_ours());
+        // What was measured before a device could be named is known again.
+        let old: Work = serde_json::from_str(r#"{"tool":"tar","options":[],"budget":null}"#).unwrap();
+        assert_eq!(old, Work::of(Tool::Tar));
+        assert!(!serde_json::to_string(&old).unwrap().contains("unmounted"));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Made without any of the code that it is held against: extents as `filefrag` prints them, and the sectors outside them
 //! that the emulated disk saw while `find -size +0` and one FIEMAP of each file ran from cold caches with read-ahead 0.
 //! On btrfs, whose extents have addresses of its own, the sectors that the disk saw while every file was read stand for
-//! the extents.
+//! the extents. On NTFS, where `filefrag` knows nothing, ntfs-3g is asked for the blocks one by one.
 
+mod blocks;
 mod layout;
 mod sweep;
 
@@ -43,6 +44,8 @@ pub(crate) struct Bound {
     streaming_ms: f64,
     /// All of it in one pass over the disk.
     sweep: Sweep,
+    /// The metadata alone in one pass.
+    metadata_sweep: Sweep,
     /// The same runs through a drive that may choose among as many of the next ones as its queue holds.
     queued_sweep_ms: f64,
     /// Two such passes, the first over the metadata: for who doesn't know where the data lies before that is read.
@@ -57,31 +60,49 @@ pub(crate) struct Subject {
     pub(crate) span: (f64, f64),
 }
 
+/// What there is to read of an image, on whatever disk.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    layout: Layout,
+    /// What was read to find the files and their places.
+    touched: Vec<AddressRun>,
+    image_bytes: u64,
+    image_sha256: String,
+}
+
 /// Measures what there is to read, and computes the bounds.
 pub(crate) fn bound(subject: &Subject) -> Result<Bound, String> {
-    let (layout, touched, image_bytes) = survey(subject)?;
-    let span = Span { from: subject.span.0, to: subject.span.1 };
-    let geometry = geometry::of(&subject.model, image_bytes, span);
-    let data = address_runs::joined(layout.extents.clone());
-    let data_bytes = address_runs::bytes(&data);
-    let metadata = address_runs::joined(touched);
-    let all = address_runs::joined(data.iter().chain(&metadata).copied().collect());
-    let drive = || Drive::new(unbuffered(&subject.model), image_bytes, span);
-    let streamed: f64 = data.iter().map(|run| geometry.transfer_ms(run.start, run.end)).sum();
-    Ok(Bound {
-        model: subject.model.name.clone(),
-        span: subject.span,
-        image_sha256: sha256(&subject.image).map_err(|error| error.to_string())?,
-        files: layout.files,
-        useful_bytes: layout.bytes,
-        extents: layout.extents.len() as u64,
-        data_bytes,
-        metadata_bytes: address_runs::bytes(&all) - data_bytes,
-        streaming_ms: streamed * (layout.bytes as f64 / data_bytes.max(1) as f64).min(1.0),
-        queued_sweep_ms: sweep::queued_ms(&all, drive()),
-        metadata_first_ms: sweep::queued_ms(&metadata, drive()) + sweep::queued_ms(&data, drive()),
-        sweep: Sweep::over(&all, &geometry, subject.model.overhead_ms),
-    })
+    Ok(survey(subject)?.bound(&subject.model, subject.span))
+}
+
+impl Survey {
+    /// The bounds on a disk.
+    pub(crate) fn bound(&self, model: &DiskModel, (from, to): (f64, f64)) -> Bound {
+        let Self { layout, touched, image_bytes, image_sha256 } = self;
+        let (image_bytes, span) = (*image_bytes, Span { from, to });
+        let geometry = geometry::of(model, image_bytes, span);
+        let data = address_runs::joined(layout.extents.clone());
+        let data_bytes = address_runs::bytes(&data);
+        let metadata = address_runs::joined(touched.clone());
+        let all = address_runs::joined(data.iter().chain(&metadata).copied().collect());
+        let drive = || Drive::new(unbuffered(model), image_bytes, span);
+        let streamed: f64 = data.iter().map(|run| geometry.transfer_ms(run.start, run.end)).sum();
+        Bound {
+            model: model.name.clone(),
+            span: (from, to),
+            image_sha256: image_sha256.clone(),
+            files: layout.files,
+            useful_bytes: layout.bytes,
+            extents: layout.extents.len() as u64,
+            data_bytes,
+            metadata_bytes: address_runs::bytes(&all) - data_bytes,
+            streaming_ms: streamed * (layout.bytes as f64 / data_bytes.max(1) as f64).min(1.0),
+            queued_sweep_ms: sweep::queued_ms(&all, drive()),
+            metadata_first_ms: sweep::queued_ms(&metadata, drive()) + sweep::queued_ms(&data, drive()),
+            metadata_sweep: Sweep::over(&metadata, &geometry, model.overhead_ms),
+            sweep: Sweep::over(&all, &geometry, model.overhead_ms),
+        }
+    }
 }
 
 /// The model without its track buffer: what is touched doesn't depend on it, and a pass needs none.
@@ -89,8 +110,8 @@ fn unbuffered(model: &DiskModel) -> DiskModel {
     DiskModel { buffer_segments: 0, ..model.clone() }
 }
 
-/// The files' places, what was read to find them, and the size of the image.
-fn survey(subject: &Subject) -> Result<(Layout, Vec<AddressRun>, u64), String> {
+/// Finds the files and their places while the disk's trace is kept. The model matters little: time is not measured.
+pub(crate) fn survey(subject: &Subject) -> Result<Survey, String> {
     let scratch = Scratch::new("bound")?;
     let trace = scratch.file("trace");
     let said = |error: std::io::Error| format!("{}: {error}", subject.image.display());
@@ -135,7 +156,8 @@ fn survey(subject: &Subject) -> Result<(Layout, Vec<AddressRun>, u64), String> {
         layout.extents = data;
     }
     let image_bytes = fs::metadata(&subject.image).map_err(said)?.len();
-    Ok((layout, touched, image_bytes))
+    let image_sha256 = sha256(&subject.image).map_err(said)?;
+    Ok(Survey { layout, touched, image_bytes, image_sha256 })
 }
 
 /// Reads every file. What btrfs tells of extents are addresses of its own; on the disk they show when they are read.
@@ -146,7 +168,7 @@ fn read_files(root: &Path) -> Result<(), String> {
 
 /// Where content lies below a mount; `None` where addresses are of another kind.
 pub(crate) fn places(root: &Path) -> Result<Option<Vec<AddressRun>>, String> {
-    if mount::fs_of(root).is_none_or(|fs| fs == "btrfs" || fs.starts_with("fuse")) {
+    if mount::fs_of(root).is_none_or(|fs| fs == "btrfs") {
         return Ok(None);
     }
     map_files(root).map(|layout| Some(layout.extents))
@@ -154,6 +176,9 @@ pub(crate) fn places(root: &Path) -> Result<Option<Vec<AddressRun>>, String> {
 
 /// `find -size +0` and a `filefrag` of each file.
 fn map_files(root: &Path) -> Result<Layout, String> {
+    if mount::fs_of(root).is_some_and(|fs| fs == "fuseblk") {
+        return blocks::map_files(root);
+    }
     let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r filefrag -v";
     let output = run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()])?;
     Layout::parse(&String::from_utf8_lossy(&output.stdout))
@@ -178,6 +203,7 @@ pub(crate) fn print(bound: &Bound) {
         mb(bound.metadata_bytes),
         mb(bound.sweep.gap_bytes)
     );
+    println!("the metadata alone          {:>10.2} s", bound.metadata_sweep.ms / 1000.0);
     println!("the same with a queue       {:>10.2} s", bound.queued_sweep_ms / 1000.0);
     println!("metadata first, then data   {:>10.2} s", bound.metadata_first_ms / 1000.0);
     println!("on {}, image {}", bound.model, bound.image_sha256);

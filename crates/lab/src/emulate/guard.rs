@@ -51,7 +51,8 @@ impl Emulation {
         Ok(emulation)
     }
 
-    fn mount(&self, spec: &Spec, mount: &MountSpec) -> Result<(), String> {
+    /// A loop device on the disk. It goes with the disk.
+    pub(crate) fn attach(&self, spec: &Spec, mount: &MountSpec) -> Result<Loop, String> {
         let mut options = vec!["--direct-io=on"];
         options.extend(spec.read_only.then_some("--read-only"));
         let device = Loop::attach(&self.dir.join("disk"), &options)?;
@@ -63,6 +64,11 @@ impl Emulation {
         if let Some(kilobytes) = mount.read_ahead_kb {
             device.set("read_ahead_kb", &kilobytes.to_string())?;
         }
+        Ok(device)
+    }
+
+    fn mount(&self, spec: &Spec, mount: &MountSpec) -> Result<(), String> {
+        let device = self.attach(spec, mount)?;
         let options = match (&mount.options, spec.read_only) {
             (Some(options), true) => Some(format!("ro,{options}")),
             (None, true) => Some("ro".to_owned()),

@@ -43,6 +43,19 @@ pub(crate) struct Extra {
     pub(crate) zeros: Vec<Range<u64>>,
 }
 
+/// How much memory a plan keeps of a tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CatalogueSize {
+    /// Files, directories and all others.
+    pub entries: u64,
+    /// Bytes of their names.
+    pub name_bytes: u64,
+    /// Fragments of files.
+    pub fragments: u64,
+    /// Bytes of all of it.
+    pub bytes: u64,
+}
+
 /// The catalogue of one spindle's tree, or of one window of it.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
@@ -100,6 +113,16 @@ impl Catalogue {
 
     pub(crate) fn len(&self) -> u32 {
         self.entries.len() as u32
+    }
+
+    /// What is in it.
+    pub(crate) fn size(&self) -> CatalogueSize {
+        CatalogueSize {
+            entries: self.entries.len() as u64,
+            name_bytes: self.names.bytes(),
+            fragments: self.fragments.len() as u64,
+            bytes: self.bytes(),
+        }
     }
 
     /// Bytes in use.

@@ -30,7 +30,7 @@ pub(crate) fn setting(seed: u64, model: &str) -> Setting {
 }
 
 /// More than the sweep needs for any class: the paper gives what it needed, 718 MB at most.
-const BUDGET: &str = "1G";
+pub(super) const BUDGET: &str = "1G";
 
 /// As DAFT reads, through its gaps.
 pub(crate) fn by_device() -> Work {

@@ -3,11 +3,14 @@
 mod budgets;
 mod daft;
 mod fragmented;
+mod goal;
 mod goals;
 mod peers;
 mod qtar;
+mod tables;
 
-pub(crate) use goals::{Goal, Goals, quick};
+pub(crate) use goal::Goal;
+pub(crate) use goals::{Goals, quick};
 
 use super::plot::Pictures;
 use super::results::Results;
@@ -32,6 +35,7 @@ pub(crate) trait Exhibit {
 pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
     vec![
         Box::new(Goals::all(seed)),
+        Box::new(tables::Tables::new(seed)),
         Box::new(peers::Peers::new(seed)),
         Box::new(budgets::Budgets::new(seed)),
         Box::new(daft::Figure2::new(seed)),
@@ -54,7 +58,6 @@ mod tests {
     use super::*;
     use crate::bench::images::Facts;
     use crate::bench::results::{Outcome, Record};
-    use crate::bench::work::Tool;
     use crate::random::Random;
 
     #[test]
@@ -86,7 +89,7 @@ mod tests {
                 if !known.insert(serde_json::to_string(&run).unwrap()) {
                     continue;
                 }
-                let slow = if run.work.is_ours() || run.work.tool == Tool::Bound { 1.0 } else { 10.0 };
+                let slow = if run.work.is_ours() || run.work.is_bound() { 1.0 } else { 10.0 };
                 let facts =
                     Facts { file_bytes: 400_000_000, files: 30_000, image_sha256: "0".repeat(64), ..Facts::default() };
                 results.images.insert(run.setting.image.name(), facts);
@@ -95,7 +98,8 @@ mod tests {
                     data_ms: Some(4000.0),
                     wall_s: slow,
                     head: (0..90).map(|tenth| (tenth as f64 / 10.0, tenth << 24, (tenth << 24) + (9 << 20))).collect(),
-                    detail: json!({"streaming_ms": 7000.0, "files": 29_000, "plans": [plan("unmerged"), plan("merged")]}),
+                    detail: json!({"streaming_ms": 7000.0, "files": 29_000, "inodes_per_second": 3e6, "getppid_ns": 50.0,
+                                   "memcpy_gb_per_second": 9.0, "peak_bytes": 200.0, "entry_bytes": 112.0, "plans": [plan("unmerged"), plan("merged")]}),
                     ..Outcome::default()
                 };
                 results.runs.push(Record { run, image_sha256: "0".repeat(64), machine: 0, outcome });

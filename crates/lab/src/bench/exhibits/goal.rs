@@ -1,0 +1,469 @@
+//! One row of what has to come out: what is divided by what, the paper's figure, the goal, and what was measured.
+
+use super::Case;
+use crate::bench::page::{self, Table};
+use crate::bench::results::{Outcome, Results};
+use crate::bench::run::{Company, Run, Setting};
+use crate::bench::statistics::{self, Rounds, Spread};
+use crate::bench::work::{Tool, Work};
+
+/// What a figure has to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Aim {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Away from 1 by no more than that part.
+    Within(f64),
+}
+
+impl Aim {
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+            Self::Within(part) => (value - 1.0).abs() <= part,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!("≥ {least}"),
+            Self::AtMost(most) => format!("≤ {most}"),
+            Self::Within(part) => format!("1 ± {part}"),
+        }
+    }
+}
+
+/// What is divided by what.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Measure {
+    /// Disk time of GNU tar ÷ ours.
+    GnuTar,
+    /// Disk time of ours ÷ one perfect sweep.
+    Sweep,
+    /// Time to stream the useful bytes ÷ disk time of ours.
+    Streaming,
+    /// Disk time of ours ÷ that of another of ours.
+    Other(Work),
+    /// Disk time of the requests that touch content ÷ the time that the plan predicts.
+    Plan(Work),
+    /// Wall clock of GNU tar ÷ ours.
+    WallFaster,
+    /// Wall clock of ours ÷ GNU tar, in pairs.
+    WallPaired,
+    /// What ours says of itself, under that name.
+    Own(&'static Figure),
+}
+
+/// A figure that a program of ours tells of itself.
+#[derive(Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) key: &'static str,
+    pub(super) text: &'static str,
+    /// Whether more is better.
+    pub(super) grows: bool,
+}
+
+impl Measure {
+    fn text(&self) -> String {
+        match self {
+            Self::GnuTar => "GNU tar ÷ ours".into(),
+            Self::Sweep => "ours ÷ one perfect sweep".into(),
+            Self::Streaming => "streaming ÷ ours".into(),
+            Self::Other(other) => format!("ours ÷ `{}`", other.name()),
+            Self::Plan(_) => "measured ÷ planned, data phase".into(),
+            Self::WallFaster => "GNU tar ÷ ours, wall clock".into(),
+            Self::WallPaired => "ours ÷ GNU tar, wall clock, pairs".into(),
+            Self::Own(figure) => figure.text.into(),
+        }
+    }
+
+    /// Whether more is better.
+    fn grows(&self) -> bool {
+        matches!(self, Self::GnuTar | Self::Streaming | Self::WallFaster | Self::Own(Figure { grows: true, .. }))
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub(crate) struct Goal {
+    case: String,
+    what: String,
+    /// The paper's own figure.
+    paper: String,
+    setting: Setting,
+    ours: Work,
+    measure: Measure,
+    off: Option<Aim>,
+    on: Option<Aim>,
+    rounds: u32,
+    /// Whether the other side is measured in one round only.
+    once: bool,
+    /// Whether the row has a column for the track buffer switched on.
+    both: bool,
+}
+
+impl Goal {
+    pub(super) fn new(case: &str, what: &str, setting: Setting) -> Self {
+        Self {
+            case: case.into(),
+            what: what.into(),
+            paper: "–".into(),
+            setting,
+            ours: Work::of(Tool::Tar),
+            measure: Measure::GnuTar,
+            off: None,
+            on: None,
+            rounds: 1,
+            once: false,
+            both: true,
+        }
+    }
+
+    pub(super) fn paper(self, paper: &str) -> Self {
+        Self { paper: paper.into(), ..self }
+    }
+
+    pub(super) fn ours(self, ours: Work) -> Self {
+        Self { ours, ..self }
+    }
+
+    pub(super) fn measure(self, measure: Measure) -> Self {
+        Self { measure, ..self }
+    }
+
+    pub(super) fn off(self, aim: Aim) -> Self {
+        Self { off: Some(aim), ..self }
+    }
+
+    pub(super) fn on(self, aim: Aim) -> Self {
+        Self { on: Some(aim), ..self }
+    }
+
+    pub(super) fn rounds(self, rounds: u32) -> Self {
+        Self { rounds, ..self }
+    }
+
+    /// The same under another name.
+    pub(super) fn case_named(self, case: &str) -> Self {
+        Self { case: case.into(), ..self }
+    }
+
+    /// With the other side measured in one round only.
+    pub(super) fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    pub(super) fn off_only(self) -> Self {
+        Self { both: false, ..self }
+    }
+
+    fn columns(&self) -> &'static [bool] {
+        if self.both { &[false, true] } else { &[false] }
+    }
+
+    pub(super) fn our_run(&self, track_buffer: bool) -> Run {
+        self.setting.buffered(track_buffer).run(self.ours.clone())
+    }
+
+    /// Bounds don't depend on the track buffer.
+    pub(super) fn bound_run(&self) -> Run {
+        self.setting.buffered(false).run(Work::of(Tool::Bound))
+    }
+
+    pub(super) fn other_run(&self, track_buffer: bool) -> Run {
+        let setting = self.setting.buffered(track_buffer);
+        match &self.measure {
+            Measure::GnuTar | Measure::WallFaster | Measure::WallPaired => {
+                setting.run(Work { most_kib: self.ours.most_kib, ..Work::of(Tool::GnuTar) })
+            }
+            Measure::Sweep | Measure::Streaming => self.bound_run(),
+            Measure::Other(work) if work.is_bound() => self.setting.buffered(false).run(work.clone()),
+            Measure::Other(work) => setting.run(work.clone()),
+            Measure::Own(_) => self.our_run(track_buffer),
+            Measure::Plan(work) => setting.buffered(false).run(work.clone()),
+        }
+    }
+
+    pub(super) fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for &track_buffer in self.columns() {
+            let rounds = if self.is_other_once() { 1 } else { self.rounds };
+            runs.extend(self.other_run(track_buffer).rounds(rounds));
+            runs.extend(self.our_run(track_buffer).rounds(self.rounds));
+        }
+        runs.extend(self.has_sweep().then(|| self.bound_run()));
+        runs
+    }
+
+    /// Whether the other side is measured, or computed, but once.
+    fn is_other_once(&self) -> bool {
+        match self.measure {
+            Measure::Sweep | Measure::Streaming | Measure::Plan(_) => true,
+            Measure::Other(ref work) => work.is_bound() || (self.once && !work.is_ours()),
+            Measure::Own(_) => false,
+            Measure::GnuTar | Measure::WallFaster | Measure::WallPaired => self.once,
+        }
+    }
+
+    /// Whether the bound stands beside the row. It is made for all files, and for a disk that nobody else uses.
+    fn has_sweep(&self) -> bool {
+        let of_all_files = self.ours.most_kib.is_none();
+        self.measure == Measure::GnuTar && of_all_files && self.setting.company == Company::Alone
+    }
+
+    /// The figure of a column.
+    pub(super) fn value(&self, results: &Results, track_buffer: bool) -> Option<Spread> {
+        let (ours, other) = (self.our_run(track_buffer), self.other_run(track_buffer));
+        let ours = |figure: fn(&Outcome) -> Option<f64>| results.by_round(&ours, figure);
+        // What is there once is held against every round.
+        let others = |figure: fn(&Outcome) -> Option<f64>| -> Rounds {
+            let values = results.by_round(&other, figure);
+            match values.first_key_value() {
+                Some((_, &value)) if self.is_other_once() => (0..self.rounds).map(|round| (round, value)).collect(),
+                _ => values,
+            }
+        };
+        let busy = |outcome: &Outcome| Some(outcome.busy_ms);
+        let wall = |outcome: &Outcome| Some(outcome.wall_s);
+        let streaming = |outcome: &Outcome| outcome.detail["streaming_ms"].as_f64();
+        match self.measure {
+            Measure::Own(figure) => {
+                let own = |outcome: &Outcome| outcome.detail[figure.key].as_f64();
+                results.figure(&self.our_run(track_buffer), own)
+            }
+            Measure::GnuTar => statistics::ratios(&others(busy), &ours(busy)),
+            Measure::Sweep | Measure::Other(_) => statistics::ratios(&ours(busy), &others(busy)),
+            Measure::Streaming => statistics::ratios(&others(streaming), &ours(busy)),
+            Measure::Plan(_) => statistics::ratios(&ours(|outcome| outcome.data_ms), &others(planned_ms)),
+            Measure::WallFaster => statistics::ratios(&others(wall), &ours(wall)),
+            Measure::WallPaired => statistics::ratios(&ours(wall), &others(wall)),
+        }
+    }
+
+    /// The best of all rounds, more being better: a busy machine can only make a round worse.
+    pub(crate) fn score(&self, results: &Results) -> Option<f64> {
+        let value = self.value(results, false)?;
+        if self.measure.grows() { Some(value.greatest) } else { (value.least > 0.0).then(|| 1.0 / value.least) }
+    }
+
+    pub(crate) fn case(&self) -> Case {
+        Case { name: self.case.clone(), runs: self.runs() }
+    }
+
+    /// How many times as long as one perfect sweep GNU tar takes, and ours.
+    fn over_sweep(&self, results: &Results, track_buffer: bool) -> Option<(f64, f64)> {
+        if !self.has_sweep() {
+            return None;
+        }
+        let sweep = results.busy_ms(&self.bound_run())?.median;
+        let ours = results.busy_ms(&self.our_run(track_buffer))?.median;
+        let tar = results.busy_ms(&self.other_run(track_buffer))?.median;
+        Some((tar / sweep, ours / sweep))
+    }
+
+    pub(super) fn verdict(&self, results: &Results) -> String {
+        let mut said = Vec::new();
+        for (aim, track_buffer) in [(self.off, false), (self.on, true)] {
+            let Some(aim) = aim else { continue };
+            let Some(value) = self.value(results, track_buffer) else {
+                said.push("not measured".to_owned());
+                continue;
+            };
+            said.push(if aim.is_met(value.median) {
+                "met".into()
+            } else {
+                match (aim, self.over_sweep(results, track_buffer)) {
+                    (Aim::AtLeast(least), Some((possible, over))) => excuse(least, possible, over),
+                    _ => "**not met**".into(),
+                }
+            });
+        }
+        said.dedup();
+        said.join(" / ")
+    }
+
+    pub(super) fn row(&self, results: &Results) -> Vec<String> {
+        let cell = |track_buffer: bool| match self.value(results, track_buffer) {
+            _ if track_buffer && !self.both => String::new(),
+            Some(spread) => page::spread(spread),
+            None => why_not(results, &[self.our_run(track_buffer), self.other_run(track_buffer)]),
+        };
+        let aims: Vec<String> = match (self.off, self.on) {
+            (None, None) => vec!["–".into()],
+            (Some(off), None) => vec![off.text()],
+            (None, Some(on)) => vec![format!("on: {}", on.text())],
+            (Some(off), Some(on)) => vec![off.text(), on.text()],
+        };
+        let sweep = self.over_sweep(results, false);
+        let sweep = sweep.map_or_else(String::new, |(possible, _)| page::number(possible));
+        let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
+        let verdict = self.verdict(results);
+        let paper = self.paper.clone();
+        vec![self.what.clone(), name, measure, paper, aims.join(" / "), cell(false), cell(true), sweep, verdict]
+    }
+}
+
+/// A figure that even the perfect sweep doesn't allow is replaced by being within 1.25 of that sweep.
+fn excuse(least: f64, possible: f64, over: f64) -> String {
+    if possible < least && over <= 1.25 {
+        format!("met: {over:.2} of the sweep, which itself would not reach it")
+    } else {
+        "**not met**".into()
+    }
+}
+
+fn planned_ms(outcome: &Outcome) -> Option<f64> {
+    let plans = outcome.detail["plans"].as_array()?;
+    let seconds = plans.iter().find(|plan| plan["chosen"] == true)?["seconds"].as_f64()?;
+    Some(seconds * 1000.0)
+}
+
+/// Why there is no figure.
+fn why_not(results: &Results, runs: &[Run]) -> String {
+    let missing = runs.iter().find_map(|run| results.of(run)?.outcome.missing.clone());
+    missing.unwrap_or_else(|| "not measured".into())
+}
+
+/// All rows under their heads.
+pub(super) fn table(goals: &[Goal], results: &Results) -> Table {
+    let mut table = Table::new(&[
+        "case",
+        "ours",
+        "figure",
+        "the paper",
+        "to reach",
+        "track buffer off",
+        "on",
+        "a perfect sweep would give",
+        "",
+    ]);
+    for goal in goals {
+        table.row(goal.row(results));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::results::Record;
+    use crate::bench::results::tests::{on_its_image, record, setting};
+
+    fn goal() -> Goal {
+        Goal::new("random", "`random`", setting()).off(Aim::AtLeast(25.0)).on(Aim::AtLeast(4.0))
+    }
+
+    fn results(tar: f64, ours: f64, sweep: f64) -> Results {
+        let mut results = on_its_image();
+        for track_buffer in [false, true] {
+            results.enter(record(goal().other_run(track_buffer), tar));
+            results.enter(record(goal().our_run(track_buffer), ours));
+        }
+        results.enter(record(goal().bound_run(), sweep));
+        results
+    }
+
+    #[test]
+    fn aims_are_met_or_not() {
+        assert!(Aim::AtLeast(2.0).is_met(2.0) && !Aim::AtLeast(2.0).is_met(1.9));
+        assert!(Aim::AtMost(1.1).is_met(1.1) && !Aim::AtMost(1.1).is_met(1.2));
+        assert!(Aim::Within(0.1).is_met(0.91) && !Aim::Within(0.1).is_met(1.11));
+    }
+
+    #[test]
+    fn a_row_says_what_came_out() {
+        assert_eq!(goal().verdict(&results(300.0, 10.0, 9.0)), "met");
+        assert_eq!(goal().verdict(&results(100.0, 10.0, 3.0)), "**not met** / met");
+        // 100 ÷ 9 is all that could be had, and 10 is within 1.25 of 9.
+        let excused = goal().verdict(&results(100.0, 10.0, 9.0));
+        assert!(excused.starts_with("met: 1.11 of the sweep"), "{excused}");
+        assert_eq!(goal().verdict(&Results::default()), "not measured");
+        let row = goal().row(&results(100.0, 10.0, 8.0));
+        assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0", "10.0", "12.5"]);
+    }
+
+    /// What the sweep would give against a GNU tar that reads ahead is not what it would give against one that can't.
+    #[test]
+    fn each_goal_is_held_against_a_sweep_with_its_own_track_buffer() {
+        let goal = goal().on(Aim::AtLeast(10.0));
+        let mut results = results(300.0, 10.0, 9.0);
+        results.enter(record(goal.other_run(true), 80.0));
+        let verdict = goal.verdict(&results);
+        assert!(verdict.starts_with("met / met: 1.11 of the sweep"), "{verdict}");
+        results.enter(record(goal.our_run(true), 20.0));
+        assert_eq!(goal.verdict(&results), "met / **not met**");
+    }
+
+    #[test]
+    fn no_sweep_stands_beside_a_disk_that_is_shared() {
+        let shared = |company| Goal::new("random", "", setting().beside(company)).off(Aim::AtLeast(25.0));
+        for company in [Company::Reader, Company::Writer] {
+            let goal = shared(company);
+            let mut results = results(100.0, 10.0, 9.0);
+            results.enter(record(goal.other_run(false), 100.0));
+            results.enter(record(goal.our_run(false), 10.0));
+            results.enter(record(goal.bound_run(), 9.0));
+            assert_eq!(goal.row(&results)[7..], ["", "**not met**"]);
+            assert!(goal.runs().iter().all(|run| run.work.tool != Tool::Bound));
+        }
+        assert!(shared(Company::Alone).runs().iter().any(|run| run.work.tool == Tool::Bound));
+    }
+
+    /// A pass over the metadata is computed once, whatever the track buffer, and other programs are measured once where that
+    /// is wanted; ours never.
+    #[test]
+    fn others_are_measured_once_where_that_says_enough() {
+        let against = |tool| {
+            let goal =
+                Goal::new("find", "", setting()).ours(Work::of(Tool::Find)).measure(Measure::Other(Work::of(tool)));
+            goal.rounds(3).once().off_only()
+        };
+        let others = |tool| against(tool).runs().iter().filter(|run| run.work.tool == tool).count();
+        assert_eq!([Tool::MetadataBound, Tool::GnuFind, Tool::Plan].map(others), [1, 1, 3]);
+        assert!(!against(Tool::MetadataBound).other_run(true).setting.disk.track_buffer);
+    }
+
+    #[test]
+    fn a_program_tells_of_itself() {
+        static RATE: Figure = Figure { key: "rate", text: "things a second", grows: true };
+        let goal = Goal::new("scan", "", setting().warm()).ours(Work::of(Tool::Scan)).measure(Measure::Own(&RATE));
+        let goal = goal.off(Aim::AtLeast(2e6)).off_only();
+        let mut results = on_its_image();
+        let outcome = Outcome { detail: serde_json::json!({"rate": 3e6}), ..Outcome::default() };
+        results.enter(Record { outcome, ..record(goal.our_run(false), 0.0) });
+        assert_eq!((goal.verdict(&results).as_str(), goal.score(&results)), ("met", Some(3e6)));
+        assert_eq!(goal.row(&results)[2..6], ["things a second", "–", "≥ 2000000", "3000000"]);
+    }
+
+    #[test]
+    fn scores_grow_with_quality() {
+        let results = results(300.0, 10.0, 8.0);
+        assert_eq!(goal().score(&results), Some(30.0));
+        assert_eq!(goal().measure(Measure::Sweep).score(&results), Some(0.8));
+        assert_eq!(goal().score(&Results::default()), None);
+    }
+
+    /// A run that is made again comes to the end of the results.
+    #[test]
+    fn pairs_are_of_the_same_round_wherever_they_stand() {
+        let goal = Goal::new("warm", "", setting().warm()).measure(Measure::WallPaired).rounds(3).off_only();
+        let mut results = on_its_image();
+        for round in [1, 0, 2] {
+            for (run, wall_s) in [(goal.our_run(false), 2.0), (goal.other_run(false), 4.0)] {
+                let outcome = Outcome { wall_s: wall_s * f64::from(round + 1), ..Outcome::default() };
+                results.enter(Record { outcome, ..record(Run { round, ..run }, 0.0) });
+            }
+        }
+        let again = results.runs[0].clone();
+        results.enter(again);
+        let value = goal.value(&results, false).unwrap();
+        assert_eq!((value.count, value.least, value.greatest), (3, 0.5, 0.5));
+    }
+
+    #[test]
+    fn pairs_are_interleaved() {
+        let runs = goal().rounds(2).off_only().runs();
+        assert_eq!(runs.iter().filter(|run| run.round == 1).count(), 2);
+    }
+}
