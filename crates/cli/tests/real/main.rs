@@ -16,6 +16,7 @@ mod layouts;
 mod limits;
 mod lists;
 mod memory;
+mod moments;
 mod order;
 mod plans;
 mod run;
