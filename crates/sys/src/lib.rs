@@ -40,7 +40,7 @@
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`mounting`] | mounting for reading |
 //! | [`process`] | ending and waiting for the programs that this one has started |
-//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number |
+//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
 
 pub mod block;
 pub mod buffer;
