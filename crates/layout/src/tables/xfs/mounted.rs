@@ -7,7 +7,7 @@ use std::{
     ops::ControlFlow,
     os::fd::{AsFd, BorrowedFd},
     path::Path,
-    sync::{Mutex, mpsc},
+    sync::{Condvar, Mutex, MutexGuard, mpsc},
     thread,
 };
 
@@ -29,11 +29,12 @@ const TYPE_BITS: u32 = 0o170_000;
 
 /// A mounted XFS: inodes by `XFS_IOC_BULKSTAT`, group by group in the order of the disk; their names by
 /// `XFS_IOC_GETPARENTS`, in the same pass, where the file system keeps parent pointers (`mkfs.xfs -n parent=1`), else from
-/// its directories, many at a time.
+/// its directories, many at a time, while further inodes come.
 ///
 /// What is dirty is written first. Then all is as it is when it is asked for: what changes meanwhile may come as it was before
-/// or as it is after, and a name that goes from one directory to another may come twice or not at all. Extents, targets of symbolic links and extended
-/// attributes are not told. Needs root. It takes 24 bytes for each directory.
+/// or as it is after, and a name that goes from one directory to another may come twice or not at all. Extents, targets of
+/// symbolic links and extended attributes are not told. Needs root. It takes 16 bytes for each directory that waits to be
+/// read, and the names of those that were, until they are told.
 #[derive(Debug)]
 pub struct MountedXfs {
     directory: File,
@@ -81,35 +82,122 @@ impl Tables for MountedXfs {
         // The size that is told is the one that was written last. A failure leaves some as they were.
         let _ = files::sync_file_system(fd);
         let mut parents = Parents::of(fd).ok();
-        let (mut upper, mut lowest) = (Vec::new(), Vec::new());
-        let mut goes_on = true;
-        for group in 0.. {
-            let told = xfs::bulkstat(fd, group, &mut |inode| {
-                let is_directory = inode.mode & TYPE_BITS == DIRECTORY;
-                goes_on = found.inode(told_inode(&inode, self.facts.block_bytes)).is_continue();
-                match &mut parents {
-                    Some(parents) if goes_on => goes_on = tell_names(parents, &inode, found).is_continue(),
-                    // The kernel looks up the ancestors of what it opens by number: of the lowest ones, all are known then.
-                    None if is_directory && inode.nlink > 2 => upper.push((inode.ino, inode.generation)),
-                    None if is_directory => lowest.push((inode.ino, inode.generation)),
-                    _ => {}
+        if let Some(parents) = &mut parents {
+            return self.scan_inodes(found, &mut |inode, found| tell_names(parents, inode, found)).map(drop);
+        }
+        let waiting = Waiting::default();
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            let _closed = Closed(&waiting);
+            let mut started = 0;
+            for _ in 0..IN_FLIGHT {
+                let (tell, waiting) = (tell.clone(), &waiting);
+                let read = move || {
+                    let mut listing = DirReader::with_buffer(LISTING_BUFFER);
+                    while let Some(directory) = waiting.take() {
+                        let names = names_of(fd, directory, &mut listing);
+                        if tell.send((directory.0, names)).is_err() {
+                            break;
+                        }
+                    }
+                };
+                let builder = thread::Builder::new().name("onesweep-names".into()).stack_size(STACK_BYTES);
+                started += usize::from(builder.spawn_scoped(scope, read).is_ok());
+            }
+            drop(tell);
+            if started == 0 {
+                let source = io::Error::other("no thread can be started that reads directories");
+                return Err(TableError::Io { at: 0, length: 0, source });
+            }
+            let goes_on = self.scan_inodes(found, &mut |inode, found| {
+                if inode.mode & TYPE_BITS != DIRECTORY {
+                    return ControlFlow::Continue(());
                 }
-                goes_on
+                waiting.add((inode.ino, inode.generation));
+                told.try_iter().try_for_each(|(ino, names)| tell_directory(ino, names, found))
+            })?;
+            waiting.close();
+            if goes_on.is_continue() {
+                let _ = told.iter().try_for_each(|(ino, names)| tell_directory(ino, names, found));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl MountedXfs {
+    /// Tells all inodes, each before `then`.
+    fn scan_inodes(
+        &self,
+        found: &mut dyn Found,
+        then: &mut dyn FnMut(&xfs::Inode, &mut dyn Found) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TableError> {
+        let mut goes_on = ControlFlow::Continue(());
+        for group in 0.. {
+            let told = xfs::bulkstat(self.directory.as_fd(), group, &mut |inode| {
+                goes_on = found.inode(told_inode(&inode, self.facts.block_bytes));
+                if goes_on.is_continue() {
+                    goes_on = then(&inode, found);
+                }
+                goes_on.is_continue()
             });
             match told {
-                Ok(()) if goes_on => {}
-                Ok(()) => return Ok(()),
+                Ok(()) if goes_on.is_continue() => {}
+                Ok(()) => break,
                 // There is no such group.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput && group > 0 => break,
                 Err(source) => return Err(TableError::Io { at: 0, length: 0, source }),
             }
         }
-        for directories in [upper, lowest] {
-            if list(fd, directories, found).is_break() {
-                break;
+        Ok(goes_on)
+    }
+}
+
+/// Directories that wait for a thread, until there will be no more.
+#[derive(Debug, Default)]
+struct Waiting {
+    directories: Mutex<(VecDeque<Listed>, bool)>,
+    changed: Condvar,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<Listed>, bool)> {
+        self.directories.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn add(&self, directory: Listed) {
+        self.lock().0.push_back(directory);
+        self.changed.notify_one();
+    }
+
+    fn close(&self) {
+        self.lock().1 = true;
+        self.changed.notify_all();
+    }
+
+    /// The next one; `None` when there will be no more.
+    fn take(&self) -> Option<Listed> {
+        let mut state = self.lock();
+        loop {
+            if let Some(directory) = state.0.pop_front() {
+                return Some(directory);
             }
+            if state.1 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        Ok(())
+    }
+}
+
+/// Lets the threads end, however the scan does.
+struct Closed<'a>(&'a Waiting);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        // Of what nobody asks for any more, nothing is read.
+        self.0.lock().0.clear();
+        self.0.close();
     }
 }
 
@@ -161,38 +249,6 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// What a thread read of one directory.
 type Names = io::Result<Vec<(u64, Vec<u8>)>>;
-
-/// Tells what is in directories, many at a time.
-fn list(fd: BorrowedFd<'_>, directories: Vec<Listed>, found: &mut dyn Found) -> ControlFlow<()> {
-    let threads = IN_FLIGHT.min(directories.len());
-    let waiting = Mutex::new(VecDeque::from(directories));
-    let take = || waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop_front();
-    let (tell, told) = mpsc::sync_channel(IN_FLIGHT);
-    thread::scope(|scope| {
-        let mut started = 0;
-        for _ in 0..threads {
-            let (tell, take) = (tell.clone(), &take);
-            let read = move || {
-                let mut listing = DirReader::with_buffer(LISTING_BUFFER);
-                while let Some(directory) = take() {
-                    let names = names_of(fd, directory, &mut listing);
-                    if tell.send((directory.0, names)).is_err() {
-                        break;
-                    }
-                }
-            };
-            let builder = thread::Builder::new().name("onesweep-names".into()).stack_size(STACK_BYTES);
-            started += usize::from(builder.spawn_scoped(scope, read).is_ok());
-        }
-        drop(tell);
-        if started == 0 && threads > 0 {
-            let source = io::Error::other("no thread can be started that reads directories");
-            return found.problem(TableError::Io { at: 0, length: 0, source });
-        }
-        // Whoever sends when this ends early finds nobody there, and ends too.
-        told.into_iter().try_for_each(|(ino, names)| tell_directory(ino, names, found))
-    })
-}
 
 fn tell_directory(directory: u64, names: Names, found: &mut dyn Found) -> ControlFlow<()> {
     match names {
