@@ -110,7 +110,7 @@ mod tests {
                 "reassembly" => "first-fit",
                 "disk" => onesweep::DiskModel::names().next().unwrap(),
                 "progress" => "never",
-                "device" | "one_file_system" | "gitignore" | "idle" => "true",
+                "device" | "snapshot" | "one_file_system" | "gitignore" | "idle" => "true",
                 _ => "8",
             };
             let file = of_file(&format!("{} = {value:?}", field.replace('_', "-"))).unwrap();

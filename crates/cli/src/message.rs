@@ -116,6 +116,10 @@ pub(crate) fn of_sweep(error: &SweepError) -> String {
         SweepError::Device { path, reason } => {
             format!("{}: cannot read its device: {}", path_text(path), one_line(&without_numbers(reason)))
         }
+        SweepError::Snapshot { path, reason } => {
+            let reason = one_line(&without_numbers(reason));
+            format!("{}: cannot hold it at one moment: {reason}", path_text(path))
+        }
         SweepError::System { what, source } => {
             format!("{what}: {}{}", why(source), advice(source, Part::Other, is_root()))
         }

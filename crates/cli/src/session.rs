@@ -14,7 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onesweep::{BulkRead, Cancel, FileError, Filter, MetadataSource, Observer, Reassembly, Summary, Sweep, SweptFile};
+use onesweep::{
+    BulkRead, Cancel, FileError, Filter, MetadataSource, Observer, Progress, Reassembly, Summary, Sweep, SweptFile,
+};
 use onesweep_deliver::temporary;
 use onesweep_layout::image::ImageName;
 use serde::Serialize;
@@ -114,9 +116,7 @@ impl Session {
 
     /// Tells something that is no error.
     pub(crate) fn tell(&self, message: &str) {
-        self.bar.aside(|| {
-            let _ = writeln!(io::stderr().lock(), "onesweep: {message}");
-        });
+        self.bar.aside(|| tell(message));
     }
 
     /// Tells an error item of the sweep.
@@ -171,13 +171,18 @@ impl Session {
 
     /// A bulk read with all common options.
     pub(crate) fn bulk_read(&self, roots: &[PathBuf]) -> Result<BulkRead, Failure> {
-        let bar = Arc::clone(&self.bar);
+        let (bar, quiet) = (Arc::clone(&self.bar), self.is_quiet());
+        let observer = move |event| match event {
+            Progress::Remark { text } if !quiet => bar.aside(|| tell(&message::one_line(&text))),
+            event => bar.on(event),
+        };
         let read = BulkRead::new(roots.iter().cloned())
             .filter(self.filter()?)
             .follow_roots(self.follows_roots())
             .cancel(self.cancel.clone())
             .metadata(MetadataSource::Auto)
-            .observer(move |event| bar.on(event));
+            .observer(observer)
+            .writes_to(["/dev/stdout", "/dev/stderr"]);
         Ok(with_settings(read, self.settings().clone()))
     }
 
@@ -288,6 +293,10 @@ impl Session {
     }
 }
 
+fn tell(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "onesweep: {message}");
+}
+
 /// Why a named path has nothing to read, if it has not.
 fn unread(path: &Path, follow: bool) -> Option<String> {
     let kind = if follow { path.metadata() } else { path.symlink_metadata() }.ok()?.file_type();
@@ -365,6 +374,7 @@ fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
         large => large(large.0);
         catalog_limit => catalog_limit(catalog_limit.0);
         device => device(device);
+        snapshot => snapshot(snapshot);
         one_file_system => one_file_system(one_file_system);
         gitignore => gitignore(gitignore);
         bwlimit => bwlimit(bwlimit.0);

@@ -1,6 +1,6 @@
 //! [`BulkRead`]: walk, map, plan, show, run.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     catalogue::CatalogueSize,
@@ -78,6 +78,28 @@ impl BulkRead {
     /// Each file is checked afterwards and read again through the file system when it might have changed.
     pub fn device(self, yes: bool) -> Self {
         self.with(|settings| settings.device = yes)
+    }
+
+    /// Sweeps everything as it is at one moment: by a snapshot (btrfs, LVM), which is removed in the end, or by holding all
+    /// writers of a file system until the plan stands (at most [`BulkRead::freeze_limit`]). Names, attributes and places
+    /// are those of that moment then; files that are written after it come as they are when they are read.
+    ///
+    /// Needs root. The observer is told of what can't be part of it ([`crate::Progress::Remark`]). A plan that is made holds
+    /// its snapshots until it is dropped.
+    pub fn snapshot(self, yes: bool) -> Self {
+        self.with(|settings| settings.snapshot = yes)
+    }
+
+    /// The longest that writers are held. Default 30 s. A plan that takes longer is still carried out, with
+    /// [`FileError::NotOneMoment`] among its items.
+    pub fn freeze_limit(self, limit: Duration) -> Self {
+        self.with(|settings| settings.freeze_limit = limit)
+    }
+
+    /// Adds paths that somebody writes to while the sweep runs, and who would wait for himself if their file system were
+    /// frozen: that is refused then. They need not exist.
+    pub fn writes_to<P: Into<PathBuf>>(self, paths: impl IntoIterator<Item = P>) -> Self {
+        self.with(|settings| settings.writes_to.extend(paths.into_iter().map(Into::into)))
     }
 
     /// Stays on the file systems of the roots.

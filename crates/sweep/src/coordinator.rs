@@ -17,6 +17,7 @@ use crate::{
     error::{FileError, SweepError},
     files::Files,
     image::Image,
+    moment::{Live, Moment},
     opener::path_bytes,
     outlet::{Counters, Outlet},
     placement::Placements,
@@ -51,7 +52,11 @@ pub(crate) struct Prepared {
 
 /// Walks, surveys and plans.
 pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
-    let (shared, mut roots, mut errors) = resolve(settings)?;
+    plan(resolve(settings)?)
+}
+
+/// The same once roots are known. What is frozen thaws here.
+fn plan((shared, mut roots, mut errors): Resolved) -> Result<Prepared, SweepError> {
     let mut sweeps = Vec::new();
     let mut origin = Origin::Named;
     // A walk may come to directories of other spindles; they are the roots of the next round.
@@ -70,6 +75,10 @@ pub(crate) fn prepare(settings: Settings) -> Result<Prepared, SweepError> {
         (roots, origin) = (enter(&shared, foreign, |error| errors.push(error)), Origin::Met);
         sweeps.append(&mut round);
     }
+    if let Some(moment) = shared.placements.moment() {
+        let whole = shared.settings.cancel.is_cancelled() || sweeps.iter().all(SpindleSweep::is_finished);
+        errors.extend(moment.thaw(whole));
+    }
     Ok(Prepared { shared, sweeps, errors })
 }
 
@@ -80,6 +89,10 @@ fn has_images(shared: &Shared) -> bool {
 /// Sweeps without showing the plan before.
 pub(crate) fn start(settings: Settings) -> Result<Files, SweepError> {
     let (shared, roots, errors) = resolve(settings)?;
+    // While writers are held, nobody may wait for a consumer.
+    if shared.placements.moment().is_some_and(|moment| moment.is_frozen()) {
+        return run(plan((shared, roots, errors))?);
+    }
     let sweeps = make_sweeps(&shared, roots, Origin::Named)?;
     launch(Prepared { shared, sweeps, errors })
 }
@@ -123,14 +136,17 @@ fn enter(shared: &Shared, foreign: Vec<Foreign>, mut failed: impl FnMut(FileErro
         .collect()
 }
 
-/// The roots that are there, and errors for those that are not. At least one must be.
-fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), SweepError> {
+/// The roots that are there, and errors for those that are not.
+type Resolved = (Shared, Vec<Root>, Vec<FileError>);
+
+/// Finds the roots, of which at least one must be there, and takes what snapshots are asked for.
+fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     settings.check().map_err(SweepError::Setting)?;
     if settings.roots.is_empty() {
         return Err(SweepError::NoRoots);
     }
     let system = |what| move |source| SweepError::System { what, source };
-    let shared = Shared {
+    let mut shared = Shared {
         placements: Arc::new(Placements::of_system().map_err(system("cannot read the table of mounts"))?),
         images: Arc::default(),
         budget: Budget::new(settings.budget),
@@ -170,8 +186,32 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), Sw
     }
     let errors = errors.into_iter().map(|(path, source)| FileError::Io { path, step: "find it".into(), source });
     let errors = errors.collect();
+    if shared.settings.snapshot && !roots.is_empty() {
+        roots = hold(&mut shared, roots)?;
+    }
     *shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = images;
     Ok((shared, roots, errors))
+}
+
+/// Holds the file systems of the roots as they are at this moment; gives the roots as they are read then.
+fn hold(shared: &mut Shared, roots: Vec<Root>) -> Result<Vec<Root>, SweepError> {
+    let live: Vec<Live<'_>> = roots
+        .iter()
+        .map(|root| Live { shown: &root.shown, opened: &root.opened, placement: &root.placement })
+        .collect();
+    let moment = Arc::new(Moment::begin(&shared.settings, &live)?);
+    let placed: Result<Vec<_>, _> = live.iter().map(|live| moment.place(live)).collect();
+    let system = |source| SweepError::System { what: "cannot read the table of mounts", source };
+    shared.placements = Arc::new(Placements::at(Some(moment)).map_err(system)?);
+    roots
+        .iter()
+        .zip(placed?)
+        .map(|(root, placed)| {
+            let opened = placed.unwrap_or_else(|| root.opened.clone());
+            let found = find_root(shared, root.shown.clone(), opened, false);
+            found.map_err(|source| SweepError::Root { path: root.shown.clone(), source })
+        })
+        .collect()
 }
 
 fn find_root(shared: &Shared, shown: PathBuf, opened: PathBuf, follow: bool) -> io::Result<Root> {
@@ -244,6 +284,7 @@ fn launch(prepared: Prepared) -> Result<Files, SweepError> {
     let delivery = Delivery::new(shared.budget.clone(), shared.settings.cancel.clone(), 1);
     let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
     let (counters, budget) = (Arc::clone(&shared.counters), shared.budget.clone());
+    let moment = shared.placements.moment().cloned();
     let threads = {
         let delivery = Arc::clone(&delivery);
         thread::Builder::new()
@@ -256,7 +297,7 @@ fn launch(prepared: Prepared) -> Result<Files, SweepError> {
             })
             .map_err(|source| SweepError::System { what: "cannot start a thread", source })?
     };
-    Ok(Files::new(delivery, counters, budget, threads))
+    Ok(Files::new(delivery, counters, budget, threads, moment))
 }
 
 /// Runs sweeps round by round: those of one spindle one after the other, those of different spindles side by side.

@@ -28,6 +28,14 @@ pub enum SweepError {
         /// Why not, and what to do instead.
         reason: String,
     },
+    /// File systems can't be held at one moment.
+    #[error("cannot hold {} at one moment: {reason}", path.display())]
+    Snapshot {
+        /// The path that was to be read.
+        path: PathBuf,
+        /// Why not, and what to do instead.
+        reason: String,
+    },
     /// The machine refused something that every sweep needs.
     #[error("{what}: {source}")]
     System {
@@ -72,6 +80,14 @@ pub enum FileError {
         /// The directory.
         path: PathBuf,
     },
+    /// What was swept is not from one moment, though it was to be.
+    #[error("{}: is not from one moment: {reason}", path.display())]
+    NotOneMoment {
+        /// The path that was to be held.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// All memory of the budget is lent to the consumer, so nothing more can be read.
     ///
     /// Not final: drop or take over a file, then ask again.
@@ -103,9 +119,11 @@ impl FileError {
     /// The path that the error is about, if it is about one.
     pub fn path(&self) -> Option<&std::path::Path> {
         match self {
-            Self::Vanished { path } | Self::Io { path, .. } | Self::Changed { path, .. } | Self::Loop { path } => {
-                Some(path)
-            }
+            Self::Vanished { path }
+            | Self::Io { path, .. }
+            | Self::Changed { path, .. }
+            | Self::Loop { path }
+            | Self::NotOneMoment { path, .. } => Some(path),
             Self::BudgetLent { .. } | Self::Stopped { .. } => None,
         }
     }

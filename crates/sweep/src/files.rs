@@ -15,6 +15,7 @@ use crate::{
     delivery::{Delivery, Item},
     error::FileError,
     item::SweptFile,
+    moment::Moment,
     outlet::Counters,
     summary::Summary,
 };
@@ -31,6 +32,8 @@ pub struct Files {
     threads: Option<JoinHandle<()>>,
     /// Taken from the delivery and not handed out yet.
     taken: VecDeque<Item>,
+    /// Snapshots that are there until everything was handed out.
+    _moment: Option<Arc<Moment>>,
 }
 
 impl Files {
@@ -39,8 +42,9 @@ impl Files {
         counters: Arc<Counters>,
         budget: Budget,
         threads: JoinHandle<()>,
+        moment: Option<Arc<Moment>>,
     ) -> Self {
-        Self { delivery, counters, budget, threads: Some(threads), taken: VecDeque::new() }
+        Self { delivery, counters, budget, threads: Some(threads), taken: VecDeque::new(), _moment: moment }
     }
 
     /// What was done so far; complete when the iterator has ended.

@@ -15,7 +15,7 @@ use onesweep_sys::files;
 use crate::{
     catalogue::{Catalogue, EntryId},
     error::FileError,
-    item::{Content, Kind, Metadata, Route, SweptFile, Xattr},
+    item::{Content, Kind, Route, SweptFile, Xattr},
     opener::Opener,
     spindle::whole,
     stream::{FileStream, State, StreamRules},
@@ -39,14 +39,18 @@ pub(crate) fn item(
         let source = io::Error::other(format!("the file system gives it the unknown type {:#o}", entry.mode));
         return Err(FileError::io(path, "tell what it is", source));
     };
-    let mut item = SweptFile::new(path, entry.metadata(kind, catalogue.volume(entry.device).dev));
+    let volume = catalogue.volume(entry.device);
+    let mut item = SweptFile::new(path, entry.metadata(kind, volume.shown_dev));
+    if volume.shown_dev != volume.dev {
+        item.opened = Some(catalogue.opened_path(id));
+    }
     if entry.next_link != EntryId::NONE {
         // Roots that overlap show a name twice.
         let mut seen = HashSet::from([item.path.clone()]);
         let names = catalogue.links(id).skip(1).map(|link| catalogue.path(link));
         item.links = names.filter(|name| seen.insert(name.clone())).collect();
     }
-    if catalogue.volume(entry.device).is_image {
+    if volume.is_image {
         if let Some(extra) = catalogue.extra(id) {
             let target = extra.inline.as_ref().filter(|_| kind == Kind::Symlink);
             item.link_target = target.map(|target| OsString::from_vec(target.clone()).into());
@@ -95,7 +99,7 @@ pub(crate) fn stream_as_it_is_now(
     rules: StreamRules,
 ) -> Result<(), FileError> {
     let stat = files::statx_fd(fd).map_err(|error| FileError::io(catalogue.path(id), "stat", error))?;
-    item.metadata = Metadata::of(item.metadata.kind, &stat);
+    item.learn(&stat);
     item.data = whole(stat.size);
     stream(catalogue, opener, id, item, State::of(&stat), rules)
 }

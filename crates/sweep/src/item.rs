@@ -192,6 +192,8 @@ pub struct SweptFile {
     pub(crate) xattrs: Vec<Xattr>,
     pub(crate) route: Route,
     pub(crate) closing: bool,
+    /// Where it can be opened, if not at its path.
+    pub(crate) opened: Option<PathBuf>,
 }
 
 impl SweptFile {
@@ -208,6 +210,7 @@ impl SweptFile {
             xattrs: Vec::new(),
             route: Route::NoRead,
             closing: false,
+            opened: None,
         }
     }
 
@@ -253,6 +256,22 @@ impl SweptFile {
     /// The path: the root as it was named, and the way from there. Bytes, not always UTF-8.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the entry can be opened: its path, or its place in the snapshot that is swept, as long as that is there.
+    pub fn open_path(&self) -> &Path {
+        self.opened.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Whether the entry is that of a snapshot: then its device number is that of the original, not the one that opening
+    /// it shows.
+    pub fn is_in_snapshot(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// Takes what a file is now. Its device is the one that was told before.
+    pub(crate) fn learn(&mut self, stat: &onesweep_sys::files::Stat) {
+        self.metadata = Metadata { dev: self.metadata.dev, ..Metadata::of(self.metadata.kind, stat) };
     }
 
     /// Further names of the same inode (hard links) that the sweep met.

@@ -35,6 +35,7 @@
 //! | `walk`, [`filter`], `ignores`, `opener` | names in C-SCAN order (qtar, listing 2) |
 //! | `catalogue` | all that is known of a tree, in at most 120 bytes and the name for each entry |
 //! | `survey` | what is cached, and where the rest lies |
+//! | `moment` | snapshots, and file systems that are frozen while the plan is made (DAFT II.E) |
 //! | `ahead` | metadata read ahead of walk and survey, many reads at a time |
 //! | [`plan`] | the order of reads, pure (DAFT II.B and II.C) |
 //! | `read`, `device`, `read_through`, `stream` | the ways in which bytes come |
@@ -55,6 +56,7 @@ mod handover;
 mod ignores;
 mod image;
 mod item;
+mod moment;
 mod opener;
 mod order;
 mod outlet;

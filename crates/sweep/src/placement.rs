@@ -10,7 +10,7 @@ use std::{
 use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, tables::VolumeFacts};
 use onesweep_sys::files;
 
-use crate::catalogue::Volume;
+use crate::{catalogue::Volume, moment::Moment};
 
 /// Block sizes beyond this are transfer sizes of network file systems, no units of allocation.
 const BLOCK_MAX: u64 = 64 << 10;
@@ -71,6 +71,8 @@ impl Placement {
 #[derive(Debug)]
 pub(crate) struct Placements {
     devices: Devices,
+    /// Snapshots that stand for file systems.
+    moment: Option<Arc<Moment>>,
     known: Mutex<Known>,
 }
 
@@ -146,7 +148,17 @@ impl Known {
 
 impl Placements {
     pub(crate) fn of_system() -> io::Result<Self> {
-        Ok(Self { devices: Devices::of_system()?, known: Mutex::default() })
+        Self::at(None)
+    }
+
+    /// The same with snapshots, which are mounted by now.
+    pub(crate) fn at(moment: Option<Arc<Moment>>) -> io::Result<Self> {
+        Ok(Self { devices: Devices::of_system()?, moment, known: Mutex::default() })
+    }
+
+    /// What holds file systems still.
+    pub(crate) fn moment(&self) -> Option<&Arc<Moment>> {
+        self.moment.as_ref()
     }
 
     /// The number of the spindle of a file system. It changes when a stripe is met that joins two spindles.
@@ -189,9 +201,10 @@ impl Placements {
             .ok()
             .filter(|size| size.is_power_of_two() && (512..=BLOCK_MAX).contains(size))
             .unwrap_or(4096) as u32;
+        let shown_dev = self.moment.as_ref().map_or(stat.dev, |moment| moment.shown_dev(stat.dev));
         let placement = Arc::new(Placement {
             spindle,
-            volume: Volume { dev: stat.dev, block, base, is_image: false },
+            volume: Volume { dev: stat.dev, shown_dev, block, base, is_image: false },
             stack,
             fs_type,
             trust,
@@ -216,7 +229,7 @@ impl Placements {
         let base = known.base_of_device(dev);
         Arc::new(Placement {
             spindle,
-            volume: Volume { dev, block: facts.block_bytes, base, is_image: true },
+            volume: Volume { dev, shown_dev: dev, block: facts.block_bytes, base, is_image: true },
             stack,
             fs_type: facts.fs_type.to_owned(),
             trust: AddressTrust::Physical,

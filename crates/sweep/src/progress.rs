@@ -39,6 +39,11 @@ pub enum Progress {
         /// Bytes of content read; files that are streamed count whole when they are handed over.
         bytes: u64,
     },
+    /// Something that is to be known and is no error, in words.
+    Remark {
+        /// One line without its end.
+        text: String,
+    },
     /// Bytes that consumers have read from streams so far, holes among them.
     Streamed {
         /// Bytes of content, each as often as it was read.

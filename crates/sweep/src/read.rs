@@ -31,7 +31,7 @@ use crate::{
     footprint::Footprint,
     handover,
     image::{ImageContent, clear},
-    item::{Content, FileBytes, Metadata, Route, SweptFile},
+    item::{Content, FileBytes, Route, SweptFile},
     opener::{Opener, descriptors},
     outlet::Outlet,
     placement,
@@ -761,7 +761,7 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan) -> Result<SweptF
     let mut item = handover::item(engine.catalogue, engine.opener, id, engine.xattrs, Some(fd.as_fd()))?;
     match outcome {
         Outcome::Whole { bytes, loan, stat } => {
-            item.metadata = Metadata::of(item.metadata.kind, &stat);
+            item.learn(&stat);
             item.data = read_through::data_ranges(fd.as_fd(), &bytes, &stat);
             item.content = Content::Bytes(FileBytes::lent(bytes, loan));
             item.route = Route::Reread;

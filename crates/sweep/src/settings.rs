@@ -1,6 +1,6 @@
 //! What a sweep is told to do.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{filter::Filter, order::Order, progress::Observer};
 
@@ -52,6 +52,11 @@ pub(crate) struct Settings {
     pub(crate) strategy: Option<Strategy>,
     pub(crate) reassembly: Reassembly,
     pub(crate) device: bool,
+    pub(crate) snapshot: bool,
+    /// The longest that a file system is frozen.
+    pub(crate) freeze_limit: Duration,
+    /// What is written while the sweep runs.
+    pub(crate) writes_to: Vec<PathBuf>,
     pub(crate) one_file_system: bool,
     pub(crate) follow_roots: bool,
     pub(crate) filter: Filter,
@@ -95,6 +100,9 @@ impl std::str::FromStr for MetadataSource {
     }
 }
 
+/// The longest that writers are held: beyond, programs take the file system for hung.
+const FREEZE_LIMIT: Duration = Duration::from_secs(30);
+
 /// Default budget.
 pub(crate) const BUDGET: u64 = 256 << 20;
 
@@ -122,6 +130,9 @@ impl Settings {
             strategy: None,
             reassembly: Reassembly::OnDemand,
             device: false,
+            snapshot: false,
+            freeze_limit: FREEZE_LIMIT,
+            writes_to: Vec::new(),
             one_file_system: false,
             follow_roots: false,
             filter: Filter::new(),

@@ -11,7 +11,8 @@ use std::{
 use onesweep_sys::{features::features, files};
 
 use crate::{
-    footprint::Trail, image::ImageContent, opener::Way, outlet::Counters, progress::Cancel, throttle::Throttle,
+    footprint::Trail, image::ImageContent, moment::Moment, opener::Way, outlet::Counters, progress::Cancel,
+    throttle::Throttle,
 };
 
 /// The content of a large or special file, read through the file system where the consumer wants it.
@@ -29,6 +30,8 @@ pub struct FileStream {
     throttle: Arc<Throttle>,
     cancel: Cancel,
     counters: Arc<Counters>,
+    /// The snapshot that it lies in goes when nobody needs it any more.
+    _moment: Option<Arc<Moment>>,
     at: u64,
     open: Option<Open>,
 }
@@ -69,6 +72,8 @@ pub(crate) struct StreamRules {
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) cancel: Cancel,
     pub(crate) counters: Arc<Counters>,
+    /// What must stay until the stream is read.
+    pub(crate) moment: Option<Arc<Moment>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +104,8 @@ impl FileStream {
     }
 
     fn from(from: From, expected: State, data: Vec<Range<u64>>, rules: StreamRules) -> Self {
-        let StreamRules { keep_cached, throttle, cancel, counters } = rules;
-        Self { from, expected, data, keep_cached, throttle, cancel, counters, at: 0, open: None }
+        let StreamRules { keep_cached, throttle, cancel, counters, moment } = rules;
+        Self { from, expected, data, keep_cached, throttle, cancel, counters, _moment: moment, at: 0, open: None }
     }
 
     fn advance(&mut self, read: usize) {
@@ -243,6 +248,7 @@ mod tests {
             throttle: Arc::new(Throttle::new(None)),
             cancel: Cancel::new(),
             counters: Arc::default(),
+            moment: None,
         };
         FileStream::new(vec![Way::to(path)], State::of(&stat), data, rules)
     }

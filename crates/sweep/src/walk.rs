@@ -25,6 +25,7 @@ use crate::{
     filter::Filter,
     footprint::Footprint,
     ignores::{self, Rules},
+    moment::{Instead, Moment},
     opener::Opener,
     preload::Preload,
     settings::CachePolicy,
@@ -69,6 +70,8 @@ pub(crate) struct Rule<'a> {
     /// Directories of one window; without a limit the catalogue alone ends a window.
     pub(crate) directories_max: usize,
     pub(crate) place: &'a dyn Fn(BorrowedFd<'_>, &files::Stat) -> Place,
+    /// Snapshots that are walked, which lack other file systems.
+    pub(crate) moment: Option<&'a Moment>,
     pub(crate) cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -296,6 +299,10 @@ impl Walker {
         let fd = opener.directory(catalogue, id).map_err(|error| fail(catalogue, "open the directory", error))?;
         let stat = files::statx_fd(fd.as_fd()).map_err(|error| fail(catalogue, "stat the directory", error))?;
         let listed = catalogue.get(id);
+        if self.is_elsewhere(catalogue, rule, id, &stat) {
+            catalogue.get_mut(id).flags.set(Flags::DONE);
+            return Ok(());
+        }
         catalogue.get_mut(id).learn(&stat);
 
         let mut descend = !rule.no_recursion;
@@ -315,7 +322,7 @@ impl Walker {
                     let identity = (stat.dev, stat.ino);
                     self.foreign.push(Foreign {
                         shown: catalogue.path(id),
-                        opened: open_path(catalogue, id),
+                        opened: catalogue.opened_path(id),
                         identity,
                     });
                     return Ok(());
@@ -331,6 +338,27 @@ impl Walker {
             self.list(catalogue, rule, id, &fd).map_err(|error| fail(catalogue, "read the directory", error))
         } else {
             Ok(())
+        }
+    }
+
+    /// Whether a directory of a snapshot stands for another file system, which is read as it is now; a next round does that.
+    fn is_elsewhere(&mut self, catalogue: &Catalogue, rule: &Rule<'_>, id: EntryId, stat: &files::Stat) -> bool {
+        let is_root = catalogue.get(id).parent == EntryId::NONE;
+        let Some(moment) = rule.moment.filter(|_| !is_root && !rule.one_file_system && !rule.no_recursion) else {
+            return false;
+        };
+        match moment.instead(stat, || catalogue.opened_path(id)) {
+            None => false,
+            Some(Instead::Nothing) => true,
+            Some(Instead::Live(opened)) => match files::statx_at(files::CURRENT_DIR, opened.as_path(), true) {
+                Ok(live) if live.file_type() == EntryType::Dir => {
+                    let identity = (live.dev, live.ino);
+                    self.foreign.push(Foreign { shown: catalogue.path(id), opened, identity });
+                    true
+                }
+                // It is gone by now: what the snapshot shows is all there is.
+                _ => false,
+            },
         }
     }
 
@@ -436,15 +464,6 @@ fn is_loop(catalogue: &Catalogue, id: EntryId) -> bool {
         .any(|above| (above.device, above.ino) == (this.device, this.ino))
 }
 
-/// Where an entry can be opened from outside of the catalogue.
-fn open_path(catalogue: &Catalogue, id: EntryId) -> PathBuf {
-    let lineage: Vec<EntryId> = catalogue.lineage(id).collect();
-    let Some((&root, below)) = lineage.split_last() else { return PathBuf::new() };
-    let mut path = catalogue.root(root).to_path_buf();
-    path.extend(below.iter().rev().map(|&id| OsStr::from_bytes(catalogue.name(id))));
-    path
-}
-
 /// The rules of a directory with those above it. An ignore file that can't be read is told of, since what it names is not
 /// left out.
 fn directory_rules(
@@ -516,7 +535,7 @@ mod tests {
     fn each_window(root: &Path, catalog_limit: u64, mut see: impl FnMut(&Catalogue, Window)) {
         let mut catalogue = Catalogue::new();
         let stat = files::statx_at(files::CURRENT_DIR, root, true).unwrap();
-        let volume = Volume { dev: stat.dev, block: 4096, base: 0, is_image: false };
+        let volume = Volume { dev: stat.dev, shown_dev: stat.dev, block: 4096, base: 0, is_image: false };
         let number = catalogue.volume_number(volume);
         let id = catalogue.add_root(b"r", root.to_owned(), number, DIRECTORY, stat.ino).unwrap();
         let (mut walker, mut opener, mut ahead) = (Walker::new(), Opener::new(), ReadAhead::new(1, false));
@@ -532,6 +551,7 @@ mod tests {
                 catalog_limit,
                 directories_max: usize::MAX,
                 place: &|_, _| Place::Here(volume),
+                moment: None,
                 cancelled: &|| false,
             };
             let window = walker.window(&mut catalogue, &mut opener, &mut ahead, &rule);
@@ -636,7 +656,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut catalogue = Catalogue::new();
         let dev = files::statx_at(files::CURRENT_DIR, directory.path(), true).unwrap().dev;
-        let number = catalogue.volume_number(Volume { dev, block: 4096, base: 0, is_image: false });
+        let number = catalogue.volume_number(Volume { dev, shown_dev: dev, block: 4096, base: 0, is_image: false });
         let mut walker = Walker::new();
         // Far too many for a way in whose time grows with the square.
         let roots: Vec<EntryId> = (0..300_000)

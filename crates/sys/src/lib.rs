@@ -37,8 +37,10 @@
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
+//! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
+//! | [`mounting`] | mounting for reading |
 //! | [`process`] | ending and waiting for the programs that this one has started |
-//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number |
+//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
 
 pub mod block;
 pub mod buffer;
@@ -47,12 +49,16 @@ pub mod features;
 pub mod fibmap;
 pub mod fiemap;
 pub mod files;
+pub mod freeze;
 pub mod inode;
+mod keeper;
 pub mod limits;
 pub mod memory;
+pub mod mounting;
 pub mod priority;
 pub mod process;
 pub mod read_queue;
+pub mod subvolume;
 #[cfg(test)]
 mod testing;
 pub mod usage;

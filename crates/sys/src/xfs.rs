@@ -1,4 +1,4 @@
-//! Inodes of a mounted XFS, without their names.
+//! Inodes of a mounted XFS, and their names where it keeps parent pointers.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -69,7 +69,7 @@ struct Request {
 }
 
 /// An inode that is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inode {
     /// Its number.
     pub ino: u64,
@@ -81,6 +81,38 @@ pub struct Inode {
     pub size: u64,
     /// Its names.
     pub nlink: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Blocks of the file system that it takes.
+    pub blocks: u64,
+    /// For a device node: its major and minor number.
+    pub device: (u32, u32),
+    /// Last read, last change of the content, last change of the inode, birth: seconds since 1970 and nanoseconds.
+    pub times: [(i64, u32); 4],
+    /// Flags, as [`extended_flags`](crate::inode::extended_flags) tells them.
+    pub xflags: u32,
+}
+
+impl Answer {
+    fn inode(&self) -> Inode {
+        let time = |at: usize| (self.times[at], self.nanoseconds[at]);
+        Inode {
+            ino: self.ino,
+            generation: self.generation,
+            mode: self.mode.into(),
+            size: self.size,
+            nlink: self.nlink,
+            uid: self.owners[0],
+            gid: self.owners[1],
+            blocks: self.blocks,
+            // As of System V: 14 bits and 18 bits.
+            device: (self.rdev >> 18 & 0x3fff, self.rdev & 0x3_ffff),
+            times: [time(0), time(1), time(2), time(3)],
+            xflags: self.xflags as u32,
+        }
+    }
 }
 
 /// Visits the inodes in use of one allocation group, by rising number, which is the order in which they lie on the disk.
@@ -98,8 +130,7 @@ pub fn bulkstat(fd: BorrowedFd<'_>, group: u32, visit: &mut dyn FnMut(Inode) -> 
             return Ok(());
         }
         for answer in found {
-            let Answer { ino, generation, mode, size, nlink, .. } = *answer;
-            if !visit(Inode { ino, generation, mode: mode.into(), size, nlink }) {
+            if !visit(answer.inode()) {
                 return Ok(());
             }
         }
@@ -159,6 +190,155 @@ pub fn open_directory(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::R
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// `XFS_IOC_GETPARENTS_BY_HANDLE` (Linux 6.10).
+const XFS_IOC_GETPARENTS_BY_HANDLE: Opcode = opcode::read_write::<ParentsRequest>(b'X', 63);
+/// `XFS_IOC_FD_TO_HANDLE`.
+const XFS_IOC_FD_TO_HANDLE: Opcode = opcode::read_write::<HandleRequest>(b'X', 106);
+/// It is the root directory, which has no name.
+const XFS_GETPARENTS_OFLAG_ROOT: u16 = 1;
+/// There are no further names.
+const XFS_GETPARENTS_OFLAG_DONE: u16 = 2;
+
+/// Bytes for the names of an inode that one call tells. A name takes at most 256 and what is before it.
+const NAMES_BYTES: usize = 16 << 10;
+/// What is before the name in a `struct xfs_getparents_rec`.
+const NAME_AT: usize = 32;
+
+/// `struct xfs_handle`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct XfsHandle {
+    file_system: [u32; 2],
+    length: u16,
+    pad: u16,
+    generation: u32,
+    ino: u64,
+}
+
+/// `struct xfs_fsop_handlereq`.
+#[repr(C)]
+struct HandleRequest {
+    fd: u32,
+    path: *const libc::c_char,
+    flags: u32,
+    given: *const libc::c_void,
+    given_length: u32,
+    told: *mut XfsHandle,
+    told_length: *mut u32,
+}
+
+/// `struct xfs_getparents_by_handle`.
+#[repr(C)]
+struct ParentsRequest {
+    handle: XfsHandle,
+    cursor: [u32; 4],
+    flags_in: u16,
+    flags_out: u16,
+    bytes: u32,
+    reserved: u64,
+    buffer: u64,
+}
+
+const _: () = assert!(size_of::<XfsHandle>() == 24 && size_of::<ParentsRequest>() == 64);
+
+/// Asks for the names of inodes, which an XFS with parent pointers keeps with them.
+#[derive(Debug)]
+pub struct Parents<'a> {
+    fd: BorrowedFd<'a>,
+    handle: XfsHandle,
+    /// Words, for the records are aligned.
+    buffer: Box<[u64]>,
+}
+
+impl<'a> Parents<'a> {
+    /// For the file system of an open file. `Unsupported` where it keeps no parent pointers, or the kernel is older than
+    /// 6.10; `EPERM` without `CAP_SYS_ADMIN`; `ENOTTY` on other file systems.
+    #[doc(alias = "XFS_IOC_GETPARENTS_BY_HANDLE")]
+    pub fn of(fd: BorrowedFd<'a>) -> io::Result<Self> {
+        let (mut handle, mut length) = (XfsHandle::default(), 0_u32);
+        let mut request = HandleRequest {
+            fd: fd.as_raw_fd() as u32,
+            path: std::ptr::null(),
+            flags: 0,
+            given: std::ptr::null(),
+            given_length: 0,
+            told: &raw mut handle,
+            told_length: &raw mut length,
+        };
+        // SAFETY: the kernel writes a handle, which is no larger than `struct xfs_handle`, and its length.
+        let status = unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_FD_TO_HANDLE as _, &raw mut request) };
+        if status < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut parents = Self { fd, handle, buffer: vec![0; NAMES_BYTES / 8].into() };
+        // The file itself, to see whether there is such a thing.
+        match parents.visit(handle.ino, handle.generation, &mut |_, _| {}) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => Err(io::ErrorKind::Unsupported.into()),
+            other => other.map(|()| parents),
+        }
+    }
+
+    /// Visits the names of an inode: of each the inode number of its directory, and the name. The root directory has none.
+    ///
+    /// `ESTALE` when there is no such inode any more. What an inode holds itself costs no read from the disk when the inode
+    /// is in memory, as it is after [`bulkstat`].
+    pub fn visit(&mut self, ino: u64, generation: u32, visit: &mut dyn FnMut(u64, &[u8])) -> io::Result<()> {
+        let handle = XfsHandle { ino, generation, ..self.handle };
+        let buffer = self.buffer.as_mut_ptr() as u64;
+        let (bytes, none) = (NAMES_BYTES as u32, [0; 4]);
+        let mut request =
+            ParentsRequest { handle, cursor: none, flags_in: 0, flags_out: 0, bytes, reserved: 0, buffer };
+        loop {
+            // SAFETY: the request names a buffer and its size.
+            let status =
+                unsafe { libc::ioctl(self.fd.as_raw_fd(), XFS_IOC_GETPARENTS_BY_HANDLE as _, &raw mut request) };
+            if status < 0 {
+                match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => continue,
+                    error => return Err(error),
+                }
+            }
+            if request.flags_out & XFS_GETPARENTS_OFLAG_ROOT != 0 {
+                return Ok(());
+            }
+            let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel told names that make no sense");
+            let told = parse_parents(&self.buffer, visit).ok_or_else(odd)?;
+            // A call that tells nothing would never end.
+            if request.flags_out & XFS_GETPARENTS_OFLAG_DONE != 0 || told == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Visits a row of `struct xfs_getparents_rec`; gives their number, `None` when they make no sense.
+fn parse_parents(words: &[u64], visit: &mut dyn FnMut(u64, &[u8])) -> Option<usize> {
+    let (mut at, mut told) = (0, 0);
+    loop {
+        let record = words.get(at..)?;
+        let Some(&[_, _, ino, lengths]) = record.first_chunk() else { return Some(told) };
+        let length = u32::from_ne_bytes(*lengths.to_ne_bytes().first_chunk()?) as usize;
+        // The last one is told to reach to the end of the buffer.
+        if length < NAME_AT || !length.is_multiple_of(8) || length > record.len() * 8 {
+            return None;
+        }
+        let name: Vec<u8> = record[NAME_AT / 8..length / 8]
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .take_while(|&byte| byte != 0)
+            .collect();
+        if name.is_empty() {
+            return Some(told);
+        }
+        visit(ino, &name);
+        told += 1;
+        at += length / 8;
+        if at >= words.len() {
+            return Some(told);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -172,5 +352,42 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
         assert!(root_inode(file.as_fd()).is_err());
         assert!(open_directory(file.as_fd(), 1, 0).is_err());
+        assert!(Parents::of(file.as_fd()).is_err());
+    }
+
+    /// A record as Linux 6.18 lays it: the handle of the directory, the length, the name.
+    fn record(ino: u64, length: u32, name: &[u8]) -> Vec<u64> {
+        let mut bytes = vec![0_u8; 8];
+        bytes.extend([14, 0, 0, 0]);
+        bytes.extend(7_u32.to_ne_bytes());
+        bytes.extend(ino.to_ne_bytes());
+        bytes.extend(length.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(name);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
+    }
+
+    fn parsed(words: &[u64]) -> Option<Vec<(u64, String)>> {
+        let mut found = Vec::new();
+        let told = parse_parents(words, &mut |ino, name| found.push((ino, String::from_utf8_lossy(name).into())))?;
+        assert_eq!(told, found.len());
+        Some(found)
+    }
+
+    #[test]
+    fn names_are_read_to_the_end_of_the_buffer() {
+        let mut words = record(131, 40, b"a\0");
+        let rest = (NAMES_BYTES - 40) as u32;
+        words.extend(record(128, rest, b"a-longer-name\0"));
+        words.resize(NAMES_BYTES / 8, 0);
+        assert_eq!(parsed(&words).unwrap(), [(131, "a".into()), (128, "a-longer-name".into())]);
+        // A file that nothing names.
+        assert_eq!(parsed(&[0; 8]), None);
+        assert_eq!(parsed(&record(131, 40, b"\0")), Some(Vec::new()));
+        assert_eq!(parsed(&[]), Some(Vec::new()));
+        for odd in [0, 8, 31, 36, 48, u32::MAX] {
+            assert_eq!(parsed(&record(131, odd, b"a\0")), None, "{odd}");
+        }
     }
 }

@@ -6,19 +6,21 @@ use clap::Args;
 
 /// Finds files by what the tables of a file system say, without mounting it
 ///
-/// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS. All conditions have to be met.
+/// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS; below a directory of a mounted XFS,
+/// as root, what the kernel tells of all its inodes. All conditions have to be met.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   onesweep find disk.img                              all paths
   onesweep find /dev/sdb1 -name '*.mbox' -size +10M
   onesweep find disk.img@2:/home -mtime -7 -type f -l
+  onesweep find /srv -size +1G -l                     a mounted XFS, as root
   onesweep find --json usb.img | jq -r 'select(.fragments > 10).path'
 
 An image is named by its file, with a partition as IMAGE@2, with a directory as IMAGE:/home.
 Nothing is ever written to it.")]
 pub(crate) struct FindArgs {
-    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY
+    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY; directories of a mounted XFS
     #[arg(required = true, value_name = "IMAGE")]
     pub(crate) images: Vec<PathBuf>,
     /// The last part of the path matches a shell pattern

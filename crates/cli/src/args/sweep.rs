@@ -123,6 +123,10 @@ settings! {
     /// Read the block device itself (needs read access to it, and Linux 6.5)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     device: bool,
+    /// Read everything as it is at one moment: by a snapshot (btrfs, LVM), else by holding writers until the plan stands
+    /// (at most 30 s). Needs root
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    snapshot: bool,
     /// Stay on the file systems of the named paths
     #[arg(short = 'x', long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     one_file_system: bool,

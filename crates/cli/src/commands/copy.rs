@@ -45,7 +45,7 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
         session.complain(&message::of_step(path, "read", &why));
     }
     let read = session.bulk_read(&copier.sources())?;
-    let read = read.entries(Entries::All).xattrs(true).content(copier.wants_content());
+    let read = read.entries(Entries::All).xattrs(true).content(copier.wants_content()).writes_to([destination]);
     let mut no_destination = None;
     let summary = session.run(read, |item| match copy_one(&session, &mut copier, item) {
         Err(CopyError::Destination { path, source }) => {

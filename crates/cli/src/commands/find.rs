@@ -14,6 +14,7 @@ use onesweep_layout::{
     tables::{self, Timestamp, Tree, Wanted},
 };
 
+use super::find_xfs;
 use crate::{
     args::FindArgs,
     message,
@@ -34,7 +35,11 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
         writeln!(out, "{LONG_HEADER}").map_err(|error| Failure::output(&error, 0))?;
     }
     for image in &args.images {
-        match find(image, &conditions, style, &mut out) {
+        let found = match find_xfs::find(image, &conditions, style, &mut out) {
+            Ok(None) => find(image, &conditions, style, &mut out),
+            found => found.map(Option::unwrap_or_default),
+        };
+        match found {
             Ok(problems) => errors += problems,
             Err(Found::Output(error)) => return Err(Failure::output(&error, report::exit_code(false, errors))),
             Err(Found::Nothing(message)) if args.images.len() == 1 => return Err(Failure::told(message)),
@@ -49,7 +54,7 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
 }
 
 /// Why an image was not gone through.
-enum Found {
+pub(super) enum Found {
     /// It can't be read.
     Nothing(String),
     /// The output can't be written.
@@ -108,7 +113,7 @@ fn why_no_image(named: &Path) -> String {
     }
 }
 
-fn tell(message: &str) {
+pub(super) fn tell(message: &str) {
     let _ = writeln!(io::stderr().lock(), "onesweep: {message}");
 }
 

@@ -3,6 +3,7 @@
 mod archive;
 mod copy;
 mod find;
+mod find_xfs;
 mod list;
 mod manual;
 mod plan;

@@ -37,6 +37,9 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     if let Some(base) = base {
         read = read.base(base);
     }
+    if args.file != Path::new("-") {
+        read = read.writes_to([&args.file]);
+    }
     let mut archive = Archive::create(&session, &args)?;
     // As with GNU tar, an empty list gives an empty archive.
     let summary = match roots.is_empty() {

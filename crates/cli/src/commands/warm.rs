@@ -27,6 +27,9 @@ struct Details {
 }
 
 pub(crate) fn run(mut args: WarmArgs) -> Result<u8, Failure> {
+    if args.common.settings.snapshot == Some(true) {
+        return Err(Failure::told("cannot warm a snapshot: its pages go with it; leave out --snapshot"));
+    }
     // It is the pages of an image that are wanted.
     args.common.settings.metadata = Some(MetadataSource::Walk);
     let session = Session::start(args.common, StandardOutput::Summary)?;
@@ -38,7 +41,7 @@ pub(crate) fn run(mut args: WarmArgs) -> Result<u8, Failure> {
     let mut warmer = Warmer::new(limit);
     // What waits to be handed over when the limit is reached has been read for nothing, and stays in the page cache.
     let budget = session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0).min((limit / 8).max(BUDGET_MIN));
-    let sweep = session.bulk_read(&args.paths)?.budget(budget).cache(CachePolicy::Fill).plan()?;
+    let sweep = session.bulk_read(&args.paths)?.budget(budget).cache(CachePolicy::Fill).snapshot(false).plan()?;
     let files_in_all = (!sweep.is_partial()).then(|| sweep.files().count() as u64);
     let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
         Ok(going) => going,

@@ -26,9 +26,12 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     /// Opens the original, which must still be the inode that was swept.
     pub(super) fn open(item: &'a SweptFile) -> io::Result<Self> {
-        let source = Self { file: files::open_file(item.path())?.into(), path: item.path(), swept: item.metadata() };
+        let file = files::open_file(item.open_path())?.into();
+        let source = Self { file, path: item.path(), swept: item.metadata() };
         let now = source.metadata()?;
-        if (now.dev, now.ino) != (source.swept.dev, source.swept.ino) {
+        // Nobody puts another file in a place of a snapshot, and it has a device number of its own.
+        let same_device = item.is_in_snapshot() || now.dev == source.swept.dev;
+        if !same_device || now.ino != source.swept.ino {
             return Err(io::Error::other("another file took its place"));
         }
         Ok(source)

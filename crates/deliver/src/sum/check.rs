@@ -65,7 +65,7 @@ impl Check {
         }
         let wanted = self.algorithms_of(&file);
         if file.linked_to().is_some() {
-            return self.read_and_compare(file.path(), &wanted);
+            return self.read_and_compare(file.path(), file.open_path(), &wanted);
         }
         if wanted.is_empty() {
             return Ok(Vec::new());
@@ -93,8 +93,13 @@ impl Check {
 
     /// A further name of a file of an earlier window. Its digest may not have been asked for then, and it is rare, so
     /// it is simply read.
-    fn read_and_compare(&self, path: &Path, algorithms: &[Algorithm]) -> Result<Vec<Verdict>, FileError> {
-        let digests = std::fs::File::open(path).and_then(|mut file| Algorithm::digests_reader(algorithms, &mut file));
+    fn read_and_compare(
+        &self,
+        path: &Path,
+        opened: &Path,
+        algorithms: &[Algorithm],
+    ) -> Result<Vec<Verdict>, FileError> {
+        let digests = std::fs::File::open(opened).and_then(|mut file| Algorithm::digests_reader(algorithms, &mut file));
         let digests = digests.map_err(|source| unread(path, source))?;
         let one = || std::iter::once(path);
         Ok(algorithms

@@ -6,3 +6,4 @@ mod ext4_tree;
 mod image;
 mod ntfs;
 mod xfs;
+mod xfs_mounted;

@@ -50,15 +50,15 @@ impl Seeded {
 }
 
 /// What a tree is to have.
-struct Recipe {
+pub(crate) struct Recipe {
     /// Names in the largest directory.
-    names: u32,
+    pub(crate) names: u32,
     /// Whether the file system can share extents.
-    reflink: bool,
+    pub(crate) reflink: bool,
 }
 
 /// Fills a mounted file system.
-fn fill(root: &Path, recipe: &Recipe) {
+pub(crate) fn fill(root: &Path, recipe: &Recipe) {
     let mut seeded = Seeded(0x0dd_ba11);
     files(root, &mut seeded, recipe);
     attributes(root, &mut seeded);
@@ -247,7 +247,7 @@ fn hash(path: &Path) -> u64 {
     }
 }
 
-fn open(image: &Image) -> Xfs<ImageFile> {
+pub(crate) fn open(image: &Image) -> Xfs<ImageFile> {
     Xfs::open(ImageFile::open(&image.path()).unwrap()).unwrap()
 }
 

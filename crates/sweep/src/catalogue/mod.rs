@@ -7,9 +7,9 @@ mod entry;
 
 use std::{
     collections::{HashMap, HashSet},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     ops::Range,
-    os::unix::ffi::OsStringExt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
@@ -25,6 +25,8 @@ use crate::plan::{Fragment, NO_ADDRESS, Piece};
 pub(crate) struct Volume {
     /// As in `st_dev`.
     pub(crate) dev: u64,
+    /// The one that entries tell: in a snapshot, that of the original.
+    pub(crate) shown_dev: u64,
     /// The unit of fragments, in bytes: the file system's block size.
     pub(crate) block: u32,
     /// Where the volume begins in the address order of its spindle, in bytes.
@@ -270,6 +272,15 @@ impl Catalogue {
     /// Where a root is opened.
     pub(crate) fn root(&self, id: EntryId) -> &Path {
         &self.roots[&id]
+    }
+
+    /// Where an entry can be opened from outside of the catalogue.
+    pub(crate) fn opened_path(&self, id: EntryId) -> PathBuf {
+        let lineage: Vec<EntryId> = self.lineage(id).collect();
+        let Some((&root, below)) = lineage.split_last() else { return PathBuf::new() };
+        let mut path = self.root(root).to_path_buf();
+        path.extend(below.iter().rev().map(|&id| OsStr::from_bytes(self.name(id))));
+        path
     }
 
     /// The entry and its ancestors, from itself up to its root.

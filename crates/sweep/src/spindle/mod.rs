@@ -324,6 +324,7 @@ impl SpindleSweep {
             catalog_limit: self.walk_limit(),
             directories_max,
             place: &place,
+            moment: placements.moment().map(Arc::as_ref),
             cancelled: &|| self.settings.cancel.is_cancelled(),
         };
         let Window { entries, directories, errors } =

@@ -13,7 +13,7 @@ use crate::{
     error::FileError,
     footprint::Footprint,
     handover,
-    item::{Content, FileBytes, Metadata, Route, SweptFile},
+    item::{Content, FileBytes, Route, SweptFile},
     outlet::Outlet,
     read::Halt,
     read_through::{self, Outcome},
@@ -83,7 +83,7 @@ impl SpindleSweep {
         footprint.wipe(fd.as_fd());
         match outcome? {
             Outcome::Whole { bytes, loan, stat } => {
-                item.metadata = Metadata::of(item.metadata.kind, &stat);
+                item.learn(&stat);
                 item.content = Content::Bytes(FileBytes::lent(bytes, loan));
                 if entry.flags.has(Flags::CACHED) {
                     item.route = Route::Cached;
@@ -123,6 +123,7 @@ impl SpindleSweep {
             throttle: Arc::clone(&self.throttle),
             cancel: outlet.cancel().clone(),
             counters: Arc::clone(outlet.counters()),
+            moment: self.placements.moment().cloned(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `log` | whether it was unmounted after the last write |
 //! | `allocation_group`, `inode_btree` | which inodes are in use |
 //! | `inode`, `extents` | inodes, and where their content lies |
+//! | `mounted` | a mounted XFS, by what the kernel tells |
 //! | `directory`, `symlink`, `attributes`, `acl` | names, targets, extended attributes |
 //! | `block`, `checksum`, `volume`, `merged_reads` | bytes with their place, CRC-32C, reading |
 //!
@@ -26,11 +27,14 @@ mod inode;
 mod inode_btree;
 mod log;
 mod merged_reads;
+mod mounted;
 mod superblock;
 mod symlink;
 mod volume;
 
 use std::ops::ControlFlow;
+
+pub use mounted::MountedXfs;
 
 use allocation_group::GroupInodes;
 use attributes::Attributes;

@@ -1,0 +1,88 @@
+//! `find` in directories of a mounted XFS says what find(1) says.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, onesweep, output, root_test, run, text},
+    tree::Rng,
+};
+
+fn lines(out: &[u8]) -> BTreeSet<String> {
+    let all: Vec<String> = text(out).lines().map(str::to_owned).collect();
+    let set: BTreeSet<String> = all.iter().cloned().collect();
+    assert_eq!(set.len(), all.len(), "a line came twice");
+    set
+}
+
+/// What find(1) says with the same words.
+fn by_find(root: &Path, conditions: &[&str]) -> BTreeSet<String> {
+    lines(&output(Command::new("find").arg(root).arg("-xdev").args(conditions)))
+}
+
+#[test]
+fn a_mounted_xfs_is_found_without_a_walk() {
+    root_test!();
+    let image = Image::new(Fs::Xfs, 320 << 20);
+    let root = image.root();
+    let mut rng = Rng::new(3);
+    for folder in 0..20 {
+        let folder = root.join(format!("d{}/e{folder}", folder % 4));
+        fs::create_dir_all(&folder).expect("a folder");
+        for file in 0..30 {
+            fs::write(folder.join(format!("f{file}")), rng.bytes(file * 700)).expect("a file");
+        }
+    }
+    std::os::unix::fs::symlink("f1", root.join("d1/link")).expect("a link");
+    fs::hard_link(root.join("d0/e0/f9"), root.join("d1/again")).expect("a link");
+    for conditions in [&[][..], &["-size", "+10k"], &["-type", "l"], &["-name", "f1*"], &["-mtime", "-1", "-type", "d"]]
+    {
+        let out = finish(onesweep(["find"]).arg(&root).args(conditions), 0);
+        assert_eq!(lines(&out.stdout), by_find(&root, conditions), "{conditions:?}");
+        assert_eq!(text(&out.stderr), "");
+    }
+    let below = root.join("d1");
+    let out = finish(onesweep(["find"]).arg(&below).args(["-type", "f"]), 0);
+    assert_eq!(lines(&out.stdout), by_find(&below, &["-type", "f"]));
+    // By a mount that shows a part of it.
+    let bound = image.beside("bound");
+    fs::create_dir(&bound).expect("a folder");
+    run(Command::new("mount").arg("--bind").arg(&below).arg(&bound));
+    assert_eq!(lines(&finish(onesweep(["find"]).arg(&bound), 0).stdout), by_find(&bound, &[]));
+    run(Command::new("umount").arg(&bound));
+    // Places are those that filefrag tells.
+    let file = root.join("d0/e4/f29");
+    let json = finish(onesweep(["find", "--json", "-name", "f29"]).arg(&root), 0);
+    let shown = |line: &&str| line.contains("d0/e4/f29");
+    let line = text(&json.stdout).lines().find(shown).expect("the file").to_owned();
+    let row: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let told = text(&output(Command::new("filefrag").args(["-b1", "-v"]).arg(&file)));
+    let address =
+        told.lines().find_map(|line| line.trim().strip_prefix("0:")?.split(':').nth(1)?.trim().split('.').next());
+    let address: u64 = address.and_then(|address| address.trim().parse().ok()).expect("an address");
+    assert_eq!((row["fragments"].as_u64(), row["address"].as_u64()), (Some(1), Some(address)), "{told}");
+}
+
+/// What a mount hides is not told, and the mount is.
+#[test]
+fn what_is_mounted_below_a_mounted_xfs_is_named() {
+    root_test!();
+    let image = Image::new(Fs::Xfs, 320 << 20);
+    let root = image.root();
+    let mount = root.join("a/mount");
+    fs::create_dir_all(mount.join("hidden")).expect("a folder");
+    fs::write(root.join("a/file"), "x").expect("a file");
+    run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&mount));
+    let out = finish(onesweep(["find"]).arg(&root), 0);
+    let expected = ["", "/a", "/a/file"].map(|name| format!("{}{name}", root.display()));
+    assert_eq!(lines(&out.stdout), expected.into());
+    let told = format!("{}: another file system is mounted there, which is not read; name it", mount.display());
+    assert!(text(&out.stderr).contains(&told), "{}", text(&out.stderr));
+    run(Command::new("umount").arg(&mount));
+    let tool = image.beside("onesweep");
+    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).arg("find").arg(&root);
+    let said = text(&finish(&mut command, 2).stderr);
+    assert!(said.contains("cannot read its file system: Operation not permitted; run as root"), "{said}");
+}

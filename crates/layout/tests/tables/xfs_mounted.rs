@@ -1,0 +1,156 @@
+//! A mounted XFS, held against a walk; with parent pointers too, which mkfs.xfs makes from 6.10 on only.
+
+use std::{
+    fs::{self, File},
+    io,
+    ops::ControlFlow,
+    os::unix::fs::FileExt,
+    path::Path,
+    process::Command,
+};
+
+use onesweep_layout::tables::{Found, Inode, Name, TableError, Tables, Wanted, xfs::MountedXfs};
+
+use crate::{
+    conformance::{Tree, by_kernel, by_tables, compare},
+    image::{Image, not_here, run},
+    xfs::{Recipe, fill, open},
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Where the superblock has its incompatible features and its checksum, and how much of it is summed.
+const INCOMPAT: usize = 216;
+const CHECKSUM: usize = 224;
+const SECTOR: usize = 512;
+const PARENT: u32 = 1 << 7;
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let byte = |sum: u32, byte: &u8| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| sum >> 1 ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    };
+    !bytes.iter().fold(!0, byte)
+}
+
+/// Switches parent pointers on in a file system that was just made: no inode but the root is there, which needs none.
+fn switch_parent_pointers_on(image: &Path) {
+    let file = File::options().read(true).write(true).open(image).unwrap();
+    let mut sector = [0; SECTOR];
+    file.read_exact_at(&mut sector, 0).unwrap();
+    let features = u32::from_be_bytes(*sector[INCOMPAT..].first_chunk().unwrap());
+    sector[INCOMPAT..][..4].copy_from_slice(&(features | PARENT).to_be_bytes());
+    sector[CHECKSUM..][..4].fill(0);
+    let sum = crc32c(&sector);
+    sector[CHECKSUM..][..4].copy_from_slice(&sum.to_le_bytes());
+    file.write_all_at(&sector, 0).unwrap();
+}
+
+/// An image that is mounted; `None` where that can't be.
+fn mounted(mkfs: &[&str], parents: bool) -> Option<Image> {
+    let mut image = Image::new(320 * MIB, &[&["mkfs.xfs", "-q"], mkfs].concat())?;
+    if parents {
+        switch_parent_pointers_on(&image.path());
+        let trial = Command::new("mount").args(["-o", "loop,ro"]).arg(image.path()).arg(image.root()).output().unwrap();
+        if !trial.status.success() {
+            not_here("this kernel knows no parent pointers");
+            return None;
+        }
+        run(Command::new("umount").arg(image.root()));
+    }
+    image.mount(&["-t", "xfs"], "");
+    Some(image)
+}
+
+/// What is told by both sides.
+fn without_content(mut tree: Tree) -> Tree {
+    for facts in tree.values_mut() {
+        (facts.link_target, facts.extents) = (None, None);
+        facts.xattrs.clear();
+    }
+    tree
+}
+
+fn conforms(mkfs: &[&str], parents: bool, names: u32) {
+    let Some(mut image) = mounted(mkfs, parents) else { return };
+    fill(&image.root(), &Recipe { names, reflink: true });
+    // Names that come and go leave their marks in the attributes.
+    let folder = image.root().join("links");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("first"), "x").unwrap();
+    (0..300).for_each(|number| fs::hard_link(folder.join("first"), folder.join(format!("{number:0>200}"))).unwrap());
+    fs::rename(folder.join("first"), image.root().join("elsewhere")).unwrap();
+    fs::remove_file(folder.join(format!("{:0>200}", 7))).unwrap();
+    let mut xfs = MountedXfs::open(&image.root()).unwrap().unwrap();
+    assert_eq!(xfs.has_parent_pointers(), parents);
+    let tables = by_tables(&mut xfs, &[]);
+    drop(xfs);
+    assert!(tables.len() > names as usize);
+    compare(&without_content(by_kernel(&image.root(), &[])), &without_content(tables));
+    image.unmount();
+    // Such a file system is read from its own tables, too.
+    let tables = by_tables(&mut open(&image), &[]);
+    image.mount(&["-t", "xfs"], "ro");
+    let kernel = by_kernel(&image.root(), &[]);
+    image.unmount();
+    compare(&kernel, &tables);
+}
+
+#[test]
+fn names_come_from_directories() {
+    conforms(&[], false, 20_000);
+}
+
+#[test]
+fn names_come_from_parent_pointers() {
+    conforms(&[], true, 20_000);
+}
+
+#[test]
+fn names_of_small_blocks_come_from_parent_pointers() {
+    conforms(&["-b", "size=1024", "-i", "size=512", "-d", "agcount=3"], true, 500);
+}
+
+/// Ends after so many inodes or names.
+struct Until(u32);
+
+impl Found for Until {
+    fn inode(&mut self, _: Inode) -> ControlFlow<()> {
+        self.0 -= 1;
+        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
+        self.inode(Inode::default())
+    }
+
+    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+        panic!("{problem}")
+    }
+}
+
+/// Whoever wants no more gets no more, in the midst of inodes and of names.
+#[test]
+fn a_scan_ends_when_it_is_told() {
+    for parents in [false, true] {
+        let Some(image) = mounted(&[], parents) else { return };
+        for folder in 0..10 {
+            let folder = image.root().join(folder.to_string());
+            fs::create_dir(&folder).unwrap();
+            (0..50).for_each(|file| fs::write(folder.join(file.to_string()), "").unwrap());
+        }
+        let mut xfs = MountedXfs::open(&image.root()).unwrap().unwrap();
+        for enough in [1, 2, 100, 520, 800] {
+            let mut until = Until(enough);
+            xfs.scan(Wanted::default(), &mut until).unwrap();
+            assert_eq!(until.0, 0);
+        }
+        drop(xfs);
+    }
+}
+
+#[test]
+fn other_file_systems_are_none() {
+    assert!(MountedXfs::open(Path::new("/proc")).unwrap().is_none());
+    let gone = MountedXfs::open(Path::new("/no-such-folder")).unwrap_err();
+    assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+}

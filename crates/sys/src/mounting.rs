@@ -1,0 +1,47 @@
+//! Mounting and unmounting.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Mounts a device on a directory, for reading only. `options` are those of the file system, separated by commas. Needs
+/// `CAP_SYS_ADMIN`. A journal that needs recovery is replayed, which writes to the device.
+#[doc(alias = "mount")]
+pub fn mount_read_only(device: &Path, directory: &Path, fs_type: &str, options: &str) -> io::Result<()> {
+    let (device, directory) = (text(device.as_os_str().as_bytes())?, text(directory.as_os_str().as_bytes())?);
+    let (fs_type, options) = (text(fs_type.as_bytes())?, text(options.as_bytes())?);
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_NOATIME;
+    // SAFETY: four texts that end with a zero and live beyond the call.
+    let status =
+        unsafe { libc::mount(device.as_ptr(), directory.as_ptr(), fs_type.as_ptr(), flags, options.as_ptr().cast()) };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Unmounts what is mounted on a directory; `EBUSY` while something of it is open.
+#[doc(alias = "umount2")]
+pub fn unmount(directory: &Path) -> io::Result<()> {
+    let directory = text(directory.as_os_str().as_bytes())?;
+    // SAFETY: a text that ends with a zero and lives beyond the call.
+    let status = unsafe { libc::umount2(directory.as_ptr(), libc::UMOUNT_NOFOLLOW) };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn text(bytes: &[u8]) -> io::Result<CString> {
+    CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_mounted_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        mount_read_only(Path::new("/dev/null"), directory.path(), "ext4", "").unwrap_err();
+        unmount(directory.path()).unwrap_err();
+        let zero = mount_read_only(Path::new("a\0b"), directory.path(), "ext4", "").unwrap_err();
+        assert_eq!(zero.kind(), io::ErrorKind::InvalidInput);
+    }
+}
