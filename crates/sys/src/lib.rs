@@ -38,15 +38,19 @@
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
 //! | [`process`] | ending and waiting for the programs that this one has started |
+//! | [`handle`] | inodes by handles, without paths |
+//! | [`fanotify`] | what changes on a file system |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number |
 
 pub mod block;
 pub mod buffer;
 pub mod cache;
+pub mod fanotify;
 pub mod features;
 pub mod fibmap;
 pub mod fiemap;
 pub mod files;
+pub mod handle;
 pub mod inode;
 pub mod limits;
 pub mod memory;

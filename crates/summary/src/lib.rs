@@ -1,0 +1,12 @@
+//! Directory summaries that never need a crawl.
+//!
+//! The system of *FastDu: Efficient Directory Summaries Harvest by Tracking File System Changes* (Liu, Wu, Xu, Wu, Yang, 2011):
+//! a directory's totals are kept in a store, changes of the file system mark directories dirty, and a query harvests only what
+//! is dirty.
+
+mod code;
+pub mod identity;
+pub mod links;
+pub mod nodes;
+pub mod record;
+pub mod totals;
