@@ -8,5 +8,7 @@ mod code;
 pub mod identity;
 pub mod links;
 pub mod nodes;
+mod places;
 pub mod record;
+pub mod store;
 pub mod totals;
