@@ -1,6 +1,6 @@
 //! The tree of directories in memory: who is in whom, and what has changed since it was harvested.
 //!
-//! Some 50 bytes a directory (40, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
+//! Some 55 bytes a directory (48, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
 //! and `dutime` (FastDu, 1.3): a directory is clean when its last change is before its last harvest, and dirty when both have
 //! the same number, for a change that comes after the harvest took its number gets that number, too.
 
@@ -24,6 +24,8 @@ const CHUNK: usize = 4096;
 struct Node {
     ino: u64,
     generation: u32,
+    /// Of its name, so that a rename is seen without a look into the store.
+    name: u32,
     parent: u32,
     first_child: u32,
     next: u32,
@@ -35,7 +37,7 @@ struct Node {
     marks: u8,
 }
 
-const _: () = assert!(size_of::<Node>() == 40);
+const _: () = assert!(size_of::<Node>() == 48);
 
 /// In use.
 const USED: u8 = 1;
@@ -278,6 +280,11 @@ impl Nodes {
         self.is_dirty(slot) || self.node(slot).marks & BELOW != 0
     }
 
+    /// All directories.
+    pub fn all(&self) -> impl Iterator<Item = Slot> + '_ {
+        (0..(self.chunks.len() * CHUNK) as u32).map(Slot).filter(|&slot| self.is_used(slot))
+    }
+
     /// The dirty directories, it and those below. Marks that stand for nothing any more are taken away.
     pub fn dirty_below(&mut self, slot: Slot) -> Vec<Slot> {
         let mut dirty = Vec::new();
@@ -302,6 +309,12 @@ impl Nodes {
         dirty
     }
 
+    /// Notes its name, and tells whether it had another before.
+    pub fn set_name(&mut self, slot: Slot, name: &[u8]) -> bool {
+        let hash = self.hasher.hash_one(name) as u32;
+        std::mem::replace(&mut self.node_mut(slot).name, hash) != hash
+    }
+
     /// Whether it names inodes that have several names.
     pub fn has_links(&self, slot: Slot) -> bool {
         self.node(slot).marks & LINKS != 0
@@ -319,6 +332,7 @@ impl Node {
         Node {
             ino: 0,
             generation: 0,
+            name: 0,
             parent: NONE,
             first_child: NONE,
             next: NONE,

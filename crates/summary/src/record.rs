@@ -23,6 +23,13 @@ pub struct Access {
     pub acl: u64,
 }
 
+impl Access {
+    /// Whether everybody may list and enter it. What an access list says isn't known here.
+    pub fn is_open_to_all(&self) -> bool {
+        self.mode & 0o005 == 0o005 && self.acl == 0
+    }
+}
+
 /// One directory: the paper's `{<dev, ino>, mtime, dutime, AggregatedProperty[]}` (FastDu, 1.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -38,6 +45,8 @@ pub struct Record {
     pub harvested: Count,
     /// When that was, in seconds since 1970; for people.
     pub harvested_at: i64,
+    /// Units of 512 bytes that are allocated to the directory itself.
+    pub blocks: i64,
     /// The directory itself and its entries, but for inodes with several names and for what is in directories below.
     pub own: Totals,
     /// What inodes with several names add here and take off.
@@ -63,6 +72,7 @@ impl Record {
         out.unsigned(self.access.acl);
         out.unsigned(self.harvested.into());
         out.signed(self.harvested_at);
+        out.signed(self.blocks);
         let alone = self.alone();
         let is_alone = self.subtree == alone;
         out.unsigned(u64::from(is_alone) | u64::from(!self.charged.is_zero()) << 1);
@@ -87,16 +97,23 @@ impl Record {
         };
         let name = from.bytes()?.to_vec();
         let (mode, uid, gid, acl) = (from.small()?, from.small()?, from.small()?, from.unsigned()?);
-        let (harvested, harvested_at) = (from.small()?, from.signed()?);
+        let (harvested, harvested_at, blocks) = (from.small()?, from.signed()?, from.signed()?);
         let marks = from.unsigned()?;
         let own = read_totals(&mut from)?;
         let charged = if marks & 2 != 0 { Sums::of_fields(from.sparse()?) } else { Sums::default() };
         let access = Access { mode, uid, gid, acl };
         let mut record =
-            Record { id, parent, name, access, harvested, harvested_at, own, charged, ..Record::default() };
+            Record { id, parent, name, access, harvested, harvested_at, blocks, own, charged, ..Record::default() };
         record.subtree = if marks & 1 != 0 { record.alone() } else { read_totals(&mut from)? };
         record.links = read_ascending(&mut from)?;
         from.is_done().then_some(record)
+    }
+
+    /// The directory itself, without its entries.
+    pub fn itself(&self) -> Sums {
+        let (blocks, closed) = (self.blocks, self.own.sums.closed);
+        let directory_bytes = self.own.sums.directory_bytes;
+        Sums { blocks, freed_blocks: blocks, directory_bytes, directories: 1, closed, ..Sums::default() }
     }
 
     /// What it comes to without the directories in it.
@@ -224,15 +241,15 @@ mod tests {
         let id = id.prop_map(|(subvolume, ino, generation)| NodeId { subvolume, ino, generation });
         let access = any::<(u32, u32, u32, u64)>();
         let access = access.prop_map(|(mode, uid, gid, acl)| Access { mode, uid, gid, acl });
-        let place = (proptest::option::of(any::<u32>()), any::<Vec<u8>>(), any::<(u32, i64)>());
+        let place = (proptest::option::of(any::<u32>()), any::<Vec<u8>>(), any::<(u32, i64, i64)>());
         let sums = (any_totals(), any::<[i64; Sums::FIELDS]>(), proptest::option::of(any_totals()));
         (id, access, place, sums, vec(any::<u64>(), 0..5)).prop_map(
-            |(id, access, (parent, name, (harvested, harvested_at)), (own, charged, subtree), mut links)| {
+            |(id, access, (parent, name, (harvested, harvested_at, blocks)), (own, charged, subtree), mut links)| {
                 links.sort_unstable();
                 let charged = Sums::of_fields(charged);
                 let parent = parent.filter(|&parent| parent < u32::MAX).map(Slot);
                 let subtree = subtree.unwrap_or_default();
-                Record { id, parent, name, access, harvested, harvested_at, own, charged, subtree, links }
+                Record { id, parent, name, access, harvested, harvested_at, blocks, own, charged, subtree, links }
             },
         )
     }
@@ -298,6 +315,6 @@ mod tests {
             ..Record::default()
         };
         record.subtree = record.alone();
-        assert_eq!(record.encode().len(), 70);
+        assert_eq!(record.encode().len(), 71);
     }
 }

@@ -26,20 +26,23 @@ pub struct Sums {
     pub others: i64,
     /// Names of inodes that have several.
     pub shared_names: i64,
+    /// Directories that not everybody may list and enter.
+    pub closed: i64,
 }
 
 impl Sums {
     /// Of how many numbers it is made.
-    pub(crate) const FIELDS: usize = 8;
+    pub(crate) const FIELDS: usize = 9;
 
     pub(crate) fn fields(&self) -> [i64; Self::FIELDS] {
-        let Sums { bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names } = *self;
-        [bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names]
+        let Sums { bytes, directory_bytes, blocks, freed_blocks, files, .. } = *self;
+        let Sums { directories, others, shared_names, closed, .. } = *self;
+        [bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names, closed]
     }
 
     pub(crate) fn of_fields(fields: [i64; Self::FIELDS]) -> Sums {
-        let [bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names] = fields;
-        Sums { bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names }
+        let [bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names, closed] = fields;
+        Sums { bytes, directory_bytes, blocks, freed_blocks, files, directories, others, shared_names, closed }
     }
 
     /// Everything that has an inode.
@@ -121,11 +124,11 @@ mod tests {
 
     #[test]
     fn what_is_added_can_be_taken_back() {
-        let some = Sums::of_fields([1, 2, 3, 4, 5, 6, 7, 8]);
+        let some = Sums::of_fields([1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let mut sums = Sums::default();
         sums += some;
         sums += some;
-        assert_eq!(sums.fields(), [2, 4, 6, 8, 10, 12, 14, 16]);
+        assert_eq!(sums.fields(), [2, 4, 6, 8, 10, 12, 14, 16, 18]);
         assert_eq!(sums.inodes(), 36);
         sums -= some;
         sums += -some;
