@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A directory and its entries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Reading {
     /// Who may look into it.
     pub access: Access,
@@ -25,6 +25,8 @@ pub struct Reading {
     pub linked: Vec<LinkedName>,
     /// When an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
     pub changed_at: i64,
+    /// Why its entries, or some of them, aren't there.
+    pub unreadable: Option<io::Error>,
 }
 
 /// An inode with several names, of which one was found.
@@ -40,7 +42,7 @@ pub struct LinkedName {
 
 /// Where directories are read: a file system, or a tree that a test makes up.
 pub trait Directories: Sync {
-    /// Reads a directory. Entries that vanish meanwhile are left out.
+    /// Reads a directory. Entries that vanish meanwhile are left out. One that can be looked at and not listed is no error.
     ///
     /// `ESTALE` (or `NotFound`) when it is gone.
     fn read(&self, directory: NodeId) -> io::Result<Reading>;

@@ -104,6 +104,11 @@ impl Store {
         Self::start(opened.map_err(|error| failed(path, "open")(error.into())), path)
     }
 
+    /// A store that is gone when it is dropped.
+    pub fn in_memory() -> Result<Store, StoreError> {
+        Self::with_backend(redb::backends::InMemoryBackend::new(), "in memory")
+    }
+
     /// A store on other storage; `name` stands for it in messages.
     pub fn with_backend(backend: impl StorageBackend, name: &str) -> Result<Store, StoreError> {
         let path = Path::new(name);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use onesweep_sys::fanotify::Happened;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
@@ -29,6 +30,11 @@ const UNWRITTEN_MAX: usize = 50_000;
 /// Directories that are read at the same time: a drive's queue holds as many.
 const READERS: usize = 32;
 
+/// More than one directory in so many is dirty: then all of them are harvested.
+const DIRTY_SHARE: usize = 20;
+/// After so long all that is dirty is harvested.
+const TIMEOUT_SECONDS: i64 = 30 * 60;
+
 /// Why a question has no answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -48,7 +54,8 @@ pub enum SummaryError {
 }
 
 /// How a question is answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Freshness {
     /// What has changed is harvested first.
     #[default]
@@ -91,6 +98,8 @@ pub struct Summaries<D, T> {
     unreadable: HashMap<Slot, String>,
     /// Directories in which blocks may change and nobody tells, and until when, in seconds since 1970.
     unsettled: HashMap<Slot, i64>,
+    /// When everything was last harvested without being asked for.
+    tended_at: i64,
     facts: Facts,
 }
 
@@ -141,6 +150,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             aliens: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
+            tended_at: 0,
             facts,
         };
         summaries.suspect_all()?;
@@ -244,8 +254,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             is_exact = self.settle(slot)?;
         }
         let record = self.ledger.record(slot)?;
-        let nodes = &self.ledger.nodes;
-        let unreadable = self.unreadable.keys().filter(|&&at| nodes.is_used(at) && nodes.contains(slot, at)).count();
+        let unreadable = self.unreadable(slot).count();
         Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, unreadable })
     }
 
@@ -264,6 +273,23 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The record of a directory, as it is stored.
     pub fn record(&self, slot: Slot) -> Result<Record, SummaryError> {
         Ok(self.ledger.record(slot)?)
+    }
+
+    /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that is much, or has
+    /// been so for long (FastDu, 1.3 and 3.2). True when something was harvested.
+    pub fn tend(&mut self) -> Result<bool, SummaryError> {
+        self.drain()?;
+        let now = seconds();
+        self.suspect_unsettled(now)?;
+        let dirty = self.ledger.nodes.dirty_below(self.root).len();
+        let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || now - self.tended_at >= TIMEOUT_SECONDS;
+        if dirty == 0 || !is_due {
+            return Ok(false);
+        }
+        self.tended_at = now;
+        self.settle(self.root)?;
+        self.commit(true)?;
+        Ok(true)
     }
 
     /// Harvests what is dirty below a directory. False when something goes on changing all the time.
@@ -307,12 +333,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                     return Ok(());
                 }
                 Err(error) => {
-                    unreadable.insert(slot, error.to_string());
+                    unreadable.insert(slot, message(&error));
                     ledger.nodes.mark_harvested(slot, count);
                     return Ok(());
                 }
             };
-            unreadable.remove(&slot);
+            match &reading.unreadable {
+                Some(error) => unreadable.insert(slot, message(error)),
+                None => unreadable.remove(&slot),
+            };
             let settled_at = reading.changed_at.saturating_add(settling);
             if settled_at > now {
                 unsettled.insert(slot, settled_at);
@@ -376,10 +405,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 continue;
             }
             let id = NodeId { subvolume: key.subvolume, ino: key.ino, generation: linked.generation };
-            let is_the_same = self
-                .directories
-                .look(id)
-                .is_ok_and(|found| (found.weight, found.links) == (linked.weight, linked.links));
+            let is_the_same = match self.directories.look(id) {
+                Ok(found) => (found.weight, found.links) == (linked.weight, linked.links),
+                // A tree that is read once isn't looked at again.
+                Err(error) => error.kind() == io::ErrorKind::Unsupported,
+            };
             if !is_the_same {
                 has_changed = true;
                 linked.places.iter().try_for_each(|&place| self.mark(place))?;
@@ -415,13 +445,26 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(has_changed)
     }
 
+    /// Directories below `slot` that could not be read as a whole, and why.
+    pub fn unreadable(&self, slot: Slot) -> impl Iterator<Item = (Slot, &str)> {
+        let nodes = &self.ledger.nodes;
+        let below = move |at: Slot| nodes.is_used(at) && nodes.contains(slot, at);
+        self.unreadable.iter().filter(move |(at, _)| below(**at)).map(|(at, why)| (*at, why.as_str()))
+    }
+
+    /// The names that lead from `top` down to a directory; empty for `top` itself.
+    pub fn path(&self, top: Slot, slot: Slot) -> Result<Vec<Vec<u8>>, SummaryError> {
+        let steps: Vec<Slot> = self.ledger.nodes.upwards(slot).take_while(|&at| at != top).collect();
+        steps.into_iter().rev().map(|at| Ok(self.ledger.record(at)?.name)).collect()
+    }
+
     /// Writes what is known. `durable`: on the disk when this returns.
     pub fn commit(&mut self, durable: bool) -> Result<(), SummaryError> {
         Ok(self.ledger.commit(self.count, durable)?)
     }
 
     /// Ends in good order.
-    pub fn close(mut self) -> Result<(), SummaryError> {
+    pub fn close(&mut self) -> Result<(), SummaryError> {
         self.commit(true)?;
         self.facts.count = self.count;
         Ok(self.ledger.store().set_facts(&self.facts)?)
@@ -430,4 +473,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
 fn seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Without the number that the standard library puts behind.
+fn message(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

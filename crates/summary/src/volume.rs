@@ -82,6 +82,20 @@ impl Volume {
         handle::open_by_handle(self.top(), &self.family.handle(directory), handle::Access::List)
     }
 
+    /// The access list of a directory, as it is now.
+    pub fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
+        let fd = self.open(directory).ok()?;
+        files::xattr_fd(fd.as_fd(), ACCESS_LIST).ok().flatten()
+    }
+
+    /// What tells this file system from others on the same machine.
+    pub fn identity(&self) -> io::Result<Vec<u8>> {
+        let stat = files::statx_fd(self.top())?;
+        let born = stat.btime.unwrap_or_default();
+        let magic = files::file_system(self.top())?.magic;
+        Ok(format!("{magic:x} {:?} {}.{}", self.root, born.secs, born.nanos).into_bytes())
+    }
+
     /// The inode of an open file.
     pub fn node_of(&self, fd: BorrowedFd<'_>) -> io::Result<NodeId> {
         self.node(&handle::handle_at(fd, c"")?)
@@ -167,7 +181,7 @@ impl Directories for Volume {
     }
 }
 
-fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
+pub(crate) fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
     let list = files::xattr_fd(fd, ACCESS_LIST).ok().flatten();
     // FNV-1a: it has to tell lists apart, and to be the same in every run.
     let hash = |bytes: Vec<u8>| {
@@ -189,19 +203,19 @@ fn weight(stat: &Stat) -> Sums {
     sums
 }
 
-fn add(reading: &mut Reading, stat: &Stat) {
+pub(crate) fn add(reading: &mut Reading, stat: &Stat) {
     reading.own.sums += weight(stat);
     stand_out(&mut reading.own.extremes, stat);
 }
 
 /// The directory is put in by who knows its number.
-fn stand_out(extremes: &mut Extremes, stat: &Stat) {
+pub(crate) fn stand_out(extremes: &mut Extremes, stat: &Stat) {
     let is_file = stat.file_type() == EntryType::File;
     let largest = is_file.then_some(Largest { bytes: stat.size, ino: stat.ino, directory: 0 });
     *extremes = extremes.or(Extremes { newest: Some(stat.mtime), largest });
 }
 
-fn linked(id: NodeId, stat: &Stat) -> LinkedName {
+pub(crate) fn linked(id: NodeId, stat: &Stat) -> LinkedName {
     // What it frees depends on where all its names are.
     let weight = Sums { freed_blocks: 0, ..weight(stat) };
     LinkedName { id, weight, links: stat.nlink }

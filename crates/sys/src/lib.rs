@@ -37,6 +37,7 @@
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
+//! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
@@ -54,6 +55,7 @@ pub mod handle;
 pub mod inode;
 pub mod limits;
 pub mod memory;
+pub mod peer;
 pub mod priority;
 pub mod process;
 pub mod read_queue;

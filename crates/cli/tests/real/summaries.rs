@@ -4,10 +4,15 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
-    os::unix::fs::{FileExt, MetadataExt, symlink},
+    os::unix::{
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+        net::UnixStream,
+    },
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use onesweep_summary::{
@@ -20,7 +25,7 @@ use onesweep_summary::{
 
 use crate::{
     image::{Fs, Image},
-    run::{long, output, root_test, say, seed, text},
+    run::{finish, long, onesweep, output, root_test, run, say, seed, text},
     tree::Rng,
 };
 
@@ -275,4 +280,177 @@ fn xfs_under_random_operations() {
 #[test]
 fn btrfs_under_random_operations() {
     random_operations(Fs::Btrfs);
+}
+
+/// A server over an image; ended and waited for when it is dropped.
+struct Serving {
+    running: Child,
+    socket: PathBuf,
+}
+
+impl Serving {
+    fn start(image: &Image) -> Self {
+        let socket = image.beside("socket");
+        let mut serve = onesweep(["serve", "--socket"]);
+        serve.arg(&socket).arg("--store").arg(image.beside("stores")).arg(image.root());
+        let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");
+        while UnixStream::connect(&socket).is_err() {
+            assert!(running.try_wait().expect("its state").is_none(), "the server ended");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Self { running, socket }
+    }
+
+    fn du(&self, options: &[&str], path: &Path) -> Command {
+        let mut du = onesweep(["du", "--socket"]);
+        du.arg(&self.socket).args(options).arg(path);
+        du
+    }
+
+    fn end(mut self) {
+        run(Command::new("kill").args(["-TERM", &self.running.id().to_string()]));
+        assert!(self.running.wait().expect("it ends").success());
+        assert!(!self.socket.exists());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.running.kill();
+        let _ = self.running.wait();
+    }
+}
+
+fn sorted_lines(said: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = text(said).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Options in which both must print the same lines, in whatever order.
+const OPTIONS: [&[&str]; 9] =
+    [&[], &["-s"], &["-sh"], &["-b", "-d1"], &["--inodes"], &["-S"], &["-c", "-d2"], &["-B", "4K"], &["-t", "20K"]];
+
+fn tree_without_links(root: &Path) {
+    for (number, name) in ["a", "a/b", "a/b/c", "d", "d/e f", "private", "private/inside"].into_iter().enumerate() {
+        fs::create_dir(root.join(name)).expect("a folder");
+        for file in 0..5 {
+            let content = Rng::new((number * 10 + file) as u64).bytes(number * 7000 + file * 100);
+            fs::write(root.join(name).join(format!("f{file}")), content).expect("a file");
+        }
+    }
+    symlink("f0", root.join("a/link")).expect("a link");
+    crate::tree::sync(root);
+}
+
+#[test]
+fn du_prints_what_gnu_du_prints() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let image = Image::new(fs, 512 << 20);
+        tree_without_links(&image.root());
+        let serving = Serving::start(&image);
+        for path in ["", "a", "d/e f"].map(|below| image.root().join(below)) {
+            for options in OPTIONS {
+                let expected = sorted_lines(&output(Command::new("du").args(options).arg(&path)));
+                let asked = finish(serving.du(options, &path).arg("-v"), 0);
+                assert_eq!(sorted_lines(&asked.stdout), expected, "{options:?} {} of a server", path.display());
+                assert!(text(&asked.stderr).contains("from the server, up to date"), "{}", text(&asked.stderr));
+                let walked = finish(onesweep(["du", "--socket", "/nowhere"]).args(options).arg(&path), 0);
+                assert_eq!(sorted_lines(&walked.stdout), expected, "{options:?} {} walked", path.display());
+            }
+        }
+        // What has been closed is counted at once.
+        fs::write(image.root().join("a/b/c/new"), vec![1; 100_000]).expect("a file");
+        let asked = output(&mut serving.du(&["-sb"], &image.root()));
+        assert_eq!(text(&asked), text(&output(Command::new("du").arg("-sb").arg(image.root()))));
+        serving.end();
+    }
+}
+
+/// Links across directories: once in all, whatever is asked for.
+#[test]
+fn links_are_counted_once() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let at = |name: &str| image.root().join(name);
+    for (from, to) in [("a/f4", "a/b/l"), ("a/f4", "d/l"), ("a/b/f4", "a/b/l2"), ("d/f4", "private/l")] {
+        fs::hard_link(at(from), at(to)).expect("a link");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["", "a", "a/b", "d", "private"] {
+        for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"]] {
+            let expected = text(&output(Command::new("du").args(options).arg(at(below))));
+            assert_eq!(text(&output(&mut serving.du(options, &at(below)))), expected, "{options:?} {below:?}");
+        }
+    }
+    // The lines of all directories come to what the topmost says.
+    let lines = text(&output(&mut serving.du(&["-S", "-b"], &image.root())));
+    let sum: u64 = lines.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok()).sum();
+    let whole = text(&output(Command::new("du").arg("-sb").arg(image.root())));
+    assert_eq!(Some(sum), whole.split('\t').next().and_then(|figure| figure.parse().ok()), "{lines}");
+}
+
+/// Another user sees no more than du run by that user does, and nothing of it changes with what is hidden.
+#[test]
+fn a_user_sees_what_du_would_show() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let private = image.root().join("private");
+    // Seen, and hidden: the same inode.
+    fs::hard_link(private.join("inside/f3"), image.root().join("d/shared")).expect("a link");
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).expect("a mode");
+    fs::set_permissions(image.root().join("d/e f"), fs::Permissions::from_mode(0o744)).expect("a mode");
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    let as_user = |command: &Command| {
+        let mut user = Command::new("setpriv");
+        user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(command.get_program());
+        user.args(command.get_args());
+        user
+    };
+    let mut before = Vec::new();
+    for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
+        let mut plain = Command::new("du");
+        let expected = as_user(plain.args(options).arg(image.root())).output().expect("du runs");
+        let shown = as_user(&serving.du(options, &image.root())).output().expect("it runs");
+        assert_eq!(sorted_lines(&shown.stdout), sorted_lines(&expected.stdout), "{options:?}");
+        assert_eq!(shown.status.code(), Some(1), "something is left out: {}", text(&shown.stderr));
+        before.push(shown.stdout);
+    }
+    fs::write(private.join("inside/grown"), vec![1; 1 << 20]).expect("a file");
+    let mut again = Vec::new();
+    for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
+        again.push(as_user(&serving.du(options, &image.root())).output().expect("it runs").stdout);
+    }
+    assert_eq!(again, before);
+    let whole = text(&output(&mut serving.du(&["-sb"], &image.root())));
+    assert_eq!(whole, text(&output(Command::new("du").arg("-sb").arg(image.root()))), "root sees all");
+}
+
+/// A server that was killed leaves a store that the next one takes up, whatever has changed meanwhile.
+#[test]
+fn a_killed_server_is_followed_by_another() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let mut serving = Serving::start(&image);
+    serving.running.kill().expect("it is killed");
+    serving.running.wait().expect("it is gone");
+    fs::rename(image.root().join("a/b"), image.root().join("d/b")).expect("a rename");
+    fs::write(image.root().join("d/b/c/f0"), vec![2; 70_000]).expect("a file");
+    fs::remove_dir_all(image.root().join("private")).expect("it goes");
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["", "a", "d", "d/b"] {
+        let path = image.root().join(below);
+        let expected = text(&output(Command::new("du").arg("-sb").arg(&path)));
+        assert_eq!(text(&output(&mut serving.du(&["-sb"], &path))), expected);
+    }
+    let out = finish(onesweep(["serve", "--socket"]).arg(&serving.socket).arg(image.root()), 2);
+    assert!(text(&out.stderr).contains("another server listens there"), "{}", text(&out.stderr));
+    serving.end();
 }
