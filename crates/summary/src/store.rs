@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -100,6 +100,22 @@ pub struct Store {
 impl Store {
     /// Opens the store at `path`, or makes an empty one. Only one process can have it open.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
+        if !path.exists() {
+            // Whoever is killed while it is made leaves nothing under its name.
+            let mut new = path.as_os_str().to_owned();
+            new.push(".new");
+            let made = |result: io::Result<()>| result.map_err(|error| failed(path, "make")(redb::Error::Io(error)));
+            made(fs::remove_file(&new).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }))?;
+            drop(Self::create(Path::new(&new))?);
+            made(fs::rename(&new, path))?;
+        }
+        Self::create(path)
+    }
+
+    fn create(path: &Path) -> Result<Store, StoreError> {
         let opened = Database::builder().set_cache_size(CACHE_BYTES).create(path);
         Self::start(opened.map_err(|error| failed(path, "open")(error.into())), path)
     }
@@ -382,6 +398,19 @@ mod tests {
         let error = Store::open(&path).expect_err("refused");
         assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
         assert!(error.to_string().contains("version 9, and this program knows version 1; remove it"), "{error}");
+    }
+
+    /// Who made it was killed in the middle.
+    #[test]
+    fn half_a_store_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store");
+        for remains in [&[][..], &[7; 5000]] {
+            fs::write(folder.path().join("store.new"), remains).expect("a file");
+            drop(Store::open(&path).expect("a store"));
+            assert!(!folder.path().join("store.new").exists());
+            fs::remove_file(&path).expect("it goes");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ const COMMIT_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     let socket = args.socket();
-    let listener = listen(&socket)?;
+    refuse_company(&socket)?;
     let mut folder = fs::DirBuilder::new();
     folder
         .recursive(true)
@@ -49,6 +49,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
             tracked.push(new);
         }
     }
+    let listener = listen(&socket)?;
     let server = Arc::new(Server::new(tracked, args.full_totals));
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -104,15 +105,20 @@ fn track(path: &Path, stores: &Path, known: &mut Vec<Vec<u8>>) -> Result<Option<
     Ok(Some(summaries))
 }
 
+fn refuse_company(socket: &Path) -> Result<(), Failure> {
+    match UnixStream::connect(socket) {
+        Ok(_) => Err(Failure::told(format!("{}: another server listens there", message::path_text(socket)))),
+        Err(_) => Ok(()),
+    }
+}
+
 fn listen(socket: &Path) -> Result<UnixListener, Failure> {
     let failed = |step: &'static str| move |error: io::Error| Failure::io(socket, step, &error);
     if let Some(folder) = socket.parent() {
         fs::create_dir_all(folder).map_err(failed("make the directory of the socket"))?;
     }
     if socket.symlink_metadata().is_ok() {
-        if UnixStream::connect(socket).is_ok() {
-            return Err(Failure::told(format!("{}: another server listens there", message::path_text(socket))));
-        }
+        refuse_company(socket)?;
         // Of one that was killed. Anything but a socket is left as it is.
         let handle = files::open_handle_at(files::CURRENT_DIR, socket)
             .and_then(|fd| files::statx_fd(std::os::fd::AsFd::as_fd(&fd)).map(|stat| stat.file_type()));
