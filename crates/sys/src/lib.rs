@@ -41,20 +41,26 @@
 //! | [`mounting`] | mounting for reading |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
+//! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
+//! | [`handle`] | inodes by handles, without paths |
+//! | [`fanotify`] | what changes on a file system |
 
 pub mod block;
 pub mod buffer;
 pub mod cache;
+pub mod fanotify;
 pub mod features;
 pub mod fibmap;
 pub mod fiemap;
 pub mod files;
 pub mod freeze;
+pub mod handle;
 pub mod inode;
 mod keeper;
 pub mod limits;
 pub mod memory;
 pub mod mounting;
+pub mod peer;
 pub mod priority;
 pub mod process;
 pub mod read_queue;

@@ -1,9 +1,11 @@
 //! What was typed.
 
 mod copy;
+mod du;
 mod find;
 mod list;
 mod plan;
+mod serve;
 mod sum;
 mod sweep;
 mod tar;
@@ -14,9 +16,11 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use copy::CopyArgs;
+pub(crate) use du::DuArgs;
 pub(crate) use find::FindArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
+pub(crate) use serve::ServeArgs;
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
@@ -52,6 +56,8 @@ pub(crate) enum Command {
     Copy(Box<CopyArgs>),
     Plan(Box<PlanArgs>),
     Find(Box<FindArgs>),
+    Du(Box<DuArgs>),
+    Serve(Box<ServeArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]
     Completions {

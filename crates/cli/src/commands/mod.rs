@@ -2,11 +2,13 @@
 
 mod archive;
 mod copy;
+mod du;
 mod find;
 mod find_xfs;
 mod list;
 mod manual;
 mod plan;
+mod serve;
 mod sum;
 mod tar;
 mod warm;
@@ -28,6 +30,8 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Copy(args) => copy::run(*args),
         Command::Plan(args) => plan::run(*args),
         Command::Find(args) => find::run(*args),
+        Command::Du(args) => du::run(*args),
+        Command::Serve(args) => serve::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),
     }

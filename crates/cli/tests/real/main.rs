@@ -22,6 +22,7 @@ mod order;
 mod plans;
 mod run;
 mod sparse;
+mod summaries;
 mod terminal;
 mod trace;
 mod tree;

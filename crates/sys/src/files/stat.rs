@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 
 use super::{EntryType, PathArg};
 
@@ -61,6 +61,8 @@ pub struct Stat {
     pub rdev: u64,
     /// The mount, as in `/proc/self/mountinfo` (Linux 5.8).
     pub mnt_id: Option<u64>,
+    /// It is what a mount shows at its mount point.
+    pub is_mount_root: bool,
     /// Alignment that `O_DIRECT` wants of memory and of file offsets, in bytes (Linux 6.1; regular files and block
     /// devices). `None`: unknown, or `O_DIRECT` does not work on this file.
     pub dio_align: Option<(u32, u32)>,
@@ -111,6 +113,7 @@ fn stat_with(dir: BorrowedFd<'_>, path: impl PathArg, flags: AtFlags) -> io::Res
         btime: has(StatxFlags::BTIME).then(|| time(found.stx_btime)),
         rdev: rustix::fs::makedev(found.stx_rdev_major, found.stx_rdev_minor),
         mnt_id: has(StatxFlags::MNT_ID).then_some(found.stx_mnt_id),
+        is_mount_root: found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
         dio_align: (has(StatxFlags::DIOALIGN) && dio_align.1 > 0).then_some(dio_align),
     })
 }

@@ -1,0 +1,93 @@
+//! What `onesweep du` takes: the options of GNU du, and some of its own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::serve::socket;
+
+const AFTER_HELP: &str = "\
+Examples:
+  onesweep du -sh /srv/*
+  onesweep du -d1 --inodes /home
+  alias du='onesweep du'
+
+Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
+in the order of inodes where it doesn't. Lines of the directories in one come in the order of their names.
+
+SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB, … (powers of 1000).";
+
+/// Tells how much directories take, as du does
+#[derive(Debug, Default, Args)]
+#[command(after_help = AFTER_HELP, disable_help_flag = true)]
+pub(crate) struct DuArgs {
+    /// What is measured
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// End each line with a zero byte
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+    /// Tell sizes instead of what is allocated
+    #[arg(long)]
+    pub(crate) apparent_size: bool,
+    /// Tell in units of SIZE
+    #[arg(short = 'B', long, value_name = "SIZE", overrides_with_all = ["bytes", "kibi", "mebi", "human_readable", "si"])]
+    pub(crate) block_size: Option<String>,
+    /// As --apparent-size --block-size=1
+    #[arg(short, long, overrides_with_all = ["block_size", "kibi", "mebi", "human_readable", "si"])]
+    pub(crate) bytes: bool,
+    /// End with a total
+    #[arg(short = 'c', long)]
+    pub(crate) total: bool,
+    /// Print directories at most so far below
+    #[arg(short = 'd', long, value_name = "N")]
+    pub(crate) max_depth: Option<u32>,
+    /// Print in powers of 1024, as 1K, 234M, 2G
+    #[arg(short, long, overrides_with_all = ["block_size", "bytes", "kibi", "mebi", "si"])]
+    pub(crate) human_readable: bool,
+    /// Count inodes instead
+    #[arg(long)]
+    pub(crate) inodes: bool,
+    /// As --block-size=1K
+    #[arg(short = 'k', overrides_with_all = ["block_size", "bytes", "mebi", "human_readable", "si"])]
+    pub(crate) kibi: bool,
+    /// As --block-size=1M
+    #[arg(short = 'm', overrides_with_all = ["block_size", "bytes", "kibi", "human_readable", "si"])]
+    pub(crate) mebi: bool,
+    /// Leave out of each directory those in it
+    #[arg(short = 'S', long)]
+    pub(crate) separate_dirs: bool,
+    /// Print in powers of 1000
+    #[arg(long, overrides_with_all = ["block_size", "bytes", "kibi", "mebi", "human_readable"])]
+    pub(crate) si: bool,
+    /// Only a line for each PATH
+    #[arg(short, long, conflicts_with = "max_depth")]
+    pub(crate) summarize: bool,
+    /// Leave out what is smaller than SIZE, or larger where it is negative
+    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) threshold: Option<String>,
+    /// Leave out what is on other file systems
+    #[arg(short = 'x', long)]
+    pub(crate) one_file_system: bool,
+    /// Answer what is stored, however old
+    #[arg(long, conflicts_with = "sync")]
+    pub(crate) cached: bool,
+    /// Have everything written first, so that blocks are what they will be
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Tell where each answer comes from
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Where the server listens [default: $ONESWEEP_SOCKET, else /run/onesweep/summaries.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl DuArgs {
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket(self.socket.as_ref())
+    }
+}

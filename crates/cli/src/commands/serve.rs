@@ -1,0 +1,174 @@
+//! `onesweep serve`: the daemon that keeps summaries true.
+
+use std::{
+    fs, io,
+    os::unix::{
+        fs::{DirBuilderExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use onesweep_summary::{
+    service::server::{Server, Tracked},
+    store::Store,
+    summaries::Summaries,
+    tracker::Fanotify,
+    volume::Volume,
+};
+use onesweep_sys::files;
+
+use crate::{args::ServeArgs, message, report::Failure};
+
+/// Connections at the same time.
+const CONNECTIONS_MAX: usize = 256;
+/// So often it looks after what is due by itself.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+/// So often what is known is made durable.
+const COMMIT_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
+    let socket = args.socket();
+    refuse_company(&socket)?;
+    let mut folder = fs::DirBuilder::new();
+    folder
+        .recursive(true)
+        .mode(0o700)
+        .create(&args.store)
+        .map_err(|error| Failure::could_not_run(&args.store, "make the directory of stores", error))?;
+    let mut tracked = Vec::new();
+    let mut known = Vec::new();
+    for path in &args.paths {
+        if let Some(new) = track(path, &args.store, &mut known)? {
+            tracked.push(new);
+        }
+    }
+    let listener = listen(&socket)?;
+    let server = Arc::new(Server::new(tracked, args.full_totals));
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&ended))
+            .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
+    }
+    say(&format!("listening at {}", message::path_text(&socket)));
+    let accepting = {
+        let server = Arc::clone(&server);
+        thread::Builder::new().name("listener".into()).spawn(move || accept(&listener, &server))
+    };
+    accepting.map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
+    tend(&server, &ended);
+    let _ = fs::remove_file(&socket);
+    server.each(|tracked| {
+        if let Err(error) = tracked.close() {
+            say(&format!("cannot end in good order: {error}"));
+        }
+    });
+    Ok(0)
+}
+
+/// The summaries of the file system of `path`; `None` when it is tracked already.
+fn track(path: &Path, stores: &Path, known: &mut Vec<Vec<u8>>) -> Result<Option<Tracked>, Failure> {
+    let volume = Volume::of(path).map_err(|error| Failure::io(path, "track its file system", &error))?;
+    let identity = volume.identity().map_err(|error| Failure::io(path, "tell its file system", &error))?;
+    if known.contains(&identity) {
+        return Ok(None);
+    }
+    let name: String =
+        identity.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte as char } else { '-' }).collect();
+    let volume = Arc::new(volume);
+    let tracker = Fanotify::start(Arc::clone(&volume)).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; it needs root",
+            io::ErrorKind::CrossesDevices => "; name a path on the topmost subvolume (subvolid=5)",
+            _ => "",
+        };
+        Failure::could_not_run(path, "watch its file system", format!("{}{advice}", message::why(&error)))
+    })?;
+    let store = Store::open(&stores.join(name)).map_err(|error| Failure::told(error.to_string()))?;
+    let root = volume.root();
+    let summaries = Summaries::open(store, (volume, tracker), root, &identity);
+    known.push(identity);
+    let mut summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
+    let began = Instant::now();
+    let top = summaries.root();
+    let settled = summaries.settle(top).and_then(|_| summaries.commit(true));
+    settled.map_err(|error| Failure::could_not_run(path, "harvest its file system", error))?;
+    let directories = summaries.ledger().nodes.len();
+    let seconds = began.elapsed().as_secs_f64();
+    say(&format!("{}: {directories} directories harvested in {seconds:.1} s", message::path_text(path)));
+    Ok(Some(summaries))
+}
+
+fn refuse_company(socket: &Path) -> Result<(), Failure> {
+    match UnixStream::connect(socket) {
+        Ok(_) => Err(Failure::told(format!("{}: another server listens there", message::path_text(socket)))),
+        Err(_) => Ok(()),
+    }
+}
+
+fn listen(socket: &Path) -> Result<UnixListener, Failure> {
+    let failed = |step: &'static str| move |error: io::Error| Failure::io(socket, step, &error);
+    if let Some(folder) = socket.parent() {
+        fs::create_dir_all(folder).map_err(failed("make the directory of the socket"))?;
+    }
+    if socket.symlink_metadata().is_ok() {
+        refuse_company(socket)?;
+        // Of one that was killed. Anything but a socket is left as it is.
+        let handle = files::open_handle_at(files::CURRENT_DIR, socket)
+            .and_then(|fd| files::statx_fd(std::os::fd::AsFd::as_fd(&fd)).map(|stat| stat.file_type()));
+        if matches!(handle, Ok(files::EntryType::Socket)) {
+            fs::remove_file(socket).map_err(failed("remove the socket of a server that is gone"))?;
+        }
+    }
+    let listener = UnixListener::bind(socket).map_err(failed("listen"))?;
+    // Everybody may ask; who gets what is decided for each question.
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o666)).map_err(failed("let others use the socket"))?;
+    Ok(listener)
+}
+
+fn accept(listener: &UnixListener, server: &Arc<Server>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for connection in listener.incoming() {
+        let Ok(connection) = connection else { continue };
+        if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let (server, open_then) = (Arc::clone(server), Arc::clone(&open));
+        let conversation = thread::Builder::new().name("conversation".into()).spawn(move || {
+            // Who went away wants no answer.
+            let _ = server.converse(&connection);
+            open_then.fetch_sub(1, Ordering::SeqCst);
+        });
+        if conversation.is_err() {
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn tend(server: &Server, ended: &AtomicBool) {
+    let mut committed = Instant::now();
+    while !ended.load(Ordering::SeqCst) {
+        thread::sleep(TEND_EVERY);
+        let is_time = committed.elapsed() >= COMMIT_EVERY;
+        server.each(|tracked| {
+            let tended = tracked.tend().and_then(|_| if is_time { tracked.commit(true) } else { Ok(()) });
+            if let Err(error) = tended {
+                say(&error.to_string());
+            }
+        });
+        if is_time {
+            committed = Instant::now();
+        }
+    }
+}
+
+fn say(text: &str) {
+    eprintln!("onesweep: {text}");
+}

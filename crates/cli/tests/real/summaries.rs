@@ -1,0 +1,456 @@
+//! Summaries of a real file system under random operations, against GNU du.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Seek, SeekFrom, Write},
+    os::unix::{
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+        net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use onesweep_summary::{
+    identity::NodeId,
+    store::Store,
+    summaries::{Answer, Freshness, Summaries},
+    tracker::Fanotify,
+    volume::Volume,
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, long, onesweep, output, root_test, run, say, seed, text},
+    tree::Rng,
+};
+
+type Tracked = Summaries<Arc<Volume>, Fanotify>;
+
+fn tracked(image: &Image) -> Tracked {
+    let volume = Arc::new(Volume::of(&image.root()).expect("a file system with handles"));
+    let tracker = Fanotify::start(Arc::clone(&volume)).expect("it is watched");
+    let store = Store::open(&image.beside("store")).expect("a store");
+    let root = volume.root();
+    Summaries::open(store, (volume, tracker), root, b"test").expect("summaries")
+}
+
+fn node(tracked: &Tracked, path: &Path) -> NodeId {
+    let fd = File::open(path).expect("a directory");
+    tracked.directories().node_of(std::os::fd::AsFd::as_fd(&fd)).expect("its handle")
+}
+
+fn ask(tracked: &mut Tracked, path: &Path, freshness: Freshness) -> Answer {
+    let node = node(tracked, path);
+    tracked.query(node, freshness).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What GNU du says: allocated bytes, bytes, inodes.
+fn du(path: &Path) -> [i64; 3] {
+    [&["-sB1"][..], &["-sb"], &["-s", "--inodes"]].map(|options| {
+        let said = text(&output(Command::new("du").args(options).arg(path)));
+        said.split_whitespace().next().and_then(|figure| figure.parse().ok()).expect("a figure")
+    })
+}
+
+/// The same of an answer. The du of this machine counts the sizes of directories.
+fn as_du(answer: &Answer) -> [i64; 3] {
+    let sums = answer.totals.sums;
+    [sums.blocks * 512, sums.bytes + sums.directory_bytes, sums.inodes()]
+}
+
+fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
+    let answer = ask(tracked, path, Freshness::Synced);
+    assert!(answer.is_exact, "{after}: nobody writes");
+    assert_eq!(as_du(&answer), du(path), "{} after {after}: {answer:?}", path.display());
+}
+
+/// A tree that changes by chance.
+struct Shuffled {
+    root: PathBuf,
+    directories: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+    open: Vec<File>,
+    rng: Rng,
+    number: u64,
+    has_reflinks: bool,
+}
+
+impl Shuffled {
+    fn new(root: PathBuf, seed: u64, has_reflinks: bool) -> Self {
+        let directories = vec![root.clone()];
+        Self { root, directories, files: Vec::new(), open: Vec::new(), rng: Rng::new(seed), number: 0, has_reflinks }
+    }
+
+    fn directory(&mut self) -> PathBuf {
+        self.rng.pick(&self.directories).clone()
+    }
+
+    fn file(&mut self) -> Option<PathBuf> {
+        (!self.files.is_empty()).then(|| self.rng.pick(&self.files).clone())
+    }
+
+    fn fresh(&mut self) -> PathBuf {
+        self.number += 1;
+        let name = format!("n{}", self.number);
+        self.directory().join(name)
+    }
+
+    /// One operation by chance; says what it was. Whatever can't be done just then isn't.
+    fn step(&mut self) -> String {
+        let what = self.rng.below(22);
+        match self.attempt(what) {
+            Ok(said) => said,
+            Err(error) => format!("{what} refused: {error}"),
+        }
+    }
+
+    fn attempt(&mut self, what: u64) -> io::Result<String> {
+        let none = || io::Error::other("no file");
+        Ok(match what {
+            0..=3 => {
+                let path = self.fresh();
+                let size = self.rng.below(40_000) as usize;
+                fs::write(&path, self.rng.bytes(size))?;
+                self.files.push(path.clone());
+                format!("create {}", path.display())
+            }
+            4 => {
+                let path = self.file().ok_or_else(none)?;
+                let size = self.rng.below(20_000) as usize;
+                OpenOptions::new().append(true).open(&path)?.write_all(&self.rng.bytes(size))?;
+                format!("append {}", path.display())
+            }
+            5 => {
+                let path = self.file().ok_or_else(none)?;
+                let size = self.rng.below(50_000);
+                OpenOptions::new().write(true).open(&path)?.set_len(size)?;
+                format!("truncate {} to {size}", path.display())
+            }
+            6 => {
+                let path = self.file().ok_or_else(none)?;
+                let mut file = OpenOptions::new().write(true).open(&path)?;
+                file.seek(SeekFrom::Start(self.rng.below(1 << 20)))?;
+                file.write_all(b"behind a hole")?;
+                format!("hole {}", path.display())
+            }
+            7 | 8 => {
+                let path = self.fresh();
+                fs::create_dir(&path)?;
+                self.directories.push(path.clone());
+                format!("mkdir {}", path.display())
+            }
+            9 | 10 => {
+                let (from, to) = (self.file().ok_or_else(none)?, self.fresh());
+                fs::hard_link(&from, &to)?;
+                self.files.push(to.clone());
+                format!("link {} {}", from.display(), to.display())
+            }
+            11 | 12 => {
+                let path = self.file().ok_or_else(none)?;
+                fs::remove_file(&path)?;
+                self.files.retain(|file| *file != path);
+                format!("unlink {}", path.display())
+            }
+            13 => {
+                let (from, to) = (self.file().ok_or_else(none)?, self.fresh());
+                fs::rename(&from, &to)?;
+                self.files.retain(|file| *file != from);
+                self.files.push(to.clone());
+                format!("rename {} {}", from.display(), to.display())
+            }
+            14 => {
+                let (from, over) = (self.file().ok_or_else(none)?, self.file().ok_or_else(none)?);
+                fs::rename(&from, &over)?;
+                if !from.exists() {
+                    self.files.retain(|file| *file != from);
+                }
+                format!("rename {} over {}", from.display(), over.display())
+            }
+            15 => {
+                let (from, to) = (self.directory(), self.fresh());
+                if from == self.root || to.starts_with(&from) {
+                    return Err(io::Error::other("into itself"));
+                }
+                fs::rename(&from, &to)?;
+                for path in self.directories.iter_mut().chain(&mut self.files) {
+                    if let Ok(below) = path.strip_prefix(&from) {
+                        *path = if below.as_os_str().is_empty() { to.clone() } else { to.join(below) };
+                    }
+                }
+                format!("rename directory {} {}", from.display(), to.display())
+            }
+            16 => {
+                let path = self.directory();
+                if path == self.root || self.rng.below(4) > 0 {
+                    return Err(io::Error::other("spared"));
+                }
+                fs::remove_dir_all(&path)?;
+                self.directories.retain(|directory| !directory.starts_with(&path));
+                self.files.retain(|file| !file.starts_with(&path));
+                format!("remove {}", path.display())
+            }
+            17 => {
+                let path = self.fresh();
+                symlink("nowhere", &path)?;
+                self.files.push(path.clone());
+                format!("symlink {}", path.display())
+            }
+            // Files that stay open under names that they may lose.
+            18 => {
+                let path = self.file().ok_or_else(none)?;
+                self.open.push(OpenOptions::new().write(true).open(&path)?);
+                if self.open.len() > 6 {
+                    let at = self.rng.below(6) as usize;
+                    drop(self.open.swap_remove(at));
+                }
+                format!("open {}", path.display())
+            }
+            19 | 20 => {
+                let at = self.rng.below(self.open.len().max(1) as u64) as usize;
+                let size = self.rng.below(20_000) as usize;
+                let bytes = self.rng.bytes(size);
+                let file = self.open.get(at).ok_or_else(none)?;
+                file.write_all_at(&bytes, file.metadata()?.size())?;
+                format!("write to open inode {}", file.metadata()?.ino())
+            }
+            _ => {
+                let (from, to) = (self.file().ok_or_else(none)?, self.fresh());
+                if !self.has_reflinks {
+                    return Err(io::Error::other("no reflinks"));
+                }
+                let mut clone = Command::new("cp");
+                if !clone.arg("--reflink=always").arg(&from).arg(&to).output()?.status.success() {
+                    return Err(io::Error::other("a symbolic link"));
+                }
+                self.files.push(to.clone());
+                format!("clone {} {}", from.display(), to.display())
+            }
+        })
+    }
+}
+
+fn random_operations(fs: Fs) {
+    root_test!();
+    let image = Image::new(fs, 1 << 30);
+    let mut tracked = tracked(&image);
+    let steps = if long() { 100_000 } else { 1500 };
+    let mut tree = Shuffled::new(image.root(), seed(), fs.has_reflinks());
+    let mut log = Vec::new();
+    for step in 0..steps {
+        log.push(tree.step());
+        if tree.rng.below(10) == 0 {
+            let path = tree.directory();
+            // The last ones say most.
+            let recent = log[log.len().saturating_sub(30)..].join("\n");
+            agrees(&mut tracked, &path, &format!("step {step} of seed {}:\n{recent}\n", seed()));
+        }
+        // So that not all of a long run is about one tree that only grows.
+        if tree.files.len() > 2000 {
+            for path in tree.files.split_off(200) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+    for path in tree.directories.clone() {
+        agrees(&mut tracked, &path, "all");
+    }
+    let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
+    for line in &log {
+        let kind = line.split(' ').next().unwrap_or_default();
+        *kinds.entry(kind.to_owned()).or_default() += 1;
+    }
+    say(&format!("{}: {steps} random operations: {kinds:?}", fs.name()));
+}
+
+#[test]
+fn ext4_under_random_operations() {
+    random_operations(Fs::Ext4);
+}
+
+#[test]
+fn xfs_under_random_operations() {
+    random_operations(Fs::Xfs);
+}
+
+#[test]
+fn btrfs_under_random_operations() {
+    random_operations(Fs::Btrfs);
+}
+
+/// A server over an image; ended and waited for when it is dropped.
+struct Serving {
+    running: Child,
+    socket: PathBuf,
+}
+
+impl Serving {
+    fn start(image: &Image) -> Self {
+        let socket = image.beside("socket");
+        let mut serve = onesweep(["serve", "--socket"]);
+        serve.arg(&socket).arg("--store").arg(image.beside("stores")).arg(image.root());
+        let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");
+        while UnixStream::connect(&socket).is_err() {
+            assert!(running.try_wait().expect("its state").is_none(), "the server ended");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Self { running, socket }
+    }
+
+    fn du(&self, options: &[&str], path: &Path) -> Command {
+        let mut du = onesweep(["du", "--socket"]);
+        du.arg(&self.socket).args(options).arg(path);
+        du
+    }
+
+    fn end(mut self) {
+        run(Command::new("kill").args(["-TERM", &self.running.id().to_string()]));
+        assert!(self.running.wait().expect("it ends").success());
+        assert!(!self.socket.exists());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.running.kill();
+        let _ = self.running.wait();
+    }
+}
+
+fn sorted_lines(said: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = text(said).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Options in which both must print the same lines, in whatever order.
+const OPTIONS: [&[&str]; 9] =
+    [&[], &["-s"], &["-sh"], &["-b", "-d1"], &["--inodes"], &["-S"], &["-c", "-d2"], &["-B", "4K"], &["-t", "20K"]];
+
+fn tree_without_links(root: &Path) {
+    for (number, name) in ["a", "a/b", "a/b/c", "d", "d/e f", "private", "private/inside"].into_iter().enumerate() {
+        fs::create_dir(root.join(name)).expect("a folder");
+        for file in 0..5 {
+            let content = Rng::new((number * 10 + file) as u64).bytes(number * 7000 + file * 100);
+            fs::write(root.join(name).join(format!("f{file}")), content).expect("a file");
+        }
+    }
+    symlink("f0", root.join("a/link")).expect("a link");
+    crate::tree::sync(root);
+}
+
+#[test]
+fn du_prints_what_gnu_du_prints() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let image = Image::new(fs, 512 << 20);
+        tree_without_links(&image.root());
+        let serving = Serving::start(&image);
+        for path in ["", "a", "d/e f"].map(|below| image.root().join(below)) {
+            for options in OPTIONS {
+                let expected = sorted_lines(&output(Command::new("du").args(options).arg(&path)));
+                let asked = finish(serving.du(options, &path).arg("-v"), 0);
+                assert_eq!(sorted_lines(&asked.stdout), expected, "{options:?} {} of a server", path.display());
+                assert!(text(&asked.stderr).contains("from the server, up to date"), "{}", text(&asked.stderr));
+                let walked = finish(onesweep(["du", "--socket", "/nowhere"]).args(options).arg(&path), 0);
+                assert_eq!(sorted_lines(&walked.stdout), expected, "{options:?} {} walked", path.display());
+            }
+        }
+        // What has been closed is counted at once.
+        fs::write(image.root().join("a/b/c/new"), vec![1; 100_000]).expect("a file");
+        let asked = output(&mut serving.du(&["-sb"], &image.root()));
+        assert_eq!(text(&asked), text(&output(Command::new("du").arg("-sb").arg(image.root()))));
+        serving.end();
+    }
+}
+
+/// Links across directories: once in all, whatever is asked for.
+#[test]
+fn links_are_counted_once() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let at = |name: &str| image.root().join(name);
+    for (from, to) in [("a/f4", "a/b/l"), ("a/f4", "d/l"), ("a/b/f4", "a/b/l2"), ("d/f4", "private/l")] {
+        fs::hard_link(at(from), at(to)).expect("a link");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["", "a", "a/b", "d", "private"] {
+        for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"]] {
+            let expected = text(&output(Command::new("du").args(options).arg(at(below))));
+            assert_eq!(text(&output(&mut serving.du(options, &at(below)))), expected, "{options:?} {below:?}");
+        }
+    }
+    // The lines of all directories come to what the topmost says.
+    let lines = text(&output(&mut serving.du(&["-S", "-b"], &image.root())));
+    let sum: u64 = lines.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok()).sum();
+    let whole = text(&output(Command::new("du").arg("-sb").arg(image.root())));
+    assert_eq!(Some(sum), whole.split('\t').next().and_then(|figure| figure.parse().ok()), "{lines}");
+}
+
+/// Another user sees no more than du run by that user does, and nothing of it changes with what is hidden.
+#[test]
+fn a_user_sees_what_du_would_show() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let private = image.root().join("private");
+    // Seen, and hidden: the same inode.
+    fs::hard_link(private.join("inside/f3"), image.root().join("d/shared")).expect("a link");
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).expect("a mode");
+    fs::set_permissions(image.root().join("d/e f"), fs::Permissions::from_mode(0o744)).expect("a mode");
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    let as_user = |command: &Command| {
+        let mut user = Command::new("setpriv");
+        user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(command.get_program());
+        user.args(command.get_args());
+        user
+    };
+    let mut before = Vec::new();
+    for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
+        let mut plain = Command::new("du");
+        let expected = as_user(plain.args(options).arg(image.root())).output().expect("du runs");
+        let shown = as_user(&serving.du(options, &image.root())).output().expect("it runs");
+        assert_eq!(sorted_lines(&shown.stdout), sorted_lines(&expected.stdout), "{options:?}");
+        assert_eq!(shown.status.code(), Some(1), "something is left out: {}", text(&shown.stderr));
+        before.push(shown.stdout);
+    }
+    fs::write(private.join("inside/grown"), vec![1; 1 << 20]).expect("a file");
+    let mut again = Vec::new();
+    for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
+        again.push(as_user(&serving.du(options, &image.root())).output().expect("it runs").stdout);
+    }
+    assert_eq!(again, before);
+    let whole = text(&output(&mut serving.du(&["-sb"], &image.root())));
+    assert_eq!(whole, text(&output(Command::new("du").arg("-sb").arg(image.root()))), "root sees all");
+}
+
+/// A server that was killed leaves a store that the next one takes up, whatever has changed meanwhile.
+#[test]
+fn a_killed_server_is_followed_by_another() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let mut serving = Serving::start(&image);
+    serving.running.kill().expect("it is killed");
+    serving.running.wait().expect("it is gone");
+    fs::rename(image.root().join("a/b"), image.root().join("d/b")).expect("a rename");
+    fs::write(image.root().join("d/b/c/f0"), vec![2; 70_000]).expect("a file");
+    fs::remove_dir_all(image.root().join("private")).expect("it goes");
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["", "a", "d", "d/b"] {
+        let path = image.root().join(below);
+        let expected = text(&output(Command::new("du").arg("-sb").arg(&path)));
+        assert_eq!(text(&output(&mut serving.du(&["-sb"], &path))), expected);
+    }
+    let out = finish(onesweep(["serve", "--socket"]).arg(&serving.socket).arg(image.root()), 2);
+    assert!(text(&out.stderr).contains("another server listens there"), "{}", text(&out.stderr));
+    serving.end();
+}

@@ -1,0 +1,344 @@
+//! The totals of all directories, and what a reading of one changes in those above it.
+//!
+//! Every change is first owed, by the directory where it happened. When all are known, they are paid from the deepest directory
+//! upwards, so that each directory above is touched once, however many below it have changed.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+
+use crate::{
+    links::{LinkKey, Linked},
+    nodes::{Count, Nodes, Slot},
+    reading::{LinkedName, Reading},
+    record::Record,
+    store::{Batch, Store, StoreError},
+    totals::{Extremes, Sums},
+};
+
+/// What has changed in a directory's subtree, and isn't in its totals yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owed {
+    sums: Sums,
+    /// What came.
+    raised: Extremes,
+    /// What went: a total that stood on it has to be found again.
+    sunk: Extremes,
+}
+
+/// What a reading brought to light.
+#[derive(Debug, Default)]
+pub struct Merged {
+    /// Directories that were not known: they have to be read.
+    pub new: Vec<Slot>,
+    /// Directories that are not there any more: moved elsewhere, or gone.
+    pub missing: Vec<Slot>,
+    /// It contradicts what is known, for things have moved since: it has to be read again.
+    pub is_doubtful: bool,
+}
+
+/// Totals, in the store and on the way there.
+#[derive(Debug)]
+pub struct Ledger {
+    /// The tree.
+    pub nodes: Nodes,
+    store: Store,
+    batch: Batch,
+    owed: HashMap<Slot, Owed>,
+}
+
+impl Ledger {
+    /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
+    pub fn open(store: Store) -> Result<Ledger, StoreError> {
+        let mut ledger = Ledger { nodes: Nodes::new(), store, batch: Batch::default(), owed: HashMap::new() };
+        let mut parents = Vec::new();
+        let (nodes, store) = (&mut ledger.nodes, &ledger.store);
+        store.each_record(|slot, record| {
+            if !nodes.restore(slot, record.id, record.harvested) {
+                return Err(store.damaged(&format!("directory {} is there twice", slot.0)));
+            }
+            nodes.set_name(slot, &record.name);
+            nodes.set_links(slot, !record.links.is_empty());
+            parents.extend(record.parent.map(|parent| (slot, parent)));
+            Ok(())
+        })?;
+        nodes.restored();
+        for (slot, parent) in parents {
+            if !nodes.is_used(parent) || nodes.contains(slot, parent) {
+                return Err(store.damaged(&format!("directory {} is in none", slot.0)));
+            }
+            nodes.attach(slot, parent);
+        }
+        Ok(ledger)
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The record of a directory, with what isn't in the store yet.
+    pub fn record(&self, slot: Slot) -> Result<Record, StoreError> {
+        match self.batch.records.get(&slot) {
+            Some(record) => Ok(record.clone().unwrap_or_default()),
+            None => Ok(self.store.record(slot)?.unwrap_or_default()),
+        }
+    }
+
+    /// An inode with several names.
+    pub fn linked(&self, key: LinkKey) -> Result<Option<Linked>, StoreError> {
+        match self.batch.linked.get(&key) {
+            Some(linked) => Ok(linked.clone()),
+            None => self.store.linked(key),
+        }
+    }
+
+    /// The directories that are known to name an inode.
+    pub fn places(&self, key: LinkKey) -> Result<Vec<Slot>, StoreError> {
+        if let Some(linked) = self.linked(key)? {
+            return Ok(linked.places);
+        }
+        let single = match self.batch.places.get(&(key.subvolume, key.ino)) {
+            Some(&slot) => Some(slot),
+            None => self.store.place(key.subvolume, key.ino)?,
+        };
+        Ok(single.filter(|&slot| self.nodes.is_used(slot)).into_iter().collect())
+    }
+
+    /// How much is to be written.
+    pub fn unwritten(&self) -> usize {
+        self.batch.records.len()
+    }
+
+    /// Takes a new directory in. `None` when there are too many.
+    pub fn add(&mut self, parent: Option<Slot>, id: crate::identity::NodeId, name: Vec<u8>) -> Option<Slot> {
+        let slot = self.nodes.add(id, parent)?;
+        self.nodes.set_name(slot, &name);
+        self.put(slot, Record { id, parent, name, ..Record::default() });
+        Some(slot)
+    }
+
+    /// Puts down what a directory holds, by a harvest that took the number `count` at a time of `now` seconds since 1970.
+    pub fn merge(&mut self, slot: Slot, mut reading: Reading, count: Count, now: i64) -> Result<Merged, StoreError> {
+        if let Some(largest) = &mut reading.own.extremes.largest {
+            largest.directory = slot.0;
+        }
+        let mut merged = Merged::default();
+        let mut missing: BTreeSet<Slot> = self.nodes.children(slot).collect();
+        for (id, name) in std::mem::take(&mut reading.directories) {
+            match self.nodes.find(id) {
+                Some(child) if missing.remove(&child) => {
+                    if self.nodes.set_name(child, &name) {
+                        let record = Record { name, ..self.record(child)? };
+                        self.put(child, record);
+                    }
+                }
+                // It was below itself: both have moved, and one of the readings is older than that.
+                Some(child) if self.nodes.contains(child, slot) => merged.is_doubtful = true,
+                Some(child) => self.take_in(child, slot, name)?,
+                None => match self.add(Some(slot), id, name) {
+                    Some(child) => merged.new.push(child),
+                    None => merged.is_doubtful = true,
+                },
+            }
+        }
+        for &child in &missing {
+            self.take_out(child)?;
+        }
+        merged.missing.extend(missing);
+        let mut record = self.record(slot)?;
+        let before = std::mem::replace(&mut record.own, reading.own);
+        let owed = self.owed.entry(slot).or_default();
+        owed.sums += reading.own.sums;
+        owed.sums -= before.sums;
+        owed.raised = owed.raised.or(reading.own.extremes);
+        owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
+        (record.access, record.blocks) = (reading.access, reading.blocks);
+        (record.harvested, record.harvested_at) = (count, now);
+        let mut links: Vec<u64> = reading.linked.iter().map(|name| name.id.ino).collect();
+        links.sort_unstable();
+        let links_before = std::mem::replace(&mut record.links, links);
+        self.nodes.set_links(slot, !record.links.is_empty());
+        self.put(slot, record);
+        self.merge_links(slot, &links_before, &reading.linked)?;
+        let subvolume = self.nodes.id(slot).subvolume;
+        self.batch.places.extend(reading.inodes.into_iter().map(|ino| ((subvolume, ino), slot)));
+        self.nodes.mark_harvested(slot, count);
+        Ok(merged)
+    }
+
+    fn merge_links(&mut self, slot: Slot, before: &[u64], found: &[LinkedName]) -> Result<(), StoreError> {
+        let subvolume = self.nodes.id(slot).subvolume;
+        let mut names: BTreeMap<u64, Vec<LinkedName>> = before.iter().map(|&ino| (ino, Vec::new())).collect();
+        for name in found {
+            names.entry(name.id.ino).or_default().push(*name);
+        }
+        for (ino, names) in names {
+            let key = LinkKey { subvolume, ino };
+            let mut linked = self.linked(key)?.unwrap_or_default();
+            linked.places.retain(|&place| place != slot);
+            if let Some(name) = names.last() {
+                if linked.generation != name.id.generation {
+                    // Another inode has got the number: what named the old one names nothing.
+                    linked.places.clear();
+                }
+                linked.generation = name.id.generation;
+                (linked.weight, linked.links) = (name.weight, name.links);
+                linked.places.extend(names.iter().map(|_| slot));
+                linked.places.sort_unstable();
+            }
+            self.charge(key, linked)?;
+        }
+        Ok(())
+    }
+
+    /// Puts down what an inode with several names adds where, after something of that has changed.
+    fn charge(&mut self, key: LinkKey, mut linked: Linked) -> Result<(), StoreError> {
+        let due = linked.due(&self.nodes);
+        let mut change: BTreeMap<Slot, Sums> = BTreeMap::new();
+        for &(slot, sums) in &linked.charges {
+            *change.entry(slot).or_default() -= sums;
+        }
+        for &(slot, sums) in &due {
+            *change.entry(slot).or_default() += sums;
+        }
+        for (slot, sums) in change {
+            if !sums.is_zero() && self.nodes.is_used(slot) {
+                let mut record = self.record(slot)?;
+                record.charged += sums;
+                self.put(slot, record);
+                self.owed.entry(slot).or_default().sums += sums;
+            }
+        }
+        let is_forgotten = linked.places.is_empty();
+        linked.charges = due;
+        self.batch.linked.insert(key, (!is_forgotten).then_some(linked));
+        Ok(())
+    }
+
+    /// Of all inodes with several names below a directory, since it has been moved.
+    fn charge_below(&mut self, slot: Slot) -> Result<(), StoreError> {
+        let mut keys = BTreeSet::new();
+        for at in self.nodes.subtree(slot) {
+            if self.nodes.has_links(at) {
+                let subvolume = self.nodes.id(at).subvolume;
+                keys.extend(self.record(at)?.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
+            }
+        }
+        for key in keys {
+            if let Some(linked) = self.linked(key)? {
+                self.charge(key, linked)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory isn't any more in the one that it was in. It stays whole, for it may be found elsewhere.
+    fn take_out(&mut self, child: Slot) -> Result<(), StoreError> {
+        let Some(parent) = self.nodes.parent(child) else { return Ok(()) };
+        self.pay()?;
+        let mut record = self.record(child)?;
+        let owed = self.owed.entry(parent).or_default();
+        owed.sums -= record.subtree.sums;
+        owed.sunk = owed.sunk.or(record.subtree.extremes);
+        record.parent = None;
+        self.put(child, record);
+        self.nodes.detach(child);
+        self.charge_below(child)
+    }
+
+    /// A directory was found in another one.
+    fn take_in(&mut self, child: Slot, parent: Slot, name: Vec<u8>) -> Result<(), StoreError> {
+        self.take_out(child)?;
+        self.pay()?;
+        self.nodes.set_name(child, &name);
+        self.nodes.attach(child, parent);
+        let record = Record { name, parent: Some(parent), ..self.record(child)? };
+        let owed = self.owed.entry(parent).or_default();
+        owed.sums += record.subtree.sums;
+        owed.raised = owed.raised.or(record.subtree.extremes);
+        self.put(child, record);
+        self.charge_below(child)
+    }
+
+    /// Forgets a directory that is in none, and all below it.
+    pub fn forget(&mut self, slot: Slot) -> Result<(), StoreError> {
+        debug_assert!(self.nodes.parent(slot).is_none());
+        let below = self.nodes.subtree(slot);
+        for &at in &below {
+            if self.nodes.has_links(at) {
+                let links = self.record(at)?.links;
+                self.merge_links(at, &links, &[])?;
+            }
+        }
+        for &at in below.iter().rev() {
+            if self.nodes.parent(at).is_some() {
+                self.nodes.detach(at);
+            }
+            self.nodes.remove(at);
+            self.owed.remove(&at);
+            self.batch.records.insert(at, None);
+        }
+        Ok(())
+    }
+
+    /// Brings all totals up to what is known.
+    pub fn pay(&mut self) -> Result<(), StoreError> {
+        let mut deepest: BinaryHeap<(usize, Slot)> =
+            self.owed.keys().map(|&slot| (self.nodes.upwards(slot).count(), slot)).collect();
+        while let Some((depth, slot)) = deepest.pop() {
+            // One that was put in twice has been paid.
+            let Some(owed) = self.owed.remove(&slot) else { continue };
+            let mut record = self.record(slot)?;
+            let before = record.subtree;
+            record.subtree.sums += owed.sums;
+            let is_lower = stood_on(before.extremes.newest, owed.sunk.newest)
+                || stood_on(before.extremes.largest, owed.sunk.largest);
+            record.subtree.extremes =
+                if is_lower { self.extremes(slot, &record)? } else { before.extremes.or(owed.raised) };
+            let after = record.subtree;
+            self.put(slot, record);
+            if let Some(parent) = self.nodes.parent(slot).filter(|_| after != before) {
+                let above = self.owed.entry(parent).or_insert_with(|| {
+                    deepest.push((depth - 1, parent));
+                    Owed::default()
+                });
+                above.sums += owed.sums;
+                above.raised = above.raised.or(after.extremes);
+                above.sunk = above.sunk.or(sunk(before.extremes, after.extremes));
+            }
+        }
+        Ok(())
+    }
+
+    /// From its own and those of the directories in it.
+    fn extremes(&self, slot: Slot, record: &Record) -> Result<Extremes, StoreError> {
+        self.nodes
+            .children(slot)
+            .try_fold(record.own.extremes, |found, child| Ok(found.or(self.record(child)?.subtree.extremes)))
+    }
+
+    /// Writes what has changed. `durable`: on the disk when this returns.
+    pub fn commit(&mut self, count: Count, durable: bool) -> Result<(), StoreError> {
+        self.pay()?;
+        if durable || !self.batch.is_empty() {
+            self.store.commit(&self.batch, count, durable)?;
+            self.batch = Batch::default();
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, slot: Slot, record: Record) {
+        self.batch.records.insert(slot, Some(record));
+    }
+}
+
+/// What stood out before and doesn't now.
+fn sunk(before: Extremes, after: Extremes) -> Extremes {
+    Extremes {
+        newest: before.newest.filter(|_| after.newest < before.newest),
+        largest: before.largest.filter(|_| after.largest < before.largest),
+    }
+}
+
+fn stood_on<T: PartialEq>(total: Option<T>, gone: Option<T>) -> bool {
+    gone.is_some() && total == gone
+}

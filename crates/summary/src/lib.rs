@@ -1,0 +1,24 @@
+//! Directory summaries that never need a crawl.
+//!
+//! The system of *FastDu: Efficient Directory Summaries Harvest by Tracking File System Changes* (Liu, Wu, Xu, Wu, Yang, 2011):
+//! a directory's totals are kept in a store, changes of the file system mark directories dirty, and a query harvests only what
+//! is dirty.
+
+pub mod access;
+mod code;
+mod harvest;
+pub mod identity;
+pub mod ledger;
+pub mod links;
+pub mod nodes;
+mod places;
+pub mod reading;
+pub mod record;
+pub mod service;
+pub mod store;
+pub mod summaries;
+pub mod totals;
+pub mod tracker;
+pub mod view;
+pub mod volume;
+pub mod walk;

@@ -1,0 +1,169 @@
+//! Hard links: an inode with several names is counted once, whichever directory is asked about.
+//!
+//! Its weight is added at the directory of each name and taken off again at the lowest common ancestor of each two names that
+//! are neighbours in the order of the tree. Whatever subtree is summed up then has it once, or not at all. What removing a
+//! directory would free has it where the last of its names would go: at the lowest directory that holds all of them.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    nodes::{Nodes, Slot},
+    totals::Sums,
+};
+
+/// An inode that has, or had, several names. Numbers of btrfs count in their subvolume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkKey {
+    /// The subvolume.
+    pub subvolume: u64,
+    /// The number.
+    pub ino: u64,
+}
+
+/// What is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linked {
+    /// Tells it from another that had the number before.
+    pub generation: u32,
+    /// What one inode adds: its bytes and blocks, and one file or other entry.
+    pub weight: Sums,
+    /// How many names it has, as the inode says.
+    pub links: u32,
+    /// The directories in which it was found, one for each name, in rising order.
+    pub places: Vec<Slot>,
+    /// What was added at which directory on its account.
+    pub charges: Vec<(Slot, Sums)>,
+}
+
+impl Linked {
+    /// What has to be added at which directory, so that every subtree counts it once.
+    pub fn due(&self, nodes: &Nodes) -> Vec<(Slot, Sums)> {
+        let mut paths: Vec<Vec<Slot>> = self.places.iter().map(|&place| path(nodes, place)).collect();
+        paths.sort();
+        let mut times: BTreeMap<Slot, i64> = BTreeMap::new();
+        for &place in &self.places {
+            *times.entry(place).or_default() += 1;
+        }
+        for pair in paths.windows(2) {
+            if let Some(lowest) = common(&pair[0], &pair[1]) {
+                *times.entry(lowest).or_default() -= 1;
+            }
+        }
+        let one = Sums { freed_blocks: 0, ..self.weight };
+        let mut due: BTreeMap<Slot, Sums> = times
+            .into_iter()
+            .filter(|(_, times)| *times != 0)
+            .map(|(slot, times)| (slot, scaled(one, times)))
+            .collect();
+        // The first and the last in order have all others between them.
+        let all = paths.first().zip(paths.last()).and_then(|(first, last)| common(first, last));
+        if let Some(all) = all.filter(|_| self.places.len() >= self.links as usize) {
+            due.entry(all).or_default().freed_blocks += self.weight.blocks;
+        }
+        due.into_iter().collect()
+    }
+
+    /// How many of its names are in directories for which `is_clean`.
+    pub fn clean_places(&self, is_clean: impl Fn(Slot) -> bool) -> usize {
+        self.places.iter().filter(|&&place| is_clean(place)).count()
+    }
+}
+
+/// From the root down.
+fn path(nodes: &Nodes, slot: Slot) -> Vec<Slot> {
+    let mut path: Vec<Slot> = nodes.upwards(slot).collect();
+    path.reverse();
+    path
+}
+
+fn common(one: &[Slot], other: &[Slot]) -> Option<Slot> {
+    one.iter().zip(other).take_while(|(one, other)| one == other).last().map(|(slot, _)| *slot)
+}
+
+fn scaled(sums: Sums, times: i64) -> Sums {
+    Sums::of_fields(sums.fields().map(|field| field.wrapping_mul(times)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::NodeId;
+
+    fn tree(parents: &[usize]) -> (Nodes, Vec<Slot>) {
+        let mut nodes = Nodes::new();
+        let id = |ino| NodeId { subvolume: 0, ino, generation: 1 };
+        let mut slots = vec![nodes.add(id(1), None).unwrap()];
+        for (number, parent) in parents.iter().enumerate() {
+            let parent = slots[parent % slots.len()];
+            slots.push(nodes.add(id(number as u64 + 2), Some(parent)).unwrap());
+        }
+        (nodes, slots)
+    }
+
+    fn linked(places: Vec<Slot>, links: u32) -> Linked {
+        let weight = Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() };
+        Linked { generation: 1, weight, links, places, charges: Vec::new() }
+    }
+
+    #[test]
+    fn two_names_in_two_directories_meet_above() {
+        // 0 ┬ 1 ─ 2
+        //   └ 3
+        let (nodes, slots) = tree(&[0, 1, 0]);
+        let due: HashMap<Slot, Sums> = linked(vec![slots[2], slots[3]], 2).due(&nodes).into_iter().collect();
+        assert_eq!(due[&slots[2]].bytes, 100);
+        assert_eq!(due[&slots[3]].bytes, 100);
+        assert_eq!((due[&slots[0]].bytes, due[&slots[0]].freed_blocks), (-100, 8));
+        assert!(!due.contains_key(&slots[1]));
+    }
+
+    #[test]
+    fn names_in_one_directory_count_once() {
+        let (nodes, slots) = tree(&[0]);
+        let due = linked(vec![slots[1]; 3], 3).due(&nodes);
+        let one = Sums { bytes: 100, blocks: 8, files: 1, freed_blocks: 8, ..Sums::default() };
+        assert_eq!(due, [(slots[1], one)]);
+    }
+
+    #[test]
+    fn nothing_is_freed_while_a_name_is_elsewhere() {
+        let (nodes, slots) = tree(&[0]);
+        let due = linked(vec![slots[1]], 2).due(&nodes);
+        assert_eq!(due, [(slots[1], Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() })]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_subtree_has_it_once_or_not_at_all(
+            parents in proptest::collection::vec(0..50_usize, 0..50),
+            names in proptest::collection::vec(any::<usize>(), 1..12),
+            missing in 0..2_u32,
+        ) {
+            let (nodes, slots) = tree(&parents);
+            let places: Vec<Slot> = names.iter().map(|name| slots[name % slots.len()]).collect();
+            let inode = linked(places.clone(), places.len() as u32 + missing);
+            let due = inode.due(&nodes);
+            for &slot in &slots {
+                let mut sums = Sums::default();
+                for &(at, charge) in &due {
+                    if nodes.contains(slot, at) {
+                        sums += charge;
+                    }
+                }
+                let within = places.iter().filter(|&&place| nodes.contains(slot, place)).count();
+                let mut expected = Sums::default();
+                if within > 0 {
+                    expected = inode.weight;
+                }
+                if missing == 0 && within == places.len() {
+                    expected.freed_blocks = inode.weight.blocks;
+                }
+                prop_assert_eq!(sums, expected);
+            }
+        }
+    }
+}

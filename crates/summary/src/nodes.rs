@@ -1,0 +1,510 @@
+//! The tree of directories in memory: who is in whom, and what has changed since it was harvested.
+//!
+//! Some 55 bytes a directory (48, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
+//! and `dutime` (FastDu, 1.3): a directory is clean when its last change is before its last harvest, and dirty when both have
+//! the same number, for a change that comes after the harvest took its number gets that number, too.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use crate::identity::NodeId;
+
+/// The number of a directory in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+/// Rises with each harvest: one a second would do for 136 years.
+pub type Count = u32;
+
+const NONE: u32 = u32::MAX;
+const CHUNK: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    ino: u64,
+    generation: u32,
+    /// Of its name, so that a rename is seen without a look into the store.
+    name: u32,
+    parent: u32,
+    first_child: u32,
+    next: u32,
+    previous: u32,
+    changed: Count,
+    harvested: Count,
+    /// Where the subvolume stands in the list of them.
+    subvolume: u16,
+    marks: u8,
+}
+
+const _: () = assert!(size_of::<Node>() == 48);
+
+/// In use.
+const USED: u8 = 1;
+/// Something below has changed, or may have.
+const BELOW: u8 = 1 << 1;
+/// It names inodes that have several names.
+const LINKS: u8 = 1 << 2;
+
+/// Directories by their numbers, and by their inodes.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    // A vector that doubles would hold a tree of a million directories twice.
+    chunks: Vec<Box<[Node]>>,
+    free: Vec<u32>,
+    used: usize,
+    subvolumes: Vec<u64>,
+    by_id: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Nodes {
+    /// No directory.
+    pub fn new() -> Nodes {
+        Nodes::default()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn node(&self, slot: Slot) -> &Node {
+        &self.chunks[slot.0 as usize / CHUNK][slot.0 as usize % CHUNK]
+    }
+
+    fn node_mut(&mut self, slot: Slot) -> &mut Node {
+        &mut self.chunks[slot.0 as usize / CHUNK][slot.0 as usize % CHUNK]
+    }
+
+    /// The directory of an inode.
+    pub fn find(&self, id: NodeId) -> Option<Slot> {
+        let hash = self.hasher.hash_one(id);
+        self.by_id.find(hash, |&slot| self.id(Slot(slot)) == id).map(|&slot| Slot(slot))
+    }
+
+    /// True while the number stands for a directory.
+    pub fn is_used(&self, slot: Slot) -> bool {
+        let chunk = self.chunks.get(slot.0 as usize / CHUNK);
+        chunk.is_some_and(|chunk| chunk[slot.0 as usize % CHUNK].marks & USED != 0)
+    }
+
+    /// Its inode.
+    pub fn id(&self, slot: Slot) -> NodeId {
+        id_of(&self.chunks, &self.subvolumes, slot.0)
+    }
+
+    /// The directory that it is in; `None` of the root, and of one that was taken out.
+    pub fn parent(&self, slot: Slot) -> Option<Slot> {
+        some(self.node(slot).parent)
+    }
+
+    /// The directories in it.
+    pub fn children(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
+        std::iter::successors(some(self.node(slot).first_child), |&child| some(self.node(child).next))
+    }
+
+    /// It, the one that it is in, and so on up to the root.
+    pub fn upwards(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
+        std::iter::successors(Some(slot), |&at| self.parent(at))
+    }
+
+    /// True when `below` is `above` or lies in it.
+    pub fn contains(&self, above: Slot, below: Slot) -> bool {
+        self.upwards(below).any(|at| at == above)
+    }
+
+    /// It and all below, each before those in it.
+    pub fn subtree(&self, slot: Slot) -> Vec<Slot> {
+        let mut found = vec![slot];
+        let mut at = 0;
+        while let Some(&next) = found.get(at) {
+            found.extend(self.children(next));
+            at += 1;
+        }
+        found
+    }
+
+    /// A directory that was not known, never harvested and so dirty. `None` when there are more than 4 billion, or more than
+    /// 65,535 subvolumes.
+    pub fn add(&mut self, id: NodeId, parent: Option<Slot>) -> Option<Slot> {
+        let subvolume = self.subvolume(id.subvolume)?;
+        let slot = match self.free.pop() {
+            Some(slot) => Slot(slot),
+            None => {
+                let next = u32::try_from(self.chunks.len() * CHUNK).ok().filter(|&next| next < NONE - CHUNK as u32)?;
+                self.chunks.push(vec![Node::unused(); CHUNK].into());
+                self.free.extend((next + 1..next + CHUNK as u32).rev());
+                Slot(next)
+            }
+        };
+        self.put(slot, id, subvolume, parent);
+        Some(slot)
+    }
+
+    /// A directory of the store, under the number that it has there. False when the number is taken.
+    pub fn restore(&mut self, slot: Slot, id: NodeId, harvested: Count) -> bool {
+        let chunks = slot.0 as usize / CHUNK + 1;
+        while self.chunks.len() < chunks {
+            self.chunks.push(vec![Node::unused(); CHUNK].into());
+        }
+        if self.is_used(slot) || self.find(id).is_some() {
+            return false;
+        }
+        let Some(subvolume) = self.subvolume(id.subvolume) else { return false };
+        self.put(slot, id, subvolume, None);
+        let node = self.node_mut(slot);
+        (node.changed, node.harvested) = (0, harvested);
+        true
+    }
+
+    /// After the last [`restore`](Self::restore): numbers that are free may be given out.
+    pub fn restored(&mut self) {
+        let numbers = (0..(self.chunks.len() * CHUNK) as u32).rev();
+        self.free = numbers.filter(|&slot| !self.is_used(Slot(slot))).collect();
+    }
+
+    fn subvolume(&mut self, subvolume: u64) -> Option<u16> {
+        let known = self.subvolumes.iter().position(|&known| known == subvolume);
+        let place = known.unwrap_or_else(|| {
+            self.subvolumes.push(subvolume);
+            self.subvolumes.len() - 1
+        });
+        u16::try_from(place).ok()
+    }
+
+    fn put(&mut self, slot: Slot, id: NodeId, subvolume: u16, parent: Option<Slot>) {
+        let NodeId { ino, generation, .. } = id;
+        *self.node_mut(slot) = Node { ino, generation, subvolume, marks: USED, ..Node::unused() };
+        self.used += 1;
+        let hash = self.hasher.hash_one(id);
+        let Self { chunks, subvolumes, by_id, hasher, .. } = self;
+        by_id.insert_unique(hash, slot.0, |&slot| hasher.hash_one(id_of(chunks, subvolumes, slot)));
+        if let Some(parent) = parent {
+            self.attach(slot, parent);
+        }
+        self.mark_above(slot);
+    }
+
+    /// Puts a directory that is in none into another.
+    pub fn attach(&mut self, slot: Slot, parent: Slot) {
+        debug_assert!(self.parent(slot).is_none() && !self.contains(slot, parent));
+        let first = self.node(parent).first_child;
+        if let Some(first) = some(first) {
+            self.node_mut(first).previous = slot.0;
+        }
+        self.node_mut(parent).first_child = slot.0;
+        let node = self.node_mut(slot);
+        (node.parent, node.next, node.previous) = (parent.0, first, NONE);
+        if self.is_dirty(slot) || self.node(slot).marks & BELOW != 0 {
+            self.mark_above(slot);
+        }
+    }
+
+    /// Takes a directory, with all below, out of the one that it is in.
+    pub fn detach(&mut self, slot: Slot) {
+        let Node { parent, next, previous, .. } = *self.node(slot);
+        match (some(previous), some(parent)) {
+            (Some(previous), _) => self.node_mut(previous).next = next,
+            (None, Some(parent)) => self.node_mut(parent).first_child = next,
+            (None, None) => {}
+        }
+        if let Some(next) = some(next) {
+            self.node_mut(next).previous = previous;
+        }
+        let node = self.node_mut(slot);
+        (node.parent, node.next, node.previous) = (NONE, NONE, NONE);
+    }
+
+    /// Forgets a directory that is in none and has none in it.
+    pub fn remove(&mut self, slot: Slot) {
+        debug_assert!(self.parent(slot).is_none() && self.children(slot).next().is_none());
+        let hash = self.hasher.hash_one(self.id(slot));
+        if let Ok(found) = self.by_id.find_entry(hash, |&at| at == slot.0) {
+            found.remove();
+        }
+        *self.node_mut(slot) = Node::unused();
+        self.free.push(slot.0);
+        self.used -= 1;
+    }
+
+    /// Its entries changed while the counter stood at `now`. All above learn that something below has, up to the first that
+    /// knows it already (the paper's delayed propagation).
+    pub fn mark_changed(&mut self, slot: Slot, now: Count) {
+        let node = self.node_mut(slot);
+        node.changed = node.changed.max(now);
+        self.mark_above(slot);
+    }
+
+    fn mark_above(&mut self, slot: Slot) {
+        let mut at = self.parent(slot);
+        while let Some(above) = at {
+            let node = self.node_mut(above);
+            if node.marks & BELOW != 0 {
+                break;
+            }
+            node.marks |= BELOW;
+            at = self.parent(above);
+        }
+    }
+
+    /// A harvest that took the number `count` has read it.
+    pub fn mark_harvested(&mut self, slot: Slot, count: Count) {
+        let node = self.node_mut(slot);
+        node.harvested = node.harvested.max(count);
+    }
+
+    /// Whether its own entries have changed since they were harvested: only then they have to be read.
+    pub fn is_dirty(&self, slot: Slot) -> bool {
+        let node = self.node(slot);
+        node.changed >= node.harvested
+    }
+
+    /// Whether it was ever harvested.
+    pub fn is_harvested(&self, slot: Slot) -> bool {
+        self.node(slot).harvested > 0
+    }
+
+    /// The numbers of its last change and of its last harvest.
+    pub fn counts(&self, slot: Slot) -> (Count, Count) {
+        (self.node(slot).changed, self.node(slot).harvested)
+    }
+
+    /// Whether it or something below has to be harvested before its totals are true. As quick for a large tree as for a small.
+    pub fn may_be_outdated(&self, slot: Slot) -> bool {
+        self.is_dirty(slot) || self.node(slot).marks & BELOW != 0
+    }
+
+    /// All directories.
+    pub fn all(&self) -> impl Iterator<Item = Slot> + '_ {
+        (0..(self.chunks.len() * CHUNK) as u32).map(Slot).filter(|&slot| self.is_used(slot))
+    }
+
+    /// The dirty directories, it and those below. Marks that stand for nothing any more are taken away.
+    pub fn dirty_below(&mut self, slot: Slot) -> Vec<Slot> {
+        let mut dirty = Vec::new();
+        // A directory comes twice: before those in it, and after them.
+        let mut path = vec![(slot, false)];
+        while let Some((at, is_done)) = path.pop() {
+            if is_done {
+                let still = self.children(at).any(|child| self.may_be_outdated(child));
+                if !still {
+                    self.node_mut(at).marks &= !BELOW;
+                }
+                continue;
+            }
+            if self.is_dirty(at) {
+                dirty.push(at);
+            }
+            if self.node(at).marks & BELOW != 0 {
+                path.push((at, true));
+                path.extend(self.children(at).filter(|&child| self.may_be_outdated(child)).map(|child| (child, false)));
+            }
+        }
+        dirty
+    }
+
+    /// Notes its name, and tells whether it had another before.
+    pub fn set_name(&mut self, slot: Slot, name: &[u8]) -> bool {
+        let hash = self.hasher.hash_one(name) as u32;
+        std::mem::replace(&mut self.node_mut(slot).name, hash) != hash
+    }
+
+    /// Whether it names inodes that have several names.
+    pub fn has_links(&self, slot: Slot) -> bool {
+        self.node(slot).marks & LINKS != 0
+    }
+
+    /// Notes whether it does.
+    pub fn set_links(&mut self, slot: Slot, has: bool) {
+        let node = self.node_mut(slot);
+        node.marks = if has { node.marks | LINKS } else { node.marks & !LINKS };
+    }
+}
+
+impl Node {
+    fn unused() -> Node {
+        Node {
+            ino: 0,
+            generation: 0,
+            name: 0,
+            parent: NONE,
+            first_child: NONE,
+            next: NONE,
+            previous: NONE,
+            changed: 0,
+            harvested: 0,
+            subvolume: 0,
+            marks: 0,
+        }
+    }
+}
+
+fn id_of(chunks: &[Box<[Node]>], subvolumes: &[u64], slot: u32) -> NodeId {
+    let Node { ino, generation, subvolume, .. } = chunks[slot as usize / CHUNK][slot as usize % CHUNK];
+    NodeId { subvolume: subvolumes.get(usize::from(subvolume)).copied().unwrap_or(0), ino, generation }
+}
+
+fn some(slot: u32) -> Option<Slot> {
+    (slot != NONE).then_some(Slot(slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(ino: u64) -> NodeId {
+        NodeId { subvolume: 0, ino, generation: 7 }
+    }
+
+    /// root(1) ┬ a(2) ─ b(3)
+    ///         └ c(4)
+    fn small() -> (Nodes, [Slot; 4]) {
+        let mut nodes = Nodes::new();
+        let root = nodes.add(id(1), None).unwrap();
+        let a = nodes.add(id(2), Some(root)).unwrap();
+        let b = nodes.add(id(3), Some(a)).unwrap();
+        let c = nodes.add(id(4), Some(root)).unwrap();
+        (nodes, [root, a, b, c])
+    }
+
+    fn harvest(nodes: &mut Nodes, slots: &[Slot], count: Count) {
+        slots.iter().for_each(|&slot| nodes.mark_harvested(slot, count));
+    }
+
+    #[test]
+    fn new_directories_are_dirty_and_harvested_ones_clean() {
+        let (mut nodes, all @ [root, a, b, c]) = small();
+        let mut dirty = nodes.dirty_below(root);
+        dirty.sort();
+        assert_eq!(dirty, all);
+        harvest(&mut nodes, &all, 1);
+        assert_eq!(nodes.dirty_below(root), []);
+        assert!(!nodes.may_be_outdated(root));
+        nodes.mark_changed(b, 1);
+        assert!([root, a, b].iter().all(|&slot| nodes.may_be_outdated(slot)) && !nodes.may_be_outdated(c));
+        assert!(!nodes.is_dirty(root) && !nodes.is_dirty(a), "their own entries are as they were");
+        assert_eq!(nodes.dirty_below(a), [b]);
+        nodes.mark_harvested(b, 2);
+        assert_eq!(nodes.dirty_below(root), []);
+        assert!(!nodes.may_be_outdated(root));
+    }
+
+    #[test]
+    fn a_change_while_it_is_harvested_leaves_it_dirty() {
+        let (mut nodes, all @ [root, _, b, _]) = small();
+        harvest(&mut nodes, &all, 1);
+        nodes.dirty_below(root);
+        // The harvest takes its number, then something changes, then the harvest ends.
+        nodes.mark_changed(b, 2);
+        nodes.mark_harvested(b, 2);
+        assert_eq!(nodes.dirty_below(root), [b]);
+        nodes.mark_harvested(b, 3);
+        assert_eq!(nodes.dirty_below(root), []);
+    }
+
+    #[test]
+    fn a_dirty_directory_makes_known_where_it_goes() {
+        let (mut nodes, all @ [root, a, b, c]) = small();
+        harvest(&mut nodes, &all, 1);
+        nodes.dirty_below(root);
+        nodes.mark_changed(b, 1);
+        nodes.detach(b);
+        nodes.attach(b, c);
+        assert_eq!(nodes.upwards(b).collect::<Vec<_>>(), [b, c, root]);
+        assert!(nodes.contains(c, b) && !nodes.contains(a, b));
+        assert!(nodes.may_be_outdated(c));
+        assert_eq!(nodes.dirty_below(c), [b]);
+        assert_eq!(nodes.dirty_below(a), []);
+        assert!(!nodes.may_be_outdated(a));
+    }
+
+    #[test]
+    fn a_removed_one_is_unknown_and_its_number_free() {
+        let (mut nodes, [root, a, b, c]) = small();
+        nodes.detach(b);
+        nodes.remove(b);
+        assert_eq!((nodes.find(id(3)), nodes.len(), nodes.is_used(b)), (None, 3, false));
+        let again = nodes.add(id(9), Some(a)).unwrap();
+        assert_eq!((again, nodes.find(id(9))), (b, Some(b)));
+        assert_eq!(nodes.children(root).collect::<Vec<_>>(), [c, a]);
+    }
+
+    #[test]
+    fn a_store_is_read_back_in_any_order() {
+        let mut nodes = Nodes::new();
+        assert!(nodes.restore(Slot(5000), id(2), 3));
+        assert!(nodes.restore(Slot(1), id(1), 4));
+        assert!(!nodes.restore(Slot(1), id(8), 4), "taken");
+        nodes.restored();
+        nodes.attach(Slot(5000), Slot(1));
+        assert_eq!(nodes.dirty_below(Slot(1)), []);
+        assert_eq!(nodes.add(id(3), Some(Slot(1))), Some(Slot(0)));
+        assert_eq!(nodes.add(id(4), Some(Slot(1))), Some(Slot(2)));
+    }
+
+    proptest! {
+        /// Whatever is added, moved, changed and harvested: the marks find just what is dirty, as a search of everything does.
+        #[test]
+        fn marks_find_what_is_dirty(steps in proptest::collection::vec((0..6_u8, any::<u16>(), any::<u16>()), 1..200)) {
+            let mut nodes = Nodes::new();
+            let root = nodes.add(id(0), None).unwrap();
+            let (mut all, mut now) = (vec![root], 1);
+            for (number, (step, one, other)) in steps.into_iter().enumerate() {
+                let pick = |of: u16| all[of as usize % all.len()];
+                match step {
+                    0 => all.push(nodes.add(id(number as u64 + 1), Some(pick(one))).unwrap()),
+                    1 => nodes.mark_changed(pick(one), now),
+                    2 => {
+                        now += 1;
+                        for slot in nodes.dirty_below(pick(one)) {
+                            nodes.mark_harvested(slot, now);
+                        }
+                    }
+                    3 => {
+                        now += 1;
+                        nodes.mark_harvested(pick(one), now);
+                    }
+                    4 if pick(one) != root && !nodes.contains(pick(one), pick(other)) => {
+                        nodes.detach(pick(one));
+                        nodes.attach(pick(one), pick(other));
+                    }
+                    5 if pick(one) != root => {
+                        let gone = nodes.subtree(pick(one));
+                        nodes.detach(pick(one));
+                        for &slot in gone.iter().rev() {
+                            if nodes.parent(slot).is_some() {
+                                nodes.detach(slot);
+                            }
+                            nodes.remove(slot);
+                        }
+                        all.retain(|slot| !gone.contains(slot));
+                    }
+                    _ => {}
+                }
+                for &slot in &all {
+                    let below = nodes.subtree(slot);
+                    let is_outdated = below.iter().any(|&at| nodes.is_dirty(at));
+                    prop_assert!(nodes.may_be_outdated(slot) || !is_outdated, "a change below is never missed");
+                    prop_assert_eq!(nodes.find(nodes.id(slot)), Some(slot));
+                }
+            }
+            let mut expected: Vec<Slot> = all.iter().copied().filter(|&slot| nodes.is_dirty(slot)).collect();
+            let mut found = nodes.dirty_below(root);
+            expected.sort();
+            found.sort();
+            prop_assert_eq!(found, expected);
+            for &slot in &all {
+                let is_outdated = nodes.subtree(slot).iter().any(|&at| nodes.is_dirty(at));
+                prop_assert_eq!(nodes.may_be_outdated(slot), is_outdated, "no mark is left over");
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which directory names which inode: for an event that names an inode alone.
+//!
+//! Inodes of one directory mostly have numbers in a row, so each row of 64 is kept as runs that belong to one directory.
+
+use crate::{
+    code::{Reader, Writer},
+    nodes::Slot,
+};
+
+/// Numbers that are kept together.
+pub(crate) const INODES_PER_BLOCK: u64 = 64;
+
+/// The directories of 64 inodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block([Option<Slot>; INODES_PER_BLOCK as usize]);
+
+impl Default for Block {
+    fn default() -> Block {
+        Block([None; INODES_PER_BLOCK as usize])
+    }
+}
+
+impl Block {
+    pub(crate) fn get(&self, ino: u64) -> Option<Slot> {
+        self.0[(ino % INODES_PER_BLOCK) as usize]
+    }
+
+    pub(crate) fn set(&mut self, ino: u64, slot: Slot) {
+        self.0[(ino % INODES_PER_BLOCK) as usize] = Some(slot);
+    }
+
+    /// Of each run: its length and the directory, 0 for none, else counted from that of the run before.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        let mut before = 0;
+        for run in self.0.chunk_by(|one, other| one == other) {
+            out.unsigned(run.len() as u64);
+            match run[0] {
+                None => out.unsigned(0),
+                Some(slot) => {
+                    let distance = i64::from(slot.0) - before;
+                    // Never 0, which stands for none.
+                    out.unsigned(((distance << 1 ^ distance >> 63) as u64) + 1);
+                    before = slot.0.into();
+                }
+            }
+        }
+        out.0
+    }
+
+    /// What can't be read is unknown.
+    pub(crate) fn decode(bytes: &[u8]) -> Block {
+        let (mut block, mut from, mut at, mut before) = (Block::default(), Reader(bytes), 0, 0_i64);
+        while let (Some(length), Some(code)) = (from.unsigned(), from.unsigned()) {
+            let slot = code.checked_sub(1).and_then(|code| {
+                before = before.checked_add((code >> 1) as i64 ^ -((code & 1) as i64))?;
+                u32::try_from(before).ok().map(Slot)
+            });
+            let end = at + usize::try_from(length).unwrap_or(usize::MAX).min(block.0.len() - at);
+            block.0[at..end].fill(slot);
+            at = end;
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_row_of_one_directory_takes_four_bytes() {
+        let mut block = Block::default();
+        (0..64).for_each(|ino| block.set(128 + ino, Slot(100_000)));
+        assert_eq!(block.encode().len(), 4);
+        assert_eq!(Block::decode(&block.encode()).get(130), Some(Slot(100_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn places_come_back(
+            places in proptest::collection::vec((0..64_u64, prop_oneof![0..200_000_u32, any::<u32>()]), 0..80)
+        ) {
+            let mut block = Block::default();
+            places.iter().for_each(|&(ino, slot)| block.set(ino, Slot(slot)));
+            let bytes = block.encode();
+            prop_assert_eq!(Block::decode(&bytes), block);
+            // Even with each inode in another directory: five bytes for each at most, with numbers as stores have them.
+            if places.iter().all(|&(_, slot)| slot < 200_000) {
+                prop_assert!(bytes.len() <= 64 * 5);
+            }
+        }
+
+        #[test]
+        fn any_bytes_end(bytes: Vec<u8>) {
+            let _ = Block::decode(&bytes);
+        }
+    }
+}

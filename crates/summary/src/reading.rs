@@ -1,0 +1,91 @@
+//! What one directory holds, as a harvest finds it.
+
+use std::{io, sync::Arc};
+
+use crate::{
+    identity::NodeId,
+    record::Access,
+    totals::{Sums, Totals},
+};
+
+/// A directory and its entries.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Who may look into it.
+    pub access: Access,
+    /// Units of 512 bytes that are allocated to the directory itself.
+    pub blocks: i64,
+    /// The directory itself and its entries, but for inodes with several names.
+    pub own: Totals,
+    /// The directories in it, and their names. What is mounted there is left out.
+    pub directories: Vec<(NodeId, Vec<u8>)>,
+    /// The inodes with one name.
+    pub inodes: Vec<u64>,
+    /// The inodes with several names, one for each name in it.
+    pub linked: Vec<LinkedName>,
+    /// When an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
+    pub changed_at: i64,
+    /// Why its entries, or some of them, aren't there.
+    pub unreadable: Option<io::Error>,
+}
+
+/// An inode with several names, of which one was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkedName {
+    /// The inode.
+    pub id: NodeId,
+    /// What it adds.
+    pub weight: Sums,
+    /// How many names it has.
+    pub links: u32,
+}
+
+/// Where directories are read: a file system, or a tree that a test makes up.
+pub trait Directories: Sync {
+    /// Reads a directory. Entries that vanish meanwhile are left out. One that can be looked at and not listed is no error.
+    ///
+    /// `ESTALE` (or `NotFound`) when it is gone.
+    fn read(&self, directory: NodeId) -> io::Result<Reading>;
+
+    /// Looks at one inode. `ESTALE` (or `NotFound`) when it is gone.
+    fn look(&self, inode: NodeId) -> io::Result<LinkedName>;
+
+    /// Has everything written that waits in memory, so that blocks are what they will be.
+    fn sync(&self) -> io::Result<()>;
+
+    /// For so many seconds after a change, blocks may change without anybody being told.
+    fn settling_seconds(&self) -> i64;
+
+    /// The directory that a directory is in now. `ESTALE` (or `NotFound`) when it is gone.
+    fn parent(&self, directory: NodeId) -> io::Result<NodeId>;
+}
+
+impl<D: Directories + Send> Directories for Arc<D> {
+    fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        (**self).read(directory)
+    }
+
+    fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
+        (**self).look(inode)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (**self).sync()
+    }
+
+    fn settling_seconds(&self) -> i64 {
+        (**self).settling_seconds()
+    }
+
+    fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
+        (**self).parent(directory)
+    }
+}
+
+/// Whether an error says that there is no such inode any more.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle | io::ErrorKind::NotADirectory
+    )
+}

@@ -1,0 +1,320 @@
+//! What the store keeps of a directory, and how it is written (docs/FORMATS.md).
+
+use onesweep_sys::files::Time;
+
+use crate::{
+    code::{Reader, Writer},
+    identity::NodeId,
+    links::Linked,
+    nodes::{Count, Slot},
+    totals::{Extremes, Largest, Sums, Totals},
+};
+
+/// Who may look into a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Type and permissions.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// A hash of its access list; 0 where there is none.
+    pub acl: u64,
+}
+
+impl Access {
+    /// Whether everybody may list and enter it. What an access list says isn't known here.
+    pub fn is_open_to_all(&self) -> bool {
+        self.mode & 0o005 == 0o005 && self.acl == 0
+    }
+}
+
+/// One directory: the paper's `{<dev, ino>, mtime, dutime, AggregatedProperty[]}` (FastDu, 1.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Its inode.
+    pub id: NodeId,
+    /// The directory that it is in; `None` of the root.
+    pub parent: Option<Slot>,
+    /// Its name there; empty of the root.
+    pub name: Vec<u8>,
+    /// Who may look into it.
+    pub access: Access,
+    /// The number of its last harvest.
+    pub harvested: Count,
+    /// When that was, in seconds since 1970; for people.
+    pub harvested_at: i64,
+    /// Units of 512 bytes that are allocated to the directory itself.
+    pub blocks: i64,
+    /// The directory itself and its entries, but for inodes with several names and for what is in directories below.
+    pub own: Totals,
+    /// What inodes with several names add here and take off.
+    pub charged: Sums,
+    /// Everything below, its own among it.
+    pub subtree: Totals,
+    /// The inodes with several names that it names, in rising order, one for each name.
+    pub links: Vec<u64>,
+}
+
+impl Record {
+    /// The bytes of a record. Most directories have none in them: then the subtree isn't written a second time.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.unsigned(self.id.subvolume);
+        out.unsigned(self.id.ino);
+        out.unsigned(self.id.generation.into());
+        out.unsigned(self.parent.map_or(0, |parent| u64::from(parent.0) + 1));
+        out.bytes(&self.name);
+        out.unsigned(self.access.mode.into());
+        out.unsigned(self.access.uid.into());
+        out.unsigned(self.access.gid.into());
+        out.unsigned(self.access.acl);
+        out.unsigned(self.harvested.into());
+        out.signed(self.harvested_at);
+        out.signed(self.blocks);
+        let alone = self.alone();
+        let is_alone = self.subtree == alone;
+        out.unsigned(u64::from(is_alone) | u64::from(!self.charged.is_zero()) << 1);
+        totals(&mut out, &self.own);
+        if !self.charged.is_zero() {
+            out.sparse(&self.charged.fields());
+        }
+        if !is_alone {
+            totals(&mut out, &self.subtree);
+        }
+        ascending(&mut out, self.links.iter().copied());
+        out.0
+    }
+
+    /// A record from its bytes; `None` when they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Record> {
+        let mut from = Reader(bytes);
+        let id = NodeId { subvolume: from.unsigned()?, ino: from.unsigned()?, generation: from.small()? };
+        let parent = match from.unsigned()? {
+            0 => None,
+            above => Some(Slot(u32::try_from(above - 1).ok()?)),
+        };
+        let name = from.bytes()?.to_vec();
+        let (mode, uid, gid, acl) = (from.small()?, from.small()?, from.small()?, from.unsigned()?);
+        let (harvested, harvested_at, blocks) = (from.small()?, from.signed()?, from.signed()?);
+        let marks = from.unsigned()?;
+        let own = read_totals(&mut from)?;
+        let charged = if marks & 2 != 0 { Sums::of_fields(from.sparse()?) } else { Sums::default() };
+        let access = Access { mode, uid, gid, acl };
+        let mut record =
+            Record { id, parent, name, access, harvested, harvested_at, blocks, own, charged, ..Record::default() };
+        record.subtree = if marks & 1 != 0 { record.alone() } else { read_totals(&mut from)? };
+        record.links = read_ascending(&mut from)?;
+        from.is_done().then_some(record)
+    }
+
+    /// The directory itself, without its entries.
+    pub fn itself(&self) -> Sums {
+        let (blocks, closed) = (self.blocks, self.own.sums.closed);
+        let directory_bytes = self.own.sums.directory_bytes;
+        Sums { blocks, freed_blocks: blocks, directory_bytes, directories: 1, closed, ..Sums::default() }
+    }
+
+    /// What it comes to without the directories in it.
+    pub fn alone(&self) -> Totals {
+        let mut alone = self.own;
+        alone.sums += self.charged;
+        alone
+    }
+}
+
+fn totals(out: &mut Writer, totals: &Totals) {
+    out.sparse(&totals.sums.fields());
+    match totals.extremes.newest {
+        None => out.unsigned(0),
+        Some(time) => {
+            out.unsigned(u64::from(time.nanos) + 1);
+            out.signed(time.secs);
+        }
+    }
+    match totals.extremes.largest {
+        None => out.unsigned(0),
+        Some(largest) => {
+            out.unsigned(u64::from(largest.directory) + 1);
+            out.unsigned(largest.bytes);
+            out.unsigned(largest.ino);
+        }
+    }
+}
+
+fn read_totals(from: &mut Reader<'_>) -> Option<Totals> {
+    let sums = Sums::of_fields(from.sparse()?);
+    let newest = match from.unsigned()? {
+        0 => None,
+        nanos => Some(Time { nanos: u32::try_from(nanos - 1).ok()?, secs: from.signed()? }),
+    };
+    let largest = match from.unsigned()? {
+        0 => None,
+        directory => Some(Largest {
+            directory: u32::try_from(directory - 1).ok()?,
+            bytes: from.unsigned()?,
+            ino: from.unsigned()?,
+        }),
+    };
+    Some(Totals { sums, extremes: Extremes { newest, largest } })
+}
+
+/// How many there are, then the distance of each from the one before.
+fn ascending(out: &mut Writer, values: impl ExactSizeIterator<Item = u64>) {
+    out.unsigned(values.len() as u64);
+    let mut before = 0_u64;
+    for value in values {
+        out.unsigned(value.wrapping_sub(before));
+        before = value;
+    }
+}
+
+fn read_ascending(from: &mut Reader<'_>) -> Option<Vec<u64>> {
+    let count = from.unsigned()?;
+    // Each takes a byte at least.
+    if count > from.0.len() as u64 {
+        return None;
+    }
+    let mut before = 0_u64;
+    (0..count)
+        .map(|_| {
+            before = before.wrapping_add(from.unsigned()?);
+            Some(before)
+        })
+        .collect()
+}
+
+impl Linked {
+    /// The bytes that the store keeps.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.unsigned(self.generation.into());
+        out.unsigned(self.links.into());
+        out.sparse(&self.weight.fields());
+        ascending(&mut out, self.places.iter().map(|place| place.0.into()));
+        out.unsigned(self.charges.len() as u64);
+        for (slot, charge) in &self.charges {
+            out.unsigned(slot.0.into());
+            out.sparse(&charge.fields());
+        }
+        out.0
+    }
+
+    /// A linked inode from its bytes; `None` when they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Linked> {
+        let mut from = Reader(bytes);
+        let (generation, links) = (from.small()?, from.small()?);
+        let weight = Sums::of_fields(from.sparse()?);
+        let places = read_ascending(&mut from)?;
+        let places = places.into_iter().map(|place| u32::try_from(place).ok().map(Slot)).collect::<Option<_>>()?;
+        let count = from.unsigned()?;
+        if count > from.0.len() as u64 {
+            return None;
+        }
+        let charge = |from: &mut Reader<'_>| Some((Slot(from.small()?), Sums::of_fields(from.sparse()?)));
+        let charges = (0..count).map(|_| charge(&mut from)).collect::<Option<_>>()?;
+        from.is_done().then_some(Linked { generation, weight, links, places, charges })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn any_totals() -> impl Strategy<Value = Totals> {
+        let newest = proptest::option::of((any::<i64>(), 0..1_000_000_000_u32));
+        let largest = proptest::option::of((any::<u64>(), any::<u64>(), any::<u32>()));
+        (any::<[i64; Sums::FIELDS]>(), newest, largest).prop_map(|(fields, newest, largest)| Totals {
+            sums: Sums::of_fields(fields),
+            extremes: Extremes {
+                newest: newest.map(|(secs, nanos)| Time { secs, nanos }),
+                largest: largest.map(|(bytes, ino, directory)| Largest { bytes, ino, directory }),
+            },
+        })
+    }
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        let id = any::<(u64, u64, u32)>();
+        let id = id.prop_map(|(subvolume, ino, generation)| NodeId { subvolume, ino, generation });
+        let access = any::<(u32, u32, u32, u64)>();
+        let access = access.prop_map(|(mode, uid, gid, acl)| Access { mode, uid, gid, acl });
+        let place = (proptest::option::of(any::<u32>()), any::<Vec<u8>>(), any::<(u32, i64, i64)>());
+        let sums = (any_totals(), any::<[i64; Sums::FIELDS]>(), proptest::option::of(any_totals()));
+        (id, access, place, sums, vec(any::<u64>(), 0..5)).prop_map(
+            |(id, access, (parent, name, (harvested, harvested_at, blocks)), (own, charged, subtree), mut links)| {
+                links.sort_unstable();
+                let charged = Sums::of_fields(charged);
+                let parent = parent.filter(|&parent| parent < u32::MAX).map(Slot);
+                let subtree = subtree.unwrap_or_default();
+                Record { id, parent, name, access, harvested, harvested_at, blocks, own, charged, subtree, links }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back(mut record in any_record(), alone: bool, uncharged: bool) {
+            if uncharged {
+                record.charged = Sums::default();
+            }
+            if alone {
+                record.subtree = record.alone();
+            }
+            let bytes = record.encode();
+            prop_assert_eq!(Record::decode(&bytes), Some(record));
+            prop_assert_eq!(Record::decode(&bytes[..bytes.len() - 1]), None);
+        }
+
+        #[test]
+        fn linked_inodes_come_back(
+            generation: u32, links: u32, weight: [i64; Sums::FIELDS], mut places: Vec<u32>,
+            charges in vec(any::<(u32, [i64; Sums::FIELDS])>(), 0..5),
+        ) {
+            places.sort_unstable();
+            let charges = charges.into_iter().map(|(slot, sums)| (Slot(slot), Sums::of_fields(sums))).collect();
+            let places = places.into_iter().map(Slot).collect();
+            let linked = Linked { generation, weight: Sums::of_fields(weight), links, places, charges };
+            let bytes = linked.encode();
+            prop_assert_eq!(Linked::decode(&bytes), Some(linked));
+            prop_assert_eq!(Linked::decode(&bytes[..bytes.len() - 1]), None);
+        }
+
+        #[test]
+        fn any_bytes_are_a_record_or_none(bytes: Vec<u8>) {
+            let _ = Record::decode(&bytes);
+            let _ = Linked::decode(&bytes);
+        }
+    }
+
+    /// A directory as most are: ten files, none in it.
+    #[test]
+    fn a_usual_record_is_short() {
+        let sums = Sums {
+            bytes: 81_920,
+            directory_bytes: 4096,
+            blocks: 168,
+            freed_blocks: 168,
+            files: 10,
+            directories: 1,
+            ..Sums::default()
+        };
+        let newest = Some(Time { secs: 1_790_000_000, nanos: 123_456_789 });
+        let largest = Some(Largest { bytes: 8192, ino: 1_234_567, directory: 200_000 });
+        let own = Totals { sums, extremes: Extremes { newest, largest } };
+        let mut record = Record {
+            id: NodeId { subvolume: 0, ino: 1_234_560, generation: 3_000_000_000 },
+            parent: Some(Slot(180_000)),
+            name: b"some-project".into(),
+            access: Access { mode: 0o40_755, uid: 1000, gid: 1000, acl: 0 },
+            harvested: 77,
+            harvested_at: 1_790_000_000,
+            own,
+            ..Record::default()
+        };
+        record.subtree = record.alone();
+        assert_eq!(record.encode().len(), 71);
+    }
+}

@@ -1,0 +1,59 @@
+//! Asks a server.
+
+use std::{
+    io::{self, BufRead, BufReader},
+    os::{fd::AsFd, fd::BorrowedFd, unix::net::UnixStream},
+    path::Path,
+};
+
+use onesweep_sys::peer;
+use serde::de::DeserializeOwned;
+
+use super::protocol::{Beginning, Head, Question, Refusal, Row};
+
+/// Bytes of a line, at most.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// A connection to a server.
+pub struct Client {
+    connection: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the server that listens at `socket`.
+    pub fn connect(socket: &Path) -> io::Result<Client> {
+        Ok(Client { connection: BufReader::new(UnixStream::connect(socket)?) })
+    }
+
+    /// Asks for an open directory; `each` gets its lines. The inner error is why the server has no answer.
+    pub fn ask(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        mut each: impl FnMut(Row),
+    ) -> io::Result<Result<Head, Refusal>> {
+        let mut line = serde_json::to_vec(question)?;
+        line.push(b'\n');
+        let socket = self.connection.get_ref();
+        let sent = peer::send_with_file(socket.as_fd(), &line, directory)?;
+        io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Answer(head) => {
+                for _ in 0..head.lines {
+                    each(self.line()?);
+                }
+                Ok(Ok(head))
+            }
+        }
+    }
+
+    fn line<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        let mut line = Vec::new();
+        io::Read::take(&mut self.connection, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&line)?)
+    }
+}

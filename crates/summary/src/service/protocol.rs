@@ -1,0 +1,168 @@
+//! What is said on the socket: lines of JSON (docs/FORMATS.md).
+//!
+//! A question is one line. With its first byte comes the directory that is asked for, open: so who asks has shown that it can be
+//! reached, and names mean the same to both sides. Who can't send an open file names a path instead. The answer is one line that
+//! begins it, then one for each directory.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    summaries::Freshness,
+    totals::{Sums, Totals},
+    view::Line,
+};
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub struct Question {
+    /// The directory, where no open one came with the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Name>,
+    /// How far below it directories get a line of their own.
+    #[serde(default)]
+    pub depth: u32,
+    /// How true it has to be.
+    #[serde(default)]
+    pub freshness: Freshness,
+}
+
+/// A name or path: text where it is, else its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Name {
+    /// UTF-8.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+impl Name {
+    /// Of bytes.
+    pub fn of(bytes: &[u8]) -> Name {
+        match str::from_utf8(bytes) {
+            Ok(text) => Name::Text(text.to_owned()),
+            Err(_) => Name::Bytes(bytes.to_vec()),
+        }
+    }
+
+    /// Its bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Name::Text(text) => text.into_bytes(),
+            Name::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// How an answer begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Beginning {
+    /// There is one.
+    Answer(Head),
+    /// There is none.
+    Refused(Refusal),
+}
+
+/// Of the answer as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Directories that follow.
+    pub lines: u64,
+    /// Something was left out that the asker may not see.
+    pub partial: bool,
+    /// Nothing is known to have changed since it was counted.
+    pub exact: bool,
+    /// When the directory was harvested, in seconds since 1970.
+    pub harvested_at: i64,
+    /// Directories below that could not be read.
+    pub unreadable: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The directory isn't on a file system that is tracked, or isn't known.
+    NotTracked,
+    /// The asker may not reach it.
+    Denied,
+    /// Something else, in words.
+    Failed(String),
+}
+
+/// One directory of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its name, without those of the directories above; empty for the one that was asked for.
+    pub name: Name,
+    /// How far below.
+    pub depth: u32,
+    /// All that is in it.
+    pub total: Figures,
+    /// The same without the directories in it.
+    pub own: Figures,
+    /// The newest change of a content in it, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<i64>,
+    /// The bytes of the largest file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<u64>,
+}
+
+/// Sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Bytes as sizes tell them, but for directories.
+    pub bytes: i64,
+    /// Bytes of directories as their sizes tell them.
+    pub directory_bytes: i64,
+    /// Bytes that are allocated.
+    pub allocated: i64,
+    /// Bytes that removing it would free; 0 in answers that leave something out.
+    pub freed: i64,
+    /// Regular files.
+    pub files: i64,
+    /// Directories.
+    pub directories: i64,
+    /// Everything else.
+    pub others: i64,
+}
+
+const BLOCK_BYTES: i64 = 512;
+
+impl Figures {
+    /// Of sums.
+    pub fn of(sums: &Sums) -> Figures {
+        Figures {
+            bytes: sums.bytes,
+            directory_bytes: sums.directory_bytes,
+            allocated: sums.blocks * BLOCK_BYTES,
+            freed: sums.freed_blocks * BLOCK_BYTES,
+            files: sums.files,
+            directories: sums.directories,
+            others: sums.others,
+        }
+    }
+
+    /// Everything that has an inode.
+    pub fn inodes(&self) -> i64 {
+        self.files + self.directories + self.others
+    }
+}
+
+impl Row {
+    /// Of a line; `name` is that of its directory.
+    pub fn of(line: &Line, name: &[u8]) -> Row {
+        let Totals { sums, extremes } = &line.totals;
+        Row {
+            name: Name::of(name),
+            depth: line.depth,
+            total: Figures::of(sums),
+            own: Figures::of(&line.own),
+            newest: extremes.newest.map(|time| time.secs),
+            largest: extremes.largest.map(|largest| largest.bytes),
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! The core: what is dirty is harvested before it is asked for (FastDu, algorithm 1).
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use onesweep_sys::fanotify::Happened;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    harvest::{self, Waiting},
+    identity::NodeId,
+    ledger::Ledger,
+    links::LinkKey,
+    nodes::{Count, Slot},
+    reading::{Directories, is_gone},
+    record::Record,
+    store::{Facts, Store, StoreError},
+    totals::{Sums, Totals},
+    tracker::{Change, Tracker},
+};
+
+/// Rounds of a query. Each harvests what changed in the one before, so that even under writers the last ones are short.
+const ROUNDS_MAX: usize = 16;
+/// Records that wait to be written; some 300 bytes each in memory.
+const UNWRITTEN_MAX: usize = 50_000;
+/// Directories that are read at the same time: a drive's queue holds as many.
+const READERS: usize = 32;
+
+/// More than one directory in so many is dirty: then all of them are harvested.
+const DIRTY_SHARE: usize = 20;
+/// After so long all that is dirty is harvested.
+const TIMEOUT_SECONDS: i64 = 30 * 60;
+
+/// Why a question has no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SummaryError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The tracker.
+    #[error("cannot tell what has changed: {0}")]
+    Tracker(#[source] io::Error),
+    /// What waits in memory can't be written.
+    #[error("cannot have everything written: {0}")]
+    Sync(#[source] io::Error),
+    /// It isn't known, nor found.
+    #[error("no such directory below what is tracked")]
+    Unknown,
+}
+
+/// How a question is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Freshness {
+    /// What has changed is harvested first.
+    #[default]
+    Exact,
+    /// What the store holds, without any reading.
+    Cached,
+    /// What waits in memory is written before, so that blocks are what they will be, too.
+    Synced,
+}
+
+/// The answer to a question for a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it comes to.
+    pub totals: Totals,
+    /// When it was harvested itself, in seconds since 1970.
+    pub harvested_at: i64,
+    /// Nothing is known to have changed since; else files are written just now faster than they can be counted, or only what
+    /// is stored was asked for.
+    pub is_exact: bool,
+    /// Directories below that could not be read.
+    pub unreadable: usize,
+}
+
+/// The summaries of one file system.
+#[derive(Debug)]
+pub struct Summaries<D, T> {
+    ledger: Ledger,
+    directories: D,
+    tracker: T,
+    root: Slot,
+    count: Count,
+    /// Directories that are in none: they have moved, or are gone.
+    nowhere: Vec<Slot>,
+    /// Inodes of which names may be in directories that aren't clean, or in none that is known.
+    open: HashSet<LinkKey>,
+    /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
+    /// they added when they were looked at last.
+    aliens: HashMap<LinkKey, Alien>,
+    unreadable: HashMap<Slot, String>,
+    /// Directories in which blocks may change and nobody tells, and until when, in seconds since 1970.
+    unsettled: HashMap<Slot, i64>,
+    /// When everything was last harvested without being asked for.
+    tended_at: i64,
+    facts: Facts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Alien {
+    id: NodeId,
+    heeded: NodeId,
+    seen: Option<Sums>,
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// The summaries of the file system below `root`. `identity` tells that file system from others: a store of another one is
+    /// begun anew, as is one of which nobody can say what happened since it was written.
+    pub fn open(
+        store: Store,
+        (directories, tracker): (D, T),
+        root: NodeId,
+        identity: &[u8],
+    ) -> Result<Self, SummaryError> {
+        let facts = store.facts()?;
+        let mut ledger = Ledger::open(store)?;
+        let known = ledger.nodes.find(root).filter(|_| facts.file_system == identity);
+        if known.is_none() {
+            let tops: Vec<Slot> = ledger.nodes.all().filter(|&slot| ledger.nodes.parent(slot).is_none()).collect();
+            for top in tops {
+                ledger.forget(top)?;
+            }
+        }
+        let slot = match known {
+            Some(slot) => slot,
+            None => ledger.add(None, root, Vec::new()).ok_or(SummaryError::Unknown)?,
+        };
+        let strays: Vec<Slot> =
+            ledger.nodes.all().filter(|&at| at != slot && ledger.nodes.parent(at).is_none()).collect();
+        for stray in strays {
+            ledger.forget(stray)?;
+        }
+        let facts = Facts { file_system: identity.to_owned(), closed: Vec::new(), ..facts };
+        ledger.store().set_facts(&facts)?;
+        let mut summaries = Self {
+            ledger,
+            directories,
+            tracker,
+            root: slot,
+            count: facts.count + 1,
+            nowhere: Vec::new(),
+            open: HashSet::new(),
+            aliens: HashMap::new(),
+            unreadable: HashMap::new(),
+            unsettled: HashMap::new(),
+            tended_at: 0,
+            facts,
+        };
+        summaries.suspect_all()?;
+        Ok(summaries)
+    }
+
+    /// The directory at the top.
+    pub fn root(&self) -> Slot {
+        self.root
+    }
+
+    /// The tree, its records and the store.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Where directories are read.
+    pub fn directories(&self) -> &D {
+        &self.directories
+    }
+
+    /// Everything may have changed.
+    fn suspect_all(&mut self) -> Result<(), SummaryError> {
+        let all: Vec<Slot> = self.ledger.nodes.all().collect();
+        all.into_iter().try_for_each(|slot| self.mark(slot))
+    }
+
+    /// Takes in what the tracker tells.
+    pub fn drain(&mut self) -> Result<(), SummaryError> {
+        let drained = self.tracker.drain().map_err(SummaryError::Tracker)?;
+        if drained.lost {
+            self.suspect_all()?;
+        }
+        drained.changes.iter().try_for_each(|change| self.apply(change))
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<(), SummaryError> {
+        let directory = change.directory.and_then(|id| self.ledger.nodes.find(id));
+        match (directory, change.object) {
+            (Some(slot), None) => self.mark(slot)?,
+            (Some(slot), Some(object)) => self.apply_to_object(slot, object, change)?,
+            // The inode alone: its names are where they were, or there is one more or less.
+            (None, Some(object)) => {
+                let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
+                for place in self.ledger.places(key)? {
+                    self.mark(place)?;
+                }
+                if let Some(slot) = self.ledger.nodes.find(object) {
+                    self.mark(slot)?;
+                }
+            }
+            // Not known yet: the directory above it has changed, too, and leads to it.
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn apply_to_object(&mut self, slot: Slot, object: NodeId, change: &Change) -> Result<(), SummaryError> {
+        let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
+        let places = self.ledger.places(key)?;
+        let is_here = places.contains(&slot);
+        // A clean directory's names are all known.
+        let is_alien = !is_here && (!places.is_empty() || !self.ledger.nodes.is_dirty(slot));
+        if !is_alien || change.happened.intersects(Happened::CREATE | Happened::MOVED_TO) {
+            return self.mark(slot);
+        }
+        let heeded = self.ledger.nodes.id(slot);
+        self.aliens.entry(key).or_insert_with(|| Alien { id: object, heeded, seen: None });
+        self.tracker.keep_heeding(heeded, true);
+        places.into_iter().try_for_each(|place| self.mark(place))
+    }
+
+    /// A directory's own entries have changed.
+    fn mark(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        let was_clean = !self.ledger.nodes.is_dirty(slot);
+        self.ledger.nodes.mark_changed(slot, self.count);
+        if was_clean && self.ledger.nodes.has_links(slot) {
+            let subvolume = self.ledger.nodes.id(slot).subvolume;
+            let links = self.ledger.record(slot)?.links;
+            self.open.extend(links.into_iter().map(|ino| LinkKey { subvolume, ino }));
+        }
+        Ok(())
+    }
+
+    /// Answers a question for a directory (the paper's `QueryDirStatistics`).
+    pub fn query(&mut self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
+        let mut is_exact = false;
+        if freshness == Freshness::Synced {
+            self.directories.sync().map_err(SummaryError::Sync)?;
+            self.suspect_unsettled(i64::MAX)?;
+        }
+        if freshness != Freshness::Cached {
+            self.suspect_unsettled(seconds())?;
+            self.drain()?;
+            if self.ledger.nodes.find(directory).is_none() {
+                self.settle(self.root)?;
+            }
+        }
+        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
+        if freshness != Freshness::Cached {
+            is_exact = self.settle(slot)?;
+        }
+        let record = self.ledger.record(slot)?;
+        let unreadable = self.unreadable(slot).count();
+        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, unreadable })
+    }
+
+    /// Directories in which blocks may have changed by now.
+    fn suspect_unsettled(&mut self, now: i64) -> Result<(), SummaryError> {
+        let due: Vec<Slot> = self.unsettled.iter().filter(|(_, until)| **until <= now).map(|(slot, _)| *slot).collect();
+        for slot in due {
+            self.unsettled.remove(&slot);
+            if self.ledger.nodes.is_used(slot) {
+                self.mark(slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a directory, as it is stored.
+    pub fn record(&self, slot: Slot) -> Result<Record, SummaryError> {
+        Ok(self.ledger.record(slot)?)
+    }
+
+    /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that is much, or has
+    /// been so for long (FastDu, 1.3 and 3.2). True when something was harvested.
+    pub fn tend(&mut self) -> Result<bool, SummaryError> {
+        self.drain()?;
+        let now = seconds();
+        self.suspect_unsettled(now)?;
+        let dirty = self.ledger.nodes.dirty_below(self.root).len();
+        let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || now - self.tended_at >= TIMEOUT_SECONDS;
+        if dirty == 0 || !is_due {
+            return Ok(false);
+        }
+        self.tended_at = now;
+        self.settle(self.root)?;
+        self.commit(true)?;
+        Ok(true)
+    }
+
+    /// Harvests what is dirty below a directory. False when something goes on changing all the time.
+    pub fn settle(&mut self, slot: Slot) -> Result<bool, SummaryError> {
+        for _ in 0..ROUNDS_MAX {
+            self.drain()?;
+            if !self.ledger.nodes.is_used(slot) {
+                return Err(SummaryError::Unknown);
+            }
+            let dirty = self.ledger.nodes.dirty_below(slot);
+            if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
+                self.ledger.pay().map_err(SummaryError::Store)?;
+                return Ok(true);
+            }
+            self.harvest(dirty)?;
+            self.find_the_lost()?;
+        }
+        self.ledger.pay()?;
+        Ok(false)
+    }
+
+    fn harvest(&mut self, dirty: Vec<Slot>) -> Result<(), SummaryError> {
+        self.count += 1;
+        let (count, now) = (self.count, seconds());
+        let mut waiting = Waiting::default();
+        dirty.into_iter().for_each(|slot| waiting.add(self.ledger.nodes.id(slot), slot));
+        let settling = self.directories.settling_seconds();
+        let Self { ledger, directories, tracker, nowhere, open, unreadable, unsettled, .. } = self;
+        harvest::harvest(&mut waiting, (&*directories, &*tracker), READERS, |slot, reading, waiting| {
+            if !ledger.nodes.is_used(slot) {
+                return Ok(());
+            }
+            let reading = match reading {
+                Ok(reading) => reading,
+                Err(error) if is_gone(&error) => {
+                    // The one that it was in tells.
+                    if let Some(parent) = ledger.nodes.parent(slot) {
+                        ledger.nodes.mark_changed(parent, count);
+                    }
+                    ledger.nodes.mark_harvested(slot, count);
+                    return Ok(());
+                }
+                Err(error) => {
+                    unreadable.insert(slot, message(&error));
+                    ledger.nodes.mark_harvested(slot, count);
+                    return Ok(());
+                }
+            };
+            match &reading.unreadable {
+                Some(error) => unreadable.insert(slot, message(error)),
+                None => unreadable.remove(&slot),
+            };
+            let settled_at = reading.changed_at.saturating_add(settling);
+            if settled_at > now {
+                unsettled.insert(slot, settled_at);
+            }
+            let subvolume = ledger.nodes.id(slot).subvolume;
+            open.extend(reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }));
+            let merged = ledger.merge(slot, reading, count, now)?;
+            if merged.is_doubtful {
+                ledger.nodes.mark_changed(slot, count);
+            }
+            merged.new.into_iter().for_each(|new| waiting.add(ledger.nodes.id(new), new));
+            nowhere.extend(merged.missing);
+            if ledger.unwritten() >= UNWRITTEN_MAX {
+                ledger.commit(count, false)?;
+            }
+            Ok::<_, SummaryError>(())
+        })
+    }
+
+    /// Directories that are in none: gone, or in another one, which then has to be read (again).
+    fn find_the_lost(&mut self) -> Result<(), SummaryError> {
+        for slot in std::mem::take(&mut self.nowhere) {
+            if !self.ledger.nodes.is_used(slot) || self.ledger.nodes.parent(slot).is_some() {
+                continue;
+            }
+            match self.directories.parent(self.ledger.nodes.id(slot)) {
+                Err(error) if is_gone(&error) => {
+                    for at in self.ledger.nodes.subtree(slot) {
+                        self.tracker.heed(self.ledger.nodes.id(at));
+                        self.unreadable.remove(&at);
+                    }
+                    self.ledger.forget(slot)?;
+                }
+                Err(_) => self.nowhere.push(slot),
+                Ok(parent) => {
+                    if let Some(parent) = self.ledger.nodes.find(parent) {
+                        self.mark(parent)?;
+                    }
+                    self.nowhere.push(slot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at inodes below `slot` of which a name may be where nothing is told; true when one has changed.
+    fn look_at_open(&mut self, slot: Slot) -> Result<bool, SummaryError> {
+        let mut has_changed = false;
+        for key in self.open.iter().copied().collect::<Vec<_>>() {
+            let Some(linked) = self.ledger.linked(key)? else {
+                self.open.remove(&key);
+                continue;
+            };
+            let nodes = &self.ledger.nodes;
+            let clean = linked.clean_places(|place| !nodes.is_dirty(place) && nodes.contains(self.root, place));
+            if clean >= linked.links as usize {
+                self.open.remove(&key);
+                continue;
+            }
+            if !linked.places.iter().any(|&place| nodes.contains(slot, place)) {
+                continue;
+            }
+            let id = NodeId { subvolume: key.subvolume, ino: key.ino, generation: linked.generation };
+            let is_the_same = match self.directories.look(id) {
+                Ok(found) => (found.weight, found.links) == (linked.weight, linked.links),
+                // A tree that is read once isn't looked at again.
+                Err(error) => error.kind() == io::ErrorKind::Unsupported,
+            };
+            if !is_the_same {
+                has_changed = true;
+                linked.places.iter().try_for_each(|&place| self.mark(place))?;
+            }
+        }
+        Ok(has_changed)
+    }
+
+    /// The same of inodes that are written through names that they don't have.
+    fn look_at_aliens(&mut self, slot: Slot) -> Result<bool, SummaryError> {
+        let mut has_changed = false;
+        for (key, alien) in self.aliens.clone() {
+            let places = self.ledger.places(key)?;
+            let found = match self.directories.look(alien.id) {
+                Ok(found) => found,
+                Err(error) if is_gone(&error) => {
+                    self.aliens.remove(&key);
+                    if self.aliens.values().all(|other| other.heeded != alien.heeded) {
+                        self.tracker.keep_heeding(alien.heeded, false);
+                    }
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            if alien.seen == Some(found.weight) || !places.iter().any(|&place| self.ledger.nodes.contains(slot, place))
+            {
+                continue;
+            }
+            has_changed = true;
+            self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien });
+            places.into_iter().try_for_each(|place| self.mark(place))?;
+        }
+        Ok(has_changed)
+    }
+
+    /// Directories below `slot` that could not be read as a whole, and why.
+    pub fn unreadable(&self, slot: Slot) -> impl Iterator<Item = (Slot, &str)> {
+        let nodes = &self.ledger.nodes;
+        let below = move |at: Slot| nodes.is_used(at) && nodes.contains(slot, at);
+        self.unreadable.iter().filter(move |(at, _)| below(**at)).map(|(at, why)| (*at, why.as_str()))
+    }
+
+    /// The names that lead from `top` down to a directory; empty for `top` itself.
+    pub fn path(&self, top: Slot, slot: Slot) -> Result<Vec<Vec<u8>>, SummaryError> {
+        let steps: Vec<Slot> = self.ledger.nodes.upwards(slot).take_while(|&at| at != top).collect();
+        steps.into_iter().rev().map(|at| Ok(self.ledger.record(at)?.name)).collect()
+    }
+
+    /// Writes what is known. `durable`: on the disk when this returns.
+    pub fn commit(&mut self, durable: bool) -> Result<(), SummaryError> {
+        Ok(self.ledger.commit(self.count, durable)?)
+    }
+
+    /// Ends in good order.
+    pub fn close(&mut self) -> Result<(), SummaryError> {
+        self.commit(true)?;
+        self.facts.count = self.count;
+        Ok(self.ledger.store().set_facts(&self.facts)?)
+    }
+}
+
+fn seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Without the number that the standard library puts behind.
+fn message(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}

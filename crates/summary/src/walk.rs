@@ -1,0 +1,155 @@
+//! A tree that nobody tracks: directories are opened by their names, so that no privilege is needed.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ffi::CString,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    sync::Mutex,
+};
+
+use onesweep_sys::files::{self, DirReader, EntryType};
+
+use crate::{
+    identity::NodeId,
+    reading::{Directories, LinkedName, Reading},
+    tracker::{Drained, Tracker},
+    volume::{access, add, linked, stand_out},
+};
+
+/// Names that are opened in one go: a path may be longer than the kernel takes at once.
+const STEPS_MAX: usize = 12;
+
+/// A tree, read once. Its directories are told apart by device and inode, so mounts are no bounds.
+#[derive(Debug)]
+pub struct Walk {
+    top: OwnedFd,
+    root: NodeId,
+    one_file_system: bool,
+    /// The directory that each is in, and its name there.
+    names: Mutex<HashMap<NodeId, (NodeId, CString)>>,
+}
+
+impl Walk {
+    /// The tree below `path`; `one_file_system`: without what is mounted in it.
+    pub fn of(path: &Path, one_file_system: bool) -> io::Result<Walk> {
+        let top = files::open_dir_handle(path)?;
+        let stat = files::statx_fd(top.as_fd())?;
+        let root = node(stat.dev, stat.ino);
+        Ok(Walk { top, root, one_file_system, names: Mutex::default() })
+    }
+
+    /// The directory at the top.
+    pub fn root(&self) -> NodeId {
+        self.root
+    }
+
+    fn handle(&self, directory: NodeId) -> io::Result<OwnedFd> {
+        let mut path = Vec::new();
+        let names = self.names.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut at = directory;
+        while at != self.root {
+            let (above, name) = names.get(&at).ok_or(io::ErrorKind::NotFound)?;
+            path.push(name.clone());
+            at = *above;
+        }
+        drop(names);
+        path.reverse();
+        let mut opened = self.top.try_clone()?;
+        for steps in path.chunks(STEPS_MAX) {
+            let steps: Vec<&[u8]> = steps.iter().map(|name| name.as_bytes()).collect();
+            opened = files::open_handle_at(opened.as_fd(), steps.join(&b'/').as_slice())?;
+        }
+        let stat = files::statx_fd(opened.as_fd())?;
+        // Somebody may have put something else in its place.
+        if node(stat.dev, stat.ino) != directory { Err(io::ErrorKind::NotFound.into()) } else { Ok(opened) }
+    }
+
+    fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, reading: &mut Reading) -> io::Result<()> {
+        let mut names: Vec<(u64, CString)> = Vec::new();
+        DirReader::with_buffer(32 << 10).read(fd, |entry| names.push((entry.ino, entry.name.to_owned())))?;
+        names.sort_unstable_by_key(|(ino, _)| *ino);
+        for (_, name) in names {
+            let stat = match files::statx_at(fd, name.as_c_str(), true) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                stat => stat?,
+            };
+            let id = node(stat.dev, stat.ino);
+            if self.one_file_system && stat.dev != self.root.subvolume {
+                continue;
+            }
+            if stat.file_type() == EntryType::Dir {
+                let mut known = self.names.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                // A directory that is mounted a second time, or within itself, is the same one.
+                if id == self.root {
+                    continue;
+                }
+                match known.entry(id) {
+                    Entry::Occupied(found) if *found.get() != (directory, name.clone()) => continue,
+                    Entry::Occupied(_) => {}
+                    Entry::Vacant(place) => {
+                        place.insert((directory, name.clone()));
+                    }
+                }
+                reading.directories.push((id, name.into_bytes()));
+            } else if stat.nlink > 1 {
+                reading.linked.push(linked(id, &stat));
+                reading.own.sums.shared_names += 1;
+                stand_out(&mut reading.own.extremes, &stat);
+            } else {
+                add(reading, &stat);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn node(dev: u64, ino: u64) -> NodeId {
+    NodeId { subvolume: dev, ino, generation: 0 }
+}
+
+impl Directories for Walk {
+    fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        let handle = self.handle(directory)?;
+        let stat = files::statx_fd(handle.as_fd())?;
+        let mut reading = Reading { blocks: stat.blocks as i64, ..Reading::default() };
+        add(&mut reading, &stat);
+        let listed = files::open_dir_at(handle.as_fd(), c".").and_then(|fd| {
+            reading.access = access(fd.as_fd(), &stat);
+            self.list(directory, fd.as_fd(), &mut reading)
+        });
+        reading.unreadable = listed.err();
+        Ok(reading)
+    }
+
+    fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn parent(&self, _: NodeId) -> io::Result<NodeId> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        files::sync_file_system(self.top.as_fd())
+    }
+
+    fn settling_seconds(&self) -> i64 {
+        0
+    }
+}
+
+/// Nothing is told: for a tree that is read once.
+#[derive(Clone, Copy, Debug)]
+pub struct Untracked;
+
+impl Tracker for Untracked {
+    fn drain(&self) -> io::Result<Drained> {
+        Ok(Drained::default())
+    }
+
+    fn heed(&self, _: NodeId) {}
+
+    fn keep_heeding(&self, _: NodeId, _: bool) {}
+}
