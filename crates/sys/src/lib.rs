@@ -39,8 +39,10 @@
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number |
+//! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
 pub mod block;
+pub mod btrfs;
 pub mod buffer;
 pub mod cache;
 pub mod features;
