@@ -158,7 +158,8 @@ impl Chunk {
         };
         let copy = |copies: usize| usize::from(mirror.0).min(copies - 1);
         let left = self.length - offset;
-        if let Profile::Single | Profile::Mirrored = self.profile {
+        // Striped over one device alone, too.
+        if self.columns() == 1 && !matches!(self.profile, Profile::Parity(_)) {
             return at(copy(self.stripes.len()), offset, left);
         }
         let (element, within) = (offset / self.stripe_bytes, offset % self.stripe_bytes);
@@ -268,7 +269,7 @@ impl ChunkMap {
 mod tests {
     use super::*;
 
-    pub(crate) const STRIPE: u64 = 64 << 10;
+    const STRIPE: u64 = 64 << 10;
 
     fn item(length: u64, flags: u64, sub_stripes: u16, stripes: &[(u64, u64)]) -> Vec<u8> {
         let mut bytes = [length, 2, STRIPE, flags].map(u64::to_le_bytes).concat();
@@ -300,6 +301,8 @@ mod tests {
         // The third element of two columns is the second row of the first.
         assert_eq!(place(TYPE_DATA | RAID0, 0, two, 2 * STRIPE + 1, 0), (1, (100 << 20) + STRIPE + 1, STRIPE - 1));
         assert_eq!(place(TYPE_DATA | RAID0, 0, two, 3 * STRIPE, 1), (2, (200 << 20) + STRIPE, STRIPE));
+        assert_eq!(place(TYPE_DATA | RAID0, 0, &two[..1], 5 * STRIPE, 0), (1, (100 << 20) + 5 * STRIPE, 11 * STRIPE));
+        assert_eq!(place(TYPE_DATA | RAID10, 2, two, 5 * STRIPE, 1), (2, (200 << 20) + 5 * STRIPE, 11 * STRIPE));
         assert_eq!(place(TYPE_DATA | RAID10, 2, four, STRIPE, 0), (3, 300 << 20, STRIPE));
         assert_eq!(place(TYPE_DATA | RAID10, 2, four, STRIPE, 1), (4, 400 << 20, STRIPE));
         // Three columns in a row of four; parity moves on.

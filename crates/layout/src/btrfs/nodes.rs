@@ -199,7 +199,10 @@ mod tests {
         }
     }
 
-    fn device(nodes: &[(u64, u8, &[(u64, u64)])]) -> Device {
+    /// Address, level, and the entries: objectid and address.
+    type Node<'a> = (u64, u8, &'a [(u64, u64)]);
+
+    fn device(nodes: &[Node<'_>]) -> Device {
         let mut bytes = vec![0; 1 << 20];
         for (address, level, entries) in nodes {
             bytes[*address as usize..][..NODE].copy_from_slice(&node(*address, 7, *level, entries));
