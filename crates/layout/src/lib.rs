@@ -23,6 +23,7 @@
 //! | [`trust`] | whether the addresses of a file system say where the bytes are |
 //! | [`mounts`] | `/proc/self/mountinfo` |
 //! | [`device`], [`sysfs`] | the real disks under a device, through partitions, LVM, md, loop |
+//! | [`btrfs`] | the trees of a mounted btrfs, and where its addresses lie |
 //! | [`tables`] | file systems read from their own tables, without the kernel |
 //! | [`block_read`] | bytes by their address: image files, devices, parts of them |
 //! | [`image`] | images as they are named on a command line |
@@ -30,6 +31,7 @@
 //! | [`score`] | how much of a file lies in one piece |
 
 pub mod block_read;
+pub mod btrfs;
 pub mod device;
 pub mod extent;
 pub mod image;

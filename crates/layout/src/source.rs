@@ -182,17 +182,17 @@ fn without_address(logical: u64, size: u64) -> RawExtent {
 }
 
 /// The extents of one file on their way out: checked, clipped to the file, and told apart by their flags.
-struct Checked<'a> {
+pub(crate) struct Checked<'a> {
     /// Where the file ends, rounded up to [`CLIP_BYTES`].
     end: u64,
     /// Where the next extent may begin at the earliest.
     next: u64,
-    mapped: Mapped,
+    pub(crate) mapped: Mapped,
     visit: &'a mut dyn FnMut(Extent),
 }
 
 impl<'a> Checked<'a> {
-    fn new(size: u64, visit: &'a mut dyn FnMut(Extent)) -> Checked<'a> {
+    pub(crate) fn new(size: u64, visit: &'a mut dyn FnMut(Extent)) -> Checked<'a> {
         Checked {
             end: size.checked_next_multiple_of(CLIP_BYTES).unwrap_or(size),
             next: 0,
@@ -201,7 +201,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    fn add(&mut self, raw: RawExtent) -> Result<(), MapError> {
+    pub(crate) fn add(&mut self, raw: RawExtent) -> Result<(), MapError> {
         let RawExtent { logical, physical, length, .. } = raw;
         let flags = ExtentFlags::from_bits_truncate(raw.flags);
         let endless = || MapError::Endless { logical, physical, length };

@@ -11,6 +11,11 @@ use std::fmt;
 pub enum AddressTrust {
     /// Bytes of the device that the file system is on.
     Physical,
+    /// Places on several devices, which take turns in the order (btrfs, when its chunks can be asked for).
+    SeveralDevices {
+        /// How many devices.
+        devices: usize,
+    },
     /// Places in an address space of the file system that mostly rises with the device (btrfs on one device): good to
     /// sort by, not to read the device at.
     Logical,
@@ -108,6 +113,9 @@ impl fmt::Display for AddressTrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AddressTrust::Physical => f.write_str("addresses are places on the device"),
+            AddressTrust::SeveralDevices { devices } => {
+                write!(f, "addresses are places on {devices} devices, which take turns")
+            }
             AddressTrust::Logical => f.write_str("addresses are btrfs's own, in nearly the order of the device"),
             AddressTrust::Meaningless(why) => write!(f, "order unknown: {why}"),
         }

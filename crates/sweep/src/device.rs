@@ -141,7 +141,7 @@ fn refusal(placement: &Placement) -> Option<String> {
                 .into(),
         ),
         AddressTrust::Physical => None,
-        AddressTrust::Logical => {
+        AddressTrust::Logical | AddressTrust::SeveralDevices { .. } => {
             Some(format!("{} tells no addresses of the device; leave out --device", placement.fs_type))
         }
         AddressTrust::Meaningless(why) => Some(format!("{why}; leave out --device")),

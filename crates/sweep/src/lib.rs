@@ -37,11 +37,13 @@
 //! | `survey` | what is cached, and where the rest lies |
 //! | `moment` | snapshots, and file systems that are frozen while the plan is made (DAFT II.E) |
 //! | `ahead` | metadata read ahead of walk and survey, many reads at a time |
+//! | `preload`, `btrfs` | all metadata of a file system read before the walk, in the order of the disk |
 //! | [`plan`] | the order of reads, pure (DAFT II.B and II.C) |
 //! | `read`, `device`, `read_through`, `stream` | the ways in which bytes come |
 //! | `budget`, `delivery`, `outlet` | memory, and the way to the consumer |
 
 mod ahead;
+mod btrfs;
 mod budget;
 mod bulk;
 mod catalogue;

@@ -10,7 +10,7 @@ use std::{
 use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, tables::VolumeFacts};
 use onesweep_sys::files;
 
-use crate::{catalogue::Volume, moment::Moment};
+use crate::{btrfs::Btrfs, catalogue::Volume, moment::Moment};
 
 /// Block sizes beyond this are transfer sizes of network file systems, no units of allocation.
 const BLOCK_MAX: u64 = 64 << 10;
@@ -25,6 +25,8 @@ pub(crate) struct Placement {
     pub(crate) stack: Option<DeviceStack>,
     pub(crate) fs_type: String,
     pub(crate) trust: AddressTrust,
+    /// A btrfs that tells where its addresses lie.
+    pub(crate) btrfs: Option<Arc<Btrfs>>,
     /// Data is written to the journal first (ext4 with `data=journal`), and to its place some time after.
     pub(crate) journals_data: bool,
 }
@@ -48,6 +50,9 @@ impl Placement {
     /// The size of the disk that addresses are places on; that of the device, where it can't be told what part of its disk
     /// it is.
     pub(crate) fn disk_bytes(&self) -> Option<u64> {
+        if let (AddressTrust::SeveralDevices { .. }, Some(btrfs)) = (&self.trust, &self.btrfs) {
+            return Some(btrfs.lanes.span());
+        }
         let stack = self.stack.as_ref()?;
         let whole = stack.disks.iter().map(|disk| disk.size).max().filter(|_| stack.base.is_some());
         Some(whole.unwrap_or(stack.size))
@@ -79,6 +84,8 @@ pub(crate) struct Placements {
 #[derive(Debug, Default)]
 struct Known {
     by_dev: HashMap<u64, Arc<Placement>>,
+    /// By device: the subvolumes of one file system have its chunks in common.
+    btrfs: HashMap<u64, Option<Arc<Btrfs>>>,
     spindles: Vec<Spindle>,
     /// Devices with a range of addresses of their own.
     ranges: Vec<u64>,
@@ -105,17 +112,19 @@ impl Known {
     /// Where the addresses of a file system begin in the order of its spindle: its place in the range of its disk, where
     /// that is known and addresses are places; else a range of its own, since two file systems with the same addresses
     /// would be taken for shared extents. What lies on the same device (subvolumes) has the same addresses.
-    fn base_of(&mut self, stack: &DeviceStack, trust: &AddressTrust) -> u64 {
+    fn base_of(&mut self, stack: &DeviceStack, trust: &AddressTrust, span: u64) -> u64 {
         match (stack.base, trust, stack.disks.first()) {
-            (Some(base), AddressTrust::Physical, Some(disk)) => self.base_of_device(disk.dev) + base,
-            _ => self.base_of_device(stack.dev),
+            (Some(base), AddressTrust::Physical, Some(disk)) => self.base_of_device(disk.dev, 0) + base,
+            _ => self.base_of_device(stack.dev, span),
         }
     }
 
-    fn base_of_device(&mut self, dev: u64) -> u64 {
+    /// Several devices in one order may need more than one range: addresses are below `span`.
+    fn base_of_device(&mut self, dev: u64, span: u64) -> u64 {
         let number = self.ranges.iter().position(|&known| known == dev).unwrap_or_else(|| {
-            self.ranges.push(dev);
-            self.ranges.len() - 1
+            let number = self.ranges.len();
+            self.ranges.extend((0..=span / RANGE).map(|_| dev));
+            number
         });
         (number as u64 + 1) * RANGE
     }
@@ -181,7 +190,19 @@ impl Placements {
         let mount =
             stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
         let fs_type = mount.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type.clone());
-        let trust = AddressTrust::of_file_system(&fs_type, stack.as_ref().map_or(1, |stack| stack.members));
+        let devices = stack.as_ref().map_or(1, |stack| stack.members);
+        let btrfs = match fs_type.as_str() {
+            "btrfs" => {
+                let dev = stack.as_ref().map_or(stat.dev, |stack| stack.dev);
+                known.btrfs.entry(dev).or_insert_with(|| Btrfs::of(fd).map(Arc::new)).clone()
+            }
+            _ => None,
+        };
+        let trust = match btrfs.as_ref().map(|btrfs| btrfs.lanes.devices().max(devices)) {
+            Some(0 | 1) => AddressTrust::Physical,
+            Some(devices) => AddressTrust::SeveralDevices { devices },
+            None => AddressTrust::of_file_system(&fs_type, devices),
+        };
         let journals_data = match &stack {
             Some(stack) => onesweep_layout::mounts::journals_data(&fs_type, &stack.name),
             None => false,
@@ -192,9 +213,10 @@ impl Placements {
             _ => vec![stat.dev],
         };
         let spindle = known.spindle_of(key);
+        let span = btrfs.as_ref().map_or(0, |btrfs| btrfs.lanes.span());
         let base = match &stack {
-            Some(stack) => known.base_of(stack, &trust),
-            None => known.base_of_device(stat.dev),
+            Some(stack) => known.base_of(stack, &trust, span),
+            None => known.base_of_device(stat.dev, span),
         };
         let block = files::file_system(fd.as_fd())
             .map(|facts| facts.block_size)
@@ -208,6 +230,7 @@ impl Placements {
             stack,
             fs_type,
             trust,
+            btrfs,
             journals_data,
         });
         known.by_dev.insert(stat.dev, Arc::clone(&placement));
@@ -226,13 +249,14 @@ impl Placements {
         let dev = u64::MAX - known.images;
         let key = stack.as_ref().filter(|stack| !stack.disks.is_empty()).map_or(vec![dev], DeviceStack::spindle_key);
         let spindle = known.spindle_of(key);
-        let base = known.base_of_device(dev);
+        let base = known.base_of_device(dev, 0);
         Arc::new(Placement {
             spindle,
             volume: Volume { dev, shown_dev: dev, block: facts.block_bytes, base, is_image: true },
             stack,
             fs_type: facts.fs_type.to_owned(),
             trust: AddressTrust::Physical,
+            btrfs: None,
             journals_data: false,
         })
     }
@@ -265,11 +289,19 @@ mod tests {
             members: 1,
         };
         let mut known = Known::default();
-        let mut base = |dev, on| known.base_of(&partition(dev, on), &AddressTrust::Physical);
+        let mut base = |dev, on| known.base_of(&partition(dev, on), &AddressTrust::Physical, 0);
         let (one, other) = (base(13, 10), base(23, 20));
         assert!(one.abs_diff(other) >= RANGE, "{one} {other}");
         assert_eq!([one, other].map(place_on_device), [1 << 30; 2]);
         assert_eq!(base(14, 10), one, "places on one disk stay what they are");
+    }
+
+    #[test]
+    fn a_wide_order_has_as_many_ranges_as_it_needs() {
+        let mut known = Known::default();
+        let [wide, next] = [(1, 2 * RANGE), (2, 0)].map(|(dev, span)| known.base_of_device(dev, span));
+        assert!(next >= wide + 2 * RANGE, "{wide} {next}");
+        assert_eq!(known.base_of_device(1, 2 * RANGE), wide);
     }
 
     #[test]

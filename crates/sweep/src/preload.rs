@@ -3,11 +3,14 @@
 //! A walk learns of a directory when it has read the one above, so it goes over the disk as often as the tree is deep. XFS
 //! tells its inodes without their names: these are read group by group, then the directories among them, first those that
 //! have others below them, each time by rising inode number, near which their blocks were allocated. The walk that follows
-//! finds everything in memory.
+//! finds everything in memory. Of btrfs, its own trees tell where its metadata lies ([`crate::btrfs`]).
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
@@ -17,7 +20,11 @@ use onesweep_sys::{
     memory, priority, xfs,
 };
 
-use crate::{placement::Placement, progress::Cancel};
+use crate::{
+    btrfs::{Btrfs, Manner},
+    placement::Placement,
+    progress::Cancel,
+};
 
 /// What XFS keeps in memory for an inode, at the most usual size of inodes.
 const INODE_BYTES: u64 = 1024;
@@ -28,24 +35,37 @@ const IN_FLIGHT: usize = 64;
 const LISTING_BUFFER: usize = 32 << 10;
 const STACK_BYTES: usize = 128 << 10;
 
-/// An XFS that a sweep covers as a whole.
+/// An XFS or a btrfs that a sweep may cover as a whole.
 #[derive(Debug)]
 pub(crate) struct Preload {
     threads: usize,
     idle: bool,
     cancel: Cancel,
+    btrfs: Option<Arc<Btrfs>>,
+    /// Of btrfs: subvolumes below the root are not left out.
+    nested: bool,
 }
 
 impl Preload {
     /// For a root of a sweep; `None` where the walk is as good: on other file systems, and in a part of one.
-    pub(crate) fn of(placement: &Placement, idle: bool, cancel: &Cancel) -> Option<Self> {
-        let gains = placement.fs_type == "xfs" && !placement.is_seekless();
-        gains.then(|| Self { threads: IN_FLIGHT * placement.members(), idle, cancel: cancel.clone() })
+    pub(crate) fn of(placement: &Placement, one_file_system: bool, idle: bool, cancel: &Cancel) -> Option<Self> {
+        let tells = placement.fs_type == "xfs" || placement.btrfs.is_some();
+        (tells && !placement.is_seekless()).then(|| Self {
+            threads: IN_FLIGHT * placement.members(),
+            idle,
+            cancel: cancel.clone(),
+            btrfs: placement.btrfs.clone(),
+            nested: !one_file_system,
+        })
     }
 
     /// Reads what there is below the root directory of a file system; nothing below another, or when it would not fit in
     /// memory or may not be asked for.
     pub(crate) fn run(&self, root: BorrowedFd<'_>) {
+        if let Some(btrfs) = &self.btrfs {
+            let manner = Manner { idle: self.idle, cancel: self.cancel.clone() };
+            return btrfs.bring_subvolume(root, self.nested, &manner);
+        }
         if !(features().bulkstat && is_root(root) && fits_in_memory(root)) {
             return;
         }

@@ -5,13 +5,15 @@ use std::{
     collections::HashMap,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use onesweep_layout::{AddressSampler, Extent, ExtentFlags, Meaningless, Sources};
+use onesweep_layout::{AddressSampler, Extent, ExtentFlags, MapError, Meaningless, Sources, btrfs::ItemExtents};
 use onesweep_sys::{cache, features::features, files, inode, memory};
 
 use crate::{
+    btrfs::{Btrfs, Checksums},
     catalogue::{Catalogue, EntryId, Flags},
     error::FileError,
     item::Kind,
@@ -61,12 +63,17 @@ struct VolumeFacts {
     from_device: bool,
     /// What waits in memory without a place on the device shows among its extents.
     tells_delayed: bool,
+    /// Tells where its addresses lie.
+    btrfs: Option<Arc<Btrfs>>,
+    /// What will be read of it, whose checksums must come from the disk, too.
+    checksums: Checksums,
 }
 
 /// Looks at files, one after the other.
 pub(crate) struct Surveyor {
     aim: Aim,
     sources: Sources,
+    items: ItemExtents,
     volumes: HashMap<u16, VolumeFacts>,
     verdict: Option<Meaningless>,
     /// By device: whether the content of its files is made up when it is read.
@@ -94,7 +101,14 @@ const TELLS_DELAYED: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"
 
 impl Surveyor {
     pub(crate) fn new(aim: Aim) -> Self {
-        Self { aim, sources: Sources::new(), volumes: HashMap::new(), verdict: None, made_up: HashMap::new() }
+        Self {
+            aim,
+            sources: Sources::new(),
+            items: ItemExtents::default(),
+            volumes: HashMap::new(),
+            verdict: None,
+            made_up: HashMap::new(),
+        }
     }
 
     /// Takes note of a volume.
@@ -105,7 +119,21 @@ impl Surveyor {
             synced: false,
             from_device: true,
             tells_delayed: TELLS_DELAYED.contains(&placement.fs_type.as_str()),
+            btrfs: placement.btrfs.clone(),
+            checksums: Checksums::default(),
         });
+    }
+
+    /// True when the extents of a volume come with its inodes, so that no more has to be read for them.
+    pub(crate) fn maps_by_items(&self, volume: u16) -> bool {
+        self.volumes.get(&volume).is_some_and(|facts| facts.btrfs.is_some())
+    }
+
+    /// What was mapped since the last call and has checksums that must be read with it.
+    pub(crate) fn take_checksums(&mut self) -> Vec<(Arc<Btrfs>, Checksums)> {
+        let volumes = self.volumes.values_mut();
+        let taken = volumes.filter_map(|facts| Some((facts.btrfs.clone()?, std::mem::take(&mut facts.checksums))));
+        taken.collect()
     }
 
     /// Why the addresses can't be places on a device, once that is so for every volume.
@@ -219,7 +247,7 @@ impl Surveyor {
     ) {
         let number = catalogue.get(id).device;
         let block = u64::from(catalogue.volume(number).block);
-        let Self { aim, sources, volumes, verdict, .. } = self;
+        let Self { aim, sources, items, volumes, verdict, .. } = self;
         let facts = volumes.get_mut(&number).expect("only volumes that were met are mapped");
         if !facts.synced {
             facts.synced = true;
@@ -227,7 +255,8 @@ impl Surveyor {
             let _ = files::sync_file_system(fd);
         }
         let (mut seen, mut too_far, mut end, mut mapped) = (Seen::default(), false, 0, 0);
-        let outcome = sources.map(fd, stat, &mut |extent: Extent| {
+        let btrfs = facts.btrfs.clone();
+        let mut visit = |extent: Extent| {
             seen.kinds |= extent.flags;
             let length = extent.length.min(stat.size.saturating_sub(extent.logical));
             mapped += length;
@@ -239,15 +268,39 @@ impl Surveyor {
             seen.is_odd |= !extent.logical.is_multiple_of(block) || extent.logical < end;
             end = extent.logical + length.next_multiple_of(block);
             match part {
-                // Clones lie at one address rightly.
-                Part::At(_) if extent.flags.contains(ExtentFlags::SHARED) => {}
+                // Clones lie at one address rightly, and encoded bytes are fewer than those of the file.
+                Part::At(_) if extent.flags.intersects(ExtentFlags::SHARED | ExtentFlags::ENCODED) => {}
                 Part::At(address) => facts.sampler.add(address, extent.length),
                 _ => seen.is_unmapped = true,
             }
-            if !seen.is_odd && !catalogue.add_fragment(id, part.address(), extent.logical, length) {
-                too_far = true;
+            if seen.is_odd {
+                return;
             }
-        });
+            let mut add = |place, logical, length| too_far |= !catalogue.add_fragment(id, place, logical, length);
+            match (&btrfs, part.address()) {
+                (Some(btrfs), Some(address)) => {
+                    facts.checksums.note(address, length);
+                    // How long encoded bytes are is not known; of a place that is not known, the order alone suffers.
+                    if extent.flags.contains(ExtentFlags::ENCODED) {
+                        add(btrfs.lanes.place(address), extent.logical, length);
+                    } else {
+                        btrfs.lanes.runs(address, length, &mut |run| {
+                            add(run.place, extent.logical + run.skip, run.length);
+                        });
+                    }
+                }
+                (_, address) => add(address, extent.logical, length),
+            }
+        };
+        // Items of btrfs tell nothing of what waits in memory.
+        let by_items = match &btrfs {
+            Some(_) if clean => items.map(fd, stat, &mut visit),
+            _ => Err(MapError::Unsupported),
+        };
+        let outcome = match by_items {
+            Err(MapError::Unsupported) => sources.map(fd, stat, &mut visit),
+            told => told,
+        };
         let incomplete = dirty && !facts.tells_delayed && mapped < stat.size;
         // The extents changed while they were told, or the file system is odd: the file is read all the same.
         seen.is_odd |= outcome.is_err() || incomplete;

@@ -44,8 +44,10 @@
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
+//! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
 pub mod block;
+pub mod btrfs;
 pub mod buffer;
 pub mod cache;
 pub mod fanotify;

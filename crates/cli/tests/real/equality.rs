@@ -45,6 +45,7 @@ const CHOICES: &[&[&[&str]]] = &[
     &[
         &[],
         &["hide", "cachestat"],
+        &["hide", "treesearch"],
         &["hide", "dontcache"],
         &["hide", "io_uring"],
         &["hide", "fiemap"],

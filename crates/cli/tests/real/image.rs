@@ -133,17 +133,20 @@ impl Image {
         Self::attach(fs, folder, file)
     }
 
-    /// btrfs over two devices of so many bytes each, data in turns on both.
-    pub(crate) fn btrfs_on_two_devices(bytes: u64) -> Self {
+    /// btrfs over some devices of so many bytes each, with this profile for data.
+    pub(crate) fn btrfs_on_devices(devices: usize, data: &str, bytes: u64) -> Self {
         let folder = own_folder();
-        let (file, other) = (folder.join("disk.img"), folder.join("other.img"));
-        sparse_file(&file, bytes);
-        sparse_file(&other, bytes);
+        let file = folder.join("disk.img");
+        let others: Vec<PathBuf> = (1..devices).map(|number| folder.join(format!("other-{number}.img"))).collect();
+        for file in [&file].into_iter().chain(&others) {
+            sparse_file(file, bytes);
+        }
         let mut mkfs = Fs::Btrfs.mkfs(&file);
-        run(mkfs.args(["-d", "raid0", "-m", "raid1"]).arg(&other));
-        let other = attach_loop(&other);
-        let options = format!("noatime,device={}", other.display());
-        Self::attach_with(Fs::Btrfs, folder, file, vec![other], options)
+        let metadata = if devices == 1 { "dup" } else { "raid1" };
+        run(mkfs.args(["-d", data, "-m", metadata]).args(&others));
+        let others: Vec<PathBuf> = others.iter().map(|file| attach_loop(file)).collect();
+        let named: String = others.iter().map(|device| format!(",device={}", device.display())).collect();
+        Self::attach_with(Fs::Btrfs, folder, file, others, format!("noatime{named}"))
     }
 
     /// A file system in a copy of an image file.

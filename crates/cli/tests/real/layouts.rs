@@ -2,6 +2,7 @@
 //! same, and the plan says what it does not know.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::FileExt,
     path::Path,
@@ -80,14 +81,87 @@ fn compressed_files_are_delivered() {
 }
 
 #[test]
+fn btrfs_on_several_devices_is_delivered_in_the_order_of_all_of_them() {
+    root_test!();
+    for (devices, data) in [(2, "raid0"), (2, "single"), (2, "raid1"), (4, "raid10")] {
+        let mut image = Image::btrfs_on_devices(devices, data, 600 << 20);
+        let root = image.root().join("tree");
+        tree::varied(&root, Fs::Btrfs, &Varied { files: 200, sparse: 4 << 20 }, seed());
+        let clones = root.join("clones");
+        fs::create_dir(&clones).expect("a folder");
+        for number in 0..4 {
+            let (file, clone) = (clones.join(format!("{number}-a")), clones.join(format!("{number}-b")));
+            fs::write(&file, Rng::new(number).bytes(3_000_000)).expect("a file");
+            run(Command::new("cp").arg("--reflink=always").arg(&file).arg(&clone));
+            let changed = File::options().write(true).open(&clone).expect("the clone");
+            changed.write_all_at(b"other bytes", 300_000 * number).expect("a change");
+        }
+        image.cold();
+        let plan = summary(&finish(onesweep(["plan", "--json"]).arg(&root), 0).stdout);
+        assert_eq!(plan["disks"][0]["order"], "fragment", "{data}: {plan}");
+        is_right_in_all_orders(&root, || image.cold());
+    }
+}
+
+/// As for a user who may not ask btrfs for its chunks.
+#[test]
 fn btrfs_on_two_devices_is_delivered_and_the_plan_says_why_not_in_order() {
     root_test!();
-    let mut image = Image::btrfs_on_two_devices(400 << 20);
+    let mut image = Image::btrfs_on_devices(2, "raid0", 400 << 20);
     let root = image.root().join("tree");
     tree::varied(&root, Fs::Btrfs, &Varied { files: 300, sparse: 4 << 20 }, seed());
     image.cold();
-    plan_says(&root, "inode", "2 devices");
-    is_right_in_all_orders(&root, || image.cold());
+    let mut plan = onesweep(["plan", "--json"]);
+    let plan = summary(&finish(plan.arg(&root).env("ONESWEEP_HIDE", "treesearch"), 0).stdout);
+    let disk = &plan["disks"][0];
+    assert!(disk["remark"].as_str().is_some_and(|remark| remark.contains("2 devices")), "{disk}");
+    assert_eq!(disk["order"], "inode", "{disk}");
+    let there = sums(&[&root]);
+    for order in ["auto", "first-extent"] {
+        image.cold();
+        let options = (vec!["--order", order], Some("treesearch"));
+        assert_eq!(differences(&there, &by_sum(&[&root], &options)), None, "{order}");
+    }
+}
+
+/// Where a plain file of btrfs is said to lie, its bytes are: on each of several devices.
+#[test]
+fn addresses_of_btrfs_are_places_on_its_devices() {
+    root_test!();
+    for (devices, data) in [(1, "dup"), (1, "raid0"), (2, "single"), (2, "raid1"), (3, "raid0")] {
+        let image = Image::btrfs_on_devices(devices, data, 600 << 20);
+        let root = image.root().join("tree");
+        fs::create_dir(&root).expect("a folder");
+        for number in 0..60 {
+            fs::write(root.join(format!("{number}")), Rng::new(number).bytes(700_000)).expect("a file");
+        }
+        tree::sync(&root);
+        let out = finish(onesweep(["list", "--json", "--order", "fragment"]).arg(&root), 0);
+        let mut seen = BTreeMap::new();
+        for line in text(&out.stdout).lines() {
+            let file: serde_json::Value = serde_json::from_str(line).expect("an object on each line");
+            let path = Path::new(file["path"].as_str().expect("a path")).to_owned();
+            let (disk, address) =
+                (file["disk"].as_str().expect("a disk"), file["address"].as_u64().expect("an address"));
+            let device = match devices {
+                1 => image.device().to_owned(),
+                _ => Path::new("/dev").join(disk),
+            };
+            let raw = read_device(&device, address);
+            let bytes = fs::read(&path).expect("the file");
+            // Whatever part of the file comes first on its disk.
+            assert!(bytes.chunks(4096).any(|block| raw.starts_with(block)), "{data}: {file}");
+            *seen.entry(device).or_insert(0) += 1;
+        }
+        assert_eq!(seen.values().sum::<i32>(), 60, "{data}: {seen:?}");
+    }
+}
+
+/// A block of a device, past the caches.
+fn read_device(device: &Path, address: u64) -> Vec<u8> {
+    let mut dd = Command::new("dd");
+    dd.args(["iflag=direct,skip_bytes", "bs=4096", "count=1", "status=none", &format!("skip={address}")]);
+    crate::run::output(dd.arg(format!("if={}", device.display())))
 }
 
 /// Files of the layer below, of the layer above, and of both.
@@ -155,7 +229,7 @@ fn files_without_an_address_are_counted() {
     }
     let there = sums(&[&root]);
     // btrfs does not know FIBMAP, the way round FIEMAP.
-    for (hidden, unmapped) in [("", 0), ("fiemap", FILES)] {
+    for (hidden, unmapped) in [("", 0), ("treesearch", 0), ("fiemap", 0), ("fiemap,treesearch", FILES)] {
         image.cold();
         let mut sum = onesweep(["sum", "--json", "--algorithm", "sha256", "--order", "fragment"]);
         let out = finish(sum.arg(&root).env("ONESWEEP_HIDE", hidden), 0);

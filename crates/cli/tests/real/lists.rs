@@ -131,7 +131,10 @@ fn addresses_are_those_of_the_kernel() {
     root_test!();
     for fs in [Fs::Ext4, Fs::Ext4Small, Fs::Xfs, Fs::Btrfs] {
         let (image, root) = varied(fs);
-        let out = finish(onesweep(["list", "--json", "--order", "fragment"]).arg(&root), 0);
+        // With its own trees at hand, btrfs is told of by places on its devices, which filefrag does not know.
+        let hidden = "treesearch";
+        let mut list = onesweep(["list", "--json", "--order", "fragment"]);
+        let out = finish(list.arg(&root).env("ONESWEEP_HIDE", hidden), 0);
         let mut compared = 0;
         let mut addresses = Vec::new();
         for line in out.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -150,7 +153,8 @@ fn addresses_are_those_of_the_kernel() {
         }
         assert!(compared > 100, "{}: only {compared} files have an address", fs.name());
         assert!(addresses.is_sorted(), "{}: the list does not rise", fs.name());
-        let long = finish(onesweep(["list", "--long", "--order", "fragment"]).arg(&root), 0);
+        let mut long = onesweep(["list", "--long", "--order", "fragment"]);
+        let long = finish(long.arg(&root).env("ONESWEEP_HIDE", hidden), 0);
         let lines: Vec<&[u8]> = long.stdout.split(|byte| *byte == b'\n').skip(1).collect();
         let column = |line: &&[u8]| text(line).split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
         assert_eq!(lines.iter().filter_map(column).collect::<Vec<_>>(), addresses, "{}", fs.name());

@@ -161,6 +161,40 @@ fn a_whole_xfs_is_brought_into_memory_before_it_is_walked() {
     assert!(preloaded < 0.8 * walked, "{preloaded} against {walked}");
 }
 
+/// Leaves that were written at many times lie anywhere.
+#[test]
+fn the_leaves_of_a_btrfs_are_brought_into_memory_before_it_is_walked() {
+    root_test!();
+    let mut image = Image::new(Fs::Btrfs, 640 << 20);
+    let mut rng = Rng::new(seed());
+    let mut folders = vec![image.root()];
+    for number in 0..1500 {
+        let folder = folders[rng.below(folders.len() as u64) as usize].join(format!("{number}"));
+        fs::create_dir(&folder).expect("a folder");
+        (0..8).for_each(|file| fs::write(folder.join(format!("{file} {}", "x".repeat(60))), "").expect("a file"));
+        folders.push(folder);
+        if number % 100 == 0 {
+            tree::sync(&image.root());
+        }
+    }
+    for _ in 0..10 {
+        for folder in &folders {
+            if rng.below(10) == 0 {
+                fs::write(folder.join("more"), "").expect("a file");
+            }
+        }
+        tree::sync(&image.root());
+    }
+    let mut disk_ms = |hidden: &str| {
+        let mut list = onesweep(["list", "--order", "inode"]);
+        list.arg(image.root()).env("ONESWEEP_HIDE", hidden);
+        Disk::of(640 << 20).serve(&trace::from_cold(&mut image, list)).total_ms()
+    };
+    let (walked, preloaded) = (disk_ms("treesearch"), disk_ms(""));
+    say(&format!("metadata of a whole btrfs: {preloaded:.0} ms of the disk, {walked:.0} ms by the walk alone"));
+    assert!(preloaded < 0.8 * walked, "{preloaded} against {walked}");
+}
+
 #[test]
 fn ext4_data_is_read_in_the_order_of_the_disk() {
     root_test!();

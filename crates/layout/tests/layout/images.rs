@@ -28,7 +28,7 @@ struct Mounted {
 }
 
 /// Says that the running test is left out, or a part of it, and why.
-fn skipped(reason: &str) {
+pub(crate) fn skipped(reason: &str) {
     let thread = std::thread::current();
     // Past the test harness, which would keep it back: a run as root must not leave tests out unseen.
     let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
@@ -99,7 +99,7 @@ impl Drop for Mounted {
 }
 
 /// Runs a command; its messages are the error.
-fn run(command: &mut Command) -> Result<Output, String> {
+pub(crate) fn run(command: &mut Command) -> Result<Output, String> {
     let named = format!("{command:?}");
     let output = command.output().map_err(|error| format!("{named}: {error}"))?;
     match output.status.success() {

@@ -18,6 +18,7 @@ use onesweep_sys::buffer::BufferPool;
 
 use crate::{
     ahead::{EntryLook, Look, ReadAhead},
+    btrfs::Manner,
     budget::Share,
     catalogue::{Catalogue, EntryId, Flags},
     delivery::Item,
@@ -213,7 +214,8 @@ impl SpindleSweep {
         if lenient {
             self.catalogue.mark_met(id);
         }
-        if let Some(preload) = Preload::of(&root.placement, self.settings.idle, &self.settings.cancel) {
+        let Settings { one_file_system, idle, ref cancel, .. } = *self.settings;
+        if let Some(preload) = Preload::of(&root.placement, one_file_system, idle, cancel) {
             self.walker.preload(id, preload);
         }
         if self.catalogue.get(id).is_directory() {
@@ -439,7 +441,8 @@ impl SpindleSweep {
             let look = |&id: &EntryId| {
                 let way = self.opener.short_way(&self.catalogue, id).ok()??;
                 let is_file = self.catalogue.get(id).is_file();
-                let layout = self.settings.needs_layout(self.order);
+                let layout = self.settings.needs_layout(self.order)
+                    && !self.surveyor.maps_by_items(self.catalogue.get(id).device);
                 Some(EntryLook { way, is_file, layout, xattrs: self.settings.xattrs })
             };
             self.ahead.push(Look::Entries(group.iter().filter_map(look).collect()));
@@ -531,6 +534,7 @@ impl SpindleSweep {
                     bytes: batch.planned.iter().chain(&batch.streamed).map(|&id| self.catalogue.get(id).size).sum(),
                 });
             }
+            self.bring_checksums();
             if !batch.planned.is_empty() {
                 for id in self.read(outlet, &batch.planned)? {
                     self.catalogue.get_mut(id).flags.set(Flags::FAILED);
@@ -543,6 +547,16 @@ impl SpindleSweep {
         }
         self.catalogue.drop_fragments();
         Ok(())
+    }
+
+    /// On btrfs, the checksums of what was surveyed come before it is read, so that the head need not go back for them.
+    fn bring_checksums(&mut self) {
+        let manner = Manner { idle: self.settings.idle, cancel: self.settings.cancel.clone() };
+        for (btrfs, checksums) in self.surveyor.take_checksums() {
+            if !self.seekless {
+                btrfs.bring_checksums(&checksums, &manner);
+            }
+        }
     }
 
     /// Gives the files that failed.
@@ -657,15 +671,31 @@ impl SpindleSweep {
             .flat_map(|id| self.catalogue.links(id).map(move |name| (id, name)));
         named.map(|(id, name)| {
             let entry = self.catalogue.get(id);
-            let base = self.catalogue.volume(entry.device).base;
+            let (disk, address) = self.place_on_device(id);
             crate::PlannedFile {
                 path: self.catalogue.path(name),
-                disk: self.name.clone(),
-                address: self.place_in_order(id).map(|address| address - base),
+                disk,
+                address,
                 fragments: entry.fragments,
                 size: entry.size,
             }
         })
+    }
+
+    /// Where an entry lies, by the address that gives it its place in the order.
+    fn place_on_device(&self, id: EntryId) -> (String, Option<u64>) {
+        let volume = self.catalogue.volume(self.catalogue.get(id).device);
+        let Some(address) = self.place_in_order(id).map(|address| address - volume.base) else {
+            return (self.name.clone(), None);
+        };
+        let placement = self.placements.known(volume.dev);
+        match placement.as_ref().map(|placement| (&placement.trust, &placement.btrfs)) {
+            Some((AddressTrust::SeveralDevices { .. }, Some(btrfs))) => match btrfs.on_device(address) {
+                Some((device, byte)) => (device, Some(byte)),
+                None => (self.name.clone(), None),
+            },
+            _ => (self.name.clone(), Some(address)),
+        }
     }
 
     /// The address that gives an entry its place in the order.

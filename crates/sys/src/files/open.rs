@@ -46,6 +46,13 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
     Ok(path.into_with_c_str(|path| open_beneath(dir, path, flags))?)
 }
 
+/// Opens what a handle is of for reading: a directory, or a regular file.
+#[doc(alias = "O_PATH")]
+pub fn reopen(handle: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    Ok(rustix::fs::open(path, FILE_FLAGS - OFlags::NOFOLLOW, Mode::empty())?)
+}
+
 /// Opens a directory for listing, where `path` itself may not be a symbolic link; those on the way to it are followed.
 pub fn open_dir(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, FILE_FLAGS | OFlags::DIRECTORY, Mode::empty())?)
