@@ -2,7 +2,7 @@
 //!
 //! Every feature has a way round it, and the ways round must be tested on kernels that have the feature. So each can
 //! be hidden by the environment variable `ONESWEEP_HIDE`, a list of names: `cachestat,dontcache,io_uring,fiemap,`
-//! `direct,openat2,bulkstat`. It is read once, at the first question.
+//! `direct,openat2,bulkstat,tables`. It is read once, at the first question.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -30,6 +30,8 @@ pub struct Features {
     pub direct: bool,
     /// Inodes of XFS may be asked for in bulk.
     pub bulkstat: bool,
+    /// The tables of a mounted ext4 may be read from its device.
+    pub tables: bool,
 }
 
 impl Features {
@@ -44,6 +46,7 @@ impl Features {
             fiemap: shown("fiemap"),
             direct: shown("direct"),
             bulkstat: shown("bulkstat"),
+            tables: shown("tables"),
         }
     }
 }
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn hidden_features_are_off() {
-        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat");
+        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,tables");
         let off = Features {
             cachestat: false,
             io_uring: false,
@@ -80,6 +83,7 @@ mod tests {
             fiemap: false,
             direct: false,
             bulkstat: false,
+            tables: false,
         };
         assert_eq!(none, off);
     }

@@ -213,7 +213,7 @@ impl SpindleSweep {
         if lenient {
             self.catalogue.mark_met(id);
         }
-        if let Some(preload) = Preload::of(&root.placement, self.settings.idle, &self.settings.cancel) {
+        if let Some(preload) = Preload::of(&root.placement, &self.settings, self.settings.needs_layout(self.order)) {
             self.walker.preload(id, preload);
         }
         if self.catalogue.get(id).is_directory() {
