@@ -10,6 +10,7 @@ mod command_line;
 mod consistency;
 mod disk_model;
 mod equality;
+mod find;
 mod image;
 mod images;
 mod layouts;
