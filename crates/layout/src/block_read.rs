@@ -1,6 +1,14 @@
 //! Bytes by their address: an image file, a block device, a part of either, or a faulty one in tests.
 
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    os::{fd::AsFd, unix::fs::FileExt},
+    path::Path,
+    sync::Arc,
+};
+
+use onesweep_sys::cache;
 
 /// Bytes by their address. Nothing can be written through it.
 pub trait BlockRead: Send + Sync {
@@ -9,6 +17,9 @@ pub trait BlockRead: Send + Sync {
 
     /// How many bytes there are.
     fn len(&self) -> u64;
+
+    /// These bytes will be read soon; whoever can begins to read them now.
+    fn will_read(&self, _at: u64, _len: u64) {}
 
     /// Whether there are none.
     fn is_empty(&self) -> bool {
@@ -23,6 +34,10 @@ impl<T: BlockRead + ?Sized> BlockRead for Arc<T> {
 
     fn len(&self) -> u64 {
         (**self).len()
+    }
+
+    fn will_read(&self, at: u64, len: u64) {
+        (**self).will_read(at, len);
     }
 }
 
@@ -46,6 +61,10 @@ impl<T: BlockRead + ?Sized> BlockRead for &T {
 
     fn len(&self) -> u64 {
         (**self).len()
+    }
+
+    fn will_read(&self, at: u64, len: u64) {
+        (**self).will_read(at, len);
     }
 }
 
@@ -93,6 +112,11 @@ impl BlockRead for ImageFile {
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn will_read(&self, at: u64, len: u64) {
+        // Advice alone: the read that follows tells what is wrong.
+        let _ = cache::prefetch(self.file.as_fd(), at, len);
     }
 }
 

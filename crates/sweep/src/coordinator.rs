@@ -22,6 +22,7 @@ use crate::{
     outlet::{Counters, Outlet},
     placement::Placements,
     plan::Estimate,
+    preload::Preload,
     read::Halt,
     settings::{MetadataSource, Settings},
     spindle::{Root, SpindleSweep},
@@ -166,13 +167,18 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
         let image = match shared.settings.metadata {
             MetadataSource::Walk => Ok(None),
             MetadataSource::Auto => Image::open(shown, &opened, shared.settings.roots.len()),
+            MetadataSource::Tables => Image::open_named(shown, &opened),
         };
         let found = match image {
             Ok(Some(image)) => {
                 images.push(image);
                 continue;
             }
-            Ok(None) => find_root(&shared, shown.clone(), opened, shared.settings.follow_roots),
+            Ok(None) => find_root(&shared, shown.clone(), opened, shared.settings.follow_roots).and_then(|root| {
+                let wished = shared.settings.metadata == MetadataSource::Tables;
+                let refusal = wished.then(|| Preload::refusal(&root.placement, &root.opened)).flatten();
+                refusal.map_or(Ok(root), |why| Err(io::Error::other(why)))
+            }),
             Err(error) => Err(error),
         };
         match found {

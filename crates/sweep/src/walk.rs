@@ -185,13 +185,13 @@ impl Walker {
             && !(rule.cancelled)()
         {
             let is_cold = rule.order == WalkOrder::CScan && !rule.no_recursion && ahead.is_worthwhile();
-            if is_cold {
-                for (root, preload) in std::mem::take(&mut self.preloads) {
-                    // A root that can't be opened is told of when it is read.
-                    if let Ok(fd) = opener.directory(catalogue, root) {
-                        preload.run(fd.as_fd());
-                    }
+            for (root, preload) in self.preloads.extract_if(.., |(_, preload)| is_cold || preload.is_wished()) {
+                // A root that can't be opened is told of when it is read.
+                if let Ok(fd) = opener.directory(catalogue, root) {
+                    preload.run(fd.as_fd());
                 }
+            }
+            if is_cold {
                 self.look_ahead(catalogue, opener, ahead);
                 self.wait_for_a_look(catalogue, ahead, rule);
             }

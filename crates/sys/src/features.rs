@@ -2,7 +2,7 @@
 //!
 //! Every feature has a way round it, and the ways round must be tested on kernels that have the feature. So each can
 //! be hidden by the environment variable `ONESWEEP_HIDE`, a list of names: `cachestat,dontcache,io_uring,fiemap,`
-//! `direct,openat2,bulkstat,treesearch`. It is read once, at the first question.
+//! `direct,openat2,bulkstat,treesearch,tables`. It is read once, at the first question.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -32,6 +32,8 @@ pub struct Features {
     pub bulkstat: bool,
     /// Items of the trees of btrfs may be asked for.
     pub tree_search: bool,
+    /// The tables of a mounted ext4 may be read from its device.
+    pub tables: bool,
 }
 
 impl Features {
@@ -47,6 +49,7 @@ impl Features {
             direct: shown("direct"),
             bulkstat: shown("bulkstat"),
             tree_search: shown("treesearch"),
+            tables: shown("tables"),
         }
     }
 }
@@ -74,7 +77,7 @@ mod tests {
 
     #[test]
     fn hidden_features_are_off() {
-        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,treesearch");
+        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,treesearch,tables");
         let off = Features {
             cachestat: false,
             io_uring: false,
@@ -84,6 +87,7 @@ mod tests {
             direct: false,
             bulkstat: false,
             tree_search: false,
+            tables: false,
         };
         assert_eq!(none, off);
     }

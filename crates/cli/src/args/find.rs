@@ -4,24 +4,25 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Finds files by what the tables of a file system say, without mounting it
+/// Finds files by what the tables of a file system say, without a walk
 ///
-/// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS; below a directory of a mounted XFS,
-/// as root, what the kernel tells of all its inodes. All conditions have to be met.
+/// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS; as root also those of a mounted ext2,
+/// ext3, ext4 or XFS, where a directory is named. What is changed meanwhile, and what is mounted below, the kernel is asked
+/// about on ext4; on XFS it may come as it was, and what is mounted is left out. All conditions have to be met.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   onesweep find disk.img                              all paths
   onesweep find /dev/sdb1 -name '*.mbox' -size +10M
   onesweep find disk.img@2:/home -mtime -7 -type f -l
-  onesweep find /srv -size +1G -l                     a mounted XFS, as root
+  onesweep find /srv -mtime -1 -type f                root, on a mounted ext4 or XFS
   onesweep find --json usb.img | jq -r 'select(.fragments > 10).path'
 
 An image is named by its file, with a partition as IMAGE@2, with a directory as IMAGE:/home.
 Nothing is ever written to it.")]
 pub(crate) struct FindArgs {
-    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY; directories of a mounted XFS
-    #[arg(required = true, value_name = "IMAGE")]
+    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY; directories of a mounted ext4 or XFS
+    #[arg(required = true, value_name = "IMAGE|DIRECTORY")]
     pub(crate) images: Vec<PathBuf>,
     /// The last part of the path matches a shell pattern
     #[arg(long, value_name = "PATTERN")]
@@ -38,6 +39,9 @@ pub(crate) struct FindArgs {
     /// A file (f), directory (d), symbolic link (l), pipe (p), socket (s), device (b, c)
     #[arg(long = "type", value_name = "LETTERS")]
     pub(crate) kind: Vec<String>,
+    /// Stay on the file system of a named directory
+    #[arg(short = 'x', long, alias = "xdev")]
+    pub(crate) one_file_system: bool,
     /// End each path with a NUL instead of a line feed
     #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
     pub(crate) null: bool,
@@ -50,7 +54,7 @@ pub(crate) struct FindArgs {
 }
 
 /// The conditions in the language of find(1).
-const WORDS: [&str; 5] = ["-name", "-size", "-mtime", "-user", "-type"];
+const WORDS: [&str; 6] = ["-name", "-size", "-mtime", "-user", "-type", "-xdev"];
 
 /// Lets `-name` stand for `--name`, as in find(1).
 pub(super) fn expand(words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
@@ -70,12 +74,14 @@ mod tests {
 
     #[test]
     fn conditions_are_those_of_find() {
-        let Ok(Command::Find(args)) = parse_line("find a.img -name *.c -size -10M --mtime +7 -type f,d -user root -l")
+        let Ok(Command::Find(args)) =
+            parse_line("find a.img -xdev -name *.c -size -10M --mtime +7 -type f,d -user root -l")
         else {
             panic!("it is understood");
         };
         assert_eq!((args.name[0].to_str(), &*args.size[0], &*args.mtime[0]), (Some("*.c"), "-10M", "+7"));
         assert_eq!((&*args.kind[0], &*args.user[0], args.long), ("f,d", "root", true));
+        assert!(args.one_file_system);
         for line in ["find", "find a -0 --json", "find a -l --json", "find a -name"] {
             assert!(parse_line(line).is_err(), "{line}");
         }

@@ -1,4 +1,4 @@
-//! `onesweep find`: what the tables of an image say of its files.
+//! `onesweep find`: what the tables of an image, or of a mounted ext4, say of its files.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use onesweep_deliver::find::{Condition, LONG_HEADER, Row, Style, write_row};
+use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
 use onesweep_layout::{
     image::ImageName,
     tables::{self, Timestamp, Tree, Wanted},
@@ -36,6 +36,9 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     }
     for image in &args.images {
         let found = match find_xfs::find(image, &conditions, style, &mut out) {
+            Ok(None) if image.symlink_metadata().is_ok_and(|named| named.is_dir()) => {
+                find_mounted(image, &conditions, style, args.one_file_system, &mut out)
+            }
             Ok(None) => find(image, &conditions, style, &mut out),
             found => found.map(Option::unwrap_or_default),
         };
@@ -105,9 +108,45 @@ fn find(named: &Path, conditions: &[Condition], style: Style, out: &mut dyn Writ
     Ok(tree.problems_met())
 }
 
+/// Writes what is found below a directory of a mounted ext4; gives how much of it the kernel could not tell.
+fn find_mounted(
+    named: &Path,
+    conditions: &[Condition],
+    style: Style,
+    one_file_system: bool,
+    out: &mut dyn Write,
+) -> Result<u64, Found> {
+    let name = message::path_text(named);
+    let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
+    let directory = MountedDirectory::open(named).map_err(|error| nothing(&error))?;
+    let layout = matches!(style, Style::Long | Style::Json);
+    let prefix = named.as_os_str().as_bytes();
+    let under = |path: &[u8]| {
+        let slash = if path.is_empty() || prefix.ends_with(b"/") { &b""[..] } else { b"/" };
+        [prefix, slash, path].concat()
+    };
+    let mut written = Ok(());
+    let mut errors = 0;
+    let mut visit = |path: &[u8], row: &Row| {
+        let shown = under(path);
+        if conditions.iter().all(|condition| condition.holds(&shown, row)) {
+            written = write_row(out, &shown, row, style);
+        }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let mut fail = |path: &[u8], error: io::Error| {
+        errors += 1;
+        tell(&message::of_step(Path::new(std::ffi::OsStr::from_bytes(&under(path))), "look at it", &error));
+    };
+    let options = MountedOptions { one_file_system, layout };
+    directory.find(options, &mut visit, &mut fail).map_err(|error| nothing(&error))?;
+    written.map_err(Found::Output)?;
+    Ok(errors)
+}
+
 fn why_no_image(named: &Path) -> String {
     match named.metadata() {
-        Ok(found) if found.is_dir() => "is a directory; name the image or the unmounted device that it lies on".into(),
+        Ok(found) if found.is_dir() => "is a link to a directory; name the directory".into(),
         Ok(_) => "is no image and no device".into(),
         Err(error) => format!("cannot find it: {}; check the name", message::why(&error)),
     }

@@ -10,6 +10,7 @@ mod command_line;
 mod consistency;
 mod disk_model;
 mod equality;
+mod find;
 mod find_xfs;
 mod image;
 mod images;

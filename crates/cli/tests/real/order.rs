@@ -195,6 +195,42 @@ fn the_leaves_of_a_btrfs_are_brought_into_memory_before_it_is_walked() {
     assert!(preloaded < 0.8 * walked, "{preloaded} against {walked}");
 }
 
+/// The root of an aged tree; what comes before the walk is one rising pass, and the walk asks for next to nothing.
+#[test]
+fn a_whole_ext4_is_brought_into_memory_before_it_is_walked() {
+    root_test!();
+    let mut image = tree::aged(Fs::Ext4, files(), IMAGE_BYTES);
+    for source in ["auto", "tables"] {
+        let mut requests = |hidden: &str| {
+            let mut list = onesweep(["plan", "--metadata", source]);
+            list.arg(image.root()).env("ONESWEEP_HIDE", hidden);
+            trace::from_cold(&mut image, list)
+        };
+        let (walked, preloaded) = (requests("tables"), requests(""));
+        let ms = |requests: &[Request]| Disk::of(IMAGE_BYTES).serve(requests).total_ms();
+        say(&format!(
+            "metadata of a whole ext4: {:.0} ms of the disk in {} requests, {:.0} ms in {} by the walk alone",
+            ms(&preloaded),
+            preloaded.len(),
+            ms(&walked),
+            walked.len()
+        ));
+        assert!(ms(&preloaded) < 0.6 * ms(&walked));
+        // The kernel marks what it asks for itself as metadata.
+        let by_walk = preloaded.iter().filter(|request| request.metadata).count();
+        assert!(by_walk * 20 < walked.len(), "{by_walk} requests by the walk behind it");
+        let rising = rising(&preloaded.iter().collect::<Vec<_>>());
+        assert!(rising > 0.9, "only {rising} rise");
+        let bytes = |requests: &[Request]| requests.iter().map(|request| request.bytes).sum::<u64>();
+        assert!(
+            bytes(&preloaded) * 10 <= bytes(&walked) * 11,
+            "{} bytes are read, {} by the walk alone",
+            bytes(&preloaded),
+            bytes(&walked)
+        );
+    }
+}
+
 #[test]
 fn ext4_data_is_read_in_the_order_of_the_disk() {
     root_test!();

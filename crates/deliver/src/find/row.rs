@@ -7,9 +7,10 @@ use std::{
 };
 
 use onesweep_layout::{
-    ExtentFlags,
+    Extent, ExtentFlags,
     tables::{Inode, InodeFlags, Timestamp},
 };
+use onesweep_sys::files::{Stat, Time};
 use serde::Serialize;
 
 use crate::sum::write_escaped;
@@ -63,16 +64,38 @@ pub struct Row {
 }
 
 impl Row {
-    /// Keeps what is shown.
-    pub fn of(inode: &Inode) -> Row {
+    /// What the kernel says of an inode, without where it lies.
+    pub fn of_stat(stat: &Stat) -> Row {
+        let time = |time: Time| Timestamp { seconds: time.secs, nanoseconds: time.nanos };
+        Row {
+            inode: stat.ino,
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            size: stat.size,
+            allocated: stat.blocks * 512,
+            links: stat.nlink,
+            mtime: time(stat.mtime),
+            ctime: time(stat.ctime),
+            atime: time(stat.atime),
+            ..Row::default()
+        }
+    }
+
+    /// Keeps what is shown of where the content lies.
+    pub(super) fn set_extents(&mut self, extents: &[Extent]) {
         let mut end = None;
-        let mut fragments = 0;
-        for extent in inode.extents.iter().filter(|extent| !extent.is_zeros()) {
-            fragments += u32::from(end.is_none() || end != extent.physical);
+        for extent in extents.iter().filter(|extent| !extent.is_zeros()) {
+            self.fragments += u32::from(end.is_none() || end != extent.physical);
             end = extent.physical_end();
         }
-        let first = inode.extents.iter().find(|extent| !extent.flags.contains(ExtentFlags::UNWRITTEN));
-        Row {
+        let first = extents.iter().find(|extent| !extent.flags.contains(ExtentFlags::UNWRITTEN));
+        self.address = first.and_then(|extent| extent.physical);
+    }
+
+    /// Keeps what is shown.
+    pub fn of(inode: &Inode) -> Row {
+        let mut row = Row {
             inode: inode.number,
             mode: inode.mode,
             uid: inode.uid,
@@ -83,10 +106,11 @@ impl Row {
             mtime: inode.mtime,
             ctime: inode.ctime,
             atime: inode.atime,
-            fragments,
-            address: first.and_then(|extent| extent.physical),
             flags: inode.flags,
-        }
+            ..Row::default()
+        };
+        row.set_extents(&inode.extents);
+        row
     }
 }
 
@@ -193,8 +217,6 @@ fn kind(mode: u32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use onesweep_layout::Extent;
-
     use super::*;
 
     fn written(path: &[u8], row: &Row, style: Style) -> String {

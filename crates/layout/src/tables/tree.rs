@@ -25,6 +25,7 @@ pub struct Tree<T> {
     bytes: Vec<u8>,
     problems: Vec<TableError>,
     problems_met: u64,
+    incomplete: HashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -69,6 +70,7 @@ impl<T> Tree<T> {
             bytes: Vec::new(),
             problems: Vec::new(),
             problems_met: 0,
+            incomplete: HashSet::new(),
         };
         let mut collector = Collector { tree, keep };
         tables.scan(wanted, &mut collector)?;
@@ -91,6 +93,17 @@ impl<T> Tree<T> {
     /// How much was damaged in all.
     pub fn problems_met(&self) -> u64 {
         self.problems_met
+    }
+
+    /// What was kept of an inode.
+    pub fn get(&self, inode: u64) -> Option<&T> {
+        self.inodes.get(&inode).map(|kept| &kept.value)
+    }
+
+    /// Names and inodes in a directory; `None` where some may be missing.
+    pub fn children(&self, directory: u64) -> Option<impl Iterator<Item = (&[u8], u64)>> {
+        let is_whole = !self.incomplete.contains(&directory);
+        is_whole.then(|| self.names_in(directory).iter().map(|name| (self.name(name), name.inode)))
     }
 
     fn names_in(&self, directory: u64) -> &[NameAt] {
@@ -161,6 +174,10 @@ impl<T, F: FnMut(Inode) -> T> Found for Collector<T, F> {
         tree.names.push(NameAt { directory: name.directory, inode: name.inode, start: tree.bytes.len(), len });
         tree.bytes.extend_from_slice(name.name);
         ControlFlow::Continue(())
+    }
+
+    fn incomplete(&mut self, directory: u64) {
+        self.tree.incomplete.insert(directory);
     }
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {

@@ -1,10 +1,20 @@
 //! ext2, ext3 and ext4 in their variants.
 
-use std::{env, fs, io, ops::ControlFlow, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeSet,
+    env, fs, io,
+    ops::ControlFlow,
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, Mutex},
+};
 
 use onesweep_layout::{
     BlockRead, ImageFile,
-    tables::{Found, Inode, Name, TableError, Tables, Wanted, ext4::Ext4},
+    tables::{
+        Found, Inode, Name, TableError, Tables, Wanted,
+        ext4::{Ext4, Needs},
+    },
 };
 
 use crate::{
@@ -57,6 +67,53 @@ fn conforms_mounted(mut image: Image, feature: Option<&str>, options: &str) {
     assert!(kernel.len() > 500);
 }
 
+/// An image that notes which KiB of it were read, and of those that were announced first.
+struct Noting {
+    image: ImageFile,
+    read: Mutex<BTreeSet<u64>>,
+    announced: Mutex<BTreeSet<u64>>,
+}
+
+impl BlockRead for Noting {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.read.lock().unwrap().extend(at / 1024..(at + buffer.len() as u64).div_ceil(1024));
+        self.image.read_at(buffer, at)
+    }
+
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+
+    fn will_read(&self, at: u64, len: u64) {
+        self.announced.lock().unwrap().extend(at / 1024..(at + len).div_ceil(1024));
+    }
+}
+
+fn all_that_a_scan_reads_is_brought_in(image: &Image) {
+    let device = ImageFile::open(&image.path()).expect("an image");
+    let device = Arc::new(Noting { image: device, read: Mutex::default(), announced: Mutex::default() });
+    let mut tables = Ext4::open_mounted(Arc::clone(&device)).expect("tables");
+    device.read.lock().unwrap().clear();
+    tables.bring_in(Needs { layout: true, xattrs: false }, u64::MAX, &|| true);
+    let brought_in = std::mem::take(&mut *device.read.lock().unwrap());
+    assert_eq!(brought_in, *device.announced.lock().unwrap());
+    tables.scan(Wanted { xattrs: false }, &mut Kept::default()).expect("tables");
+    let mut scanned = std::mem::take(&mut *device.read.lock().unwrap());
+    scanned.retain(|at| !brought_in.contains(at));
+    assert!(scanned.is_empty(), "not brought in: {:?}", scanned.iter().take(10).collect::<Vec<_>>());
+    // With attributes only their values in inodes of their own are missing.
+    tables.bring_in(Needs { layout: true, xattrs: true }, u64::MAX, &|| true);
+    let with_xattrs = std::mem::take(&mut *device.read.lock().unwrap());
+    tables.scan(Wanted { xattrs: true }, &mut Kept::default()).expect("tables");
+    assert!(device.read.lock().unwrap().is_superset(&with_xattrs), "more than a scan reads");
+    // No more than may be read, and hardly anything once it was ended.
+    for (most, go_on) in [(300 << 10, true), (u64::MAX, false)] {
+        device.read.lock().unwrap().clear();
+        tables.bring_in(Needs { layout: true, xattrs: true }, most, &|| go_on);
+        assert!(device.read.lock().unwrap().len() <= 300 && brought_in.len() > 300);
+    }
+}
+
 macro_rules! variants {
     ($($name:ident: $type:literal $block:literal [$($option:literal),*] $options:literal;)*) => {$(
         #[test]
@@ -64,6 +121,10 @@ macro_rules! variants {
             let block = stringify!($block);
             let mkfs = [concat!("mkfs.", $type), "-q", "-F", "-b", block, $($option),*];
             if let Some(image) = filled(&mkfs, $block, ALL, $options) {
+                // The kernel reads a file of orphans when it mounts.
+                if stringify!($name) != "orphan_file" {
+                    all_that_a_scan_reads_is_brought_in(&image);
+                }
                 conforms(image, None);
             }
         }
@@ -391,6 +452,8 @@ fn damaged(mkfs: &[&str], block_bytes: u64, seed: u64, crash: bool) {
             let mut kept = Kept::default();
             tables.scan(Wanted { xattrs: true }, &mut kept).unwrap();
             with_problems += u32::from(!kept.problems.is_empty());
+            let all = Needs { layout: true, xattrs: true };
+            Ext4::open_mounted(bytes.as_slice()).map(|tables| tables.bring_in(all, u64::MAX, &|| true)).ok();
             let most = changes.len() * 2000;
             assert!(kept.problems.len() <= most, "round {round}: {} problems", kept.problems.len());
             // A damaged journal is replayed up to the damage, which may be any older state.

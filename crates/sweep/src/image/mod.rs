@@ -137,21 +137,26 @@ impl Image {
         if is_plain && (is_link || (is_file && (named > PLAIN_IMAGES_MAX || !has_magic(opened)))) {
             return Ok(None);
         }
-        let opened = name.open().map_err(io::Error::other).and_then(|part| {
-            let tables = tables::open(part.clone()).map_err(io::Error::other)?;
-            if tables.facts().is_replayed {
-                let why = "what was written last is in its journal still; run e2fsck -p on it, or mount and unmount it";
-                return Err(io::Error::other(why));
-            }
-            Ok((part, tables))
-        });
-        match opened {
-            Ok((part, tables)) => {
-                let device = Arc::new(ImageDevice { part, path: name.file });
-                Ok(Some(Self { shown: shown.to_owned(), inside: name.inside, tables, device }))
-            }
+        match Self::read(shown, name) {
             Err(_) if is_plain && is_file => Ok(None),
-            Err(error) => Err(error),
+            read => read.map(Some),
         }
+    }
+
+    /// Opens what `opened` names where that is a file, a device or something inside; `None` for what else there is. Fails
+    /// where the tables of a file system can't be read there.
+    pub(crate) fn open_named(shown: &Path, opened: &Path) -> io::Result<Option<Self>> {
+        ImageName::of(opened).map(|name| Self::read(shown, name)).transpose()
+    }
+
+    fn read(shown: &Path, name: ImageName) -> io::Result<Self> {
+        let part = name.open().map_err(io::Error::other)?;
+        let tables = tables::open(part.clone()).map_err(io::Error::other)?;
+        if tables.facts().is_replayed {
+            let why = "what was written last is in its journal still; run e2fsck -p on it, or mount and unmount it";
+            return Err(io::Error::other(why));
+        }
+        let device = Arc::new(ImageDevice { part, path: name.file });
+        Ok(Self { shown: shown.to_owned(), inside: name.inside, tables, device })
     }
 }

@@ -214,8 +214,7 @@ impl SpindleSweep {
         if lenient {
             self.catalogue.mark_met(id);
         }
-        let Settings { one_file_system, idle, ref cancel, .. } = *self.settings;
-        if let Some(preload) = Preload::of(&root.placement, one_file_system, idle, cancel) {
+        if let Some(preload) = Preload::of(&root.placement, &self.settings, self.settings.needs_layout(self.order)) {
             self.walker.preload(id, preload);
         }
         if self.catalogue.get(id).is_directory() {

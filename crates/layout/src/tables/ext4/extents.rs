@@ -27,9 +27,28 @@ const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 12;
 const EXTENT_MAGIC: u16 = 0xF30A;
 /// No tree that a kernel makes is deeper.
-const DEEPEST: u16 = 5;
+pub(super) const DEEPEST: u16 = 5;
 /// Extents longer than this are unwritten.
 const LONGEST: u16 = 32768;
+
+/// The depth of a node of an extent tree, and its entries; `None` where it isn't one.
+pub(super) fn entries(node: &[u8]) -> Option<(u16, impl Iterator<Item = &[u8]>)> {
+    let (used, room) = (usize::from(le16(node, 2)), usize::from(le16(node, 4)));
+    let entries = node.get(HEADER_BYTES..HEADER_BYTES + used * ENTRY_BYTES)?;
+    let is_sound = le16(node, 0) == EXTENT_MAGIC && used <= room;
+    is_sound.then(|| (le16(node, 6), entries.chunks_exact(ENTRY_BYTES)))
+}
+
+/// The block of the node that an entry of an index leads to.
+pub(super) fn child(entry: &[u8]) -> u64 {
+    u64::from(le32(entry, 4)) | u64::from(le16(entry, 8)) << 32
+}
+
+/// The first block of an extent and how many were written.
+pub(super) fn written(entry: &[u8]) -> (u64, u32) {
+    let count = le16(entry, 4);
+    (u64::from(le32(entry, 8)) | u64::from(le16(entry, 6)) << 32, if count > LONGEST { 0 } else { count.into() })
+}
 
 /// Collects the runs of one inode.
 pub(super) struct Mapping<'a, B> {
@@ -154,7 +173,7 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
         let mut next = from;
         for (position, entry) in entries.chunks_exact(ENTRY_BYTES).enumerate() {
             let logical = u64::from(le32(entry, 0));
-            let child = u64::from(le32(entry, 4)) | u64::from(le16(entry, 8)) << 32;
+            let child = child(entry);
             let behind = entries.get((position + 1) * ENTRY_BYTES..).filter(|rest| !rest.is_empty());
             let end = behind.map_or(to, |rest| le32(rest, 0).into());
             if logical < next || end <= logical || end > to {
@@ -289,7 +308,7 @@ mod tests {
         let mut device = vec![0; BLOCKS * BLOCK];
         let superblock = Superblock::for_tests(BLOCKS as u32);
         blocks.iter().for_each(|(at, bytes)| device[at * BLOCK..][..bytes.len()].copy_from_slice(bytes));
-        let volume = Volume { device, superblock, groups: Vec::new(), overlay: Overlay::default() };
+        let volume = Volume { device, superblock, groups: Vec::new(), overlay: Overlay::default(), gap_bytes: 0 };
         let mut source = Direct::new(&volume);
         let (runs, lack) = map(Mapping::new(&volume, &mut source, 12, 0));
         let lack = match lack {

@@ -149,13 +149,16 @@ impl<'a> RawInode<'a> {
     pub(super) fn runs<B: BlockRead>(&self, volume: &Volume<B>, source: &mut dyn Source) -> (Vec<Run>, Option<Lack>) {
         let superblock = &volume.superblock;
         let mapping = Mapping::new(volume, source, self.number, self.seed_of_blocks(superblock));
-        match self.flags() & HAS_EXTENTS {
-            0 => {
-                let blocks = self.size(superblock).div_ceil(superblock.block_bytes.into());
-                mapping.indirect_blocks(self.block_field(), blocks)
-            }
-            _ => mapping.extent_tree(self.block_field()),
+        if self.has_extents() {
+            return mapping.extent_tree(self.block_field());
         }
+        let blocks = self.size(superblock).div_ceil(superblock.block_bytes.into());
+        mapping.indirect_blocks(self.block_field(), blocks)
+    }
+
+    /// Whether an extent tree maps it, and not block numbers.
+    pub(super) fn has_extents(&self) -> bool {
+        self.flags() & HAS_EXTENTS != 0
     }
 
     fn seed_of_blocks(&self, superblock: &Superblock) -> u32 {

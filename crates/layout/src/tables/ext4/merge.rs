@@ -1,7 +1,7 @@
 //! Pieces on the disk, joined into large reads.
 
 /// Blocks read through between two pieces, in bytes: a track or less, which costs a disk no more than to seek over it.
-const GAP_BYTES: u64 = 256 << 10;
+pub(super) const GAP_BYTES: u64 = 256 << 10;
 /// Bytes of the largest read.
 const REQUEST_BYTES: u64 = 4 << 20;
 
@@ -26,14 +26,15 @@ pub(super) struct Request<'a> {
 }
 
 /// Joins pieces that are sorted by their blocks, as long as `each` gives true. Long ones are cut. A read has at most 4 MiB,
-/// and gaps of up to 256 KiB are read through.
+/// and gaps of up to `gap_bytes` are read through.
 pub(super) fn merged(
     pieces: impl IntoIterator<Item = Piece>,
+    gap_bytes: u64,
     block_bytes: u32,
     mut each: impl FnMut(Request<'_>) -> bool,
 ) -> bool {
     let most = (REQUEST_BYTES / u64::from(block_bytes)).max(1);
-    let gap = GAP_BYTES / u64::from(block_bytes);
+    let gap = gap_bytes / u64::from(block_bytes);
     let mut joined: Vec<Piece> = Vec::new();
     let (mut start, mut end) = (0, 0);
     for mut piece in pieces {
@@ -66,7 +67,7 @@ mod tests {
     fn requests(pieces: &[(u64, u32)]) -> Vec<(u64, u32, usize)> {
         let mut requests = Vec::new();
         let pieces = pieces.iter().map(|&(block, count)| Piece { block, count, tag: 0, offset: 0 });
-        merged(pieces, 4096, |request| {
+        merged(pieces, GAP_BYTES, 4096, |request| {
             requests.push((request.block, request.count, request.pieces.len()));
             true
         });

@@ -81,22 +81,20 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         self.directories()
     }
 
+    /// Tells the inodes alone (and names that lie in them).
+    pub(super) fn run_inodes(mut self) -> ControlFlow<()> {
+        self.orphans = orphans::all(self.volume, |_| {});
+        self.inodes()
+    }
+
     fn inodes(&mut self) -> ControlFlow<()> {
         let volume = self.volume;
         let superblock = &volume.superblock;
         let block_bytes = superblock.block_bytes as usize;
-        let mut order: Vec<u32> =
-            (0..).zip(&volume.groups).filter(|(_, group)| group.inodes > 0).map(|(n, _)| n).collect();
-        order.sort_by_key(|&group| volume.groups[group as usize].inode_table);
-        let pieces = order.iter().map(|&tag| {
-            let group = volume.groups[tag as usize];
-            let count = (u64::from(group.inodes) * superblock.inode_bytes as u64).div_ceil(block_bytes as u64);
-            Piece { block: group.inode_table, count: count as u32, tag, offset: 0 }
-        });
         let per_block = (block_bytes / superblock.inode_bytes) as u32;
         let mut buffer = Vec::new();
         let mut unread = Vec::new();
-        merged(pieces, superblock.block_bytes, |request| {
+        merged(volume.tables(), volume.gap_bytes, superblock.block_bytes, |request| {
             buffer.resize(request.count as usize * block_bytes, 0);
             volume.read(request.block, &mut buffer, &mut unread);
             for (block, problem) in unread.drain(..) {
@@ -204,10 +202,11 @@ impl<'a, B: BlockRead> Scan<'a, B> {
     }
 
     fn tell(&mut self, raw: &RawInode<'_>, at: u64, complete: Complete) {
-        if let Some(problem) = complete.problem
-            && self.tell_problem(problem).is_break()
-        {
-            return;
+        if let Some(problem) = complete.problem {
+            self.found.incomplete(raw.number.into());
+            if self.tell_problem(problem).is_break() {
+                return;
+            }
         }
         self.ended = self.found.inode(complete.inode);
         if raw.kind() == kind::DIRECTORY && raw.links() > 0 && self.ended.is_continue() {
@@ -247,7 +246,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         pieces.sort_unstable_by_key(|piece| (piece.block, piece.tag));
         let mut buffer = Vec::new();
         let mut unread = Vec::new();
-        merged(pieces, volume.superblock.block_bytes, |request| {
+        merged(pieces, volume.gap_bytes, volume.superblock.block_bytes, |request| {
             buffer.resize(request.count as usize * block_bytes, 0);
             volume.read(request.block, &mut buffer, &mut unread);
             for piece in request.pieces {
@@ -255,6 +254,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 for block in piece.block..piece.block + u64::from(piece.count) {
                     if let Some(index) = unread.iter().position(|(unread, _)| *unread == block) {
                         let (_, problem) = unread.swap_remove(index);
+                        self.found.incomplete(directory.number.into());
                         let _ = self.tell_problem(problem);
                         continue;
                     }
@@ -290,6 +290,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         if self.volume.superblock.is_checksummed()
             && let Err((expected, found)) = directory::check(directory, bytes)
         {
+            self.found.incomplete(directory.number.into());
             let what = format!("the checksum of a block of directory {}", directory.number);
             let (expected, found) = (format!("{expected:#010x}"), format!("{found:#010x}"));
             let _ = self.tell_problem(TableError::damaged(what, at, expected, found));
@@ -312,7 +313,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 &mut self.shown,
                 &mut |told| match told {
                     Ok(name) => found.name(name),
-                    Err(problem) => found.problem(problem),
+                    Err(problem) => {
+                        found.incomplete(directory.number.into());
+                        found.problem(problem)
+                    }
                 },
             );
         if ended.is_break() {

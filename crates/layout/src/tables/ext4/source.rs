@@ -81,7 +81,7 @@ impl Gathered {
         }
         let mut buffer = Vec::new();
         let pieces = wanted.iter().map(|&block| Piece { block, count: 1, tag: 0, offset: 0 });
-        merged(pieces, block_bytes as u32, |request| {
+        merged(pieces, volume.gap_bytes, block_bytes as u32, |request| {
             buffer.resize(request.count as usize * block_bytes, 0);
             let mut unread = Vec::new();
             volume.read(request.block, &mut buffer, &mut unread);

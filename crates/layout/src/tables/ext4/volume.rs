@@ -2,6 +2,7 @@
 
 use super::{
     journal::Overlay,
+    merge::Piece,
     superblock::{Group, Superblock},
 };
 use crate::{block_read::BlockRead, tables::TableError};
@@ -12,6 +13,8 @@ pub(super) struct Volume<B> {
     pub(super) superblock: Superblock,
     pub(super) groups: Vec<Group>,
     pub(super) overlay: Overlay,
+    /// Gaps between what is wanted are read through up to this length.
+    pub(super) gap_bytes: u64,
 }
 
 impl<B: BlockRead> Volume<B> {
@@ -23,6 +26,19 @@ impl<B: BlockRead> Volume<B> {
     /// Whether all blocks of a run are the file system's.
     pub(super) fn holds(&self, block: u64, count: u64) -> bool {
         block.checked_add(count).is_some_and(|end| end <= self.superblock.blocks)
+    }
+
+    /// The used parts of the inode tables in the order of the disk; tags are numbers of groups.
+    pub(super) fn tables(&self) -> Vec<Piece> {
+        let used = (0..).zip(&self.groups).filter(|(_, group)| group.inodes > 0);
+        let table = |(tag, group): (u32, &Group)| {
+            let bytes = u64::from(group.inodes) * self.superblock.inode_bytes as u64;
+            let count = bytes.div_ceil(self.superblock.block_bytes.into());
+            Piece { block: group.inode_table, count: count as u32, tag, offset: 0 }
+        };
+        let mut tables: Vec<Piece> = used.map(table).collect();
+        tables.sort_by_key(|table| table.block);
+        tables
     }
 
     /// Reads blocks, all that fit into the buffer. Of those that can't be read the bytes are zeros, and `unread` gets each
