@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 
+use onesweep_layout::tables::Options;
 use onesweep_sys::{buffer::BufferPool, files};
 
 use crate::{
@@ -149,7 +150,10 @@ fn resolve(settings: Settings) -> Result<(Shared, Vec<Root>, Vec<FileError>), Sw
         let opened = base.join(shown);
         let image = match shared.settings.metadata {
             MetadataSource::Walk => Ok(None),
-            MetadataSource::Auto => Image::open(shown, &opened, shared.settings.roots.len()),
+            MetadataSource::Auto => {
+                let options = Options { force_dirty: shared.settings.force_dirty };
+                Image::open(shown, &opened, shared.settings.roots.len(), options)
+            }
         };
         let found = match image {
             Ok(Some(image)) => {

@@ -10,7 +10,7 @@ use std::{
 use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, tables::VolumeFacts};
 use onesweep_sys::files;
 
-use crate::catalogue::Volume;
+use crate::catalogue::{ImageFacts, Volume};
 
 /// Block sizes beyond this are transfer sizes of network file systems, no units of allocation.
 const BLOCK_MAX: u64 = 64 << 10;
@@ -191,7 +191,7 @@ impl Placements {
             .unwrap_or(4096) as u32;
         let placement = Arc::new(Placement {
             spindle,
-            volume: Volume { dev: stat.dev, block, base, is_image: false },
+            volume: Volume { dev: stat.dev, block, base, image: None },
             stack,
             fs_type,
             trust,
@@ -216,7 +216,12 @@ impl Placements {
         let base = known.base_of_device(dev);
         Arc::new(Placement {
             spindle,
-            volume: Volume { dev, block: facts.block_bytes, base, is_image: true },
+            volume: Volume {
+                dev,
+                block: facts.block_bytes,
+                base,
+                image: Some(ImageFacts { unit: facts.compression_unit_bytes, is_dirty: facts.is_dirty }),
+            },
             stack,
             fs_type: facts.fs_type.to_owned(),
             trust: AddressTrust::Physical,

@@ -36,6 +36,12 @@ pub(crate) struct FindArgs {
     /// A file (f), directory (d), symbolic link (l), pipe (p), socket (s), device (b, c)
     #[arg(long = "type", value_name = "LETTERS")]
     pub(crate) kind: Vec<String>,
+    /// List what is in use but has no name, too, as lost/INODE
+    #[arg(long)]
+    pub(crate) lost: bool,
+    /// Read an NTFS that was not closed, too: what was written last may be missing or half there
+    #[arg(long)]
+    pub(crate) force_dirty: bool,
     /// End each path with a NUL instead of a line feed
     #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
     pub(crate) null: bool,

@@ -5,6 +5,7 @@ mod copy;
 mod find;
 mod list;
 mod manual;
+mod member_names;
 mod plan;
 mod sum;
 mod tar;
