@@ -280,3 +280,218 @@ impl Filling {
         Ok(filled)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::ControlFlow, os::unix::ffi::OsStrExt, sync::Arc};
+
+    use onesweep_layout::{
+        Extent, ExtentFlags, ImageFile, Part,
+        tables::{Found, Inode, Name, Tables, VolumeFacts},
+    };
+
+    use super::*;
+    use crate::{
+        catalogue::{ImageFacts, Volume},
+        image::ImageDevice,
+    };
+
+    /// Tables that tell names before inodes, as those of a large XFS may.
+    struct Made {
+        facts: VolumeFacts,
+        inodes: Vec<Inode>,
+        names: Vec<(u64, u64, String)>,
+        moved: Vec<Moved>,
+    }
+
+    impl Tables for Made {
+        fn facts(&self) -> &VolumeFacts {
+            &self.facts
+        }
+
+        fn moved(&self) -> Vec<Moved> {
+            self.moved.clone()
+        }
+
+        fn scan(&mut self, _: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
+            let mut tell = || {
+                for (directory, inode, name) in &self.names {
+                    found.name(Name { directory: *directory, inode: *inode, name: name.as_bytes() })?;
+                }
+                self.inodes.iter().try_for_each(|inode| found.inode(inode.clone()))?;
+                found.problem(TableError::damaged("a thing", 7, 1, 2))
+            };
+            let _: ControlFlow<()> = tell();
+            Ok(())
+        }
+    }
+
+    const ROOT: u64 = 2;
+
+    fn inode(number: u64, mode: u32) -> Inode {
+        Inode { number, mode, links: 1, ..Inode::default() }
+    }
+
+    /// 20 directories of 30 files, a few of which have names in two directories, and some that have none.
+    fn made() -> Made {
+        let directory = |number| inode(number, 0o040_755);
+        let mut inodes = vec![directory(ROOT)];
+        let mut names = Vec::new();
+        for folder in 0..20 {
+            inodes.push(directory(1000 + folder));
+            // The last is in the first, and one is nowhere.
+            let above = if folder == 19 { 1000 } else { ROOT };
+            if folder != 7 {
+                names.push((above, 1000 + folder, format!("folder {folder}")));
+            }
+            for file in 0..30 {
+                let number = 5000 - (folder * 30 + file);
+                inodes.push(inode(number, 0o100_644));
+                if file != 29 || folder != 3 {
+                    names.push((1000 + folder, number, format!("file {file}")));
+                }
+                if file == 5 {
+                    names.push((ROOT, number, format!("link {folder}")));
+                }
+            }
+        }
+        let facts = VolumeFacts { root: ROOT, block_bytes: 4096, ..VolumeFacts::default() };
+        Made { facts, inodes, names, moved: Vec::new() }
+    }
+
+    struct Swept {
+        paths: Vec<String>,
+        windows: usize,
+        problems: usize,
+        files: usize,
+        peak: u64,
+    }
+
+    fn swept(tables: Made, inside: &str, catalog_limit: u64, lost: bool) -> Result<Swept, FillError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let device = Arc::new(ImageFile::open(file.path()).unwrap());
+        let device = ImageDevice { part: Part::new(device, 0, 0), path: file.path().to_owned() };
+        let shown = PathBuf::from(format!("i:/{inside}"));
+        let image = Image {
+            shown: shown.clone(),
+            inside: inside.as_bytes().to_vec(),
+            tables: Box::new(tables),
+            device: Arc::new(device),
+        };
+        let mut catalogue = Catalogue::new();
+        let facts = ImageFacts { unit: 0, is_dirty: false };
+        let volume = catalogue.volume_number(Volume { dev: 1, block: 4096, base: 0, image: Some(facts) });
+        let (filter, cancel) = (Filter::new(), Cancel::new());
+        let wishes = Wishes {
+            shown: &shown,
+            filter: &filter,
+            no_recursion: false,
+            xattrs: false,
+            lost,
+            catalog_limit,
+            cancel: &cancel,
+        };
+        let mut filling = Filling::new(volume, image);
+        let mut swept = Swept { paths: Vec::new(), windows: 0, problems: 0, files: 0, peak: 0 };
+        while !filling.is_over() {
+            let filled = filling.next(&mut catalogue, &wishes)?;
+            swept.windows += 1;
+            swept.problems += filled.problems.len();
+            swept.files += filled.entries.len();
+            swept.peak = swept.peak.max(catalogue.bytes());
+            for id in filled.directories.iter().chain(&filled.entries) {
+                let names = catalogue.links(*id).map(|name| catalogue.path(name));
+                swept.paths.extend(names.map(|path| String::from_utf8(path.as_os_str().as_bytes().to_vec()).unwrap()));
+            }
+        }
+        swept.paths.sort();
+        Ok(swept)
+    }
+
+    #[test]
+    fn windows_hold_what_one_does() {
+        for (inside, lost, files) in [("", false, 600 - 1 - 29), ("", true, 600), ("folder 0", true, 60)] {
+            let whole = swept(made(), inside, u64::MAX, lost).ok().unwrap();
+            assert_eq!((whole.windows, whole.problems, whole.files), (1, 1, files), "{inside} {lost}");
+            let mut paths = whole.paths.clone();
+            paths.dedup();
+            assert_eq!(paths.len(), whole.paths.len(), "a name comes twice");
+            for limit in [30_000, 10_000, 1] {
+                let parts = swept(made(), inside, limit, lost).ok().unwrap();
+                assert_eq!(parts.paths, whole.paths, "{inside} {lost} {limit}");
+                assert_eq!((parts.files, parts.problems), (files, 1));
+                assert!(parts.windows > if limit == 1 { 100 } else { 2 }, "{} windows", parts.windows);
+                assert!(parts.peak < limit + 10_000, "{limit}: {}", parts.peak);
+            }
+        }
+        let lost = swept(made(), "", u64::MAX, true).ok().unwrap().paths;
+        assert!(
+            lost.contains(&"i:/lost/1007/file 3".to_owned()) && lost.contains(&"i:/lost/4881".to_owned()),
+            "{lost:?}"
+        );
+    }
+
+    #[test]
+    fn one_file_may_be_named() {
+        for limit in [u64::MAX, 1] {
+            let one = swept(made(), "folder 0/folder 19/file 4", limit, false).ok().unwrap();
+            assert_eq!(one.paths, ["i:/folder 0/folder 19/file 4"]);
+            for none in ["folder 0/none", "none", "folder 0/file 4/below", "folder 7"] {
+                let error = swept(made(), none, limit, false).err().unwrap();
+                assert!(matches!(error, FillError::NoSuchPath), "{none}: {error}");
+            }
+        }
+    }
+
+    /// Bytes that a journal has newer come from there, block by block.
+    #[test]
+    fn fragments_lead_to_the_journal() {
+        let mut tables = made();
+        let extent = |logical, block: u64, length| Extent {
+            logical,
+            physical: Some(block * 4096),
+            length,
+            flags: ExtentFlags::empty(),
+        };
+        let file = Inode {
+            size: 30_000,
+            extents: vec![extent(0, 100, 20_480), extent(24_576, 300, 4096)],
+            ..inode(5, 0o100_644)
+        };
+        tables.inodes.push(file);
+        tables.names.push((ROOT, 5, "moved".into()));
+        let moved =
+            |from: u64, to: u64, first_bytes| Moved { from: from * 4096, to: to * 4096, length: 4096, first_bytes };
+        tables.moved = vec![
+            moved(99, 900, None),
+            moved(101, 901, Some([1, 2, 3, 4])),
+            moved(104, 902, None),
+            moved(105, 903, None),
+            moved(300, 904, Some([5; 4])),
+        ];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let device = Arc::new(ImageFile::open(file.path()).unwrap());
+        let device = Arc::new(ImageDevice { part: Part::new(device, 0, 0), path: file.path().to_owned() });
+        let (shown, tables) = (PathBuf::from("i:/moved"), Box::new(tables));
+        let image = Image { shown: shown.clone(), inside: b"moved".to_vec(), tables, device };
+        let mut catalogue = Catalogue::new();
+        let volume = catalogue.volume_number(Volume { dev: 1, block: 4096, base: 0, image: None });
+        let wishes = Wishes {
+            shown: &shown,
+            filter: &Filter::new(),
+            no_recursion: false,
+            xattrs: false,
+            lost: false,
+            catalog_limit: u64::MAX,
+            cancel: &Cancel::new(),
+        };
+        let filled = Filling::new(volume, image).next(&mut catalogue, &wishes).ok().unwrap();
+        let id = filled.entries[0];
+        let fragments: Vec<(u64, u32, u32)> = catalogue
+            .fragments(id)
+            .map(|fragment| (fragment.address() / 4096, fragment.offset(), fragment.length()))
+            .collect();
+        assert_eq!(fragments, [(100, 0, 1), (901, 1, 1), (102, 2, 2), (902, 4, 1), (904, 6, 1)]);
+        assert_eq!(catalogue.extra(id).unwrap().amends.stamps, [(4096, [1, 2, 3, 4]), (24_576, [5; 4])]);
+    }
+}

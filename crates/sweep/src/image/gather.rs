@@ -185,6 +185,7 @@ impl Gatherer<'_> {
     /// The same for a file that is packed unit by unit: what lies on the device are whole clusters.
     fn place_packed(&mut self, id: EntryId, inode: &Inode) -> Amends {
         self.catalogue.get_mut(id).flags.set(Flags::PACKED);
+        let end = inode.size.next_multiple_of(self.traits.unit.into());
         let mut run: Option<Extent> = None;
         for extent in &inode.extents {
             if extent.physical.is_none() {
@@ -196,20 +197,23 @@ impl Gatherer<'_> {
                     run.length += extent.length;
                 }
                 _ => {
-                    self.add_packed(id, run.take());
+                    self.add_packed(id, run.take(), end);
                     run = Some(*extent);
                 }
             }
         }
-        self.add_packed(id, run);
+        self.add_packed(id, run, end);
         let unwritten = inode.extents.iter().find(|extent| extent.is_zeros());
         let zeros = unwritten.filter(|extent| extent.logical < inode.size).map(|extent| extent.logical..inode.size);
         Amends { zeros: zeros.into_iter().collect(), ..Amends::default() }
     }
 
-    fn add_packed(&mut self, id: EntryId, run: Option<Extent>) {
-        if let Some(Extent { logical, physical: Some(physical), length, .. }) = run {
-            self.add_run(id, physical, logical, length);
+    /// Adds a run as far as the last unit goes.
+    fn add_packed(&mut self, id: EntryId, run: Option<Extent>, end: u64) {
+        if let Some(Extent { logical, physical: Some(physical), length, .. }) = run
+            && logical < end
+        {
+            self.add_run(id, physical, logical, length.min(end - logical));
         }
     }
 }
