@@ -281,7 +281,7 @@ impl Session {
     }
 
     /// Warns of files that are not what they seem to be.
-    fn tell_of_doubts(&self, summary: &Summary) {
+    pub(crate) fn tell_of_doubts(&self, summary: &Summary) {
         let files = |count: u64| if count == 1 { "1 file comes".to_owned() } else { format!("{count} files come") };
         if summary.dirty_files > 0 && !self.is_quiet() {
             let what = "from a file system that was not closed; what was written last may be missing or half there";

@@ -2,7 +2,7 @@
 
 use crate::{
     error::FileError,
-    item::{Kind, Route, SweptFile},
+    item::{Content, Kind, Route, SweptFile},
 };
 
 /// What a sweep did.
@@ -67,7 +67,7 @@ impl Summary {
             return self.others += 1;
         }
         self.dirty_files += u64::from(item.marks.dirty);
-        self.encrypted_files += u64::from(item.marks.encrypted);
+        self.encrypted_files += u64::from(item.marks.encrypted && !matches!(item.content, Content::None));
         let size = item.metadata.size;
         self.files += 1;
         self.bytes += size;

@@ -174,7 +174,13 @@ impl Filling {
         let mut directories: HashMap<u64, EntryId> =
             by_inode.iter().filter(|(_, id)| is_directory(id)).map(|(&inode, &id)| (inode, id)).collect();
         by_inode.retain(|inode, _| !directories.contains_key(inode));
-        let (above, others) = found.names.into_iter().partition(|name| directories.contains_key(&name.inode));
+        // There may be millions, so in place.
+        let (mut above, mut others) = (Vec::new(), found.names);
+        others.retain(|name| {
+            let is_directory = directories.contains_key(&name.inode);
+            above.extend(is_directory.then_some(*name));
+            !is_directory
+        });
         let (mut above, others) = (Names::new(above), Names::new(others));
         if wishes.lost {
             let is_taken = |catalogue: &mut Catalogue, name: &[u8]| Ok(others.has(catalogue, root, name));

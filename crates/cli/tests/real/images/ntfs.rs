@@ -166,6 +166,8 @@ fn a_volume_that_was_not_closed_is_refused_or_flagged() {
     assert_eq!(warnings(&out.stderr), 1);
     let quiet = finish(onesweep(["sum", "-q", "--force-dirty"]).arg(made.named(":/")), 0);
     assert_eq!(warnings(&quiet.stderr), 0);
+    let plan = finish(onesweep(["plan", "--force-dirty"]).arg(made.file()), 0);
+    assert_eq!(warnings(&plan.stderr), 1);
     let list = finish(onesweep(["list", "--json", "--force-dirty"]).arg(made.file()), 0);
     assert_eq!(text(&list.stdout).lines().filter(|line| line.contains("\"dirty\":true")).count(), made.sums.len());
     assert_eq!(warnings(&list.stderr), 1);
