@@ -181,6 +181,8 @@ impl Session {
             .follow_roots(self.follows_roots())
             .cancel(self.cancel.clone())
             .metadata(MetadataSource::Auto)
+            .force_dirty(self.common.selection.force_dirty)
+            .lost(self.common.selection.lost)
             .observer(observer)
             .writes_to(["/dev/stdout", "/dev/stderr"]);
         Ok(with_settings(read, self.settings().clone()))
@@ -269,6 +271,7 @@ impl Session {
         if self.is_interrupted() {
             self.tell("interrupted");
         }
+        self.tell_of_doubts(summary);
         let errors = self.errors.load(Ordering::Relaxed);
         if self.is_json() {
             let seconds = self.started.elapsed().as_secs_f64();
@@ -280,6 +283,18 @@ impl Session {
             .map_err(|error| self.output(&error))?;
         }
         Ok(self.exit_code())
+    }
+
+    /// Warns of files that are not what they seem to be.
+    pub(crate) fn tell_of_doubts(&self, summary: &Summary) {
+        let files = |count: u64| if count == 1 { "1 file comes".to_owned() } else { format!("{count} files come") };
+        if summary.dirty_files > 0 && !self.is_quiet() {
+            let what = "from a file system that was not closed; what was written last may be missing or half there";
+            self.tell(&format!("{} {what}", files(summary.dirty_files)));
+        }
+        if summary.encrypted_files > 0 && !self.is_quiet() {
+            self.tell(&format!("{} encrypted, as the disk has the content", files(summary.encrypted_files)));
+        }
     }
 
     /// How it went so far.

@@ -47,10 +47,19 @@ pub fn write_file(out: &mut dyn Write, file: &PlannedFile, style: Style) -> io::
 
 #[cfg(test)]
 mod tests {
+    use onesweep::Marks;
+
     use super::*;
 
     fn line(path: &str, address: Option<u64>, style: Style) -> String {
-        let file = PlannedFile { path: path.into(), disk: "sda".into(), address, fragments: 3, size: 4096 };
+        let file = PlannedFile {
+            path: path.into(),
+            disk: "sda".into(),
+            address,
+            fragments: 3,
+            size: 4096,
+            marks: Marks::default(),
+        };
         let mut out = Vec::new();
         write_file(&mut out, &file, style).unwrap();
         String::from_utf8(out).unwrap()

@@ -8,7 +8,7 @@ use crate::{
     error::{FileError, SweepError},
     files::Files,
     filter::Filter,
-    item::SweptFile,
+    item::{Marks, SweptFile},
     order::Order,
     plan::{DiskModel, Estimate},
     progress::{Cancel, Observer},
@@ -164,6 +164,18 @@ impl BulkRead {
         self.with(|settings| settings.metadata = source)
     }
 
+    /// Reads images of NTFS that were not closed, too: what was written last may be missing or half there, and
+    /// [`SweptFile::marks`](crate::SweptFile::marks) says so of each file.
+    pub fn force_dirty(self, yes: bool) -> Self {
+        self.with(|settings| settings.force_dirty = yes)
+    }
+
+    /// Of images, what is in use but has no name (files that were open when the image was taken, what lay below a damaged
+    /// directory) comes too, below `lost` by inode number.
+    pub fn lost(self, yes: bool) -> Self {
+        self.with(|settings| settings.lost = yes)
+    }
+
     /// Reads at most so many bytes a second.
     pub fn bwlimit(self, bytes_per_second: u64) -> Self {
         self.with(|settings| settings.bwlimit = Some(bytes_per_second))
@@ -281,6 +293,8 @@ pub struct PlannedFile {
     pub fragments: u32,
     /// Bytes.
     pub size: u64,
+    /// What is to be known of it before it is believed.
+    pub marks: Marks,
 }
 
 impl Sweep {

@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 
+use onesweep_layout::tables::Options;
 use onesweep_sys::{buffer::BufferPool, files};
 
 use crate::{
@@ -164,10 +165,11 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
             continue;
         }
         let opened = base.join(shown);
+        let options = Options { force_dirty: shared.settings.force_dirty };
         let image = match shared.settings.metadata {
             MetadataSource::Walk => Ok(None),
-            MetadataSource::Auto => Image::open(shown, &opened, shared.settings.roots.len()),
-            MetadataSource::Tables => Image::open_named(shown, &opened),
+            MetadataSource::Auto => Image::open(shown, &opened, shared.settings.roots.len(), options),
+            MetadataSource::Tables => Image::open_named(shown, &opened, options),
         };
         let found = match image {
             Ok(Some(image)) => {

@@ -50,7 +50,8 @@ pub(crate) fn item(
         let names = catalogue.links(id).skip(1).map(|link| catalogue.path(link));
         item.links = names.filter(|name| seen.insert(name.clone())).collect();
     }
-    if volume.is_image {
+    if catalogue.volume(entry.device).image.is_some() {
+        item.marks = catalogue.marks(id);
         if let Some(extra) = catalogue.extra(id) {
             let target = extra.inline.as_ref().filter(|_| kind == Kind::Symlink);
             item.link_target = target.map(|target| OsString::from_vec(target.clone()).into());

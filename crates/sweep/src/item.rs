@@ -118,6 +118,15 @@ pub enum Route {
     Streamed,
 }
 
+/// What is to be known of a file before it is believed. Never set but for files of images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// Its file system was not closed: what was written last may be missing, or half there.
+    pub dirty: bool,
+    /// The content is encrypted, and comes as it lies on the disk.
+    pub encrypted: bool,
+}
+
 /// An extended attribute: its name with namespace, and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
@@ -191,6 +200,7 @@ pub struct SweptFile {
     pub(crate) link_target: Option<PathBuf>,
     pub(crate) xattrs: Vec<Xattr>,
     pub(crate) route: Route,
+    pub(crate) marks: Marks,
     pub(crate) closing: bool,
     /// Where it can be opened, if not at its path.
     pub(crate) opened: Option<PathBuf>,
@@ -209,6 +219,7 @@ impl SweptFile {
             link_target: None,
             xattrs: Vec::new(),
             route: Route::NoRead,
+            marks: Marks::default(),
             closing: false,
             opened: None,
         }
@@ -331,6 +342,19 @@ impl SweptFile {
     /// By which way the content came.
     pub fn route(&self) -> Route {
         self.route
+    }
+
+    /// What is to be known before it is believed.
+    pub fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    /// The same under other names: each path of it goes through `rename`.
+    pub fn with_paths(mut self, rename: impl Fn(&Path) -> PathBuf) -> Self {
+        self.path = rename(&self.path);
+        self.links.iter_mut().for_each(|link| *link = rename(link));
+        self.linked_to = self.linked_to.map(|first| rename(&first));
+        self
     }
 
     /// True for the second delivery of a directory, after everything in it.

@@ -10,7 +10,11 @@ use std::{
 use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, tables::VolumeFacts};
 use onesweep_sys::files;
 
-use crate::{btrfs::Btrfs, catalogue::Volume, moment::Moment};
+use crate::{
+    btrfs::Btrfs,
+    catalogue::{ImageFacts, Volume},
+    moment::Moment,
+};
 
 /// Block sizes beyond this are transfer sizes of network file systems, no units of allocation.
 const BLOCK_MAX: u64 = 64 << 10;
@@ -226,7 +230,7 @@ impl Placements {
         let shown_dev = self.moment.as_ref().map_or(stat.dev, |moment| moment.shown_dev(stat.dev));
         let placement = Arc::new(Placement {
             spindle,
-            volume: Volume { dev: stat.dev, shown_dev, block, base, is_image: false },
+            volume: Volume { dev: stat.dev, shown_dev, block, base, image: None },
             stack,
             fs_type,
             trust,
@@ -252,7 +256,13 @@ impl Placements {
         let base = known.base_of_device(dev, 0);
         Arc::new(Placement {
             spindle,
-            volume: Volume { dev, shown_dev: dev, block: facts.block_bytes, base, is_image: true },
+            volume: Volume {
+                dev,
+                shown_dev: dev,
+                block: facts.block_bytes,
+                base,
+                image: Some(ImageFacts { unit: facts.compression_unit_bytes, is_dirty: facts.is_dirty }),
+            },
             stack,
             fs_type: facts.fs_type.to_owned(),
             trust: AddressTrust::Physical,

@@ -30,7 +30,7 @@ use crate::{
     error::FileError,
     footprint::Footprint,
     handover,
-    image::{ImageContent, clear},
+    image::{ImageContent, unpack},
     item::{Content, FileBytes, Route, SweptFile},
     opener::{Opener, descriptors},
     outlet::Outlet,
@@ -630,7 +630,7 @@ impl<'a> Reader<'a> {
     /// Checks a file that has all its bytes, and hands it over.
     fn complete(&mut self, file: u32) -> Result<(), Halt> {
         let volume = self.engine.catalogue.get(self.id(file)).device;
-        if self.engine.catalogue.volume(volume).is_image {
+        if self.engine.catalogue.volume(volume).image.is_some() {
             let item = self.item_of_image(file, volume);
             return self.deliver(file, item);
         }
@@ -654,16 +654,26 @@ impl<'a> Reader<'a> {
         let waiting = self.waiting.remove(&file).expect("admitted");
         let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, None)?;
         let mut bytes = waiting.buffer.try_into_bytes().expect("all reads of the file have landed");
-        bytes.truncate(catalogue.get(id).size as usize);
-        if let Trust::Failed(error) = waiting.state {
-            return Err(error);
+        let size = catalogue.get(id).size as usize;
+        match waiting.state {
+            Trust::Failed(error) => return Err(error),
+            Trust::Doubtful => {
+                bytes.truncate(size);
+                let device = self.device().image(volume).cloned().expect("an image has a device");
+                let read = ImageContent::of(catalogue, id, &device).read_all(&mut bytes);
+                read.map_err(|error| FileError::io(item.path.clone(), "read", error))?;
+            }
+            Trust::Good => {
+                if let Some(unit) = catalogue.packed_unit(id) {
+                    let unpacked = unpack(&mut bytes, unit, catalogue.pieces(id, file));
+                    unpacked.map_err(|error| FileError::io(item.path.clone(), "unpack", error))?;
+                }
+                bytes.truncate(size);
+                if let Some(extra) = catalogue.extra(id) {
+                    extra.amends.apply(&mut bytes, 0);
+                }
+            }
         }
-        if matches!(waiting.state, Trust::Doubtful) {
-            let device = self.device().image(volume).cloned().expect("an image has a device");
-            let read = ImageContent::of(catalogue, id, &device).read_all(&mut bytes);
-            read.map_err(|error| FileError::io(item.path.clone(), "read", error))?;
-        }
-        clear(&mut bytes, 0, catalogue.zeros(id));
         item.data = catalogue.data_ranges(id);
         item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
         item.route = Route::Swept;

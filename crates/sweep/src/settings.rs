@@ -44,6 +44,8 @@ pub(crate) use crate::plan::Strategy;
 pub(crate) struct Settings {
     pub(crate) roots: Vec<PathBuf>,
     pub(crate) metadata: MetadataSource,
+    pub(crate) force_dirty: bool,
+    pub(crate) lost: bool,
     pub(crate) base: Option<PathBuf>,
     pub(crate) budget: u64,
     pub(crate) large: Option<u64>,
@@ -127,6 +129,8 @@ impl Settings {
         Self {
             roots,
             metadata: MetadataSource::Walk,
+            force_dirty: false,
+            lost: false,
             base: None,
             budget: BUDGET,
             large: None,

@@ -209,7 +209,7 @@ impl Read for FileStream {
             return Ok(wanted);
         }
         self.throttle.pass(wanted as u64, &self.cancel);
-        if let From::Image(content) = &self.from {
+        if let From::Image(content) = &mut self.from {
             let read = content.read(&mut buffer[..wanted], self.at)?;
             self.advance(read);
             return Ok(read);

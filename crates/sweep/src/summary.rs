@@ -2,7 +2,7 @@
 
 use crate::{
     error::FileError,
-    item::{Kind, Route, SweptFile},
+    item::{Content, Kind, Route, SweptFile},
 };
 
 /// What a sweep did.
@@ -35,6 +35,10 @@ pub struct Summary {
     pub through_bytes: u64,
     /// Files without an address, read in inode order.
     pub unmapped_files: u64,
+    /// Files of file systems that were not closed, and are read all the same.
+    pub dirty_files: u64,
+    /// Files that came as they are encrypted on the disk.
+    pub encrypted_files: u64,
     /// Read requests issued.
     pub requests: u64,
     /// Bytes read from disk for the sweep, gaps included.
@@ -62,6 +66,8 @@ impl Summary {
         if item.metadata.kind != Kind::File || item.linked_to.is_some() {
             return self.others += 1;
         }
+        self.dirty_files += u64::from(item.marks.dirty);
+        self.encrypted_files += u64::from(item.marks.encrypted && !matches!(item.content, Content::None));
         let size = item.metadata.size;
         self.files += 1;
         self.bytes += size;

@@ -535,7 +535,7 @@ mod tests {
     fn each_window(root: &Path, catalog_limit: u64, mut see: impl FnMut(&Catalogue, Window)) {
         let mut catalogue = Catalogue::new();
         let stat = files::statx_at(files::CURRENT_DIR, root, true).unwrap();
-        let volume = Volume { dev: stat.dev, shown_dev: stat.dev, block: 4096, base: 0, is_image: false };
+        let volume = Volume { dev: stat.dev, shown_dev: stat.dev, block: 4096, base: 0, image: None };
         let number = catalogue.volume_number(volume);
         let id = catalogue.add_root(b"r", root.to_owned(), number, DIRECTORY, stat.ino).unwrap();
         let (mut walker, mut opener, mut ahead) = (Walker::new(), Opener::new(), ReadAhead::new(1, false));
@@ -656,7 +656,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut catalogue = Catalogue::new();
         let dev = files::statx_at(files::CURRENT_DIR, directory.path(), true).unwrap().dev;
-        let number = catalogue.volume_number(Volume { dev, shown_dev: dev, block: 4096, base: 0, is_image: false });
+        let number = catalogue.volume_number(Volume { dev, shown_dev: dev, block: 4096, base: 0, image: None });
         let mut walker = Walker::new();
         // Far too many for a way in whose time grows with the square.
         let roots: Vec<EntryId> = (0..300_000)

@@ -42,6 +42,12 @@ pub(crate) struct FindArgs {
     /// Stay on the file system of a named directory
     #[arg(short = 'x', long, alias = "xdev")]
     pub(crate) one_file_system: bool,
+    /// List what is in use but has no name, too, as lost/INODE
+    #[arg(long)]
+    pub(crate) lost: bool,
+    /// Read an NTFS that was not closed, too: what was written last may be missing or half there
+    #[arg(long)]
+    pub(crate) force_dirty: bool,
     /// End each path with a NUL instead of a line feed
     #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
     pub(crate) null: bool,

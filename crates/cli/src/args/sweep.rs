@@ -32,6 +32,12 @@ pub(crate) struct Selection {
     /// Follow symbolic links that are named as paths (and no others)
     #[arg(short = 'H', long)]
     pub(crate) follow_roots: bool,
+    /// Of images, take in what is in use but has no name, as lost/INODE
+    #[arg(long)]
+    pub(crate) lost: bool,
+    /// Read an NTFS that was not closed, too: what was written last may be missing or half there
+    #[arg(long)]
+    pub(crate) force_dirty: bool,
 }
 
 /// When to show the bar.

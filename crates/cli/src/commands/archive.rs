@@ -12,6 +12,7 @@ use onesweep_deliver::tar::{
 };
 use serde::Serialize;
 
+use super::member_names::MemberNames;
 use crate::{
     args::TarArgs,
     message,
@@ -32,6 +33,7 @@ struct Details {
 pub(super) struct Archive<'a> {
     session: &'a Session,
     writer: TarWriter<Output>,
+    names: MemberNames,
     verbose: Option<Box<dyn Write>>,
     totals: bool,
     ignore_failed_read: bool,
@@ -39,7 +41,7 @@ pub(super) struct Archive<'a> {
 }
 
 impl<'a> Archive<'a> {
-    pub(super) fn create(session: &'a Session, args: &TarArgs) -> Result<Self, Failure> {
+    pub(super) fn create(session: &'a Session, args: &TarArgs, names: MemberNames) -> Result<Self, Failure> {
         let settings = session.settings();
         // Only there do the entries of a directory come in a row for sure: other disks are read side by side.
         let in_rows = settings.order.unwrap_or_default().is_per_directory()
@@ -52,7 +54,7 @@ impl<'a> Archive<'a> {
         let writer = TarWriter::to_output(output.until(session.cancel()), options).map_err(failure)?;
         let verbose = (args.verbose > 0).then(|| verbose_output(session));
         let (totals, ignore_failed_read) = (args.totals, args.ignore_failed_read);
-        Ok(Self { session, writer, verbose, totals, ignore_failed_read, failed: None })
+        Ok(Self { session, writer, names, verbose, totals, ignore_failed_read, failed: None })
     }
 
     /// Takes one item; false when nothing more can be written.
@@ -70,7 +72,10 @@ impl<'a> Archive<'a> {
         }
     }
 
-    fn append_file(&mut self, file: SweptFile) -> bool {
+    fn append_file(&mut self, mut file: SweptFile) -> bool {
+        if !self.names.is_empty() {
+            file = file.with_paths(|path| self.names.of(path));
+        }
         if let Some(out) = &mut self.verbose {
             // As with GNU tar, that nobody reads the names does not end the archive.
             let _ = write_names(out, &self.writer.names(&file));

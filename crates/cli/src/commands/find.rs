@@ -11,7 +11,7 @@ use std::{
 use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
 use onesweep_layout::{
     image::ImageName,
-    tables::{self, Timestamp, Tree, Wanted},
+    tables::{self, Options, Timestamp, Tree, Wanted},
 };
 
 use super::find_xfs;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
             Ok(None) if image.symlink_metadata().is_ok_and(|named| named.is_dir()) => {
                 find_mounted(image, &conditions, style, args.one_file_system, &mut out)
             }
-            Ok(None) => find(image, &conditions, style, &mut out),
+            Ok(None) => find(image, &args, &conditions, style, &mut out),
             found => found.map(Option::unwrap_or_default),
         };
         match found {
@@ -65,19 +65,34 @@ pub(super) enum Found {
 }
 
 /// Writes what is found in one image; gives how much of it is damaged.
-fn find(named: &Path, conditions: &[Condition], style: Style, out: &mut dyn Write) -> Result<u64, Found> {
+fn find(
+    named: &Path,
+    args: &FindArgs,
+    conditions: &[Condition],
+    style: Style,
+    out: &mut dyn Write,
+) -> Result<u64, Found> {
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
     let device = image.open().map_err(|error| Found::Nothing(message::of_error(&error)))?;
-    let mut tables = tables::open(device).map_err(|error| match image.partitions() {
-        Ok(partitions) if image.partition.is_none() && !partitions.is_empty() => {
-            let list: Vec<String> = partitions.iter().map(|partition| format!("{name}@{}", partition.number)).collect();
-            Found::Nothing(format!("{name}: it is divided into partitions; name one of {}", list.join(", ")))
-        }
-        _ => nothing(&error),
-    })?;
-    let tree = Tree::read(&mut *tables, Wanted::default(), |inode| Row::of(&inode)).map_err(|error| nothing(&error))?;
+    let mut tables =
+        tables::open(device, Options { force_dirty: args.force_dirty }).map_err(|error| match image.partitions() {
+            Ok(partitions) if image.partition.is_none() && !partitions.is_empty() => {
+                let list: Vec<String> =
+                    partitions.iter().map(|partition| format!("{name}@{}", partition.number)).collect();
+                Found::Nothing(format!("{name}: it is divided into partitions; name one of {}", list.join(", ")))
+            }
+            _ => nothing(&error),
+        })?;
+    if tables.facts().is_dirty {
+        tell(&format!("{name}: it was not closed; what was written last may be missing or half there"));
+    }
+    let mut tree =
+        Tree::read(&mut *tables, Wanted::default(), |inode| Row::of(&inode)).map_err(|error| nothing(&error))?;
+    if args.lost {
+        tree.list_lost(Row::of_lost());
+    }
     for problem in tree.problems() {
         tell(&format!("{name}: {}", message::of_error(problem)));
     }

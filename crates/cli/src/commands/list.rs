@@ -27,6 +27,10 @@ struct Line<'a> {
     address: Option<u64>,
     fragments: u32,
     size: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dirty: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    encrypted: bool,
 }
 
 impl<'a> Line<'a> {
@@ -39,6 +43,8 @@ impl<'a> Line<'a> {
             address: file.address,
             fragments: file.fragments,
             size: file.size,
+            dirty: file.marks.dirty,
+            encrypted: file.marks.encrypted,
         }
     }
 }
@@ -86,6 +92,7 @@ fn list(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) ->
         }
         listed.files += 1;
         listed.bytes += file.size;
+        listed.dirty_files += u64::from(file.marks.dirty);
         let written = if session.is_json() { write_json(out, &file) } else { write_file(out, &file, style) };
         written.map_err(output)?;
     }
@@ -124,12 +131,15 @@ fn write_names(out: &mut dyn Write, file: &SweptFile, style: Style) -> io::Resul
 
 #[cfg(test)]
 mod tests {
+    use onesweep::Marks;
+
     use super::*;
 
     #[test]
     fn a_path_that_is_no_text_keeps_its_bytes() {
         let path = std::ffi::OsStr::from_bytes(b"a\xff").into();
-        let file = PlannedFile { path, disk: "sda".into(), address: None, fragments: 0, size: 1 };
+        let file =
+            PlannedFile { path, disk: "sda".into(), address: None, fragments: 0, size: 1, marks: Marks::default() };
         let mut out = Vec::new();
         write_json(&mut out, &file).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -7,6 +7,7 @@ mod find;
 mod find_xfs;
 mod list;
 mod manual;
+mod member_names;
 mod plan;
 mod serve;
 mod sum;

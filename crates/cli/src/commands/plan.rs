@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use onesweep::Summary;
+
 use crate::{
     args::PlanArgs,
     forecast::Forecast,
@@ -19,6 +21,8 @@ pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = if session.is_json() { forecast.write_json(&mut out) } else { forecast.write(&mut out) };
     written.and_then(|()| out.flush()).map_err(|error| session.output(&error))?;
+    let dirty_files = sweep.files().filter(|file| file.marks.dirty).count() as u64;
+    session.tell_of_doubts(&Summary { dirty_files, ..Summary::default() });
     if sweep.estimate().files == 0 {
         session.tell_of_unread(&args.paths);
     }

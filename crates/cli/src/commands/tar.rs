@@ -10,7 +10,7 @@ use std::{
 
 use onesweep::{Entries, Order, Summary};
 
-use super::archive::Archive;
+use super::{archive::Archive, member_names::MemberNames};
 use crate::{
     args::{Common, Sort, TarArgs, VERSION_CONTROL},
     report::Failure,
@@ -40,7 +40,8 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     if args.file != Path::new("-") {
         read = read.writes_to([&args.file]);
     }
-    let mut archive = Archive::create(&session, &args)?;
+    let names = MemberNames::new(&session, base, &roots);
+    let mut archive = Archive::create(&session, &args, names)?;
     // As with GNU tar, an empty list gives an empty archive.
     let summary = match roots.is_empty() {
         true => Summary::default(),

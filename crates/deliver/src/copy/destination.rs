@@ -49,12 +49,14 @@ impl Mapping {
         let (base, alone) = if into { (destination, PathBuf::new()) } else { base_of(destination) };
         let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut first = None;
-        for source in sources {
-            let is_image = images && onesweep::is_image(source, sources.len());
+        for named in sources {
+            let is_image = images && onesweep::is_image(named, sources.len());
             has_images |= is_image;
-            let way = match (into, is_image && source.as_os_str().as_bytes().ends_with(b":/")) {
+            // By which the paths of its files begin.
+            let source = &if is_image { onesweep::path_of_image(named) } else { named.clone() };
+            let way = match (into, is_image && named.as_os_str().as_bytes().ends_with(b":/")) {
                 (true, true) => PathBuf::new(),
-                (true, false) => inside(source),
+                (true, false) => inside(named),
                 (false, _) => alone.clone(),
             };
             let to = if into { joined(base, &way) } else { destination.to_owned() };

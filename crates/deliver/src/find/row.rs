@@ -22,8 +22,8 @@ pub enum Style {
     Lines,
     /// The path, and a NUL.
     Nul,
-    /// Mode, names, owner, group, size, time, fragments, address and path in columns; `\`, line feed and carriage return in
-    /// the path are written `\\`, `\n` and `\r`.
+    /// Mode, names, owner, group, size, time, fragments, address and path in columns, with `-> target` behind symbolic links;
+    /// `\`, line feed and carriage return in both are written `\\`, `\n` and `\r`.
     Long,
     /// One JSON object.
     Json,
@@ -61,9 +61,18 @@ pub struct Row {
     pub address: Option<u64>,
     /// What is special about it.
     pub flags: InodeFlags,
+    /// Where a symbolic link points.
+    pub target: Option<Box<[u8]>>,
+    /// Further contents under names of their own (the alternate data streams of NTFS): name and bytes.
+    pub streams: Box<[(Vec<u8>, u64)]>,
 }
 
 impl Row {
+    /// The directory of what is in use but has no name.
+    pub fn of_lost() -> Row {
+        Row { mode: 0o040_700, links: 2, ..Row::default() }
+    }
+
     /// What the kernel says of an inode, without where it lies.
     pub fn of_stat(stat: &Stat) -> Row {
         let time = |time: Time| Timestamp { seconds: time.secs, nanoseconds: time.nanos };
@@ -107,12 +116,17 @@ impl Row {
             ctime: inode.ctime,
             atime: inode.atime,
             flags: inode.flags,
+            target: inode.inline.as_deref().filter(|_| inode.mode >> 12 == SYMLINK).map(Box::from),
+            streams: inode.streams.as_slice().into(),
             ..Row::default()
         };
         row.set_extents(&inode.extents);
         row
     }
 }
+
+/// The type bits of a symbolic link.
+const SYMLINK: u32 = 0o12;
 
 /// As `--json` shows it.
 #[derive(Serialize)]
@@ -135,6 +149,17 @@ struct Line<'a> {
     fragments: u32,
     address: Option<u64>,
     flags: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<std::borrow::Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    streams: Vec<Stream<'a>>,
+}
+
+/// A further content.
+#[derive(Serialize)]
+struct Stream<'a> {
+    name: std::borrow::Cow<'a, str>,
+    size: u64,
 }
 
 /// Writes one file.
@@ -154,6 +179,10 @@ pub fn write_row(out: &mut dyn Write, path: &[u8], row: &Row, style: Style) -> i
             write!(out, "{mode:>6o} {links:>5} {uid:>6} {gid:>6} {size:>12} ")?;
             write!(out, "{} {fragments:>9} {address:>14} ", date(row.mtime.seconds))?;
             write_escaped(out, path)?;
+            if let Some(target) = &row.target {
+                out.write_all(b" -> ")?;
+                write_escaped(out, target)?;
+            }
             out.write_all(b"\n")
         }
         Style::Json => {
@@ -163,7 +192,7 @@ pub fn write_row(out: &mut dyn Write, path: &[u8], row: &Row, style: Style) -> i
     }
 }
 
-fn line<'a>(path: &'a [u8], row: &Row) -> Line<'a> {
+fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
     let text = OsStr::from_bytes(path);
     let time = |time: Timestamp| time.seconds as f64 + f64::from(time.nanoseconds) / 1e9;
     Line {
@@ -183,6 +212,12 @@ fn line<'a>(path: &'a [u8], row: &Row) -> Line<'a> {
         fragments: row.fragments,
         address: row.address,
         flags: row.flags.iter_names().map(|(name, _)| name).collect(),
+        target: row.target.as_deref().map(String::from_utf8_lossy),
+        streams: row
+            .streams
+            .iter()
+            .map(|(name, size)| Stream { name: String::from_utf8_lossy(name), size: *size })
+            .collect(),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn measure(image: &Path) -> Result<Scanned, String> {
     let memory = Arc::new(Memory { file, kept: Mutex::default() });
     let scan = || -> Result<Count, String> {
         let mut count = Count::default();
-        let mut tables = tables::open(Arc::clone(&memory)).map_err(|error| said(&error))?;
+        let mut tables = tables::open(Arc::clone(&memory), tables::Options::default()).map_err(|error| said(&error))?;
         tables.scan(Wanted::default(), &mut count).map_err(|error| said(&error))?;
         Ok(count)
     };

@@ -8,6 +8,7 @@
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
 pub mod ext4;
+pub mod lost;
 pub mod ntfs;
 mod open;
 mod tree;
@@ -18,7 +19,7 @@ use std::{io, ops::ControlFlow};
 use bitflags::bitflags;
 use thiserror::Error;
 
-pub use self::open::open;
+pub use self::open::{Options, open};
 pub use self::tree::{Entry, NoSuchPath, Tree};
 use crate::extent::Extent;
 
@@ -47,6 +48,8 @@ bitflags! {
         const ENCRYPTED_NAMES = 1 << 4;
         /// Names in this directory are told apart without regard to case.
         const CASEFOLD = 1 << 5;
+        /// Its file system was not closed: what was written last may be missing, or half there.
+        const DIRTY = 1 << 6;
     }
 }
 
@@ -140,14 +143,37 @@ pub struct VolumeFacts {
     /// Inodes in use, where it says so.
     pub inodes_used: Option<u64>,
     /// It was not closed, and what its journal holds is told as if it had been written to its place: content on the device
-    /// may be older.
+    /// may be older, see [`Tables::moved`].
     pub is_replayed: bool,
+    /// It was not closed, and is read all the same: what was written last may be missing, or half there.
+    pub is_dirty: bool,
+    /// Bytes of the units that compressed files are divided into; 0 where there are no such files.
+    pub compression_unit_bytes: u32,
+}
+
+/// Bytes of content that lie elsewhere than their extents say, since a journal was replayed in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Where extents have them.
+    pub from: u64,
+    /// Where they are.
+    pub to: u64,
+    /// How many.
+    pub length: u64,
+    /// What the first bytes are, where they are others than on the device.
+    pub first_bytes: Option<[u8; 4]>,
 }
 
 /// A file system that is read from its own tables.
 pub trait Tables {
     /// What it says of itself.
     fn facts(&self) -> &VolumeFacts;
+
+    /// Content that is not where extents say, by rising `from`: they tell where it lies once the journal was replayed on the
+    /// device, too.
+    fn moved(&self) -> Vec<Moved> {
+        Vec::new()
+    }
 
     /// Tells every inode in use and every name. The order is that of the disk: the tables of inodes first, then directories by
     /// the addresses of their blocks.

@@ -5,7 +5,10 @@ use std::{
     ops::ControlFlow,
 };
 
-use super::{Found, Inode, Name, TableError, Tables, Wanted};
+use super::{
+    Found, Inode, Name, TableError, Tables, Wanted,
+    lost::{LOST, tops},
+};
 
 /// Problems that are kept; of a badly damaged file system there may be millions.
 const PROBLEMS_MAX: usize = 1000;
@@ -78,6 +81,44 @@ impl<T> Tree<T> {
         // Within a directory the order of the tables stays.
         tree.names.sort_by_key(|name| name.directory);
         Ok(tree)
+    }
+
+    /// Lists inodes that are in use but can't be reached by a name in a directory `lost` of the root, by their numbers. Does
+    /// nothing where there are none. `directory` is what is kept of that directory.
+    pub fn list_lost(&mut self, directory: T) {
+        let mut unreached: HashSet<u64> = self.inodes.keys().copied().collect();
+        unreached.remove(&self.root);
+        let mut pending = vec![self.root];
+        while let Some(inode) = pending.pop() {
+            let found = self.names_in(inode).iter().map(|name| name.inode);
+            pending.extend(found.filter(|inode| unreached.remove(inode)));
+        }
+        let below = |inode| {
+            let children = self.names_in(inode).iter().map(|name| name.inode);
+            children.filter(|inode| unreached.contains(inode)).collect()
+        };
+        let tops = tops(unreached.iter().copied().collect(), below);
+        if tops.is_empty() {
+            return;
+        }
+        self.add_name(self.root, LOST, &self.free_name());
+        tops.into_iter().for_each(|inode| self.add_name(LOST, inode, inode.to_string().as_bytes()));
+        self.names.sort_by_key(|name| name.directory);
+        self.inodes.insert(LOST, Kept { is_directory: true, value: directory });
+    }
+
+    /// A name for the directory of the lost that the root has not given away.
+    fn free_name(&self) -> Vec<u8> {
+        let is_taken = |wanted: &str| self.names_in(self.root).iter().any(|name| self.name(name) == wanted.as_bytes());
+        let names = std::iter::once("lost".to_owned()).chain((1_u32..).map(|number| format!("lost.{number}")));
+        names.into_iter().find(|name| !is_taken(name)).unwrap_or_default().into_bytes()
+    }
+
+    fn add_name(&mut self, directory: u64, inode: u64, name: &[u8]) {
+        // No file system has longer ones.
+        let Ok(len) = u16::try_from(name.len()) else { return };
+        self.names.push(NameAt { directory, inode, start: self.bytes.len(), len });
+        self.bytes.extend_from_slice(name);
     }
 
     /// The inode of the root directory.
@@ -168,11 +209,7 @@ impl<T, F: FnMut(Inode) -> T> Found for Collector<T, F> {
     }
 
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
-        let tree = &mut self.tree;
-        // No file system has longer ones.
-        let Ok(len) = u16::try_from(name.name.len()) else { return ControlFlow::Continue(()) };
-        tree.names.push(NameAt { directory: name.directory, inode: name.inode, start: tree.bytes.len(), len });
-        tree.bytes.extend_from_slice(name.name);
+        self.tree.add_name(name.directory, name.inode, name.name);
         ControlFlow::Continue(())
     }
 
@@ -253,6 +290,18 @@ mod tests {
         }
         assert_eq!(tree.resolve(b"dir/none"), Err(NoSuchPath { there: 4 }));
         assert_eq!(tree.resolve(b"dir/below/x"), Err(NoSuchPath { there: 10 }));
+    }
+
+    #[test]
+    fn what_no_name_leads_to_is_listed_by_number() {
+        let mut tree = tree(&[(2, 5, "lost"), (3, 4, "below"), (3, 5, "link")]);
+        tree.list_lost(0);
+        let all: Vec<String> = paths(&tree, 2).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(all, ["", "lost", "lost.1", "lost.1/3", "lost.1/3/below", "lost.1/3/link", "lost.1/9"]);
+        assert_eq!(tree.resolve(b"lost.1/9"), Ok(9));
+        let mut whole = self::tree(&[(2, 3, "a"), (3, 4, "b"), (2, 5, "c"), (2, 9, "d")]);
+        whole.list_lost(0);
+        assert_eq!(paths(&whole, 2).len(), 5);
     }
 
     #[test]

@@ -159,6 +159,21 @@ variants! {
     no_types_in_directories: "ext4" 4096 ["-O", "^filetype"] "";
     orphan_file: "ext4" 4096 ["-O", "orphan_file"] "";
     multi_mount_protection: "ext4" 4096 ["-O", "mmp"] "";
+    no_journal: "ext4" 4096 ["-O", "^has_journal"] "";
+    backups_in_every_group: "ext4" 1024 ["-O", "^sparse_super,^resize_inode"] "";
+    one_backup: "ext4" 4096 ["-O", "sparse_super2", "-E", "num_backup_sb=1"] "";
+    no_room_to_grow: "ext4" 4096 ["-O", "^resize_inode"] "";
+    room_to_grow: "ext4" 4096 ["-E", "resize=4000000"] "";
+    short_counters: "ext4" 4096 ["-O", "^huge_file,^large_file,^dir_nlink"] "";
+    no_extra_fields: "ext4" 4096 ["-O", "^extra_isize"] "";
+    stable_inodes: "ext4" 4096 ["-O", "stable_inodes"] "";
+    fast_commits_that_are_over: "ext4" 4096 ["-O", "fast_commit"] "";
+    tables_together: "ext4" 4096 ["-E", "packed_meta_blocks=1"] "";
+    one_flexible_group: "ext4" 1024 ["-G", "64", "-E", "stride=16,stripe_width=64"] "";
+    tables_that_were_filled: "ext4" 4096 ["-E", "lazy_itable_init=0,lazy_journal_init=0"] "";
+    few_inodes_for_many_bytes: "ext4" 4096 ["-N", "20000"] "";
+    everything_new: "ext4" 4096
+        ["-O", "inline_data,ea_inode,large_dir,metadata_csum_seed,orphan_file,stable_inodes,sparse_super2,mmp"] "";
 }
 
 #[test]

@@ -357,7 +357,7 @@ fn conforms(cluster_bytes: u64, sector_bytes: u64) {
     let mut ntfs = Ntfs::open(Arc::clone(&device), CLOSED).unwrap();
     assert_eq!(u64::from(ntfs.facts().block_bytes), cluster_bytes);
     let kept = conformance::scan(&mut ntfs);
-    let unit_bytes = ntfs.compression_unit_bytes();
+    let unit_bytes = ntfs.facts().compression_unit_bytes;
     let contents: HashMap<u64, Vec<u8>> = kept
         .inodes
         .values()

@@ -307,6 +307,18 @@ conformance! {
     names_without_case_conform: ["-n", "version=ci"], 500, true;
     sectors_of_4096_conform: ["-s", "size=4096"], 500, true;
     two_groups_conform: ["-d", "agcount=2"], 500, true;
+    stripes_conform: ["-d", "su=64k,sw=4,agcount=2", "-l", "size=64m"], 500, true;
+    unaligned_data_conforms: ["-d", "noalign"], 500, true;
+    a_log_in_the_first_group_conforms: ["-l", "agnum=0"], 500, true;
+    a_log_with_stripes_conforms: ["-l", "su=64k"], 500, true;
+    two_inodes_in_a_block_conform: ["-i", "perblock=2"], 500, true;
+    few_inodes_conform: ["-i", "maxpct=1"], 500, true;
+    without_a_free_inode_tree_conforms: ["-m", "finobt=0,inobtcount=0"], 500, true;
+    everything_new_conforms:
+        ["-m", "rmapbt=1,reflink=1,bigtime=1,inobtcount=1,finobt=1", "-i", "nrext64=1,sparse=1"], 500, true;
+    blocks_of_2048_conform: ["-b", "size=2048"], 500, true;
+    blocks_of_16384_conform: ["-b", "size=16384"], 500, true;
+    blocks_of_65536_conform: ["-b", "size=65536"], 500, true;
 }
 
 /// Another UUID leaves that of the metadata as it is.
@@ -705,7 +717,15 @@ fn version_4(options: &[&str]) -> Option<(tempfile::TempDir, BTreeMap<String, Ve
 
 #[test]
 fn version_4_is_read_as_mkfs_filled_it() {
-    for options in [&[][..], &["-n", "ftype=0"], &["-i", "size=256", "-b", "size=1024"], &["-n", "size=16384"]] {
+    for options in [
+        &[][..],
+        &["-n", "ftype=0"],
+        &["-i", "size=256", "-b", "size=1024"],
+        &["-i", "size=256", "-b", "size=512"],
+        &["-n", "size=16384"],
+        &["-i", "attr=1,projid32bit=0"],
+        &["-l", "version=1,lazy-count=0"],
+    ] {
         let Some((folder, expected)) = version_4(options) else { return };
         let path = folder.path().join("image");
         let device = ImageFile::open(&path).unwrap();
@@ -738,7 +758,10 @@ fn version_4_is_read_as_mkfs_filled_it() {
         assert_eq!((of(b"file0").mode, of(b"file0").uid, of(b"file0").gid), (0o100_640, 1000, 1001));
         assert_eq!((of(b"block").mode, of(b"block").rdev), (0o060_600, makedev(259, 70_000)));
         assert_eq!((of(b"of3").mode, of(b"of3").links, of(b"file0").btime), (0o040_711, 2, None));
-        attributes_of_version_4(&path, of(b"file1").number);
+        // xfs_db ends with a fault where attributes are of the first kind.
+        if !options.iter().any(|option| option.starts_with("attr=1")) {
+            attributes_of_version_4(&path, of(b"file1").number);
+        }
     }
 }
 

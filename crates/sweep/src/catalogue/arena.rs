@@ -46,6 +46,16 @@ impl<T: Copy> Chunked<T> {
         self.len = 0;
     }
 
+    /// Keeps the first `len`, where there are more.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.chunks.truncate(self.len.div_ceil(Self::PER_CHUNK));
+        let rest = self.len % Self::PER_CHUNK;
+        if let Some(last) = self.chunks.last_mut().filter(|_| rest > 0) {
+            last.truncate(rest);
+        }
+    }
+
     /// Bytes in use, not counting the unused end of the last chunk.
     pub(crate) fn bytes(&self) -> u64 {
         (self.len * size_of::<T>()) as u64
@@ -56,6 +66,14 @@ impl<T: Copy> Chunked<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     chunks: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+/// How many names there were.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NamesMark {
+    chunks: usize,
+    in_last: usize,
     bytes: u64,
 }
 
@@ -91,6 +109,19 @@ impl Names {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    pub(crate) fn mark(&self) -> NamesMark {
+        NamesMark { chunks: self.chunks.len(), in_last: self.chunks.last().map_or(0, Vec::len), bytes: self.bytes }
+    }
+
+    /// Forgets what was added since.
+    pub(crate) fn return_to(&mut self, mark: NamesMark) {
+        self.chunks.truncate(mark.chunks);
+        if let Some(last) = self.chunks.last_mut() {
+            last.truncate(mark.in_last);
+        }
+        self.bytes = mark.bytes;
     }
 }
 

@@ -21,7 +21,7 @@ impl EntryId {
 
 /// What is known of an entry, and what is to be done with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flags(u16);
+pub(crate) struct Flags(u32);
 
 impl Flags {
     pub(crate) const NONE: Self = Self(0);
@@ -49,10 +49,14 @@ impl Flags {
     pub(crate) const UNTOLD: Self = Self(1 << 11);
     /// It lies on another file system than its directory: something is mounted over it, or its directory shows several.
     pub(crate) const FOREIGN: Self = Self(1 << 12);
-    /// Its content can't be read from an image: it is compressed, or lies elsewhere.
+    /// Its content can't be read from an image: it lies elsewhere, or where is not known.
     pub(crate) const UNREADABLE: Self = Self(1 << 14);
     /// It was an error item.
     pub(crate) const FAILED: Self = Self(1 << 13);
+    /// In an image: its content is packed unit by unit.
+    pub(crate) const PACKED: Self = Self(1 << 15);
+    /// In an image: its content is encrypted.
+    pub(crate) const ENCRYPTED: Self = Self(1 << 16);
     /// The kernel makes its content up when it is read, and its size is not true.
     pub(crate) const MADE_UP: Self = Self(1 << 10);
 

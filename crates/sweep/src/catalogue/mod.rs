@@ -14,11 +14,14 @@ use std::{
 };
 
 pub(crate) use self::arena::NameAt;
-use self::arena::{Chunked, Names};
+use self::arena::{Chunked, Names, NamesMark};
 pub(crate) use self::entry::{Entry, EntryId, Flags};
 use onesweep_layout::tables;
 
-use crate::plan::{Fragment, NO_ADDRESS, Piece};
+use crate::{
+    item::Marks,
+    plan::{Fragment, NO_ADDRESS, Piece},
+};
 
 /// A file system that entries lie on.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +34,49 @@ pub(crate) struct Volume {
     pub(crate) block: u32,
     /// Where the volume begins in the address order of its spindle, in bytes.
     pub(crate) base: u64,
-    /// It is not mounted: nothing of it can be opened, and all of it is known from its tables.
-    pub(crate) is_image: bool,
+    /// Of a file system that is not mounted: nothing of it can be opened, and all of it is known from its tables.
+    pub(crate) image: Option<ImageFacts>,
+}
+
+/// What is special about a file system in an image.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ImageFacts {
+    /// Bytes of the units of packed files.
+    pub(crate) unit: u32,
+    /// It was not closed, and is read all the same.
+    pub(crate) is_dirty: bool,
+}
+
+/// Where bytes of a file are others than on the device.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Amends {
+    /// Read as zeros, whatever lies there: ends of blocks, and what was never written.
+    pub(crate) zeros: Vec<Range<u64>>,
+    /// Bytes that a journal has to keep in another form.
+    pub(crate) stamps: Vec<(u64, [u8; 4])>,
+}
+
+impl Amends {
+    fn bytes(&self) -> usize {
+        self.zeros.len() * size_of::<Range<u64>>() + self.stamps.len() * size_of::<(u64, [u8; 4])>()
+    }
+
+    /// Makes `bytes`, which begin at `at` of their file, what they have to be.
+    pub(crate) fn apply(&self, bytes: &mut [u8], at: u64) {
+        let end = at + bytes.len() as u64;
+        for range in &self.zeros {
+            let (from, to) = (range.start.clamp(at, end), range.end.clamp(at, end));
+            bytes[(from - at) as usize..(to - at) as usize].fill(0);
+        }
+        for (place, stamp) in &self.stamps {
+            for (place, byte) in (*place..).zip(stamp) {
+                if let Some(old) = place.checked_sub(at).and_then(|offset| bytes.get_mut(usize::try_from(offset).ok()?))
+                {
+                    *old = *byte;
+                }
+            }
+        }
+    }
 }
 
 /// What the tables of an image told of an entry, which nobody can ask again.
@@ -41,8 +85,26 @@ pub(crate) struct Extra {
     /// Content that lies among the metadata; of a symbolic link, its target.
     pub(crate) inline: Option<Vec<u8>>,
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Ends of blocks that read as zeros, whatever lies on the device: bytes of the file.
-    pub(crate) zeros: Vec<Range<u64>>,
+    pub(crate) amends: Amends,
+}
+
+impl Extra {
+    /// Bytes that it takes in the catalogue.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.inline.is_none() && self.xattrs.is_empty() && self.amends.bytes() == 0 {
+            return 0;
+        }
+        let xattrs: usize = self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        (size_of::<Self>() + xattrs + self.inline.as_ref().map_or(0, Vec::len) + self.amends.bytes()) as u64
+    }
+}
+
+/// How much a catalogue holds at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    entries: usize,
+    names: NamesMark,
+    extra_bytes: u64,
 }
 
 /// How much memory a plan keeps of a tree.
@@ -166,12 +228,11 @@ impl Catalogue {
 
     /// Keeps what can't be asked for again.
     pub(crate) fn add_extra(&mut self, id: EntryId, extra: Extra) {
-        if extra.inline.is_none() && extra.xattrs.is_empty() && extra.zeros.is_empty() {
-            return;
+        let bytes = extra.bytes();
+        if bytes > 0 {
+            self.extra_bytes += bytes;
+            self.extras.insert(id, extra);
         }
-        let xattrs: usize = extra.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.extra_bytes += (size_of::<Extra>() + xattrs + extra.inline.as_ref().map_or(0, Vec::len)) as u64;
-        self.extras.insert(id, extra);
     }
 
     /// What was kept of an entry of an image.
@@ -179,9 +240,18 @@ impl Catalogue {
         self.extras.get(&id)
     }
 
-    /// The ranges of an entry that read as zeros though they are in a fragment.
-    pub(crate) fn zeros(&self, id: EntryId) -> &[Range<u64>] {
-        self.extra(id).map_or(&[], |extra| &extra.zeros)
+    /// How much is there now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { entries: self.entries.len(), names: self.names.mark(), extra_bytes: self.extra_bytes }
+    }
+
+    /// Forgets what was added since, and all fragments.
+    pub(crate) fn return_to(&mut self, mark: &Mark) {
+        self.entries.truncate(mark.entries);
+        self.names.return_to(mark.names);
+        self.extras.retain(|id, _| (id.0 as usize) < mark.entries);
+        self.extra_bytes = mark.extra_bytes;
+        self.fragments.clear();
     }
 
     /// Keeps a name that will get its place later. `None` when there is no room.
@@ -367,11 +437,12 @@ impl Catalogue {
     /// The ranges of the content that are no holes; the whole content where nothing is mapped.
     pub(crate) fn data_ranges(&self, id: EntryId) -> Vec<Range<u64>> {
         let entry = self.get(id);
-        let block = u64::from(self.volume(entry.device).block);
+        let (block, unit) = (u64::from(self.volume(entry.device).block), self.unit(&entry));
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for fragment in self.fragments(id) {
             let start = u64::from(fragment.offset()) * block;
-            let end = (start + u64::from(fragment.length()) * block).min(entry.size);
+            let end = (start + u64::from(fragment.length()) * block).next_multiple_of(unit).min(entry.size);
+            let start = start / unit * unit;
             match ranges.last_mut() {
                 Some(last) if last.end >= start => last.end = last.end.max(end),
                 _ => ranges.push(start..end),
@@ -380,9 +451,68 @@ impl Catalogue {
         ranges
     }
 
-    /// Bytes of memory that the content takes: whole blocks.
+    /// Bytes of memory that the content takes: whole blocks, or whole units of what is packed.
     pub(crate) fn cost(&self, id: EntryId) -> u64 {
         let entry = self.get(id);
-        entry.size.next_multiple_of(u64::from(self.volume(entry.device).block))
+        entry.size.next_multiple_of(self.unit(&entry))
+    }
+
+    /// Bytes of the unit in which an entry is packed; of others, of a block.
+    fn unit(&self, entry: &Entry) -> u64 {
+        let volume = self.volume(entry.device);
+        let packed = volume.image.filter(|_| entry.flags.has(Flags::PACKED)).map(|image| image.unit);
+        packed.unwrap_or(volume.block).into()
+    }
+
+    /// What is to be known of an entry before it is believed.
+    pub(crate) fn marks(&self, id: EntryId) -> Marks {
+        let entry = self.get(id);
+        let is_dirty = self.volume(entry.device).image.is_some_and(|image| image.is_dirty);
+        Marks { dirty: is_dirty, encrypted: entry.flags.has(Flags::ENCRYPTED) }
+    }
+
+    /// Bytes of the unit in which an entry is packed, if it is.
+    pub(crate) fn packed_unit(&self, id: EntryId) -> Option<u64> {
+        let entry = self.get(id);
+        entry.flags.has(Flags::PACKED).then(|| self.unit(&entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_what_they_have_to_be() {
+        let amends = Amends { zeros: vec![2..4, 7..100], stamps: vec![(4, *b"abcd")] };
+        for (at, expected) in [(0, *b"xx\0\0ab"), (3, *b"\0abcd\0"), (20, [0; 6]), (200, [b'x'; 6])] {
+            let mut bytes = [b'x'; 6];
+            amends.apply(&mut bytes, at);
+            // Of the stamp at 4, what lies behind 7 goes over the zeros.
+            assert_eq!(bytes, expected, "{at}");
+        }
+    }
+
+    #[test]
+    fn what_came_after_a_mark_is_forgotten() {
+        let mut catalogue = Catalogue::new();
+        let volume = catalogue.volume_number(Volume { dev: 1, block: 4096, base: 0, image: None });
+        let name = |number: u32| format!("a name of some length {number}");
+        let add = |catalogue: &mut Catalogue, numbers: Range<u32>| {
+            for number in numbers {
+                let id = catalogue.add(EntryId::NONE, name(number).as_bytes(), 7, volume, 0).unwrap();
+                catalogue.add_extra(id, Extra { inline: Some(vec![1; 10]), ..Extra::default() });
+                assert!(catalogue.add_fragment(id, Some(4096), 0, 10));
+            }
+        };
+        add(&mut catalogue, 0..20_000);
+        let (mark, bytes) = (catalogue.mark(), catalogue.bytes() - catalogue.fragments.bytes());
+        for _ in 0..3 {
+            add(&mut catalogue, 20_000..50_000);
+            catalogue.return_to(&mark);
+            assert_eq!((catalogue.len(), catalogue.bytes()), (20_000, bytes));
+            assert!((0..20_000).all(|id| catalogue.name(EntryId(id)) == name(id).as_bytes()));
+        }
+        assert!(catalogue.extra(EntryId(19_999)).is_some() && catalogue.extra(EntryId(20_000)).is_none());
     }
 }

@@ -2,10 +2,16 @@
 
 mod content;
 mod fill;
+mod gather;
+mod place;
+mod spans;
 
 use std::{
     fmt, io,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +19,7 @@ use std::{
 use onesweep_layout::{
     ImageFile, Part,
     image::ImageName,
-    tables::{self, Tables},
+    tables::{self, Options, TableError, Tables},
 };
 use onesweep_sys::{
     block,
@@ -25,14 +31,16 @@ use onesweep_sys::{
 use crate::footprint::Footprint;
 
 pub(crate) use self::{
-    content::{ImageContent, clear},
-    fill::{Wishes, fill},
+    content::{ImageContent, unpack},
+    fill::{Filling, Wishes},
 };
 
 /// Whether [`MetadataSource::Auto`](crate::MetadataSource::Auto) takes a path for that of an image, of a device that isn't
 /// mounted, or of something inside of one, where it is one of `named` paths. Reads a few blocks.
+///
+/// True also where it has to be one, but can't be read.
 pub fn is_image(path: &Path, named: usize) -> bool {
-    Image::open(path, path, named).is_ok_and(|image| image.is_some())
+    !matches!(Image::open(path, path, named, Options::default()), Ok(None))
 }
 
 /// Plain files are looked into only where no more paths than these are named: each costs a read at its own place of the disk,
@@ -129,7 +137,7 @@ impl Image {
     ///
     /// A file that is named as it is counts as an image only when it holds a file system; a device, a partition or a path
     /// inside must.
-    pub(crate) fn open(shown: &Path, opened: &Path, named: usize) -> io::Result<Option<Self>> {
+    pub(crate) fn open(shown: &Path, opened: &Path, named: usize, options: Options) -> io::Result<Option<Self>> {
         let Some(name) = ImageName::of(opened) else { return Ok(None) };
         let is_plain = name.file == opened;
         let is_link = opened.symlink_metadata().is_ok_and(|found| found.is_symlink());
@@ -137,26 +145,53 @@ impl Image {
         if is_plain && (is_link || (is_file && (named > PLAIN_IMAGES_MAX || !has_magic(opened)))) {
             return Ok(None);
         }
-        match Self::read(shown, name) {
-            Err(_) if is_plain && is_file => Ok(None),
-            read => read.map(Some),
-        }
+        let is_plain_file = is_plain && is_file;
+        let part = match name.open() {
+            Err(_) if is_plain_file => return Ok(None),
+            part => part.map_err(io::Error::other)?,
+        };
+        let tables = match tables::open(part.clone(), options) {
+            Err(dirty @ TableError::Dirty { .. }) if is_plain_file => {
+                return Err(io::Error::other(format!("{dirty}; --metadata walk takes it as one file")));
+            }
+            Err(_) if is_plain_file => return Ok(None),
+            tables => tables.map_err(io::Error::other)?,
+        };
+        Ok(Some(Self::of(shown, name, part, tables)))
     }
 
     /// Opens what `opened` names where that is a file, a device or something inside; `None` for what else there is. Fails
     /// where the tables of a file system can't be read there.
-    pub(crate) fn open_named(shown: &Path, opened: &Path) -> io::Result<Option<Self>> {
-        ImageName::of(opened).map(|name| Self::read(shown, name)).transpose()
+    pub(crate) fn open_named(shown: &Path, opened: &Path, options: Options) -> io::Result<Option<Self>> {
+        let Some(name) = ImageName::of(opened) else { return Ok(None) };
+        let part = name.open().map_err(io::Error::other)?;
+        let tables = tables::open(part.clone(), options).map_err(io::Error::other)?;
+        Ok(Some(Self::of(shown, name, part, tables)))
     }
 
-    fn read(shown: &Path, name: ImageName) -> io::Result<Self> {
-        let part = name.open().map_err(io::Error::other)?;
-        let tables = tables::open(part.clone()).map_err(io::Error::other)?;
-        if tables.facts().is_replayed {
-            let why = "what was written last is in its journal still; run e2fsck -p on it, or mount and unmount it";
-            return Err(io::Error::other(why));
-        }
+    fn of(shown: &Path, name: ImageName, part: Part<Arc<ImageFile>>, tables: Box<dyn Tables + Send>) -> Self {
         let device = Arc::new(ImageDevice { part, path: name.file });
-        Ok(Self { shown: shown.to_owned(), inside: name.inside, tables, device })
+        let shown = match name.inside.is_empty() {
+            true => all_of(shown),
+            false => shown.to_owned(),
+        };
+        Self { shown, inside: name.inside, tables, device }
+    }
+}
+
+/// The name of all that is in an image: as it was named, and `:/`.
+fn all_of(shown: &Path) -> PathBuf {
+    let mut name = shown.as_os_str().to_owned();
+    if !shown.as_os_str().as_bytes().ends_with(b":/") {
+        name.push(":/");
+    }
+    name.into()
+}
+
+/// By which the paths of files begin that come from what [`is_image`]: all of `disk.img` is `disk.img:/`.
+pub fn path_of_image(named: &Path) -> PathBuf {
+    match ImageName::of(named) {
+        Some(name) if name.inside.is_empty() => all_of(named),
+        _ => named.to_owned(),
     }
 }

@@ -10,11 +10,12 @@ use crate::{
     device::DeviceCheck,
     error::FileError,
     handover,
-    image::{self, Image, ImageContent, ImageDevice},
+    image::{self, Filling, Image, ImageContent, ImageDevice},
     item::{Content, FileBytes, Route, SweptFile},
     outlet::{Counters, Outlet},
     placement::Placement,
     progress::Progress,
+    read::Halt,
     settings::Entries,
     stream::FileStream,
 };
@@ -27,7 +28,7 @@ impl SpindleSweep {
         device.admit_image(volume, Arc::clone(&image.device))?;
         self.device = Some(device);
         self.image_device = Some(Arc::clone(&image.device));
-        self.image = Some((volume, image));
+        self.image = Some(Filling::new(volume, image));
         Ok(())
     }
 
@@ -36,37 +37,75 @@ impl SpindleSweep {
         self.image_device.as_ref()
     }
 
-    /// Reads the tables; what they tell is held until the sweep runs.
-    pub(super) fn read_tables(&mut self, counters: &Counters) {
-        let Some((volume, mut image)) = self.image.take() else { return };
+    /// Reads the tables for a plan: until there is something to be read.
+    pub(super) fn prepare_image(&mut self, counters: &Counters) {
+        while self.image.is_some()
+            && self.held.batch.as_ref().is_none_or(Batch::is_empty)
+            && !self.settings.cancel.is_cancelled()
+        {
+            self.read_tables(counters);
+        }
+    }
+
+    /// Carries the sweep of an image out, from what a plan has prepared.
+    pub(super) fn run_image(&mut self, outlet: &Outlet) -> Result<(), Halt> {
+        loop {
+            if outlet.is_cancelled() {
+                return Err(Halt::Cancelled);
+            }
+            if self.held.batch.is_none() && self.image.is_some() {
+                outlet.count(|summary| summary.windows += 1);
+                self.read_tables(outlet.counters());
+            }
+            self.begin(outlet)?;
+            if let Some(batch) = self.held.batch.take() {
+                self.finish(outlet, batch)?;
+            }
+            if self.image.is_none() {
+                return self.close_directories(outlet, &|_| true);
+            }
+        }
+    }
+
+    /// Reads the tables, or what of them makes a window; what they tell is held until the sweep runs.
+    fn read_tables(&mut self, counters: &Counters) {
+        let Some(mut filling) = self.image.take() else { return };
+        let shown = filling.shown();
         let wishes = image::Wishes {
+            shown: &shown,
             filter: &self.settings.filter,
             no_recursion: self.settings.no_recursion,
             xattrs: self.settings.xattrs,
+            lost: self.settings.lost,
             catalog_limit: self.catalog_limit,
             cancel: &self.settings.cancel,
         };
-        let filled = match image::fill(&mut self.catalogue, volume, &mut image, &wishes) {
+        let filled = match filling.next(&mut self.catalogue, &wishes) {
             Ok(filled) => filled,
             Err(error) => {
                 let source = io::Error::other(error);
-                return self.held.errors.push(FileError::Io {
-                    path: image.shown,
-                    step: "read its tables".into(),
-                    source,
-                });
+                return self.held.errors.push(FileError::Io { path: shown, step: "read its tables".into(), source });
             }
         };
         let damaged = |problem| FileError::Io {
-            path: image.shown.clone(),
+            path: shown.clone(),
             step: "read all of its tables".into(),
             source: io::Error::other(problem),
         };
         self.held.errors.extend(filled.problems.into_iter().map(damaged));
-        counters.tell(|| Progress::Walked { entries: u64::from(self.catalogue.len()) });
-        self.held.directories = filled.directories;
+        self.walked_entries += (filled.directories.len() + filled.entries.len()) as u64;
+        counters.tell(|| Progress::Walked { entries: self.walked_entries });
+        self.held.directories.extend(filled.directories);
+        let batch = self.batch_of(filled.entries);
+        let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
+        counters.tell(|| Progress::Surveyed { files, bytes });
+        self.held.batch = Some(batch);
+        self.image = Some(filling).filter(|filling| !filling.is_over());
+    }
+
+    /// What is to be done with each.
+    fn batch_of(&mut self, mut entries: Vec<EntryId>) -> Batch {
         let mut batch = Batch::default();
-        let mut entries = filled.entries;
         entries.sort_unstable_by_key(|&id| self.catalogue.get(id).ino);
         for id in entries {
             let entry = self.catalogue.get(id);
@@ -84,9 +123,7 @@ impl SpindleSweep {
                 Surveyed::Streamed => batch.streamed.push(id),
             }
         }
-        let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
-        counters.tell(|| Progress::Surveyed { files, bytes });
-        self.held.batch = Some(batch);
+        batch
     }
 
     fn way_of_reading(&mut self, id: EntryId) -> Surveyed {
@@ -111,9 +148,14 @@ impl SpindleSweep {
             return Ok(Some(item));
         }
         if entry.flags.has(Flags::UNREADABLE) {
-            let source = io::Error::other(
-                "it is compressed, lies on another device, or what tells its place is damaged; mount the file system to read it",
-            );
+            let why = match entry.flags.has(Flags::ENCRYPTED) {
+                true => "it is encrypted, and its key is not here",
+                false => {
+                    "it is compressed in a way that is not known, lies on another device, or what tells its place is \
+                     damaged; mount the file system to read it"
+                }
+            };
+            let source = io::Error::other(why);
             return Err(FileError::Io { path: item.path, step: "read it from the image".into(), source });
         }
         let Some(loan) = outlet.reserve(&self.share, self.catalogue.cost(id)) else { return Ok(None) };

@@ -25,7 +25,7 @@ use crate::{
     device::DeviceCheck,
     error::{FileError, SweepError},
     handover,
-    image::{Image, ImageDevice},
+    image::{Filling, ImageDevice},
     opener::Opener,
     order::Order,
     outlet::{Counters, Outlet},
@@ -123,8 +123,8 @@ pub(crate) struct SpindleSweep {
     walked_entries: u64,
     surveyed_files: u64,
     surveyed_bytes: u64,
-    /// To be read instead of a walk, with the number of its volume.
-    image: Option<(u16, Image)>,
+    /// To be read instead of a walk.
+    image: Option<Filling>,
     image_device: Option<Arc<ImageDevice>>,
 }
 
@@ -247,7 +247,9 @@ impl SpindleSweep {
 
     /// Walks, surveys and plans the first window; everything found is held until the sweep runs.
     pub(crate) fn prepare(&mut self, counters: &Counters) {
-        self.read_tables(counters);
+        if self.image_device().is_some() {
+            return self.prepare_image(counters);
+        }
         while !self.is_finished()
             && self.held.batch.as_ref().is_none_or(|batch| batch.is_empty())
             && !self.settings.cancel.is_cancelled()
@@ -262,9 +264,8 @@ impl SpindleSweep {
 
     /// Carries the sweep out to its end.
     pub(crate) fn run(&mut self, outlet: &Outlet) -> Result<(), Halt> {
-        if self.image.is_some() {
-            outlet.count(|summary| summary.windows += 1);
-            self.read_tables(outlet.counters());
+        if self.image_device().is_some() {
+            return self.run_image(outlet);
         }
         self.begin(outlet)?;
         if let Some(batch) = self.held.batch.take() {
@@ -677,6 +678,7 @@ impl SpindleSweep {
                 address,
                 fragments: entry.fragments,
                 size: entry.size,
+                marks: self.catalogue.marks(id),
             }
         })
     }

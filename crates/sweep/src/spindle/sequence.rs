@@ -95,7 +95,7 @@ mod tests {
     /// but for `a`, which lies first, and `e`, which lies last: orders by inode and by address differ within `d2` too.
     fn catalogue() -> (Catalogue, Vec<EntryId>) {
         let mut catalogue = Catalogue::new();
-        let volume = catalogue.volume_number(Volume { dev: 1, shown_dev: 1, block: 4096, base: 0, is_image: false });
+        let volume = catalogue.volume_number(Volume { dev: 1, shown_dev: 1, block: 4096, base: 0, image: None });
         let root = catalogue.add_root(b"/", "/".into(), volume, DIRECTORY, 20).unwrap();
         let mut add =
             |parent, name: &str, ino, mode| catalogue.add(parent, name.as_bytes(), ino, volume, mode).unwrap();

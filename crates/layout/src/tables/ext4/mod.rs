@@ -37,7 +37,7 @@ use journal::Overlay;
 use superblock::{Incompatible, Superblock};
 use volume::Volume;
 
-use super::{Found, TableError, Tables, VolumeFacts, Wanted};
+use super::{Found, Moved, TableError, Tables, VolumeFacts, Wanted};
 use crate::block_read::BlockRead;
 
 /// An ext2, ext3 or ext4 file system on a device or in an image.
@@ -118,6 +118,19 @@ impl<B: BlockRead> Ext4<B> {
 impl<B: BlockRead> Tables for Ext4<B> {
     fn facts(&self) -> &VolumeFacts {
         &self.facts
+    }
+
+    fn moved(&self) -> Vec<Moved> {
+        let length = u64::from(self.volume.superblock.block_bytes);
+        let copies = self.volume.overlay.of(0, u64::MAX);
+        copies
+            .map(|(block, copied)| Moved {
+                from: self.volume.byte_of(block),
+                to: self.volume.byte_of(copied.block),
+                length,
+                first_bytes: copied.escaped.then_some(journal::MAGIC),
+            })
+            .collect()
     }
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {

@@ -292,6 +292,8 @@ impl Superblock {
             root: 2,
             inodes_used: self.inodes.checked_sub(self.free_inodes).map(u64::from),
             is_replayed: false,
+            is_dirty: false,
+            compression_unit_bytes: 0,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The content of compressed files: units of 16 clusters, each a hole, plain, or packed by LZNT1 into fewer clusters.
 
+use thiserror::Error;
+
 use super::lznt1;
 use crate::{
     block_read::BlockRead,
@@ -7,12 +9,33 @@ use crate::{
     tables::TableError,
 };
 
+/// A unit isn't what packing makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a compression unit is damaged: expected {expected}, found none at byte {at} of it")]
+pub struct BadUnit {
+    /// What would be right.
+    pub expected: &'static str,
+    /// Where, in bytes of what was packed.
+    pub at: usize,
+}
+
+/// The content of one unit from the bytes that lie on the device: none of a hole, as many as the content has where it is
+/// plain, fewer where it is packed.
+pub fn unpack_unit(packed: &[u8], content: &mut [u8]) -> Result<(), BadUnit> {
+    match packed.len() {
+        0 => content.fill(0),
+        full if full == content.len() => content.copy_from_slice(packed),
+        _ => lznt1::decompress(packed, content).map_err(|bad| BadUnit { expected: bad.what, at: bad.offset })?,
+    }
+    Ok(())
+}
+
 /// Reads the content of a compressed file of NTFS from its extents. Memory: two compression units (2 × 64 KiB where clusters
 /// have 4096 bytes; Windows compresses with none larger).
 ///
 /// The extents are those of [`Inode::extents`](crate::tables::Inode::extents), with
 /// [`ENCODED`](ExtentFlags::ENCODED); the size of a unit is told by
-/// [`Ntfs::compression_unit_bytes`](super::Ntfs::compression_unit_bytes).
+/// [`VolumeFacts::compression_unit_bytes`](crate::tables::VolumeFacts::compression_unit_bytes).
 pub struct Decompressor<'a, B: ?Sized> {
     device: &'a B,
     extents: &'a [Extent],
@@ -87,14 +110,10 @@ impl<'a, B: BlockRead + ?Sized> Decompressor<'a, B> {
             self.device.read_at(to, at).map_err(|source| TableError::Io { at, length: length as u64, source })?;
         }
         self.content.resize(self.unit_bytes, 0);
-        match self.packed.len() {
-            0 => self.content.fill(0),
-            full if full == self.unit_bytes => self.content.copy_from_slice(&self.packed),
-            _ => lznt1::decompress(&self.packed, &mut self.content).map_err(|bad| {
-                let found = format!("none at byte {} of it", bad.offset);
-                TableError::damaged(format!("compression unit {unit}"), place, bad.what, found)
-            })?,
-        }
+        unpack_unit(&self.packed, &mut self.content).map_err(|bad| {
+            let found = format!("none at byte {} of it", bad.at);
+            TableError::damaged(format!("compression unit {unit}"), place, bad.expected, found)
+        })?;
         let written = usize::try_from(written_end.saturating_sub(start)).unwrap_or(usize::MAX);
         if let Some(unwritten) = self.content.get_mut(written..) {
             unwritten.fill(0);

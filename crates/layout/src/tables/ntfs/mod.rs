@@ -91,10 +91,10 @@ mod times;
 use std::ops::ControlFlow;
 
 use self::{boot::Geometry, clean::VolumeInformation, mft::Mft, scan::Scan};
-use super::{Found, TableError, Tables, VolumeFacts, Wanted};
+use super::{Found, Inode, InodeFlags, Name, TableError, Tables, VolumeFacts, Wanted};
 use crate::block_read::BlockRead;
 
-pub use self::compressed::Decompressor;
+pub use self::compressed::{BadUnit, Decompressor, unpack_unit};
 
 /// The record of the root directory.
 const ROOT: u64 = 5;
@@ -143,14 +143,16 @@ impl<B: BlockRead> Ntfs<B> {
                 advice: "mount it by what made it",
             });
         }
-        if !options.force_dirty {
-            match clean::check(&mft, &volume) {
-                Ok(()) => {}
-                Err(dirty @ TableError::Dirty { .. }) => return Err(dirty),
-                // Damage there says nothing of whether the volume was closed; what else is damaged will show itself.
-                Err(damage) => notes.push(damage),
+        let is_dirty = match clean::check(&mft, &volume) {
+            Ok(()) => false,
+            Err(TableError::Dirty { .. }) if options.force_dirty => true,
+            Err(dirty @ TableError::Dirty { .. }) => return Err(dirty),
+            // Damage there says nothing of whether the volume was closed; what else is damaged will show itself.
+            Err(damage) => {
+                notes.push(damage);
+                false
             }
-        }
+        };
         let facts = VolumeFacts {
             fs_type: "ntfs",
             label: volume.label,
@@ -159,6 +161,8 @@ impl<B: BlockRead> Ntfs<B> {
             root: ROOT,
             inodes_used: None,
             is_replayed: false,
+            is_dirty,
+            compression_unit_bytes: geometry.cluster_bytes << stream::COMPRESSION_UNIT,
         };
         Ok(Ntfs { mft, facts, notes })
     }
@@ -166,11 +170,6 @@ impl<B: BlockRead> Ntfs<B> {
     /// The serial number of the volume, as `blkid` shows it in hexadecimal.
     pub fn serial(&self) -> u64 {
         self.mft.geometry.serial
-    }
-
-    /// Bytes of the units that compressed files are divided into, as a [`Decompressor`] needs it.
-    pub fn compression_unit_bytes(&self) -> u32 {
-        self.mft.geometry.cluster_bytes << stream::COMPRESSION_UNIT
     }
 
     /// The image or device that it lies on.
@@ -190,8 +189,30 @@ impl<B: BlockRead> Tables for Ntfs<B> {
                 return Ok(());
             }
         }
-        match Scan::new(&self.mft, wanted, found).run() {
+        let scanned = match self.facts.is_dirty {
+            true => Scan::new(&self.mft, wanted, &mut Flagged(found)).run(),
+            false => Scan::new(&self.mft, wanted, found).run(),
+        };
+        match scanned {
             ControlFlow::Continue(()) | ControlFlow::Break(()) => Ok(()),
         }
+    }
+}
+
+/// Flags every inode as one of a volume that was not closed.
+struct Flagged<'a>(&'a mut dyn Found);
+
+impl Found for Flagged<'_> {
+    fn inode(&mut self, mut inode: Inode) -> ControlFlow<()> {
+        inode.flags |= InodeFlags::DIRTY;
+        self.0.inode(inode)
+    }
+
+    fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
+        self.0.name(name)
+    }
+
+    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+        self.0.problem(problem)
     }
 }

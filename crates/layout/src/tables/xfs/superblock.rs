@@ -112,6 +112,8 @@ impl Superblock {
                 root: block.u64(56)?,
                 inodes_used: block.u64(128)?.checked_sub(block.u64(136)?),
                 is_replayed: false,
+                is_dirty: false,
+                compression_unit_bytes: 0,
             },
             sector_bytes: u32::from(block.u16(102)?),
             block_log: block.u8(120)?,
