@@ -178,7 +178,7 @@ fn single_end(block: &Block<'_>, start: usize) -> Result<usize, TableError> {
     let count = block.u32(tail)?;
     let end = usize::try_from(count).ok().and_then(|count| tail.checked_sub(count.checked_mul(8)?));
     end.filter(|&end| end >= start).ok_or_else(|| {
-        let most = (tail - start) / 8;
+        let most = tail.saturating_sub(start) / 8;
         block.damaged(tail, "the number of index entries", format!("at most {most}"), count)
     })
 }
