@@ -183,7 +183,7 @@ fn chosen<'a>(images: &'a [Image], input: &'a [u8]) -> Changed<'a> {
 fn look(tables: &mut dyn Tables, len: u64) -> Checker {
     let checker = Checker::scan(tables, len);
     // What was found makes a tree that ends.
-    if let Ok(tree) = Tree::read(tables, Wanted::default(), |_| ()) {
+    if let Ok(tree) = Tree::read(tables, Wanted { xattrs: true }, |_| ()) {
         let mut visited = 0_u64;
         let _ = tree.walk(tree.root(), &mut |_| {
             visited += 1;

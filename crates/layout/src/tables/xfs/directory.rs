@@ -38,6 +38,10 @@ pub(super) fn short_form<B>(
         let length = usize::from(block.u8(offset)?);
         let number_at = offset + 3 + length + type_bytes;
         let name = checked_name(&block, offset + 3, length)?;
+        // Here the two stand for themselves; as names they would lead out of the directory.
+        if matches!(name, b"." | b"..") {
+            return Err(block.damaged(offset + 3, "a name", "one other than . and ..", name.escape_ascii()));
+        }
         let number = if long > 0 { block.u64(number_at)? } else { u64::from(block.u32(number_at)?) };
         check_number(volume, &block, number_at, number)?;
         each(Name { directory: inode.number, inode: number, name });

@@ -109,10 +109,10 @@ pub(crate) fn seal(bytes: &mut [u8], place: Place, sizes: &[usize; 4]) -> Option
     Some(length)
 }
 
-/// The first 64 blocks of a sound file system of 256 in one group: superblock, header, tree of inodes, and a chunk whose
+/// The first blocks of a sound file system of 256 in one group: superblock, header, tree of inodes, and a chunk whose
 /// first inodes are these.
 fn beginning(options: u8, inodes: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 64 * BLOCK];
+    let mut bytes = vec![0; 32 * BLOCK + inodes.len()];
     let is_v5 = options & VERSION_4 == 0;
     let mut put = |offset: usize, field: &[u8]| bytes[offset..offset + field.len()].copy_from_slice(field);
     put(0, b"XFSB");
