@@ -18,6 +18,7 @@ mod lists;
 mod memory;
 mod order;
 mod plans;
+mod read_only;
 mod run;
 mod sparse;
 mod terminal;
