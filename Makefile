@@ -80,7 +80,7 @@ fuzz: deps
 	@test -d fuzz/images || fuzz/seeds
 	@export PATH="$(abspath $(TARGET)/tools/bin):$$PATH"; set -e; \
 	for target in $(or $(FUZZ_TARGETS),$$(cargo fuzz list)); do \
-		echo "$$target"; $(CARGO) +nightly fuzz run -s none "$$target" -- -print_final_stats=1 $(FUZZ) 2>&1 | tee $(TARGET)/fuzz.log | \
+		echo "$$target"; $(CARGO) +nightly fuzz run -s none "$$target" -- -timeout=60 -print_final_stats=1 $(FUZZ) 2>&1 | tee $(TARGET)/fuzz.log | \
 			grep -a -E 'panicked|^stat::(number_of|average)|Test unit written|error' || true; \
 		! grep -a 'Test unit written' $(TARGET)/fuzz.log >/dev/null; \
 	done
