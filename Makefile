@@ -21,6 +21,9 @@ TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsp
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils
 FCLONES ?= 0.35
+# For how long, or how often, `make fuzz` runs each target.
+FUZZ ?= -max_total_time=60
+CARGO_FUZZ ?= 0.13
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 help:
@@ -31,6 +34,7 @@ help:
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
+	@echo 'make fuzz       parsers of disk tables with bytes that nobody has looked at, a minute each (nightly Rust, root)'
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
@@ -70,10 +74,21 @@ peers:
 	@.ci/deps $(PEERS)
 	@test -x $(TARGET)/tools/bin/fclones || $(CARGO) install fclones --version '^$(FCLONES)' --locked --root $(TARGET)/tools
 
+# Images for the fuzzer to begin with are made once; `rm -r fuzz/images` makes them anew. What it finds lies in fuzz/artifacts.
+fuzz: deps
+	@test -x $(TARGET)/tools/bin/cargo-fuzz || $(CARGO) install cargo-fuzz --version '^$(CARGO_FUZZ)' --locked --root $(TARGET)/tools
+	@test -d fuzz/images || fuzz/seeds
+	@export PATH="$(abspath $(TARGET)/tools/bin):$$PATH"; set -e; \
+	for target in $(or $(FUZZ_TARGETS),$$(cargo fuzz list)); do \
+		echo "$$target"; $(CARGO) +nightly fuzz run -s none "$$target" -- -timeout=60 -print_final_stats=1 $(FUZZ) 2>&1 | tee $(TARGET)/fuzz.log | \
+			grep -a -E 'panicked|^stat::(number_of|average)|Test unit written|error' || true; \
+		! grep -a 'Test unit written' $(TARGET)/fuzz.log >/dev/null; \
+	done
+
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
 clean:
 	$(CARGO) clean
 
-.PHONY: help deps build-deps build try test test-long bench bench-quick peers doc clean
+.PHONY: help deps build-deps build try test test-long bench bench-quick peers fuzz doc clean

@@ -40,7 +40,7 @@ impl ImageName {
         })
     }
 
-    fn find(name: &[u8], is_image: &dyn Fn(&Path) -> bool) -> Option<ImageName> {
+    pub(crate) fn find(name: &[u8], is_image: &dyn Fn(&Path) -> bool) -> Option<ImageName> {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let at = |file: &[u8], inside: &[u8]| {
             let whole = ImageName { file: path(file), partition: None, inside: inside.to_vec() };

@@ -34,6 +34,9 @@ pub mod block_read;
 pub mod btrfs;
 pub mod device;
 pub mod extent;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod image;
 pub mod mounts;
 pub mod partitions;

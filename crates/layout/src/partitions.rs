@@ -146,7 +146,7 @@ fn gpt(disk: &dyn BlockRead, at: u64, sector: u64) -> Result<Option<Vec<Partitio
 }
 
 /// The CRC-32 of Ethernet, bit by bit: tables are short.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| step(crc)))
 }

@@ -383,11 +383,17 @@ fn clear_the_dead(base: &Path) {
 
 /// Attaches a file to a free loop device. Others may take the free one between finding and taking it: so again.
 pub(crate) fn attach_loop(file: &Path) -> PathBuf {
+    attach_loop_as(file, &[])
+}
+
+/// The same with further options of losetup.
+pub(crate) fn attach_loop_as(file: &Path, options: &[&str]) -> PathBuf {
     let mut said = String::new();
     for attempt in 0..60 {
         // Direct I/O keeps the image's pages out of the machine's page cache; not every disk below can do it.
         let direct = if attempt < 40 { "--direct-io=on" } else { "--direct-io=off" };
-        let out = Command::new("losetup").args(["--find", "--show", direct]).arg(file).output().expect("losetup runs");
+        let mut losetup = Command::new("losetup");
+        let out = losetup.args(["--find", "--show", direct]).args(options).arg(file).output().expect("losetup runs");
         if out.status.success() {
             return PathBuf::from(text(&out.stdout).trim());
         }

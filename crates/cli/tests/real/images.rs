@@ -21,15 +21,15 @@ use crate::{
 };
 
 /// An image, and what was in it when it was mounted.
-struct Made {
-    folder: Folder,
+pub(crate) struct Made {
+    pub(crate) folder: Folder,
     /// By the path inside.
     sums: BTreeMap<Vec<u8>, String>,
     paths: Vec<Vec<u8>>,
 }
 
 impl Made {
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.join("disk.img")
     }
 
@@ -39,7 +39,7 @@ impl Made {
         self.sums.iter().map(|(path, sum)| (shown(path), sum.clone())).collect()
     }
 
-    fn named(&self, inside: &str) -> PathBuf {
+    pub(crate) fn named(&self, inside: &str) -> PathBuf {
         let mut name = self.file().into_os_string();
         name.push(inside);
         name.into()
@@ -84,7 +84,7 @@ fn fill(root: &Path, files: u64) {
     fs::remove_file(&grown[1]).expect("it goes");
 }
 
-fn ntfs(files: u64) -> Made {
+pub(crate) fn ntfs(files: u64) -> Made {
     ntfs_with(|root| fill(root, files))
 }
 
@@ -185,7 +185,7 @@ fn every_command_knows_images(made: &Made) {
 }
 
 /// The same of a file system that the kernel can loop-mount.
-fn of_kernel(fs: Fs, files: u64) -> Made {
+pub(crate) fn of_kernel(fs: Fs, files: u64) -> Made {
     let folder = Folder::new();
     let (file, root) = (folder.join("disk.img"), folder.join("mounted"));
     fs::create_dir(&root).expect("a mount point");

@@ -21,6 +21,7 @@ mod memory;
 mod moments;
 mod order;
 mod plans;
+mod read_only;
 mod run;
 mod sparse;
 mod summaries;

@@ -1,6 +1,7 @@
 //! File systems read from their own tables, held against what the kernel says of the same image.
 
 mod conformance;
+mod damage;
 mod ext4;
 mod ext4_tree;
 mod image;

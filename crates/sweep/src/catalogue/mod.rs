@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn what_came_after_a_mark_is_forgotten() {
         let mut catalogue = Catalogue::new();
-        let volume = catalogue.volume_number(Volume { dev: 1, block: 4096, base: 0, image: None });
+        let volume = catalogue.volume_number(Volume { dev: 1, shown_dev: 1, block: 4096, base: 0, image: None });
         let name = |number: u32| format!("a name of some length {number}");
         let add = |catalogue: &mut Catalogue, numbers: Range<u32>| {
             for number in numbers {

@@ -386,7 +386,7 @@ mod tests {
         };
         let mut catalogue = Catalogue::new();
         let facts = ImageFacts { unit: 0, is_dirty: false };
-        let volume = catalogue.volume_number(Volume { dev: 1, block: 4096, base: 0, image: Some(facts) });
+        let volume = catalogue.volume_number(Volume { dev: 1, shown_dev: 1, block: 4096, base: 0, image: Some(facts) });
         let (filter, cancel) = (Filter::new(), Cancel::new());
         let wishes = Wishes {
             shown: &shown,
@@ -481,7 +481,7 @@ mod tests {
         let (shown, tables) = (PathBuf::from("i:/moved"), Box::new(tables));
         let image = Image { shown: shown.clone(), inside: b"moved".to_vec(), tables, device };
         let mut catalogue = Catalogue::new();
-        let volume = catalogue.volume_number(Volume { dev: 1, block: 4096, base: 0, image: None });
+        let volume = catalogue.volume_number(Volume { dev: 1, shown_dev: 1, block: 4096, base: 0, image: None });
         let wishes = Wishes {
             shown: &shown,
             filter: &Filter::new(),

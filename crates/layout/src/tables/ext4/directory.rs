@@ -81,7 +81,7 @@ fn index_tail(block: &[u8]) -> Option<(usize, usize)> {
     let counts = if record_bytes(le16(block, 4), block.len()) == block.len() && le32(block, 0) == 0 {
         8
     } else if le16(block, 4) == 12
-        && record_bytes(le16(block, 16), block.len()) == block.len() - 12
+        && record_bytes(le16(block, 16), block.len()) + 12 == block.len()
         && le32(block, 24) == 0
         && block.get(29) == Some(&8)
     {

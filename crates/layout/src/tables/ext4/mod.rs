@@ -19,6 +19,8 @@ mod directory;
 mod dirhash;
 mod extents;
 mod fields;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod groups;
 mod inode;
 mod journal;

@@ -43,8 +43,10 @@ fn entries<'a>(
         let head = area.get(at..at + 16).ok_or("an entry of 16 bytes")?;
         let name = area.get(at + 16..at + 16 + usize::from(head[0])).ok_or("a name")?;
         let (value_inode, value_bytes) = (le32(head, 4), le32(head, 8));
-        let value = match value_inode {
-            0 => {
+        let value = match (value_inode, value_bytes) {
+            // An empty value lies nowhere, whatever is said of its place.
+            (0, 0) => &[],
+            (0, _) => {
                 let start = base + usize::from(le16(head, 2));
                 area.get(start..).and_then(|rest| rest.get(..value_bytes as usize)).ok_or("a value")?
             }
@@ -257,6 +259,11 @@ mod tests {
         assert_eq!(names(&area[..33]), None, "the value is cut off");
         assert_eq!(names(&area[..18]), None, "so is the entry");
         assert_eq!(names(&area[..4]), Some(vec![]));
+        let mut empty = area.clone();
+        empty[6..8].copy_from_slice(&[0xFF, 0x7F]);
+        assert_eq!(names(&empty), None, "the value lies beyond the end");
+        empty[12] = 0;
+        assert_eq!(names(&empty), Some(vec![(b"a".to_vec(), vec![])]), "an empty one lies nowhere");
         area[4] = 255;
         assert_eq!(names(&area), None, "the name is too long");
     }

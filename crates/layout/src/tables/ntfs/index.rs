@@ -18,7 +18,7 @@ const BLOCK_BYTES_MAX: u64 = 2 << 20;
 
 /// What a node of the tree says of a name.
 #[derive(Debug, PartialEq, Eq)]
-enum Looked {
+pub(super) enum Looked {
     Found(Reference),
     /// It may be in the block at this cluster of the index.
     Below(u64),
@@ -92,7 +92,7 @@ fn block<B: BlockRead>(mft: &Mft<B>, blocks: &Stream, start: u64, length: u64) -
 
 /// Looks through the entries of a node, given from its header on. `None` when they can't be right. Each entry takes at least
 /// 16 bytes, so their number is bounded.
-fn look_in(header: &[u8], name: &[u8]) -> Option<Looked> {
+pub(super) fn look_in(header: &[u8], name: &[u8]) -> Option<Looked> {
     let first = usize::try_from(u32_at(header, 0)?).ok()?;
     let mut rest = header.get(first..)?;
     loop {

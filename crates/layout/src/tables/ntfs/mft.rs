@@ -18,7 +18,7 @@ pub(super) struct Mft<B> {
     pub(super) device: B,
     pub(super) geometry: Geometry,
     /// Where its records lie.
-    extents: Vec<Extent>,
+    pub(super) extents: Vec<Extent>,
     /// How many of them were ever written.
     pub(super) records: u64,
 }

@@ -75,6 +75,8 @@ mod clean;
 mod compressed;
 mod directories;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod index;
 mod listed;
 mod lznt1;

@@ -44,8 +44,8 @@ pub(super) struct Scan<'a, B> {
     /// Further records, and bytes of attribute lists, that there can still be.
     needs_left: u64,
     list_bytes_left: u64,
-    /// Bytes that are read at once; fewer only in tests.
-    read_bytes: usize,
+    /// Bytes that are read at once; fewer only in tests and for the fuzzer.
+    pub(super) read_bytes: usize,
     /// Records before this one were looked at.
     looked_at: u64,
 }

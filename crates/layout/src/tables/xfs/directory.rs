@@ -38,6 +38,10 @@ pub(super) fn short_form<B>(
         let length = usize::from(block.u8(offset)?);
         let number_at = offset + 3 + length + type_bytes;
         let name = checked_name(&block, offset + 3, length)?;
+        // Here the two stand for themselves; as names they would lead out of the directory.
+        if matches!(name, b"." | b"..") {
+            return Err(block.damaged(offset + 3, "a name", "one other than . and ..", name.escape_ascii()));
+        }
         let number = if long > 0 { block.u64(number_at)? } else { u64::from(block.u32(number_at)?) };
         check_number(volume, &block, number_at, number)?;
         each(Name { directory: inode.number, inode: number, name });
@@ -178,7 +182,7 @@ fn single_end(block: &Block<'_>, start: usize) -> Result<usize, TableError> {
     let count = block.u32(tail)?;
     let end = usize::try_from(count).ok().and_then(|count| tail.checked_sub(count.checked_mul(8)?));
     end.filter(|&end| end >= start).ok_or_else(|| {
-        let most = (tail - start) / 8;
+        let most = tail.saturating_sub(start) / 8;
         block.damaged(tail, "the number of index entries", format!("at most {most}"), count)
     })
 }

@@ -23,6 +23,8 @@ mod checksum;
 mod directory;
 mod extents;
 mod features;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod inode;
 mod inode_btree;
 mod log;

@@ -1,0 +1,169 @@
+//! What was asked to be read is never written to: images and devices stay what they are, byte by byte, whatever is done with
+//! them and however damaged they are, and what is open of them is open for reading alone.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use crate::{
+    image::{Fs, attach_loop_as},
+    images::{Made, ntfs, of_kernel},
+    run::{long, onesweep, output, root_test, run, seed, short, text},
+    tree::Rng,
+};
+
+/// Attached for reading alone, until it's dropped.
+struct ReadOnlyLoop(PathBuf);
+
+impl ReadOnlyLoop {
+    fn new(file: &Path) -> ReadOnlyLoop {
+        ReadOnlyLoop(attach_loop_as(file, &["--read-only"]))
+    }
+}
+
+impl Drop for ReadOnlyLoop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// What shows that a file was written to: its bytes, its times, and how much of it is allocated.
+fn state(file: &Path) -> (String, [i64; 4], u64) {
+    let metadata = fs::metadata(file).expect("the image");
+    let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
+    (text(&output(Command::new("sha256sum").arg(file))), times, metadata.blocks())
+}
+
+/// Every way to use an image or a device: each must end by itself, with success where nothing is damaged.
+fn every_use(made: &Made, named: &Path, is_sound: bool) {
+    let inside = |path: &Path| PathBuf::from(format!("{}:/", path.display()));
+    for (number, arguments) in [
+        &["tar", "-cf", "/dev/null"][..],
+        &["tar", "--xattrs", "--acls", "-S", "-cf", "/dev/null"],
+        &["list", "-l"],
+        &["sum"],
+        &["sum", "--order", "inode", "--budget", "1M"],
+        &["plan"],
+        &["find", "-l"],
+        &["find", "--json"],
+        &["copy"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut command = onesweep(arguments);
+        command.arg(inside(named));
+        let copied = made.folder.join(&format!("copied {number}"));
+        if arguments[0] == "copy" {
+            command.arg(&copied);
+        }
+        let out = command.stdin(Stdio::null()).output().expect("onesweep runs");
+        let _ = fs::remove_dir_all(&copied);
+        let most = if is_sound { 0 } else { 2 };
+        let code = out.status.code();
+        assert!(code.is_some_and(|code| code <= most), "{arguments:?} {code:?}: {}", short(&out.stderr));
+    }
+}
+
+fn stays_what_it_is(made: &Made) {
+    let file = made.file();
+    let before = state(&file);
+    every_use(made, &file, true);
+    {
+        let device = ReadOnlyLoop::new(&file);
+        every_use(made, &device.0, true);
+    }
+    assert_eq!(state(&file), before, "sound");
+    // The first MiB has metadata of all of them.
+    let mut rng = Rng::new(seed());
+    let image = File::options().write(true).open(&file).expect("the image");
+    let rounds = if long() { 8 } else { 2 };
+    for round in 1..=rounds {
+        let mut start = vec![0; 1 << 20];
+        File::open(&file).and_then(|image| image.read_exact_at(&mut start, 0)).expect("its beginning");
+        let used: Vec<usize> = (1024..start.len()).filter(|&at| start[at] != 0).collect();
+        for _ in 0..round * 10 {
+            let at = used[rng.below(used.len() as u64) as usize];
+            image.write_all_at(&rng.bytes(1), at as u64).expect("damage");
+        }
+        image.sync_all().expect("damage");
+        let before = state(&file);
+        every_use(made, &file, false);
+        if round == rounds {
+            let device = ReadOnlyLoop::new(&file);
+            every_use(made, &device.0, false);
+        }
+        assert_eq!(state(&file), before, "damaged, round {round}");
+    }
+}
+
+#[test]
+fn an_ext4_stays_what_it_is() {
+    root_test!();
+    stays_what_it_is(&of_kernel(Fs::Ext4, 60));
+}
+
+#[test]
+fn an_xfs_stays_what_it_is() {
+    root_test!();
+    stays_what_it_is(&of_kernel(Fs::Xfs, 60));
+}
+
+#[test]
+fn an_ntfs_stays_what_it_is() {
+    root_test!();
+    stays_what_it_is(&ntfs(60));
+}
+
+/// How a process has a file open: the flags of each descriptor on it.
+fn flags_of(process: &Child, file: &Path) -> Vec<u32> {
+    let folder = PathBuf::from(format!("/proc/{}", process.id()));
+    let links = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+    let on_it = links.filter(|link| fs::read_link(link.path()).is_ok_and(|target| target == file));
+    let flags = on_it.filter_map(|link| {
+        let told = fs::read_to_string(folder.join("fdinfo").join(link.file_name())).ok()?;
+        let flags = told.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(flags.trim(), 8).ok()
+    });
+    flags.collect()
+}
+
+/// While an archive is written to a pipe that nobody empties, the image is open; for reading alone, through each descriptor.
+#[test]
+fn what_is_open_is_open_for_reading_alone() {
+    root_test!();
+    let made = of_kernel(Fs::Ext4, 60);
+    let device = ReadOnlyLoop::new(&made.file());
+    for path in [made.file(), device.0.clone()] {
+        let mut tar = onesweep(["tar", "-cf", "-"]);
+        tar.arg(format!("{}:/", path.display())).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut tar = tar.spawn().expect("onesweep runs");
+        let flags = loop {
+            let flags = flags_of(&tar, &path);
+            if !flags.is_empty() {
+                break flags;
+            }
+            assert!(tar.try_wait().expect("a process").is_none(), "it ended without opening {}", path.display());
+            std::thread::yield_now();
+        };
+        tar.kill().and_then(|()| tar.wait()).expect("it ends");
+        const WRITING: u32 = 0o3;
+        assert!(flags.iter().all(|flags| flags & WRITING == 0), "{}: {flags:?}", path.display());
+    }
+}
+
+/// A device that can't be written to is read as any other: nothing is even tried.
+#[test]
+fn a_file_that_nobody_may_write_to_is_enough() {
+    root_test!();
+    let made = ntfs(30);
+    fs::set_permissions(made.file(), std::os::unix::fs::PermissionsExt::from_mode(0o444)).expect("its mode");
+    run(Command::new("chmod").arg("a+rx").arg(made.file().parent().expect("its folder")));
+    let mut find = Command::new("setpriv");
+    find.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(crate::run::program()).arg("find");
+    let found = output(find.arg(made.named(":/")));
+    assert!(found.iter().filter(|byte| **byte == b'\n').count() > 10);
+}

@@ -1,0 +1,246 @@
+//! What the fuzzer calls: each parser and each reader with bytes that nobody has looked at before.
+//!
+//! Compiled for `cargo fuzz` and for the tests of this crate, which go through all that the fuzzer has found before. A target
+//! panics when what was read breaks a promise of [`tables`](crate::tables): that it ends, that all it tells can be, and that
+//! what lies outside of the device is a problem.
+
+use std::{
+    collections::HashSet,
+    io,
+    ops::ControlFlow,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::{
+    block_read::BlockRead,
+    extent::Extent,
+    tables::{Found, Inode, Name, TableError, Tables, Wanted},
+};
+
+mod images;
+mod names;
+
+pub use self::images::{Image, ext4_image, ntfs_image, xfs_image};
+
+/// One thing to fuzz.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is that of its folder of inputs, too.
+    pub name: &'static str,
+    /// Panics where a promise is broken.
+    pub run: fn(&[u8]),
+    /// Bytes that it may have allocated at any moment.
+    pub memory: usize,
+}
+
+/// All targets that take nothing but their input.
+pub fn targets() -> impl Iterator<Item = &'static Target> {
+    let all: [&'static [Target]; 4] = [
+        crate::tables::ext4::fuzzing::TARGETS,
+        crate::tables::ntfs::fuzzing::TARGETS,
+        crate::tables::xfs::fuzzing::TARGETS,
+        names::TARGETS,
+    ];
+    all.into_iter().flatten()
+}
+
+/// The first byte of an input, which chooses between variants, and the rest.
+pub(crate) fn options(input: &[u8]) -> (u8, &[u8]) {
+    input.split_first().map_or((0, input), |(&first, rest)| (first, rest))
+}
+
+/// The first `N` bytes, with zeros for what is missing, and the rest.
+pub(crate) fn cut<const N: usize>(input: &[u8]) -> ([u8; N], &[u8]) {
+    let (first, rest) = input.split_at(input.len().min(N));
+    let mut piece = [0; N];
+    piece[..first.len()].copy_from_slice(first);
+    (piece, rest)
+}
+
+/// A device that ends the run when it's read too often.
+#[derive(Debug)]
+pub(crate) struct Counted<B> {
+    inner: B,
+    reads: AtomicU64,
+    most: u64,
+}
+
+impl<B: BlockRead> Counted<B> {
+    pub(crate) fn new(inner: B, most: u64) -> Counted<B> {
+        Counted { inner, reads: AtomicU64::new(0), most }
+    }
+}
+
+impl<B: BlockRead> BlockRead for Counted<B> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+        assert!(reads <= self.most, "more than {} reads", self.most);
+        self.inner.read_at(buffer, at)
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+}
+
+/// A device made of few blocks: `first` lies at its place, and all around it are the blocks of `rest`, again and again.
+#[derive(Debug)]
+pub(crate) struct Repeated<'a> {
+    pub(crate) first: Vec<u8>,
+    pub(crate) first_at: u64,
+    pub(crate) rest: &'a [u8],
+    pub(crate) block_bytes: usize,
+    pub(crate) len: u64,
+}
+
+impl BlockRead for Repeated<'_> {
+    fn read_at(&self, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+        let end = at.checked_add(buffer.len() as u64).filter(|&end| end <= self.len);
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        while !buffer.is_empty() {
+            let within = (at % self.block_bytes as u64) as usize;
+            let length = buffer.len().min(self.block_bytes - within);
+            let (piece, behind) = buffer.split_at_mut(length);
+            let own = at.checked_sub(self.first_at).filter(|&own| own < self.first.len() as u64);
+            let blocks = self.rest.len().div_ceil(self.block_bytes).max(1) as u64;
+            let (from, start) = match own {
+                Some(own) => (self.first.as_slice(), own as usize),
+                None => (self.rest, (at / self.block_bytes as u64 % blocks) as usize * self.block_bytes + within),
+            };
+            let there = from.get(start..).unwrap_or_default();
+            let there = &there[..there.len().min(length)];
+            piece[..there.len()].copy_from_slice(there);
+            piece[there.len()..].fill(0);
+            (buffer, at) = (behind, at + length as u64);
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// Looks at everything that tables tell, and keeps what has to be held against the whole.
+#[derive(Debug, Default)]
+pub(crate) struct Checker {
+    /// Inodes that were told.
+    pub(crate) inodes: HashSet<u64>,
+    /// Files whose content is packed.
+    pub(crate) packed: Vec<Inode>,
+    names: u64,
+    problems: u64,
+    /// The first problem.
+    pub(crate) first: Option<String>,
+    /// Where the farthest extent ends.
+    end: u64,
+}
+
+impl Checker {
+    /// Reads all that tables tell of a device of so many bytes.
+    pub(crate) fn scan(tables: &mut dyn Tables, device_bytes: u64) -> Checker {
+        let mut checker = Checker::default();
+        let wanted = Wanted { xattrs: true };
+        if let Err(error) = tables.scan(wanted, &mut checker) {
+            checker.look(&error);
+        }
+        checker.finish(device_bytes);
+        checker
+    }
+
+    /// Verifies what only the end of a scan shows.
+    pub(crate) fn finish(&self, device_bytes: u64) {
+        assert!(self.end <= device_bytes || self.problems > 0, "content up to byte {} of {device_bytes}", self.end);
+    }
+
+    fn look(&mut self, problem: &TableError) {
+        let shown = problem.to_string();
+        assert!(shown.len() < 4096, "a message of {} bytes", shown.len());
+        self.problems += 1;
+        self.first.get_or_insert(shown);
+    }
+
+    fn extents(&mut self, extents: &[Extent]) {
+        let mut next = 0;
+        for extent in extents {
+            assert!(extent.length > 0 && extent.logical >= next, "{extent:?} after {next}");
+            next = extent.logical.checked_add(extent.length).expect("an end below 2^64");
+            if let Some(physical) = extent.physical {
+                self.end = self.end.max(physical.checked_add(extent.length).expect("an address below 2^64"));
+            }
+        }
+    }
+}
+
+impl Found for Checker {
+    fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+        assert!(self.inodes.insert(inode.number), "inode {} was told twice", inode.number);
+        self.extents(&inode.extents);
+        for time in [inode.mtime, inode.ctime, inode.atime].into_iter().chain(inode.btime) {
+            assert!(time.nanoseconds < 1_000_000_000, "{time:?}");
+        }
+        if let Some(inline) = &inode.inline {
+            assert_eq!(inline.len() as u64, inode.size, "content among the metadata");
+            assert!(inode.extents.is_empty());
+        }
+        for (name, value) in &inode.xattrs {
+            assert!(name.contains(&b'.') && value.len() <= 1 << 20, "{}", name.escape_ascii());
+        }
+        if inode.flags.contains(crate::tables::InodeFlags::COMPRESSED) && self.packed.len() < 4 {
+            self.packed.push(inode);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
+        self.names += 1;
+        let sound = !matches!(name.name, b"" | b"." | b"..") && !name.name.iter().any(|byte| matches!(byte, 0 | b'/'));
+        assert!(sound && name.name.len() <= 1024, "a name {}", name.name.escape_ascii());
+        ControlFlow::Continue(())
+    }
+
+    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+        self.look(&problem);
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// What the fuzzer has found: inputs by target, each of which broke a promise once.
+    #[test]
+    fn what_the_fuzzer_found_is_mended() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers");
+        for target in targets() {
+            (target.run)(&[]);
+            for input in fs::read_dir(folder.join(target.name)).into_iter().flatten() {
+                let path = input.expect("an entry").path();
+                eprintln!("{}", path.display());
+                (target.run)(&fs::read(&path).expect("an input"));
+            }
+        }
+    }
+
+    #[test]
+    fn every_folder_of_inputs_has_a_target() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers");
+        for folder in fs::read_dir(folder).into_iter().flatten() {
+            let name = folder.expect("an entry").file_name();
+            assert!(targets().any(|target| name == *target.name), "{}", name.display());
+        }
+    }
+
+    #[test]
+    fn blocks_are_repeated_around_the_first() {
+        let rest: Vec<u8> = (0..6).collect();
+        let device = Repeated { first: vec![9; 2], first_at: 4, rest: &rest, block_bytes: 4, len: 20 };
+        let mut bytes = [7; 20];
+        device.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [0, 1, 2, 3, 9, 9, 0, 0, 0, 1, 2, 3, 4, 5, 0, 0, 0, 1, 2, 3]);
+        assert!(device.read_at(&mut bytes, 1).is_err());
+    }
+}

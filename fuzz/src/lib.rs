@@ -1,0 +1,85 @@
+//! What all targets share: their promises of memory, and the images that some begin with.
+//!
+//! Each file of `fuzz_targets` runs one target of `onesweep_layout::fuzzing`.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    fs,
+    path::Path,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use onesweep_layout::fuzzing::{Image, Target, targets};
+
+/// Counts what is allocated.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+fn allocated(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST.fetch_max(now, Ordering::Relaxed);
+}
+
+// SAFETY: all of it is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        allocated(bytes);
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// Runs what must not have more than so many bytes at any moment.
+fn within(memory: usize, run: impl FnOnce()) {
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    run();
+    let taken = MOST.load(Ordering::Relaxed) - before;
+    assert!(taken <= memory, "{taken} bytes of memory, {memory} promised");
+}
+
+/// Runs the target of a name.
+pub fn run(name: &str, input: &[u8]) {
+    static TARGET: OnceLock<&'static Target> = OnceLock::new();
+    let target = TARGET.get_or_init(|| targets().find(|target| target.name == name).expect("a target of this name"));
+    within(target.memory, || (target.run)(input));
+}
+
+/// The bytes that a scan of a small image may take: what the readers state (see their documentation) for so few inodes.
+const SCAN_BYTES: usize = 128 << 20;
+
+/// Runs the target of whole images of a file system; `./seeds` makes them.
+pub fn run_image(name: &str, target: fn(&[Image], &[u8]), input: &[u8]) {
+    static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
+    let images = IMAGES.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("images").join(name);
+        let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}; run ./seeds", folder.display()));
+        let mut files: Vec<_> = files.map(|file| file.expect("an image").path()).collect();
+        files.sort();
+        files.iter().map(|file| Image::new(&fs::read(file).expect("an image"))).collect()
+    });
+    within(SCAN_BYTES, || target(images, input));
+}
