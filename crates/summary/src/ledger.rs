@@ -91,6 +91,13 @@ impl Ledger {
         }
     }
 
+    /// Whether a name of an inode may be where nothing is told: in a directory that has changed, or in none that is known.
+    pub fn is_open(&self, key: LinkKey) -> Result<bool, StoreError> {
+        let Some(linked) = self.linked(key)? else { return Ok(false) };
+        let clean = linked.clean_places(|place| self.nodes.is_used(place) && !self.nodes.is_dirty(place));
+        Ok(clean < linked.links as usize)
+    }
+
     /// The directories that are known to name an inode.
     pub fn places(&self, key: LinkKey) -> Result<Vec<Slot>, StoreError> {
         if let Some(linked) = self.linked(key)? {

@@ -347,8 +347,16 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 unsettled.insert(slot, settled_at);
             }
             let subvolume = ledger.nodes.id(slot).subvolume;
-            open.extend(reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }));
+            let linked: Vec<LinkKey> =
+                reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
             let merged = ledger.merge(slot, reading, count, now)?;
+            for key in linked {
+                if ledger.is_open(key)? {
+                    open.insert(key);
+                } else {
+                    open.remove(&key);
+                }
+            }
             if merged.is_doubtful {
                 ledger.nodes.mark_changed(slot, count);
             }
@@ -395,12 +403,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.open.remove(&key);
                 continue;
             };
-            let nodes = &self.ledger.nodes;
-            let clean = linked.clean_places(|place| !nodes.is_dirty(place) && nodes.contains(self.root, place));
-            if clean >= linked.links as usize {
+            if !self.ledger.is_open(key)? {
                 self.open.remove(&key);
                 continue;
             }
+            let nodes = &self.ledger.nodes;
             if !linked.places.iter().any(|&place| nodes.contains(slot, place)) {
                 continue;
             }

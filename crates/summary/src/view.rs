@@ -47,9 +47,25 @@ pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: MayList<'_>) -> Re
     let Gathering { mut lines, hidden, .. } = gathering;
     let is_partial = !hidden.is_empty();
     if record.subtree.sums.shared_names > 0 {
-        count_links_once(ledger, top, &mut lines, &hidden)?;
+        match lines.as_mut_slice() {
+            // As the store counts them: once, for the directory that is asked for.
+            [line] if !is_partial => line.own = own_with_links(ledger, top, &record)?,
+            lines => count_links_once(ledger, top, lines, &hidden)?,
+        }
     }
     Ok(View { lines, is_partial })
+}
+
+/// A directory without those in it, each inode that it names once.
+fn own_with_links(ledger: &Ledger, slot: Slot, record: &Record) -> Result<Sums, StoreError> {
+    let subvolume = ledger.nodes.id(slot).subvolume;
+    let mut own = record.own.sums;
+    for &ino in &record.links.iter().copied().collect::<BTreeSet<u64>>() {
+        if let Some(linked) = ledger.linked(LinkKey { subvolume, ino })? {
+            own += linked.weight;
+        }
+    }
+    Ok(own)
 }
 
 struct Gathering<'a> {

@@ -328,8 +328,18 @@ fn sorted_lines(said: &[u8]) -> Vec<String> {
 }
 
 /// Options in which both must print the same lines, in whatever order.
-const OPTIONS: [&[&str]; 9] =
-    [&[], &["-s"], &["-sh"], &["-b", "-d1"], &["--inodes"], &["-S"], &["-c", "-d2"], &["-B", "4K"], &["-t", "20K"]];
+const OPTIONS: [&[&str]; 10] = [
+    &[],
+    &["-s"],
+    &["-sS"],
+    &["-sh"],
+    &["-b", "-d1"],
+    &["--inodes"],
+    &["-S"],
+    &["-c", "-d2"],
+    &["-B", "4K"],
+    &["-t", "20K"],
+];
 
 fn tree_without_links(root: &Path) {
     for (number, name) in ["a", "a/b", "a/b/c", "d", "d/e f", "private", "private/inside"].into_iter().enumerate() {
