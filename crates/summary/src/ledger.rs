@@ -35,6 +35,22 @@ pub struct Merged {
     pub is_doubtful: bool,
 }
 
+/// Where an inode has names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Directories that named it when they were last harvested.
+    pub named: Vec<Slot>,
+    /// The one that named it while it had one name only. Whether it still does is not known.
+    pub before: Option<Slot>,
+}
+
+impl Places {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.named.iter().copied().chain(self.before)
+    }
+}
+
 /// Totals, in the store and on the way there.
 #[derive(Debug)]
 pub struct Ledger {
@@ -99,15 +115,19 @@ impl Ledger {
     }
 
     /// The directories that are known to name an inode.
-    pub fn places(&self, key: LinkKey) -> Result<Vec<Slot>, StoreError> {
-        if let Some(linked) = self.linked(key)? {
-            return Ok(linked.places);
-        }
+    pub fn places(&self, key: LinkKey) -> Result<Places, StoreError> {
         let single = match self.batch.places.get(&(key.subvolume, key.ino)) {
             Some(&slot) => Some(slot),
             None => self.store.place(key.subvolume, key.ino)?,
         };
-        Ok(single.filter(|&slot| self.nodes.is_used(slot)).into_iter().collect())
+        let single = single.filter(|&slot| self.nodes.is_used(slot));
+        Ok(match self.linked(key)? {
+            Some(Linked { places, .. }) => {
+                let before = single.filter(|slot| !places.contains(slot));
+                Places { named: places, before }
+            }
+            None => Places { named: single.into_iter().collect(), before: None },
+        })
     }
 
     /// How much is to be written.

@@ -195,9 +195,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             // The inode alone: its names are where they were, or there is one more or less.
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
-                for place in self.ledger.places(key)? {
-                    self.mark(place)?;
-                }
+                self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
                 if let Some(slot) = self.ledger.nodes.find(object) {
                     self.mark(slot)?;
                 }
@@ -211,16 +209,16 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     fn apply_to_object(&mut self, slot: Slot, object: NodeId, change: &Change) -> Result<(), SummaryError> {
         let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
         let places = self.ledger.places(key)?;
-        let is_here = places.contains(&slot);
+        let is_named = places.named.contains(&slot);
         // A clean directory's names are all known.
-        let is_alien = !is_here && (!places.is_empty() || !self.ledger.nodes.is_dirty(slot));
+        let is_alien = !is_named && (places.all().next().is_some() || !self.ledger.nodes.is_dirty(slot));
         if !is_alien || change.happened.intersects(Happened::CREATE | Happened::MOVED_TO) {
             return self.mark(slot);
         }
         let heeded = self.ledger.nodes.id(slot);
         self.aliens.entry(key).or_insert_with(|| Alien { id: object, heeded, seen: None });
         self.tracker.keep_heeding(heeded, true);
-        places.into_iter().try_for_each(|place| self.mark(place))
+        places.all().try_for_each(|place| self.mark(place))
     }
 
     /// A directory's own entries have changed.
@@ -430,24 +428,27 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let mut has_changed = false;
         for (key, alien) in self.aliens.clone() {
             let places = self.ledger.places(key)?;
+            let nodes = &self.ledger.nodes;
+            let names_it = |heeded| !nodes.is_dirty(heeded) && places.named.contains(&heeded);
+            let is_at_home = nodes.find(alien.heeded).is_none_or(names_it);
             let found = match self.directories.look(alien.id) {
-                Ok(found) => found,
-                Err(error) if is_gone(&error) => {
+                Ok(found) if !is_at_home => found,
+                Err(error) if !is_at_home && !is_gone(&error) => continue,
+                // It is gone, or the directory names it (again), and tells what happens to it.
+                _ => {
                     self.aliens.remove(&key);
                     if self.aliens.values().all(|other| other.heeded != alien.heeded) {
                         self.tracker.keep_heeding(alien.heeded, false);
                     }
                     continue;
                 }
-                Err(_) => continue,
             };
-            if alien.seen == Some(found.weight) || !places.iter().any(|&place| self.ledger.nodes.contains(slot, place))
-            {
+            if alien.seen == Some(found.weight) || !places.all().any(|place| nodes.contains(slot, place)) {
                 continue;
             }
             has_changed = true;
             self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien });
-            places.into_iter().try_for_each(|place| self.mark(place))?;
+            places.all().try_for_each(|place| self.mark(place))?;
         }
         Ok(has_changed)
     }
