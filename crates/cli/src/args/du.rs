@@ -15,7 +15,7 @@ Examples:
 Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
 in the order of inodes where it doesn't. Lines of the directories in one come in the order of their names.
 
-SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB, … (powers of 1000).";
+SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB and so on (powers of 1000).";
 
 /// Tells how much directories take, as du does
 #[derive(Debug, Default, Args)]

@@ -259,7 +259,7 @@ fn what_has_no_tables_to_read_is_told() {
         command.arg(path);
         command
     };
-    says(&mut tables(&memory), &["mounted tmpfs", "ext2, ext3, ext4 and XFS", "Leave out --metadata tables"]);
+    says(&mut tables(&memory), &["mounted tmpfs", "ext2, ext3, ext4, XFS and btrfs", "Leave out --metadata tables"]);
     says(&mut tables(&memory.join("file")), &["no ext2, ext3, ext4, XFS or NTFS file system"]);
 
     let image = Image::new(Fs::Ext4, 64 << 20);
