@@ -19,7 +19,7 @@ use onesweep_deliver::copy::{Copier, Reflink, Sources};
 
 use crate::{
     image::{Fs, Image},
-    run::{finish, onesweep, output, root_test, run, text},
+    run::{finish, interruptible, onesweep, output, root_test, run, text},
     tree::Rng,
 };
 
@@ -205,7 +205,7 @@ fn a_snapshot_goes_with_its_run() {
     finish(onesweep(["tar", "--snapshot", "-cf", "/no-such-folder/a"]).arg(&root), 2);
     assert_eq!(snapshots_in(&root), Vec::<PathBuf>::new(), "after an error");
     for (sent, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
-        let mut tar = onesweep(["tar", "--snapshot", "-cf", "-", "-C"]);
+        let mut tar = interruptible(["tar", "--snapshot", "-cf", "-", "-C"]);
         let mut running =
             tar.arg(&root).arg(".").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         // More than a pipe holds is to come.
@@ -362,7 +362,8 @@ fn a_panic_thaws() {
 /// Runs the program until its keeper has frozen the file system, and stops it there.
 fn stopped_while_frozen(root: &Path) -> Child {
     for _ in 0..50 {
-        let mut running = onesweep(["sum", "--snapshot"]).arg(root).stdout(Stdio::null()).spawn().expect("it starts");
+        let mut sum = interruptible(["sum", "--snapshot"]);
+        let mut running = sum.arg(root).stdout(Stdio::null()).spawn().expect("it starts");
         let children = format!("/proc/{0}/task/{0}/children", running.id());
         while running.try_wait().expect("its state").is_none() {
             let keeper = fs::read_to_string(&children).unwrap_or_default().trim().parse::<u32>().ok();
