@@ -155,6 +155,7 @@ fn accept(listener: &UnixListener, server: &Arc<Server>) {
 fn tend(server: &Server, ended: &AtomicBool) {
     let mut committed = Instant::now();
     while !ended.load(Ordering::SeqCst) {
+        // A signal is met when this is over, a second later at most.
         thread::sleep(TEND_EVERY);
         let is_time = committed.elapsed() >= COMMIT_EVERY;
         server.each(|tracked| {
