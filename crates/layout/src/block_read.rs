@@ -152,6 +152,13 @@ impl<B: BlockRead> BlockRead for Part<B> {
     fn len(&self) -> u64 {
         self.len
     }
+
+    fn will_read(&self, at: u64, len: u64) {
+        let len = len.min(self.len.saturating_sub(at));
+        if len > 0 {
+            self.whole.will_read(self.start + at, len);
+        }
+    }
 }
 
 #[cfg(test)]

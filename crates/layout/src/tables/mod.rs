@@ -19,7 +19,7 @@ use std::{io, ops::ControlFlow};
 use bitflags::bitflags;
 use thiserror::Error;
 
-pub use self::open::{Options, open};
+pub use self::open::{Options, has_magic, open};
 pub use self::tree::{Entry, NoSuchPath, Tree};
 use crate::extent::Extent;
 

@@ -1,5 +1,7 @@
 //! Which file system begins somewhere.
 
+use std::sync::Arc;
+
 use super::{
     TableError, Tables,
     ext4::Ext4,
@@ -16,21 +18,39 @@ pub struct Options {
 }
 
 /// Where btrfs keeps its magic.
-const BTRFS_MAGIC: (u64, &[u8; 8]) = (0x1_0040, b"_BHRfS_M");
+const BTRFS_MAGIC: (u64, &[u8]) = (0x1_0040, b"_BHRfS_M");
+
+/// The file systems that are read, each with its magic.
+const KNOWN: [Known; 3] = [
+    Known { magic: (1080, b"\x53\xef"), open: |device, _| boxed(Ext4::open(device)) },
+    Known { magic: (0, b"XFSB"), open: |device, _| boxed(Xfs::open(device)) },
+    Known {
+        magic: (3, b"NTFS    "),
+        open: |device, Options { force_dirty }| boxed(Ntfs::open(device, ntfs::Options { force_dirty })),
+    },
+];
+
+struct Known {
+    magic: (u64, &'static [u8]),
+    open: fn(Device, Options) -> Opened,
+}
+
+type Device = Arc<dyn BlockRead>;
+type Opened = Result<Box<dyn Tables + Send>, TableError>;
 
 /// Opens whatever file system is there. `NotHere` when it is none that is known.
-pub fn open(device: impl BlockRead + Clone + 'static, options: Options) -> Result<Box<dyn Tables + Send>, TableError> {
-    if is_btrfs(&device) {
+///
+/// Each is looked for by the copies of its superblock too, which lie far apart; the one whose magic is at the start comes
+/// before that.
+pub fn open(device: impl BlockRead + 'static, options: Options) -> Result<Box<dyn Tables + Send>, TableError> {
+    if has(&device, BTRFS_MAGIC) {
         let advice = "its trees are not read without the kernel: mount it for reading alone";
         return Err(TableError::Unsupported { feature: "btrfs".into(), advice });
     }
-    let known: [fn(_, Options) -> Opened; 3] = [
-        |device, _| boxed(Ext4::open(device)),
-        |device, _| boxed(Xfs::open(device)),
-        |device, Options { force_dirty }| boxed(Ntfs::open(device, ntfs::Options { force_dirty })),
-    ];
-    for open in known {
-        match open(device.clone(), options) {
+    let device: Device = Arc::new(device);
+    let (shown, hidden): (Vec<_>, Vec<_>) = KNOWN.iter().partition(|known| has(&*device, known.magic));
+    for known in shown.into_iter().chain(hidden) {
+        match (known.open)(device.clone(), options) {
             Err(TableError::NotHere { .. }) => {}
             opened => return opened,
         }
@@ -38,21 +58,24 @@ pub fn open(device: impl BlockRead + Clone + 'static, options: Options) -> Resul
     Err(TableError::NotHere { fs_type: "ext2, ext3, ext4, XFS or NTFS", what: "superblock", at: 0 })
 }
 
-type Opened = Result<Box<dyn Tables + Send>, TableError>;
+/// Whether a file system that is known begins there, by its magic alone.
+pub fn has_magic(device: &(impl BlockRead + ?Sized)) -> bool {
+    KNOWN.iter().map(|known| known.magic).chain([BTRFS_MAGIC]).any(|magic| has(device, magic))
+}
 
 fn boxed(opened: Result<impl Tables + Send + 'static, TableError>) -> Opened {
     opened.map(|tables| Box::new(tables) as Box<dyn Tables + Send>)
 }
 
-fn is_btrfs(device: &impl BlockRead) -> bool {
-    let (at, magic) = BTRFS_MAGIC;
+fn has(device: &(impl BlockRead + ?Sized), (at, magic): (u64, &[u8])) -> bool {
     let mut found = [0; 8];
-    device.read_at(&mut found, at).is_ok() && found == *magic
+    let found = &mut found[..magic.len()];
+    device.read_at(found, at).is_ok() && *found == *magic
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{io, sync::Mutex};
 
     use super::*;
 
@@ -65,5 +88,31 @@ mod tests {
         bytes[0x1_0040..0x1_0048].copy_from_slice(b"_BHRfS_M");
         assert!(error(&bytes).is_some_and(|error| error.contains("btrfs") && error.contains("mount it")));
         assert!(error(&Vec::new()).is_some());
+    }
+
+    #[test]
+    fn nothing_is_looked_for_far_away_where_the_start_tells() {
+        struct Seen(Vec<u8>, Mutex<Vec<u64>>);
+        impl BlockRead for Seen {
+            fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+                self.1.lock().unwrap().push(at);
+                self.0.read_at(buffer, at)
+            }
+
+            fn len(&self) -> u64 {
+                256 << 20
+            }
+        }
+        let first_far = |start: &[u8]| {
+            let mut bytes = vec![0; 1 << 20];
+            bytes[..start.len()].copy_from_slice(start);
+            let seen = Arc::new(Seen(bytes, Mutex::default()));
+            let _ = open(Arc::clone(&seen), Options::default());
+            seen.1.lock().unwrap().iter().copied().find(|&at| at >= 1 << 20)
+        };
+        let copy_of_ext4 = (8 << 20) + 1024;
+        let copy_of_ntfs = (256 << 20) - 512;
+        assert_eq!(first_far(b""), Some(copy_of_ext4));
+        assert_eq!(first_far(b"\xeb\x52\x90NTFS    "), Some(copy_of_ntfs));
     }
 }

@@ -40,15 +40,41 @@ pub(crate) use self::{
 ///
 /// True also where it has to be one, but can't be read.
 pub fn is_image(path: &Path, named: usize) -> bool {
-    !matches!(Image::open(path, path, named, Options::default()), Ok(None))
+    match ImageName::of(path).map(|name| Named::of(path, &name)) {
+        None | Some(Named::Link) => false,
+        Some(Named::PlainFile) => !matches!(Image::open(path, path, named, Options::default()), Ok(None)),
+        Some(Named::Image) => true,
+    }
+}
+
+/// What a name stands for that could be that of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// A file as it is named: an image only when it holds a file system.
+    PlainFile,
+    /// A symbolic link as it is named, never followed.
+    Link,
+    /// A device, a partition or a path inside of an image: it must hold a file system.
+    Image,
+}
+
+impl Named {
+    fn of(path: &Path, name: &ImageName) -> Self {
+        if name.file != path {
+            Self::Image
+        } else if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            Self::Link
+        } else if path.metadata().is_ok_and(|found| found.is_file()) {
+            Self::PlainFile
+        } else {
+            Self::Image
+        }
+    }
 }
 
 /// Plain files are looked into only where no more paths than these are named: each costs a read at its own place of the disk,
 /// and a list of thousands of files is none of images.
 const PLAIN_IMAGES_MAX: usize = 16;
-
-/// Magic numbers of the file systems that are known, and where they are.
-const MAGICS: [(usize, &[u8]); 4] = [(1080, &[0x53, 0xef]), (0, b"XFSB"), (3, b"NTFS    "), (0x1_0040, b"_BHRfS_M")];
 
 /// So much holds all of them, in whole blocks.
 const START_BYTES: usize = 0x1_1000;
@@ -69,16 +95,12 @@ fn has_magic(path: &Path) -> bool {
         return false;
     }
     if let Some(start) = start_past_the_cache(path) {
-        return MAGICS.iter().any(|(at, magic)| start.get(*at..at + magic.len()) == Some(magic));
+        return tables::has_magic(&*start);
     }
     let Ok(stat) = files::statx_fd(fd.as_fd()) else { return false };
     let _ = cache::random_access(fd.as_fd());
     let mut footprint = Footprint::of_file(fd.as_fd(), stat.size);
-    let found = MAGICS.iter().any(|(at, magic)| {
-        let mut bytes = [0; 8];
-        let bytes = &mut bytes[..magic.len()];
-        files::read_at(fd.as_fd(), bytes, *at as u64).is_ok_and(|read| read == magic.len()) && bytes == *magic
-    });
+    let found = fd.try_clone().and_then(|fd| ImageFile::new(fd.into())).is_ok_and(|file| tables::has_magic(&file));
     footprint.wipe(fd.as_fd());
     found
 }
@@ -139,13 +161,11 @@ impl Image {
     /// inside must.
     pub(crate) fn open(shown: &Path, opened: &Path, named: usize, options: Options) -> io::Result<Option<Self>> {
         let Some(name) = ImageName::of(opened) else { return Ok(None) };
-        let is_plain = name.file == opened;
-        let is_link = opened.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        let is_file = name.file.metadata().is_ok_and(|found| found.is_file());
-        if is_plain && (is_link || (is_file && (named > PLAIN_IMAGES_MAX || !has_magic(opened)))) {
+        let named_as = Named::of(opened, &name);
+        let is_plain_file = named_as == Named::PlainFile;
+        if named_as == Named::Link || (is_plain_file && (named > PLAIN_IMAGES_MAX || !has_magic(opened))) {
             return Ok(None);
         }
-        let is_plain_file = is_plain && is_file;
         let part = match name.open() {
             Err(_) if is_plain_file => return Ok(None),
             part => part.map_err(io::Error::other)?,
