@@ -19,6 +19,7 @@ use onesweep::{
 };
 use onesweep_deliver::temporary;
 use onesweep_layout::image::ImageName;
+use onesweep_sys::stall;
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -333,7 +334,8 @@ pub(crate) fn special(kind: fs::FileType) -> Option<&'static str> {
     }
 }
 
-/// The first signal ends the sweep in good order, the second ends the process, which has no time then to drop anything.
+/// The first signal ends the sweep in good order. The second ends the process, which has no time then to drop anything; so
+/// does a reader of the output that has stopped, since nothing else would.
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
     // What was started with a signal ignored goes on: under nohup when the terminal goes, in the background of a script at
@@ -344,10 +346,13 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {
-                remove_temporaries();
-                low_level::exit(report::INTERRUPTED.into());
+                end_at_once();
             }
             cancel.cancel();
+            let _ = thread::Builder::new().name("stall".into()).spawn(|| {
+                stall::wait_for_stall();
+                end_at_once();
+            });
         }
     };
     thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
@@ -355,6 +360,11 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
 
 /// How long the end waits for the removal of files that are not complete. A share whose server is gone never answers.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+fn end_at_once() -> ! {
+    remove_temporaries();
+    low_level::exit(report::INTERRUPTED.into())
+}
 
 fn remove_temporaries() {
     let (done, removed) = mpsc::channel();

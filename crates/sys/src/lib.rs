@@ -39,6 +39,7 @@
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`mounting`] | mounting for reading |
+//! | [`stall`] | writes that nobody takes |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
@@ -66,6 +67,7 @@ pub mod peer;
 pub mod priority;
 pub mod process;
 pub mod read_queue;
+pub mod stall;
 pub mod subvolume;
 #[cfg(test)]
 mod testing;

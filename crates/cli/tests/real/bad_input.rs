@@ -457,6 +457,29 @@ fn an_interrupt_leaves_no_wrong_sum() {
     }
 }
 
+/// A reader that has stopped, but not ended, takes no more bytes: one interrupt is enough all the same.
+#[test]
+fn an_interrupt_ends_what_nobody_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = "a name that fills a pipe sooner".repeat(6);
+    for number in 0..1000 {
+        fs::write(folder.path().join(format!("{number} {name}")), "x").expect("a file");
+    }
+    let commands: [&[&str]; 4] = [&["tar", "-cf", "-"], &["sum"], &["sum", "--sort"], &["list"]];
+    for arguments in commands {
+        let mut running = interruptible(arguments).arg(folder.path()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let pipe = running.stdout.take().expect("a pipe");
+        let in_pipe = || rustix::io::ioctl_fionread(&pipe).expect("what is in the pipe");
+        while in_pipe() < 60_000 {
+            assert!(running.try_wait().expect("its state").is_none(), "{arguments:?} ended before it was interrupted");
+            thread::sleep(Duration::from_millis(5));
+        }
+        interrupt(&running);
+        let status = running.wait().expect("it ends");
+        assert_eq!(status.code(), Some(130), "{arguments:?}: {status}");
+    }
+}
+
 /// Whoever reads may stop: `onesweep … | head -c 1`.
 #[test]
 fn a_broken_pipe_is_no_error() {
