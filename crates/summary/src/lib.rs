@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod links;
 pub mod nodes;
 mod places;
+mod preload;
 pub mod reading;
 pub mod record;
 pub mod service;

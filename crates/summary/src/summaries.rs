@@ -16,7 +16,7 @@ use crate::{
     ledger::Ledger,
     links::LinkKey,
     nodes::{Count, Slot},
-    reading::{Directories, is_gone},
+    reading::{Directories, Wanted, is_gone},
     record::Record,
     store::{Facts, Store, StoreError},
     totals::{Sums, Totals},
@@ -30,6 +30,8 @@ const UNWRITTEN_MAX: usize = 50_000;
 /// Directories that are read at the same time: a drive's queue holds as many.
 const READERS: usize = 32;
 
+/// Where one directory in so many is read, reading all metadata of the disk in one pass is as good.
+const MOST_SHARE: usize = 4;
 /// More than one directory in so many is dirty: then all of them are harvested.
 const DIRTY_SHARE: usize = 20;
 /// After so long all that is dirty is harvested.
@@ -150,7 +152,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             aliens: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
-            tended_at: 0,
+            tended_at: seconds(),
             facts,
         };
         summaries.suspect_all()?;
@@ -310,6 +312,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     fn harvest(&mut self, dirty: Vec<Slot>) -> Result<(), SummaryError> {
+        self.bring_in(&dirty);
         self.count += 1;
         let (count, now) = (self.count, seconds());
         let mut waiting = Waiting::default();
@@ -365,6 +368,17 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
             Ok::<_, SummaryError>(())
         })
+    }
+
+    /// Has the disk read in its own order what harvesting these takes.
+    fn bring_in(&self, dirty: &[Slot]) {
+        let nodes = &self.ledger.nodes;
+        if dirty.len() * MOST_SHARE >= nodes.len() {
+            return self.directories.bring_in(&Wanted::Most);
+        }
+        let directories: Vec<NodeId> = dirty.iter().map(|&slot| nodes.id(slot)).collect();
+        let is_wanted = |id| nodes.find(id).is_none_or(|slot| nodes.is_dirty(slot));
+        self.directories.bring_in(&Wanted::Some { directories: &directories, is_wanted: &is_wanted });
     }
 
     /// Directories that are in none: gone, or in another one, which then has to be read (again).

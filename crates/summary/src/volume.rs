@@ -14,7 +14,8 @@ use onesweep_sys::{
 
 use crate::{
     identity::{Family, NodeId},
-    reading::{Directories, LinkedName, Reading},
+    preload::Preload,
+    reading::{Directories, LinkedName, Reading, Wanted},
     record::Access,
     totals::{Extremes, Largest, Sums},
 };
@@ -29,6 +30,7 @@ pub struct Volume {
     root: NodeId,
     mount: Option<u64>,
     settling_seconds: i64,
+    preload: Option<Preload>,
 }
 
 /// Delayed allocation of ext4 and btrfs.
@@ -57,9 +59,10 @@ impl Volume {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its inodes have no handles that are known");
         let family = Family::of(&told, stat.ino).ok_or_else(unknown)?;
         let root = family.node(&told).ok_or_else(unknown)?;
-        let is_xfs = files::file_system(top.as_fd())?.magic == MAGIC_OF_XFS;
-        let settling_seconds = if is_xfs { SETTLING_SECONDS_OF_XFS } else { SETTLING_SECONDS };
-        Ok(Volume { top, family, root, mount: stat.mnt_id, settling_seconds })
+        let magic = files::file_system(top.as_fd())?.magic;
+        let settling_seconds = if magic == MAGIC_OF_XFS { SETTLING_SECONDS_OF_XFS } else { SETTLING_SECONDS };
+        let preload = Preload::of(magic, &stat);
+        Ok(Volume { top, family, root, mount: stat.mnt_id, settling_seconds, preload })
     }
 
     /// The directory at its top.
@@ -169,6 +172,12 @@ impl Directories for Volume {
 
     fn settling_seconds(&self) -> i64 {
         self.settling_seconds
+    }
+
+    fn bring_in(&self, wanted: &Wanted<'_>) {
+        if let Some(preload) = &self.preload {
+            preload.bring_in(wanted);
+        }
     }
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
