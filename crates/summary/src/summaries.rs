@@ -26,7 +26,7 @@ use crate::{
 /// Rounds of a query. Each harvests what changed in the one before, so that even under writers the last ones are short.
 const ROUNDS_MAX: usize = 16;
 /// Records that wait to be written; some 300 bytes each in memory.
-const UNWRITTEN_MAX: usize = 50_000;
+const UNWRITTEN_MAX: usize = 8_192;
 /// Directories that are read at the same time: a drive's queue holds as many.
 const READERS: usize = 32;
 

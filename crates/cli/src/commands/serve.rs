@@ -99,6 +99,7 @@ fn track(path: &Path, stores: &Path, known: &mut Vec<Vec<u8>>) -> Result<Option<
     let top = summaries.root();
     let settled = summaries.settle(top).and_then(|_| summaries.commit(true));
     settled.map_err(|error| Failure::could_not_run(path, "harvest its file system", error))?;
+    onesweep_sys::memory::give_back();
     let directories = summaries.ledger().nodes.len();
     let seconds = began.elapsed().as_secs_f64();
     say(&format!("{}: {directories} directories harvested in {seconds:.1} s", message::path_text(path)));
