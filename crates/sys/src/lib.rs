@@ -39,6 +39,7 @@
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`mounting`] | mounting for reading |
+//! | [`local_time`] | times for people |
 //! | [`stall`] | writes that nobody takes |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
@@ -61,6 +62,7 @@ pub mod handle;
 pub mod inode;
 mod keeper;
 pub mod limits;
+pub mod local_time;
 pub mod memory;
 pub mod mounting;
 pub mod peer;

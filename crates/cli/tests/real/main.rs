@@ -9,6 +9,7 @@ mod cache;
 mod command_line;
 mod consistency;
 mod disk_model;
+mod du_files;
 mod equality;
 mod find;
 mod find_xfs;

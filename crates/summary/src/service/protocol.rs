@@ -4,6 +4,8 @@
 //! reached, and names mean the same to both sides. Who can't send an open file names a path instead. The answer is one line that
 //! begins it, then one for each directory.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -149,6 +151,19 @@ impl Figures {
     /// Everything that has an inode.
     pub fn inodes(&self) -> i64 {
         self.files + self.directories + self.others
+    }
+}
+
+impl AddAssign<&Figures> for Figures {
+    fn add_assign(&mut self, more: &Figures) {
+        let Figures { bytes, directory_bytes, allocated, freed, files, directories, others } = *more;
+        self.bytes += bytes;
+        self.directory_bytes += directory_bytes;
+        self.allocated += allocated;
+        self.freed += freed;
+        self.files += files;
+        self.directories += directories;
+        self.others += others;
     }
 }
 
