@@ -7,6 +7,7 @@
 pub mod access;
 mod code;
 mod harvest;
+pub mod history;
 pub mod identity;
 pub mod ledger;
 pub mod links;

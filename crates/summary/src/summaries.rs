@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::{
     harvest::{self, Waiting},
+    history::History,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
@@ -36,6 +37,11 @@ const MOST_SHARE: usize = 4;
 const DIRTY_SHARE: usize = 20;
 /// After so long all that is dirty is harvested.
 const TIMEOUT_SECONDS: i64 = 30 * 60;
+
+/// So often the totals of directories that were asked for are noted.
+const HISTORY_SECONDS: i64 = 10 * 60;
+/// Of so many directories at most.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// Why a question has no answer.
 #[derive(Debug, Error)]
@@ -102,6 +108,9 @@ pub struct Summaries<D, T> {
     unsettled: HashMap<Slot, i64>,
     /// When everything was last harvested without being asked for.
     tended_at: i64,
+    /// Directories whose totals are noted from time to time, and when that was done last.
+    remembered: HashSet<Slot>,
+    noted_at: i64,
     facts: Facts,
 }
 
@@ -141,6 +150,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         let facts = Facts { file_system: identity.to_owned(), closed: Vec::new(), ..facts };
         ledger.store().set_facts(&facts)?;
+        let remembered = ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
         let mut summaries = Self {
             ledger,
             directories,
@@ -153,6 +163,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
             tended_at: seconds(),
+            remembered,
+            noted_at: 0,
             facts,
         };
         summaries.suspect_all()?;
@@ -253,6 +265,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if freshness != Freshness::Cached {
             is_exact = self.settle(slot)?;
         }
+        if is_exact && self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
+            self.ledger.note_history(slot, seconds())?;
+        }
         let record = self.ledger.record(slot)?;
         let unreadable = self.unreadable(slot).count();
         Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, unreadable })
@@ -270,6 +285,25 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
+    /// The totals of a directory over time: from when it was asked for first.
+    pub fn history(&self, slot: Slot) -> Result<History, SummaryError> {
+        Ok(self.ledger.history(slot)?)
+    }
+
+    /// Notes the totals of directories that were asked for, when it is time.
+    fn note_histories(&mut self, now: i64) -> Result<(), SummaryError> {
+        if (0..HISTORY_SECONDS).contains(&(now - self.noted_at)) {
+            return Ok(());
+        }
+        self.noted_at = now;
+        let nodes = &self.ledger.nodes;
+        self.remembered.retain(|&slot| nodes.is_used(slot));
+        for &slot in &self.remembered {
+            self.ledger.note_history(slot, now)?;
+        }
+        Ok(())
+    }
+
     /// The record of a directory, as it is stored.
     pub fn record(&self, slot: Slot) -> Result<Record, SummaryError> {
         Ok(self.ledger.record(slot)?)
@@ -280,6 +314,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn tend(&mut self) -> Result<bool, SummaryError> {
         self.drain()?;
         let now = seconds();
+        self.note_histories(now)?;
         self.suspect_unsettled(now)?;
         let dirty = self.ledger.nodes.dirty_below(self.root).len();
         let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || now - self.tended_at >= TIMEOUT_SECONDS;

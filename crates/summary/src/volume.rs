@@ -111,20 +111,34 @@ impl Volume {
     fn list(&self, fd: BorrowedFd<'_>) -> io::Result<Reading> {
         let stat = files::statx_fd(fd)?;
         let access = access(fd, &stat);
-        let mut reading = Reading { access, blocks: stat.blocks as i64, ..Reading::default() };
+        let changed_at = stat.ctime.secs;
+        let mut reading = Reading { access, blocks: stat.blocks as i64, changed_at, ..Reading::default() };
         add(&mut reading, &stat);
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
-        let mut names: Vec<(u64, CString)> = Vec::new();
-        DirReader::with_buffer(32 << 10).read(fd, |entry| names.push((entry.ino, entry.name.to_owned())))?;
+        let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
+        DirReader::with_buffer(32 << 10).read(fd, |entry| names.push((entry.ino, entry.name.to_owned(), entry.kind)))?;
         // Inodes lie in the order of their numbers.
-        names.sort_unstable_by_key(|(ino, _)| *ino);
-        for (_, name) in names {
-            match self.entry(&mut reading, fd, name) {
+        names.sort_unstable_by_key(|(ino, ..)| *ino);
+        for (_, name, kind) in names {
+            let entered = match (kind, self.mount) {
+                (EntryType::Dir, Some(mount)) => self.directory(&mut reading, fd, name, mount),
+                _ => self.entry(&mut reading, fd, name),
+            };
+            match entered {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => done?,
             }
         }
         Ok(reading)
+    }
+
+    /// Nothing but its identity is needed: it is read itself.
+    fn directory(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString, ours: u64) -> io::Result<()> {
+        let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
+        if mount == ours {
+            reading.directories.push((self.node(&handle)?, name.into_bytes()));
+        }
+        Ok(())
     }
 
     fn entry(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString) -> io::Result<()> {
