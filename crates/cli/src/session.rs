@@ -158,6 +158,11 @@ impl Session {
         self.settings().metadata != Some(MetadataSource::Walk)
     }
 
+    /// Takes images and devices for what they are, unless somebody asked for another source of names.
+    pub(crate) fn take_images_as_files(&mut self) {
+        self.common.settings.metadata.get_or_insert(MetadataSource::Walk);
+    }
+
     /// Whether symbolic links that are named as paths are followed.
     pub(crate) fn follows_roots(&self) -> bool {
         self.common.selection.follow_roots

@@ -19,7 +19,11 @@ use crate::{
 
 pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     let stdout = if args.file == Path::new("-") { StandardOutput::Data } else { StandardOutput::Summary };
-    let session = Session::start(common(&args), stdout)?;
+    let mut session = Session::start(common(&args), stdout)?;
+    if args.no_recursion || !args.files_from.is_empty() {
+        // What find(1) and others list are entries of a tree, and of those an image is a file, and a device a node.
+        session.take_images_as_files();
+    }
     let mut roots = args.paths.clone();
     for list in &args.files_from {
         roots.extend(paths_from(list, args.null).map_err(|error| Failure::io(list, "read paths", &error))?);
