@@ -26,7 +26,7 @@ pub(crate) struct Selection {
     /// Leave out what matches PATTERN, and all below it (as GNU tar does)
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<std::ffi::OsString>,
-    /// Leave out what matches a line of FILE
+    /// Leave out what matches a line of FILE (- is standard input)
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
     /// Follow symbolic links that are named as paths (and no others)

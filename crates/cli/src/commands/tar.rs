@@ -2,8 +2,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
-    io::{self, Read},
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
@@ -14,7 +13,7 @@ use super::{archive::Archive, member_names::MemberNames};
 use crate::{
     args::{Common, Sort, TarArgs, VERSION_CONTROL},
     report::Failure,
-    session::{Session, StandardOutput},
+    session::{Session, StandardOutput, input},
 };
 
 pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
@@ -71,28 +70,25 @@ fn check_base(base: &Path) -> io::Result<()> {
     if base.metadata()?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// For the kernel, `link/` is what the link leads to, and `file/` nothing; for GNU tar they are the link and the file.
+/// For the kernel, `link/` is what the link leads to, and `file/` nothing; for GNU tar they are the link and the file, and
+/// `directory//` is called `directory/`.
 fn drop_slash(base: Option<&Path>, root: &mut PathBuf) {
     let bytes = root.as_os_str().as_bytes();
     let len = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     if len > 0 && len < bytes.len() {
         let bare = PathBuf::from(OsStr::from_bytes(&bytes[..len]));
         let found = base.map_or_else(|| bare.clone(), |base| base.join(&bare)).symlink_metadata();
-        if found.is_ok_and(|found| !found.is_dir()) {
-            *root = bare;
+        match found {
+            Ok(found) if found.is_dir() => *root = OsString::from_vec(bytes[..=len].to_vec()).into(),
+            Ok(_) => *root = bare,
+            Err(_) => {}
         }
     }
 }
 
 /// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.
 fn paths_from(list: &Path, null: bool) -> io::Result<Vec<PathBuf>> {
-    let mut text = Vec::new();
-    if list == Path::new("-") {
-        io::stdin().lock().read_to_end(&mut text)?;
-    } else {
-        File::open(list)?.read_to_end(&mut text)?;
-    }
-    Ok(split_paths(&text, if null { 0 } else { b'\n' }))
+    Ok(split_paths(&input(list)?, if null { 0 } else { b'\n' }))
 }
 
 fn split_paths(text: &[u8], end: u8) -> Vec<PathBuf> {
@@ -110,9 +106,15 @@ mod tests {
         std::fs::create_dir(dir.path().join("d")).unwrap();
         std::os::unix::fs::symlink("d", dir.path().join("link")).unwrap();
         std::fs::write(dir.path().join("f"), "").unwrap();
-        for (named, taken) in
-            [("link///", "link"), ("f/", "f"), ("link/.", "link/."), ("d/", "d/"), ("link", "link"), ("/", "/")]
-        {
+        for (named, taken) in [
+            ("link///", "link"),
+            ("f/", "f"),
+            ("link/.", "link/."),
+            ("d/", "d/"),
+            ("d//", "d/"),
+            ("link", "link"),
+            ("/", "/"),
+        ] {
             let mut root = PathBuf::from(named);
             drop_slash(Some(dir.path()), &mut root);
             assert_eq!(root.as_os_str(), taken);

@@ -167,12 +167,16 @@ fn patterns_exclude_what_gnu_tar_excludes() {
         &["--exclude=[[:upper:]*"],
         &["--exclude=[[:upper]*"],
         &[&from_file],
+        &["-X", "-"],
     ];
+    let input = || fs::File::open(&patterns).expect("the patterns");
     let (ours, theirs) = (image.beside("ours.tar"), image.beside("theirs.tar"));
     for excludes in lists {
         for start in [".", "a", "./a"] {
-            finish(onesweep(["tar", "-cf"]).arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start), 0);
+            let mut tar = onesweep(["tar", "-cf"]);
+            finish(tar.arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start).stdin(input()), 0);
             let mut tar = Command::new("tar");
+            tar.stdin(input());
             run(tar
                 .env("LC_ALL", "C")
                 .args(["--format=posix", "-cf"])
