@@ -169,7 +169,7 @@ fn sort(text: &str) -> Result<Sort, String> {
         "none" => Ok(Sort::None),
         "inode" => Ok(Sort::Inode),
         "name" => Err("members come as they are read; for the same archive from the same file system each time, \
-                       take --order directory"
+                       take --order directory --one-file-system"
             .into()),
         _ => Err("use none or inode".into()),
     }

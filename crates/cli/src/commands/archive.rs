@@ -42,12 +42,7 @@ pub(super) struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     pub(super) fn create(session: &'a Session, args: &TarArgs, names: MemberNames) -> Result<Self, Failure> {
-        let settings = session.settings();
-        // Only there do the entries of a directory come in a row for sure: other disks are read side by side.
-        let in_rows = settings.order.unwrap_or_default().is_per_directory()
-            && settings.one_file_system.unwrap_or_default()
-            && args.paths.len() == 1
-            && args.files_from.is_empty();
+        let in_rows = session.settings().order.unwrap_or_default().is_per_directory() && is_one_row(session, args);
         let options = options(args, !in_rows)?;
         let stdout = args.file == Path::new("-");
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
@@ -123,6 +118,11 @@ impl<'a> Archive<'a> {
         let TarTotals { members, content_bytes, archive_bytes, written_bytes } = totals;
         self.session.finish("tar", summary, Details { members, content_bytes, archive_bytes, written_bytes })
     }
+}
+
+/// Whether everything comes from one disk: others are read side by side.
+pub(super) fn is_one_row(session: &Session, args: &TarArgs) -> bool {
+    session.settings().one_file_system.unwrap_or_default() && args.paths.len() == 1 && args.files_from.is_empty()
 }
 
 fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {

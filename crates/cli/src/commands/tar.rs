@@ -9,7 +9,10 @@ use std::{
 
 use onesweep::{Entries, Order, Summary};
 
-use super::{archive::Archive, member_names::MemberNames};
+use super::{
+    archive::{Archive, is_one_row},
+    member_names::MemberNames,
+};
 use crate::{
     args::{Common, Sort, TarArgs, VERSION_CONTROL},
     report::Failure,
@@ -37,6 +40,9 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     session.check_roots(base, &roots)?;
     let mut read = session.bulk_read(&roots)?.entries(Entries::All).no_recursion(args.no_recursion);
     read = read.xattrs(args.xattrs || args.acls || args.selinux);
+    // So that the archive of an unchanged tree is the same each time.
+    let is_listed = session.settings().order == Some(Order::Directory);
+    read = read.one_at_a_time(is_listed && is_one_row(&session, &args));
     if let Some(base) = base {
         read = read.base(base);
     }
