@@ -150,7 +150,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         let facts = Facts { file_system: identity.to_owned(), closed: Vec::new(), ..facts };
         ledger.store().set_facts(&facts)?;
-        let remembered = ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
+        let remembered =
+            ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
         let mut summaries = Self {
             ledger,
             directories,

@@ -116,7 +116,8 @@ impl Volume {
         add(&mut reading, &stat);
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
         let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
-        DirReader::with_buffer(32 << 10).read(fd, |entry| names.push((entry.ino, entry.name.to_owned(), entry.kind)))?;
+        DirReader::with_buffer(32 << 10)
+            .read(fd, |entry| names.push((entry.ino, entry.name.to_owned(), entry.kind)))?;
         // Inodes lie in the order of their numbers.
         names.sort_unstable_by_key(|(ino, ..)| *ino);
         for (_, name, kind) in names {

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`days`] | questions after a day's changes, with cold caches (FastDu, figure 2) |
 //! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
+//! | [`cost`] | what a tracker costs others |
 //! | [`served`] | the server that is asked |
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`] | tables and pictures of it |
 
+mod cost;
 mod days;
 mod outcomes;
 mod page;
@@ -50,9 +52,13 @@ enum Case {
     Homes,
     /// Many directories, on a file system: memory, and a start after a pause.
     Many(&'static str),
+    /// Work on a source tree, with a tracker and without.
+    Cost,
+    /// Writes into a directory that has changed.
+    Overwrite,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -62,6 +68,8 @@ const CASES: [Case; 9] = [
     Case::Many("ext4"),
     Case::Many("xfs"),
     Case::Many("btrfs"),
+    Case::Cost,
+    Case::Overwrite,
 ];
 
 impl Case {
@@ -71,6 +79,8 @@ impl Case {
             Self::Still => "still".into(),
             Self::Homes => "homes".into(),
             Self::Many(fs) => format!("many-{fs}"),
+            Self::Cost => "cost".into(),
+            Self::Overwrite => "overwrite".into(),
         }
     }
 
@@ -82,6 +92,8 @@ impl Case {
             }
             Self::Still => still::questions(order.scale, &order.programs, interrupt).map(Outcome::Still),
             Self::Homes => still::homes(order.scale, &order.programs, interrupt).map(Outcome::Homes),
+            Self::Cost => cost::steps(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::Overwrite => cost::overwrite(&order.programs, interrupt).map(Outcome::Overwrite),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
         }
     }

@@ -78,9 +78,42 @@ pub(crate) struct Many {
     pub(crate) restart_s: f64,
 }
 
+/// What a step took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Times {
+    pub(crate) wall_s: f64,
+    /// With the server's.
+    pub(crate) cpu_s: f64,
+}
+
+/// A step with a server and without one, round by round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) tracked: Vec<Times>,
+    pub(crate) alone: Vec<Times>,
+}
+
+/// What others pay for a tracker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Costs {
+    /// Of the tree that the steps are about.
+    pub(crate) files: u64,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Microseconds of a write of 4 KiB into a directory that has changed, round by round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Overwrite {
+    pub(crate) alone_us: Vec<f64>,
+    pub(crate) tracked_us: Vec<f64>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
+    Costs(Costs),
+    Overwrite(Overwrite),
     Days(Days),
     Still(Still),
     Homes(Homes),

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::outcomes::{Cost, Days, Many, Measured, Outcome, Outcomes};
-use crate::bench::page::{Table, count, fs_name, number};
+use super::outcomes::{Cost, Costs, Days, Many, Measured, Outcome, Outcomes, Step, Times};
+use crate::bench::page::{Table, count, fs_name, number, spread};
 use crate::bench::plot::{Line, Lines, Pictures};
+use crate::bench::statistics;
 
 /// The part of the page; empty where nothing was measured at full size.
 pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String> {
@@ -124,6 +125,17 @@ fn of_the_rest(all: &[(&str, &Measured)]) -> String {
                     number(homes.du_ms)
                 );
             }
+            Outcome::Costs(costs) => text += &of_costs(costs),
+            Outcome::Overwrite(overwrite) => {
+                let middle = |times: &[f64]| statistics::spread(times.to_vec()).map_or(String::new(), spread);
+                let _ = writeln!(
+                    text,
+                    "\n### A write into a directory that has changed\n\n4 KiB that are in memory, on ext4, in µs: {} with the \
+                     tracker, {} without.",
+                    middle(&overwrite.tracked_us),
+                    middle(&overwrite.alone_us)
+                );
+            }
             Outcome::Days(_) | Outcome::Many(_) => {}
         }
     }
@@ -162,6 +174,34 @@ fn of_the_rest(all: &[(&str, &Measured)]) -> String {
         let _ = writeln!(text, "\n### Many directories, everything in memory\n\nBy the clock.\n\n{table}");
     }
     text
+}
+
+/// Round by round, what a tracker adds.
+fn of_costs(costs: &Costs) -> String {
+    let added = |step: &Step, of: fn(&Times) -> f64| {
+        let more = step.tracked.iter().zip(&step.alone).map(|(tracked, alone)| (of(tracked) / of(alone) - 1.0) * 100.0);
+        statistics::spread(more.collect()).map_or(String::new(), spread)
+    };
+    let mut table =
+        Table::new(&["step", "elapsed, without (s)", "elapsed, more (%)", "CPU, without (s)", "CPU, more (%)"]);
+    for step in &costs.steps {
+        let middle = |of: fn(&Times) -> f64| {
+            statistics::spread(step.alone.iter().map(of).collect())
+                .map_or(String::new(), |spread| number(spread.median))
+        };
+        table.row(vec![
+            step.name.clone(),
+            middle(|times| times.wall_s),
+            added(step, |times| times.wall_s),
+            middle(|times| times.cpu_s),
+            added(step, |times| times.cpu_s),
+        ]);
+    }
+    format!(
+        "\n### FastDu, table 2: what the tracker costs others\n\nA source tree of {} files on an ext4 in memory, ten rounds with \
+         the tracker and without it in turns; the server's CPU counts.\n\n{table}\n",
+        count(costs.files)
+    )
 }
 
 #[cfg(test)]

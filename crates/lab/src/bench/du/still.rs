@@ -18,6 +18,7 @@ use crate::age::image::{Fs, PlainMount};
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
+use crate::mount;
 use crate::scratch::Scratch;
 
 const DIRECTORIES: f64 = 100_000.0;
@@ -33,17 +34,50 @@ const USER: u32 = 20_000;
 const FAN_OUT: usize = 100;
 
 /// A mounted image of no disk in particular.
-struct Volume {
+pub(super) struct Volume {
     mounted: PlainMount,
     image: PathBuf,
-    tree: PathBuf,
-    scratch: Scratch,
+    /// What the image lies in, if not on a disk.
+    memory: Option<Memory>,
+    pub(super) tree: PathBuf,
+    pub(super) scratch: Scratch,
+}
+
+/// A tmpfs. It goes when this goes.
+struct Memory(PathBuf);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Err(complaint) = mount::unmount(&self.0) {
+            eprintln!("onesweep-lab: {complaint}");
+        }
+    }
 }
 
 impl Volume {
     fn new(fs: &str, directories: u64) -> Result<Self, String> {
         let scratch = Scratch::new("du")?;
-        let (image, tree) = (scratch.file("image"), scratch.dir("tree")?);
+        let image = scratch.file("image");
+        Self::on(scratch, image, None, fs, directories)
+    }
+
+    /// The same, not even on a real disk.
+    pub(super) fn in_memory(fs: &str, directories: u64) -> Result<Self, String> {
+        let scratch = Scratch::new("du")?;
+        let memory = scratch.dir("memory")?;
+        mount::mount(Path::new("onesweep-lab"), &memory, Some("tmpfs"), None)?;
+        let image = memory.join("image");
+        Self::on(scratch, image, Some(Memory(memory)), fs, directories)
+    }
+
+    fn on(
+        scratch: Scratch,
+        image: PathBuf,
+        memory: Option<Memory>,
+        fs: &str,
+        directories: u64,
+    ) -> Result<Self, String> {
+        let tree = scratch.dir("tree")?;
         let fs = Fs::from_str(fs, false)?;
         let bytes = (512 << 20) + directories * 6 * 4096;
         let said = |error: std::io::Error| format!("{}: {error}", image.display());
@@ -55,7 +89,7 @@ impl Volume {
         let opened =
             fs::set_permissions(image.parent().unwrap_or(&image), std::os::unix::fs::PermissionsExt::from_mode(0o755));
         opened.map_err(said)?;
-        Ok(Self { mounted, image, tree, scratch })
+        Ok(Self { mounted, image, memory, tree, scratch })
     }
 
     /// Makes directories in directories, with a file in each hundredth.
@@ -78,10 +112,12 @@ impl Volume {
         Ok(())
     }
 
-    fn end(mut self) -> Result<(), String> {
+    pub(super) fn end(mut self) -> Result<(), String> {
         self.mounted.end()?;
         let _ = fs::remove_dir_all(self.scratch.file("store"));
-        fs::remove_file(&self.image).map_err(|error| error.to_string())
+        fs::remove_file(&self.image).map_err(|error| error.to_string())?;
+        drop(self.memory.take());
+        Ok(())
     }
 }
 
