@@ -29,7 +29,7 @@ const overview = element("section", { class: "overview", "aria-label": "Totals" 
 const content = element(
     "div",
     { class: "content" },
-    element("section", { class: "map", "aria-label": "Treemap" }, map.root, legend),
+    element("div", { class: "map" }, map.root, legend),
     element("section", { class: "list", "aria-label": "Table" }, table.root),
 );
 const message = element("div", { class: "message", hidden: "" });
@@ -38,7 +38,7 @@ const main = element("main", {}, overview, content, message);
 let by: Measure = "allocated";
 /** What the address names, and what is shown. */
 let path: string | null = null;
-let last: { path: string; by: Measure; listing: Listing } | undefined;
+let last: { path: string; top: string } | undefined;
 let answeredAt = 0;
 /** Where the focus goes when what is asked for comes: which part, and which item of it. */
 let focus: { part: "map" | "table"; key?: string } | undefined;
@@ -47,6 +47,7 @@ const entered = new Map<string, string>();
 let systems: string[] = [];
 
 const live = new Live(async (signal) => {
+    const late = window.setTimeout(() => say("state", "Counting …"), 500);
     try {
         if (token.get() === null) return signIn();
         if (path === null) return await choose(signal);
@@ -58,6 +59,8 @@ const live = new Live(async (signal) => {
     } catch (error) {
         if (signal.aborted) return false;
         return failed(error);
+    } finally {
+        window.clearTimeout(late);
     }
 });
 
@@ -67,18 +70,22 @@ function failed(error: unknown): boolean {
         return signIn("This token isn't known.");
     }
     if (error instanceof Refused) {
+        const isTold = last === undefined && !message.hidden && message.dataset.told === `${path} ${error.message}`;
         last = undefined;
-        tell("Not here", error.message, ...(path === null || path === "/" ? [] : [link("#", "To the top")]));
+        if (!isTold) tell("Not here", error.message, ...(path === null || path === "/" ? [] : [link("#", "To the top")]));
         connected("Live");
         return error.status === 404 || error.status >= 500;
     }
-    set(state, { class: "state lost" });
-    text(state.lastElementChild!, "The server doesn't answer");
+    say("state lost", "The server doesn't answer");
     return true;
 }
 
 function connected(how: string): void {
-    set(state, { class: "state live" });
+    say("state live", how);
+}
+
+function say(kind: string, how: string): void {
+    set(state, { class: kind });
     text(state.lastElementChild!, how);
 }
 
@@ -86,6 +93,7 @@ function connected(how: string): void {
 function tell(heading: string, why: string, ...more: Node[]): void {
     overview.hidden = content.hidden = measures.hidden = true;
     message.hidden = false;
+    message.dataset.told = `${path} ${why}`;
     message.replaceChildren(element("h1", { tabindex: "-1" }, heading), element("p", {}, why), ...more);
     trail(path);
     document.title = "onesweep";
@@ -109,8 +117,7 @@ function signIn(why = ""): boolean {
     const hint = element("p", { class: "hint" }, "Root makes one by ", element("code", {}, how), ".");
     tell("onesweep", why || "Whose view is it? A token belongs to one user.", form, hint);
     if (why) spoken.textContent = why;
-    set(state, { class: "state" });
-    text(state.lastElementChild!, "");
+    say("state", "");
     field.focus();
     return false;
 }
@@ -140,8 +147,9 @@ function show(at: string, listing: Listing): void {
     const name = shown(listing.path);
     message.hidden = true;
     overview.hidden = content.hidden = measures.hidden = false;
-    last = { path: at, by, listing };
-    trail(at, encoded(listing.top));
+    const top = encoded(listing.top);
+    last = { path: at, top };
+    trail(at, top);
     text(title, name === "/" ? "/" : name.slice(name.lastIndexOf("/") + 1));
     document.title = `${name} – onesweep`;
     const left = note(listing.denied, listing.partial, listing.unreadable);
@@ -250,7 +258,7 @@ table.root.addEventListener("click", (event) => leaveTo("table", event.target as
 document.addEventListener("keydown", (event) => {
     const isTyping = event.target instanceof HTMLInputElement && event.target.type !== "radio";
     if (event.key !== "Backspace" || isTyping || path === null || last === undefined) return;
-    const up = path === encoded(last.listing.top) ? null : above(path);
+    const up = path === last.top ? null : above(path);
     if (up === null) return;
     event.preventDefault();
     entered.set(up, `d${path.slice(path.lastIndexOf("/") + 1)}`);

@@ -81,7 +81,7 @@ export class Treemap {
         const told = [item.label, size, percent(item.size, whole), item.note].filter(Boolean).join(", ");
         const age = item.kind === "directory" ? ageClass(item.newest, this.now) : item.kind;
         set(tile.root, {
-            class: `tile ${item.seen} age-${age}${width < 38 || height < 20 ? " bare" : width < 72 || height < 40 ? " flat" : ""}`,
+            class: `tile ${item.seen} age-${age}${width < 44 || height < 20 ? " bare" : width < 72 || height < 40 ? " flat" : ""}`,
             href: item.address === null ? null : `#${item.address}`,
             title: told,
             "aria-label": told,

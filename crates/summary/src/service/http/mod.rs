@@ -13,8 +13,10 @@ mod response;
 pub mod tokens;
 
 use std::{
+    collections::HashSet,
     io::{self, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt,
     path::PathBuf,
     sync::{
         Arc,
@@ -54,10 +56,9 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 impl Web {
     /// Answers for what `server` keeps, to those who have a token of the file `tokens`, and metrics of some directories.
     pub fn new(server: Arc<Server>, tokens: PathBuf, metrics: Vec<PathBuf>) -> Web {
-        use std::os::unix::ffi::OsStrExt;
         let mut metrics: Vec<Name> = metrics.iter().map(|path| Name::of(path.as_os_str().as_bytes())).collect();
         // The same twice would be no metrics.
-        let mut known = std::collections::HashSet::new();
+        let mut known = HashSet::new();
         metrics.retain(|path| known.insert(path.clone().into_bytes()));
         Web { server, guard: Guard::new(tokens), metrics }
     }
@@ -70,20 +71,18 @@ impl Web {
                 thread::sleep(PAUSE);
                 continue;
             };
-            if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-                open.fetch_sub(1, Ordering::SeqCst);
+            let seat = Seat::take(&open);
+            if seat.number >= CONNECTIONS_MAX {
                 turn_away(&stream);
                 continue;
             }
-            let (web, open_then) = (Arc::clone(self), Arc::clone(&open));
-            let conversation = thread::Builder::new().name("http".into()).spawn(move || {
+            let web = Arc::clone(self);
+            // Where no thread can be had, the connection ends here.
+            let _ = thread::Builder::new().name("http".into()).spawn(move || {
+                let _seat = seat;
                 // Who went away wants no answer.
                 let _ = connection::converse(&stream, |request| web.answer(request));
-                open_then.fetch_sub(1, Ordering::SeqCst);
             });
-            if conversation.is_err() {
-                open.fetch_sub(1, Ordering::SeqCst);
-            }
         }
     }
 
@@ -107,6 +106,24 @@ impl Web {
             "/metrics" => metrics::answer(&self.server, &asker, &self.metrics, request),
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }
+    }
+}
+
+/// The place of a connection among those that are open, given back however it ends.
+struct Seat {
+    open: Arc<AtomicUsize>,
+    number: usize,
+}
+
+impl Seat {
+    fn take(open: &Arc<AtomicUsize>) -> Seat {
+        Seat { open: Arc::clone(open), number: open.fetch_add(1, Ordering::SeqCst) }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
