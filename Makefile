@@ -77,6 +77,7 @@ web: web/node_modules
 
 web-test: web/node_modules
 	@.ci/deps $(WEB_TOOLS)
+	rm -rf $(TARGET)/web
 	cd web && npm run types && node build.mjs $(abspath $(TARGET))/web
 	diff -r web/dist $(TARGET)/web || { echo 'web/dist is not what its sources build: run make web' >&2; exit 1; }
 	$(CARGO) build --bin onesweep

@@ -39,7 +39,7 @@ after(async () => {
 });
 
 /** A page that has asked nobody but the server, in no address named the token, and complained of nothing. */
-async function open(token, options = {}, address = "") {
+async function open(token, options = {}, address = "", at = server) {
     const context = await chromium.newContext({ viewport: { width: 1360, height: 800 }, reducedMotion: "reduce", ...options });
     const page = await context.newPage();
     const complaints = [];
@@ -47,14 +47,12 @@ async function open(token, options = {}, address = "") {
     page.on("console", (line) => complaints.push(line.text()));
     page.on("request", (request) => {
         const url = request.url();
-        if (!url.startsWith(server.url) || (token && url.includes(token))) complaints.push(url);
+        if (!url.startsWith(at.url) || (token && url.includes(token))) complaints.push(url);
     });
-    await page.goto(server.url);
-    if (token) await page.goto(`${server.url}#token=${token}`);
+    await page.goto(at.url);
+    if (token) await page.goto(`${at.url}#token=${token}`);
     if (token) await page.getByRole("table").waitFor();
-    if (address) {
-        await page.goto(`${server.url}#${address}`);
-    }
+    if (address) await page.goto(`${at.url}#${address}`);
     return { page, complaints, close: () => context.close() };
 }
 
@@ -155,6 +153,28 @@ test("what a user may not see is said to be there, and isn't shown", async () =>
         await heading(page, "Not here");
     }
     await close();
+});
+
+test("what the disk can't give back is said to be unreadable, and by all above it", async () => {
+    const damaged = image(64);
+    let serving;
+    try {
+        fill(damaged.root, "sound/file", 40);
+        fill(damaged.root, "above/broken/file", 40);
+        damaged.damage("above/broken");
+        serving = await serve(damaged);
+        const { page, close } = await open(serving.root, {}, "", serving);
+        assert.match(await page.getByRole("status").textContent(), /1 directory could not be read/);
+        assert.match(await row(page, "above").textContent(), /unreadable/);
+        assert.doesNotMatch(await row(page, "sound").textContent(), /unreadable/);
+        await page.getByRole("table").getByRole("link", { name: "above" }).click();
+        await heading(page, "above");
+        assert.match(await row(page, "broken").textContent(), /unreadable/);
+        await close();
+    } finally {
+        await serving?.close();
+        damaged.close();
+    }
 });
 
 test("the keyboard alone does it all, and shows where it is", async () => {

@@ -2,7 +2,7 @@
 // also when a test fails; a killed run is cleared away by the next run of the program's tests.
 
 import { execFileSync, spawn } from "node:child_process";
-import { chmodSync, mkdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { chmodSync, closeSync, mkdirSync, openSync, rmSync, truncateSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import os from "node:os";
@@ -13,6 +13,8 @@ const workspace = fileURLToPath(new URL("../..", import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? path.join(workspace, "target");
 const program = process.env.ONESWEEP_TEST_BIN ?? path.join(target, "debug/onesweep");
 export const NOBODY = 65534;
+const BLOCK = 4096;
+let images = 0;
 
 function run(command, ...words) {
     return execFileSync(command, words, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
@@ -23,7 +25,7 @@ export function image(megabytes) {
     const base = process.env.ONESWEEP_TEST_DIR ?? os.tmpdir();
     mkdirSync(base, { recursive: true });
     // As the program's own tests name theirs, whose next run clears away what a killed one left.
-    const folder = path.join(base, `onesweep-test-${process.pid}-0`);
+    const folder = path.join(base, `onesweep-test-${process.pid}-${images++}`);
     mkdirSync(folder);
     chmodSync(folder, 0o755);
     const [file, root] = [path.join(folder, "disk.img"), path.join(folder, "root")];
@@ -36,14 +38,27 @@ export function image(megabytes) {
         rmSync(folder, { recursive: true, force: true });
     };
     process.on("exit", () => close());
+    const mount = () => {
+        run("mount", "-o", "loop,noatime", file, root);
+        isMounted = true;
+    };
+    /** Makes the content of a directory unreadable: its first block is no directory any more. */
+    const damage = (name) => {
+        run("umount", root);
+        isMounted = false;
+        const block = Number(run("debugfs", "-R", `blocks /${name}`, file).trim().split(" ")[0]);
+        const disk = openSync(file, "r+");
+        writeSync(disk, Buffer.alloc(BLOCK, 0xff), 0, BLOCK, block * BLOCK);
+        closeSync(disk);
+        mount();
+    };
     writeFileSync(file, "");
     truncateSync(file, megabytes << 20);
-    run("mkfs.ext4", "-q", "-b", "4096", "-E", "lazy_itable_init=1,lazy_journal_init=1", file);
+    run("mkfs.ext4", "-q", "-b", String(BLOCK), "-E", "lazy_itable_init=1,lazy_journal_init=1", file);
     mkdirSync(root);
-    run("mount", "-o", "loop,noatime", file, root);
-    isMounted = true;
+    mount();
     chmodSync(root, 0o755);
-    return { root, folder, close };
+    return { root, folder, damage, close };
 }
 
 /** Makes a file of so many KiB, and the directories above it. */

@@ -261,6 +261,8 @@ fn requests_are_held_against_rules() {
         ("/api/directory".into(), 400),
         ("/api/directory?dev=1".into(), 400),
         ("/api/directory?path=relative".into(), 400),
+        ("/api/directory?path=/a/../b".into(), 400),
+        ("/api/directory?path=/a%00b".into(), 400),
         ("/api/directory?path=/proc".into(), 404),
         ("/api/nothing".into(), 404),
         ("/api/file-systems".into(), 200),

@@ -59,7 +59,14 @@ fn asked(request: &Request) -> Result<Asked, String> {
         (None, None) => None,
         _ => return Err("dev and ino go together".to_owned()),
     };
-    let path = request.value("path").map(Name::of);
+    let path = request.value("path");
+    if path.is_some_and(|path| !path.starts_with(b"/") || path.split(|&byte| byte == b'/').any(|name| name == b"..")) {
+        return Err("path isn't absolute, or holds ..".to_owned());
+    }
+    if path.is_some_and(|path| path.contains(&0)) {
+        return Err("path holds a byte of zero".to_owned());
+    }
+    let path = path.map(Name::of);
     if path.is_some() == inode.is_some() {
         return Err("one of path, or dev and ino, is needed".to_owned());
     }
@@ -88,6 +95,6 @@ fn refusal(refused: &Refusal) -> Response {
             let why = "there is no such directory on a file system that is tracked, or you may not reach it";
             Response::refusal(404, "not_found", why)
         }
-        Refusal::Failed(why) => Response::refusal(400, "failed", why),
+        Refusal::Failed(why) => Response::refusal(500, "failed", why),
     }
 }
