@@ -156,9 +156,9 @@ function show(at: string, listing: Listing): void {
     text(badge, listing.denied ? "no access: what is in it is not yours to see" : left);
     badge.hidden = left === "";
     describe(listing, now);
+    map.root.dataset.empty = listing.denied ? "No access" : "Nothing in it";
     map.show(found, by, now);
     table.show(found, by, now, name);
-    content.classList.toggle("nothing", found.length === 0);
     if (isNew) arrive(at, name, listing);
 }
 
