@@ -529,7 +529,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 }
 
-fn seconds() -> i64 {
+pub(crate) fn seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 

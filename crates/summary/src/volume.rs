@@ -87,8 +87,7 @@ impl Volume {
 
     /// The access list of a directory, as it is now.
     pub fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
-        let fd = self.open(directory).ok()?;
-        files::xattr_fd(fd.as_fd(), ACCESS_LIST).ok().flatten()
+        access_list(self.open(directory).ok()?.as_fd())
     }
 
     /// What tells this file system from others on the same machine.
@@ -205,8 +204,12 @@ impl Directories for Volume {
     }
 }
 
+pub(crate) fn access_list(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    files::xattr_fd(fd, ACCESS_LIST).ok().flatten()
+}
+
 pub(crate) fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
-    let list = files::xattr_fd(fd, ACCESS_LIST).ok().flatten();
+    let list = access_list(fd);
     // FNV-1a: it has to tell lists apart, and to be the same in every run.
     let hash = |bytes: Vec<u8>| {
         bytes

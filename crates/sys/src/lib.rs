@@ -36,7 +36,7 @@
 //! | [`cache`] | what of a file is in the page cache, and advice to it |
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
-//! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
+//! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`mounting`] | mounting for reading |
 //! | [`local_time`] | times for people |

@@ -30,3 +30,4 @@ mod terminal;
 mod trace;
 mod tree;
 mod walk;
+mod web;

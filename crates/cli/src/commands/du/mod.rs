@@ -240,7 +240,7 @@ impl Du<'_> {
             (_, true) => Freshness::Synced,
             _ => Freshness::Exact,
         };
-        let question = Question { path: None, depth, freshness };
+        let question = Question { depth, freshness, ..Question::plain() };
         let mut rows = Vec::new();
         match client.ask(directory, &question, |row| rows.push(row)) {
             Ok(Ok(head)) => {
@@ -277,7 +277,7 @@ impl Du<'_> {
         let mut summaries = Summaries::open(store, (walk, Untracked), root, b"").map_err(|error| told(&error))?;
         let top = summaries.root();
         summaries.settle(top).map_err(|error| told(&error))?;
-        let seen = view(summaries.ledger(), top, depth, &|_, _| true).map_err(|error| told(&error))?;
+        let seen = view(summaries.ledger(), top, depth, None).map_err(|error| told(&error))?;
         for (slot, why) in summaries.unreadable(top) {
             let names = summaries.path(top, slot).map_err(|error| told(&error))?;
             let below = names.iter().map(|name| std::ffi::OsStr::from_bytes(name)).collect::<PathBuf>();
@@ -287,7 +287,7 @@ impl Du<'_> {
         let mut rows = Vec::with_capacity(seen.lines.len());
         for line in &seen.lines {
             let record = summaries.record(line.slot).map_err(|error| told(&error))?;
-            rows.push(Row::of(line, &record.name));
+            rows.push(Row::of(line, &record.name, seen.is_partial));
         }
         Ok(lines(path.as_os_str().as_bytes(), rows))
     }

@@ -135,7 +135,7 @@ fn ask(socket: &Path, tree: &Path, times: usize) -> Result<Vec<Duration>, String
     let said = |error: std::io::Error| format!("{}: {error}", socket.display());
     let directory = File::open(tree).map_err(said)?;
     let mut client = Client::connect(socket).map_err(said)?;
-    let question = Question { path: None, depth: 0, freshness: onesweep_summary::summaries::Freshness::Exact };
+    let question = Question::plain();
     let mut one = || {
         let began = Instant::now();
         let mut lines = 0;
