@@ -266,8 +266,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if freshness != Freshness::Cached {
             is_exact = self.settle(slot)?;
         }
-        if is_exact && self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
-            self.ledger.note_history(slot, seconds())?;
+        if is_exact {
+            self.remember(slot)?;
         }
         let record = self.ledger.record(slot)?;
         let unreadable = self.unreadable(slot).count();
@@ -289,6 +289,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The totals of a directory over time: from when it was asked for first.
     pub fn history(&self, slot: Slot) -> Result<History, SummaryError> {
         Ok(self.ledger.history(slot)?)
+    }
+
+    /// From now on its totals are noted from time to time.
+    pub fn remember(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
+            self.ledger.note_history(slot, seconds())?;
+        }
+        Ok(())
     }
 
     /// Notes the totals of directories that were asked for, when it is time.

@@ -9,6 +9,7 @@ mod serve;
 mod sum;
 mod sweep;
 mod tar;
+mod top;
 mod warm;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -24,6 +25,7 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
+pub(crate) use top::{By, TopArgs};
 pub(crate) use warm::WarmArgs;
 
 const AFTER_HELP: &str = "\
@@ -57,6 +59,7 @@ pub(crate) enum Command {
     Plan(Box<PlanArgs>),
     Find(Box<FindArgs>),
     Du(Box<DuArgs>),
+    Top(Box<TopArgs>),
     Serve(Box<ServeArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]

@@ -3,6 +3,7 @@
 mod archive;
 mod copy;
 mod du;
+mod figures;
 mod find;
 mod find_xfs;
 mod list;
@@ -12,6 +13,7 @@ mod plan;
 mod serve;
 mod sum;
 mod tar;
+mod top;
 mod warm;
 
 use std::io::{self, Write};
@@ -32,6 +34,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Plan(args) => plan::run(*args),
         Command::Find(args) => find::run(*args),
         Command::Du(args) => du::run(*args),
+        Command::Top(args) => top::run(*args),
         Command::Serve(args) => serve::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),

@@ -378,6 +378,42 @@ fn du_prints_what_gnu_du_prints() {
     }
 }
 
+/// What has grown since it was asked for, and nothing of it for whom not all may be shown.
+#[test]
+fn growth_is_told() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let serving = Serving::start(&image);
+    let top = |options: &[&str]| {
+        let mut top = onesweep(["top"]);
+        top.args(options).arg("--socket").arg(image.beside("socket")).arg(image.root());
+        top
+    };
+    let line = |said: &[u8], name: &str| {
+        let path = if name.is_empty() { image.root() } else { image.root().join(name) }.display().to_string();
+        let said = text(said);
+        let line = said.lines().find(|line| line.ends_with(&path)).unwrap_or_else(|| panic!("no {path} in {said}"));
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(line(&output(&mut top(&[])), "a")[1], "+0");
+    fs::write(image.root().join("a/grown"), vec![1; 1 << 20]).expect("a file");
+    fs::remove_file(image.root().join("d/f4")).expect("it goes");
+    crate::tree::sync(&image.root());
+    let grown = output(&mut top(&["--by", "grew", "--since", "0s"]));
+    assert_eq!((&*line(&grown, "a")[1], &*line(&grown, "")[1]), ("+1.0M", "+1000K"), "{}", text(&grown));
+    let first = text(&grown).lines().nth(1).map(str::to_owned).unwrap_or_default();
+    assert!(first.ends_with("/a"), "{first}");
+    assert_eq!(text(&output(&mut top(&["-n", "1"]))).lines().count(), 3);
+    serving.end();
+    let found = finish(&mut top(&[]), 2);
+    assert!(text(&found.stderr).contains("start `onesweep serve`"), "{}", text(&found.stderr));
+    // A server that is started again knows it still.
+    let again = Serving::start(&image);
+    assert_eq!(line(&output(&mut top(&["--since", "4w"])), "a")[1], "+1.0M");
+    again.end();
+}
+
 /// Links across directories: once in all, whatever is asked for.
 #[test]
 fn links_are_counted_once() {

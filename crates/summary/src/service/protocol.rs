@@ -9,6 +9,7 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    history::{History, Point},
     summaries::Freshness,
     totals::{Sums, Totals},
     view::Line,
@@ -30,6 +31,9 @@ pub struct Question {
     /// How true it has to be.
     #[serde(default)]
     pub freshness: Freshness,
+    /// What the directories came to then is told, too, in seconds since 1970. From now on it is noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<i64>,
 }
 
 /// A directory as `stat` tells it.
@@ -123,6 +127,34 @@ pub struct Row {
     /// The bytes of the largest file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<u64>,
+    /// What it came to at the time that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<Past>,
+}
+
+/// What a directory came to in the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// When, in seconds since 1970: at the time that was asked for or before it, or the first that is known.
+    pub at: i64,
+    /// Bytes as sizes tell them, directories too.
+    pub bytes: i64,
+    /// Bytes that were allocated.
+    pub allocated: i64,
+    /// Everything that has an inode.
+    pub inodes: i64,
+}
+
+impl Past {
+    fn of(point: &Point) -> Past {
+        let Point { at, bytes, blocks, inodes } = *point;
+        Past { at, bytes, allocated: blocks * BLOCK_BYTES, inodes }
+    }
+
+    /// By its totals over time.
+    pub fn since(history: &History, time: i64) -> Option<Past> {
+        history.at(time).as_ref().or(history.points().first()).map(Past::of)
+    }
 }
 
 /// Sums.
@@ -194,6 +226,7 @@ impl Row {
             own: told(&line.own),
             newest: extremes.newest.map(|time| time.secs),
             largest: extremes.largest.map(|largest| largest.bytes),
+            past: None,
         }
     }
 }

@@ -16,7 +16,7 @@ use onesweep_sys::{
 };
 
 use super::{
-    protocol::{Beginning, Head, Inode, Question, Refusal, Row},
+    protocol::{Beginning, Head, Inode, Past, Question, Refusal, Row},
     reach,
 };
 use crate::{
@@ -97,12 +97,17 @@ impl Server {
     }
 
     fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<(Head, Vec<Row>), Refusal> {
-        let reached = self.reach(asker, question, file)?;
+        let mut reached = self.reach(asker, question, file)?;
         let View { lines, is_partial } = reached.view(asker, reached.slot, question.depth)?;
         let mut rows = Vec::with_capacity(lines.len());
         for line in &lines {
             let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
-            rows.push(Row::of(line, &name, is_partial));
+            let mut row = Row::of(line, &name, is_partial);
+            // What was left out then can't be told from what is left out now.
+            if let Some(since) = question.since.filter(|_| !is_partial) {
+                row.past = reached.past(line.slot, since)?;
+            }
+            rows.push(row);
         }
         Ok((reached.head(rows.len(), is_partial), rows))
     }
@@ -178,6 +183,16 @@ pub(super) struct Reached<'a> {
 }
 
 impl Reached<'_> {
+    /// What a directory came to then; from now on it is noted.
+    fn past(&mut self, slot: Slot, since: i64) -> Result<Option<Past>, Refusal> {
+        let tracked = &mut *self.tracked;
+        tracked
+            .remember(slot)
+            .and_then(|()| tracked.history(slot))
+            .map(|history| Past::since(&history, since))
+            .map_err(refusal)
+    }
+
     /// Whether the asker may list a directory.
     pub(super) fn may_list(&self, asker: &Asker, slot: Slot, access: &Access) -> bool {
         asker.may_list(access, || self.volume.access_list(self.tracked.ledger().nodes.id(slot)))
@@ -245,6 +260,6 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact }
+        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None }
     }
 }

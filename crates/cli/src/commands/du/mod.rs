@@ -20,15 +20,14 @@ use onesweep_summary::{
 };
 use onesweep_sys::files::{self, EntryType};
 
-mod format;
 mod single;
 mod time;
 
 use self::{
-    format::Unit,
     single::{Rules, Walker},
     time::{Style, TimeOf},
 };
+use super::figures::{self, Unit};
 use crate::{
     args::DuArgs,
     message,
@@ -398,7 +397,7 @@ fn write_line(
 fn row_of_file(stat: &files::Stat) -> Row {
     let figures = single::figures(stat);
     let name = onesweep_summary::service::protocol::Name::of(b"");
-    Row { name, depth: 0, total: figures, own: figures, newest: Some(stat.mtime.secs), largest: None }
+    Row { name, depth: 0, total: figures, own: figures, newest: Some(stat.mtime.secs), largest: None, past: None }
 }
 
 /// What is small enough, or large enough, to be left out.
@@ -411,7 +410,7 @@ impl Threshold {
     fn parse(text: &str) -> Result<Threshold, Failure> {
         let wrong = || Failure::told(format!("'{text}' is no threshold; write 1M, or -1M for what is smaller"));
         let (is_negative, bare) = text.strip_prefix('-').map_or((false, text), |bare| (true, bare));
-        let size = format::size(bare).and_then(|size| i64::try_from(size).ok()).ok_or_else(wrong)?;
+        let size = figures::size(bare).and_then(|size| i64::try_from(size).ok()).ok_or_else(wrong)?;
         match (is_negative, size) {
             (true, 0) => Err(wrong()),
             (true, size) => Ok(Threshold::AtMost(size)),

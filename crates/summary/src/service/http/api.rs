@@ -72,7 +72,11 @@ fn asked(request: &Request) -> Result<Asked, String> {
     }
     let freshness = word(request, "freshness")?;
     let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LIMIT_MAX as u64) as usize);
-    Ok(Asked { question: Question { path, inode, depth: 0, freshness }, limit, measure: word(request, "by")? })
+    Ok(Asked {
+        question: Question { path, inode, freshness, ..Question::plain() },
+        limit,
+        measure: word(request, "by")?,
+    })
 }
 
 fn number(request: &Request, key: &str) -> Result<Option<u64>, String> {

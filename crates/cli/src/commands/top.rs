@@ -1,0 +1,159 @@
+//! `onesweep top`: which directories take most, and which grew most.
+
+use std::{
+    io::{self, Write},
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::Path,
+};
+
+use onesweep_summary::service::{
+    client::Client,
+    protocol::{Question, Refusal, Row},
+};
+use onesweep_sys::files;
+
+use super::figures::Unit;
+use crate::{
+    args::{By, TopArgs},
+    message,
+    report::{Failure, SOME_FAILED},
+};
+
+/// A directory that is told.
+struct Line {
+    path: Vec<u8>,
+    row: Row,
+}
+
+impl Line {
+    fn grew(&self) -> Option<i64> {
+        self.row.past.map(|past| self.row.total.allocated - past.allocated)
+    }
+
+    /// What the order goes by; what isn't known comes last.
+    fn key(&self, by: By) -> i64 {
+        let total = &self.row.total;
+        match by {
+            By::Allocated => total.allocated,
+            By::Bytes => total.bytes + total.directory_bytes,
+            By::Inodes => total.inodes(),
+            By::Grew => self.grew().unwrap_or(i64::MIN),
+        }
+    }
+}
+
+pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
+    let path = &args.path;
+    let directory = files::open_handle_at(files::CURRENT_DIR, path.as_path())
+        .map_err(|error| Failure::io(path, "look at it", &error))?;
+    let no_server = |why: &dyn std::fmt::Display| {
+        let advice = format!("start `onesweep serve`, or use `onesweep du -d{} PATH`", args.max_depth);
+        Failure::could_not_run(&args.socket(), "ask the server", format!("{why}; {advice}"))
+    };
+    let mut client = Client::connect(&args.socket()).map_err(|error| no_server(&message::why(&error)))?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+    let question = Question { depth: args.max_depth, since: Some(now - args.since), ..Question::plain() };
+    let mut rows = Vec::new();
+    let head = match client.ask(directory.as_fd(), &question, |row| rows.push(row)) {
+        Ok(Ok(head)) => head,
+        Ok(Err(Refusal::NotTracked)) => return Err(no_server(&"it tracks another file system")),
+        Ok(Err(Refusal::Denied)) => return Err(Failure::could_not_run(path, "look at it", "permission denied")),
+        Ok(Err(Refusal::Failed(why))) => return Err(Failure::could_not_run(path, "ask the server", why)),
+        Err(error) => return Err(no_server(&message::why(&error))),
+    };
+    let (lines, all) = lines(path, rows, args.by);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    write(&mut out, lines.iter().take(args.lines).chain(&all), now).map_err(|error| Failure::output(&error, 0))?;
+    out.flush().map_err(|error| Failure::output(&error, 0))?;
+    if head.partial || head.unreadable > 0 {
+        let name = message::path_text(path);
+        eprintln!("onesweep: {name}: some directories below it can't be read, and are left out");
+        return Ok(SOME_FAILED);
+    }
+    Ok(0)
+}
+
+/// The directories below in their order, and the one that was asked for.
+fn lines(top: &Path, rows: Vec<Row>, by: By) -> (Vec<Line>, Option<Line>) {
+    let mut lines = Vec::with_capacity(rows.len());
+    let mut above: Vec<Vec<u8>> = Vec::new();
+    // Each comes after those in it.
+    for row in rows.into_iter().rev() {
+        above.truncate(row.depth as usize);
+        let name = row.name.clone().into_bytes();
+        let path = match above.last() {
+            None => top.as_os_str().as_bytes().to_vec(),
+            Some(path) if path.ends_with(b"/") => [&path[..], &name].concat(),
+            Some(path) => [&path[..], b"/", &name].concat(),
+        };
+        above.push(path.clone());
+        lines.push(Line { path, row });
+    }
+    let all = (!lines.is_empty()).then(|| lines.remove(0));
+    lines.sort_by(|one, other| other.key(by).cmp(&one.key(by)).then_with(|| one.path.cmp(&other.path)));
+    (lines, all)
+}
+
+fn write<'a>(out: &mut impl Write, lines: impl Iterator<Item = &'a Line>, now: i64) -> io::Result<()> {
+    writeln!(out, "{:>9} {:>9} {:>9} {:>6}  directory", "allocated", "grew", "inodes", "since")?;
+    for line in lines {
+        let human = |bytes: i64| Unit::Human(1024).write(bytes);
+        let grew = match line.grew() {
+            None => "-".to_owned(),
+            Some(grew) if grew < 0 => format!("-{}", human(-grew)),
+            Some(grew) => format!("+{}", human(grew)),
+        };
+        let since = line.row.past.map_or("-".to_owned(), |past| age(now - past.at));
+        let total = &line.row.total;
+        write!(out, "{:>9} {grew:>9} {:>9} {since:>6}  ", human(total.allocated), total.inodes())?;
+        out.write_all(message::path_text(Path::new(std::ffi::OsStr::from_bytes(&line.path))).as_bytes())?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// In the largest unit of which there are two.
+fn age(seconds: i64) -> String {
+    let (unit, each) = [("w", 7 * 86_400), ("d", 86_400), ("h", 3600), ("m", 60)]
+        .into_iter()
+        .find(|(_, each)| seconds >= 2 * each)
+        .unwrap_or(("s", 1));
+    format!("{}{unit}", seconds.max(0) / each)
+}
+
+#[cfg(test)]
+mod tests {
+    use onesweep_summary::service::protocol::{Figures, Name, Past};
+
+    use super::*;
+
+    fn row(name: &str, depth: u32, allocated: i64, before: Option<i64>) -> Row {
+        let past = before.map(|allocated| Past { at: 1000, bytes: 0, allocated, inodes: 1 });
+        let total = Figures { allocated, ..Figures::default() };
+        Row { name: Name::of(name.as_bytes()), depth, total, own: total, newest: None, largest: None, past }
+    }
+
+    #[test]
+    fn what_grew_most_comes_first() {
+        let rows = || {
+            vec![
+                row("deep", 2, 10, Some(1)),
+                row("a", 1, 5000, Some(6000)),
+                row("b", 1, 100, None),
+                row("c", 1, 3000, Some(100)),
+                row("", 0, 9000, Some(8000)),
+            ]
+        };
+        let told = |by| {
+            let (lines, all) = lines(Path::new("/top"), rows(), by);
+            assert_eq!(all.map(|line| line.path), Some(b"/top".to_vec()));
+            lines.into_iter().map(|line| String::from_utf8(line.path).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(By::Grew), ["/top/c", "/top/a/deep", "/top/a", "/top/b"]);
+        assert_eq!(told(By::Allocated), ["/top/a", "/top/c", "/top/b", "/top/a/deep"]);
+        let mut out = Vec::new();
+        write(&mut out, lines(Path::new("/"), rows(), By::Grew).0.iter(), 8200).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("    +2.9K         0     2h  /c\n") && text.contains("-1000"), "{text}");
+    }
+}
