@@ -5,11 +5,14 @@
 //! is dirty.
 
 pub mod access;
+pub mod catch_up;
 mod code;
 mod harvest;
 pub mod identity;
 pub mod ledger;
 pub mod links;
+pub mod moment;
+mod mounts;
 pub mod nodes;
 mod places;
 pub mod reading;
@@ -17,6 +20,7 @@ pub mod record;
 pub mod service;
 pub mod store;
 pub mod summaries;
+pub mod survey;
 pub mod totals;
 pub mod tracker;
 pub mod view;

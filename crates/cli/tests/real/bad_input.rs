@@ -467,7 +467,8 @@ fn an_interrupt_ends_what_nobody_reads() {
     }
     let commands: [&[&str]; 4] = [&["tar", "-cf", "-"], &["sum"], &["sum", "--sort"], &["list"]];
     for arguments in commands {
-        let mut running = interruptible(arguments).arg(folder.path()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut running =
+            interruptible(arguments).arg(folder.path()).stdout(Stdio::piped()).spawn().expect("it starts");
         let pipe = running.stdout.take().expect("a pipe");
         let in_pipe = || rustix::io::ioctl_fionread(&pipe).expect("what is in the pipe");
         while in_pipe() < 60_000 {

@@ -6,6 +6,7 @@
 mod archives;
 mod bad_input;
 mod cache;
+mod catch_up;
 mod command_line;
 mod consistency;
 mod disk_model;
