@@ -53,6 +53,11 @@ pub trait Directories: Sync {
     /// Looks at one inode. `ESTALE` (or `NotFound`) when it is gone.
     fn look(&self, inode: NodeId) -> io::Result<LinkedName>;
 
+    /// Whether somebody has a file open for writing; true where that isn't known. `ESTALE` (or `NotFound`) when it is gone.
+    fn is_written(&self, _: NodeId) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Has everything written that waits in memory, so that blocks are what they will be.
     fn sync(&self) -> io::Result<()>;
 
@@ -95,6 +100,10 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
         (**self).look(inode)
+    }
+
+    fn is_written(&self, inode: NodeId) -> io::Result<bool> {
+        (**self).is_written(inode)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -101,6 +101,8 @@ pub struct Summaries<D, T> {
     /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
     /// they added when they were looked at last.
     aliens: HashMap<LinkKey, Alien>,
+    /// Inodes that got a name or lost one just now.
+    relinked: HashMap<LinkKey, NodeId>,
     unreadable: HashMap<Slot, String>,
     /// Directories in which blocks may change and nobody tells, and until when, in seconds since 1970.
     unsettled: HashMap<Slot, i64>,
@@ -171,6 +173,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             nowhere: Vec::new(),
             open: HashSet::new(),
             aliens: HashMap::new(),
+            relinked: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
             tended_at: 0,
@@ -196,6 +199,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         &self.ledger
     }
 
+    /// Where changes are told.
+    pub fn tracker(&self) -> &T {
+        &self.tracker
+    }
+
     /// Where directories are read.
     pub fn directories(&self) -> &D {
         &self.directories
@@ -212,6 +220,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let drained = self.tracker.drain().map_err(SummaryError::Tracker)?;
         self.is_behind |= drained.lost;
         drained.changes.iter().try_for_each(|change| self.apply(change))?;
+        self.watch_relinked();
         for id in self.directories.remounted() {
             if let Some(slot) = self.ledger.nodes.find(id) {
                 self.mark(slot)?;
@@ -238,6 +247,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
                 self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
+                self.relinked.insert(key, object);
                 if let Some(slot) = self.ledger.nodes.find(object) {
                     self.mark(slot)?;
                 }
@@ -278,6 +288,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.suspect_unsettled(i64::MAX)?;
         }
         self.suspect_unsettled(seconds())?;
+        // What could not be read may be readable again.
+        self.unreadable.keys().copied().collect::<Vec<_>>().into_iter().try_for_each(|slot| self.mark_used(slot))?;
         self.drain()?;
         if self.ledger.nodes.find(directory).is_none() {
             self.settle(self.root)?;
@@ -292,11 +304,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let due: Vec<Slot> = self.unsettled.iter().filter(|(_, until)| **until <= now).map(|(slot, _)| *slot).collect();
         for slot in due {
             self.unsettled.remove(&slot);
-            if self.ledger.nodes.is_used(slot) {
-                self.mark(slot)?;
-            }
+            self.mark_used(slot)?;
         }
         Ok(())
+    }
+
+    fn mark_used(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        if self.ledger.nodes.is_used(slot) { self.mark(slot) } else { Ok(()) }
     }
 
     /// The record of a directory, as it is stored.

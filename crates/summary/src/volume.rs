@@ -11,6 +11,7 @@ use std::{
 use onesweep_sys::{
     files::{self, DirReader, EntryType, Stat},
     handle::{self, FileHandle},
+    lease,
 };
 
 use crate::{
@@ -126,8 +127,10 @@ impl Volume {
     pub fn identity(&self) -> io::Result<Vec<u8>> {
         let stat = files::statx_fd(self.top())?;
         let born = stat.btime.unwrap_or_default();
-        let magic = files::file_system(self.top())?.magic;
-        Ok(format!("{magic:x} {:?} {}.{}", self.root, born.secs, born.nanos).into_bytes())
+        let told = files::file_system(self.top())?;
+        // Two that were made in the same second are alike but for this. Elsewhere it isn't the same after a reboot.
+        let id = if matches!(self.kind, Kind::Ext | Kind::Btrfs) { told.id } else { 0 };
+        Ok(format!("{:x} {id:x} {:?} {}.{}", told.magic, self.root, born.secs, born.nanos).into_bytes())
     }
 
     /// The inode of an open file.
@@ -226,6 +229,18 @@ impl Directories for Volume {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(linked(inode, &stat))
+    }
+
+    fn is_written(&self, inode: NodeId) -> io::Result<bool> {
+        let handle = self.family.handle(inode);
+        let fd = handle::open_by_handle(self.top(), &handle, handle::Access::Facts)?;
+        // What else changes has no content.
+        if files::statx_fd(fd.as_fd())?.file_type() != EntryType::File {
+            return Ok(false);
+        }
+        let asked = handle::open_by_handle(self.top(), &handle, handle::Access::Read);
+        // Whoever has a lease on it that keeps readers out writes it.
+        Ok(asked.and_then(|fd| lease::is_open_for_writing(fd.as_fd())).unwrap_or(true))
     }
 
     fn sync(&self) -> io::Result<()> {

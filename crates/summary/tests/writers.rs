@@ -270,6 +270,10 @@ impl Directories for Tree {
         Ok(LinkedName { id: inode, weight: Sums { files: 1, bytes, ..Sums::default() }, links: state.links(inode.ino) })
     }
 
+    fn is_written(&self, _: NodeId) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
         let state = self.state();
         Ok(id(state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?.parent))

@@ -5,6 +5,7 @@
 
 mod archives;
 mod bad_input;
+mod blind_spots;
 mod cache;
 mod catch_up;
 mod command_line;
@@ -25,8 +26,10 @@ mod plans;
 mod read_only;
 mod run;
 mod sparse;
+mod storms;
 mod summaries;
 mod terminal;
 mod trace;
 mod tree;
+mod trouble;
 mod walk;

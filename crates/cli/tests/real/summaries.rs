@@ -31,7 +31,7 @@ use crate::{
 
 pub(crate) type Tracked = Summaries<Arc<Volume>, Fanotify>;
 
-fn tracked(image: &Image) -> Tracked {
+pub(crate) fn tracked(image: &Image) -> Tracked {
     let volume = Arc::new(Volume::of(&image.root()).expect("a file system with handles"));
     let tracker = Fanotify::start(Arc::clone(&volume)).expect("it is watched");
     let store = Store::open(&image.beside("store")).expect("a store");
@@ -313,9 +313,15 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(image: &Image) -> Self {
-        let socket = image.beside("socket");
+        Self::start_on(&[image])
+    }
+
+    /// One server over several; what it keeps lies beside the first.
+    pub(crate) fn start_on(images: &[&Image]) -> Self {
+        let socket = images[0].beside("socket");
         let mut serve = onesweep(["serve", "--socket"]);
-        serve.arg(&socket).arg("--store").arg(image.beside("stores")).arg(image.root());
+        serve.arg(&socket).arg("--store").arg(images[0].beside("stores"));
+        serve.args(images.iter().map(|image| image.root()));
         let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");
         while UnixStream::connect(&socket).is_err() {
             assert!(running.try_wait().expect("its state").is_none(), "the server ended");

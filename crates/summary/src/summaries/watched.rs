@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alien {
     id: NodeId,
-    heeded: NodeId,
+    heeded: Option<NodeId>,
     seen: Option<Sums>,
 }
 
@@ -33,7 +33,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return self.mark(slot);
         }
         let heeded = self.ledger.nodes.id(slot);
-        self.aliens.entry(key).or_insert_with(|| Alien { id: object, heeded, seen: None });
+        let alien = self.aliens.entry(key).or_insert(Alien { id: object, heeded: None, seen: None });
+        alien.heeded = alien.heeded.or(Some(heeded));
         self.tracker.keep_heeding(heeded, true);
         places.all().try_for_each(|place| self.mark(place))
     }
@@ -75,26 +76,50 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let places = self.ledger.places(key)?;
             let nodes = &self.ledger.nodes;
             let names_it = |heeded| !nodes.is_dirty(heeded) && places.named.contains(&heeded);
-            let is_at_home = nodes.find(alien.heeded).is_none_or(names_it);
+            let is_at_home = alien.heeded.is_some_and(|heeded| nodes.find(heeded).is_none_or(names_it));
+            // Before it is looked at: what nobody writes any more stays as it is then.
+            let is_written = !is_at_home && self.directories.is_written(alien.id).unwrap_or(true);
             let found = match self.directories.look(alien.id) {
                 Ok(found) if !is_at_home => found,
                 Err(error) if !is_at_home && !is_gone(&error) => continue,
                 // It is gone, or the directory names it (again), and tells what happens to it.
                 _ => {
-                    self.aliens.remove(&key);
-                    if self.aliens.values().all(|other| other.heeded != alien.heeded) {
-                        self.tracker.keep_heeding(alien.heeded, false);
-                    }
+                    self.forget_alien(key, alien);
                     continue;
                 }
             };
-            if alien.seen == Some(found.weight) || !places.all().any(|place| nodes.contains(slot, place)) {
-                continue;
+            let is_below = places.all().any(|place| nodes.contains(slot, place));
+            if alien.seen != Some(found.weight) && (is_below || !is_written) {
+                has_changed |= is_below;
+                self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien });
+                places.all().try_for_each(|place| self.mark(place))?;
             }
-            has_changed = true;
-            self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien });
-            places.all().try_for_each(|place| self.mark(place))?;
+            if !is_written {
+                self.forget_alien(key, alien);
+            }
         }
         Ok(has_changed)
+    }
+
+    fn forget_alien(&mut self, key: LinkKey, alien: Alien) {
+        self.aliens.remove(&key);
+        if let Some(heeded) = alien.heeded
+            && self.aliens.values().all(|other| other.heeded != alien.heeded)
+        {
+            self.tracker.keep_heeding(heeded, false);
+        }
+    }
+
+    /// Who has an inode open under a name that it loses goes on writing through that name, and nobody tells where the directory
+    /// of it is ignored. So those that are open for writing when a name came or went are looked at until they are closed. What
+    /// is opened later is opened by a name that it has.
+    pub(super) fn watch_relinked(&mut self) {
+        for (key, id) in std::mem::take(&mut self.relinked) {
+            match self.directories.is_written(id) {
+                Ok(false) => {}
+                Err(error) if is_gone(&error) => {}
+                _ => _ = self.aliens.entry(key).or_insert(Alien { id, heeded: None, seen: None }),
+            }
+        }
     }
 }
