@@ -11,6 +11,7 @@ mod harvest;
 pub mod identity;
 pub mod ledger;
 pub mod links;
+mod lost_names;
 pub mod moment;
 mod mounts;
 pub mod nodes;

@@ -58,6 +58,11 @@ pub trait Directories: Sync {
         Ok(true)
     }
 
+    /// Files that are open under names that they have lost.
+    fn open_by_lost_names(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
     /// Has everything written that waits in memory, so that blocks are what they will be.
     fn sync(&self) -> io::Result<()>;
 
@@ -104,6 +109,10 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {
         (**self).is_written(inode)
+    }
+
+    fn open_by_lost_names(&self) -> Vec<NodeId> {
+        (**self).open_by_lost_names()
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -186,6 +186,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         };
         let open = summaries.ledger.all_open()?;
         summaries.open.extend(open);
+        summaries.watch_lost_names();
         Ok(summaries)
     }
 

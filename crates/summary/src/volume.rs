@@ -16,6 +16,7 @@ use onesweep_sys::{
 
 use crate::{
     identity::{Family, NodeId},
+    lost_names,
     moment::seconds,
     mounts::Mounts,
     reading::{Directories, LinkedName, Reading},
@@ -241,6 +242,11 @@ impl Directories for Volume {
         let asked = handle::open_by_handle(self.top(), &handle, handle::Access::Read);
         // Whoever has a lease on it that keeps readers out writes it.
         Ok(asked.and_then(|fd| lease::is_open_for_writing(fd.as_fd())).unwrap_or(true))
+    }
+
+    fn open_by_lost_names(&self) -> Vec<NodeId> {
+        let files = lost_names::files(|dev| self.may_hold(dev));
+        files.iter().filter_map(|file| self.node_of(file.as_fd()).ok()).collect()
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -160,6 +160,30 @@ fn a_file_that_is_open_under_a_name_that_it_has_lost() {
     }
 }
 
+/// The same, and it was so before anybody was told.
+#[test]
+fn a_file_that_had_lost_its_name_before_the_start() {
+    root_test!();
+    for fs in SYSTEMS {
+        let (image, mut before, [a, b, _]) = three(fs);
+        let file = open(&a.join("f"));
+        fs::hard_link(a.join("f"), b.join("h")).expect("a link");
+        fs::remove_file(a.join("f")).expect("it goes");
+        equal(&mut before, &image.root(), "before the end");
+        before.close().expect("an end");
+        drop(before);
+        let mut tracked = tracked(&image);
+        equal(&mut tracked, &image.root(), "after the start");
+        make_dirty(&mut tracked, &a);
+        for step in 0..3 {
+            append(&file, 5000);
+            equal(&mut tracked, &b, &format!("after write {step}"));
+        }
+        drop(file);
+        equal(&mut tracked, &b, "at last");
+    }
+}
+
 /// The same, and it has two names elsewhere.
 #[test]
 fn a_linked_file_that_is_open_under_a_name_that_it_has_lost() {

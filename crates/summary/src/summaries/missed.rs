@@ -49,6 +49,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 CaughtUp::All(doubt)
             }
         });
+        // Of names that were lost meanwhile nobody told either.
+        self.watch_lost_names();
         self.caught_up_to = Some(missed.generation);
         self.is_behind = false;
         Ok(())

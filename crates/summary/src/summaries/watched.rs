@@ -122,4 +122,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
         }
     }
+
+    /// The same of those that were open so before anybody was told.
+    pub(super) fn watch_lost_names(&mut self) {
+        let open = self.directories.open_by_lost_names().into_iter();
+        self.relinked.extend(open.map(|id| (LinkKey { subvolume: id.subvolume, ino: id.ino }, id)));
+        self.watch_relinked();
+    }
 }
