@@ -18,6 +18,10 @@ TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsp
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils
 
+# What the page of `onesweep serve --http` is built and tested with.
+WEB_BUILD_TOOLS := node:nodejs npm:npm
+WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:mount
+
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils
 FCLONES ?= 0.35
@@ -31,6 +35,8 @@ help:
 	@echo 'make build      build the program, release/onesweep in the target directory'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
+	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
+	@echo 'make web-test   is that page what its sources build, and does it work in Chromium; a part of make test'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
@@ -53,11 +59,29 @@ try: build-deps build
 test: deps
 	$(CARGO) test --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
+	$(MAKE) web-test
 
 test-long: deps
 	@echo "commit $$(git describe --always --dirty), seed $${ONESWEEP_TEST_SEED:-1}, $(LONG_PROPTEST_CASES) cases for each property"
 	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
+	$(MAKE) web-test
+
+web/node_modules: web/package.json web/package-lock.json
+	@.ci/deps $(WEB_BUILD_TOOLS)
+	cd web && npm ci
+	@touch $@
+
+web: web/node_modules
+	cd web && npm run types && npm run build
+
+web-test: web/node_modules
+	@.ci/deps $(WEB_TOOLS)
+	rm -rf $(TARGET)/web
+	cd web && npm run types && node build.mjs $(abspath $(TARGET))/web
+	diff -r web/dist $(TARGET)/web || { echo 'web/dist is not what its sources build: run make web' >&2; exit 1; }
+	$(CARGO) build --bin onesweep
+	cd web && CARGO_TARGET_DIR=$(abspath $(TARGET)) npm test
 
 bench: deps peers
 	$(CARGO) bench --package onesweep-cli --bench against_tar
@@ -90,5 +114,6 @@ doc:
 
 clean:
 	$(CARGO) clean
+	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build try test test-long bench bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build try test test-long web web-test bench bench-quick peers fuzz doc clean

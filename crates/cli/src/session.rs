@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal, Read, Write},
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
@@ -158,6 +158,11 @@ impl Session {
         self.settings().metadata != Some(MetadataSource::Walk)
     }
 
+    /// Takes images and devices for what they are, unless somebody asked for another source of names.
+    pub(crate) fn take_images_as_files(&mut self) {
+        self.common.settings.metadata.get_or_insert(MetadataSource::Walk);
+    }
+
     /// Whether symbolic links that are named as paths are followed.
     pub(crate) fn follows_roots(&self) -> bool {
         self.common.selection.follow_roots
@@ -195,7 +200,7 @@ impl Session {
         let selection = &self.common.selection;
         selection.exclude.iter().for_each(|pattern| filter.exclude(pattern.as_bytes()));
         for file in &selection.exclude_from {
-            let text = std::fs::read(file).map_err(|error| Failure::io(file, "read patterns", &error))?;
+            let text = input(file).map_err(|error| Failure::io(file, "read patterns", &error))?;
             filter.exclude_lines(&text);
         }
         Ok(filter)
@@ -307,6 +312,16 @@ impl Session {
     pub(crate) fn output(&self, error: &io::Error) -> Failure {
         Failure::output(error, self.exit_code())
     }
+}
+
+/// All of a named file; `-` is standard input.
+pub(crate) fn input(file: &Path) -> io::Result<Vec<u8>> {
+    if file != Path::new("-") {
+        return fs::read(file);
+    }
+    let mut text = Vec::new();
+    io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn tell(message: &str) {

@@ -18,23 +18,37 @@ pub enum Asker {
 
 /// Reading and searching.
 const LIST: u32 = 0o5;
+/// Searching alone.
+const SEARCH: u32 = 0o1;
 
 impl Asker {
     /// Whether a directory can be listed and its entries looked at. `list` gives the directory's access list where it has one;
     /// what can't be read allows nothing.
     pub fn may_list(&self, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+        self.may(LIST, access, list)
+    }
+
+    /// Whether a directory lets the asker through to what it holds and who knows its name. `list` as for
+    /// [`may_list`](Self::may_list).
+    pub fn may_search(&self, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+        self.may(SEARCH, access, list)
+    }
+
+    fn may(&self, wanted: u32, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {
         let Asker::User { uid, groups } = self else { return true };
         if *uid == 0 {
             return true;
         }
         if *uid == access.uid {
-            return access.mode >> 6 & LIST == LIST;
+            return access.mode >> 6 & wanted == wanted;
         }
         if access.acl == 0 {
             let shift = if groups.contains(&access.gid) { 3 } else { 0 };
-            return access.mode >> shift & LIST == LIST;
+            return access.mode >> shift & wanted == wanted;
         }
-        list().and_then(|list| AccessList::parse(&list)).is_some_and(|list| list.allows(*uid, groups, access.gid))
+        list()
+            .and_then(|list| AccessList::parse(&list))
+            .is_some_and(|list| list.allows(*uid, groups, access.gid, wanted))
     }
 }
 
@@ -63,11 +77,11 @@ impl AccessList {
     }
 
     /// The rule of acl(5), of somebody who isn't the owner.
-    fn allows(&self, uid: u32, groups: &[u32], owning: u32) -> bool {
+    fn allows(&self, uid: u32, groups: &[u32], owning: u32, wanted: u32) -> bool {
         let rights = |kind| self.0.iter().find(|entry| entry.0 == kind).map(|entry| entry.1);
         let mask = rights(MASK).unwrap_or(0o7);
         if let Some(named) = self.0.iter().find(|entry| entry.0 == USER && entry.2 == uid) {
-            return named.1 & mask & LIST == LIST;
+            return named.1 & mask & wanted == wanted;
         }
         let mut of_groups = self.0.iter().filter(|(kind, _, id)| match *kind {
             GROUP_OBJ => groups.contains(&owning),
@@ -77,9 +91,9 @@ impl AccessList {
         let mut is_member = false;
         let is_allowed = of_groups.any(|entry| {
             is_member = true;
-            entry.1 & mask & LIST == LIST
+            entry.1 & mask & wanted == wanted
         });
-        is_allowed || (!is_member && rights(OTHER).is_some_and(|rights| rights & LIST == LIST))
+        is_allowed || (!is_member && rights(OTHER).is_some_and(|rights| rights & wanted == wanted))
     }
 }
 
@@ -109,6 +123,8 @@ mod tests {
         for unsearchable in [0o744, 0o711] {
             assert!(!user(2, &[11]).may_list(&access(unsearchable, 0), no_list), "{unsearchable:o}");
         }
+        let passage = access(0o711, 0);
+        assert!(user(2, &[]).may_search(&passage, no_list) && !user(2, &[10]).may_search(&access(0o701, 0), no_list));
         assert!(user(0, &[]).may_list(&access(0, 0), no_list));
         assert!(Asker::Everything.may_list(&access(0, 0), no_list));
     }

@@ -5,6 +5,7 @@ use std::{
     io,
     sync::{Mutex, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -13,6 +14,11 @@ use crate::{
     reading::{Directories, Reading},
     tracker::Tracker,
 };
+
+/// A directory that is read in less was in memory: handing it over costs as much as reading it, so the next ones are handed
+/// over several at a time. Those that the disk is needed for go one by one, so that its queue holds neighbours.
+const IN_MEMORY: Duration = Duration::from_micros(500);
+const SHARE_MAX: usize = 64;
 
 /// Directories that wait to be read, by C-SCAN: the next at or above where the last one was, then around again.
 #[derive(Debug, Default)]
@@ -56,25 +62,29 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
         let Some((id, slot)) = waiting.take() else { return Ok(()) };
         merge(slot, read(id), waiting)?;
     }
-    let (jobs, taken) = mpsc::channel::<(NodeId, Slot)>();
+    let (jobs, taken) = mpsc::channel::<Vec<(NodeId, Slot)>>();
     let taken = Mutex::new(taken);
     let (taken, read) = (&taken, &read);
     thread::scope(move |scope| {
-        let (jobs, (done, results)) = (jobs, mpsc::channel());
-        let work = move |done: mpsc::Sender<_>| {
+        let (jobs, (done, results)) = (jobs, mpsc::channel::<Done>());
+        let work = move |done: mpsc::Sender<Done>| {
             loop {
                 let job = taken.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
-                let Ok((id, slot)) = job else { break };
-                if done.send((slot, read(id))).is_err() {
+                let Ok(job) = job else { break };
+                let (began, count) = (Instant::now(), job.len() as u32);
+                let readings = job.into_iter().map(|(id, slot)| (slot, read(id))).collect();
+                if done.send(Done { readings, each_took: began.elapsed() / count.max(1) }).is_err() {
                     break;
                 }
             }
         };
-        let (mut threads, mut in_flight) = (0, 0);
+        let (mut threads, mut in_flight, mut share) = (0, 0, 1);
         loop {
-            while in_flight < readers
-                && let Some(job) = waiting.take()
-            {
+            while in_flight < readers {
+                let job: Vec<_> = std::iter::from_fn(|| waiting.take()).take(share).collect();
+                if job.is_empty() {
+                    break;
+                }
                 if threads <= in_flight && threads < readers {
                     threads += 1;
                     let done = done.clone();
@@ -86,9 +96,18 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
             if in_flight == 0 {
                 return Ok(());
             }
-            let (slot, reading) = results.recv().expect("a reader answers");
+            let Done { readings, each_took } = results.recv().expect("a reader answers");
             in_flight -= 1;
-            merge(slot, reading, waiting)?;
+            share = if each_took < IN_MEMORY { (share * 2).min(SHARE_MAX) } else { 1 };
+            for (slot, reading) in readings {
+                merge(slot, reading, waiting)?;
+            }
         }
     })
+}
+
+/// What a reader has read.
+struct Done {
+    readings: Vec<(Slot, io::Result<Reading>)>,
+    each_took: Duration,
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::{
+    history::{History, Point},
     links::{LinkKey, Linked},
     nodes::{Count, Nodes, Slot},
     places::{Block, INODES_PER_BLOCK},
@@ -163,6 +164,22 @@ impl Ledger {
             self.nodes.set_stamp(slot, 0);
             self.put(slot, record);
         }
+        Ok(())
+    }
+
+    /// The totals of a directory over time.
+    pub fn history(&self, slot: Slot) -> Result<History, StoreError> {
+        match self.batch.histories.get(&slot) {
+            Some(history) => Ok(history.clone().unwrap_or_default()),
+            None => Ok(self.store.history(slot)?.unwrap_or_default()),
+        }
+    }
+
+    /// Adds to it what the directory comes to now.
+    pub fn note_history(&mut self, slot: Slot, now: i64) -> Result<(), StoreError> {
+        let mut history = self.history(slot)?;
+        history.add(Point::of(&self.record(slot)?.subtree.sums, now));
+        self.batch.histories.insert(slot, Some(history));
         Ok(())
     }
 
@@ -342,6 +359,7 @@ impl Ledger {
             self.nodes.remove(at);
             self.owed.remove(&at);
             self.batch.records.insert(at, None);
+            self.batch.histories.insert(at, None);
         }
         Ok(())
     }

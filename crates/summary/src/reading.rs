@@ -43,6 +43,19 @@ pub struct LinkedName {
     pub links: u32,
 }
 
+/// What a harvest is going to read.
+pub enum Wanted<'a> {
+    /// Nearly all directories.
+    Most,
+    /// Some, and those in them for which `is_wanted` says so.
+    Some {
+        /// Those that are known to be read.
+        directories: &'a [NodeId],
+        /// Those that aren't known, or have changed.
+        is_wanted: &'a dyn Fn(NodeId) -> bool,
+    },
+}
+
 /// Where directories are read: a file system, or a tree that a test makes up.
 pub trait Directories: Sync {
     /// Reads a directory. Entries that vanish meanwhile are left out. One that can be looked at and not listed is no error.
@@ -68,6 +81,9 @@ pub trait Directories: Sync {
 
     /// For so many seconds after a change, blocks may change without anybody being told.
     fn settling_seconds(&self) -> i64;
+
+    /// Brings into memory what reading takes, where that is quicker than one by one.
+    fn bring_in(&self, _: &Wanted<'_>) {}
 
     /// The directory that a directory is in now. `ESTALE` (or `NotFound`) when it is gone.
     fn parent(&self, directory: NodeId) -> io::Result<NodeId>;
@@ -121,6 +137,10 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn settling_seconds(&self) -> i64 {
         (**self).settling_seconds()
+    }
+
+    fn bring_in(&self, wanted: &Wanted<'_>) {
+        (**self).bring_in(wanted);
     }
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {

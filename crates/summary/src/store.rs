@@ -13,6 +13,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend
 use thiserror::Error;
 
 use crate::{
+    history::History,
     links::{LinkKey, Linked},
     moment::Moment,
     nodes::{Count, Slot},
@@ -24,9 +25,10 @@ const FACTS: TableDefinition<&str, &[u8]> = TableDefinition::new("facts");
 const DIRECTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("directories");
 const LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("linked");
 const PLACES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("places");
+const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories");
 
 /// The version of what the tables hold.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes of the file that are kept in memory.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -86,12 +88,14 @@ pub struct Batch {
     pub linked: HashMap<LinkKey, Option<Linked>>,
     /// Where inodes with one name are.
     pub places: BTreeMap<(u64, u64), Slot>,
+    /// Totals over time.
+    pub histories: HashMap<Slot, Option<History>>,
 }
 
 impl Batch {
     /// Nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.linked.is_empty() && self.places.is_empty()
+        self.records.is_empty() && self.linked.is_empty() && self.places.is_empty() && self.histories.is_empty()
     }
 }
 
@@ -150,6 +154,7 @@ impl Store {
                 transaction.open_table(DIRECTORIES)?;
                 transaction.open_table(LINKED)?;
                 transaction.open_table(PLACES)?;
+                transaction.open_table(HISTORIES)?;
                 Ok(())
             })?,
         }
@@ -229,12 +234,31 @@ impl Store {
         Ok(bytes.map(|bytes| Block::decode(&bytes)).unwrap_or_default())
     }
 
+    /// The totals of a directory over time.
+    pub fn history(&self, slot: Slot) -> Result<Option<History>, StoreError> {
+        let bytes = self.get(HISTORIES, slot.0)?;
+        let damaged = || self.damaged(&format!("the history of directory {} can't be read", slot.0));
+        bytes.map(|bytes| History::decode(&bytes).ok_or_else(damaged)).transpose()
+    }
+
+    /// Directories that have a history.
+    pub fn with_history(&self) -> Result<Vec<Slot>, StoreError> {
+        let failed = failed(&self.path, "read");
+        let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        let table = table.open_table(HISTORIES).map_err(|error| failed(error.into()))?;
+        let slots = table.iter().map_err(|error| failed(error.into()))?;
+        slots.map(|found| Ok(Slot(found.map_err(|error| failed(error.into()))?.0.value()))).collect()
+    }
+
     /// Writes a batch, all or nothing. `durable`: on the disk when this returns; else it is there with the next durable one.
     pub fn commit(&self, batch: &Batch, facts: &Facts, durable: bool) -> Result<(), StoreError> {
         let durability = if durable { Durability::Immediate } else { Durability::None };
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;
-            for (slot, record) in &batch.records {
+            // Neighbours lie in the same page.
+            let mut records: Vec<_> = batch.records.iter().collect();
+            records.sort_unstable_by_key(|(slot, _)| **slot);
+            for (slot, record) in records {
                 match record {
                     Some(record) => table.insert(slot.0, record.encode().as_slice())?,
                     None => table.remove(slot.0)?,
@@ -264,6 +288,14 @@ impl Store {
                 if block != before {
                     table.insert(key, block.encode().as_slice())?;
                 }
+            }
+            drop(table);
+            let mut table = transaction.open_table(HISTORIES)?;
+            for (slot, history) in &batch.histories {
+                match history {
+                    Some(history) => table.insert(slot.0, history.encode().as_slice())?,
+                    None => table.remove(slot.0)?,
+                };
             }
             drop(table);
             let mut table = transaction.open_table(FACTS)?;
@@ -419,7 +451,7 @@ mod tests {
         drop(database);
         let error = Store::open(&path).expect_err("refused");
         assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
-        assert!(error.to_string().contains("version 9, and this program knows version 2; remove it"), "{error}");
+        assert!(error.to_string().contains("version 9, and this program knows version 3; remove it"), "{error}");
     }
 
     /// Who made it was killed in the middle.

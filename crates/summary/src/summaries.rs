@@ -16,12 +16,13 @@ pub use self::missed::{CaughtUp, Missed};
 use self::watched::Alien;
 use crate::{
     harvest::{self, Waiting},
+    history::History,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
     moment::{Moment, seconds},
     nodes::{Count, Slot},
-    reading::{Directories, is_gone},
+    reading::{Directories, Wanted, is_gone},
     record::Record,
     store::{Facts, Store, StoreError},
     survey::Method,
@@ -32,14 +33,21 @@ use crate::{
 /// Rounds of a query. Each harvests what changed in the one before, so that even under writers the last ones are short.
 const ROUNDS_MAX: usize = 16;
 /// Records that wait to be written; some 300 bytes each in memory.
-const UNWRITTEN_MAX: usize = 50_000;
+const UNWRITTEN_MAX: usize = 8_192;
 /// Directories that are read at the same time: a drive's queue holds as many.
 const READERS: usize = 32;
 
+/// Where one directory in so many is read, reading all metadata of the disk in one pass is as good.
+const MOST_SHARE: usize = 4;
 /// More than one directory in so many is dirty: then all of them are harvested.
 const DIRTY_SHARE: usize = 20;
 /// After so long all that is dirty is harvested.
 const TIMEOUT_SECONDS: i64 = 30 * 60;
+
+/// So often the totals of directories that were asked for are noted.
+const HISTORY_SECONDS: i64 = 10 * 60;
+/// Of so many directories at most.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// Why a question has no answer.
 #[derive(Debug, Error)]
@@ -108,6 +116,9 @@ pub struct Summaries<D, T> {
     unsettled: HashMap<Slot, i64>,
     /// When everything was last harvested without being asked for.
     tended_at: i64,
+    /// Directories whose totals are noted from time to time, and when that was done last.
+    remembered: HashSet<Slot>,
+    noted_at: i64,
     facts: Facts,
     /// More may have changed than was told.
     is_behind: bool,
@@ -164,6 +175,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         };
         directories.set_key(facts.key);
         let generation = directories.generation().unwrap_or(0);
+        let remembered =
+            ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
         let mut summaries = Self {
             ledger,
             directories,
@@ -176,7 +189,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             relinked: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
-            tended_at: 0,
+            tended_at: seconds(),
+            remembered,
+            noted_at: 0,
             facts,
             // Of a new one nothing is known that could have changed.
             is_behind: known.is_some(),
@@ -297,6 +312,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
         let is_exact = self.settle(slot)?;
+        if is_exact && self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
+            self.ledger.note_history(slot, seconds())?;
+        }
         Ok(Answer { is_exact, ..self.cached(directory)? })
     }
 
@@ -314,6 +332,25 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if self.ledger.nodes.is_used(slot) { self.mark(slot) } else { Ok(()) }
     }
 
+    /// The totals of a directory over time: from when it was asked for first.
+    pub fn history(&self, slot: Slot) -> Result<History, SummaryError> {
+        Ok(self.ledger.history(slot)?)
+    }
+
+    /// Notes the totals of directories that were asked for, when it is time.
+    fn note_histories(&mut self, now: i64) -> Result<(), SummaryError> {
+        if (0..HISTORY_SECONDS).contains(&(now - self.noted_at)) {
+            return Ok(());
+        }
+        self.noted_at = now;
+        let nodes = &self.ledger.nodes;
+        self.remembered.retain(|&slot| nodes.is_used(slot));
+        for &slot in &self.remembered {
+            self.ledger.note_history(slot, now)?;
+        }
+        Ok(())
+    }
+
     /// The record of a directory, as it is stored.
     pub fn record(&self, slot: Slot) -> Result<Record, SummaryError> {
         Ok(self.ledger.record(slot)?)
@@ -324,6 +361,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn tend(&mut self) -> Result<bool, SummaryError> {
         self.drain()?;
         let now = seconds();
+        self.note_histories(now)?;
         self.suspect_unsettled(now)?;
         let dirty = self.ledger.nodes.dirty_below(self.root).len();
         let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || now - self.tended_at >= TIMEOUT_SECONDS;
@@ -378,6 +416,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     fn harvest(&mut self, dirty: Vec<Slot>) -> Result<(), SummaryError> {
+        self.bring_in(&dirty);
         self.count += 1;
         let (count, now) = (self.count, seconds());
         let mut waiting = Waiting::default();
@@ -437,6 +476,17 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
             Ok::<_, SummaryError>(())
         })
+    }
+
+    /// Has the disk read in its own order what harvesting these takes.
+    fn bring_in(&self, dirty: &[Slot]) {
+        let nodes = &self.ledger.nodes;
+        if dirty.len() * MOST_SHARE >= nodes.len() {
+            return self.directories.bring_in(&Wanted::Most);
+        }
+        let directories: Vec<NodeId> = dirty.iter().map(|&slot| nodes.id(slot)).collect();
+        let is_wanted = |id| nodes.find(id).is_none_or(|slot| nodes.is_dirty(slot));
+        self.directories.bring_in(&Wanted::Some { directories: &directories, is_wanted: &is_wanted });
     }
 
     /// Directories that are in none: gone, or in another one, which then has to be read (again).

@@ -39,8 +39,8 @@ pub struct View {
     pub is_partial: bool,
 }
 
-/// The lines of `top` and of the directories at most `depth` below it, as they are stored.
-pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: MayList<'_>) -> Result<View, StoreError> {
+/// The lines of `top` and of the directories at most `depth` below it, as they are stored. Without `may_list` all may be seen.
+pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: Option<MayList<'_>>) -> Result<View, StoreError> {
     let mut gathering = Gathering { ledger, may_list, lines: Vec::new(), hidden: Vec::new() };
     let record = ledger.record(top)?;
     gathering.gather(top, &record, 0, depth)?;
@@ -70,7 +70,7 @@ fn own_with_links(ledger: &Ledger, slot: Slot, record: &Record) -> Result<Sums, 
 
 struct Gathering<'a> {
     ledger: &'a Ledger,
-    may_list: MayList<'a>,
+    may_list: Option<MayList<'a>>,
     lines: Vec<Line>,
     hidden: Vec<Slot>,
 }
@@ -78,11 +78,11 @@ struct Gathering<'a> {
 impl Gathering<'_> {
     fn gather(&mut self, slot: Slot, record: &Record, depth: u32, left: u32) -> Result<Totals, StoreError> {
         let mut line = Line { slot, depth, totals: record.subtree, own: record.alone().sums };
-        if !(self.may_list)(slot, &record.access) {
+        if self.may_list.is_some_and(|may_list| !may_list(slot, &record.access)) {
             self.hidden.push(slot);
             line.totals = Totals { sums: record.itself(), extremes: Extremes::default() };
             line.own = record.itself();
-        } else if left > 0 || record.subtree.sums.closed > 0 {
+        } else if left > 0 || self.hides(record) {
             let mut children: Vec<(Slot, Record)> = Vec::new();
             for child in self.ledger.nodes.children(slot) {
                 children.push((child, self.ledger.record(child)?));
@@ -93,7 +93,7 @@ impl Gathering<'_> {
             line.totals.extremes = record.own.extremes;
             for (child, record) in children {
                 let mut seen = record.subtree;
-                if left > 0 || record.subtree.sums.closed > 0 {
+                if left > 0 || self.hides(&record) {
                     seen = match left.checked_sub(1) {
                         Some(left) => self.gather(child, &record, depth + 1, left)?,
                         None => self.without_lines(child, &record)?,
@@ -107,6 +107,11 @@ impl Gathering<'_> {
         let totals = line.totals;
         self.lines.push(line);
         Ok(totals)
+    }
+
+    /// Whether something below may not be seen.
+    fn hides(&self, record: &Record) -> bool {
+        self.may_list.is_some() && record.subtree.sums.closed > 0
     }
 
     fn without_lines(&mut self, slot: Slot, record: &Record) -> Result<Totals, StoreError> {

@@ -19,7 +19,8 @@ use crate::{
     lost_names,
     moment::seconds,
     mounts::Mounts,
-    reading::{Directories, LinkedName, Reading},
+    preload::Preload,
+    reading::{Directories, LinkedName, Reading, Wanted},
     record::Access,
     survey::{self, Facts, Method, Tell, stamp_of_sum},
     totals::{Extremes, Largest, Sums},
@@ -40,6 +41,7 @@ pub struct Volume {
     dev: u64,
     /// Of stamps.
     key: AtomicU64,
+    preload: Option<Preload>,
 }
 
 /// What can be asked of it beside what all can be asked.
@@ -83,14 +85,16 @@ impl Volume {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its inodes have no handles that are known");
         let family = Family::of(&told, stat.ino).ok_or_else(unknown)?;
         let root = family.node(&told).ok_or_else(unknown)?;
-        let kind = match files::file_system(top.as_fd())?.magic {
+        let magic = files::file_system(top.as_fd())?.magic;
+        let kind = match magic {
             MAGIC_OF_EXT => Kind::Ext,
             MAGIC_OF_XFS => Kind::Xfs,
             MAGIC_OF_BTRFS => Kind::Btrfs,
             _ => Kind::Other,
         };
         let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
-        Ok(Volume { top, family, root, mount, mounts: Mounts::on(mount)?, kind, dev, key })
+        let preload = Preload::of(magic, &stat);
+        Ok(Volume { top, family, root, mount, mounts: Mounts::on(mount)?, kind, dev, key, preload })
     }
 
     /// Whether an inode of this device number may be one of its own.
@@ -120,8 +124,7 @@ impl Volume {
 
     /// The access list of a directory, as it is now.
     pub fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
-        let fd = self.open(directory).ok()?;
-        files::xattr_fd(fd.as_fd(), ACCESS_LIST).ok().flatten()
+        access_list(self.open(directory).ok()?.as_fd())
     }
 
     /// What tells this file system from others on the same machine.
@@ -148,17 +151,23 @@ impl Volume {
         let generation = self.generation().unwrap_or(0);
         let stat = files::statx_fd(fd)?;
         let access = access(fd, &stat);
-        let mut reading = Reading { access, blocks: stat.blocks as i64, ..Reading::default() };
+        let changed_at = stat.ctime.secs;
+        let mut reading = Reading { access, blocks: stat.blocks as i64, changed_at, ..Reading::default() };
         let mut sum = Facts::of(&stat).term(self.key());
         let mut has_mounts = false;
         add(&mut reading, &stat);
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
-        let mut names: Vec<(u64, CString)> = Vec::new();
-        DirReader::with_buffer(32 << 10).read(fd, |entry| names.push((entry.ino, entry.name.to_owned())))?;
+        let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
+        DirReader::with_buffer(32 << 10)
+            .read(fd, |entry| names.push((entry.ino, entry.name.to_owned(), entry.kind)))?;
         // Inodes lie in the order of their numbers.
-        names.sort_unstable_by_key(|(ino, _)| *ino);
-        for (_, name) in names {
-            match self.entry(&mut reading, fd, name) {
+        names.sort_unstable_by_key(|(ino, ..)| *ino);
+        for (_, name, kind) in names {
+            let entered = match (kind, self.mount) {
+                (EntryType::Dir, Some(mount)) => self.directory(&mut reading, fd, name, mount),
+                _ => self.entry(&mut reading, fd, name),
+            };
+            match entered {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
                 Ok(Entry::Mounted) => has_mounts = true,
@@ -179,6 +188,16 @@ impl Volume {
 
     fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
+    }
+
+    /// Nothing but its identity is needed: it is read itself.
+    fn directory(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString, ours: u64) -> io::Result<Entry> {
+        let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
+        if mount != ours {
+            return Ok(Entry::Mounted);
+        }
+        reading.directories.push((self.node(&handle)?, name.into_bytes()));
+        Ok(Entry::Directory)
     }
 
     fn entry(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString) -> io::Result<Entry> {
@@ -287,6 +306,12 @@ impl Directories for Volume {
         }
     }
 
+    fn bring_in(&self, wanted: &Wanted<'_>) {
+        if let Some(preload) = &self.preload {
+            preload.bring_in(wanted);
+        }
+    }
+
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
         let fd = self.open(directory)?;
         if files::statx_fd(fd.as_fd())?.nlink == 0 {
@@ -297,8 +322,12 @@ impl Directories for Volume {
     }
 }
 
+pub(crate) fn access_list(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    files::xattr_fd(fd, ACCESS_LIST).ok().flatten()
+}
+
 pub(crate) fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
-    let list = files::xattr_fd(fd, ACCESS_LIST).ok().flatten();
+    let list = access_list(fd);
     // FNV-1a: it has to tell lists apart, and to be the same in every run.
     let hash = |bytes: Vec<u8>| {
         bytes

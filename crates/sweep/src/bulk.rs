@@ -192,6 +192,13 @@ impl BulkRead {
         self.with(|settings| settings.queue_depth = requests)
     }
 
+    /// Keeps a single request in flight for each spindle, so that files are handed over in the very order of the plan; else
+    /// what the disk has first comes first. With [`Order::Directory`] and a single root on one file system, the same tree
+    /// then gives the same items in the same order each time.
+    pub fn one_at_a_time(self, yes: bool) -> Self {
+        self.with(|settings| settings.one_at_a_time = yes)
+    }
+
     /// Gaps up to so many bytes are read through (`Merged`). Default: the disk model's break-even gap.
     pub fn gap(self, bytes: u64) -> Self {
         self.with(|settings| settings.gap = Some(bytes))

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::AsFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
 };
@@ -157,8 +157,7 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
         counters: Counters::new(settings.observer.clone()),
         settings: Arc::new(settings),
     };
-    let current = std::env::current_dir().map_err(system("cannot tell the current directory"))?;
-    let base = shared.settings.base.as_ref().map_or(current.clone(), |base| current.join(base));
+    let base = way_to_current_directory().join(shared.settings.base.as_deref().unwrap_or(Path::new("")));
     let (mut roots, mut errors, mut images) = (Vec::new(), Vec::new(), Vec::new());
     for shown in &shared.settings.roots {
         if shared.settings.filter.excludes(path_bytes(shown)) {
@@ -199,6 +198,14 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     }
     *shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = images;
     Ok((shared, roots, errors))
+}
+
+/// Where relative paths begin: an absolute path, or nothing where that doesn't lead there. A process may be in a directory that
+/// it can't reach from the root: closed above, too deep for a path, or gone.
+fn way_to_current_directory() -> PathBuf {
+    let place = |path: &Path| files::statx_at(files::CURRENT_DIR, path, false).map(|stat| (stat.dev, stat.ino)).ok();
+    let absolute = std::env::current_dir().ok();
+    absolute.filter(|way| place(way).is_some_and(|there| Some(there) == place(Path::new(".")))).unwrap_or_default()
 }
 
 /// Holds the file systems of the roots as they are at this moment; gives the roots as they are read then.

@@ -213,7 +213,11 @@ impl Surveyor {
             self.map(catalogue, id, fd.as_fd(), &stat, (clean, dirty));
         } else {
             catalogue.get_mut(id).flags.set(Flags::UNMAPPED);
-            whole(catalogue, id, stat.size);
+            if looks_sparse {
+                all_but_holes(catalogue, id, fd.as_fd(), stat.size);
+            } else {
+                whole(catalogue, id, stat.size);
+            }
         }
         if self.aim.device {
             self.judge_for_device(catalogue, id, fd.as_fd(), foreign, pages.as_ref());
@@ -427,6 +431,34 @@ fn is_dirty(pages: &cache::Residency) -> bool {
 /// Stands for all of a file of which nothing is known.
 fn whole(catalogue: &mut Catalogue, id: EntryId, size: u64) {
     if !catalogue.add_fragment(id, None, 0, size) {
+        catalogue.get_mut(id).flags.set(Flags::STREAMED);
+    }
+}
+
+/// Of a file that is not mapped: what is no hole, at places that are not known. All of it where holes can't be told.
+fn all_but_holes(catalogue: &mut Catalogue, id: EntryId, fd: BorrowedFd<'_>, size: u64) {
+    let block = u64::from(catalogue.volume(catalogue.get(id).device).block);
+    let (mut at, mut added, mut fits) = (0, 0, true);
+    while at < size {
+        let data = match files::seek_data(fd, at) {
+            Ok(Some(start)) => files::seek_hole(fd, start).map(|end| end.map(|end| (start, end.min(size)))),
+            Ok(None) => break,
+            Err(error) => Err(error),
+        };
+        let Ok(Some((start, end))) = data.map(|data| data.filter(|&(start, end)| at <= start && start < end)) else {
+            // It changes just now, or the file system is odd.
+            catalogue.forget_fragments(id);
+            return whole(catalogue, id, size);
+        };
+        // Fragments are whole blocks, and must not overlap in memory.
+        let first = (start / block * block).max(added);
+        if first < end {
+            fits &= catalogue.add_fragment(id, None, first, end - first);
+            added = end.next_multiple_of(block);
+        }
+        at = end;
+    }
+    if !fits {
         catalogue.get_mut(id).flags.set(Flags::STREAMED);
     }
 }

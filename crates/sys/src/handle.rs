@@ -59,8 +59,14 @@ struct Raw {
 /// `EOPNOTSUPP` on file systems without handles, `EOVERFLOW` when it is longer than is kept.
 #[doc(alias = "name_to_handle_at")]
 pub fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
+    handle_and_mount_at(dir, name).map(|(handle, _)| handle)
+}
+
+/// The same, with the mount that it was found on, as in `/proc/self/mountinfo`: of a mount point, what is mounted there.
+#[doc(alias = "name_to_handle_at")]
+pub fn handle_and_mount_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<(FileHandle, u64)> {
     let mut raw = Raw { bytes: MAX_HANDLE_SZ as u32, kind: 0, identity: [0; MAX_HANDLE_SZ] };
-    let mut mount = 0;
+    let mut mount: libc::c_int = 0;
     // SAFETY: the handle says how many bytes it has room for, and the name ends with a zero.
     let status = unsafe {
         libc::syscall(
@@ -76,7 +82,8 @@ pub fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
         return Err(io::Error::last_os_error());
     }
     let identity = raw.identity.get(..raw.bytes as usize).unwrap_or(&[]);
-    FileHandle::new(raw.kind, identity).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))
+    let handle = FileHandle::new(raw.kind, identity).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    Ok((handle, u64::try_from(mount).unwrap_or(0)))
 }
 
 /// How an inode is opened by its handle.

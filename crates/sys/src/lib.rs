@@ -36,9 +36,10 @@
 //! | [`cache`] | what of a file is in the page cache, and advice to it |
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
-//! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process |
+//! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`mounting`] | mounting for reading |
+//! | [`local_time`] | times for people |
 //! | [`stall`] | writes that nobody takes |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
@@ -63,6 +64,7 @@ pub mod inode;
 mod keeper;
 pub mod lease;
 pub mod limits;
+pub mod local_time;
 pub mod memory;
 pub mod mounting;
 pub mod peer;

@@ -15,6 +15,12 @@ pub fn kill_group(leader: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process_group(pid(leader)?, Signal::KILL)?)
 }
 
+/// Asks a process to end.
+#[doc(alias = "kill")]
+pub fn terminate(process: u32) -> io::Result<()> {
+    Ok(rustix::process::kill_process(pid(process)?, Signal::TERM)?)
+}
+
 /// Waits until a child has ended, and leaves its status to be taken: until then nobody else gets its number.
 #[doc(alias = "waitid")]
 pub fn wait_for_end(child: u32) -> io::Result<()> {

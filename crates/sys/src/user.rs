@@ -1,7 +1,75 @@
-//! Who this process is.
+//! Who this process is, and which groups users are in.
+#![allow(unsafe_code)]
+
+use std::{ffi::CStr, io, mem::MaybeUninit, ptr};
 
 /// The user that this process acts as.
 #[doc(alias = "geteuid")]
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Bytes that the facts of a user may take.
+const FACTS_BYTES_MAX: usize = 1 << 20;
+/// The kernel allows as many.
+const GROUPS_MAX: usize = 65_536;
+
+/// The groups of a user, as a login would give them; none where the user isn't known. Asks what `/etc/nsswitch.conf`
+/// names, so it may take as long as that does.
+#[doc(alias = "getgrouplist")]
+pub fn groups_of(uid: u32) -> io::Result<Vec<u32>> {
+    let mut bytes: Vec<libc::c_char> = vec![0; 4096];
+    let mut facts = MaybeUninit::<libc::passwd>::uninit();
+    let mut found = ptr::null_mut();
+    loop {
+        // SAFETY: all pointers are to memory of ours, which is as long as the call is told.
+        let status =
+            unsafe { libc::getpwuid_r(uid, facts.as_mut_ptr(), bytes.as_mut_ptr(), bytes.len(), &raw mut found) };
+        match status {
+            0 => break,
+            libc::ERANGE if bytes.len() < FACTS_BYTES_MAX => bytes.resize(bytes.len() * 4, 0),
+            libc::EINTR => {}
+            // What some systems say of a user that isn't known.
+            libc::ENOENT | libc::ESRCH => return Ok(Vec::new()),
+            other => return Err(io::Error::from_raw_os_error(other)),
+        }
+    }
+    if found.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the call has filled it, for `found` isn't null.
+    let facts = unsafe { facts.assume_init() };
+    // SAFETY: a text with an end, in `bytes`, which lives on.
+    let name = unsafe { CStr::from_ptr(facts.pw_name) };
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: the name has an end, and the list has room for so many groups as the call is told.
+        let status = unsafe { libc::getgrouplist(name.as_ptr(), facts.pw_gid, groups.as_mut_ptr(), &raw mut count) };
+        if status >= 0 {
+            groups.truncate(usize::try_from(count).unwrap_or(0));
+            return Ok(groups);
+        }
+        if groups.len() >= GROUPS_MAX {
+            return Err(io::Error::other("the user is in more groups than the kernel allows"));
+        }
+        groups.resize(groups.len() * 4, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_those_that_id_tells() {
+        let said = std::process::Command::new("id").args(["-G", "root"]).output().expect("id runs");
+        let mut told: Vec<u32> =
+            String::from_utf8_lossy(&said.stdout).split_whitespace().map(|group| group.parse().unwrap()).collect();
+        let mut found = groups_of(0).expect("groups");
+        told.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, told);
+        assert_eq!(groups_of(4_000_000_001).expect("nobody"), []);
+    }
 }

@@ -1,6 +1,6 @@
 //! What `onesweep du` takes: the options of GNU du, and some of its own.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
@@ -13,7 +13,8 @@ Examples:
   alias du='onesweep du'
 
 Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
-in the order of inodes where it doesn't. Lines of the directories in one come in the order of their names.
+in the order of inodes where it doesn't. What needs single files walks always: -a, -L, -l, --exclude, -X, --time, and
+several paths with links from one to another. Lines of what is in one directory come in the order of their names.
 
 SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB and so on (powers of 1000).";
 
@@ -22,8 +23,11 @@ SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB and so on (powers
 #[command(after_help = AFTER_HELP, disable_help_flag = true)]
 pub(crate) struct DuArgs {
     /// What is measured
-    #[arg(value_name = "PATH", default_value = ".")]
+    #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    /// A line for each file, too
+    #[arg(short, long, conflicts_with = "summarize")]
+    pub(crate) all: bool,
     /// End each line with a zero byte
     #[arg(short = '0', long)]
     pub(crate) null: bool,
@@ -39,6 +43,33 @@ pub(crate) struct DuArgs {
     /// End with a total
     #[arg(short = 'c', long)]
     pub(crate) total: bool,
+    /// Follow the symbolic links that are named as PATH
+    #[arg(short = 'D', visible_short_alias = 'H', long)]
+    pub(crate) dereference_args: bool,
+    /// Follow all symbolic links
+    #[arg(short = 'L', long)]
+    pub(crate) dereference: bool,
+    /// Follow none
+    #[arg(short = 'P', long, overrides_with_all = ["dereference", "dereference_args"])]
+    pub(crate) no_dereference: bool,
+    /// Leave out what matches PATTERN; may be given again
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<OsString>,
+    /// Leave out what matches a pattern in FILE
+    #[arg(short = 'X', long, value_name = "FILE")]
+    pub(crate) exclude_from: Vec<PathBuf>,
+    /// Take the paths from FILE (- for standard input), each with a zero byte at its end
+    #[arg(long, value_name = "FILE", conflicts_with = "paths")]
+    pub(crate) files0_from: Option<PathBuf>,
+    /// Count what has several names for each of them
+    #[arg(short = 'l', long)]
+    pub(crate) count_links: bool,
+    /// Tell the latest time, too: mtime, atime or ctime
+    #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true, default_missing_value = "mtime")]
+    pub(crate) time: Option<String>,
+    /// How times are written: full-iso, long-iso, iso or +FORMAT
+    #[arg(long, value_name = "STYLE", default_value = "long-iso")]
+    pub(crate) time_style: String,
     /// Print directories at most so far below
     #[arg(short = 'd', long, value_name = "N")]
     pub(crate) max_depth: Option<u32>,

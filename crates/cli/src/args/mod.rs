@@ -87,7 +87,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
     let mut matches = command.try_get_matches_from_mut(words)?;
     let cli = Cli::from_arg_matches_mut(&mut matches.clone()).map_err(|error| error.format(&mut command))?;
     if let Some(("tar", tar)) = matches.remove_subcommand().as_ref().map(|(name, tar)| (name.as_str(), tar)) {
-        tar::check(tar, &mut command)?;
+        // With its own usage, not that of all commands.
+        tar::check(tar, command.find_subcommand_mut("tar").unwrap_or(&mut Cli::command()))?;
     }
     Ok(cli)
 }

@@ -1,6 +1,6 @@
 //! What `onesweep serve` takes.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
@@ -11,6 +11,8 @@ const AFTER_HELP: &str = "\
 Examples:
   onesweep serve / /srv
   onesweep serve --socket /tmp/s --store /tmp/store /srv
+  onesweep serve --http-tokens /etc/onesweep-tokens --new-token 1000
+  onesweep serve --http 127.0.0.1:8765 --http-tokens /etc/onesweep-tokens --metrics /srv/data /srv
 
 Stays in the foreground until it is told to end (SIGTERM, SIGINT). Needs root. Each user is answered what du run
 by that user would print; root, and users named by --full-totals, get whole totals.";
@@ -20,7 +22,7 @@ by that user would print; root, and users named by --full-totals, get whole tota
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ServeArgs {
     /// The file systems that are tracked, each by a path on it
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "new_token", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Where to listen [default: $ONESWEEP_SOCKET, else /run/onesweep/summaries.sock]
     #[arg(long, value_name = "PATH")]
@@ -31,6 +33,18 @@ pub(crate) struct ServeArgs {
     /// Users that get whole totals, by number
     #[arg(long, value_name = "UID", value_delimiter = ',')]
     pub(crate) full_totals: Vec<u32>,
+    /// Answers by HTTP, too, at a loopback address: a page, JSON and metrics
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "http_tokens")]
+    pub(crate) http: Option<SocketAddr>,
+    /// The file that says which token is whose; root's, with mode 0600
+    #[arg(long, value_name = "FILE")]
+    pub(crate) http_tokens: Option<PathBuf>,
+    /// Makes a token for a user, by number, adds it to the file of tokens, prints it and ends
+    #[arg(long, value_name = "UID", requires = "http_tokens", conflicts_with_all = ["http", "paths"])]
+    pub(crate) new_token: Option<u32>,
+    /// A directory that /metrics tells of; may be given again
+    #[arg(long, value_name = "PATH", requires = "http")]
+    pub(crate) metrics: Vec<PathBuf>,
 }
 
 impl ServeArgs {

@@ -26,7 +26,7 @@ pub(crate) struct Selection {
     /// Leave out what matches PATTERN, and all below it (as GNU tar does)
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<std::ffi::OsString>,
-    /// Leave out what matches a line of FILE
+    /// Leave out what matches a line of FILE (- is standard input)
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
     /// Follow symbolic links that are named as paths (and no others)
@@ -124,7 +124,7 @@ settings! {
     catalog_limit: Size,
     /// Where names come from: auto (the tables of images and of devices that are not mounted, else a walk), walk (an
     /// image is a file), tables (as auto; of a mounted ext4 or XFS the tables are read before the walk, else it is an error)
-    /// [default: auto; walk for `sum --check` and `warm`]
+    /// [default: auto; walk for `sum --check`, `warm`, and `tar` with -T or --no-recursion]
     #[arg(long, value_name = "SOURCE")]
     metadata: MetadataSource,
     /// Read the block device itself (needs read access to it, and Linux 6.5)

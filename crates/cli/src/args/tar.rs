@@ -169,7 +169,7 @@ fn sort(text: &str) -> Result<Sort, String> {
         "none" => Ok(Sort::None),
         "inode" => Ok(Sort::Inode),
         "name" => Err("members come as they are read; for the same archive from the same file system each time, \
-                       take --order directory"
+                       take --order directory --one-file-system"
             .into()),
         _ => Err("use none or inode".into()),
     }
@@ -385,7 +385,9 @@ mod tests {
             let words = ["onesweep", "tar"].into_iter().chain(words.split(' ')).map(OsString::from);
             let error = crate::args::parse(words).unwrap_err();
             assert!(error.use_stderr(), "no exit code 0");
-            assert!(error.to_string().contains("--follow-roots follows those that are named"), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("--follow-roots follows those that are named"), "{text}");
+            assert!(text.contains("Usage: onesweep tar"), "{text}");
         }
         assert!(parse_line("tar --help").unwrap_err().contains("--totals"));
     }

@@ -42,12 +42,7 @@ pub(super) struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     pub(super) fn create(session: &'a Session, args: &TarArgs, names: MemberNames) -> Result<Self, Failure> {
-        let settings = session.settings();
-        // Only there do the entries of a directory come in a row for sure: other disks are read side by side.
-        let in_rows = settings.order.unwrap_or_default().is_per_directory()
-            && settings.one_file_system.unwrap_or_default()
-            && args.paths.len() == 1
-            && args.files_from.is_empty();
+        let in_rows = session.settings().order.unwrap_or_default().is_per_directory() && is_one_row(session, args);
         let options = options(args, !in_rows)?;
         let stdout = args.file == Path::new("-");
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
@@ -125,6 +120,11 @@ impl<'a> Archive<'a> {
     }
 }
 
+/// Whether everything comes from one disk: others are read side by side.
+pub(super) fn is_one_row(session: &Session, args: &TarArgs) -> bool {
+    session.settings().one_file_system.unwrap_or_default() && args.paths.len() == 1 && args.files_from.is_empty()
+}
+
 fn options(args: &TarArgs, interleaved: bool) -> Result<TarOptions, Failure> {
     let wrong = |option: &str, why: String| Failure::told(format!("{option}: {why}"));
     let owner = args.owner.as_deref().map(Owner::user).transpose();
@@ -180,14 +180,38 @@ fn verbose_output(session: &Session) -> Box<dyn Write> {
     }
 }
 
-/// Each with its line feed, directories with a slash.
+/// Each on a line, directories with a slash.
 fn write_names(out: &mut dyn Write, names: &[(&Path, bool)]) -> io::Result<()> {
     for (name, is_directory) in names {
         let name = name.as_os_str().as_bytes();
-        out.write_all(name)?;
+        out.write_all(&shown(name))?;
         out.write_all(if *is_directory && !name.ends_with(b"/") { b"/\n" } else { b"\n" })?;
     }
     Ok(())
+}
+
+/// As GNU tar shows names: what is no text in escapes, so that a name has one line and tells a terminal nothing.
+fn shown(name: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(name.len());
+    let mut add = |byte: u8, is_text: bool| match byte {
+        b'\\' => line.extend(b"\\\\"),
+        _ if is_text => line.push(byte),
+        0x07 => line.extend(b"\\a"),
+        0x08 => line.extend(b"\\b"),
+        b'\t' => line.extend(b"\\t"),
+        b'\n' => line.extend(b"\\n"),
+        0x0b => line.extend(b"\\v"),
+        0x0c => line.extend(b"\\f"),
+        b'\r' => line.extend(b"\\r"),
+        _ => line.extend(format!("\\{byte:03o}").bytes()),
+    };
+    for chunk in name.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            char.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| add(byte, !char.is_control()));
+        }
+        chunk.invalid().iter().for_each(|&byte| add(byte, false));
+    }
+    line
 }
 
 fn failure(error: TarError) -> Failure {
@@ -207,6 +231,17 @@ mod tests {
         let mut out = Vec::new();
         write_names(&mut out, &[(Path::new("d"), true), (Path::new("e/"), true), (Path::new("d/f"), false)]).unwrap();
         assert_eq!(out, b"d/\ne/\nd/f\n");
+    }
+
+    #[test]
+    fn names_tell_a_terminal_nothing() {
+        for (name, line) in [
+            (&b"a b'\"*"[..], &b"a b'\"*"[..]),
+            (b"a\n\x1b[2J\x7f\\", b"a\\n\\033[2J\\177\\\\"),
+            (b"\xc3\xa9 \xc2\x85 \xe9", b"\xc3\xa9 \\302\\205 \\351"),
+        ] {
+            assert_eq!(shown(name), line);
+        }
     }
 
     #[test]

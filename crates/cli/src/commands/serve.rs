@@ -1,7 +1,9 @@
 //! `onesweep serve`: the daemon that keeps summaries true.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
+    net::{SocketAddr, TcpListener},
     os::unix::{
         fs::{DirBuilderExt, PermissionsExt},
         net::{UnixListener, UnixStream},
@@ -16,7 +18,13 @@ use std::{
 };
 
 use onesweep_summary::{
-    service::server::{Server, Tracked},
+    service::{
+        http::{
+            self, Web,
+            tokens::{self, Tokens},
+        },
+        server::{Server, Tracked},
+    },
     store::Store,
     summaries::{CaughtUp, Summaries},
     tracker::Fanotify,
@@ -36,8 +44,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const COMMIT_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
+    if let (Some(file), Some(uid)) = (&args.http_tokens, args.new_token) {
+        return new_token(file, uid);
+    }
     let socket = args.socket();
     refuse_company(&socket)?;
+    let web = web(&args)?;
     let mut folder = fs::DirBuilder::new();
     folder
         .recursive(true)
@@ -63,7 +75,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         let server = Arc::clone(&server);
         thread::Builder::new().name("listener".into()).spawn(move || accept(&listener, &server))
     };
-    accepting.map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
+    let no_thread = |error| Failure::told(format!("cannot start a thread: {error}"));
+    accepting.map_err(no_thread)?;
     let caught_up = {
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -77,6 +90,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         let _ = fs::remove_file(&socket);
         return Err(failure);
     }
+    if let Some((listener, address, tokens)) = web {
+        let web = Arc::new(Web::new(Arc::clone(&server), tokens, args.metrics));
+        thread::Builder::new().name("web".into()).spawn(move || web.serve(&listener)).map_err(no_thread)?;
+        say(&format!("listening at http://{address}/"));
+    }
     tend(&server, &ended);
     let _ = fs::remove_file(&socket);
     server.each(|tracked| {
@@ -84,6 +102,29 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
             say(&format!("cannot end in good order: {error}"));
         }
     });
+    Ok(0)
+}
+
+/// What HTTP needs, when it is asked for: a bad address or file is told before anything is harvested.
+fn web(args: &ServeArgs) -> Result<Option<(TcpListener, SocketAddr, PathBuf)>, Failure> {
+    let (Some(address), Some(tokens)) = (args.http, &args.http_tokens) else { return Ok(None) };
+    Tokens::read(tokens)
+        .map_err(|error| Failure::could_not_run(tokens, "use it as a file of tokens", message::why(&error)))?;
+    for path in &args.metrics {
+        if !path.is_absolute() {
+            return Err(Failure::could_not_run(path, "tell metrics of it", "the path isn't absolute"));
+        }
+    }
+    let failed = |error: io::Error| Failure::told(format!("{address}: cannot listen: {}", message::why(&error)));
+    let listener = http::listen(address).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Some((listener, address, tokens.clone())))
+}
+
+fn new_token(file: &Path, uid: u32) -> Result<u8, Failure> {
+    let token =
+        tokens::add(file, uid).map_err(|error| Failure::could_not_run(file, "add a token", message::why(&error)))?;
+    writeln!(io::stdout(), "{token}").map_err(|error| Failure::output(&error, 0))?;
     Ok(0)
 }
 
@@ -126,6 +167,7 @@ fn catch_up(server: &Server, paths: &[&PathBuf]) -> Result<(), Failure> {
         if let Some(CaughtUp::All(doubt)) = tracked.caught_up() {
             say(&format!("{}: harvested anew: {doubt}", message::path_text(path)));
         }
+        onesweep_sys::memory::give_back();
         let (known, read) = (tracked.ledger().nodes.len(), tracked.readings());
         let seconds = began.elapsed().as_secs_f64();
         say(&format!("{}: {read} of {known} directories harvested in {seconds:.1} s", message::path_text(path)));

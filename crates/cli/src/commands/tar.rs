@@ -2,24 +2,30 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
-    io::{self, Read},
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
 use onesweep::{Entries, Order, Summary};
 
-use super::{archive::Archive, member_names::MemberNames};
+use super::{
+    archive::{Archive, is_one_row},
+    member_names::MemberNames,
+};
 use crate::{
     args::{Common, Sort, TarArgs, VERSION_CONTROL},
     report::Failure,
-    session::{Session, StandardOutput},
+    session::{Session, StandardOutput, input},
 };
 
 pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     let stdout = if args.file == Path::new("-") { StandardOutput::Data } else { StandardOutput::Summary };
-    let session = Session::start(common(&args), stdout)?;
+    let mut session = Session::start(common(&args), stdout)?;
+    if args.no_recursion || !args.files_from.is_empty() {
+        // What find(1) and others list are entries of a tree, and of those an image is a file, and a device a node.
+        session.take_images_as_files();
+    }
     let mut roots = args.paths.clone();
     for list in &args.files_from {
         roots.extend(paths_from(list, args.null).map_err(|error| Failure::io(list, "read paths", &error))?);
@@ -34,6 +40,9 @@ pub(crate) fn run(args: TarArgs) -> Result<u8, Failure> {
     session.check_roots(base, &roots)?;
     let mut read = session.bulk_read(&roots)?.entries(Entries::All).no_recursion(args.no_recursion);
     read = read.xattrs(args.xattrs || args.acls || args.selinux);
+    // So that the archive of an unchanged tree is the same each time.
+    let is_listed = session.settings().order == Some(Order::Directory);
+    read = read.one_at_a_time(is_listed && is_one_row(&session, &args));
     if let Some(base) = base {
         read = read.base(base);
     }
@@ -67,28 +76,25 @@ fn check_base(base: &Path) -> io::Result<()> {
     if base.metadata()?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// For the kernel, `link/` is what the link leads to, and `file/` nothing; for GNU tar they are the link and the file.
+/// For the kernel, `link/` is what the link leads to, and `file/` nothing; for GNU tar they are the link and the file, and
+/// `directory//` is called `directory/`.
 fn drop_slash(base: Option<&Path>, root: &mut PathBuf) {
     let bytes = root.as_os_str().as_bytes();
     let len = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     if len > 0 && len < bytes.len() {
         let bare = PathBuf::from(OsStr::from_bytes(&bytes[..len]));
         let found = base.map_or_else(|| bare.clone(), |base| base.join(&bare)).symlink_metadata();
-        if found.is_ok_and(|found| !found.is_dir()) {
-            *root = bare;
+        match found {
+            Ok(found) if found.is_dir() => *root = OsString::from_vec(bytes[..=len].to_vec()).into(),
+            Ok(_) => *root = bare,
+            Err(_) => {}
         }
     }
 }
 
 /// The paths of a list, each to its line feed or NUL. Empty ones are skipped, and nothing in them has a meaning.
 fn paths_from(list: &Path, null: bool) -> io::Result<Vec<PathBuf>> {
-    let mut text = Vec::new();
-    if list == Path::new("-") {
-        io::stdin().lock().read_to_end(&mut text)?;
-    } else {
-        File::open(list)?.read_to_end(&mut text)?;
-    }
-    Ok(split_paths(&text, if null { 0 } else { b'\n' }))
+    Ok(split_paths(&input(list)?, if null { 0 } else { b'\n' }))
 }
 
 fn split_paths(text: &[u8], end: u8) -> Vec<PathBuf> {
@@ -106,9 +112,15 @@ mod tests {
         std::fs::create_dir(dir.path().join("d")).unwrap();
         std::os::unix::fs::symlink("d", dir.path().join("link")).unwrap();
         std::fs::write(dir.path().join("f"), "").unwrap();
-        for (named, taken) in
-            [("link///", "link"), ("f/", "f"), ("link/.", "link/."), ("d/", "d/"), ("link", "link"), ("/", "/")]
-        {
+        for (named, taken) in [
+            ("link///", "link"),
+            ("f/", "f"),
+            ("link/.", "link/."),
+            ("d/", "d/"),
+            ("d//", "d/"),
+            ("link", "link"),
+            ("/", "/"),
+        ] {
             let mut root = PathBuf::from(named);
             drop_slash(Some(dir.path()), &mut root);
             assert_eq!(root.as_os_str(), taken);

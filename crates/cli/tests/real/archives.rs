@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, members, onesweep, output, root_test, run, seed, text},
+    run::{finish, members, onesweep, output, path_of, root_test, run, seed, text},
     tree::{self, Entry, Varied, manifest},
 };
 
@@ -216,6 +216,98 @@ fn options_reach_the_archive() {
         let content = output(Command::new("tar").arg("-xOf").arg(&archive).arg("new\\nline"));
         assert_eq!(text(&content), "second", "{options:?}");
     }
+}
+
+/// An image in a list is one of the files there, not what is in it; a device is a node, also where there is none.
+#[test]
+fn what_is_listed_is_archived_as_it_is() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    fs::write(image.root().join("inside"), b"of the image").expect("a file");
+    image.unmount();
+    let folder = Folder::new();
+    let (tree, archive) = (folder.join("tree"), folder.join("archive.tar"));
+    fs::create_dir(&tree).expect("a folder");
+    run(Command::new("cp").arg("--sparse=always").arg(image.file()).arg(tree.join("disk.img")));
+    run(Command::new("mknod").arg(tree.join("node")).args(["b", "259", "200000"]));
+    let list = folder.join("list");
+    fs::write(&list, "disk.img\0node\0").expect("a list");
+    let device = image.device().to_owned();
+    let mut listed = onesweep(["tar", "--null", "-S", "-C"]);
+    listed.arg(&tree).arg("-T").arg(&list);
+    let mut named = onesweep(["tar", "--no-recursion", "-S", "-C"]);
+    named.arg(&tree).args(["disk.img", "node"]).arg(&device);
+    for mut tar in [listed, named] {
+        finish(tar.arg("-cf").arg(&archive), 0);
+        let mut names = members(&archive);
+        names.retain(|name| path_of(name) != device.strip_prefix("/").expect("an absolute path"));
+        names.sort();
+        assert_eq!(names, [b"disk.img".to_vec(), b"node".to_vec()]);
+        let content = output(Command::new("tar").arg("-xOf").arg(&archive).arg("disk.img"));
+        assert!(content == fs::read(tree.join("disk.img")).expect("the image"), "the image is there as it is");
+    }
+    let mut asked = onesweep(["tar", "--metadata", "auto", "-C"]);
+    fs::write(&list, "disk.img\n").expect("a list");
+    finish(asked.arg(&tree).arg("-T").arg(&list).arg("-cf").arg(&archive), 0);
+    assert!(members(&archive).contains(&b"./inside".to_vec()), "what was asked for wins");
+}
+
+/// In the order of the directories, the archive depends neither on what is cached nor on what the disk has first.
+#[test]
+fn the_same_tree_gives_the_same_archive() {
+    root_test!();
+    for kind in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let mut image = Image::new(kind, 640 << 20);
+        let root = image.root().join("tree");
+        tree::varied(&root, kind, &Varied { files: 300, sparse: 8 << 20 }, seed());
+        let mut sums: Vec<Vec<u8>> = Vec::new();
+        for round in 0..5 {
+            if round < 3 {
+                image.cold();
+            }
+            if round == 2 {
+                let some = format!("find {} -type f -name '*1*' -exec cat {{}} + > /dev/null", root.display());
+                run(Command::new("sh").args(["-c", &some]));
+            }
+            let archive = image.beside("a.tar");
+            let mut tar =
+                onesweep(["tar", "--order=directory", "--one-file-system", "--xattrs", "--acls", "-S", "-cf"]);
+            finish(tar.arg(&archive).arg("-C").arg(&root).arg("."), 0);
+            sums.push(output(Command::new("sha256sum").stdin(fs::File::open(&archive).expect("the archive"))));
+        }
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "{}: other bytes than the first time", kind.name());
+    }
+}
+
+/// `-v` shows names as GNU tar does: no name can take two lines, or tell a terminal what to do.
+#[test]
+fn names_are_shown_as_gnu_tar_shows_them() {
+    let folder = Folder::new();
+    let tree = folder.join("tree");
+    fs::create_dir(&tree).expect("a folder");
+    let names: [&[u8]; 7] = [
+        b"plain",
+        b"new\nline",
+        b"esc\x1b[31m",
+        b"back\\slash",
+        b"\xff\xfe",
+        "gr\u{fc}n".as_bytes(),
+        b"\t \x7f\x07'\"",
+    ];
+    names.iter().for_each(|name| fs::write(tree.join(path_of(name)), "x").expect("a file"));
+    let shown = |mut tar: Command| {
+        let archive = folder.join("archive.tar");
+        tar.env("LC_ALL", "C.UTF-8").arg("-cvf").arg(archive).arg("-C").arg(&tree).args(["--no-recursion", "--", "."]);
+        let mut lines: Vec<Vec<u8>> =
+            output(tar.args(names.map(path_of))).split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort();
+        lines
+    };
+    let (ours, theirs) = (shown(onesweep(["tar"])), shown(Command::new("tar")));
+    let text =
+        |lines: &[Vec<u8>]| lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect::<Vec<_>>();
+    assert_eq!(text(&ours), text(&theirs));
+    assert_eq!(ours, theirs);
 }
 
 /// Absolute names lose their first slash, as everywhere, and the program says so.

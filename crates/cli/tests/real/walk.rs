@@ -14,7 +14,7 @@ use std::{
 use crate::{
     equality::differences,
     image::{Folder, Fs, Image},
-    run::{finish, long, members, onesweep, output, root_test, run, seed, short, text},
+    run::{finish, long, members, onesweep, output, program, root_test, run, seed, short, text},
     tree::{self, Rng, Varied, sum_lines, sums},
 };
 
@@ -86,6 +86,43 @@ fn a_path_longer_than_the_kernel_takes_is_read() {
     let sum = output(Command::new("sh").args(["-c", "printf 'at the very end' | md5sum | cut -c1-32"]));
     let expected = (image.root().join(below).as_os_str().as_bytes().to_vec(), text(&sum).trim().to_owned());
     assert!(sum_lines(&out.stdout) == [expected], "{}", text(&out.stdout));
+}
+
+/// Whoever was put into a directory that is closed from above (`sudo -u` in somebody's home), or deeper than a path can tell,
+/// reads what is there by relative paths.
+#[test]
+fn a_directory_without_a_way_from_the_root_is_read() {
+    root_test!();
+    let folder = Folder::new();
+    let (private, inside) = (folder.join("private"), folder.join("private/inside"));
+    fs::create_dir_all(inside.join("d")).expect("folders");
+    fs::write(inside.join("d/f"), "x").expect("a file");
+    for (path, mode) in [(&inside, 0o777), (&private, 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program()).args(arguments);
+        finish(command.current_dir(&inside), 0).stdout
+    };
+    assert_eq!(as_nobody(&["list", "."]), b"./d/f\n");
+    assert_eq!(as_nobody(&["list", "d/f", "d"]), b"d/f\nd/f\n");
+    as_nobody(&["tar", "-cf", "archive.tar", "-C", "d", "f"]);
+    assert_eq!(members(&inside.join("archive.tar")), [b"f"]);
+    as_nobody(&["copy", "d", "copied"]);
+    assert_eq!(fs::read(inside.join("copied/f")).expect("the copy"), b"x");
+    // Two steps of this are more than a path may have.
+    let step = format!("{}/", "d".repeat(200)).repeat(12);
+    let below = |arguments: &[&str]| {
+        let mut command = Command::new("env");
+        command.current_dir(&inside).args(arguments);
+        command
+    };
+    run(&mut below(&["mkdir", "-p", &step]));
+    run(&mut below(&["-C", &step, "mkdir", "-p", &step]));
+    run(&mut below(&["-C", &step, "env", "-C", &step, "touch", "g"]));
+    let out = finish(below(&["-C", &step, "env", "-C", &step]).arg(program()).args(["list", "."]), 0);
+    assert_eq!(text(&out.stdout), "./g\n");
 }
 
 #[test]
@@ -167,12 +204,16 @@ fn patterns_exclude_what_gnu_tar_excludes() {
         &["--exclude=[[:upper:]*"],
         &["--exclude=[[:upper]*"],
         &[&from_file],
+        &["-X", "-"],
     ];
+    let input = || fs::File::open(&patterns).expect("the patterns");
     let (ours, theirs) = (image.beside("ours.tar"), image.beside("theirs.tar"));
     for excludes in lists {
         for start in [".", "a", "./a"] {
-            finish(onesweep(["tar", "-cf"]).arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start), 0);
+            let mut tar = onesweep(["tar", "-cf"]);
+            finish(tar.arg(&ours).args(*excludes).arg("-C").arg(&root).arg(start).stdin(input()), 0);
             let mut tar = Command::new("tar");
+            tar.stdin(input());
             run(tar
                 .env("LC_ALL", "C")
                 .args(["--format=posix", "-cf"])

@@ -52,8 +52,9 @@ pub enum CopyError {
         /// Where it would go.
         destination: PathBuf,
     },
-    /// Source and destination are the same file.
-    #[error("{}: cannot copy: {} is the same file", path.display(), destination.display())]
+    /// Source and destination are the same file, or the source is a symbolic link to the destination.
+    #[error("{}: cannot copy: {} is the same file; leave it out with --exclude, or name another destination",
+        path.display(), destination.display())]
     SameFile {
         /// The source.
         path: PathBuf,

@@ -105,6 +105,10 @@ impl Copier {
             return self.make_directory(&item);
         }
         let to = self.place(item.path())?;
+        let is_symlink = item.metadata().kind == Kind::Symlink;
+        if is_symlink {
+            names::spare_target(item.path(), &to)?;
+        }
         if let Some(first) = item.linked_to() {
             let first = self.place(first)?;
             return self.link(&first, &to);
@@ -116,8 +120,11 @@ impl Copier {
             _ => self.copy_special(&item, &to)?,
         }
         for link in item.links() {
-            let link = self.place(link)?;
-            self.link(&to, &link)?;
+            let name = self.place(link)?;
+            if is_symlink {
+                names::spare_target(link, &name)?;
+            }
+            self.link(&to, &name)?;
         }
         Ok(())
     }

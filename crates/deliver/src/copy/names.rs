@@ -7,7 +7,7 @@ use std::{
 };
 
 use onesweep::Metadata;
-use onesweep_sys::files::{self, EntryType};
+use onesweep_sys::files::{self, EntryType, Stat};
 
 use super::{CopyError, draft::Drafts, place::Place};
 
@@ -27,6 +27,19 @@ pub(super) fn link(drafts: &mut Drafts, first: &Place, name: &Place) -> Result<(
     let make = |new: &std::ffi::OsStr| files::link_at(first.directory(), first.name(), name.directory(), new);
     let linked = drafts.replace(name, make);
     linked.map_err(|error| CopyError::io(name.path(), &format!("link to {}", first.path().display()), error))
+}
+
+/// Fails where the symbolic link at `link` leads to what is there at `to`: in its place, it would lead to itself, and the
+/// only content would be gone.
+pub(super) fn spare_target(link: &Path, to: &Place) -> Result<(), CopyError> {
+    let led_to = |there: Stat| {
+        let target = files::statx_at(files::CURRENT_DIR, link, false);
+        target.is_ok_and(|target| (target.dev, target.ino) == (there.dev, there.ino))
+    };
+    match to.stat().is_ok_and(led_to) {
+        true => Err(CopyError::SameFile { path: link.to_owned(), destination: to.path().to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// Makes a symbolic link, and gives a handle of it.

@@ -119,6 +119,25 @@ fn a_file_replaces_a_link_and_not_what_it_points_to() {
     assert!(dir.path().join("to/s/f").symlink_metadata().unwrap().is_file());
 }
 
+/// In its place the link would lead to itself, and the content be gone.
+#[test]
+fn a_link_does_not_replace_what_it_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, to) = (dir.path().join("s"), dir.path().join("to/s"));
+    fs::create_dir(&root).unwrap();
+    fs::create_dir_all(&to).unwrap();
+    for (name, content) in [("f", "precious"), ("other", "old")] {
+        fs::write(to.join(name), content).unwrap();
+    }
+    symlink("../to/s/f", root.join("f")).unwrap();
+    symlink("f", root.join("other")).unwrap();
+    let mut copier = copier(std::slice::from_ref(&root), &dir.path().join("to"));
+    let refused: Vec<_> = walk(&root).into_iter().filter_map(|item| copier.copy(item).err()).collect();
+    assert!(matches!(&refused[..], [CopyError::SameFile { path, .. }] if path == &root.join("f")), "{refused:?}");
+    assert_eq!(fs::read(to.join("f")).unwrap(), b"precious");
+    assert_eq!(to.join("other").read_link().unwrap(), Path::new("f"), "others are replaced");
+}
+
 /// Whoever owns a directory of the destination can swap it for a link at any time. That must lead root nowhere.
 #[test]
 fn a_link_that_took_the_place_of_a_directory_is_not_followed() {

@@ -19,7 +19,7 @@ pub(crate) struct Day {
     seed: u64,
     scale: f64,
     day: u32,
-    operations: u64,
+    pub(crate) operations: u64,
     operations_sha256: String,
     /// After it.
     files: u64,

@@ -42,7 +42,7 @@ impl Fs {
         }
     }
 
-    fn make(self, image: &Path, inodes: u64, options: &[String]) -> Result<(), String> {
+    pub(crate) fn make(self, image: &Path, inodes: u64, options: &[String]) -> Result<(), String> {
         let inodes = inodes.to_string();
         let (program, mut args): (&str, Vec<&str>) = match self {
             Self::Ext4 => {

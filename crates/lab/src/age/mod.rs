@@ -13,4 +13,4 @@ pub(crate) mod image;
 pub(crate) mod pack;
 pub(crate) mod recipe;
 mod recipes;
-mod tree;
+pub(crate) mod tree;

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::bench::du;
 use crate::bench::quick::{self, Quick};
 use crate::bench::report;
 use crate::bench::sweep::{self, Again};
+use crate::bench::work::Programs;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
     Sweep(SweepArgs),
+    Du(DuArgs),
     Report(ReportArgs),
 }
 
@@ -47,24 +50,13 @@ pub(super) struct SweepArgs {
     /// Which runs of the results are made again
     #[arg(long, value_name = "WHICH", default_value = "no")]
     again: Again,
-    /// The directory of aged images [default: aged, in the target directory]
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
-    /// The program that is measured [default: the one beside this]
-    #[arg(long, value_name = "PROGRAM")]
-    onesweep: Option<PathBuf>,
-    /// A directory with peers [default: tools/bin, in the target directory]
-    #[arg(long, value_name = "DIR")]
-    tools: Option<PathBuf>,
+    #[command(flatten)]
+    places: Places,
 }
 
 impl SweepArgs {
     fn run(self) -> Result<u8, String> {
-        let programs = sweep::programs(self.onesweep, self.tools)?;
-        let cache = match self.cache {
-            Some(cache) => cache,
-            None => programs.lab.parent().and_then(|dir| dir.parent()).ok_or("no target directory")?.join("aged"),
-        };
+        let (programs, cache) = self.places.find()?;
         let order = sweep::Order {
             out: self.out,
             cases: self.case,
@@ -79,6 +71,66 @@ impl SweepArgs {
         } else {
             sweep::run(&order)
         }
+    }
+}
+
+/// Measure directory summaries beside du and its like
+///
+/// Cases are written down one by one, so what was ended goes on where it was.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bench du --out target/bench\n  \
+    onesweep-lab bench du --out /tmp/try --case days-a-ext4 --scale 0.05")]
+pub(super) struct DuArgs {
+    /// The directory of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// A case, or how its name begins; may be given again
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Where the random numbers of the recipes start
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Make everything smaller or larger, to try things; the page shows none of these
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+    /// Measure again what was measured before
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    places: Places,
+}
+
+/// Where images and programs are.
+#[derive(Debug, Args)]
+struct Places {
+    /// The directory of aged images [default: aged, in the target directory]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// The program that is measured [default: the one beside this]
+    #[arg(long, value_name = "PROGRAM")]
+    onesweep: Option<PathBuf>,
+    /// A directory with peers [default: tools/bin, in the target directory]
+    #[arg(long, value_name = "DIR")]
+    tools: Option<PathBuf>,
+}
+
+impl Places {
+    fn find(self) -> Result<(Programs, PathBuf), String> {
+        let programs = sweep::programs(self.onesweep, self.tools)?;
+        let cache = match self.cache {
+            Some(cache) => cache,
+            None => programs.lab.parent().and_then(|dir| dir.parent()).ok_or("no target directory")?.join("aged"),
+        };
+        Ok((programs, cache))
+    }
+}
+
+impl DuArgs {
+    fn run(self) -> Result<u8, String> {
+        let (programs, cache) = self.places.find()?;
+        let Self { out, case, seed, scale, again, .. } = self;
+        du::run(&du::Order { out, cases: case, seed, scale, again, cache, programs })
     }
 }
 
@@ -102,6 +154,7 @@ impl Bench {
     pub(super) fn run(self) -> Result<u8, String> {
         match self {
             Self::Sweep(args) => args.run(),
+            Self::Du(args) => args.run(),
             Self::Report(args) => {
                 report::run(&report::Order { dir: args.dir, seed: args.seed, page: args.page, pictures: args.pictures })
             }

@@ -9,9 +9,11 @@
 //! | [`sweep`] | measuring what is still missing |
 //! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
 //! | [`report`] | the page and its pictures |
+//! | [`du`] | directory summaries |
 //! | [`quick`] | the small run that is held against a baseline |
 
 mod company;
+pub(crate) mod du;
 mod exhibits;
 mod images;
 pub(crate) mod in_flight;
@@ -27,4 +29,4 @@ pub(crate) mod scan;
 mod share;
 mod statistics;
 pub(crate) mod sweep;
-mod work;
+pub(crate) mod work;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::du;
 use super::exhibits;
 use super::page;
 use super::plot::Pictures;
@@ -33,6 +34,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
         text += "\n";
         text += &exhibit.show(&results, &mut pictures)?;
     }
+    text += &du::show(&order.dir, &mut pictures)?;
     text += "\n";
     page::publish(&order.page, BEGIN, END, &text)?;
     eprintln!("written to {}", order.page.display());

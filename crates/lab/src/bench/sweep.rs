@@ -196,7 +196,7 @@ fn first_line(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned()
 }
 
-fn commit() -> String {
+pub(super) fn commit() -> String {
     let commit = first_line("git", &["describe", "--always", "--dirty"]);
     if commit.is_empty() { "unknown".into() } else { commit }
 }

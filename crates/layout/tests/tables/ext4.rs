@@ -114,6 +114,38 @@ fn all_that_a_scan_reads_is_brought_in(image: &Image) {
     }
 }
 
+/// From the root with all that is below it, it comes to the same as bringing in everything, but for tables where nothing is.
+fn all_directories_are_brought_in(image: &Image) {
+    let device = ImageFile::open(&image.path()).expect("an image");
+    let device = Arc::new(Noting { image: device, read: Mutex::default(), announced: Mutex::default() });
+    let tables = Ext4::open_mounted(Arc::clone(&device)).expect("tables");
+    let brought_in = |by: &dyn Fn()| {
+        device.read.lock().unwrap().clear();
+        by();
+        std::mem::take(&mut *device.read.lock().unwrap())
+    };
+    let all = |xattrs| {
+        let needs = Needs { layout: false, xattrs };
+        brought_in(&|| tables.bring_in(needs, u64::MAX, &|| true))
+    };
+    let of = |number: u32, is_wanted: &dyn Fn(u32, u32) -> bool| {
+        brought_in(&|| tables.bring_in_directories([number].into_iter(), is_wanted, u64::MAX, &|| true))
+    };
+    let chosen = of(2, &|_, _| true);
+    assert!(chosen.is_subset(&all(true)), "more than all is brought in");
+    for at in all(false).difference(&chosen) {
+        let mut bytes = [0; 1024];
+        device.image.read_at(&mut bytes, at * 1024).expect("a KiB");
+        // An inode has 128 or 256 bytes here, of those in use the links aren't 0; what has no names is not asked for.
+        let unused = bytes.chunks(256).all(|inode| inode[0x1A..0x1C] == [0, 0]);
+        let special = *at < chosen.iter().next().copied().unwrap_or(0) + 64;
+        assert!(unused || special, "KiB {at} is not brought in");
+    }
+    let root_alone = of(2, &|number, _| number == 2);
+    assert!(root_alone.len() * 2 < chosen.len() && root_alone.is_subset(&chosen));
+    assert!(of(u32::MAX, &|_, _| true).is_empty());
+}
+
 macro_rules! variants {
     ($($name:ident: $type:literal $block:literal [$($option:literal),*] $options:literal;)*) => {$(
         #[test]
@@ -122,6 +154,7 @@ macro_rules! variants {
             let mkfs = [concat!("mkfs.", $type), "-q", "-F", "-b", block, $($option),*];
             if let Some(image) = filled(&mkfs, $block, ALL, $options) {
                 // The kernel reads a file of orphans when it mounts.
+                all_directories_are_brought_in(&image);
                 if !mkfs.iter().any(|word| word.contains("orphan_file")) {
                     all_that_a_scan_reads_is_brought_in(&image);
                 }

@@ -1,5 +1,8 @@
-//! Asking over a Unix socket: what is said, who answers, who asks.
+//! Asking over a Unix socket or by HTTP: what is said, who answers, who asks.
 
 pub mod client;
+pub mod http;
+pub mod listing;
 pub mod protocol;
+mod reach;
 pub mod server;

@@ -4,6 +4,8 @@
 //! reached, and names mean the same to both sides. Who can't send an open file names a path instead. The answer is one line that
 //! begins it, then one for each directory.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,12 +21,24 @@ pub struct Question {
     /// The directory, where no open one came with the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Name>,
+    /// The same by numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<Inode>,
     /// How far below it directories get a line of their own.
     #[serde(default)]
     pub depth: u32,
     /// How true it has to be.
     #[serde(default)]
     pub freshness: Freshness,
+}
+
+/// A directory as `stat` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inode {
+    /// The device, as `makedev` packs it.
+    pub dev: u64,
+    /// The number on it.
+    pub ino: u64,
 }
 
 /// A name or path: text where it is, else its bytes.
@@ -152,15 +166,32 @@ impl Figures {
     }
 }
 
+impl AddAssign<&Figures> for Figures {
+    fn add_assign(&mut self, more: &Figures) {
+        let Figures { bytes, directory_bytes, allocated, freed, files, directories, others } = *more;
+        self.bytes += bytes;
+        self.directory_bytes += directory_bytes;
+        self.allocated += allocated;
+        self.freed += freed;
+        self.files += files;
+        self.directories += directories;
+        self.others += others;
+    }
+}
+
 impl Row {
-    /// Of a line; `name` is that of its directory.
-    pub fn of(line: &Line, name: &[u8]) -> Row {
+    /// Of a line; `name` is that of its directory. What removing it frees isn't told where something is left out.
+    pub fn of(line: &Line, name: &[u8], is_partial: bool) -> Row {
         let Totals { sums, extremes } = &line.totals;
+        let told = |sums: &Sums| {
+            let figures = Figures::of(sums);
+            if is_partial { Figures { freed: 0, ..figures } } else { figures }
+        };
         Row {
             name: Name::of(name),
             depth: line.depth,
-            total: Figures::of(sums),
-            own: Figures::of(&line.own),
+            total: told(sums),
+            own: told(&line.own),
             newest: extremes.newest.map(|time| time.secs),
             largest: extremes.largest.map(|largest| largest.bytes),
         }

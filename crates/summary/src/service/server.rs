@@ -5,9 +5,8 @@ use std::{
     ops::Deref,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt, net::UnixStream},
+        unix::net::UnixStream,
     },
-    path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
 };
@@ -18,15 +17,18 @@ use onesweep_sys::{
     peer::{self, Peer},
 };
 
-use super::protocol::{Beginning, Head, Name, Question, Refusal, Row};
+use super::{
+    protocol::{Beginning, Head, Inode, Question, Refusal, Row},
+    reach,
+};
 use crate::{
     access::Asker,
     identity::NodeId,
     nodes::Slot,
-    record::Access,
-    summaries::{Freshness, Summaries, SummaryError},
+    record::{Access, Record},
+    summaries::{Answer, Freshness, Summaries, SummaryError},
     tracker::Fanotify,
-    view::{View, view},
+    view::{MayList, View, view},
     volume::Volume,
 };
 
@@ -54,7 +56,7 @@ struct Served {
 }
 
 /// What is stored, and whether others can look at it, too.
-enum Held<'a> {
+pub(super) enum Held<'a> {
     Shared(RwLockReadGuard<'a, Tracked>),
     Alone(RwLockWriteGuard<'a, Tracked>),
 }
@@ -160,19 +162,46 @@ impl Server {
         }
     }
 
-    fn asker(&self, peer: Peer) -> Asker {
+    /// Who it is that asks.
+    pub(super) fn asker(&self, peer: Peer) -> Asker {
         if peer.uid == 0 || self.full_totals.contains(&peer.uid) {
             return Asker::Everything;
         }
         Asker::User { uid: peer.uid, groups: peer.groups }
     }
 
+    /// The directory at the top of each.
+    pub(super) fn tops(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.volumes.iter().map(|served| served.volume.top())
+    }
+
     fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<(Head, Vec<Row>), Refusal> {
-        let is_reached = file.is_some();
-        let directory = match (file, &question.path) {
-            (Some(file), _) => file,
-            (None, Some(path)) => open(path)?,
-            (None, None) => return Err(Refusal::Failed("no directory is named".to_owned())),
+        let reached = self.reach(asker, question, file)?;
+        let View { lines, is_partial } = reached.view(asker, reached.slot, question.depth)?;
+        let mut rows = Vec::with_capacity(lines.len());
+        for line in &lines {
+            let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
+            rows.push(Row::of(line, &name, is_partial));
+        }
+        Ok((reached.head(rows.len(), is_partial), rows))
+    }
+
+    /// Finds the directory of a question, and brings what is known of it up to date.
+    pub(super) fn reach(
+        &self,
+        asker: &Asker,
+        question: &Question,
+        file: Option<OwnedFd>,
+    ) -> Result<Reached<'_>, Refusal> {
+        let directory = match (file, &question.path, question.inode) {
+            (Some(file), _, _) => file,
+            (None, Some(path), _) => reach::open(asker, path)?,
+            (None, None, Some(inode)) => {
+                let directory = self.find_inode(inode, question.freshness)?;
+                reach::check_way_to(asker, directory.as_fd())?;
+                directory
+            }
+            (None, None, None) => return Err(Refusal::Failed("no directory is named".to_owned())),
         };
         let (served, id) = self.find(directory.as_fd()).ok_or(Refusal::NotTracked)?;
         let volume = &served.volume;
@@ -185,37 +214,34 @@ impl Server {
             (tracked.query(id, question.freshness).map_err(refusal)?, Held::Alone(tracked))
         };
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
-        let may_list = |slot: Slot, access: &Access| {
-            asker.may_list(access, || volume.access_list(tracked.ledger().nodes.id(slot)))
-        };
-        // Where nobody has shown that it can be reached, all above must let the asker through.
-        if !is_reached && *asker != Asker::Everything {
-            for above in tracked.ledger().nodes.upwards(slot).skip(1) {
-                let record = tracked.record(above).map_err(refusal)?;
-                if !may_list(above, &record.access) {
-                    return Err(Refusal::Denied);
+        Ok(Reached { volume, tracked, slot, answer })
+    }
+
+    /// A directory that is known by the numbers that `stat` tells.
+    fn find_inode(&self, inode: Inode, freshness: Freshness) -> Result<OwnedFd, Refusal> {
+        // Where it isn't known it may be new.
+        for looks_anew in [false, true] {
+            for served in &self.volumes {
+                let volume = &served.volume;
+                if looks_anew {
+                    served.wait_until_ready();
+                    served.alone().query(volume.root(), freshness).map_err(refusal)?;
+                }
+                let tracked = served.shared();
+                let nodes = &tracked.ledger().nodes;
+                for id in nodes.all().map(|slot| nodes.id(slot)).filter(|id| id.ino == inode.ino) {
+                    let Ok(directory) = volume.open(id) else { continue };
+                    let is_it = files::statx_fd(directory.as_fd()).is_ok_and(|stat| stat.dev == inode.dev);
+                    if is_it {
+                        return Ok(directory);
+                    }
                 }
             }
-        }
-        let failed = |error| Refusal::Failed(SummaryError::Store(error).to_string());
-        let View { lines, is_partial } = view(tracked.ledger(), slot, question.depth, &may_list).map_err(failed)?;
-        let mut rows = Vec::with_capacity(lines.len());
-        for line in &lines {
-            let name = if line.slot == slot { Vec::new() } else { tracked.record(line.slot).map_err(refusal)?.name };
-            let mut row = Row::of(line, &name);
-            if is_partial {
-                (row.total.freed, row.own.freed) = (0, 0);
+            if freshness == Freshness::Cached {
+                break;
             }
-            rows.push(row);
         }
-        let head = Head {
-            lines: rows.len() as u64,
-            partial: is_partial,
-            exact: answer.is_exact,
-            harvested_at: answer.harvested_at,
-            unreadable: answer.unreadable as u64,
-        };
-        Ok((head, rows))
+        Err(Refusal::NotTracked)
     }
 
     /// The file system that an open directory belongs to, and its number there.
@@ -236,13 +262,47 @@ impl Server {
     }
 }
 
-fn open(path: &Name) -> Result<OwnedFd, Refusal> {
-    let bytes = path.clone().into_bytes();
-    let path = Path::new(std::ffi::OsStr::from_bytes(&bytes));
-    if !path.is_absolute() {
-        return Err(Refusal::Failed("the path isn't absolute".to_owned()));
+/// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
+pub(super) struct Reached<'a> {
+    volume: &'a Volume,
+    pub(super) tracked: Held<'a>,
+    pub(super) slot: Slot,
+    answer: Answer,
+}
+
+impl Reached<'_> {
+    /// Whether the asker may list a directory.
+    pub(super) fn may_list(&self, asker: &Asker, slot: Slot, access: &Access) -> bool {
+        asker.may_list(access, || self.volume.access_list(self.tracked.ledger().nodes.id(slot)))
     }
-    files::open_dir_handle(path).map_err(|_| Refusal::NotTracked)
+
+    /// What the asker sees of a directory.
+    pub(super) fn view(&self, asker: &Asker, slot: Slot, depth: u32) -> Result<View, Refusal> {
+        let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
+        let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
+        view(self.tracked.ledger(), slot, depth, may_list)
+            .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
+    }
+
+    pub(super) fn record(&self, slot: Slot) -> Result<Record, Refusal> {
+        self.tracked.record(slot).map_err(refusal)
+    }
+
+    /// The directory at the top of its file system.
+    pub(super) fn top(&self) -> BorrowedFd<'_> {
+        self.volume.top()
+    }
+
+    /// Of an answer of so many lines.
+    pub(super) fn head(&self, lines: usize, is_partial: bool) -> Head {
+        Head {
+            lines: lines as u64,
+            partial: is_partial,
+            exact: self.answer.is_exact,
+            harvested_at: self.answer.harvested_at,
+            unreadable: self.answer.unreadable as u64,
+        }
+    }
 }
 
 fn refusal(error: SummaryError) -> Refusal {
@@ -274,6 +334,6 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        Question { path: None, depth: 0, freshness: Freshness::Exact }
+        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact }
     }
 }

@@ -594,7 +594,7 @@ impl SpindleSweep {
     }
 
     fn in_flight(&self) -> usize {
-        self.settings.queue_depth * self.members
+        if self.settings.one_at_a_time { 1 } else { self.settings.queue_depth * self.members }
     }
 
     /// The disk to predict with, its stroke stretched over the disk that there is.

@@ -1,11 +1,12 @@
 //! `onesweep du`: how much directories take.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
 
+use onesweep::Filter;
 use onesweep_layout::MountTable;
 use onesweep_summary::{
     service::{
@@ -20,20 +21,29 @@ use onesweep_summary::{
 use onesweep_sys::files::{self, EntryType};
 
 mod format;
+mod single;
+mod time;
 
-use self::format::Unit;
+use self::{
+    format::Unit,
+    single::{Rules, Walker},
+    time::{Style, TimeOf},
+};
 use crate::{
     args::DuArgs,
     message,
     report::{Failure, SOME_FAILED},
 };
 
-/// A line of output.
+/// A line of output of the server's.
 struct Line {
     path: Vec<u8>,
     depth: u32,
     row: Row,
 }
+
+/// Tells the lines of a path, and adds it to the total; with the exit code so far.
+type AddUp<'a> = dyn FnMut(&[single::Line], u8) -> Result<(), Failure> + 'a;
 
 struct Du<'a> {
     args: &'a DuArgs,
@@ -41,43 +51,153 @@ struct Du<'a> {
     code: u8,
 }
 
-pub(crate) fn run(args: DuArgs) -> Result<u8, Failure> {
+pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
+    let (paths, wrong) = paths(&mut args)?;
     let unit = unit(&args)?;
     let threshold = args.threshold.as_deref().map(Threshold::parse).transpose()?;
-    let depth = if args.summarize { 0 } else { args.max_depth.unwrap_or(u32::MAX) };
+    let rules = rules(&args)?;
+    let style = Style::parse(&args.time_style)?;
     let mut du = Du { client: Client::connect(&args.socket()).ok(), args: &args, code: 0 };
+    for message in wrong {
+        eprintln!("onesweep: {message}");
+        du.code = SOME_FAILED;
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let mut total = Figures::default();
-    let mut seen = Vec::<PathBuf>::new();
-    for path in &args.paths {
-        // What is in a directory that was named before is counted there.
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        if seen.iter().any(|before| real.starts_with(before)) {
-            continue;
+    let mut total = single::Line { path: b"total".to_vec(), ..single::Line::default() };
+    let mut write = |line: &single::Line, code: u8| {
+        let figures = if args.separate_dirs { &line.own } else { &line.total };
+        let figure = figure(&args, figures);
+        if threshold.as_ref().is_some_and(|threshold| !threshold.lets(figure)) {
+            return Ok(());
         }
-        let Some(lines) = du.measure(path, depth)? else { continue };
-        seen.push(real);
-        for line in &lines {
-            let figures = if args.separate_dirs { line.row.own } else { line.row.total };
-            let figure = figure(&args, &figures);
-            if threshold.as_ref().is_none_or(|threshold| threshold.lets(figure)) {
-                write_line(&mut out, &args, &unit, figure, &line.path)
-                    .map_err(|error| Failure::output(&error, du.code))?;
-            }
-        }
+        let time = line.time.map(|time| style.write(time));
+        write_line(&mut out, &args, &unit, figure, time.as_deref(), &line.path)
+            .map_err(|error| Failure::output(&error, code))
+    };
+    let mut add_up = |lines: &[single::Line], code: u8| {
+        lines.iter().try_for_each(|line| write(line, code))?;
         if let Some(top) = lines.last() {
-            add(&mut total, &top.row.total);
+            total.total += &top.total;
+            total.time = total.time.max(top.time);
+        }
+        Ok::<(), Failure>(())
+    };
+    if needs_files(&args) || is_within_another(&paths) {
+        du.by_files(&paths, &rules, &mut add_up)?;
+    } else if let [path] = &paths[..] {
+        let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
+        add_up(&lines, du.code)?;
+    } else {
+        let mut measured = Vec::new();
+        for path in &paths {
+            measured.extend(du.measure(path, rules.depth)?.map(told));
+        }
+        // Names of one inode may lie in several only where several hold names of inodes that have others elsewhere.
+        let leads_out =
+            |lines: &&Vec<single::Line>| lines.last().is_some_and(|top| top.total.freed < top.total.allocated);
+        if measured.iter().filter(leads_out).count() > 1 {
+            du.by_files(&paths, &rules, &mut add_up)?;
+        } else {
+            measured.iter().try_for_each(|lines| add_up(lines, du.code))?;
         }
     }
     if args.total {
-        write_line(&mut out, &args, &unit, figure(&args, &total), b"total")
+        total.own = total.total;
+        let figure = figure(&args, &total.total);
+        let time = total.time.map(|time| style.write(time));
+        write_line(&mut out, &args, &unit, figure, time.as_deref(), b"total")
             .map_err(|error| Failure::output(&error, du.code))?;
     }
     out.flush().map_err(|error| Failure::output(&error, du.code))?;
     Ok(du.code)
 }
 
+fn told(lines: Vec<Line>) -> Vec<single::Line> {
+    let line = |line: Line| single::Line { path: line.path, total: line.row.total, own: line.row.own, time: None };
+    lines.into_iter().map(line).collect()
+}
+
+/// What is asked for, and what of it is no path.
+fn paths(args: &mut DuArgs) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
+    let Some(list) = &args.files0_from else {
+        let named = std::mem::take(&mut args.paths);
+        return Ok((if named.is_empty() { vec![".".into()] } else { named }, Vec::new()));
+    };
+    let mut bytes = Vec::new();
+    let read = match list.as_os_str().as_bytes() {
+        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
+        _ => std::fs::read(list).map(|read| bytes = read),
+    };
+    read.map_err(|error| Failure::io(list, "read the list of paths", &error))?;
+    let (mut paths, mut wrong) = (Vec::new(), Vec::new());
+    let names = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
+    for (number, name) in (1..).zip(names).filter(|_| !bytes.is_empty()) {
+        match name {
+            [] => wrong.push(format!("{}: name {number} is empty", message::path_text(list))),
+            name => paths.push(PathBuf::from(std::ffi::OsStr::from_bytes(name))),
+        }
+    }
+    Ok((paths, wrong))
+}
+
+fn rules(args: &DuArgs) -> Result<Rules, Failure> {
+    let mut filter = Filter::new();
+    args.exclude.iter().for_each(|pattern| filter.exclude(pattern.as_bytes()));
+    for file in &args.exclude_from {
+        let text = std::fs::read(file).map_err(|error| Failure::io(file, "read patterns", &error))?;
+        filter.exclude_lines(&text);
+    }
+    Ok(Rules {
+        all: args.all,
+        depth: if args.summarize { 0 } else { args.max_depth.unwrap_or(u32::MAX) },
+        follow: args.dereference,
+        follow_named: args.dereference_args,
+        count_links: args.count_links,
+        one_file_system: args.one_file_system,
+        filter,
+        time: args.time.as_deref().map(TimeOf::parse).transpose()?,
+    })
+}
+
+/// Whether totals of directories don't do.
+fn needs_files(args: &DuArgs) -> bool {
+    let DuArgs { all, dereference, dereference_args, count_links, .. } = *args;
+    let is_picky = !args.exclude.is_empty() || !args.exclude_from.is_empty() || args.time.is_some();
+    all || dereference || dereference_args || count_links || is_picky
+}
+
+/// Whether one of the paths lies in another, or is the same.
+fn is_within_another(paths: &[PathBuf]) -> bool {
+    let mut real: Vec<PathBuf> =
+        paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
+    real.sort();
+    // What lies in a path comes right behind it, if not behind others that do.
+    real.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+}
+
 impl Du<'_> {
+    /// Walks all paths.
+    fn by_files(&mut self, paths: &[PathBuf], rules: &Rules, add_up: &mut AddUp<'_>) -> Result<(), Failure> {
+        let mut walker = Walker::new(rules, paths.len());
+        for path in paths {
+            if self.args.verbose {
+                eprintln!("onesweep: {}: walked, for the sake of single files", message::path_text(path));
+            }
+            let mut complaints = Vec::new();
+            let walked =
+                walker.walk(path, &mut |path, error| complaints.push(message::of_other(path, "read it", error)));
+            for complaint in complaints {
+                eprintln!("onesweep: {complaint}");
+                self.code = SOME_FAILED;
+            }
+            match walked {
+                Ok(lines) => add_up(&lines, self.code)?,
+                Err(error) => self.complain(path, "look at it", &error),
+            }
+        }
+        Ok(())
+    }
+
     fn complain(&mut self, path: &Path, step: &str, error: &io::Error) {
         self.code = SOME_FAILED;
         eprintln!("onesweep: {}", message::of_other(path, step, error));
@@ -120,7 +240,7 @@ impl Du<'_> {
             (_, true) => Freshness::Synced,
             _ => Freshness::Exact,
         };
-        let question = Question { path: None, depth, freshness };
+        let question = Question { depth, freshness, ..Question::plain() };
         let mut rows = Vec::new();
         match client.ask(directory, &question, |row| rows.push(row)) {
             Ok(Ok(head)) => {
@@ -157,7 +277,7 @@ impl Du<'_> {
         let mut summaries = Summaries::open(store, (walk, Untracked), root, b"").map_err(|error| told(&error))?;
         let top = summaries.root();
         summaries.settle(top).map_err(|error| told(&error))?;
-        let seen = view(summaries.ledger(), top, depth, &|_, _| true).map_err(|error| told(&error))?;
+        let seen = view(summaries.ledger(), top, depth, None).map_err(|error| told(&error))?;
         for (slot, why) in summaries.unreadable(top) {
             let names = summaries.path(top, slot).map_err(|error| told(&error))?;
             let below = names.iter().map(|name| std::ffi::OsStr::from_bytes(name)).collect::<PathBuf>();
@@ -167,7 +287,7 @@ impl Du<'_> {
         let mut rows = Vec::with_capacity(seen.lines.len());
         for line in &seen.lines {
             let record = summaries.record(line.slot).map_err(|error| told(&error))?;
-            rows.push(Row::of(line, &record.name));
+            rows.push(Row::of(line, &record.name, seen.is_partial));
         }
         Ok(lines(path.as_os_str().as_bytes(), rows))
     }
@@ -197,7 +317,7 @@ impl Du<'_> {
             let Some(top) = found.last() else { continue };
             let is_above = |line: &Line| shown.starts_with(Path::new(std::ffi::OsStr::from_bytes(&line.path)));
             for line in lines.iter_mut().filter(|line| is_above(line)) {
-                add(&mut line.row.total, &top.row.total);
+                line.row.total += &top.row.total;
                 line.row.newest = line.row.newest.max(top.row.newest);
             }
             if steps <= depth {
@@ -259,31 +379,24 @@ fn figure(args: &DuArgs, figures: &Figures) -> i64 {
     }
 }
 
-fn add(to: &mut Figures, more: &Figures) {
-    to.bytes += more.bytes;
-    to.directory_bytes += more.directory_bytes;
-    to.allocated += more.allocated;
-    to.freed += more.freed;
-    to.files += more.files;
-    to.directories += more.directories;
-    to.others += more.others;
-}
-
-fn write_line(out: &mut impl Write, args: &DuArgs, unit: &Unit, figure: i64, path: &[u8]) -> io::Result<()> {
+fn write_line(
+    out: &mut impl Write,
+    args: &DuArgs,
+    unit: &Unit,
+    figure: i64,
+    time: Option<&str>,
+    path: &[u8],
+) -> io::Result<()> {
     write!(out, "{}\t", unit.write(figure))?;
+    if let Some(time) = time {
+        write!(out, "{time}\t")?;
+    }
     out.write_all(path)?;
     out.write_all(if args.null { b"\0" } else { b"\n" })
 }
 
 fn row_of_file(stat: &files::Stat) -> Row {
-    let is_file = stat.file_type() == EntryType::File;
-    let figures = Figures {
-        bytes: stat.size as i64,
-        allocated: stat.blocks as i64 * 512,
-        files: i64::from(is_file),
-        others: i64::from(!is_file),
-        ..Figures::default()
-    };
+    let figures = single::figures(stat);
     let name = onesweep_summary::service::protocol::Name::of(b"");
     Row { name, depth: 0, total: figures, own: figures, newest: Some(stat.mtime.secs), largest: None }
 }

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use super::{Area, Draw, LETTERS, legend, shade, tick, top_of, words};
 
 /// Points of one series, from left to right.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,

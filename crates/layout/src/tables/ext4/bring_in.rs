@@ -7,15 +7,17 @@
 //! always announced while the first is looked at, so that the disk has a choice.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     ops::Range,
 };
 
 use super::{
+    directory,
     extents::{self, DEEPEST},
     fields::le32,
     inode::{self, RawInode, kind},
     volume::Volume,
+    xattr,
 };
 use crate::block_read::BlockRead;
 
@@ -48,6 +50,18 @@ enum Look {
     Node { depth: u16, directory: bool },
     /// The same for a block of block numbers, above so many levels of others.
     Numbers { level: u8, directory: bool },
+    /// Which inodes a directory names.
+    Names,
+}
+
+/// Some directories instead of all.
+struct Chosen<'a> {
+    /// By number and generation.
+    is_wanted: &'a dyn Fn(u32, u32) -> bool,
+    /// Inodes that may be of such directories, and haven't come yet.
+    awaited: HashSet<u32>,
+    /// Blocks of inode tables that were noted.
+    noted: HashSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +79,8 @@ pub(super) struct BringIn<'a, B> {
     /// must end.
     left: u64,
     buffer: Vec<u8>,
+    /// What directories are chosen, if not all.
+    chosen: Option<Chosen<'a>>,
 }
 
 /// Runs of blocks that are read together.
@@ -78,7 +94,42 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
     /// Reads at most `most` bytes.
     pub(super) fn new(volume: &'a Volume<B>, needs: Needs, most: u64, go_on: &'a dyn Fn() -> bool) -> BringIn<'a, B> {
         let left = (most / u64::from(volume.superblock.block_bytes)).min(volume.superblock.blocks);
-        BringIn { volume, needs, go_on, noted: BTreeMap::new(), left, buffer: Vec::new() }
+        BringIn { volume, needs, go_on, noted: BTreeMap::new(), left, buffer: Vec::new(), chosen: None }
+    }
+
+    /// Reads what listing directories takes: their inodes and blocks, and the inodes that they name. Beside those that are
+    /// given, all that are named and `is_wanted`.
+    pub(super) fn run_chosen(
+        mut self,
+        directories: impl Iterator<Item = u32>,
+        is_wanted: &'a dyn Fn(u32, u32) -> bool,
+    ) {
+        self.chosen = Some(Chosen { is_wanted, awaited: HashSet::new(), noted: HashSet::new() });
+        directories.for_each(|number| self.note_inode(number, true));
+        self.read(0..u64::MAX);
+    }
+
+    /// Notes the block of the inode table that holds an inode.
+    fn note_inode(&mut self, number: u32, may_be_wanted: bool) {
+        let Some((block, byte)) = self.volume.inode_place(number) else { return };
+        let Some(chosen) = &mut self.chosen else { return };
+        let is_new = chosen.noted.insert(block);
+        if may_be_wanted && chosen.awaited.insert(number) {
+            let inode_bytes = self.volume.superblock.inode_bytes;
+            let first = number - (byte / inode_bytes) as u32;
+            let count = self.volume.superblock.block_bytes / inode_bytes as u32;
+            self.note(block, 1, Look::Inodes(first, count));
+        } else if is_new {
+            self.note(block, 1, Look::None);
+        }
+    }
+
+    /// Notes the inodes that blocks of a directory name.
+    fn names(&mut self, blocks: &[u8]) {
+        let may_be_directory = |kind| matches!(kind, directory::UNKNOWN | directory::DIRECTORY);
+        for block in blocks.chunks(self.volume.superblock.block_bytes as usize) {
+            directory::inodes(block, &mut |number, kind| self.note_inode(number, may_be_directory(kind)));
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -188,6 +239,7 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
                             self.inode(&RawInode { number, bytes });
                         }
                     }
+                    Look::Names => self.names(bytes),
                     Look::Node { depth, directory } => self.node(bytes, Some(depth), directory),
                     Look::Numbers { level, directory } => self.numbers(bytes, level, directory),
                 }
@@ -202,7 +254,18 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
             return;
         }
         let is_inline = raw.flags() & inode::INLINE_DATA != 0;
+        if let Some(chosen) = &mut self.chosen {
+            let is_awaited = chosen.awaited.remove(&raw.number) && raw.kind() == kind::DIRECTORY;
+            if !is_awaited || !(chosen.is_wanted)(raw.number, raw.generation()) {
+                return;
+            }
+        }
         match raw.kind() {
+            kind::DIRECTORY if is_inline && self.chosen.is_some() => {
+                // Its number of the directory above comes first.
+                self.names(raw.block_field().get(4..).unwrap_or_default());
+                self.names(xattr::inline_rest(raw, 0).unwrap_or_default());
+            }
             kind::DIRECTORY if !is_inline => self.content(raw, true),
             kind::FILE if !is_inline && self.needs.layout => self.content(raw, false),
             kind::SYMLINK if !is_inline && self.needs.layout && !raw.is_fast_symlink(superblock) => {
@@ -222,7 +285,7 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
             return self.node(field, None, directory);
         }
         for index in 0..12 * usize::from(directory) {
-            self.note(le32(field, index * 4).into(), 1, Look::None);
+            self.note(le32(field, index * 4).into(), 1, self.look_at_leaf());
         }
         for level in 0..3 {
             let look = Look::Numbers { level, directory };
@@ -241,7 +304,7 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
                 self.note(extents::child(entry), 1, look);
             } else if directory {
                 let (physical, count) = extents::written(entry);
-                self.note(physical, count, Look::None);
+                self.note(physical, count, self.look_at_leaf());
             }
         }
     }
@@ -252,17 +315,26 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
         }
         for number in numbers.chunks_exact(4) {
             let look = match level {
-                0 => Look::None,
+                0 => self.look_at_leaf(),
                 level => Look::Numbers { level: level - 1, directory },
             };
             self.note(le32(number, 0).into(), 1, look);
         }
     }
 
+    /// At a block of a directory.
+    fn look_at_leaf(&self) -> Look {
+        if self.chosen.is_some() { Look::Names } else { Look::None }
+    }
+
     fn note(&mut self, block: u64, count: u32, look: Look) {
         let is_sound = block != 0 && count > 0 && self.volume.holds(block, count.into());
         if is_sound && self.noted.len() < NOTED_MAX {
-            self.noted.entry(block).or_insert(Noted { count, look });
+            let noted = self.noted.entry(block).or_insert(Noted { count, look });
+            // It was noted for nothing but to be read.
+            if noted.look == Look::None && noted.count == count {
+                noted.look = look;
+            }
         }
     }
 }

@@ -170,6 +170,27 @@ pub(super) fn names(
     ControlFlow::Continue(())
 }
 
+/// Kinds of inodes, as entries tell them: not at all, or a directory.
+pub(super) const UNKNOWN: u8 = 0;
+pub(super) const DIRECTORY: u8 = 2;
+
+/// Tells the inodes that a block names, with their kinds. Ends where the block is damaged.
+pub(super) fn inodes(block: &[u8], tell: &mut dyn FnMut(u32, u8)) {
+    let mut rest = block;
+    while rest.len() >= 12 {
+        let record = record_bytes(le16(rest, 4), block.len());
+        let (number, name_bytes, kind) = (le32(rest, 0), usize::from(rest[6]), rest[7]);
+        let is_itself_or_above = matches!(rest.get(8..8 + name_bytes), Some(b"." | b".."));
+        if number != 0 && !is_itself_or_above {
+            tell(number, kind);
+        }
+        match rest.get(record..) {
+            Some(behind) if record >= 12 => rest = behind,
+            _ => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

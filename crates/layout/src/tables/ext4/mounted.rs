@@ -36,4 +36,17 @@ impl Ext4<Arc<ImageFile>> {
         });
         cached.sum::<u64>() >= self.table_bytes() / 2
     }
+
+    /// Whether half of the blocks that hold these inodes, or more, is in memory.
+    pub fn are_mostly_cached(&self, inodes: impl Iterator<Item = u32>) -> bool {
+        let fd = self.volume.device.file().as_fd();
+        let block_bytes = u64::from(self.volume.superblock.block_bytes);
+        let (mut all, mut cached) = (0_u64, 0);
+        for (block, _) in inodes.filter_map(|inode| self.volume.inode_place(inode)) {
+            let found = cache::residency(fd, self.volume.byte_of(block), block_bytes);
+            all += 1;
+            cached += u64::from(found.is_ok_and(|found| found.cached > 0));
+        }
+        cached * 2 >= all
+    }
 }

@@ -1,0 +1,135 @@
+//! `onesweep-lab bench du`: directory summaries beside `du` and its like, on the same disks.
+//!
+//! | module | what it measures |
+//! |---|---|
+//! | [`days`] | questions after a day's changes, with cold caches (FastDu, figure 2) |
+//! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
+//! | [`cost`] | what a tracker costs others |
+//! | [`served`] | the server that is asked |
+//! | [`outcomes`] | what came out, in a file |
+//! | [`page`] | tables and pictures of it |
+
+mod cost;
+mod days;
+mod outcomes;
+mod page;
+mod served;
+mod still;
+
+use std::path::PathBuf;
+
+use self::outcomes::{Outcome, Outcomes};
+use super::images::Images;
+use super::run::Subject;
+use super::sweep;
+use super::work::Programs;
+use crate::interrupt::Interrupt;
+
+pub(crate) use self::page::show;
+
+/// What is asked for.
+pub(crate) struct Order {
+    /// The directory of the results.
+    pub(crate) out: PathBuf,
+    /// Names of cases, or how they begin; all when there is none.
+    pub(crate) cases: Vec<String>,
+    pub(crate) seed: u64,
+    pub(crate) scale: f64,
+    /// Whether cases that were measured before are measured again.
+    pub(crate) again: bool,
+    pub(crate) cache: PathBuf,
+    pub(crate) programs: Programs,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// A server of the paper, on a file system.
+    Days(&'static str, &'static str),
+    /// Questions where nothing has changed.
+    Still,
+    /// The homes of many users, asked for by one of them.
+    Homes,
+    /// Many directories, on a file system: memory, and a start after a pause.
+    Many(&'static str),
+    /// Work on a source tree, with a tracker and without.
+    Cost,
+    /// Writes into a directory that has changed.
+    Overwrite,
+}
+
+const CASES: [Case; 11] = [
+    Case::Days("days-a", "ext4"),
+    Case::Days("days-a", "xfs"),
+    Case::Days("days-b", "ext4"),
+    Case::Days("days-b", "xfs"),
+    Case::Still,
+    Case::Homes,
+    Case::Many("ext4"),
+    Case::Many("xfs"),
+    Case::Many("btrfs"),
+    Case::Cost,
+    Case::Overwrite,
+];
+
+impl Case {
+    fn name(self) -> String {
+        match self {
+            Self::Days(recipe, fs) => format!("{recipe}-{fs}"),
+            Self::Still => "still".into(),
+            Self::Homes => "homes".into(),
+            Self::Many(fs) => format!("many-{fs}"),
+            Self::Cost => "cost".into(),
+            Self::Overwrite => "overwrite".into(),
+        }
+    }
+
+    fn measure(self, order: &Order, images: &mut Images, interrupt: &Interrupt) -> Result<Outcome, String> {
+        match self {
+            Self::Days(recipe, fs) => {
+                let subject = Subject::new(recipe, fs, order.scale, order.seed).steps(0);
+                days::measure(&subject, images, &order.programs, interrupt).map(Outcome::Days)
+            }
+            Self::Still => still::questions(order.scale, &order.programs, interrupt).map(Outcome::Still),
+            Self::Homes => still::homes(order.scale, &order.programs, interrupt).map(Outcome::Homes),
+            Self::Cost => cost::steps(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::Overwrite => cost::overwrite(&order.programs, interrupt).map(Outcome::Overwrite),
+            Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
+        }
+    }
+}
+
+/// Measures the cases that are asked for and not yet there.
+pub(crate) fn run(order: &Order) -> Result<u8, String> {
+    let interrupt = Interrupt::by_signals()?;
+    let is_asked =
+        |case: &&Case| order.cases.is_empty() || order.cases.iter().any(|name| case.name().starts_with(name.as_str()));
+    let cases: Vec<&Case> = CASES.iter().filter(is_asked).collect();
+    if cases.is_empty() {
+        let known = CASES.map(Case::name).join(", ");
+        return Err(format!("no such case; known are {known}"));
+    }
+    std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
+    let mut outcomes = Outcomes::load(&order.out)?;
+    let mut images = Images::new(&order.cache)?;
+    let mut code = 0;
+    for case in cases {
+        let name = case.name();
+        if outcomes.has(&name, order.scale) && !order.again {
+            continue;
+        }
+        eprintln!("measuring {name}");
+        match case.measure(order, &mut images, &interrupt) {
+            Ok(outcome) => {
+                outcomes.enter(name, order.scale, sweep::commit(), outcome);
+                outcomes.save(&order.out)?;
+            }
+            Err(_) if interrupt.came() => return Err("interrupted; what was measured is kept".into()),
+            Err(complaint) => {
+                eprintln!("{name} is left out: {complaint}");
+                code = 1;
+            }
+        }
+    }
+    Ok(code)
+}

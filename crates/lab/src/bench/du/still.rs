@@ -1,0 +1,254 @@
+//! What no disk is needed for: questions where nothing has changed, memory, and a start after a pause.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum as _;
+use onesweep_summary::service::{client::Client, protocol::Question};
+
+use super::days::{WALKS, walk};
+use super::outcomes::{Homes, Many, Still};
+use super::served::Served;
+use crate::age::image::{Fs, PlainMount};
+use crate::bench::pipe;
+use crate::bench::work::Programs;
+use crate::interrupt::Interrupt;
+use crate::mount;
+use crate::scratch::Scratch;
+
+const DIRECTORIES: f64 = 100_000.0;
+const MANY: f64 = 1_000_000.0;
+const HOMES: f64 = 3000.0;
+const QUESTIONS: usize = 10_000;
+const CONNECTIONS: usize = 4;
+/// Rounds where a program is started for each.
+const ROUNDS: usize = 11;
+/// The user that asks among closed homes.
+const USER: u32 = 20_000;
+/// Directories in one.
+const FAN_OUT: usize = 100;
+
+/// A mounted image of no disk in particular.
+pub(super) struct Volume {
+    mounted: PlainMount,
+    image: PathBuf,
+    /// What the image lies in, if not on a disk.
+    memory: Option<Memory>,
+    pub(super) tree: PathBuf,
+    pub(super) scratch: Scratch,
+}
+
+/// A tmpfs. It goes when this goes.
+struct Memory(PathBuf);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Err(complaint) = mount::unmount(&self.0) {
+            eprintln!("onesweep-lab: {complaint}");
+        }
+    }
+}
+
+impl Volume {
+    fn new(fs: &str, directories: u64) -> Result<Self, String> {
+        let scratch = Scratch::new("du")?;
+        let image = scratch.file("image");
+        Self::on(scratch, image, None, fs, directories)
+    }
+
+    /// The same, not even on a real disk.
+    pub(super) fn in_memory(fs: &str, directories: u64) -> Result<Self, String> {
+        let scratch = Scratch::new("du")?;
+        let memory = scratch.dir("memory")?;
+        mount::mount(Path::new("onesweep-lab"), &memory, Some("tmpfs"), None)?;
+        let image = memory.join("image");
+        Self::on(scratch, image, Some(Memory(memory)), fs, directories)
+    }
+
+    fn on(
+        scratch: Scratch,
+        image: PathBuf,
+        memory: Option<Memory>,
+        fs: &str,
+        directories: u64,
+    ) -> Result<Self, String> {
+        let tree = scratch.dir("tree")?;
+        let fs = Fs::from_str(fs, false)?;
+        let bytes = (512 << 20) + directories * 6 * 4096;
+        let said = |error: std::io::Error| format!("{}: {error}", image.display());
+        File::create(&image).and_then(|file| file.set_len(bytes)).map_err(said)?;
+        fs.make(&image, directories + directories / 8 + 4096, &[])?;
+        let options = if fs == Fs::Ext4 { "barrier=0,noatime" } else { "noatime" };
+        let mounted = PlainMount::writable(&image, &tree, fs.mount_type(), options)?;
+        // Whoever asks has to get there.
+        let opened =
+            fs::set_permissions(image.parent().unwrap_or(&image), std::os::unix::fs::PermissionsExt::from_mode(0o755));
+        opened.map_err(said)?;
+        Ok(Self { mounted, image, memory, tree, scratch })
+    }
+
+    /// Makes directories in directories, with a file in each hundredth.
+    fn fill(&self, directories: u64, interrupt: &Interrupt) -> Result<(), String> {
+        let mut made = vec![self.tree.clone()];
+        let mut next = 0;
+        while (made.len() as u64) < directories {
+            interrupt.check()?;
+            let above = made[next].clone();
+            next += 1;
+            for number in 0..FAN_OUT {
+                let path = above.join(format!("d{number}"));
+                fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                if number == 0 {
+                    fs::write(path.join("file"), "x").map_err(|error| format!("{}: {error}", path.display()))?;
+                }
+                made.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(mut self) -> Result<(), String> {
+        self.mounted.end()?;
+        let _ = fs::remove_dir_all(self.scratch.file("store"));
+        fs::remove_file(&self.image).map_err(|error| error.to_string())?;
+        drop(self.memory.take());
+        Ok(())
+    }
+}
+
+fn scaled(number: f64, scale: f64) -> u64 {
+    (number * scale).round().max(1.0) as u64
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// Asks so often by one connection; the time of each.
+fn ask(socket: &Path, tree: &Path, times: usize) -> Result<Vec<Duration>, String> {
+    let said = |error: std::io::Error| format!("{}: {error}", socket.display());
+    let directory = File::open(tree).map_err(said)?;
+    let mut client = Client::connect(socket).map_err(said)?;
+    let question = Question::plain();
+    let mut one = || {
+        let began = Instant::now();
+        let mut lines = 0;
+        match client.ask(directory.as_fd(), &question, |_| lines += 1).map_err(said)? {
+            Ok(head) if head.exact && lines == 1 => Ok(began.elapsed()),
+            other => Err(format!("not an exact answer: {other:?}")),
+        }
+    };
+    (0..times).map(|_| one()).collect()
+}
+
+/// One question after the other, then by several at once.
+pub(super) fn questions(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Still, String> {
+    let directories = scaled(DIRECTORIES, scale);
+    let volume = Volume::new("ext4", directories)?;
+    volume.fill(directories, interrupt)?;
+    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    let (socket, tree) = (served.socket(), &volume.tree);
+    ask(socket, tree, 100)?;
+    let mut times = ask(socket, tree, QUESTIONS)?;
+    times.sort_unstable();
+    let began = Instant::now();
+    let asked = thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..CONNECTIONS).map(|_| scope.spawn(|| ask(socket, tree, QUESTIONS).map(|times| times.len()))).collect();
+        threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread failed")?).sum::<Result<usize, String>>()
+    })?;
+    let per_second = asked as f64 / began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    for _ in 0..QUESTIONS {
+        std::hint::black_box(std::os::unix::process::parent_id());
+    }
+    let getppid_us = began.elapsed().as_secs_f64() * 1e6 / QUESTIONS as f64;
+    served.stop(interrupt)?;
+    volume.end()?;
+    let micros = |time: Option<&Duration>| time.copied().unwrap_or_default().as_secs_f64() * 1e6;
+    Ok(Still {
+        directories,
+        questions: QUESTIONS as u64,
+        median_us: micros(times.get(QUESTIONS / 2)),
+        slowest_of_100_us: micros(times.get(QUESTIONS * 99 / 100)),
+        per_second,
+        getppid_us,
+    })
+}
+
+/// Homes of mode 0700, asked for by a user who may enter one of them.
+pub(super) fn homes(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Homes, String> {
+    let homes = scaled(HOMES, scale);
+    let volume = Volume::new("ext4", homes * 4)?;
+    for number in 0..homes {
+        let home = volume.tree.join(format!("home{number}"));
+        let said = |error: std::io::Error| format!("{}: {error}", home.display());
+        DirBuilder::new().mode(0o700).create(&home).map_err(said)?;
+        fs::create_dir(home.join("documents"))
+            .and_then(|()| fs::write(home.join("documents/file"), "x"))
+            .map_err(said)?;
+        chown(&home, Some(USER + number as u32), None).map_err(said)?;
+    }
+    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    let by_the_user = |argv: Vec<String>| -> Result<Duration, String> {
+        let user = USER.to_string();
+        let prefix = ["setpriv", "--reuid", &user, "--clear-groups"].map(str::to_owned);
+        (0..ROUNDS)
+            .map(|_| {
+                pipe::run(&[&prefix[..], &argv].concat(), interrupt).map(|ended| Duration::from_secs_f64(ended.wall_s))
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(median)
+    };
+    let ours = by_the_user(served.question(&volume.tree))?;
+    let du = by_the_user(walk("du".as_ref(), WALKS[0].1, &volume.tree))?;
+    served.stop(interrupt)?;
+    volume.end()?;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(Homes { homes, median_ms: ms(ours), du_ms: ms(du) })
+}
+
+/// Many directories, all in memory: harvested, held, and known again after a pause.
+pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Many, String> {
+    let directories = scaled(MANY, scale);
+    let volume = Volume::new(fs, directories)?;
+    volume.fill(directories, interrupt)?;
+    let mut walks_s = BTreeMap::new();
+    for (name, options) in WALKS {
+        if let Some(program) = programs.find(name) {
+            let argv = walk(&program, options, &volume.tree);
+            // The first one brings everything into memory.
+            let times = (0..4).map(|_| pipe::run(&argv, interrupt).map(|ended| Duration::from_secs_f64(ended.wall_s)));
+            let times = times.collect::<Result<Vec<_>, _>>()?;
+            walks_s.insert(name.to_owned(), median(times[1..].to_vec()).as_secs_f64());
+        }
+    }
+    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    let first_s = served.started_in.as_secs_f64();
+    ask(served.socket(), &volume.tree, 1)?;
+    let resident_kib = served.resident_kib()?;
+    served.stop(interrupt)?;
+    let began = Instant::now();
+    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    ask(served.socket(), &volume.tree, 1)?;
+    let restart_s = began.elapsed().as_secs_f64();
+    served.stop(interrupt)?;
+    let store_bytes = bytes_in(&volume.scratch.file("store"))?;
+    volume.end()?;
+    let inodes = directories + directories / FAN_OUT as u64;
+    Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s })
+}
+
+fn bytes_in(dir: &Path) -> Result<u64, String> {
+    let said = |error: std::io::Error| format!("{}: {error}", dir.display());
+    fs::read_dir(dir)
+        .map_err(said)?
+        .map(|entry| Ok(entry.and_then(|entry| entry.metadata()).map_err(said)?.len()))
+        .sum()
+}

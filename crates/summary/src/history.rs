@@ -1,0 +1,182 @@
+//! Totals of a directory over time, the fewer the older they are.
+
+use crate::code::{Reader, Writer};
+use crate::totals::Sums;
+
+/// What a directory came to at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Seconds since 1970.
+    pub at: i64,
+    /// Bytes as sizes tell them, directories too.
+    pub bytes: i64,
+    /// Units of 512 bytes that are allocated.
+    pub blocks: i64,
+    /// Everything that has an inode.
+    pub inodes: i64,
+}
+
+/// Up to which age, and one in how many seconds is kept.
+const KEPT: [(i64, i64); 4] = [(DAY, 10 * MINUTE), (7 * DAY, 3600), (31 * DAY, 6 * 3600), (366 * DAY, DAY)];
+/// What is older.
+const OLDEST_EVERY: i64 = 7 * DAY;
+const MINUTE: i64 = 60;
+const DAY: i64 = 86_400;
+
+impl Point {
+    /// Of sums.
+    pub fn of(sums: &Sums, at: i64) -> Point {
+        Point { at, bytes: sums.bytes + sums.directory_bytes, blocks: sums.blocks, inodes: sums.inodes() }
+    }
+
+    fn is_like(&self, other: &Point) -> bool {
+        Point { at: 0, ..*self } == Point { at: 0, ..*other }
+    }
+}
+
+/// The points of a directory, from the oldest on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    points: Vec<Point>,
+}
+
+impl History {
+    /// From the oldest on.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// What it came to at a time: the last point that isn't later. `None` when nothing was known then.
+    pub fn at(&self, time: i64) -> Option<Point> {
+        let later = self.points.partition_point(|point| point.at <= time);
+        self.points.get(later.checked_sub(1)?).copied()
+    }
+
+    /// Adds what is true now, and thins out what is old. Of a time in which nothing changes both ends are kept. Points of the
+    /// future, from before a clock was set back, go.
+    pub fn add(&mut self, point: Point) {
+        self.points.retain(|before| before.at < point.at);
+        let still = self.points.iter().rev().take_while(|before| before.is_like(&point)).count();
+        if still >= 2 {
+            self.points.pop();
+        }
+        self.points.push(point);
+        self.thin(point.at);
+    }
+
+    /// Keeps the last point of each span, and the first of all.
+    fn thin(&mut self, now: i64) {
+        let span = |at: i64| {
+            let age = now - at;
+            let every = KEPT.iter().find(|(up_to, _)| age <= *up_to).map_or(OLDEST_EVERY, |(_, every)| *every);
+            (every, at.div_euclid(every))
+        };
+        let points = std::mem::take(&mut self.points);
+        for (index, point) in points.iter().enumerate() {
+            let is_last = points.get(index + 1).is_none_or(|next| span(next.at) != span(point.at));
+            if is_last || index == 0 {
+                self.points.push(*point);
+            }
+        }
+    }
+
+    /// As it is stored: differences from point to point.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        let mut last = Point::default();
+        for point in &self.points {
+            out.unsigned((point.at - last.at).max(0) as u64);
+            out.sparse(&[point.bytes - last.bytes, point.blocks - last.blocks, point.inodes - last.inodes]);
+            last = *point;
+        }
+        out.0
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<History> {
+        let mut reader = Reader(bytes);
+        let (mut points, mut last) = (Vec::new(), Point::default());
+        while !reader.0.is_empty() {
+            let at = last.at.checked_add_unsigned(reader.unsigned()?)?;
+            let [bytes, blocks, inodes] = reader.sparse()?;
+            last = Point {
+                at,
+                bytes: last.bytes.checked_add(bytes)?,
+                blocks: last.blocks.checked_add(blocks)?,
+                inodes: last.inodes.checked_add(inodes)?,
+            };
+            points.push(last);
+        }
+        Some(History { points })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn point(at: i64, bytes: i64) -> Point {
+        Point { at, bytes, blocks: bytes / 512, inodes: 3 }
+    }
+
+    #[test]
+    fn old_points_are_thinned_out() {
+        let mut history = History::default();
+        let (start, years, month) = (1_700_000_000, 3 * 366 * DAY, 32 * DAY);
+        let early = (0..years - month).step_by(6 * 3600);
+        for age in early.chain((years - month..years).step_by(600)) {
+            history.add(point(start + age, age));
+        }
+        let points = history.points();
+        let now = points.last().expect("points").at;
+        let between = |from: i64, to: i64| points.iter().filter(|point| (from..to).contains(&(now - point.at))).count();
+        assert_eq!(between(0, DAY), 144);
+        assert!((140..=150).contains(&between(DAY, 7 * DAY)), "{}", between(DAY, 7 * DAY));
+        assert!((94..=98).contains(&between(7 * DAY, 31 * DAY)), "{}", between(7 * DAY, 31 * DAY));
+        assert!((333..=337).contains(&between(31 * DAY, 366 * DAY)));
+        assert_eq!(points[0], point(start, 0));
+        assert!(points.len() < 1000);
+        assert_eq!(history.at(start - 1), None);
+        assert_eq!(history.at(now + 5), points.last().copied());
+        // In the last day to the ten minutes.
+        assert_eq!(history.at(now - 3599).map(|point| now - point.at), Some(3600));
+    }
+
+    #[test]
+    fn of_a_time_without_change_both_ends_are_kept() {
+        let mut history = History::default();
+        for (at, bytes) in [(1000, 5), (2000, 5), (3000, 5), (4000, 5), (5000, 6), (6000, 6)] {
+            history.add(point(at, bytes));
+        }
+        let found: Vec<(i64, i64)> = history.points().iter().map(|point| (point.at, point.bytes)).collect();
+        assert_eq!(found, [(1000, 5), (4000, 5), (5000, 6), (6000, 6)]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_takes_the_future_with_it() {
+        let mut history = History::default();
+        for at in [1000, 9_000_000, 2000, 2000] {
+            history.add(point(at, at));
+        }
+        let found: Vec<i64> = history.points().iter().map(|point| point.at).collect();
+        assert_eq!(found, [1000, 2000]);
+    }
+
+    proptest! {
+        #[test]
+        fn histories_come_back(steps in prop::collection::vec((1_i64..100_000, -1_000_000_i64..1_000_000), 0..60)) {
+            let (mut history, mut now, mut bytes) = (History::default(), 0, 0);
+            for (time, change) in steps {
+                (now, bytes) = (now + time, bytes + change);
+                history.add(point(now, bytes));
+            }
+            prop_assert_eq!(History::decode(&history.encode()), Some(history));
+        }
+
+        #[test]
+        fn anything_can_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = History::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Asking by HTTP, from this machine alone: a page, JSON and metrics (docs/FORMATS.md).
+//!
+//! Whoever asks shows a token that belongs to one user, and is answered what that user would be on the Unix socket. The page
+//! itself holds nothing of anybody, so it comes without one. The token travels in a header, never as a cookie: a cookie of
+//! `127.0.0.1` would also go to whatever another user serves on another port.
+
+mod api;
+mod connection;
+mod metrics;
+mod page;
+mod request;
+mod response;
+pub mod tokens;
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{protocol::Name, server::Server};
+use request::Request;
+use response::Response;
+use tokens::Guard;
+
+/// Connections at the same time.
+const CONNECTIONS_MAX: usize = 64;
+/// For so long nobody is let in when there is no room for another connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Answers by HTTP.
+pub struct Web {
+    server: Arc<Server>,
+    guard: Guard,
+    /// The directories of `/metrics`.
+    metrics: Vec<Name>,
+}
+
+/// Listens at an address of this machine alone; any other is refused.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        let why = "only addresses of this machine alone can be listened at, such as 127.0.0.1 and [::1]";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    TcpListener::bind(address)
+}
+
+impl Web {
+    /// Answers for what `server` keeps, to those who have a token of the file `tokens`, and metrics of some directories.
+    pub fn new(server: Arc<Server>, tokens: PathBuf, metrics: Vec<PathBuf>) -> Web {
+        let mut metrics: Vec<Name> = metrics.iter().map(|path| Name::of(path.as_os_str().as_bytes())).collect();
+        // The same twice would be no metrics.
+        let mut known = HashSet::new();
+        metrics.retain(|path| known.insert(path.clone().into_bytes()));
+        Web { server, guard: Guard::new(tokens), metrics }
+    }
+
+    /// Takes connections for ever.
+    pub fn serve(self: &Arc<Self>, listener: &TcpListener) {
+        let open = Arc::new(AtomicUsize::new(0));
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                thread::sleep(PAUSE);
+                continue;
+            };
+            let seat = Seat::take(&open);
+            if seat.number >= CONNECTIONS_MAX {
+                turn_away(&stream);
+                continue;
+            }
+            let web = Arc::clone(self);
+            // Where no thread can be had, the connection ends here.
+            let _ = thread::Builder::new().name("http".into()).spawn(move || {
+                let _seat = seat;
+                // Who went away wants no answer.
+                let _ = connection::converse(&stream, |request| web.answer(request));
+            });
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Response {
+        if !request.is_for_this_machine() {
+            return Response::refusal(421, "wrong_host", "this server answers to 127.0.0.1, [::1] and localhost alone");
+        }
+        if request.method != "GET" && request.method != "HEAD" {
+            return Response::refusal(405, "wrong_method", "only GET and HEAD are answered");
+        }
+        if let Some(page) = page::of(&request.path) {
+            return page;
+        }
+        let asker = match self.guard.asker(request.token.as_deref(), &self.server) {
+            Ok(asker) => asker,
+            Err(refusal) => return refusal,
+        };
+        match request.path.as_str() {
+            "/api/file-systems" => api::file_systems(&self.server),
+            "/api/directory" => api::directory(&self.server, &asker, request),
+            "/metrics" => metrics::answer(&self.server, &asker, &self.metrics, request),
+            _ => Response::refusal(404, "not_found", "there is nothing at this address"),
+        }
+    }
+}
+
+/// The place of a connection among those that are open, given back however it ends.
+struct Seat {
+    open: Arc<AtomicUsize>,
+    number: usize,
+}
+
+impl Seat {
+    fn take(open: &Arc<AtomicUsize>) -> Seat {
+        Seat { open: Arc::clone(open), number: open.fetch_add(1, Ordering::SeqCst) }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// So little always fits into what the kernel holds for a new connection.
+fn turn_away(mut stream: &TcpStream) {
+    let _ = stream.set_nonblocking(true);
+    let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+}

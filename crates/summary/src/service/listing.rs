@@ -1,0 +1,222 @@
+//! A directory and those in it, as the page shows them: the largest by name, all others summed up.
+//!
+//! Each directory counts as if it were asked for alone. So what is shown before and after entering one is the same, and an
+//! answer costs what its directory holds, whatever lies below; but an inode with names in several of them counts in each.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    protocol::{Figures, Name, Question, Refusal, Row},
+    server::{Reached, Server},
+};
+use crate::{access::Asker, nodes::Slot, totals::Sums, view::View};
+
+/// By what directories are the largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Bytes that are allocated.
+    #[default]
+    Allocated,
+    /// Bytes as sizes tell them.
+    Bytes,
+    /// Files, directories and all others.
+    Inodes,
+}
+
+impl Measure {
+    fn of(self, sums: &Sums) -> i64 {
+        match self {
+            Measure::Allocated => sums.blocks,
+            Measure::Bytes => sums.bytes + sums.directory_bytes,
+            Measure::Inodes => sums.inodes(),
+        }
+    }
+}
+
+/// A directory and those in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Listing {
+    /// Where it is, from the root of all.
+    pub path: Name,
+    /// The same of the top of its file system.
+    pub top: Name,
+    /// The asker may not list it.
+    pub denied: bool,
+    /// Something in it was left out that the asker may not see.
+    pub partial: bool,
+    /// Nothing is known to have changed since it was counted.
+    pub exact: bool,
+    /// When the directory itself was last read, in seconds since 1970.
+    pub harvested_at: i64,
+    /// Directories below that could not be read.
+    pub unreadable: u64,
+    /// All that is in it.
+    pub total: Figures,
+    /// The same without the directories in it.
+    pub own: Figures,
+    /// The newest change of a content in it, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<i64>,
+    /// The bytes of the largest file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<u64>,
+    /// The largest directories in it, the largest first.
+    pub children: Vec<Child>,
+    /// All other directories in it.
+    pub rest: Rest,
+}
+
+/// A directory in another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Child {
+    /// Its name.
+    pub name: Name,
+    /// The asker may not list it.
+    pub denied: bool,
+    /// Something in it was left out.
+    pub partial: bool,
+    /// Directories in it that could not be read.
+    pub unreadable: u64,
+    /// All that is in it.
+    pub total: Figures,
+    /// The newest change of a content in it, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<i64>,
+    /// The bytes of the largest file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<u64>,
+}
+
+/// Directories that aren't named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rest {
+    /// How many.
+    pub count: u64,
+    /// All that is in them.
+    pub total: Figures,
+}
+
+impl Server {
+    /// The directory of a question (whose `depth` doesn't matter), and at most `limit` of those in it.
+    pub fn list(&self, asker: &Asker, question: &Question, limit: usize, measure: Measure) -> Result<Listing, Refusal> {
+        self.listing(asker, question, Some((limit, measure)))
+    }
+
+    /// The same without those in it.
+    pub fn alone(&self, asker: &Asker, question: &Question) -> Result<Listing, Refusal> {
+        self.listing(asker, question, None)
+    }
+
+    fn listing(
+        &self,
+        asker: &Asker,
+        question: &Question,
+        children_by: Option<(usize, Measure)>,
+    ) -> Result<Listing, Refusal> {
+        let reached = self.reach(asker, question, None)?;
+        let (row, is_partial, is_denied) = row(&reached, asker, reached.slot)?;
+        let (children, rest) = match children_by {
+            Some((limit, measure)) if !is_denied => children(&reached, asker, limit, measure)?,
+            _ => (Vec::new(), Rest::default()),
+        };
+        let head = reached.head(1, is_partial);
+        let top = path_of(reached.top()).map_err(|error| Refusal::Failed(error.to_string()))?;
+        Ok(Listing {
+            path: Name::of(&path(&reached, &top)?),
+            top: Name::of(&top),
+            denied: is_denied,
+            partial: is_partial,
+            exact: head.exact,
+            harvested_at: head.harvested_at,
+            unreadable: head.unreadable,
+            total: row.total,
+            own: row.own,
+            newest: row.newest,
+            largest: row.largest,
+            children,
+            rest,
+        })
+    }
+
+    /// The paths of the file systems that are tracked.
+    pub fn paths(&self) -> io::Result<Vec<Name>> {
+        self.tops().map(|top| Ok(Name::of(&path_of(top)?))).collect()
+    }
+}
+
+/// What the asker sees of a directory alone; whether something is left out, and whether that is the directory itself.
+fn row(reached: &Reached<'_>, asker: &Asker, slot: Slot) -> Result<(Row, bool, bool), Refusal> {
+    let record = reached.record(slot)?;
+    let View { lines, is_partial } = reached.view(asker, slot, 0)?;
+    let line = lines.last().ok_or(Refusal::NotTracked)?;
+    let is_denied = is_partial && !reached.may_list(asker, slot, &record.access);
+    Ok((Row::of(line, &record.name, is_partial), is_partial, is_denied))
+}
+
+fn children(
+    reached: &Reached<'_>,
+    asker: &Asker,
+    limit: usize,
+    measure: Measure,
+) -> Result<(Vec<Child>, Rest), Refusal> {
+    let nodes = &reached.tracked.ledger().nodes;
+    let (mut kept, mut rest, mut count) = (BinaryHeap::new(), Sums::default(), 0);
+    for child in nodes.children(reached.slot) {
+        let View { lines, is_partial } = reached.view(asker, child, 0)?;
+        let mut sums = lines.last().map(|line| line.totals.sums).unwrap_or_default();
+        if is_partial {
+            sums.freed_blocks = 0;
+        }
+        kept.push((Reverse(measure.of(&sums)), child, sums.fields()));
+        if kept.len() > limit
+            && let Some((_, _, smallest)) = kept.pop()
+        {
+            rest += Sums::of_fields(smallest);
+            count += 1;
+        }
+    }
+    let mut unreadable: HashMap<Slot, u64> = HashMap::new();
+    for (below, _) in reached.tracked.unreadable(reached.slot) {
+        let child = nodes.upwards(below).take_while(|&at| at != reached.slot).last();
+        child.into_iter().for_each(|child| *unreadable.entry(child).or_default() += 1);
+    }
+    let mut children = Vec::with_capacity(kept.len());
+    for (_, slot, _) in kept.into_sorted_vec() {
+        let (row, partial, denied) = row(reached, asker, slot)?;
+        children.push(Child {
+            name: row.name,
+            denied,
+            partial,
+            unreadable: unreadable.get(&slot).copied().unwrap_or(0),
+            total: row.total,
+            newest: row.newest,
+            largest: row.largest,
+        });
+    }
+    Ok((children, Rest { count, total: Figures::of(&rest) }))
+}
+
+/// The path of an open directory, as the kernel tells it.
+fn path_of(directory: impl AsRawFd) -> io::Result<Vec<u8>> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
+    Ok(link.into_os_string().into_vec())
+}
+
+fn path(reached: &Reached<'_>, top: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let root = reached.tracked.root();
+    let names = reached.tracked.path(root, reached.slot).map_err(|error| Refusal::Failed(error.to_string()))?;
+    let mut path = std::path::PathBuf::from(std::ffi::OsString::from_vec(top.to_vec()));
+    names.iter().for_each(|name| path.push(std::ffi::OsStr::from_bytes(name)));
+    Ok(path.into_os_string().into_vec())
+}

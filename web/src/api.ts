@@ -1,0 +1,96 @@
+// What is asked, and what comes back (docs/FORMATS.md).
+
+import type { Name } from "./names";
+
+export type Measure = "allocated" | "bytes" | "inodes";
+
+export interface Figures {
+    bytes: number;
+    directory_bytes: number;
+    allocated: number;
+    freed: number;
+    files: number;
+    directories: number;
+    others: number;
+}
+
+export interface Child {
+    name: Name;
+    denied: boolean;
+    partial: boolean;
+    unreadable: number;
+    total: Figures;
+    newest?: number;
+    largest?: number;
+}
+
+export interface Listing {
+    answered_at: number;
+    path: Name;
+    top: Name;
+    denied: boolean;
+    partial: boolean;
+    exact: boolean;
+    harvested_at: number;
+    unreadable: number;
+    total: Figures;
+    own: Figures;
+    newest?: number;
+    largest?: number;
+    children: Child[];
+    rest: { count: number; total: Figures };
+}
+
+/** The server has said why there is no answer. */
+export class Refused extends Error {
+    constructor(
+        readonly status: number,
+        message: string,
+    ) {
+        super(message);
+    }
+}
+
+const STORED = "token";
+
+/** Only this page and origin can read it, and it goes with the tab. */
+export const token = {
+    get: (): string | null => sessionStorage.getItem(STORED),
+    set: (value: string): void => sessionStorage.setItem(STORED, value),
+    forget: (): void => sessionStorage.removeItem(STORED),
+};
+
+async function ask<T>(address: string, signal?: AbortSignal): Promise<T> {
+    const headers = { Authorization: `Bearer ${token.get() ?? ""}` };
+    const response = await fetch(address, { headers, signal, credentials: "omit" });
+    const body = await response.json();
+    if (!response.ok) throw new Refused(response.status, String(body.message));
+    return body as T;
+}
+
+/** Directories that are told of by name. */
+const LIMIT = 200;
+
+/** `path` as in an address. */
+export function directory(path: string, by: Measure, signal?: AbortSignal): Promise<Listing> {
+    return ask(`/api/directory?limit=${LIMIT}&by=${by}&path=${path}`, signal);
+}
+
+export function fileSystems(signal?: AbortSignal): Promise<Name[]> {
+    return ask("/api/file-systems", signal);
+}
+
+export function value(figures: Figures, by: Measure): number {
+    switch (by) {
+        case "allocated":
+            return figures.allocated;
+        case "bytes":
+            return figures.bytes + figures.directory_bytes;
+        case "inodes":
+            return inodes(figures);
+    }
+}
+
+export function inodes(figures: Figures): number {
+    return figures.files + figures.directories + figures.others;
+}

@@ -1,0 +1,298 @@
+// The page in headless Chromium, before a real server over a real file system.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, rmSync } from "node:fs";
+import { after, before, test as nodeTest } from "node:test";
+import { browser, fill, image, serve } from "./server.mjs";
+
+const MANY = 260;
+const isRoot = process.getuid() === 0;
+if (!isRoot) console.log("skipped: web: needs root");
+let disk, server, chromium;
+
+function test(name, body) {
+    nodeTest(name, { skip: !isRoot }, body);
+}
+
+before(async () => {
+    if (!isRoot) return;
+    disk = image(512);
+    for (const [name, kib] of [["large", 9000], ["middle", 4000], ["small", 800], ["private", 600], ["mixed/open", 300]]) {
+        fill(disk.root, `${name}/inner/file`, kib);
+    }
+    fill(disk.root, "mixed/closed/file", 200);
+    fill(disk.root, "alone", 700);
+    fill(disk.root, "odd <b>&amp; 100% #?+/file", 120);
+    // A name that isn't UTF-8.
+    mkdirSync(Buffer.concat([Buffer.from(`${disk.root}/bytes-`), Buffer.from([0xff, 0x0a])]));
+    for (let number = 0; number < MANY; number++) fill(disk.root, `many/d${number}/file`, 4 + (number % 40));
+    for (const hidden of ["private", "mixed/closed"]) chmodSync(`${disk.root}/${hidden}`, 0o700);
+    server = await serve(disk);
+    chromium = await browser();
+});
+
+after(async () => {
+    await chromium?.close();
+    await server?.close();
+    disk?.close();
+});
+
+/** A page that has asked nobody but the server, in no address named the token, and complained of nothing. */
+async function open(token, options = {}, address = "", at = server) {
+    const context = await chromium.newContext({ viewport: { width: 1360, height: 800 }, reducedMotion: "reduce", ...options });
+    const page = await context.newPage();
+    const complaints = [];
+    page.on("pageerror", (error) => complaints.push(String(error)));
+    page.on("console", (line) => complaints.push(line.text()));
+    page.on("request", (request) => {
+        const url = request.url();
+        if (!url.startsWith(at.url) || (token && url.includes(token))) complaints.push(url);
+    });
+    await page.goto(at.url);
+    if (token) await page.goto(`${at.url}#token=${token}`);
+    if (token) await page.getByRole("table").waitFor();
+    if (address) await page.goto(`${at.url}#${address}`);
+    return { page, complaints, close: () => context.close() };
+}
+
+const heading = (page, name) => page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
+const row = (page, name) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
+const focused = (page) => page.evaluate(() => document.activeElement?.textContent ?? "");
+
+/** Inodes as GNU du counts them. */
+function inodes(path) {
+    return execFileSync("du", ["-s", "--inodes", path], { encoding: "utf8" }).split("\t")[0];
+}
+
+test("opening shows the largest first, on screen and to a reader, and keeps the token to itself", async () => {
+    const { page, complaints, close } = await open(server.root);
+    await heading(page, "root");
+    assert.equal(await page.evaluate(() => location.hash), `#${disk.root}`);
+    assert.equal(await page.locator(".facts").getAttribute("data-inodes"), inodes(disk.root));
+    const names = await page.getByRole("rowheader").allTextContents();
+    assert.deepEqual(names.slice(0, 5), ["large", "many", "middle", "small", "1 file here"]);
+    const tiles = await page.locator(".tile").all();
+    assert.equal(tiles.length, names.length);
+    const [first, last] = [await tiles[0].boundingBox(), await page.locator(".tile", { hasText: "small" }).boundingBox()];
+    assert.ok(first.width * first.height > 8 * last.width * last.height, "by size");
+    const columns = await page.getByRole("columnheader").allTextContents();
+    assert.deepEqual(columns, ["Name", "On disk", "Share", "Entries", "Changed"]);
+    await page.reload();
+    await heading(page, "root");
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
+test("a directory is entered by a click, and the browser goes back and forward", async () => {
+    const { page, complaints, close } = await open(server.root);
+    await page.locator("a.tile", { hasText: "large" }).click();
+    await heading(page, "large");
+    assert.deepEqual(await page.locator("nav li").allTextContents(), [disk.root, "large"]);
+    await page.getByRole("table").getByRole("link", { name: "inner" }).click();
+    await heading(page, "inner");
+    assert.equal(await page.title(), `${disk.root}/large/inner – onesweep`);
+    await page.goBack();
+    await heading(page, "large");
+    await page.goBack();
+    await heading(page, "root");
+    await page.goForward();
+    await heading(page, "large");
+    await page.getByRole("navigation").getByRole("link", { name: disk.root }).click();
+    await heading(page, "root");
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
+test("names of all kinds are shown as they are, and can be entered", async () => {
+    const { page, complaints, close } = await open(server.root);
+    await page.getByRole("table").getByRole("link", { name: "odd <b>&amp; 100% #?+" }).click();
+    await heading(page, "odd <b>&amp; 100% #?+");
+    await page.goBack();
+    await page.getByRole("table").getByRole("link", { name: "bytes-\ufffd\u240a" }).click();
+    await heading(page, "bytes-\ufffd\u240a");
+    assert.match(await page.evaluate(() => location.hash), /bytes-%FF%0A$/);
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
+test("a file that is written, and one that goes, show by themselves", async () => {
+    const { page, complaints, close } = await open(server.root, {}, `${disk.root}/middle`);
+    await heading(page, "middle");
+    await page.getByRole("table").getByRole("link", { name: "inner" }).focus();
+    fill(disk.root, "middle/new/file", 7000);
+    await row(page, "new").getByRole("cell", { name: /MiB/ }).waitFor();
+    await page.locator("a.tile", { hasText: "new" }).waitFor();
+    assert.equal((await page.getByRole("rowheader").allTextContents())[0], "new", "the largest comes first");
+    assert.equal(await focused(page), "inner", "the focus stays");
+    rmSync(`${disk.root}/middle/new`, { recursive: true });
+    await row(page, "new").waitFor({ state: "detached" });
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
+test("what a user may not see is said to be there, and isn't shown", async () => {
+    const { page, close } = await open(server.nobody);
+    await heading(page, "root");
+    assert.match(await page.getByRole("status").textContent(), /^partial/);
+    assert.match(await row(page, "private").textContent(), /no access/);
+    assert.equal(await row(page, "private").getByRole("link").count(), 0);
+    assert.match(await row(page, "mixed").textContent(), /partial/);
+    await page.locator("a.tile.part", { hasText: "mixed" }).click();
+    await heading(page, "mixed");
+    assert.match(await row(page, "closed").textContent(), /no access/);
+    await page.locator(".tile.none", { hasText: "closed" }).waitFor();
+    assert.equal(await page.locator("a.tile", { hasText: "closed" }).count(), 0);
+    // By its address: the directory itself, and nothing of what is in it.
+    await page.goto(`${server.url}#${disk.root}/private`);
+    await heading(page, "private");
+    assert.match(await page.getByRole("status").textContent(), /no access/);
+    assert.equal(await page.locator(".facts").getAttribute("data-inodes"), "1");
+    for (const hidden of ["private/inner", "private/nothing"]) {
+        await page.goto(`${server.url}#${disk.root}/${hidden}`);
+        await heading(page, "Not here");
+    }
+    await close();
+});
+
+test("what the disk can't give back is said to be unreadable, and by all above it", async () => {
+    const damaged = image(64);
+    let serving;
+    try {
+        fill(damaged.root, "sound/file", 40);
+        fill(damaged.root, "above/broken/file", 40);
+        damaged.damage("above/broken");
+        serving = await serve(damaged);
+        const { page, close } = await open(serving.root, {}, "", serving);
+        assert.match(await page.getByRole("status").textContent(), /1 directory could not be read/);
+        assert.match(await row(page, "above").textContent(), /unreadable/);
+        assert.doesNotMatch(await row(page, "sound").textContent(), /unreadable/);
+        await page.getByRole("table").getByRole("link", { name: "above" }).click();
+        await heading(page, "above");
+        assert.match(await row(page, "broken").textContent(), /unreadable/);
+        await close();
+    } finally {
+        await serving?.close();
+        damaged.close();
+    }
+});
+
+test("the keyboard alone does it all, and shows where it is", async () => {
+    const { page, complaints, close } = await open(null);
+    await heading(page, "onesweep");
+    await page.keyboard.type("no token");
+    await page.keyboard.press("Enter");
+    await page.getByRole("main").getByText("This token isn't known.").waitFor();
+    await page.keyboard.type(server.root);
+    await page.keyboard.press("Enter");
+    await heading(page, "root");
+
+    const visible = () =>
+        page.evaluate(() => {
+            const style = getComputedStyle(document.activeElement);
+            return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+        });
+    const reach = async (selector) => {
+        for (let presses = 0; presses < 40; presses++) {
+            await page.keyboard.press("Tab");
+            if (await page.evaluate((selector) => document.activeElement?.matches(selector), selector)) return;
+        }
+        assert.fail(`${selector} isn't reached by Tab`);
+    };
+    await reach("a.tile");
+    assert.match(await focused(page), /^large/);
+    assert.ok(await visible());
+    await page.keyboard.press("ArrowRight");
+    const beside = await focused(page);
+    assert.doesNotMatch(beside, /^large/);
+    await page.keyboard.press("ArrowLeft");
+    assert.match(await focused(page), /^large/);
+    await page.keyboard.press("Enter");
+    await heading(page, "large");
+    await page.waitForFunction(() => document.activeElement?.textContent?.startsWith("inner"));
+    await page.keyboard.press("Backspace");
+    await heading(page, "root");
+    await page.waitForFunction(() => document.activeElement?.matches("a.tile"));
+    assert.match(await focused(page), /^large/, "the one that was entered");
+
+    await reach("tbody a");
+    assert.ok(await visible());
+    await page.keyboard.press("Tab");
+    const second = await focused(page);
+    await page.keyboard.press("Enter");
+    await heading(page, second);
+    // Without a window the browser has no keys of its own.
+    await page.goBack();
+    await heading(page, "root");
+    await page.waitForFunction((name) => document.activeElement?.closest("tbody") && document.activeElement.textContent === name, second);
+
+    await page.evaluate(() => document.querySelector("h1").focus());
+    await reach("a.skip");
+    await page.keyboard.press("Enter");
+    assert.ok(await page.evaluate(() => document.activeElement?.closest("tbody") !== null), "past the map");
+    await reach("input[type=radio]");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    await page.getByRole("columnheader", { name: "Entries" }).waitFor();
+    await page.waitForFunction(() => document.querySelector("tbody th")?.textContent === "many");
+    assert.deepEqual(complaints.filter((line) => !line.includes("401")), []);
+    await close();
+});
+
+/** The contrast of each text with what is behind it, by WCAG's formula; 4.5 is what it asks for. */
+function contrasts() {
+    const channel = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    const parse = (color) => color.match(/[\d.]+/g).map(Number);
+    const luminance = ([red, green, blue]) =>
+        0.2126 * channel(red / 255) + 0.7152 * channel(green / 255) + 0.0722 * channel(blue / 255);
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const color = parse(getComputedStyle(at).backgroundColor);
+            if (color.length === 3 || color[3] === 1) return color;
+        }
+        return [255, 255, 255];
+    };
+    const texts = [...document.querySelectorAll("h1, dt, dd, nav a, .measures label, .state, .badge, .swatch, .keys, .tile, th, td, th *")];
+    return texts
+        .filter((element) => element.textContent.trim() !== "" && element.getClientRects().length > 0)
+        .map((element) => {
+            const [one, other] = [luminance(parse(getComputedStyle(element).color)), luminance(behind(element))];
+            const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+            return [`${element.className || element.tagName} ${element.textContent}`, contrast];
+        });
+}
+
+test("dark and light follow the system, and can be read in both", async () => {
+    const backs = [];
+    for (const colorScheme of ["light", "dark"]) {
+        const { page, close } = await open(server.nobody, { colorScheme });
+        await page.locator(".tile").first().waitFor();
+        backs.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+        const poor = (await page.evaluate(contrasts)).filter(([, contrast]) => contrast < 4.5);
+        assert.deepEqual(poor, [], colorScheme);
+        await close();
+    }
+    assert.notEqual(backs[0], backs[1]);
+});
+
+test("of very many directories the largest are named, the rest summed up, and a small screen holds it", async () => {
+    const { page, complaints, close } = await open(server.root, { viewport: { width: 420, height: 800 } }, `${disk.root}/many`);
+    await heading(page, "many");
+    await row(page, "60 smaller directories").waitFor();
+    assert.equal(await page.getByRole("rowheader").count(), MANY - 60 + 1);
+    assert.equal(await page.locator(".facts").getAttribute("data-inodes"), inodes(`${disk.root}/many`));
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing sticks out");
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
+test("a server that is away is said to be, and taken up again", async () => {
+    const { page, close } = await open(server.root);
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.context().setOffline(true);
+    await page.getByText("The server doesn't answer").waitFor();
+    assert.ok(await page.getByRole("table").isVisible(), "what is known stays");
+    await page.context().setOffline(false);
+    await page.getByText("Live", { exact: true }).waitFor();
+    await close();
+});
