@@ -18,16 +18,27 @@ pub struct Moment {
     pub uptime: u64,
 }
 
+/// Readings of both clocks, at most, until they were made at the same time.
+const TRIES: usize = 10;
 /// Both clocks are read one after the other, and told in whole seconds.
 const SLACK: i64 = 2;
 
 impl Moment {
     /// Now.
     pub fn now() -> Moment {
-        let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-        let uptime = uptime.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
-        Moment { seconds: seconds(), boot: boot.trim_ascii().to_vec(), uptime }
+        let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim_ascii().to_vec();
+        for _ in 0..TRIES {
+            let (before, uptime) = (seconds(), fs::read_to_string("/proc/uptime").unwrap_or_default());
+            let uptime = uptime.split('.').next().and_then(|seconds| seconds.parse().ok());
+            // Somebody else may have had the processor between.
+            match uptime {
+                Some(uptime) if (0..=1).contains(&(seconds() - before)) => {
+                    return Moment { seconds: before, boot, uptime };
+                }
+                _ => {}
+            }
+        }
+        Moment { seconds: seconds(), boot: Vec::new(), uptime: 0 }
     }
 
     /// Whether the clock must have been set back between this and `later`.
