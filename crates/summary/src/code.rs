@@ -18,6 +18,11 @@ impl Writer {
         self.unsigned((value << 1 ^ value >> 63) as u64);
     }
 
+    /// A number of any size that has no reason to be small.
+    pub(crate) fn fixed(&mut self, value: u64) {
+        self.0.extend(value.to_le_bytes());
+    }
+
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.unsigned(bytes.len() as u64);
         self.0.extend(bytes);
@@ -60,6 +65,12 @@ impl<'a> Reader<'a> {
     pub(crate) fn signed(&mut self) -> Option<i64> {
         let value = self.unsigned()?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    pub(crate) fn fixed(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*bytes))
     }
 
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
@@ -118,11 +129,13 @@ mod tests {
             let mut writer = Writer::default();
             writer.unsigned(one);
             writer.signed(other);
+            writer.fixed(one);
             writer.bytes(&bytes);
             writer.sparse(&fields);
             let mut reader = Reader(&writer.0);
             prop_assert_eq!(reader.unsigned(), Some(one));
             prop_assert_eq!(reader.signed(), Some(other));
+            prop_assert_eq!(reader.fixed(), Some(one));
             prop_assert_eq!(reader.bytes(), Some(&bytes[..]));
             prop_assert_eq!(reader.sparse(), Some(fields));
             prop_assert!(reader.is_done());

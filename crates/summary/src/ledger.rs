@@ -9,9 +9,10 @@ use crate::{
     history::{History, Point},
     links::{LinkKey, Linked},
     nodes::{Count, Nodes, Slot},
+    places::{Block, INODES_PER_BLOCK},
     reading::{LinkedName, Reading},
     record::Record,
-    store::{Batch, Store, StoreError},
+    store::{Batch, Facts, Store, StoreError},
     totals::{Extremes, Sums},
 };
 
@@ -69,7 +70,7 @@ impl Ledger {
         let mut parents = Vec::new();
         let (nodes, store) = (&mut ledger.nodes, &ledger.store);
         store.each_record(|slot, record| {
-            if !nodes.restore(slot, record.id, record.harvested) {
+            if !nodes.restore(slot, record.id, (record.harvested, record.stamp)) {
                 return Err(store.damaged(&format!("directory {} is there twice", slot.0)));
             }
             nodes.set_name(slot, &record.name);
@@ -129,6 +130,41 @@ impl Ledger {
             }
             None => Places { named: single.into_iter().collect(), before: None },
         })
+    }
+
+    /// The directories of inodes with one name, those of the same block of numbers as `ino`.
+    pub(crate) fn block(&self, subvolume: u64, ino: u64) -> Result<Block, StoreError> {
+        let mut block = self.store.block(subvolume, ino)?;
+        let first = ino - ino % INODES_PER_BLOCK;
+        let all = (subvolume, first)..=(subvolume, first + (INODES_PER_BLOCK - 1));
+        self.batch.places.range(all).for_each(|(&(_, ino), &slot)| block.set(ino, slot));
+        Ok(block)
+    }
+
+    /// The inodes of the store that may be open: see [`is_open`](Self::is_open).
+    pub(crate) fn all_open(&self) -> Result<Vec<LinkKey>, StoreError> {
+        let mut keys = Vec::new();
+        self.store.each_linked(|key| {
+            keys.push(key);
+            Ok(())
+        })?;
+        let mut open = Vec::new();
+        for key in keys {
+            if self.is_open(key)? {
+                open.push(key);
+            }
+        }
+        Ok(open)
+    }
+
+    /// Of a directory that could not be read: whoever opens the store next has to try again.
+    pub(crate) fn doubt(&mut self, slot: Slot) -> Result<(), StoreError> {
+        if self.nodes.stamp(slot) != 0 {
+            let record = Record { stamp: 0, ..self.record(slot)? };
+            self.nodes.set_stamp(slot, 0);
+            self.put(slot, record);
+        }
+        Ok(())
     }
 
     /// The totals of a directory over time.
@@ -197,6 +233,9 @@ impl Ledger {
         owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
         (record.access, record.blocks) = (reading.access, reading.blocks);
         (record.harvested, record.harvested_at) = (count, now);
+        // What contradicts the rest has to be read again, also by who comes after us.
+        record.stamp = if merged.is_doubtful { 0 } else { reading.stamp };
+        self.nodes.set_stamp(slot, record.stamp);
         let mut links: Vec<u64> = reading.linked.iter().map(|name| name.id.ino).collect();
         links.sort_unstable();
         let links_before = std::mem::replace(&mut record.links, links);
@@ -362,10 +401,10 @@ impl Ledger {
     }
 
     /// Writes what has changed. `durable`: on the disk when this returns.
-    pub fn commit(&mut self, count: Count, durable: bool) -> Result<(), StoreError> {
+    pub fn commit(&mut self, facts: &Facts, durable: bool) -> Result<(), StoreError> {
         self.pay()?;
         if durable || !self.batch.is_empty() {
-            self.store.commit(&self.batch, count, durable)?;
+            self.store.commit(&self.batch, facts, durable)?;
             self.batch = Batch::default();
         }
         Ok(())

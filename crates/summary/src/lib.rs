@@ -5,12 +5,16 @@
 //! is dirty.
 
 pub mod access;
+pub mod catch_up;
 mod code;
 mod harvest;
 pub mod history;
 pub mod identity;
 pub mod ledger;
 pub mod links;
+mod lost_names;
+pub mod moment;
+mod mounts;
 pub mod nodes;
 mod places;
 mod preload;
@@ -19,6 +23,7 @@ pub mod record;
 pub mod service;
 pub mod store;
 pub mod summaries;
+pub mod survey;
 pub mod totals;
 pub mod tracker;
 pub mod view;

@@ -1,6 +1,6 @@
 //! The tree of directories in memory: who is in whom, and what has changed since it was harvested.
 //!
-//! Some 55 bytes a directory (48, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
+//! Some 63 bytes a directory (56, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
 //! and `dutime` (FastDu, 1.3): a directory is clean when its last change is before its last harvest, and dirty when both have
 //! the same number, for a change that comes after the harvest took its number gets that number, too.
 
@@ -23,6 +23,8 @@ const CHUNK: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 struct Node {
     ino: u64,
+    /// Of its last reading, by which it can be told whether it is still the same.
+    stamp: u64,
     generation: u32,
     /// Of its name, so that a rename is seen without a look into the store.
     name: u32,
@@ -37,7 +39,7 @@ struct Node {
     marks: u8,
 }
 
-const _: () = assert!(size_of::<Node>() == 48);
+const _: () = assert!(size_of::<Node>() == 56);
 
 /// In use.
 const USED: u8 = 1;
@@ -148,7 +150,7 @@ impl Nodes {
     }
 
     /// A directory of the store, under the number that it has there. False when the number is taken.
-    pub fn restore(&mut self, slot: Slot, id: NodeId, harvested: Count) -> bool {
+    pub fn restore(&mut self, slot: Slot, id: NodeId, (harvested, stamp): (Count, u64)) -> bool {
         let chunks = slot.0 as usize / CHUNK + 1;
         while self.chunks.len() < chunks {
             self.chunks.push(vec![Node::unused(); CHUNK].into());
@@ -159,7 +161,7 @@ impl Nodes {
         let Some(subvolume) = self.subvolume(id.subvolume) else { return false };
         self.put(slot, id, subvolume, None);
         let node = self.node_mut(slot);
-        (node.changed, node.harvested) = (0, harvested);
+        (node.changed, node.harvested, node.stamp) = (0, harvested, stamp);
         true
     }
 
@@ -259,6 +261,26 @@ impl Nodes {
         node.harvested = node.harvested.max(count);
     }
 
+    /// The stamp of its last reading; 0 where that says nothing.
+    pub fn stamp(&self, slot: Slot) -> u64 {
+        self.node(slot).stamp
+    }
+
+    /// Notes the stamp of its last reading.
+    pub fn set_stamp(&mut self, slot: Slot, stamp: u64) {
+        self.node_mut(slot).stamp = stamp;
+    }
+
+    /// A number that all directories have less than.
+    pub fn bound(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    /// All subvolumes of which there are directories.
+    pub fn subvolumes(&self) -> &[u64] {
+        &self.subvolumes
+    }
+
     /// Whether its own entries have changed since they were harvested: only then they have to be read.
     pub fn is_dirty(&self, slot: Slot) -> bool {
         let node = self.node(slot);
@@ -331,6 +353,7 @@ impl Node {
     fn unused() -> Node {
         Node {
             ino: 0,
+            stamp: 0,
             generation: 0,
             name: 0,
             parent: NONE,
@@ -440,9 +463,9 @@ mod tests {
     #[test]
     fn a_store_is_read_back_in_any_order() {
         let mut nodes = Nodes::new();
-        assert!(nodes.restore(Slot(5000), id(2), 3));
-        assert!(nodes.restore(Slot(1), id(1), 4));
-        assert!(!nodes.restore(Slot(1), id(8), 4), "taken");
+        assert!(nodes.restore(Slot(5000), id(2), (3, 9)));
+        assert!(nodes.restore(Slot(1), id(1), (4, 0)));
+        assert!(!nodes.restore(Slot(1), id(8), (4, 0)), "taken");
         nodes.restored();
         nodes.attach(Slot(5000), Slot(1));
         assert_eq!(nodes.dirty_below(Slot(1)), []);

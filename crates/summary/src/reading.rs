@@ -5,6 +5,7 @@ use std::{io, sync::Arc};
 use crate::{
     identity::NodeId,
     record::Access,
+    survey::{Method, Tell},
     totals::{Sums, Totals},
 };
 
@@ -25,6 +26,8 @@ pub struct Reading {
     pub linked: Vec<LinkedName>,
     /// When an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
     pub changed_at: i64,
+    /// By which it can be told later whether it is still as it was read; 0 where it can't.
+    pub stamp: u64,
     /// Why its entries, or some of them, aren't there.
     pub unreadable: Option<io::Error>,
 }
@@ -63,6 +66,16 @@ pub trait Directories: Sync {
     /// Looks at one inode. `ESTALE` (or `NotFound`) when it is gone.
     fn look(&self, inode: NodeId) -> io::Result<LinkedName>;
 
+    /// Whether somebody has a file open for writing; true where that isn't known. `ESTALE` (or `NotFound`) when it is gone.
+    fn is_written(&self, _: NodeId) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Files that are open under names that they have lost.
+    fn open_by_lost_names(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
     /// Has everything written that waits in memory, so that blocks are what they will be.
     fn sync(&self) -> io::Result<()>;
 
@@ -74,6 +87,31 @@ pub trait Directories: Sync {
 
     /// The directory that a directory is in now. `ESTALE` (or `NotFound`) when it is gone.
     fn parent(&self, directory: NodeId) -> io::Result<NodeId>;
+
+    /// Directories in which something was mounted or unmounted since the last call; at the first, those in which something is
+    /// mounted.
+    fn remounted(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
+    /// How it can be told what has changed without a walk; `None` where it can't.
+    fn method(&self) -> Option<Method> {
+        None
+    }
+
+    /// Makes stamps such that who doesn't know the number can't make up files for one. Before the first reading.
+    fn set_key(&self, _: u64) {}
+
+    /// Where the file system counts its changes: what changes from now on gets this number or a higher one. Else 0.
+    fn generation(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    /// Tells all inodes, or directories in these subvolumes with changes since the count `since`, by the method. What waits in
+    /// memory is written before; what changes during the call may be told or not.
+    fn survey(&self, _since: u64, _subvolumes: &[u64], _tell: Tell<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 impl<D: Directories + Send> Directories for Arc<D> {
@@ -83,6 +121,14 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
         (**self).look(inode)
+    }
+
+    fn is_written(&self, inode: NodeId) -> io::Result<bool> {
+        (**self).is_written(inode)
+    }
+
+    fn open_by_lost_names(&self) -> Vec<NodeId> {
+        (**self).open_by_lost_names()
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -99,6 +145,26 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
         (**self).parent(directory)
+    }
+
+    fn remounted(&self) -> Vec<NodeId> {
+        (**self).remounted()
+    }
+
+    fn method(&self) -> Option<Method> {
+        (**self).method()
+    }
+
+    fn set_key(&self, key: u64) {
+        (**self).set_key(key);
+    }
+
+    fn generation(&self) -> io::Result<u64> {
+        (**self).generation()
+    }
+
+    fn survey(&self, since: u64, subvolumes: &[u64], tell: Tell<'_>) -> io::Result<()> {
+        (**self).survey(since, subvolumes, tell)
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Record {
     pub harvested: Count,
     /// When that was, in seconds since 1970; for people.
     pub harvested_at: i64,
+    /// By which it can be told later whether it is still as it was read ([`crate::survey`]); 0 where it can't.
+    pub stamp: u64,
     /// Units of 512 bytes that are allocated to the directory itself.
     pub blocks: i64,
     /// The directory itself and its entries, but for inodes with several names and for what is in directories below.
@@ -72,6 +74,7 @@ impl Record {
         out.unsigned(self.access.acl);
         out.unsigned(self.harvested.into());
         out.signed(self.harvested_at);
+        out.fixed(self.stamp);
         out.signed(self.blocks);
         let alone = self.alone();
         let is_alone = self.subtree == alone;
@@ -97,13 +100,24 @@ impl Record {
         };
         let name = from.bytes()?.to_vec();
         let (mode, uid, gid, acl) = (from.small()?, from.small()?, from.small()?, from.unsigned()?);
-        let (harvested, harvested_at, blocks) = (from.small()?, from.signed()?, from.signed()?);
+        let (harvested, harvested_at, stamp, blocks) = (from.small()?, from.signed()?, from.fixed()?, from.signed()?);
         let marks = from.unsigned()?;
         let own = read_totals(&mut from)?;
         let charged = if marks & 2 != 0 { Sums::of_fields(from.sparse()?) } else { Sums::default() };
         let access = Access { mode, uid, gid, acl };
-        let mut record =
-            Record { id, parent, name, access, harvested, harvested_at, blocks, own, charged, ..Record::default() };
+        let mut record = Record {
+            id,
+            parent,
+            name,
+            access,
+            harvested,
+            harvested_at,
+            stamp,
+            blocks,
+            own,
+            charged,
+            ..Record::default()
+        };
         record.subtree = if marks & 1 != 0 { record.alone() } else { read_totals(&mut from)? };
         record.links = read_ascending(&mut from)?;
         from.is_done().then_some(record)
@@ -241,15 +255,29 @@ mod tests {
         let id = id.prop_map(|(subvolume, ino, generation)| NodeId { subvolume, ino, generation });
         let access = any::<(u32, u32, u32, u64)>();
         let access = access.prop_map(|(mode, uid, gid, acl)| Access { mode, uid, gid, acl });
-        let place = (proptest::option::of(any::<u32>()), any::<Vec<u8>>(), any::<(u32, i64, i64)>());
+        let place = (proptest::option::of(any::<u32>()), any::<Vec<u8>>(), any::<(u32, i64, u64, i64)>());
         let sums = (any_totals(), any::<[i64; Sums::FIELDS]>(), proptest::option::of(any_totals()));
         (id, access, place, sums, vec(any::<u64>(), 0..5)).prop_map(
-            |(id, access, (parent, name, (harvested, harvested_at, blocks)), (own, charged, subtree), mut links)| {
+            |(id, access, (parent, name, harvest), (own, charged, subtree), mut links)| {
+                let (harvested, harvested_at, stamp, blocks) = harvest;
                 links.sort_unstable();
                 let charged = Sums::of_fields(charged);
                 let parent = parent.filter(|&parent| parent < u32::MAX).map(Slot);
                 let subtree = subtree.unwrap_or_default();
-                Record { id, parent, name, access, harvested, harvested_at, blocks, own, charged, subtree, links }
+                Record {
+                    id,
+                    parent,
+                    name,
+                    access,
+                    harvested,
+                    harvested_at,
+                    stamp,
+                    blocks,
+                    own,
+                    charged,
+                    subtree,
+                    links,
+                }
             },
         )
     }
@@ -311,10 +339,11 @@ mod tests {
             access: Access { mode: 0o40_755, uid: 1000, gid: 1000, acl: 0 },
             harvested: 77,
             harvested_at: 1_790_000_000,
+            stamp: u64::MAX / 3,
             own,
             ..Record::default()
         };
         record.subtree = record.alone();
-        assert_eq!(record.encode().len(), 71);
+        assert_eq!(record.encode().len(), 79);
     }
 }

@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::{
     history::History,
     links::{LinkKey, Linked},
+    moment::Moment,
     nodes::{Count, Slot},
     places::{Block, INODES_PER_BLOCK},
     record::Record,
@@ -27,7 +28,7 @@ const PLACES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("places"
 const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories");
 
 /// The version of what the tables hold.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes of the file that are kept in memory.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -70,8 +71,12 @@ pub struct Facts {
     pub count: Count,
     /// Which file system it is about.
     pub file_system: Vec<u8>,
-    /// What was true when it was closed in good order; empty while it is in use.
-    pub closed: Vec<u8>,
+    /// Keeps others from making up stamps; 0 in a new store.
+    pub key: u64,
+    /// Where the file system counts its changes: all with a lower number are in the records, or the stamps of these are 0.
+    pub generation: u64,
+    /// When it was last written.
+    pub moment: Moment,
 }
 
 /// What is to be written in one go: all of it, or nothing.
@@ -170,25 +175,32 @@ impl Store {
                 Count::from_le_bytes(*bytes)
             }
         };
-        let text = |name| Ok::<_, StoreError>(self.fact(name)?.unwrap_or_default());
-        Ok(Facts { count, file_system: text("file system")?, closed: text("closed")? })
-    }
-
-    /// Puts down what it says of itself; on the disk when this returns.
-    pub fn set_facts(&self, facts: &Facts) -> Result<(), StoreError> {
-        self.write("write", Durability::Immediate, |transaction| {
-            let mut table = transaction.open_table(FACTS)?;
-            table.insert("count", facts.count.to_le_bytes().as_slice())?;
-            table.insert("file system", facts.file_system.as_slice())?;
-            table.insert("closed", facts.closed.as_slice())?;
-            Ok(())
-        })
+        let number = |name| {
+            let bytes = self.fact(name)?.unwrap_or_default();
+            Ok::<_, StoreError>(bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+        };
+        let moment = self.fact("moment")?.and_then(|bytes| Moment::decode(&bytes)).unwrap_or_default();
+        let file_system = self.fact("file system")?.unwrap_or_default();
+        Ok(Facts { count, file_system, key: number("key")?, generation: number("generation")?, moment })
     }
 
     /// The record of a directory.
     pub fn record(&self, slot: Slot) -> Result<Option<Record>, StoreError> {
         let bytes = self.get(DIRECTORIES, slot.0)?;
         bytes.map(|bytes| self.decoded(&bytes, slot)).transpose()
+    }
+
+    /// All inodes that have several names. An error of `each` ends it.
+    pub fn each_linked(&self, mut each: impl FnMut(LinkKey) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let failed = failed(&self.path, "read");
+        let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        let table = table.open_table(LINKED).map_err(|error| failed(error.into()))?;
+        for found in table.iter().map_err(|error| failed(error.into()))? {
+            let (key, _) = found.map_err(|error| failed(error.into()))?;
+            let (subvolume, ino) = key.value();
+            each(LinkKey { subvolume, ino })?;
+        }
+        Ok(())
     }
 
     /// All records. An error of `each` ends it.
@@ -213,8 +225,13 @@ impl Store {
 
     /// The directory that named an inode with one name when that directory was last harvested. It may have gone since.
     pub fn place(&self, subvolume: u64, ino: u64) -> Result<Option<Slot>, StoreError> {
+        Ok(self.block(subvolume, ino)?.get(ino))
+    }
+
+    /// The same of all inodes with numbers of the same block.
+    pub(crate) fn block(&self, subvolume: u64, ino: u64) -> Result<Block, StoreError> {
         let bytes = self.get(PLACES, (subvolume, ino / INODES_PER_BLOCK))?;
-        Ok(bytes.and_then(|bytes| Block::decode(&bytes).get(ino)))
+        Ok(bytes.map(|bytes| Block::decode(&bytes)).unwrap_or_default())
     }
 
     /// The totals of a directory over time.
@@ -234,7 +251,7 @@ impl Store {
     }
 
     /// Writes a batch, all or nothing. `durable`: on the disk when this returns; else it is there with the next durable one.
-    pub fn commit(&self, batch: &Batch, count: Count, durable: bool) -> Result<(), StoreError> {
+    pub fn commit(&self, batch: &Batch, facts: &Facts, durable: bool) -> Result<(), StoreError> {
         let durability = if durable { Durability::Immediate } else { Durability::None };
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;
@@ -281,7 +298,12 @@ impl Store {
                 };
             }
             drop(table);
-            transaction.open_table(FACTS)?.insert("count", count.to_le_bytes().as_slice())?;
+            let mut table = transaction.open_table(FACTS)?;
+            table.insert("count", facts.count.to_le_bytes().as_slice())?;
+            table.insert("file system", facts.file_system.as_slice())?;
+            table.insert("key", facts.key.to_le_bytes().as_slice())?;
+            table.insert("generation", facts.generation.to_le_bytes().as_slice())?;
+            table.insert("moment", facts.moment.encode().as_slice())?;
             Ok(())
         })
     }
@@ -389,15 +411,15 @@ mod tests {
         let path = folder.path().join("store");
         let key = LinkKey { subvolume: 5, ino: 77 };
         let linked = Linked { links: 2, places: vec![Slot(1), Slot(2)], ..Linked::default() };
-        let facts = Facts { count: 9, file_system: b"ext4 x".into(), closed: b"well".into() };
+        let moment = Moment { seconds: 7, boot: b"one".into(), uptime: 3 };
+        let facts = Facts { count: 9, file_system: b"ext4 x".into(), key: 5, generation: 6, moment };
         {
             let store = Store::open(&path).expect("a store");
             let mut first = batch([(1, Some(record(1, ""))), (2, Some(record(2, "a"))), (3, Some(record(3, "b")))]);
             first.linked.insert(key, Some(linked.clone()));
             first.places.extend([((0, 63), Slot(1)), ((0, 64), Slot(2)), ((0, 100), Slot(2)), ((1, 100), Slot(3))]);
-            store.commit(&first, 3, false).expect("a commit");
-            store.commit(&batch([(3, None)]), 4, true).expect("a commit");
-            store.set_facts(&facts).expect("facts");
+            store.commit(&first, &Facts::default(), false).expect("a commit");
+            store.commit(&batch([(3, None)]), &facts, true).expect("a commit");
         }
         let store = Store::open(&path).expect("the store again");
         assert_eq!(store.facts().expect("facts"), facts);
@@ -429,7 +451,7 @@ mod tests {
         drop(database);
         let error = Store::open(&path).expect_err("refused");
         assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
-        assert!(error.to_string().contains("version 9, and this program knows version 2; remove it"), "{error}");
+        assert!(error.to_string().contains("version 9, and this program knows version 3; remove it"), "{error}");
     }
 
     /// Who made it was killed in the middle.
@@ -493,18 +515,18 @@ mod tests {
     /// The disk is full at the k-th write, for every k: the state afterwards is the one before the batch, or the one after it.
     #[test]
     fn a_full_disk_leaves_one_state_or_the_other() {
-        let mut refused = 0;
+        let (facts, mut refused) = (Facts::default(), 0);
         for writes in 0.. {
             let memory = Arc::new(InMemoryBackend::new());
             let plenty = Failing { memory: Arc::clone(&memory), left: AtomicU64::new(u64::MAX) };
             let store = Store::with_backend(plenty, "memory").expect("a store");
             store
-                .commit(&batch([(1, Some(record(1, "before"))), (2, Some(record(2, "before")))]), 1, true)
+                .commit(&batch([(1, Some(record(1, "before"))), (2, Some(record(2, "before")))]), &facts, true)
                 .expect("room");
             drop(store);
             let scarce = Failing { memory: Arc::clone(&memory), left: AtomicU64::new(writes) };
             let done = Store::with_backend(scarce, "memory")
-                .and_then(|store| store.commit(&batch([(1, Some(record(1, "after"))), (2, None)]), 2, true));
+                .and_then(|store| store.commit(&batch([(1, Some(record(1, "after"))), (2, None)]), &facts, true));
             if let Err(error) = &done {
                 refused += 1;
                 assert!(matches!(error, StoreError::Database { .. }), "{error}");
@@ -533,7 +555,7 @@ mod tests {
             record.subtree = record.alone();
             some.records.insert(Slot(number), Some(record));
         }
-        store.commit(&some, 1, true).expect("a commit");
+        store.commit(&some, &Facts::default(), true).expect("a commit");
         let (bytes, directories) = store.size().expect("its size");
         assert_eq!(directories, 1000);
         assert!(bytes / directories <= 60, "{bytes}");

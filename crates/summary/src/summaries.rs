@@ -1,26 +1,32 @@
 //! The core: what is dirty is harvested before it is asked for (FastDu, algorithm 1).
 
+mod missed;
+mod watched;
+
 use std::{
     collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
     io,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
-use onesweep_sys::fanotify::Happened;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::missed::{CaughtUp, Missed};
+use self::watched::Alien;
 use crate::{
     harvest::{self, Waiting},
     history::History,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
+    moment::{Moment, seconds},
     nodes::{Count, Slot},
     reading::{Directories, Wanted, is_gone},
     record::Record,
     store::{Facts, Store, StoreError},
-    totals::{Sums, Totals},
+    survey::Method,
+    totals::Totals,
     tracker::{Change, Tracker},
 };
 
@@ -97,12 +103,14 @@ pub struct Summaries<D, T> {
     root: Slot,
     count: Count,
     /// Directories that are in none: they have moved, or are gone.
-    nowhere: Vec<Slot>,
+    nowhere: Vec<Lost>,
     /// Inodes of which names may be in directories that aren't clean, or in none that is known.
     open: HashSet<LinkKey>,
     /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
     /// they added when they were looked at last.
     aliens: HashMap<LinkKey, Alien>,
+    /// Inodes that got a name or lost one just now.
+    relinked: HashMap<LinkKey, NodeId>,
     unreadable: HashMap<Slot, String>,
     /// Directories in which blocks may change and nobody tells, and until when, in seconds since 1970.
     unsettled: HashMap<Slot, i64>,
@@ -112,13 +120,20 @@ pub struct Summaries<D, T> {
     remembered: HashSet<Slot>,
     noted_at: i64,
     facts: Facts,
+    /// More may have changed than was told.
+    is_behind: bool,
+    caught_up: Option<CaughtUp>,
+    /// Where the file system's count stood when it was caught up with; what was dirty then isn't all harvested yet.
+    caught_up_to: Option<u64>,
+    readings: u64,
 }
 
+/// A directory that is in none.
 #[derive(Clone, Copy, Debug)]
-struct Alien {
-    id: NodeId,
-    heeded: NodeId,
-    seen: Option<Sums>,
+struct Lost {
+    slot: Slot,
+    /// The one that the kernel says it is in, which then had this count and has to be read.
+    told: Option<(Slot, Count)>,
 }
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
@@ -148,8 +163,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         for stray in strays {
             ledger.forget(stray)?;
         }
-        let facts = Facts { file_system: identity.to_owned(), closed: Vec::new(), ..facts };
-        ledger.store().set_facts(&facts)?;
+        let facts = match known {
+            Some(_) => facts,
+            None => Facts {
+                count: facts.count,
+                file_system: identity.to_owned(),
+                key: RandomState::new().hash_one(identity),
+                generation: 0,
+                moment: Moment::now(),
+            },
+        };
+        directories.set_key(facts.key);
+        let generation = directories.generation().unwrap_or(0);
         let remembered =
             ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
         let mut summaries = Self {
@@ -161,14 +186,22 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             nowhere: Vec::new(),
             open: HashSet::new(),
             aliens: HashMap::new(),
+            relinked: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
             tended_at: seconds(),
             remembered,
             noted_at: 0,
             facts,
+            // Of a new one nothing is known that could have changed.
+            is_behind: known.is_some(),
+            caught_up: None,
+            caught_up_to: Some(generation),
+            readings: 0,
         };
-        summaries.suspect_all()?;
+        let open = summaries.ledger.all_open()?;
+        summaries.open.extend(open);
+        summaries.watch_lost_names();
         Ok(summaries)
     }
 
@@ -180,6 +213,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The tree, its records and the store.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Where changes are told.
+    pub fn tracker(&self) -> &T {
+        &self.tracker
     }
 
     /// Where directories are read.
@@ -196,10 +234,24 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Takes in what the tracker tells.
     pub fn drain(&mut self) -> Result<(), SummaryError> {
         let drained = self.tracker.drain().map_err(SummaryError::Tracker)?;
-        if drained.lost {
-            self.suspect_all()?;
+        self.is_behind |= drained.lost;
+        drained.changes.iter().try_for_each(|change| self.apply(change))?;
+        self.watch_relinked();
+        for id in self.directories.remounted() {
+            if let Some(slot) = self.ledger.nodes.find(id) {
+                self.mark(slot)?;
+            }
         }
-        drained.changes.iter().try_for_each(|change| self.apply(change))
+        if self.is_behind {
+            let missed = self.missed()?;
+            self.catch_up(missed)?;
+        }
+        Ok(())
+    }
+
+    /// Readings of directories so far.
+    pub fn readings(&self) -> u64 {
+        self.readings
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), SummaryError> {
@@ -211,6 +263,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
                 self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
+                self.relinked.insert(key, object);
                 if let Some(slot) = self.ledger.nodes.find(object) {
                     self.mark(slot)?;
                 }
@@ -219,21 +272,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             (None, None) => {}
         }
         Ok(())
-    }
-
-    fn apply_to_object(&mut self, slot: Slot, object: NodeId, change: &Change) -> Result<(), SummaryError> {
-        let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
-        let places = self.ledger.places(key)?;
-        let is_named = places.named.contains(&slot);
-        // A clean directory's names are all known.
-        let is_alien = !is_named && (places.all().next().is_some() || !self.ledger.nodes.is_dirty(slot));
-        if !is_alien || change.happened.intersects(Happened::CREATE | Happened::MOVED_TO) {
-            return self.mark(slot);
-        }
-        let heeded = self.ledger.nodes.id(slot);
-        self.aliens.entry(key).or_insert_with(|| Alien { id: object, heeded, seen: None });
-        self.tracker.keep_heeding(heeded, true);
-        places.all().try_for_each(|place| self.mark(place))
     }
 
     /// A directory's own entries have changed.
@@ -248,30 +286,36 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
+    /// What is stored of a directory, without any reading.
+    pub fn cached(&self, directory: NodeId) -> Result<Answer, SummaryError> {
+        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
+        let record = self.ledger.record(slot)?;
+        let unreadable = self.unreadable(slot).count();
+        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact: false, unreadable })
+    }
+
     /// Answers a question for a directory (the paper's `QueryDirStatistics`).
     pub fn query(&mut self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
-        let mut is_exact = false;
+        if freshness == Freshness::Cached {
+            return self.cached(directory);
+        }
         if freshness == Freshness::Synced {
             self.directories.sync().map_err(SummaryError::Sync)?;
             self.suspect_unsettled(i64::MAX)?;
         }
-        if freshness != Freshness::Cached {
-            self.suspect_unsettled(seconds())?;
-            self.drain()?;
-            if self.ledger.nodes.find(directory).is_none() {
-                self.settle(self.root)?;
-            }
+        self.suspect_unsettled(seconds())?;
+        // What could not be read may be readable again.
+        self.unreadable.keys().copied().collect::<Vec<_>>().into_iter().try_for_each(|slot| self.mark_used(slot))?;
+        self.drain()?;
+        if self.ledger.nodes.find(directory).is_none() {
+            self.settle(self.root)?;
         }
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
-        if freshness != Freshness::Cached {
-            is_exact = self.settle(slot)?;
-        }
+        let is_exact = self.settle(slot)?;
         if is_exact {
             self.remember(slot)?;
         }
-        let record = self.ledger.record(slot)?;
-        let unreadable = self.unreadable(slot).count();
-        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, unreadable })
+        Ok(Answer { is_exact, ..self.cached(directory)? })
     }
 
     /// Directories in which blocks may have changed by now.
@@ -279,11 +323,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let due: Vec<Slot> = self.unsettled.iter().filter(|(_, until)| **until <= now).map(|(slot, _)| *slot).collect();
         for slot in due {
             self.unsettled.remove(&slot);
-            if self.ledger.nodes.is_used(slot) {
-                self.mark(slot)?;
-            }
+            self.mark_used(slot)?;
         }
         Ok(())
+    }
+
+    fn mark_used(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        if self.ledger.nodes.is_used(slot) { self.mark(slot) } else { Ok(()) }
     }
 
     /// The totals of a directory over time: from when it was asked for first.
@@ -331,6 +377,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(false);
         }
         self.tended_at = now;
+        // Or the next start would have to look at all that has changed since the last one.
+        self.is_behind |= self.directories.method() == Some(Method::Generations);
         self.settle(self.root)?;
         self.commit(true)?;
         Ok(true)
@@ -345,12 +393,32 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
             let dirty = self.ledger.nodes.dirty_below(slot);
             if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
-                self.ledger.pay().map_err(SummaryError::Store)?;
+                self.ledger.pay()?;
+                if let Some(generation) = self.caught_up_to.take_if(|_| slot == self.root) {
+                    self.facts.generation = generation;
+                    self.facts.moment = Moment::now();
+                }
                 return Ok(true);
             }
             self.harvest(dirty)?;
             self.find_the_lost()?;
         }
+        self.ledger.pay()?;
+        Ok(false)
+    }
+
+    /// Harvests at most so many of the directories that are dirty now; true when none is left. For who wants to let others ask
+    /// meanwhile what is stored.
+    pub fn settle_some(&mut self, slot: Slot, most: usize) -> Result<bool, SummaryError> {
+        self.drain()?;
+        let mut dirty = self.ledger.nodes.dirty_below(slot);
+        if dirty.len() <= most {
+            return self.settle(slot).map(|_| true);
+        }
+        dirty.sort_unstable_by_key(|&slot| self.ledger.nodes.id(slot));
+        dirty.truncate(most);
+        self.harvest(dirty)?;
+        self.find_the_lost()?;
         self.ledger.pay()?;
         Ok(false)
     }
@@ -362,8 +430,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let mut waiting = Waiting::default();
         dirty.into_iter().for_each(|slot| waiting.add(self.ledger.nodes.id(slot), slot));
         let settling = self.directories.settling_seconds();
-        let Self { ledger, directories, tracker, nowhere, open, unreadable, unsettled, .. } = self;
+        let facts = Facts { count, ..self.facts.clone() };
+        let Self { ledger, directories, tracker, nowhere, open, unreadable, unsettled, readings, .. } = self;
         harvest::harvest(&mut waiting, (&*directories, &*tracker), READERS, |slot, reading, waiting| {
+            *readings += 1;
             if !ledger.nodes.is_used(slot) {
                 return Ok(());
             }
@@ -375,9 +445,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                         ledger.nodes.mark_changed(parent, count);
                     }
                     ledger.nodes.mark_harvested(slot, count);
+                    ledger.doubt(slot)?;
                     return Ok(());
                 }
                 Err(error) => {
+                    ledger.doubt(slot)?;
                     unreadable.insert(slot, message(&error));
                     ledger.nodes.mark_harvested(slot, count);
                     return Ok(());
@@ -406,9 +478,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 ledger.nodes.mark_changed(slot, count);
             }
             merged.new.into_iter().for_each(|new| waiting.add(ledger.nodes.id(new), new));
-            nowhere.extend(merged.missing);
+            nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
             if ledger.unwritten() >= UNWRITTEN_MAX {
-                ledger.commit(count, false)?;
+                ledger.commit(&facts, false)?;
             }
             Ok::<_, SummaryError>(())
         })
@@ -427,88 +499,41 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Directories that are in none: gone, or in another one, which then has to be read (again).
     fn find_the_lost(&mut self) -> Result<(), SummaryError> {
-        for slot in std::mem::take(&mut self.nowhere) {
+        for Lost { slot, told } in std::mem::take(&mut self.nowhere) {
             if !self.ledger.nodes.is_used(slot) || self.ledger.nodes.parent(slot).is_some() {
                 continue;
             }
             match self.directories.parent(self.ledger.nodes.id(slot)) {
-                Err(error) if is_gone(&error) => {
-                    for at in self.ledger.nodes.subtree(slot) {
-                        self.tracker.heed(self.ledger.nodes.id(at));
-                        self.unreadable.remove(&at);
-                    }
-                    self.ledger.forget(slot)?;
-                }
-                Err(_) => self.nowhere.push(slot),
+                Err(error) if is_gone(&error) => self.forget(slot)?,
+                Err(_) => self.nowhere.push(Lost { slot, told }),
                 Ok(parent) => {
-                    if let Some(parent) = self.ledger.nodes.find(parent) {
+                    let parent = self.ledger.nodes.find(parent);
+                    let was_read = |(at, count)| {
+                        parent == Some(at) && self.ledger.nodes.counts(at).1 > count && !self.ledger.nodes.is_dirty(at)
+                    };
+                    if told.is_some_and(was_read) {
+                        // It is there, and doesn't show: something is mounted on it.
+                        self.forget(slot)?;
+                        continue;
+                    }
+                    let told = told.filter(|(at, _)| Some(*at) == parent).or(parent.map(|at| (at, self.count)));
+                    if let Some(parent) = parent {
                         self.mark(parent)?;
                     }
-                    self.nowhere.push(slot);
+                    self.nowhere.push(Lost { slot, told });
                 }
             }
         }
         Ok(())
     }
 
-    /// Looks at inodes below `slot` of which a name may be where nothing is told; true when one has changed.
-    fn look_at_open(&mut self, slot: Slot) -> Result<bool, SummaryError> {
-        let mut has_changed = false;
-        for key in self.open.iter().copied().collect::<Vec<_>>() {
-            let Some(linked) = self.ledger.linked(key)? else {
-                self.open.remove(&key);
-                continue;
-            };
-            if !self.ledger.is_open(key)? {
-                self.open.remove(&key);
-                continue;
-            }
-            let nodes = &self.ledger.nodes;
-            if !linked.places.iter().any(|&place| nodes.contains(slot, place)) {
-                continue;
-            }
-            let id = NodeId { subvolume: key.subvolume, ino: key.ino, generation: linked.generation };
-            let is_the_same = match self.directories.look(id) {
-                Ok(found) => (found.weight, found.links) == (linked.weight, linked.links),
-                // A tree that is read once isn't looked at again.
-                Err(error) => error.kind() == io::ErrorKind::Unsupported,
-            };
-            if !is_the_same {
-                has_changed = true;
-                linked.places.iter().try_for_each(|&place| self.mark(place))?;
-            }
+    /// Forgets a directory that is in none, and all below.
+    fn forget(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        for at in self.ledger.nodes.subtree(slot) {
+            self.tracker.heed(self.ledger.nodes.id(at));
+            self.unreadable.remove(&at);
         }
-        Ok(has_changed)
-    }
-
-    /// The same of inodes that are written through names that they don't have.
-    fn look_at_aliens(&mut self, slot: Slot) -> Result<bool, SummaryError> {
-        let mut has_changed = false;
-        for (key, alien) in self.aliens.clone() {
-            let places = self.ledger.places(key)?;
-            let nodes = &self.ledger.nodes;
-            let names_it = |heeded| !nodes.is_dirty(heeded) && places.named.contains(&heeded);
-            let is_at_home = nodes.find(alien.heeded).is_none_or(names_it);
-            let found = match self.directories.look(alien.id) {
-                Ok(found) if !is_at_home => found,
-                Err(error) if !is_at_home && !is_gone(&error) => continue,
-                // It is gone, or the directory names it (again), and tells what happens to it.
-                _ => {
-                    self.aliens.remove(&key);
-                    if self.aliens.values().all(|other| other.heeded != alien.heeded) {
-                        self.tracker.keep_heeding(alien.heeded, false);
-                    }
-                    continue;
-                }
-            };
-            if alien.seen == Some(found.weight) || !places.all().any(|place| nodes.contains(slot, place)) {
-                continue;
-            }
-            has_changed = true;
-            self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien });
-            places.all().try_for_each(|place| self.mark(place))?;
-        }
-        Ok(has_changed)
+        Ok(self.ledger.forget(slot)?)
     }
 
     /// Directories below `slot` that could not be read as a whole, and why.
@@ -526,19 +551,19 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Writes what is known. `durable`: on the disk when this returns.
     pub fn commit(&mut self, durable: bool) -> Result<(), SummaryError> {
-        Ok(self.ledger.commit(self.count, durable)?)
-    }
-
-    /// Ends in good order.
-    pub fn close(&mut self) -> Result<(), SummaryError> {
-        self.commit(true)?;
         self.facts.count = self.count;
-        Ok(self.ledger.store().set_facts(&self.facts)?)
+        let now = Moment::now();
+        // While the clock stands before what is kept, whoever opens the store next has to doubt everything.
+        if !self.facts.moment.is_set_back(&now) {
+            self.facts.moment = now;
+        }
+        Ok(self.ledger.commit(&self.facts, durable)?)
     }
-}
 
-pub(crate) fn seconds() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+    /// Ends in good order: what is dirty is found again by who opens the store next.
+    pub fn close(&mut self) -> Result<(), SummaryError> {
+        self.commit(true)
+    }
 }
 
 /// Without the number that the standard library puts behind.

@@ -66,6 +66,9 @@ const WATCHED: Happened = Happened::MODIFY
 const PAUSE: Duration = Duration::from_millis(100);
 /// Takes some 3,000 events.
 const BUFFER_BYTES: usize = 256 << 10;
+/// So many changes are kept until somebody asks for them; some 150 bytes each. Beyond, all are forgotten, and the file system
+/// is asked what has changed.
+const CHANGES_MAX: usize = 1 << 18;
 
 /// The tracker of a stock kernel. Needs `CAP_SYS_ADMIN` and `CAP_DAC_READ_SEARCH`; Linux 6.0.
 #[derive(Debug)]
@@ -90,6 +93,17 @@ struct State {
     lost: bool,
     broken: Option<io::Error>,
     buffer: Vec<u8>,
+    told: u64,
+}
+
+impl State {
+    fn add(&mut self, change: (Option<NodeId>, Option<NodeId>), happened: Happened) {
+        *self.changes.entry(change).or_default() |= happened;
+        if self.changes.len() > CHANGES_MAX {
+            self.changes = HashMap::new();
+            self.lost = true;
+        }
+    }
 }
 
 impl Fanotify {
@@ -98,7 +112,13 @@ impl Fanotify {
     /// `PermissionDenied` without the capabilities; an error that says so below a subvolume of btrfs, which must be watched
     /// from the top of the file system.
     pub fn start(volume: Arc<Volume>) -> io::Result<Fanotify> {
-        let group = Group::new(true)?;
+        Self::start_with(volume, true)
+    }
+
+    /// The same, with a queue that the kernel bounds (`/proc/sys/fs/fanotify/max_queued_events`) unless it is `unlimited`. What
+    /// finds no room there is lost, and that is told.
+    pub fn start_with(volume: Arc<Volume>, unlimited: bool) -> io::Result<Fanotify> {
+        let group = Group::new(unlimited)?;
         group.watch_file_system(volume.top(), WATCHED)?;
         let state = State { buffer: vec![0; BUFFER_BYTES], ..State::default() };
         let shared = Arc::new(Shared { group, volume, state: Mutex::new(state), ended: AtomicBool::new(false) });
@@ -112,6 +132,12 @@ impl Fanotify {
             })?
         };
         Ok(Fanotify { shared, drainer: Some(drainer) })
+    }
+
+    /// Events that the kernel has told so far, and changes that wait to be asked for.
+    pub fn told(&self) -> (u64, usize) {
+        let state = self.shared.lock();
+        (state.told, state.changes.len())
     }
 }
 
@@ -136,6 +162,7 @@ impl Shared {
         let mut buffer = std::mem::take(&mut state.buffer);
         loop {
             let told = self.group.read(&mut buffer, |event| {
+                state.told += 1;
                 state.lost |= event.happened.contains(Happened::OVERFLOW);
                 let node = |handle: Option<_>| handle.and_then(|handle| family.node(&handle));
                 let (directory, object) = (node(event.directory), node(event.object));
@@ -148,7 +175,7 @@ impl Shared {
                 }
                 // What happens to a directory itself is told of it, not of the one that it is in.
                 let object = object.filter(|_| !event.happened.contains(Happened::ON_DIRECTORY));
-                *state.changes.entry((directory, object)).or_default() |= event.happened;
+                state.add((directory, object), event.happened);
                 if let Some(directory) = directory {
                     self.ignore(state, directory);
                 }
@@ -211,5 +238,24 @@ impl Tracker for Fanotify {
         } else {
             self.shared.lock().heeded.remove(&directory);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut state = State::default();
+        let node = |ino| Some(NodeId { subvolume: 0, ino, generation: 1 });
+        for ino in 0..CHANGES_MAX as u64 {
+            state.add((node(ino), None), Happened::CREATE);
+            state.add((node(ino), None), Happened::DELETE);
+        }
+        assert!(!state.lost);
+        assert_eq!(state.changes.len(), CHANGES_MAX);
+        state.add((None, node(1)), Happened::ATTRIB);
+        assert!(state.lost && state.changes.is_empty());
     }
 }

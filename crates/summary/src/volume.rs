@@ -5,18 +5,24 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use onesweep_sys::{
     files::{self, DirReader, EntryType, Stat},
     handle::{self, FileHandle},
+    lease,
 };
 
 use crate::{
     identity::{Family, NodeId},
+    lost_names,
+    moment::seconds,
+    mounts::Mounts,
     preload::Preload,
     reading::{Directories, LinkedName, Reading, Wanted},
     record::Access,
+    survey::{self, Facts, Method, Tell, stamp_of_sum},
     totals::{Extremes, Largest, Sums},
 };
 
@@ -29,15 +35,35 @@ pub struct Volume {
     family: Family,
     root: NodeId,
     mount: Option<u64>,
-    settling_seconds: i64,
+    mounts: Mounts,
+    kind: Kind,
+    /// That of its inodes, but of subvolumes of btrfs.
+    dev: u64,
+    /// Of stamps.
+    key: AtomicU64,
     preload: Option<Preload>,
+}
+
+/// What can be asked of it beside what all can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ext,
+    Xfs,
+    Btrfs,
+    Other,
 }
 
 /// Delayed allocation of ext4 and btrfs.
 const SETTLING_SECONDS: i64 = 35;
 /// Blocks that XFS allocates ahead are given back by and by.
 const SETTLING_SECONDS_OF_XFS: i64 = 360;
+
+const MAGIC_OF_EXT: u32 = 0xef53;
 const MAGIC_OF_XFS: u32 = 0x5846_5342;
+const MAGIC_OF_BTRFS: u32 = 0x9123_683e;
+
+/// An inode that changed less than so many seconds before a reading may have changed once more at the same time by its clock.
+const TICK_SECONDS: i64 = 1;
 
 impl Volume {
     /// The file system at `path`, from the top of the mount that `path` lies in.
@@ -60,9 +86,20 @@ impl Volume {
         let family = Family::of(&told, stat.ino).ok_or_else(unknown)?;
         let root = family.node(&told).ok_or_else(unknown)?;
         let magic = files::file_system(top.as_fd())?.magic;
-        let settling_seconds = if magic == MAGIC_OF_XFS { SETTLING_SECONDS_OF_XFS } else { SETTLING_SECONDS };
+        let kind = match magic {
+            MAGIC_OF_EXT => Kind::Ext,
+            MAGIC_OF_XFS => Kind::Xfs,
+            MAGIC_OF_BTRFS => Kind::Btrfs,
+            _ => Kind::Other,
+        };
+        let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
-        Ok(Volume { top, family, root, mount: stat.mnt_id, settling_seconds, preload })
+        Ok(Volume { top, family, root, mount, mounts: Mounts::on(mount)?, kind, dev, key, preload })
+    }
+
+    /// Whether an inode of this device number may be one of its own.
+    pub fn may_hold(&self, dev: u64) -> bool {
+        self.kind == Kind::Btrfs || self.dev == dev
     }
 
     /// The directory at its top.
@@ -94,8 +131,10 @@ impl Volume {
     pub fn identity(&self) -> io::Result<Vec<u8>> {
         let stat = files::statx_fd(self.top())?;
         let born = stat.btime.unwrap_or_default();
-        let magic = files::file_system(self.top())?.magic;
-        Ok(format!("{magic:x} {:?} {}.{}", self.root, born.secs, born.nanos).into_bytes())
+        let told = files::file_system(self.top())?;
+        // Two that were made in the same second are alike but for this. Elsewhere it isn't the same after a reboot.
+        let id = if matches!(self.kind, Kind::Ext | Kind::Btrfs) { told.id } else { 0 };
+        Ok(format!("{:x} {id:x} {:?} {}.{}", told.magic, self.root, born.secs, born.nanos).into_bytes())
     }
 
     /// The inode of an open file.
@@ -108,10 +147,14 @@ impl Volume {
     }
 
     fn list(&self, fd: BorrowedFd<'_>) -> io::Result<Reading> {
+        let began = seconds();
+        let generation = self.generation().unwrap_or(0);
         let stat = files::statx_fd(fd)?;
         let access = access(fd, &stat);
         let changed_at = stat.ctime.secs;
         let mut reading = Reading { access, blocks: stat.blocks as i64, changed_at, ..Reading::default() };
+        let mut sum = Facts::of(&stat).term(self.key());
+        let mut has_mounts = false;
         add(&mut reading, &stat);
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
         let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
@@ -126,33 +169,51 @@ impl Volume {
             };
             match entered {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                done => done?,
+                Err(error) => return Err(error),
+                Ok(Entry::Mounted) => has_mounts = true,
+                Ok(Entry::Directory) => {}
+                Ok(Entry::Other(term)) => sum = sum.wrapping_add(term),
             }
         }
+        let last_changed = reading.changed_at.max(stat.ctime.secs).saturating_add(TICK_SECONDS);
+        reading.stamp = match self.kind {
+            // What is below a mount isn't known.
+            _ if has_mounts => 0,
+            Kind::Btrfs => generation,
+            _ if last_changed >= began => 0,
+            _ => stamp_of_sum(sum),
+        };
         Ok(reading)
     }
 
-    /// Nothing but its identity is needed: it is read itself.
-    fn directory(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString, ours: u64) -> io::Result<()> {
-        let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
-        if mount == ours {
-            reading.directories.push((self.node(&handle)?, name.into_bytes()));
-        }
-        Ok(())
+    fn key(&self) -> u64 {
+        self.key.load(Ordering::Relaxed)
     }
 
-    fn entry(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString) -> io::Result<()> {
+    /// Nothing but its identity is needed: it is read itself.
+    fn directory(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString, ours: u64) -> io::Result<Entry> {
+        let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
+        if mount != ours {
+            return Ok(Entry::Mounted);
+        }
+        reading.directories.push((self.node(&handle)?, name.into_bytes()));
+        Ok(Entry::Directory)
+    }
+
+    fn entry(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString) -> io::Result<Entry> {
         let stat = files::statx_at(fd, name.as_c_str(), true)?;
         reading.changed_at = reading.changed_at.max(stat.ctime.secs);
         // What is mounted there belongs to another file system, or to another place of this one.
         let is_mounted = stat.mnt_id.zip(self.mount).map_or(stat.is_mount_root, |(its, ours)| its != ours);
         if is_mounted {
-            return Ok(());
+            return Ok(Entry::Mounted);
         }
         if stat.file_type() == EntryType::Dir {
             let id = self.node(&handle::handle_at(fd, &name)?)?;
             reading.directories.push((id, name.into_bytes()));
-        } else if stat.nlink > 1 {
+            return Ok(Entry::Directory);
+        }
+        if stat.nlink > 1 {
             let id = self.node(&handle::handle_at(fd, &name)?)?;
             reading.linked.push(linked(id, &stat));
             reading.own.sums.shared_names += 1;
@@ -161,8 +222,18 @@ impl Volume {
             add(reading, &stat);
             reading.inodes.push(stat.ino);
         }
-        Ok(())
+        Ok(Entry::Other(Facts::of(&stat).term(self.key())))
     }
+}
+
+/// What a name stands for.
+enum Entry {
+    /// Something of another file system, or of another place of this one.
+    Mounted,
+    /// A directory, which has a stamp of its own.
+    Directory,
+    /// Anything else: its term.
+    Other(u64),
 }
 
 impl Directories for Volume {
@@ -180,12 +251,59 @@ impl Directories for Volume {
         Ok(linked(inode, &stat))
     }
 
+    fn is_written(&self, inode: NodeId) -> io::Result<bool> {
+        let handle = self.family.handle(inode);
+        let fd = handle::open_by_handle(self.top(), &handle, handle::Access::Facts)?;
+        // What else changes has no content.
+        if files::statx_fd(fd.as_fd())?.file_type() != EntryType::File {
+            return Ok(false);
+        }
+        let asked = handle::open_by_handle(self.top(), &handle, handle::Access::Read);
+        // Whoever has a lease on it that keeps readers out writes it.
+        Ok(asked.and_then(|fd| lease::is_open_for_writing(fd.as_fd())).unwrap_or(true))
+    }
+
+    fn open_by_lost_names(&self) -> Vec<NodeId> {
+        let files = lost_names::files(|dev| self.may_hold(dev));
+        files.iter().filter_map(|file| self.node_of(file.as_fd()).ok()).collect()
+    }
+
     fn sync(&self) -> io::Result<()> {
         files::sync_file_system(self.top())
     }
 
     fn settling_seconds(&self) -> i64 {
-        self.settling_seconds
+        if self.kind == Kind::Xfs { SETTLING_SECONDS_OF_XFS } else { SETTLING_SECONDS }
+    }
+
+    fn remounted(&self) -> Vec<NodeId> {
+        let directories = self.mounts.changed_in(self.top());
+        directories.iter().filter_map(|fd| self.node_of(fd.as_fd()).ok()).collect()
+    }
+
+    fn method(&self) -> Option<Method> {
+        match self.kind {
+            Kind::Ext | Kind::Xfs => Some(Method::Sums),
+            Kind::Btrfs => Some(Method::Generations),
+            Kind::Other => None,
+        }
+    }
+
+    fn set_key(&self, key: u64) {
+        self.key.store(key, Ordering::Relaxed);
+    }
+
+    fn generation(&self) -> io::Result<u64> {
+        if self.kind == Kind::Btrfs { survey::btrfs::generation(self.top()) } else { Ok(0) }
+    }
+
+    fn survey(&self, since: u64, subvolumes: &[u64], tell: Tell<'_>) -> io::Result<()> {
+        match self.kind {
+            Kind::Ext => survey::ext4::survey(self, self.key(), tell),
+            Kind::Xfs => survey::xfs::survey(self, self.key(), tell),
+            Kind::Btrfs => survey::btrfs::survey(self, since, subvolumes, tell),
+            Kind::Other => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn bring_in(&self, wanted: &Wanted<'_>) {

@@ -11,8 +11,9 @@ use onesweep_summary::{
     identity::NodeId,
     reading::{Directories, LinkedName, Reading},
     record::Access,
-    store::Store,
-    summaries::{Freshness, Summaries},
+    store::{Batch, Store},
+    summaries::{CaughtUp, Freshness, Summaries},
+    survey::{Method, Seen, Tell},
     totals::Sums,
     tracker::{Change, Drained, Tracker},
 };
@@ -26,6 +27,8 @@ struct Directory {
     directories: BTreeMap<u64, String>,
     /// The inode of each name.
     names: BTreeMap<String, u64>,
+    /// The number of its last change.
+    changed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +44,11 @@ struct State {
     /// Changes that come with each reading.
     busy: u32,
     lose: bool,
+    method: Option<Method>,
+    /// The number of the last change of anything.
+    changes: u64,
+    /// That of each file.
+    file_changes: BTreeMap<u64, u64>,
 }
 
 fn id(ino: u64) -> NodeId {
@@ -53,7 +61,18 @@ impl State {
         ((self.seed >> 33) % below.max(1) as u64) as usize
     }
 
+    /// What the file system keeps of it, whoever listens.
+    fn keep(&mut self, directory: u64, object: Option<u64>) {
+        self.changes += 1;
+        let changes = self.changes;
+        match object {
+            Some(ino) => _ = self.file_changes.insert(ino, changes),
+            None => self.directory(directory).changed = changes,
+        }
+    }
+
     fn tell(&mut self, directory: u64, object: Option<u64>, happened: Happened) {
+        self.keep(directory, object);
         if self.ignored.contains(&directory) {
             return;
         }
@@ -112,6 +131,7 @@ impl State {
                         self.files.remove(&ino);
                     }
                     self.tell(place, None, Happened::DELETE);
+                    self.keep(place, Some(ino));
                     self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
                 }
             }
@@ -120,6 +140,7 @@ impl State {
                     let name = format!("l{}", self.fresh());
                     self.directory(directory).names.insert(name, ino);
                     self.tell(directory, None, Happened::CREATE);
+                    self.keep(directory, Some(ino));
                     self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
                 }
             }
@@ -165,6 +186,27 @@ impl State {
         }
     }
 
+    /// The term of a file in the stamp of a directory that names it, or of a directory in its own.
+    fn term(&self, ino: u64) -> u64 {
+        let changed = match self.directories.get(&ino) {
+            Some(directory) => directory.changed,
+            None => self.file_changes.get(&ino).copied().unwrap_or(0),
+        };
+        (ino << 32 | changed).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn stamp(&self, ino: u64) -> u64 {
+        match self.method {
+            None => 0,
+            // As btrfs counts: what changes now gets this number.
+            Some(Method::Generations) => self.changes,
+            Some(Method::Sums) => {
+                let terms = self.directories[&ino].names.values().map(|&named| self.term(named));
+                terms.fold(self.term(ino), u64::wrapping_add).max(1)
+            }
+        }
+    }
+
     /// What all below a directory comes to: inodes and bytes, each inode once.
     fn truth(&self, top: u64) -> (i64, i64) {
         let (mut directories, mut files) = (vec![top], BTreeSet::new());
@@ -185,7 +227,8 @@ struct Tree(Arc<Mutex<State>>);
 
 impl Tree {
     fn new(seed: u64) -> Tree {
-        let mut state = State { next: ROOT, seed, ..State::default() };
+        let method = [None, Some(Method::Sums), Some(Method::Generations)][seed as usize % 3];
+        let mut state = State { next: ROOT, seed, method, ..State::default() };
         state.directories.insert(ROOT, Directory::default());
         (0..60).for_each(|_| state.change());
         Tree(Arc::new(Mutex::new(state)))
@@ -203,7 +246,8 @@ impl Directories for Tree {
             state.change();
         }
         let found = state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?;
-        let mut reading = Reading { access: Access { mode: 0o40_755, ..Access::default() }, ..Reading::default() };
+        let access = Access { mode: 0o40_755, ..Access::default() };
+        let mut reading = Reading { access, stamp: state.stamp(directory.ino), ..Reading::default() };
         reading.own.sums.directories = 1;
         reading.directories =
             found.directories.iter().map(|(&ino, name)| (id(ino), name.clone().into_bytes())).collect();
@@ -226,6 +270,10 @@ impl Directories for Tree {
         Ok(LinkedName { id: inode, weight: Sums { files: 1, bytes, ..Sums::default() }, links: state.links(inode.ino) })
     }
 
+    fn is_written(&self, _: NodeId) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
         let state = self.state();
         Ok(id(state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?.parent))
@@ -237,6 +285,35 @@ impl Directories for Tree {
 
     fn settling_seconds(&self) -> i64 {
         0
+    }
+
+    fn method(&self) -> Option<Method> {
+        self.state().method
+    }
+
+    fn generation(&self) -> io::Result<u64> {
+        Ok(self.state().changes)
+    }
+
+    fn survey(&self, since: u64, _: &[u64], tell: Tell<'_>) -> io::Result<()> {
+        let mut state = self.state();
+        for _ in 0..state.busy {
+            state.change();
+        }
+        let seen = |ino, is_directory, links, stamp| Seen { id: id(ino), is_directory, links, stamp, changed_at: 0 };
+        if state.method == Some(Method::Sums) {
+            state.directories.keys().for_each(|&ino| tell(&[seen(ino, true, 2, state.term(ino))]));
+            state.files.keys().for_each(|&ino| tell(&[seen(ino, false, state.links(ino), state.term(ino))]));
+            return Ok(());
+        }
+        for (&ino, directory) in &state.directories {
+            let files = directory.names.values().map(|file| state.file_changes.get(file).copied().unwrap_or(0));
+            let changed = files.max().unwrap_or(0).max(directory.changed);
+            if changed >= since {
+                tell(&[seen(ino, true, 2, changed)]);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -316,16 +393,105 @@ fn lost_events_and_an_old_store_are_no_harm() {
         (0..40).for_each(|_| tree.state().change());
         tree.state().lose = true;
         agrees(&mut tracked, &tree, ROOT, &format!("after losses, seed {seed}"));
-        // The store holds what was before.
+        assert!(tracked.caught_up().is_some());
+        // The store holds what was before, or something between.
+        for _ in 0..seed % 4 {
+            (0..5).for_each(|_| tree.state().change());
+            let asked = tree.state().any_directory();
+            let _ = tracked.query(id(asked), Freshness::Exact);
+            if seed % 8 > 3 {
+                tracked.commit(true).expect("a commit");
+            }
+        }
         drop(tracked);
         (0..40).for_each(|_| tree.state().change());
         tree.state().told.clear();
         tree.state().ignored.clear();
         let mut tracked = opened(&tree, Store::open(&path).expect("the store"));
+        // Somebody writes while it finds out.
+        tree.state().busy = seed as u32 % 2;
+        let _ = tracked.query(id(ROOT), Freshness::Exact);
+        tree.state().busy = 0;
         let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
         for directory in directories {
             agrees(&mut tracked, &tree, directory, &format!("after opening again, seed {seed}"));
         }
+        let is_by_walk = matches!(tracked.caught_up(), Some(CaughtUp::All(_)));
+        assert_eq!(is_by_walk, tree.state().method.is_none(), "{:?}", tracked.caught_up());
+    }
+}
+
+/// Who opens a store reads what has changed since, and little else.
+#[test]
+fn what_has_not_changed_meanwhile_is_not_read() {
+    for seed in 0..30 {
+        let tree = Tree::new(seed);
+        (0..600).for_each(|_| tree.state().change());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store");
+        let mut tracked = opened(&tree, Store::open(&path).expect("a store"));
+        agrees(&mut tracked, &tree, ROOT, "at first");
+        tracked.close().expect("an end");
+        drop(tracked);
+        // Each writes at most two directories and an inode.
+        (0..3).for_each(|_| tree.state().change());
+        tree.state().told.clear();
+        tree.state().ignored.clear();
+        let mut tracked = opened(&tree, Store::open(&path).expect("the store"));
+        let before = tracked.cached(id(ROOT)).expect("what is stored");
+        assert!(!before.is_exact && tracked.readings() == 0);
+        agrees(&mut tracked, &tree, ROOT, &format!("after opening again, seed {seed}"));
+        let (read, all) = (tracked.readings() as usize, tracked.ledger().nodes.len());
+        match tree.state().method {
+            Some(_) => assert!(read <= 30 && read < all, "{read} of {all}, seed {seed}"),
+            None => assert!(read >= all, "{read} of {all}, seed {seed}"),
+        }
+    }
+}
+
+/// An older copy of the file system in its place, and a clock that was set back: all is read again.
+#[test]
+fn doubts_lead_to_a_full_harvest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, method) in [Method::Sums, Method::Generations].into_iter().enumerate() {
+        let tree = Tree::new(1);
+        tree.state().method = Some(method);
+        let path = folder.path().join(format!("store-{number}"));
+        let mut tracked = opened(&tree, Store::open(&path).expect("a store"));
+        agrees(&mut tracked, &tree, ROOT, "at first");
+        tracked.close().expect("an end");
+        drop(tracked);
+        let ahead = |by: i64, generation: u64| {
+            let store = Store::open(&path).expect("the store");
+            let mut facts = store.facts().expect("its facts");
+            facts.moment.seconds += by;
+            facts.generation += generation;
+            store.commit(&Batch::default(), &facts, true).expect("a commit");
+        };
+        for (by, generation, expected) in [(0, 0, ""), (3600, 0, "the clock was set back"), (0, 1 << 40, "older copy")]
+        {
+            ahead(by, generation);
+            let mut tracked = opened(&tree, Store::open(&path).expect("the store"));
+            agrees(&mut tracked, &tree, ROOT, "again");
+            let said = match tracked.caught_up() {
+                Some(CaughtUp::All(doubt)) => doubt.to_string(),
+                _ => String::new(),
+            };
+            let is_doubtful = !expected.is_empty() && (by > 0 || method == Method::Generations);
+            assert!(
+                if is_doubtful { said.contains(expected) } else { said.is_empty() },
+                "{method:?} {expected}: {said}"
+            );
+            if is_doubtful {
+                assert_eq!(tracked.readings() as usize, tracked.ledger().nodes.len());
+            }
+            tracked.close().expect("an end");
+            drop(tracked);
+        }
+        // What was harvested anew is believed from then on.
+        let mut tracked = opened(&tree, Store::open(&path).expect("the store"));
+        agrees(&mut tracked, &tree, ROOT, "at last");
+        assert!(matches!(tracked.caught_up(), Some(CaughtUp::Changed(_))), "{:?}", tracked.caught_up());
     }
 }
 

@@ -83,8 +83,16 @@ struct FsAnswer {
     fsid: [u8; 16],
     nodesize: u32,
     sectorsize: u32,
-    rest: [u64; 123],
+    clone_alignment: u32,
+    checksums: [u16; 2],
+    /// In: what is asked for beside; out: what is told.
+    flags: u64,
+    generation: u64,
+    rest: [u64; 120],
 }
+
+/// Asks for the generation (Linux 5.10).
+const BTRFS_FS_INFO_FLAG_GENERATION: u64 = 1 << 1;
 
 const _: () = assert!(size_of::<Search>() == 112);
 const _: () = assert!(std::mem::offset_of!(Search, room) == 104);
@@ -156,10 +164,19 @@ impl SearchBuffer {
         (self.words.len() - SEARCH_WORDS) * size_of::<u64>()
     }
 
-    /// One search for at most so many items; gives how many were found.
-    fn ask(&mut self, fd: BorrowedFd<'_>, tree: u64, (from, to): (Key, Key), items: u32) -> io::Result<usize> {
+    /// One search for at most so many items of leaves that the transaction `since` or a later one wrote; gives how many were
+    /// found.
+    fn ask(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        tree: u64,
+        (from, to): (Key, Key),
+        since: u64,
+        items: u32,
+    ) -> io::Result<usize> {
         let search = Search {
             tree,
+            min_transid: since,
             min_objectid: from.objectid,
             max_objectid: to.objectid,
             min_offset: from.offset,
@@ -200,12 +217,27 @@ pub fn search(
     fd: BorrowedFd<'_>,
     buffer: &mut SearchBuffer,
     tree: u64,
+    keys: (Key, Key),
+    visit: &mut dyn FnMut(Item<'_>) -> bool,
+) -> io::Result<()> {
+    search_since(fd, buffer, tree, keys, 0, visit)
+}
+
+/// The same of the leaves alone that the transaction `since` or a later one wrote. All other leaves cost nothing. What a
+/// transaction has changed in memory alone isn't there before it is written ([`sync_file_system`]).
+///
+/// [`sync_file_system`]: crate::files::sync_file_system
+pub fn search_since(
+    fd: BorrowedFd<'_>,
+    buffer: &mut SearchBuffer,
+    tree: u64,
     (from, to): (Key, Key),
+    since: u64,
     visit: &mut dyn FnMut(Item<'_>) -> bool,
 ) -> io::Result<()> {
     let mut next = from;
     while next <= to {
-        let found = buffer.ask(fd, tree, (next, to), u32::MAX)?;
+        let found = buffer.ask(fd, tree, (next, to), since, u32::MAX)?;
         let mut last = None;
         for item in items(buffer.answer(), found) {
             let item = item?;
@@ -225,7 +257,7 @@ pub fn search(
 
 /// Has the kernel bring the leaf of a tree that holds `key` into its memory. Errors as of [`search`].
 pub fn touch(fd: BorrowedFd<'_>, buffer: &mut SearchBuffer, tree: u64, key: Key) -> io::Result<()> {
-    buffer.ask(fd, tree, (key, key), 1).map(drop)
+    buffer.ask(fd, tree, (key, key), 0, 1).map(drop)
 }
 
 /// The items of an answer that says that it has so many.
@@ -288,12 +320,26 @@ pub struct FsInfo {
     pub node_bytes: u32,
     /// Bytes of a block of data.
     pub sector_bytes: u32,
+    /// The number of the transaction that runs or, when none does, of the last one: what changes from now on gets this number
+    /// or a higher one (Linux 5.10).
+    pub generation: Option<u64>,
 }
 
 /// Facts about the btrfs of an open file. `ENOTTY` on other file systems; needs no privilege.
 #[doc(alias = "BTRFS_IOC_FS_INFO")]
 pub fn fs_info(fd: BorrowedFd<'_>) -> io::Result<FsInfo> {
-    let mut answer = FsAnswer { max_id: 0, num_devices: 0, fsid: [0; 16], nodesize: 0, sectorsize: 0, rest: [0; 123] };
+    let mut answer = FsAnswer {
+        max_id: 0,
+        num_devices: 0,
+        fsid: [0; 16],
+        nodesize: 0,
+        sectorsize: 0,
+        clone_alignment: 0,
+        checksums: [0; 2],
+        flags: BTRFS_FS_INFO_FLAG_GENERATION,
+        generation: 0,
+        rest: [0; 120],
+    };
     // SAFETY: the kernel reads and writes the arguments, which are as large as it says.
     retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), BTRFS_IOC_FS_INFO as _, &raw mut answer) })?;
     Ok(FsInfo {
@@ -302,6 +348,7 @@ pub fn fs_info(fd: BorrowedFd<'_>) -> io::Result<FsInfo> {
         fsid: answer.fsid,
         node_bytes: answer.nodesize,
         sector_bytes: answer.sectorsize,
+        generation: (answer.flags & BTRFS_FS_INFO_FLAG_GENERATION != 0).then_some(answer.generation),
     })
 }
 

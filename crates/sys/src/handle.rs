@@ -93,6 +93,8 @@ pub enum Access {
     List,
     /// Anything, for its facts alone.
     Facts,
+    /// A file, for reading, without waiting for anybody.
+    Read,
 }
 
 /// Opens an inode. `mount` is any open file of its file system, and what is opened belongs to that mount.
@@ -107,6 +109,7 @@ pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, access: Access
         | match access {
             Access::List => libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOATIME,
             Access::Facts => libc::O_PATH | libc::O_NOFOLLOW,
+            Access::Read => libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOATIME,
         };
     // SAFETY: the handle is as many bytes of identity as it says, behind their number and type.
     let fd = unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags) };

@@ -46,6 +46,7 @@
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
+//! | [`lease`] | whether a file is open for writing |
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
 pub mod block;
@@ -61,6 +62,7 @@ pub mod freeze;
 pub mod handle;
 pub mod inode;
 mod keeper;
+pub mod lease;
 pub mod limits;
 pub mod local_time;
 pub mod memory;

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -28,6 +30,24 @@ pub fn unmount(directory: &Path) -> io::Result<()> {
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Tells when a mount came or went.
+#[derive(Debug)]
+pub struct MountWatch(File);
+
+impl MountWatch {
+    /// Watches the mounts that this process sees.
+    pub fn new() -> io::Result<MountWatch> {
+        File::open("/proc/self/mountinfo").map(MountWatch)
+    }
+
+    /// Whether mounts have changed since the last call, or since the watch began. Never waits; costs a microsecond.
+    pub fn has_changed(&self) -> bool {
+        let mut polled = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLPRI, revents: 0 };
+        // SAFETY: one structure, as is said.
+        unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
+    }
+}
+
 fn text(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
@@ -43,5 +63,12 @@ mod tests {
         unmount(directory.path()).unwrap_err();
         let zero = mount_read_only(Path::new("a\0b"), directory.path(), "ext4", "").unwrap_err();
         assert_eq!(zero.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn no_mount_is_no_change() {
+        let watch = MountWatch::new().unwrap();
+        // Another test may mount something just then.
+        assert!((0..100).any(|_| !watch.has_changed()));
     }
 }

@@ -26,7 +26,7 @@ use onesweep_summary::{
         server::{Server, Tracked},
     },
     store::Store,
-    summaries::Summaries,
+    summaries::{CaughtUp, Summaries},
     tracker::Fanotify,
     volume::Volume,
 };
@@ -38,6 +38,8 @@ use crate::{args::ServeArgs, message, report::Failure};
 const CONNECTIONS_MAX: usize = 256;
 /// So often it looks after what is due by itself.
 const TEND_EVERY: Duration = Duration::from_secs(1);
+/// So often it looks for a signal while it starts.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// So often what is known is made durable.
 const COMMIT_EVERY: Duration = Duration::from_secs(60);
 
@@ -54,11 +56,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         .mode(0o700)
         .create(&args.store)
         .map_err(|error| Failure::could_not_run(&args.store, "make the directory of stores", error))?;
-    let mut tracked = Vec::new();
-    let mut known = Vec::new();
+    let (mut tracked, mut paths, mut known) = (Vec::new(), Vec::new(), Vec::new());
     for path in &args.paths {
         if let Some(new) = track(path, &args.store, &mut known)? {
             tracked.push(new);
+            paths.push(path);
         }
     }
     let listener = listen(&socket)?;
@@ -75,6 +77,19 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     };
     let no_thread = |error| Failure::told(format!("cannot start a thread: {error}"));
     accepting.map_err(no_thread)?;
+    let caught_up = {
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| end_early(&ended, &is_done, &socket));
+            let caught_up = catch_up(&server, &paths);
+            is_done.store(true, Ordering::SeqCst);
+            caught_up
+        })
+    };
+    if let Err(failure) = caught_up {
+        let _ = fs::remove_file(&socket);
+        return Err(failure);
+    }
     if let Some((listener, address, tokens)) = web {
         let web = Arc::new(Web::new(Arc::clone(&server), tokens, args.metrics));
         thread::Builder::new().name("web".into()).spawn(move || web.serve(&listener)).map_err(no_thread)?;
@@ -135,16 +150,41 @@ fn track(path: &Path, stores: &Path, known: &mut Vec<Vec<u8>>) -> Result<Option<
     let root = volume.root();
     let summaries = Summaries::open(store, (volume, tracker), root, &identity);
     known.push(identity);
-    let mut summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
-    let began = Instant::now();
-    let top = summaries.root();
-    let settled = summaries.settle(top).and_then(|_| summaries.commit(true));
-    settled.map_err(|error| Failure::could_not_run(path, "harvest its file system", error))?;
-    onesweep_sys::memory::give_back();
-    let directories = summaries.ledger().nodes.len();
-    let seconds = began.elapsed().as_secs_f64();
-    say(&format!("{}: {directories} directories harvested in {seconds:.1} s", message::path_text(path)));
+    let summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
     Ok(Some(summaries))
+}
+
+/// Finds out what has changed while nobody tracked it, and harvests that.
+fn catch_up(server: &Server, paths: &[&PathBuf]) -> Result<(), Failure> {
+    let mut failed = None;
+    let (mut began, mut paths) = (Instant::now(), paths.iter());
+    server.catch_up(|tracked, done| {
+        let Some(path) = paths.next() else { return };
+        if let Err(error) = done {
+            failed.get_or_insert(Failure::could_not_run(path, "harvest its file system", error));
+            return;
+        }
+        if let Some(CaughtUp::All(doubt)) = tracked.caught_up() {
+            say(&format!("{}: harvested anew: {doubt}", message::path_text(path)));
+        }
+        onesweep_sys::memory::give_back();
+        let (known, read) = (tracked.ledger().nodes.len(), tracked.readings());
+        let seconds = began.elapsed().as_secs_f64();
+        say(&format!("{}: {read} of {known} directories harvested in {seconds:.1} s", message::path_text(path)));
+        began = Instant::now();
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// Ends the program at a signal while the first harvest is under way: what is in the store is whole at any moment.
+fn end_early(ended: &AtomicBool, is_done: &AtomicBool, socket: &Path) {
+    while !is_done.load(Ordering::SeqCst) {
+        if ended.load(Ordering::SeqCst) {
+            let _ = fs::remove_file(socket);
+            std::process::exit(0);
+        }
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn refuse_company(socket: &Path) -> Result<(), Failure> {

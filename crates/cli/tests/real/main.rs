@@ -5,7 +5,9 @@
 
 mod archives;
 mod bad_input;
+mod blind_spots;
 mod cache;
+mod catch_up;
 mod command_line;
 mod consistency;
 mod disk_model;
@@ -25,9 +27,11 @@ mod plans;
 mod read_only;
 mod run;
 mod sparse;
+mod storms;
 mod summaries;
 mod terminal;
 mod trace;
 mod tree;
+mod trouble;
 mod walk;
 mod web;

@@ -29,9 +29,9 @@ use crate::{
     tree::Rng,
 };
 
-type Tracked = Summaries<Arc<Volume>, Fanotify>;
+pub(crate) type Tracked = Summaries<Arc<Volume>, Fanotify>;
 
-fn tracked(image: &Image) -> Tracked {
+pub(crate) fn tracked(image: &Image) -> Tracked {
     let volume = Arc::new(Volume::of(&image.root()).expect("a file system with handles"));
     let tracker = Fanotify::start(Arc::clone(&volume)).expect("it is watched");
     let store = Store::open(&image.beside("store")).expect("a store");
@@ -39,18 +39,18 @@ fn tracked(image: &Image) -> Tracked {
     Summaries::open(store, (volume, tracker), root, b"test").expect("summaries")
 }
 
-fn node(tracked: &Tracked, path: &Path) -> NodeId {
+pub(crate) fn node(tracked: &Tracked, path: &Path) -> NodeId {
     let fd = File::open(path).expect("a directory");
     tracked.directories().node_of(std::os::fd::AsFd::as_fd(&fd)).expect("its handle")
 }
 
-fn ask(tracked: &mut Tracked, path: &Path, freshness: Freshness) -> Answer {
+pub(crate) fn ask(tracked: &mut Tracked, path: &Path, freshness: Freshness) -> Answer {
     let node = node(tracked, path);
     tracked.query(node, freshness).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// What GNU du says: allocated bytes, bytes, inodes.
-fn du(path: &Path) -> [i64; 3] {
+pub(crate) fn du(path: &Path) -> [i64; 3] {
     [&["-sB1"][..], &["-sb"], &["-s", "--inodes"]].map(|options| {
         let said = text(&output(Command::new("du").args(options).arg(path)));
         said.split_whitespace().next().and_then(|figure| figure.parse().ok()).expect("a figure")
@@ -58,21 +58,21 @@ fn du(path: &Path) -> [i64; 3] {
 }
 
 /// The same of an answer. The du of this machine counts the sizes of directories.
-fn as_du(answer: &Answer) -> [i64; 3] {
+pub(crate) fn as_du(answer: &Answer) -> [i64; 3] {
     let sums = answer.totals.sums;
     [sums.blocks * 512, sums.bytes + sums.directory_bytes, sums.inodes()]
 }
 
-fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
+pub(crate) fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
     let answer = ask(tracked, path, Freshness::Synced);
     assert!(answer.is_exact, "{after}: nobody writes");
     assert_eq!(as_du(&answer), du(path), "{} after {after}: {answer:?}", path.display());
 }
 
 /// A tree that changes by chance.
-struct Shuffled {
+pub(crate) struct Shuffled {
     root: PathBuf,
-    directories: Vec<PathBuf>,
+    pub(crate) directories: Vec<PathBuf>,
     files: Vec<PathBuf>,
     open: Vec<File>,
     rng: Rng,
@@ -81,7 +81,7 @@ struct Shuffled {
 }
 
 impl Shuffled {
-    fn new(root: PathBuf, seed: u64, has_reflinks: bool) -> Self {
+    pub(crate) fn new(root: PathBuf, seed: u64, has_reflinks: bool) -> Self {
         let directories = vec![root.clone()];
         Self { root, directories, files: Vec::new(), open: Vec::new(), rng: Rng::new(seed), number: 0, has_reflinks }
     }
@@ -101,8 +101,8 @@ impl Shuffled {
     }
 
     /// One operation by chance; says what it was. Whatever can't be done just then isn't.
-    fn step(&mut self) -> String {
-        let what = self.rng.below(22);
+    pub(crate) fn step(&mut self) -> String {
+        let what = self.rng.below(24);
         match self.attempt(what) {
             Ok(said) => said,
             Err(error) => format!("{what} refused: {error}"),
@@ -218,6 +218,18 @@ impl Shuffled {
                 file.write_all_at(&bytes, file.metadata()?.size())?;
                 format!("write to open inode {}", file.metadata()?.ino())
             }
+            21 => {
+                let (path, mode) = (self.file().ok_or_else(none)?, self.rng.below(0o1000) as u32);
+                let directory = self.directory();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o600))?;
+                fs::set_permissions(&directory, fs::Permissions::from_mode(mode | 0o700))?;
+                format!("chmod {} and {}", path.display(), directory.display())
+            }
+            22 => {
+                let path = self.file().ok_or_else(none)?;
+                write_mapped(&path, self.rng.below(30_000) + 1)?;
+                format!("mmap {}", path.display())
+            }
             _ => {
                 let (from, to) = (self.file().ok_or_else(none)?, self.fresh());
                 if !self.has_reflinks {
@@ -232,6 +244,17 @@ impl Shuffled {
             }
         })
     }
+}
+
+/// Makes a file so long, of holes, and writes all of it through a mapping.
+pub(crate) fn write_mapped(path: &Path, length: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(0)?;
+    file.set_len(length)?;
+    let mut io = Command::new("xfs_io");
+    io.args(["-c", &format!("mmap -rw 0 {length}"), "-c", &format!("mwrite 0 {length}"), "-c", "munmap"]).arg(path);
+    run(&mut io);
+    Ok(())
 }
 
 fn random_operations(fs: Fs) {
@@ -283,16 +306,22 @@ fn btrfs_under_random_operations() {
 }
 
 /// A server over an image; ended and waited for when it is dropped.
-struct Serving {
-    running: Child,
-    socket: PathBuf,
+pub(crate) struct Serving {
+    pub(crate) running: Child,
+    pub(crate) socket: PathBuf,
 }
 
 impl Serving {
-    fn start(image: &Image) -> Self {
-        let socket = image.beside("socket");
+    pub(crate) fn start(image: &Image) -> Self {
+        Self::start_on(&[image])
+    }
+
+    /// One server over several; what it keeps lies beside the first.
+    pub(crate) fn start_on(images: &[&Image]) -> Self {
+        let socket = images[0].beside("socket");
         let mut serve = onesweep(["serve", "--socket"]);
-        serve.arg(&socket).arg("--store").arg(image.beside("stores")).arg(image.root());
+        serve.arg(&socket).arg("--store").arg(images[0].beside("stores"));
+        serve.args(images.iter().map(|image| image.root()));
         let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");
         while UnixStream::connect(&socket).is_err() {
             assert!(running.try_wait().expect("its state").is_none(), "the server ended");
@@ -301,16 +330,32 @@ impl Serving {
         Self { running, socket }
     }
 
-    fn du(&self, options: &[&str], path: &Path) -> Command {
+    pub(crate) fn du(&self, options: &[&str], path: &Path) -> Command {
         let mut du = onesweep(["du", "--socket"]);
         du.arg(&self.socket).args(options).arg(path);
         du
     }
 
-    fn end(mut self) {
+    /// Ends it in good order, and gives what it said.
+    pub(crate) fn end(mut self) -> String {
         run(Command::new("kill").args(["-TERM", &self.running.id().to_string()]));
         assert!(self.running.wait().expect("it ends").success());
         assert!(!self.socket.exists());
+        self.said()
+    }
+
+    /// Kills it, and gives what it said.
+    pub(crate) fn kill(mut self) -> String {
+        self.running.kill().expect("it is killed");
+        self.running.wait().expect("it is gone");
+        self.said()
+    }
+
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        let mut from = self.running.stderr.take().expect("it was piped");
+        io::Read::read_to_string(&mut from, &mut said).expect("it ends");
+        said
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Time {
 pub struct InodeItem {
     /// The transaction that made it.
     pub generation: u64,
+    /// The transaction that changed it last.
+    pub changed_in: u64,
     /// Its bytes.
     pub size: u64,
     /// Bytes that its extents take.
@@ -79,8 +81,7 @@ impl InodeItem {
     /// From the bytes of an `INODE_ITEM`.
     pub fn parse(bytes: &[u8]) -> Result<InodeItem, ItemError> {
         let mut fields = Fields::new("inode", bytes);
-        let generation = fields.u64()?;
-        fields.skip(8)?; // the transaction that changed it
+        let (generation, changed_in) = (fields.u64()?, fields.u64()?);
         let (size, bytes) = (fields.u64()?, fields.u64()?);
         fields.skip(8)?; // a block group, unused
         let (nlink, uid, gid, mode) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
@@ -88,7 +89,22 @@ impl InodeItem {
         fields.skip(8 + 32)?; // a counter of changes, and room
         let [atime, ctime, mtime, otime] =
             [time(&mut fields)?, time(&mut fields)?, time(&mut fields)?, time(&mut fields)?];
-        Ok(InodeItem { generation, size, bytes, nlink, uid, gid, mode, rdev, flags, atime, ctime, mtime, otime })
+        Ok(InodeItem {
+            generation,
+            changed_in,
+            size,
+            bytes,
+            nlink,
+            uid,
+            gid,
+            mode,
+            rdev,
+            flags,
+            atime,
+            ctime,
+            mtime,
+            otime,
+        })
     }
 }
 

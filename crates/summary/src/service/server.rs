@@ -2,11 +2,13 @@
 
 use std::{
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    ops::Deref,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    thread,
 };
 
 use onesweep_sys::{
@@ -36,22 +38,99 @@ const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// Summaries of a mounted file system, kept true.
 pub type Tracked = Summaries<Arc<Volume>, Fanotify>;
 
+/// Directories that are harvested in one go while others wait to ask what is stored.
+const SOME: usize = 20_000;
+
 /// Answers for several file systems.
 pub struct Server {
-    volumes: Vec<(Arc<Volume>, Mutex<Tracked>)>,
+    volumes: Vec<Served>,
     full_totals: Vec<u32>,
+}
+
+struct Served {
+    volume: Arc<Volume>,
+    tracked: RwLock<Tracked>,
+    /// It is known what has changed while nobody tracked it.
+    is_ready: Mutex<bool>,
+    ready: Condvar,
+}
+
+/// What is stored, and whether others can look at it, too.
+pub(super) enum Held<'a> {
+    Shared(RwLockReadGuard<'a, Tracked>),
+    Alone(RwLockWriteGuard<'a, Tracked>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Tracked;
+
+    fn deref(&self) -> &Tracked {
+        match self {
+            Held::Shared(tracked) => tracked,
+            Held::Alone(tracked) => tracked,
+        }
+    }
+}
+
+impl Served {
+    fn shared(&self) -> RwLockReadGuard<'_, Tracked> {
+        self.tracked.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alone(&self) -> RwLockWriteGuard<'_, Tracked> {
+        self.tracked.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_until_ready(&self) {
+        let is_ready = self.is_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ready.wait_while(is_ready, |is_ready| !*is_ready).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn catch_up(&self) -> Result<(), SummaryError> {
+        let is_behind = self.shared().is_behind();
+        if is_behind {
+            // What is stored can be asked meanwhile.
+            let missed = self.shared().missed()?;
+            self.alone().catch_up(missed)?;
+        }
+        loop {
+            let mut tracked = self.alone();
+            let root = tracked.root();
+            if tracked.settle_some(root, SOME)? {
+                return tracked.commit(true);
+            }
+            drop(tracked);
+            thread::yield_now();
+        }
+    }
 }
 
 impl Server {
     /// For these; the users in `full_totals` get whole totals, as root does.
     pub fn new(tracked: Vec<Tracked>, full_totals: Vec<u32>) -> Server {
-        let volumes = tracked.into_iter().map(|tracked| (Arc::clone(tracked.directories()), Mutex::new(tracked)));
-        Server { volumes: volumes.collect(), full_totals }
+        let serve = |tracked: Tracked| Served {
+            volume: Arc::clone(tracked.directories()),
+            tracked: RwLock::new(tracked),
+            is_ready: Mutex::new(false),
+            ready: Condvar::new(),
+        };
+        Server { volumes: tracked.into_iter().map(serve).collect(), full_totals }
+    }
+
+    /// Finds out what has changed while nobody tracked the file systems, one after the other, and harvests that. Until then who
+    /// asks for what is stored gets that, and all others wait. `done` gets each, or why it could not be done.
+    pub fn catch_up(&self, mut done: impl FnMut(&Tracked, Result<(), SummaryError>)) {
+        for served in &self.volumes {
+            let caught_up = served.catch_up();
+            *served.is_ready.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            served.ready.notify_all();
+            done(&served.shared(), caught_up);
+        }
     }
 
     /// The summaries of each, one after the other.
     pub fn each(&self, mut visit: impl FnMut(&mut Tracked)) {
-        self.volumes.iter().for_each(|(_, tracked)| visit(&mut lock(tracked)));
+        self.volumes.iter().for_each(|served| visit(&mut served.alone()));
     }
 
     /// Answers the questions of one connection until it ends.
@@ -93,7 +172,7 @@ impl Server {
 
     /// The directory at the top of each.
     pub(super) fn tops(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.volumes.iter().map(|(volume, _)| volume.top())
+        self.volumes.iter().map(|served| served.volume.top())
     }
 
     fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<(Head, Vec<Row>), Refusal> {
@@ -129,9 +208,16 @@ impl Server {
             }
             (None, None, None) => return Err(Refusal::Failed("no directory is named".to_owned())),
         };
-        let (volume, tracked, id) = self.find(directory.as_fd()).ok_or(Refusal::NotTracked)?;
-        let mut tracked = lock(tracked);
-        let answer = tracked.query(id, question.freshness).map_err(refusal)?;
+        let (served, id) = self.find(directory.as_fd()).ok_or(Refusal::NotTracked)?;
+        let volume = &served.volume;
+        let (answer, tracked) = if question.freshness == Freshness::Cached {
+            let tracked = served.shared();
+            (tracked.cached(id).map_err(refusal)?, Held::Shared(tracked))
+        } else {
+            served.wait_until_ready();
+            let mut tracked = served.alone();
+            (tracked.query(id, question.freshness).map_err(refusal)?, Held::Alone(tracked))
+        };
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
         Ok(Reached { volume, tracked, slot, answer })
     }
@@ -140,11 +226,13 @@ impl Server {
     fn find_inode(&self, inode: Inode, freshness: Freshness) -> Result<OwnedFd, Refusal> {
         // Where it isn't known it may be new.
         for looks_anew in [false, true] {
-            for (volume, tracked) in &self.volumes {
-                let mut tracked = lock(tracked);
+            for served in &self.volumes {
+                let volume = &served.volume;
                 if looks_anew {
-                    tracked.query(volume.root(), freshness).map_err(refusal)?;
+                    served.wait_until_ready();
+                    served.alone().query(volume.root(), freshness).map_err(refusal)?;
                 }
+                let tracked = served.shared();
                 let nodes = &tracked.ledger().nodes;
                 for id in nodes.all().map(|slot| nodes.id(slot)).filter(|id| id.ino == inode.ino) {
                     let Ok(directory) = volume.open(id) else { continue };
@@ -162,14 +250,19 @@ impl Server {
     }
 
     /// The file system that an open directory belongs to, and its number there.
-    fn find(&self, directory: BorrowedFd<'_>) -> Option<(&Arc<Volume>, &Mutex<Tracked>, NodeId)> {
+    fn find(&self, directory: BorrowedFd<'_>) -> Option<(&Served, NodeId)> {
         let stat = files::statx_fd(directory).ok()?;
         let handle = handle_at(directory, c"").ok()?;
-        self.volumes.iter().find_map(|(volume, tracked)| {
+        self.volumes.iter().find_map(|served| {
+            let volume = &served.volume;
+            // One that doesn't answer keeps nobody else waiting.
+            if !volume.may_hold(stat.dev) {
+                return None;
+            }
             let id = volume.family().node(&handle)?;
             // Numbers of different file systems are alike: what is opened by this one must be the same directory.
             let same = files::statx_fd(volume.open(id).ok()?.as_fd()).ok()?;
-            ((same.dev, same.ino) == (stat.dev, stat.ino)).then_some((volume, tracked, id))
+            ((same.dev, same.ino) == (stat.dev, stat.ino)).then_some((served, id))
         })
     }
 }
@@ -177,7 +270,7 @@ impl Server {
 /// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
 pub(super) struct Reached<'a> {
     volume: &'a Volume,
-    pub(super) tracked: MutexGuard<'a, Tracked>,
+    pub(super) tracked: Held<'a>,
     pub(super) slot: Slot,
     answer: Answer,
 }
@@ -185,12 +278,11 @@ pub(super) struct Reached<'a> {
 impl Reached<'_> {
     /// What a directory came to then; from now on it is noted.
     fn past(&mut self, slot: Slot, since: i64) -> Result<Option<Past>, Refusal> {
-        let tracked = &mut *self.tracked;
-        tracked
-            .remember(slot)
-            .and_then(|()| tracked.history(slot))
-            .map(|history| Past::since(&history, since))
-            .map_err(refusal)
+        if let Held::Alone(tracked) = &mut self.tracked {
+            tracked.remember(slot).map_err(refusal)?;
+        }
+        let history = self.tracked.history(slot).map_err(refusal)?;
+        Ok(Past::since(&history, since))
     }
 
     /// Whether the asker may list a directory.
@@ -232,10 +324,6 @@ fn refusal(error: SummaryError) -> Refusal {
         SummaryError::Unknown => Refusal::NotTracked,
         other => Refusal::Failed(other.to_string()),
     }
-}
-
-fn lock(tracked: &Mutex<Tracked>) -> MutexGuard<'_, Tracked> {
-    tracked.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn say(out: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> {

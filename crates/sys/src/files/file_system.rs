@@ -8,6 +8,8 @@ use std::os::fd::BorrowedFd;
 pub struct FileSystem {
     /// Its magic number (`EXT4_SUPER_MAGIC` and so on), as in `statfs`.
     pub magic: u32,
+    /// Its number: of ext4 and btrfs (of each subvolume another) made from its UUID, of others from the device that it lies on.
+    pub id: u64,
     /// Bytes of a block.
     pub block_size: u64,
     /// Blocks.
@@ -26,6 +28,7 @@ pub fn file_system(fd: BorrowedFd<'_>) -> io::Result<FileSystem> {
     let found = rustix::fs::fstatfs(fd)?;
     Ok(FileSystem {
         magic: found.f_type as u32,
+        id: rustix::fs::fstatvfs(fd)?.f_fsid,
         block_size: found.f_bsize as u64,
         blocks: found.f_blocks,
         blocks_free: found.f_bfree,

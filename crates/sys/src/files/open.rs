@@ -46,6 +46,12 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
     Ok(path.into_with_c_str(|path| open_beneath(dir, path, flags))?)
 }
 
+/// Opens a handle of what a link of `/proc` leads to, such as `/proc/1/fd/0`. Disturbs no lease.
+#[doc(alias = "O_PATH")]
+pub fn open_handle_of_link(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 /// Opens what a handle is of for reading: a directory, or a regular file.
 #[doc(alias = "O_PATH")]
 pub fn reopen(handle: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -17,7 +17,7 @@ pub(super) struct Served {
     child: Child,
     socket: PathBuf,
     program: PathBuf,
-    /// From the start until it listened.
+    /// From the start until everything was harvested.
     pub(super) started_in: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Served {
             .spawn()
             .map_err(said)?;
         let mut served = Self { child, socket, program: programs.onesweep.clone(), started_in: Duration::ZERO };
-        while !fs::read_to_string(&log).is_ok_and(|log| log.contains("listening")) {
+        while !fs::read_to_string(&log).is_ok_and(|log| log.contains(" directories harvested in ")) {
             if !matches!(served.child.try_wait(), Ok(None)) {
                 return Err(format!("the server ended: {}", fs::read_to_string(&log).unwrap_or_default().trim()));
             }

@@ -38,7 +38,7 @@ pub(super) fn directory(server: &Server, asker: &Asker, request: &Request) -> Re
         Err(why) => return Response::refusal(400, "bad_request", &why),
     };
     match server.list(asker, &asked.question, asked.limit, asked.measure) {
-        Ok(listing) => Response::json(&Answer { answered_at: crate::summaries::seconds(), listing }),
+        Ok(listing) => Response::json(&Answer { answered_at: crate::moment::seconds(), listing }),
         Err(refused) => refusal(&refused),
     }
 }

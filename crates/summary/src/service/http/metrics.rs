@@ -10,7 +10,6 @@ use crate::{
         protocol::{Name, Question},
         server::Server,
     },
-    summaries,
 };
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -63,7 +62,7 @@ pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &R
             (path.clone().into_bytes(), server.alone(asker, &question).ok())
         })
         .collect();
-    Response::text(KIND, exposition(&listed, summaries::seconds()))
+    Response::text(KIND, exposition(&listed, crate::moment::seconds()))
 }
 
 fn exposition(listed: &[(Vec<u8>, Option<Listing>)], now: i64) -> String {

@@ -1,0 +1,122 @@
+//! A file system that holds still, or is gone, while a server tracks it: it says so, and others are served as before.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, output, root_test, run, text},
+    summaries::Serving,
+    tree::sync,
+};
+
+/// Two of them under one server.
+fn two(fs: Fs) -> (Image, Image, Serving) {
+    let images = [Image::new(fs, 512 << 20), Image::new(Fs::Ext4, 128 << 20)];
+    for image in &images {
+        for name in ["a", "a/b", "c"] {
+            fs::create_dir(image.root().join(name)).expect("a directory");
+            fs::write(image.root().join(name).join("f"), vec![1; 10_000]).expect("a file");
+        }
+        sync(&image.root());
+    }
+    let serving = Serving::start_on(&[&images[0], &images[1]]);
+    let [one, other] = images;
+    equal(&serving, &one.root());
+    equal(&serving, &other.root());
+    (one, other, serving)
+}
+
+fn equal(serving: &Serving, directory: &Path) {
+    let asked = finish(&mut serving.du(&["-sb", "-v"], directory), 0);
+    assert!(text(&asked.stderr).contains("from the server"), "{}", text(&asked.stderr));
+    assert_eq!(text(&asked.stdout), text(&output(Command::new("du").arg("-sb").arg(directory))));
+}
+
+/// Thaws it, whatever happens.
+struct Frozen<'a>(&'a Image);
+
+impl<'a> Frozen<'a> {
+    fn new(image: &'a Image) -> Self {
+        run(Command::new("fsfreeze").arg("--freeze").arg(image.root()));
+        Self(image)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        run(Command::new("fsfreeze").arg("--unfreeze").arg(self.0.root()));
+    }
+}
+
+#[test]
+fn a_file_system_that_is_frozen() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let (one, other, serving) = two(fs);
+        fs::write(one.root().join("a/before"), vec![1; 5000]).expect("a file");
+        {
+            let _frozen = Frozen::new(&one);
+            equal(&serving, &one.root());
+            finish(&mut serving.du(&["-s", "--sync"], &one.root().join("a")), 0);
+            finish(&mut serving.du(&["-s", "--cached"], &one.root()), 0);
+            fs::write(other.root().join("c/meanwhile"), vec![1; 7000]).expect("a file");
+            equal(&serving, &other.root());
+        }
+        fs::write(one.root().join("c/after"), vec![1; 5000]).expect("a file");
+        equal(&serving, &one.root());
+        serving.end();
+    }
+}
+
+fn is_told(out: &Output) -> bool {
+    let said = text(&out.stderr);
+    said.contains("Input/output error") || said.contains("can't be read")
+}
+
+#[test]
+fn a_file_system_that_is_shut_down() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let (one, other, serving) = two(fs);
+        fs::write(one.root().join("a/b/new"), vec![1; 5000]).expect("a file");
+        run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(one.root()));
+        // It has changed, and what isn't in memory can't be read any more; nothing can be written.
+        let shown = Command::new("du").arg("-sb").arg(one.root()).output().expect("du runs");
+        let asked = serving.du(&["-sb"], &one.root()).output().expect("it runs");
+        let said = format!("{}: {} {}", fs.name(), text(&asked.stdout), text(&asked.stderr));
+        match shown.status.success() {
+            true => assert_eq!((asked.status.code(), &asked.stdout), (Some(0), &shown.stdout), "{said}"),
+            false => assert!(asked.status.code() != Some(0) && is_told(&asked), "{said}"),
+        }
+        let refused = serving.du(&["-sb", "--sync"], &one.root()).output().expect("it runs");
+        let said = format!("{}: {}", fs.name(), text(&refused.stderr));
+        assert!(refused.status.code() != Some(0) && is_told(&refused), "{said}");
+        fs::write(other.root().join("c/meanwhile"), vec![1; 7000]).expect("a file");
+        equal(&serving, &other.root());
+        serving.end();
+    }
+}
+
+/// The server keeps what nobody sees any more.
+#[test]
+fn a_file_system_that_is_unmounted_by_force() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let (mut one, other, serving) = two(fs);
+        run(Command::new("umount").arg("--lazy").arg(one.root()));
+        // What is there now isn't tracked: it is walked.
+        let walked = finish(&mut serving.du(&["-sb", "-v"], &one.root()), 0);
+        assert!(!text(&walked.stderr).contains("from the server"), "{}", text(&walked.stderr));
+        fs::write(other.root().join("c/meanwhile"), vec![1; 7000]).expect("a file");
+        equal(&serving, &other.root());
+        // The same file system, mounted anew while the server has it.
+        one.mount();
+        fs::write(one.root().join("c/again"), vec![1; 7000]).expect("a file");
+        equal(&serving, &one.root());
+        serving.end();
+    }
+}

@@ -1,0 +1,57 @@
+//! Where something is mounted in a file system. The kernel reports no event of a directory when that changes.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use onesweep_layout::MountTable;
+use onesweep_sys::{files, mounting::MountWatch};
+
+/// The mounts on directories of one mount.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    mount: Option<u64>,
+    watch: MountWatch,
+    /// Paths below the mount. `None` before the first look.
+    known: Mutex<Option<BTreeSet<PathBuf>>>,
+}
+
+impl Mounts {
+    /// On the mount of this number.
+    pub(crate) fn on(mount: Option<u64>) -> io::Result<Mounts> {
+        Ok(Mounts { mount, watch: MountWatch::new()?, known: Mutex::new(None) })
+    }
+
+    /// The directories in which something was mounted or unmounted since the last call, open; `top` is that of the mount.
+    pub(crate) fn changed_in(&self, top: BorrowedFd<'_>) -> Vec<std::os::fd::OwnedFd> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_some() && !self.watch.has_changed() {
+            return Vec::new();
+        }
+        let Ok(now) = self.look() else { return Vec::new() };
+        let before = known.replace(now.clone()).unwrap_or_default();
+        let parents: BTreeSet<&Path> = before.symmetric_difference(&now).filter_map(|path| path.parent()).collect();
+        parents.into_iter().filter_map(|parent| open_below(top, parent).ok()).collect()
+    }
+
+    fn look(&self) -> io::Result<BTreeSet<PathBuf>> {
+        let table = MountTable::read()?;
+        let Some(ours) = self.mount.and_then(|id| table.by_id(id)) else { return Ok(BTreeSet::new()) };
+        let on_ours = table.iter().filter(|mount| mount.parent == ours.id);
+        Ok(on_ours
+            .filter_map(|mount| mount.mount_point.strip_prefix(&ours.mount_point).ok())
+            .map(Path::to_owned)
+            .collect())
+    }
+}
+
+fn open_below(top: BorrowedFd<'_>, path: &Path) -> io::Result<std::os::fd::OwnedFd> {
+    match path.as_os_str().is_empty() {
+        true => top.try_clone_to_owned(),
+        false => files::open_handle_at(top.as_fd(), path),
+    }
+}

@@ -1,0 +1,68 @@
+//! What has changed while nobody told: after opening a store, and after events were lost.
+
+use super::{Summaries, SummaryError};
+use crate::{
+    catch_up::{self, Changes, Doubt},
+    moment::Moment,
+    reading::Directories,
+    tracker::Tracker,
+};
+
+/// What [`Summaries::missed`] found.
+#[derive(Debug)]
+pub struct Missed {
+    generation: u64,
+    found: Result<Changes, Doubt>,
+}
+
+/// What was found when it wasn't known what has changed.
+#[derive(Debug)]
+pub enum CaughtUp {
+    /// So many directories have changed.
+    Changed(usize),
+    /// All may have, for this reason.
+    All(Doubt),
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// Finds out what has changed while nobody told: once after opening, which any exact question does by itself. What changes
+    /// from its beginning on is told.
+    pub fn missed(&self) -> Result<Missed, SummaryError> {
+        let generation = self.directories.generation().unwrap_or(0);
+        let found = catch_up::changes(&self.ledger, &self.directories, &self.facts, &Moment::now())?;
+        Ok(Missed { generation, found })
+    }
+
+    /// Takes that in.
+    pub fn catch_up(&mut self, missed: Missed) -> Result<(), SummaryError> {
+        self.caught_up = Some(match missed.found {
+            Ok(found) => {
+                found.changed.iter().try_for_each(|&slot| self.mark(slot))?;
+                for (slot, until) in found.unsettled {
+                    let known = self.unsettled.entry(slot).or_default();
+                    *known = until.max(*known);
+                }
+                CaughtUp::Changed(found.changed.len())
+            }
+            Err(doubt) => {
+                self.suspect_all()?;
+                CaughtUp::All(doubt)
+            }
+        });
+        // Of names that were lost meanwhile nobody told either.
+        self.watch_lost_names();
+        self.caught_up_to = Some(missed.generation);
+        self.is_behind = false;
+        Ok(())
+    }
+
+    /// More may have changed than was told.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// What was found the last time that more may have changed than was told: after opening, and after events were lost.
+    pub fn caught_up(&self) -> Option<&CaughtUp> {
+        self.caught_up.as_ref()
+    }
+}
