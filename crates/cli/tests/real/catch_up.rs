@@ -138,8 +138,8 @@ fn stopped_and_started(fs: Fs) {
         few += u64::from(anew.is_empty() && read * 3 < known);
         say(&format!("{}: {read} of {known} directories read after 40 changes, killed: {is_killed} {anew}", fs.name()));
     }
-    // Everything may be read again where something is doubted: that costs time, and nothing else.
-    assert!(few > 0, "everything was read in each of {rounds} rounds");
+    // On a machine that stands still for seconds the clock may be doubted, and everything is read.
+    assert!(few * 2 > rounds, "{few} of {rounds}");
 }
 
 #[test]
@@ -167,9 +167,14 @@ fn btrfs_catches_up() {
 fn a_file_system_that_was_unmounted_is_caught_up_with() {
     root_test!();
     for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
-        let (read, known) = read_of(&caught_up_after_being_away(fs));
-        assert!(read > 0 && known > 350, "{}: {read} of {known}", fs.name());
-        say(&format!("{}: {read} of {known} directories read after it was away", fs.name()));
+        let mut said = String::new();
+        // On a machine that stands still for seconds the clock may be doubted, and everything is read.
+        let found = (0..3).any(|_| {
+            said = caught_up_after_being_away(fs);
+            let (read, known) = read_of(&said);
+            read <= 40 && known > 350
+        });
+        assert!(found, "{}: {said}", fs.name());
     }
 }
 

@@ -122,9 +122,10 @@ impl Server {
     pub fn catch_up(&self, mut done: impl FnMut(&Tracked, Result<(), SummaryError>)) {
         for served in &self.volumes {
             let caught_up = served.catch_up();
+            // Before the first question changes what is told of it.
+            done(&served.shared(), caught_up);
             *served.is_ready.lock().unwrap_or_else(PoisonError::into_inner) = true;
             served.ready.notify_all();
-            done(&served.shared(), caught_up);
         }
     }
 
