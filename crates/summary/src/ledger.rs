@@ -93,6 +93,11 @@ impl Ledger {
         &self.store
     }
 
+    /// Makes the store's file smaller where that pays; what isn't in the store yet stays where it is.
+    pub fn compact(&mut self) -> Result<(), StoreError> {
+        self.store.compact_if_it_pays().map(drop)
+    }
+
     /// The record of a directory, with what isn't in the store yet.
     pub fn record(&self, slot: Slot) -> Result<Record, StoreError> {
         match self.batch.records.get(&slot) {

@@ -29,6 +29,8 @@ const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories")
 
 /// The version of what the tables hold.
 const VERSION: u32 = 3;
+/// A file that is no larger isn't worth the work.
+const SMALL_BYTES: u64 = 4 << 20;
 /// Bytes of the file that are kept in memory.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -319,6 +321,27 @@ impl Store {
         Ok((bytes, directories))
     }
 
+    /// Makes the file as small as what it holds, where a third of it or more is unused. True when that was done.
+    pub fn compact_if_it_pays(&mut self) -> Result<bool, StoreError> {
+        let (used, all) = self.bytes()?;
+        let pays = all > SMALL_BYTES && used < all - all / 3;
+        if pays {
+            self.compact()?;
+        }
+        Ok(pays)
+    }
+
+    /// Bytes of the file that are in use, and all of them.
+    fn bytes(&self) -> Result<(u64, u64), StoreError> {
+        let failed = failed(&self.path, "measure");
+        let transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
+        let stats = transaction.stats().map_err(|error| failed(error.into()))?;
+        transaction.abort().map_err(|error| failed(error.into()))?;
+        // In memory there is no file.
+        let all = fs::metadata(&self.path).map_or(0, |found| found.len());
+        Ok((stats.allocated_pages() * stats.page_size() as u64, all))
+    }
+
     /// Makes the file as small as what it holds.
     pub fn compact(&mut self) -> Result<(), StoreError> {
         while self.database.compact().map_err(|error| failed(&self.path, "compact")(error.into()))? {}
@@ -437,6 +460,27 @@ mod tests {
             })
             .expect("all");
         assert_eq!(all, [(1, b"".to_vec()), (2, b"a".to_vec())]);
+    }
+
+    #[test]
+    fn what_has_become_empty_is_given_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store");
+        let mut store = Store::open(&path).expect("a store");
+        let many = 60_000;
+        let full = batch((0..many).map(|number| (number, Some(record(number.into(), "a name of some length")))));
+        store.commit(&full, &Facts::default(), true).expect("a commit");
+        let kept = 100;
+        store.commit(&batch((kept..many).map(|number| (number, None))), &Facts::default(), true).expect("a commit");
+        let before = fs::metadata(&path).expect("a file").len();
+        assert!(store.compact_if_it_pays().expect("it is made small"));
+        let after = fs::metadata(&path).expect("a file").len();
+        assert!(after * 3 < before, "{before} to {after}");
+        assert!(!store.compact_if_it_pays().expect("it is small"));
+        drop(store);
+        let store = Store::open(&path).expect("the store again");
+        assert_eq!(store.record(Slot(kept - 1)).expect("it reads").map(|record| record.id.ino), Some(99));
+        assert_eq!(store.record(Slot(kept)).expect("it reads"), None);
     }
 
     #[test]

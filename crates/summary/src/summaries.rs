@@ -562,7 +562,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Ends in good order: what is dirty is found again by who opens the store next.
     pub fn close(&mut self) -> Result<(), SummaryError> {
-        self.commit(true)
+        self.commit(true)?;
+        Ok(self.ledger.compact()?)
     }
 }
 
