@@ -106,7 +106,6 @@ fn stopped_and_started(fs: Fs) {
     let (first, _) = read_of(&serving.end());
     assert!(first >= all, "{first} of {all}");
     let rounds = if long() { 20 } else { 4 };
-    let mut few = 0;
     for round in 0..rounds {
         let serving = Serving::start(&image);
         asked(&serving.socket, &image.root(), Freshness::Exact);
@@ -133,13 +132,10 @@ fn stopped_and_started(fs: Fs) {
         wait_until_old(&image);
         let said = serving.end();
         let (read, known) = read_of(&said);
-        assert!(read > 0, "{read} of {known} {when}");
-        let anew = said.lines().find(|line| line.contains("anew")).unwrap_or_default();
-        few += u64::from(anew.is_empty() && read * 3 < known);
-        say(&format!("{}: {read} of {known} directories read after 40 changes, killed: {is_killed} {anew}", fs.name()));
+        assert!(!said.contains("anew"), "{said}");
+        assert!(read > 0 && read * 3 < known, "{read} of {known} {when}\n{said}");
+        say(&format!("{}: {read} of {known} directories read after 40 changes, killed: {is_killed}", fs.name()));
     }
-    // On a machine that stands still for seconds the clock may be doubted, and everything is read.
-    assert!(few * 2 > rounds, "{few} of {rounds}");
 }
 
 #[test]
@@ -167,14 +163,9 @@ fn btrfs_catches_up() {
 fn a_file_system_that_was_unmounted_is_caught_up_with() {
     root_test!();
     for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
-        let mut said = String::new();
-        // On a machine that stands still for seconds the clock may be doubted, and everything is read.
-        let found = (0..3).any(|_| {
-            said = caught_up_after_being_away(fs);
-            let (read, known) = read_of(&said);
-            read <= 40 && known > 350
-        });
-        assert!(found, "{}: {said}", fs.name());
+        let said = caught_up_after_being_away(fs);
+        let (read, known) = read_of(&said);
+        assert!(read <= 40 && known > 350, "{}: {said}", fs.name());
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`run`], [`work`] | what is measured: an image on a disk, and a program |
 //! | [`images`] | aged images, kept packed |
-//! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`], [`in_flight`] and [`scan`] |
+//! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`], [`in_flight`], [`scan`] and [`calibration`] |
 //! | [`results`], [`statistics`] | all runs in one JSON file, and medians |
 //! | [`sweep`] | measuring what is still missing |
 //! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
@@ -12,6 +12,7 @@
 //! | [`du`] | directory summaries |
 //! | [`quick`] | the small run that is held against a baseline |
 
+mod calibration;
 mod company;
 pub(crate) mod du;
 mod exhibits;

@@ -5,7 +5,6 @@
 //! of copying, by which machines can be compared.
 
 use std::collections::HashMap;
-use std::fs;
 use std::hint::black_box;
 use std::io;
 use std::ops::ControlFlow;
@@ -17,11 +16,10 @@ use onesweep_layout::tables::{self, Found, Inode, Name, TableError, Wanted};
 use onesweep_layout::{BlockRead, ImageFile};
 use serde::Serialize;
 
+use super::calibration;
+
 /// How often the tables are read from memory.
 const ROUNDS: u32 = 7;
-
-/// Ticks of the processor's time in a second, as `/proc` counts them on every machine.
-const TICKS: f64 = 100.0;
 
 /// What came out.
 #[derive(Debug, Default, Serialize)]
@@ -53,14 +51,14 @@ pub(crate) fn measure(image: &Path) -> Result<Scanned, String> {
     };
     scan()?; // brings everything into memory
     let table_bytes = memory.bytes();
-    let began = processor_s()?;
+    let began = calibration::processor_s("self")?;
     let (mut wall_s, mut count) = (f64::INFINITY, Count::default());
     for _ in 0..ROUNDS {
         let began = Instant::now();
         count = scan()?;
         wall_s = wall_s.min(began.elapsed().as_secs_f64());
     }
-    let processor_s = (processor_s()? - began) / f64::from(ROUNDS);
+    let processor_s = (calibration::processor_s("self")? - began) / f64::from(ROUNDS);
     Ok(Scanned {
         inodes: count.inodes,
         names: count.names,
@@ -69,8 +67,8 @@ pub(crate) fn measure(image: &Path) -> Result<Scanned, String> {
         processor_s,
         wall_s,
         // A small image takes less than a tick.
-        inodes_per_second: count.inodes as f64 / processor_s.max(1.0 / TICKS),
-        getppid_ns: getppid_ns(),
+        inodes_per_second: count.inodes as f64 / processor_s.max(1.0 / calibration::TICKS),
+        getppid_ns: calibration::getppid_ns(),
         memcpy_gb_per_second: memcpy_gb_per_second(),
     })
 }
@@ -135,27 +133,6 @@ impl BlockRead for Memory {
     }
 }
 
-/// Seconds of the processor that this program has used.
-fn processor_s() -> Result<f64, String> {
-    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
-    ticks(&stat).map(|ticks| ticks as f64 / TICKS).ok_or_else(|| "/proc/self/stat: not as it is known".into())
-}
-
-/// The fields `utime` and `stime`, behind a name that may hold anything.
-fn ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-}
-
-fn getppid_ns() -> f64 {
-    const CALLS: u32 = 1_000_000;
-    let began = Instant::now();
-    for _ in 0..CALLS {
-        black_box(std::os::unix::process::parent_id());
-    }
-    began.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
-}
-
 fn memcpy_gb_per_second() -> f64 {
     const BYTES: usize = 64 << 20;
     const COPIES: usize = 16;
@@ -170,15 +147,9 @@ fn memcpy_gb_per_second() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
 
-    #[test]
-    fn the_time_of_the_processor_is_behind_any_name() {
-        let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 1 2 3 4 250 50 9 9 20 0 1 0 5";
-        assert_eq!(ticks(stat), Some(300));
-        assert_eq!(ticks("7 (a"), None);
-        assert!(processor_s().unwrap() >= 0.0);
-    }
+    use super::*;
 
     #[test]
     fn what_was_read_once_is_read_from_memory() {

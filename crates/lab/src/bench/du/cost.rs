@@ -91,14 +91,16 @@ pub(super) fn steps(scale: f64, seed: u64, programs: &Programs, interrupt: &Inte
             for (step, (name, script)) in steps.iter_mut().zip(STEPS) {
                 let script = script.replace('@', &volume.tree.display().to_string());
                 let script = script.replace('%', &material.dir.display().to_string());
-                let cpu =
-                    || Ok::<_, String>(usage::of_children() + served.as_ref().map_or(Ok(Duration::ZERO), Served::cpu)?);
+                let cpu = || {
+                    let served_s = served.as_ref().map_or(Ok(0.0), Served::processor_s)?;
+                    Ok::<f64, String>(usage::of_children().as_secs_f64() + served_s)
+                };
                 let before = cpu()?;
                 let ended = pipe::run(&["sh".into(), "-c".into(), script], interrupt)?;
                 if ended.code != 0 {
                     return Err(format!("{name}: {}", ended.complaint));
                 }
-                let cpu_s = cpu()?.saturating_sub(before).as_secs_f64();
+                let cpu_s = cpu()? - before;
                 let times = if tracked { &mut step.tracked } else { &mut step.alone };
                 if round > 0 {
                     times.push(Times { wall_s: ended.wall_s, cpu_s });

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use onesweep_sys::process;
 
+use crate::bench::calibration;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
 use crate::scratch::Scratch;
@@ -65,14 +66,9 @@ impl Served {
         kib.ok_or_else(|| format!("{path}: no resident size"))
     }
 
-    /// The time that processors gave to it so far, to a hundredth of a second.
-    pub(super) fn cpu(&self) -> Result<Duration, String> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        // Behind the name, which may hold anything: the state is the first, user and system time are the 12th and 13th.
-        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |split| split.1).split_whitespace().collect();
-        let ticks = fields.get(11..13).unwrap_or_default().iter().filter_map(|field| field.parse::<u64>().ok());
-        Ok(Duration::from_millis(ticks.sum::<u64>() * 10))
+    /// Seconds of the processor that it has used so far.
+    pub(super) fn processor_s(&self) -> Result<f64, String> {
+        calibration::processor_s(&self.child.id().to_string())
     }
 
     /// Ends it in good order.

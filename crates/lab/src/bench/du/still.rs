@@ -15,6 +15,7 @@ use super::days::{WALKS, walk};
 use super::outcomes::{Homes, Many, Still};
 use super::served::Served;
 use crate::age::image::{Fs, PlainMount};
+use crate::bench::calibration;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
@@ -164,11 +165,7 @@ pub(super) fn questions(scale: f64, programs: &Programs, interrupt: &Interrupt) 
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread failed")?).sum::<Result<usize, String>>()
     })?;
     let per_second = asked as f64 / began.elapsed().as_secs_f64();
-    let began = Instant::now();
-    for _ in 0..QUESTIONS {
-        std::hint::black_box(std::os::unix::process::parent_id());
-    }
-    let getppid_us = began.elapsed().as_secs_f64() * 1e6 / QUESTIONS as f64;
+    let getppid_us = calibration::getppid_ns() / 1e3;
     served.stop(interrupt)?;
     volume.end()?;
     let micros = |time: Option<&Duration>| time.copied().unwrap_or_default().as_secs_f64() * 1e6;
