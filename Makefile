@@ -87,6 +87,7 @@ bench: deps peers
 	$(CARGO) bench --package onesweep-cli --bench against_tar
 	$(CARGO) build --release --bin onesweep --bin onesweep-lab
 	$(TARGET)/release/onesweep-lab bench sweep --out $(TARGET)/bench
+	$(TARGET)/release/onesweep-lab bench du --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.

@@ -11,7 +11,7 @@ use onesweep_sys::usage;
 
 use super::outcomes::{Costs, Overwrite, Step, Times};
 use super::served::Served;
-use super::still::Volume;
+use super::volume::Volume;
 use crate::age::apply;
 use crate::age::recipe::{Amount, Recipe};
 use crate::age::tree::Tree;

@@ -6,6 +6,7 @@
 //! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
 //! | [`cost`] | what a tracker costs others |
 //! | [`served`] | the server that is asked |
+//! | [`volume`] | what is measured on where the disk doesn't matter |
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`] | tables and pictures of it |
 
@@ -15,6 +16,7 @@ mod outcomes;
 mod page;
 mod served;
 mod still;
+mod volume;
 
 use std::path::PathBuf;
 

@@ -4,23 +4,20 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum as _;
 use onesweep_summary::service::{client::Client, protocol::Question};
 
 use super::days::{WALKS, walk};
 use super::outcomes::{Homes, Many, Still};
 use super::served::Served;
-use crate::age::image::{Fs, PlainMount};
+use super::volume::{self, Volume};
 use crate::bench::calibration;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
-use crate::mount;
-use crate::scratch::Scratch;
 
 const DIRECTORIES: f64 = 100_000.0;
 const MANY: f64 = 1_000_000.0;
@@ -31,96 +28,6 @@ const CONNECTIONS: usize = 4;
 const ROUNDS: usize = 11;
 /// The user that asks among closed homes.
 const USER: u32 = 20_000;
-/// Directories in one.
-const FAN_OUT: usize = 100;
-
-/// A mounted image of no disk in particular.
-pub(super) struct Volume {
-    mounted: PlainMount,
-    image: PathBuf,
-    /// What the image lies in, if not on a disk.
-    memory: Option<Memory>,
-    pub(super) tree: PathBuf,
-    pub(super) scratch: Scratch,
-}
-
-/// A tmpfs. It goes when this goes.
-struct Memory(PathBuf);
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Err(complaint) = mount::unmount(&self.0) {
-            eprintln!("onesweep-lab: {complaint}");
-        }
-    }
-}
-
-impl Volume {
-    fn new(fs: &str, directories: u64) -> Result<Self, String> {
-        let scratch = Scratch::new("du")?;
-        let image = scratch.file("image");
-        Self::on(scratch, image, None, fs, directories)
-    }
-
-    /// The same, not even on a real disk.
-    pub(super) fn in_memory(fs: &str, directories: u64) -> Result<Self, String> {
-        let scratch = Scratch::new("du")?;
-        let memory = scratch.dir("memory")?;
-        mount::mount(Path::new("onesweep-lab"), &memory, Some("tmpfs"), None)?;
-        let image = memory.join("image");
-        Self::on(scratch, image, Some(Memory(memory)), fs, directories)
-    }
-
-    fn on(
-        scratch: Scratch,
-        image: PathBuf,
-        memory: Option<Memory>,
-        fs: &str,
-        directories: u64,
-    ) -> Result<Self, String> {
-        let tree = scratch.dir("tree")?;
-        let fs = Fs::from_str(fs, false)?;
-        let bytes = (512 << 20) + directories * 6 * 4096;
-        let said = |error: std::io::Error| format!("{}: {error}", image.display());
-        File::create(&image).and_then(|file| file.set_len(bytes)).map_err(said)?;
-        fs.make(&image, directories + directories / 8 + 4096, &[])?;
-        let options = if fs == Fs::Ext4 { "barrier=0,noatime" } else { "noatime" };
-        let mounted = PlainMount::writable(&image, &tree, fs.mount_type(), options)?;
-        // Whoever asks has to get there.
-        let opened =
-            fs::set_permissions(image.parent().unwrap_or(&image), std::os::unix::fs::PermissionsExt::from_mode(0o755));
-        opened.map_err(said)?;
-        Ok(Self { mounted, image, memory, tree, scratch })
-    }
-
-    /// Makes directories in directories, with a file in each hundredth.
-    fn fill(&self, directories: u64, interrupt: &Interrupt) -> Result<(), String> {
-        let mut made = vec![self.tree.clone()];
-        let mut next = 0;
-        while (made.len() as u64) < directories {
-            interrupt.check()?;
-            let above = made[next].clone();
-            next += 1;
-            for number in 0..FAN_OUT {
-                let path = above.join(format!("d{number}"));
-                fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-                if number == 0 {
-                    fs::write(path.join("file"), "x").map_err(|error| format!("{}: {error}", path.display()))?;
-                }
-                made.push(path);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn end(mut self) -> Result<(), String> {
-        self.mounted.end()?;
-        let _ = fs::remove_dir_all(self.scratch.file("store"));
-        fs::remove_file(&self.image).map_err(|error| error.to_string())?;
-        drop(self.memory.take());
-        Ok(())
-    }
-}
 
 fn scaled(number: f64, scale: f64) -> u64 {
     (number * scale).round().max(1.0) as u64
@@ -238,7 +145,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     served.stop(interrupt)?;
     let store_bytes = bytes_in(&volume.scratch.file("store"))?;
     volume.end()?;
-    let inodes = directories + directories / FAN_OUT as u64;
+    let inodes = directories + directories / volume::FAN_OUT as u64;
     Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s })
 }
 

@@ -1,0 +1,102 @@
+//! A file system to measure on where its disk doesn't matter.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum as _;
+
+use crate::age::image::{Fs, PlainMount};
+use crate::interrupt::Interrupt;
+use crate::mount;
+use crate::scratch::Scratch;
+
+/// Directories in one.
+pub(super) const FAN_OUT: usize = 100;
+
+/// A mounted image of no disk in particular.
+pub(super) struct Volume {
+    mounted: PlainMount,
+    image: PathBuf,
+    /// What the image lies in, if not on a disk.
+    memory: Option<Memory>,
+    pub(super) tree: PathBuf,
+    pub(super) scratch: Scratch,
+}
+
+/// A tmpfs. It goes when this goes.
+struct Memory(PathBuf);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Err(complaint) = mount::unmount(&self.0) {
+            eprintln!("onesweep-lab: {complaint}");
+        }
+    }
+}
+
+impl Volume {
+    pub(super) fn new(fs: &str, directories: u64) -> Result<Self, String> {
+        let scratch = Scratch::new("du")?;
+        let image = scratch.file("image");
+        Self::on(scratch, image, None, fs, directories)
+    }
+
+    /// The same, not even on a real disk.
+    pub(super) fn in_memory(fs: &str, directories: u64) -> Result<Self, String> {
+        let scratch = Scratch::new("du")?;
+        let memory = scratch.dir("memory")?;
+        mount::mount(Path::new("onesweep-lab"), &memory, Some("tmpfs"), None)?;
+        let image = memory.join("image");
+        Self::on(scratch, image, Some(Memory(memory)), fs, directories)
+    }
+
+    fn on(
+        scratch: Scratch,
+        image: PathBuf,
+        memory: Option<Memory>,
+        fs: &str,
+        directories: u64,
+    ) -> Result<Self, String> {
+        let tree = scratch.dir("tree")?;
+        let fs = Fs::from_str(fs, false)?;
+        let bytes = (512 << 20) + directories * 6 * 4096;
+        let said = |error: std::io::Error| format!("{}: {error}", image.display());
+        File::create(&image).and_then(|file| file.set_len(bytes)).map_err(said)?;
+        fs.make(&image, directories + directories / 8 + 4096, &[])?;
+        let options = if fs == Fs::Ext4 { "barrier=0,noatime" } else { "noatime" };
+        let mounted = PlainMount::writable(&image, &tree, fs.mount_type(), options)?;
+        // Whoever asks has to get there.
+        let opened = fs::set_permissions(image.parent().unwrap_or(&image), fs::Permissions::from_mode(0o755));
+        opened.map_err(said)?;
+        Ok(Self { mounted, image, memory, tree, scratch })
+    }
+
+    /// Makes directories in directories, with a file in each hundredth.
+    pub(super) fn fill(&self, directories: u64, interrupt: &Interrupt) -> Result<(), String> {
+        let mut made = vec![self.tree.clone()];
+        let mut next = 0;
+        while (made.len() as u64) < directories {
+            interrupt.check()?;
+            let above = made[next].clone();
+            next += 1;
+            for number in 0..FAN_OUT {
+                let path = above.join(format!("d{number}"));
+                fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                if number == 0 {
+                    fs::write(path.join("file"), "x").map_err(|error| format!("{}: {error}", path.display()))?;
+                }
+                made.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(mut self) -> Result<(), String> {
+        self.mounted.end()?;
+        let _ = fs::remove_dir_all(self.scratch.file("store"));
+        fs::remove_file(&self.image).map_err(|error| error.to_string())?;
+        drop(self.memory.take());
+        Ok(())
+    }
+}
