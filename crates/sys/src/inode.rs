@@ -52,6 +52,14 @@ pub fn flags(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     optional(rustix::fs::ioctl_getflags(fd)).map(|flags| flags.map(|flags| flags.bits()))
 }
 
+/// The project that an inode belongs to; `None` where the file system keeps none.
+#[doc(alias = "FS_IOC_FSGETXATTR")]
+pub fn project(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // SAFETY: FS_IOC_FSGETXATTR is a getter that writes a `struct fsxattr`.
+    let answer = unsafe { ioctl(fd, Getter::<FS_IOC_FSGETXATTR, Fsxattr>::new()) };
+    optional(answer).map(|found| found.map(|found| found.projid))
+}
+
 /// Extended flags of an inode (`XFLAG_*`); `None` where the file system keeps none.
 #[doc(alias = "FS_IOC_FSGETXATTR")]
 pub fn extended_flags(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {

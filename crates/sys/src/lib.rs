@@ -41,6 +41,7 @@
 //! | [`mounting`] | mounting for reading |
 //! | [`local_time`] | times for people |
 //! | [`stall`] | writes that nobody takes |
+//! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
@@ -53,6 +54,7 @@ pub mod block;
 pub mod btrfs;
 pub mod buffer;
 pub mod cache;
+pub mod confined;
 pub mod fanotify;
 pub mod features;
 pub mod fibmap;

@@ -1,7 +1,12 @@
 //! Who this process is, and which groups users are in.
 #![allow(unsafe_code)]
 
-use std::{ffi::CStr, io, mem::MaybeUninit, ptr};
+use std::{
+    ffi::{CStr, CString},
+    io,
+    mem::MaybeUninit,
+    ptr,
+};
 
 /// The user that this process acts as.
 #[doc(alias = "geteuid")]
@@ -18,34 +23,12 @@ const GROUPS_MAX: usize = 65_536;
 /// names, so it may take as long as that does.
 #[doc(alias = "getgrouplist")]
 pub fn groups_of(uid: u32) -> io::Result<Vec<u32>> {
-    let mut bytes: Vec<libc::c_char> = vec![0; 4096];
-    let mut facts = MaybeUninit::<libc::passwd>::uninit();
-    let mut found = ptr::null_mut();
-    loop {
-        // SAFETY: all pointers are to memory of ours, which is as long as the call is told.
-        let status =
-            unsafe { libc::getpwuid_r(uid, facts.as_mut_ptr(), bytes.as_mut_ptr(), bytes.len(), &raw mut found) };
-        match status {
-            0 => break,
-            libc::ERANGE if bytes.len() < FACTS_BYTES_MAX => bytes.resize(bytes.len() * 4, 0),
-            libc::EINTR => {}
-            // What some systems say of a user that isn't known.
-            libc::ENOENT | libc::ESRCH => return Ok(Vec::new()),
-            other => return Err(io::Error::from_raw_os_error(other)),
-        }
-    }
-    if found.is_null() {
-        return Ok(Vec::new());
-    }
-    // SAFETY: the call has filled it, for `found` isn't null.
-    let facts = unsafe { facts.assume_init() };
-    // SAFETY: a text with an end, in `bytes`, which lives on.
-    let name = unsafe { CStr::from_ptr(facts.pw_name) };
+    let Some((name, group)) = user(uid)? else { return Ok(Vec::new()) };
     let mut groups: Vec<libc::gid_t> = vec![0; 64];
     loop {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: the name has an end, and the list has room for so many groups as the call is told.
-        let status = unsafe { libc::getgrouplist(name.as_ptr(), facts.pw_gid, groups.as_mut_ptr(), &raw mut count) };
+        let status = unsafe { libc::getgrouplist(name.as_ptr(), group, groups.as_mut_ptr(), &raw mut count) };
         if status >= 0 {
             groups.truncate(usize::try_from(count).unwrap_or(0));
             return Ok(groups);
@@ -55,6 +38,61 @@ pub fn groups_of(uid: u32) -> io::Result<Vec<u32>> {
         }
         groups.resize(groups.len() * 4, 0);
     }
+}
+
+/// What a user is called; `None` where that isn't known. May take as long as [`groups_of`].
+#[doc(alias = "getpwuid_r")]
+pub fn name_of(uid: u32) -> Option<String> {
+    let (name, _) = user(uid).ok()??;
+    name.into_string().ok()
+}
+
+/// What a group is called; as [`name_of`].
+#[doc(alias = "getgrgid_r")]
+pub fn group_name_of(gid: u32) -> Option<String> {
+    // SAFETY: all pointers are to memory of ours, which is as long as the call is told.
+    let ask = |facts, bytes, length, found| unsafe { libc::getgrgid_r(gid, facts, bytes, length, found) };
+    let name = look_up::<libc::group, _>(ask, |facts| {
+        // SAFETY: a text with an end, in memory that is there until this returns.
+        unsafe { CStr::from_ptr(facts.gr_name) }.to_owned()
+    });
+    name.ok()??.into_string().ok()
+}
+
+/// The name of a user, and the first group.
+fn user(uid: u32) -> io::Result<Option<(CString, libc::gid_t)>> {
+    // SAFETY: all pointers are to memory of ours, which is as long as the call is told.
+    let ask = |facts, bytes, length, found| unsafe { libc::getpwuid_r(uid, facts, bytes, length, found) };
+    look_up::<libc::passwd, _>(ask, |facts| {
+        // SAFETY: a text with an end, in memory that is there until this returns.
+        (unsafe { CStr::from_ptr(facts.pw_name) }.to_owned(), facts.pw_gid)
+    })
+}
+
+/// Asks until there is room for the answer. `ask` fills what it is given: the facts, room for texts and its bytes, and where it
+/// says whether it has.
+fn look_up<F, T>(
+    ask: impl Fn(*mut F, *mut libc::c_char, usize, *mut *mut F) -> libc::c_int,
+    take: impl Fn(&F) -> T,
+) -> io::Result<Option<T>> {
+    let mut bytes: Vec<libc::c_char> = vec![0; 4096];
+    let mut facts = MaybeUninit::<F>::uninit();
+    let mut found = ptr::null_mut();
+    loop {
+        match ask(facts.as_mut_ptr(), bytes.as_mut_ptr(), bytes.len(), &raw mut found) {
+            0 => break,
+            libc::ERANGE if bytes.len() < FACTS_BYTES_MAX => bytes.resize(bytes.len() * 4, 0),
+            libc::EINTR => {}
+            // What some systems say of one that isn't known.
+            libc::ENOENT | libc::ESRCH => return Ok(None),
+            other => return Err(io::Error::from_raw_os_error(other)),
+        }
+    }
+    if found.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the call has filled it, for `found` isn't null, and texts are in `bytes`, which lives on.
+    Ok(Some(take(unsafe { facts.assume_init_ref() })))
 }
 
 #[cfg(test)]
@@ -70,6 +108,8 @@ mod tests {
         told.sort_unstable();
         found.sort_unstable();
         assert_eq!(found, told);
+        assert_eq!((name_of(0).as_deref(), group_name_of(0).as_deref()), (Some("root"), Some("root")));
+        assert_eq!((name_of(4_000_000_001), group_name_of(4_000_000_001)), (None, None));
         assert_eq!(groups_of(4_000_000_001).expect("nobody"), []);
     }
 }
