@@ -31,6 +31,8 @@ pub enum Doubt {
     ClockSetBack,
     /// The file system's own count was set back: it is an older copy.
     GenerationSetBack,
+    /// Summaries are declared that were not kept until now.
+    OtherSummaries,
     /// It could not be asked.
     Failed(io::Error),
 }
@@ -41,6 +43,7 @@ impl fmt::Display for Doubt {
             Doubt::NoWay => f.write_str("this file system tells its inodes by a walk alone"),
             Doubt::ClockSetBack => f.write_str("the clock was set back"),
             Doubt::GenerationSetBack => f.write_str("the file system is an older copy of itself"),
+            Doubt::OtherSummaries => f.write_str("other summaries are declared"),
             Doubt::Failed(error) => write!(f, "its inodes can't be told: {error}"),
         }
     }

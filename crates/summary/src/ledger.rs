@@ -3,9 +3,17 @@
 //! Every change is first owed, by the directory where it happened. When all are known, they are paid from the deepest directory
 //! upwards, so that each directory above is touched once, however many below it have changed.
 
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
+    sync::Arc,
+};
 
 use crate::{
+    custom::{
+        books::{Books, Unwritten},
+        declare::Declared,
+        parts::{LinkedParts, Part},
+    },
     history::{History, Point},
     links::{LinkKey, Linked},
     nodes::{Count, Nodes, Slot},
@@ -35,6 +43,8 @@ pub struct Merged {
     pub missing: Vec<Slot>,
     /// It contradicts what is known, for things have moved since: it has to be read again.
     pub is_doubtful: bool,
+    /// Directories that name inodes which this one has shown to be changed: declared summaries need them read again.
+    pub outdated: Vec<Slot>,
 }
 
 /// Where an inode has names.
@@ -61,12 +71,15 @@ pub struct Ledger {
     store: Store,
     batch: Batch,
     owed: HashMap<Slot, Owed>,
+    /// Of declared summaries, where there are any.
+    books: Option<Books>,
 }
 
 impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
-        let mut ledger = Ledger { nodes: Nodes::new(), store, batch: Batch::default(), owed: HashMap::new() };
+        let mut ledger =
+            Ledger { nodes: Nodes::new(), store, batch: Batch::default(), owed: HashMap::new(), books: None };
         let mut parents = Vec::new();
         let (nodes, store) = (&mut ledger.nodes, &ledger.store);
         store.each_record(|slot, record| {
@@ -86,6 +99,30 @@ impl Ledger {
             nodes.attach(slot, parent);
         }
         Ok(ledger)
+    }
+
+    /// From now on keeps these summaries, too. What the store holds of others goes.
+    pub fn keep(&mut self, declared: Option<Arc<Declared>>, are_others: bool) -> Result<(), StoreError> {
+        if are_others {
+            self.store.forget_custom()?;
+        }
+        self.books = declared.map(Books::new);
+        Ok(())
+    }
+
+    /// The summaries that are kept.
+    pub fn declared(&self) -> Option<&Declared> {
+        self.books.as_ref().map(Books::declared)
+    }
+
+    /// What a directory comes to by them.
+    pub fn parts(&self, slot: Slot) -> Result<Vec<Part>, StoreError> {
+        self.books.as_ref().map_or(Ok(Vec::new()), |books| books.parts(slot, &self.store))
+    }
+
+    /// The same of an inode with several names.
+    pub fn linked_parts(&self, key: LinkKey) -> Result<Option<LinkedParts>, StoreError> {
+        self.books.as_ref().map_or(Ok(None), |books| books.linked(key, &self.store))
     }
 
     /// The store below.
@@ -247,6 +284,9 @@ impl Ledger {
         self.nodes.set_links(slot, !record.links.is_empty());
         self.put(slot, record);
         self.merge_links(slot, &links_before, &reading.linked)?;
+        if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
+            merged.outdated = books.merge((&self.nodes, &self.store), slot, found, &links_before)?;
+        }
         let subvolume = self.nodes.id(slot).subvolume;
         self.batch.places.extend(reading.inodes.into_iter().map(|ino| ((subvolume, ino), slot)));
         self.nodes.mark_harvested(slot, count);
@@ -311,12 +351,15 @@ impl Ledger {
                 keys.extend(self.record(at)?.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
             }
         }
-        for key in keys {
+        for &key in &keys {
             if let Some(linked) = self.linked(key)? {
                 self.charge(key, linked)?;
             }
         }
-        Ok(())
+        match &mut self.books {
+            Some(books) => books.charge_again((&self.nodes, &self.store), keys),
+            None => Ok(()),
+        }
     }
 
     /// A directory isn't any more in the one that it was in. It stays whole, for it may be found elsewhere.
@@ -327,6 +370,9 @@ impl Ledger {
         let owed = self.owed.entry(parent).or_default();
         owed.sums -= record.subtree.sums;
         owed.sunk = owed.sunk.or(record.subtree.extremes);
+        if let Some(books) = &mut self.books {
+            books.moved(&self.store, child, parent, false)?;
+        }
         record.parent = None;
         self.put(child, record);
         self.nodes.detach(child);
@@ -343,6 +389,9 @@ impl Ledger {
         let owed = self.owed.entry(parent).or_default();
         owed.sums += record.subtree.sums;
         owed.raised = owed.raised.or(record.subtree.extremes);
+        if let Some(books) = &mut self.books {
+            books.moved(&self.store, child, parent, true)?;
+        }
         self.put(child, record);
         self.charge_below(child)
     }
@@ -355,6 +404,9 @@ impl Ledger {
             if self.nodes.has_links(at) {
                 let links = self.record(at)?.links;
                 self.merge_links(at, &links, &[])?;
+                if let Some(books) = &mut self.books {
+                    books.merge_links((&self.nodes, &self.store), at, &links, Vec::new())?;
+                }
             }
         }
         for &at in below.iter().rev() {
@@ -365,12 +417,18 @@ impl Ledger {
             self.owed.remove(&at);
             self.batch.records.insert(at, None);
             self.batch.histories.insert(at, None);
+            if let Some(books) = &mut self.books {
+                books.forget(at);
+            }
         }
         Ok(())
     }
 
     /// Brings all totals up to what is known.
     pub fn pay(&mut self) -> Result<(), StoreError> {
+        if let Some(books) = &mut self.books {
+            books.pay((&self.nodes, &self.store))?;
+        }
         let mut deepest: BinaryHeap<(usize, Slot)> =
             self.owed.keys().map(|&slot| (self.nodes.upwards(slot).count(), slot)).collect();
         while let Some((depth, slot)) = deepest.pop() {
@@ -408,9 +466,11 @@ impl Ledger {
     /// Writes what has changed. `durable`: on the disk when this returns.
     pub fn commit(&mut self, facts: &Facts, durable: bool) -> Result<(), StoreError> {
         self.pay()?;
-        if durable || !self.batch.is_empty() {
-            self.store.commit(&self.batch, facts, durable)?;
-            self.batch = Batch::default();
+        let nothing = &mut Unwritten::default();
+        let custom = self.books.as_mut().map_or(nothing, |books| &mut books.unwritten);
+        if durable || !self.batch.is_empty() || !custom.is_empty() {
+            self.store.commit_with(&self.batch, custom, facts, durable)?;
+            (self.batch, *custom) = (Batch::default(), Unwritten::default());
         }
         Ok(())
     }

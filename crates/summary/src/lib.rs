@@ -7,6 +7,7 @@
 pub mod access;
 pub mod catch_up;
 mod code;
+pub mod custom;
 mod harvest;
 pub mod history;
 pub mod identity;

@@ -70,13 +70,13 @@ impl Linked {
 }
 
 /// From the root down.
-fn path(nodes: &Nodes, slot: Slot) -> Vec<Slot> {
+pub(crate) fn path(nodes: &Nodes, slot: Slot) -> Vec<Slot> {
     let mut path: Vec<Slot> = nodes.upwards(slot).collect();
     path.reverse();
     path
 }
 
-fn common(one: &[Slot], other: &[Slot]) -> Option<Slot> {
+pub(crate) fn common(one: &[Slot], other: &[Slot]) -> Option<Slot> {
     one.iter().zip(other).take_while(|(one, other)| one == other).last().map(|(slot, _)| *slot)
 }
 

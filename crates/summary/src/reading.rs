@@ -3,6 +3,7 @@
 use std::{io, sync::Arc};
 
 use crate::{
+    custom::{declare::Declared, found::Found},
     identity::NodeId,
     record::Access,
     survey::{Method, Tell},
@@ -24,6 +25,8 @@ pub struct Reading {
     pub inodes: Vec<u64>,
     /// The inodes with several names, one for each name in it.
     pub linked: Vec<LinkedName>,
+    /// What it adds to declared summaries, where there are any.
+    pub custom: Option<Found>,
     /// When an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
     pub changed_at: i64,
     /// By which it can be told later whether it is still as it was read; 0 where it can't.
@@ -99,6 +102,11 @@ pub trait Directories: Sync {
         None
     }
 
+    /// The summaries that readings tell of beside the totals.
+    fn declared(&self) -> Option<Arc<Declared>> {
+        None
+    }
+
     /// Makes stamps such that who doesn't know the number can't make up files for one. Before the first reading.
     fn set_key(&self, _: u64) {}
 
@@ -153,6 +161,10 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn method(&self) -> Option<Method> {
         (**self).method()
+    }
+
+    fn declared(&self) -> Option<Arc<Declared>> {
+        (**self).declared()
     }
 
     fn set_key(&self, key: u64) {

@@ -3,6 +3,8 @@
 //! What is committed survives a kill; what isn't was never acknowledged. Nothing is changed in place: an interrupted write
 //! leaves the state before it.
 
+mod custom;
+
 use std::{
     collections::{BTreeMap, HashMap},
     fs, io,
@@ -13,6 +15,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend
 use thiserror::Error;
 
 use crate::{
+    custom::books::Unwritten,
     history::History,
     links::{LinkKey, Linked},
     moment::Moment,
@@ -79,6 +82,8 @@ pub struct Facts {
     pub generation: u64,
     /// When it was last written.
     pub moment: Moment,
+    /// Which declared summaries are there of all directories; 0 where not all are.
+    pub declared: u64,
 }
 
 /// What is to be written in one go: all of it, or nothing.
@@ -183,7 +188,13 @@ impl Store {
         };
         let moment = self.fact("moment")?.and_then(|bytes| Moment::decode(&bytes)).unwrap_or_default();
         let file_system = self.fact("file system")?.unwrap_or_default();
-        Ok(Facts { count, file_system, key: number("key")?, generation: number("generation")?, moment })
+        let custom = self.fact("custom")?.unwrap_or_default();
+        // A program that knows of no such summaries goes on counting without them.
+        let declared = match (custom.first_chunk(), custom.get(8..)) {
+            (Some(hash), Some(at)) if at == count.to_le_bytes() => u64::from_le_bytes(*hash),
+            _ => 0,
+        };
+        Ok(Facts { count, file_system, key: number("key")?, generation: number("generation")?, moment, declared })
     }
 
     /// The record of a directory.
@@ -254,6 +265,17 @@ impl Store {
 
     /// Writes a batch, all or nothing. `durable`: on the disk when this returns; else it is there with the next durable one.
     pub fn commit(&self, batch: &Batch, facts: &Facts, durable: bool) -> Result<(), StoreError> {
+        self.commit_with(batch, &Unwritten::default(), facts, durable)
+    }
+
+    /// The same, with declared summaries.
+    pub(crate) fn commit_with(
+        &self,
+        batch: &Batch,
+        custom: &Unwritten,
+        facts: &Facts,
+        durable: bool,
+    ) -> Result<(), StoreError> {
         let durability = if durable { Durability::Immediate } else { Durability::None };
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;
@@ -306,6 +328,12 @@ impl Store {
             table.insert("key", facts.key.to_le_bytes().as_slice())?;
             table.insert("generation", facts.generation.to_le_bytes().as_slice())?;
             table.insert("moment", facts.moment.encode().as_slice())?;
+            if facts.declared != 0 {
+                let kept = [&facts.declared.to_le_bytes()[..], &facts.count.to_le_bytes()].concat();
+                table.insert("custom", kept.as_slice())?;
+            }
+            drop(table);
+            custom::write(transaction, custom)?;
             Ok(())
         })
     }
@@ -349,13 +377,7 @@ impl Store {
     }
 
     fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let failed = failed(&self.path, "read");
-        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
-        match transaction.open_table(FACTS) {
-            Ok(table) => Ok(table.get(name).map_err(|error| failed(error.into()))?.map(|bytes| bytes.value().to_vec())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(failed(error.into())),
-        }
+        self.get_if_there(FACTS, name)
     }
 
     fn get<K: redb::Key + 'static>(
@@ -367,6 +389,20 @@ impl Store {
         let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = transaction.open_table(table).map_err(|error| failed(error.into()))?;
         Ok(table.get(key).map_err(|error| failed(error.into()))?.map(|bytes| bytes.value().to_vec()))
+    }
+
+    fn get_if_there<K: redb::Key + 'static>(
+        &self,
+        table: TableDefinition<K, &[u8]>,
+        key: K::SelfType<'_>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let failed = failed(&self.path, "read");
+        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        match transaction.open_table(table) {
+            Ok(table) => Ok(table.get(key).map_err(|error| failed(error.into()))?.map(|bytes| bytes.value().to_vec())),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
     }
 
     fn write(
@@ -435,7 +471,7 @@ mod tests {
         let key = LinkKey { subvolume: 5, ino: 77 };
         let linked = Linked { links: 2, places: vec![Slot(1), Slot(2)], ..Linked::default() };
         let moment = Moment { seconds: 7, boot: b"one".into(), uptime: 3 };
-        let facts = Facts { count: 9, file_system: b"ext4 x".into(), key: 5, generation: 6, moment };
+        let facts = Facts { count: 9, file_system: b"ext4 x".into(), key: 5, generation: 6, moment, declared: 8 };
         {
             let store = Store::open(&path).expect("a store");
             let mut first = batch([(1, Some(record(1, ""))), (2, Some(record(2, "a"))), (3, Some(record(3, "b")))]);

@@ -15,6 +15,7 @@ use thiserror::Error;
 pub use self::missed::{CaughtUp, Missed};
 use self::watched::Alien;
 use crate::{
+    custom::{declare::Declared, found::Found},
     harvest::{self, Waiting},
     history::History,
     identity::NodeId,
@@ -46,6 +47,8 @@ const TIMEOUT_SECONDS: i64 = 30 * 60;
 
 /// So often the totals of directories that were asked for are noted.
 const HISTORY_SECONDS: i64 = 10 * 60;
+/// What a directory adds to a declared summary is asked for again after so long when that failed.
+const UNKNOWN_SECONDS: i64 = 10 * 60;
 /// Of so many directories at most.
 const REMEMBERED_MAX: usize = 10_000;
 
@@ -120,6 +123,8 @@ pub struct Summaries<D, T> {
     remembered: HashSet<Slot>,
     noted_at: i64,
     facts: Facts,
+    /// Summaries are declared that were not kept until now.
+    are_declared_anew: bool,
     /// More may have changed than was told.
     is_behind: bool,
     caught_up: Option<CaughtUp>,
@@ -171,8 +176,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 key: RandomState::new().hash_one(identity),
                 generation: 0,
                 moment: Moment::now(),
+                declared: 0,
             },
         };
+        let declared = directories.declared().filter(|declared| !declared.all().is_empty());
+        let hash = declared.as_ref().map_or(0, |declared| declared.hash());
+        let are_others = facts.declared != hash;
+        ledger.keep(declared, are_others)?;
+        let facts = Facts { declared: if are_others { 0 } else { facts.declared }, ..facts };
         directories.set_key(facts.key);
         let generation = directories.generation().unwrap_or(0);
         let remembered =
@@ -193,6 +204,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             remembered,
             noted_at: 0,
             facts,
+            are_declared_anew: are_others && hash != 0,
             // Of a new one nothing is known that could have changed.
             is_behind: known.is_some(),
             caught_up: None,
@@ -394,6 +406,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let dirty = self.ledger.nodes.dirty_below(slot);
             if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
                 self.ledger.pay()?;
+                if slot == self.root {
+                    // All directories have been read since they were declared.
+                    self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);
+                }
                 if let Some(generation) = self.caught_up_to.take_if(|_| slot == self.root) {
                     self.facts.generation = generation;
                     self.facts.moment = Moment::now();
@@ -431,6 +447,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         dirty.into_iter().for_each(|slot| waiting.add(self.ledger.nodes.id(slot), slot));
         let settling = self.directories.settling_seconds();
         let facts = Facts { count, ..self.facts.clone() };
+        let mut outdated = Vec::new();
         let Self { ledger, directories, tracker, nowhere, open, unreadable, unsettled, readings, .. } = self;
         harvest::harvest(&mut waiting, (&*directories, &*tracker), READERS, |slot, reading, waiting| {
             *readings += 1;
@@ -463,6 +480,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if settled_at > now {
                 unsettled.insert(slot, settled_at);
             }
+            if reading.custom.as_ref().is_some_and(Found::is_unknown) {
+                let again = unsettled.entry(slot).or_default();
+                *again = (*again).max(now + UNKNOWN_SECONDS);
+            }
             let subvolume = ledger.nodes.id(slot).subvolume;
             let linked: Vec<LinkKey> =
                 reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
@@ -478,12 +499,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 ledger.nodes.mark_changed(slot, count);
             }
             merged.new.into_iter().for_each(|new| waiting.add(ledger.nodes.id(new), new));
+            outdated.extend(merged.outdated);
             nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
             if ledger.unwritten() >= UNWRITTEN_MAX {
                 ledger.commit(&facts, false)?;
             }
             Ok::<_, SummaryError>(())
-        })
+        })?;
+        outdated.into_iter().try_for_each(|slot| self.mark_used(slot))
     }
 
     /// Has the disk read in its own order what harvesting these takes.

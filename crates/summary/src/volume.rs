@@ -1,20 +1,27 @@
 //! A mounted file system, whose directories are opened by their numbers.
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use onesweep_sys::{
     files::{self, DirReader, EntryType, Stat},
     handle::{self, FileHandle},
-    lease,
+    inode, lease,
 };
 
 use crate::{
+    custom::{
+        declare::Declared,
+        found::{Found, Gathering},
+    },
     identity::{Family, NodeId},
     lost_names,
     moment::seconds,
@@ -26,7 +33,7 @@ use crate::{
     totals::{Extremes, Largest, Sums},
 };
 
-const ACCESS_LIST: &std::ffi::CStr = c"system.posix_acl_access";
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 /// A mounted file system.
 #[derive(Debug)]
@@ -42,6 +49,7 @@ pub struct Volume {
     /// Of stamps.
     key: AtomicU64,
     preload: Option<Preload>,
+    declared: Option<Arc<Declared>>,
 }
 
 /// What can be asked of it beside what all can be asked.
@@ -94,7 +102,13 @@ impl Volume {
         };
         let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
-        Ok(Volume { top, family, root, mount, mounts: Mounts::on(mount)?, kind, dev, key, preload })
+        let mounts = Mounts::on(mount)?;
+        Ok(Volume { top, family, root, mount, mounts, kind, dev, key, preload, declared: None })
+    }
+
+    /// The same, of which readings tell these summaries, too.
+    pub fn with_summaries(self, declared: Option<Arc<Declared>>) -> Volume {
+        Volume { declared, ..self }
     }
 
     /// Whether an inode of this device number may be one of its own.
@@ -146,7 +160,7 @@ impl Volume {
         self.family.node(handle).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a handle of another kind"))
     }
 
-    fn list(&self, fd: BorrowedFd<'_>) -> io::Result<Reading> {
+    fn list(&self, directory: NodeId, fd: BorrowedFd<'_>) -> io::Result<Reading> {
         let began = seconds();
         let generation = self.generation().unwrap_or(0);
         let stat = files::statx_fd(fd)?;
@@ -157,6 +171,12 @@ impl Volume {
         let mut has_mounts = false;
         add(&mut reading, &stat);
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
+        let project = |fd: BorrowedFd<'_>| inode::project(fd).ok().flatten();
+        let wants_project = self.declared.as_ref().is_some_and(|declared| declared.wants_project());
+        let mut gathering = self.declared.as_deref().map(|declared| {
+            let own = if wants_project { project(fd) } else { None };
+            Gathering::new(declared, &stat, directory.subvolume, own)
+        });
         let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
         DirReader::with_buffer(32 << 10)
             .read(fd, |entry| names.push((entry.ino, entry.name.to_owned(), entry.kind)))?;
@@ -165,7 +185,13 @@ impl Volume {
         for (_, name, kind) in names {
             let entered = match (kind, self.mount) {
                 (EntryType::Dir, Some(mount)) => self.directory(&mut reading, fd, name, mount),
-                _ => self.entry(&mut reading, fd, name),
+                _ => self.entry(&mut reading, fd, &name, |stat, linked| {
+                    let Some(gathering) = &mut gathering else { return };
+                    let asks = wants_project && stat.file_type() == EntryType::File;
+                    let file = if asks { files::open_file_at(fd, name.as_c_str()).ok() } else { None };
+                    let project = file.and_then(|file| project(file.as_fd()));
+                    gathering.add(name.as_bytes(), stat, project, linked);
+                }),
             };
             match entered {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -175,10 +201,12 @@ impl Volume {
                 Ok(Entry::Other(term)) => sum = sum.wrapping_add(term),
             }
         }
+        reading.custom = gathering.map(Gathering::finish);
+        let is_unknown = reading.custom.as_ref().is_some_and(Found::is_unknown);
         let last_changed = reading.changed_at.max(stat.ctime.secs).saturating_add(TICK_SECONDS);
         reading.stamp = match self.kind {
             // What is below a mount isn't known.
-            _ if has_mounts => 0,
+            _ if has_mounts || is_unknown => 0,
             Kind::Btrfs => generation,
             _ if last_changed >= began => 0,
             _ => stamp_of_sum(sum),
@@ -200,8 +228,14 @@ impl Volume {
         Ok(Entry::Directory)
     }
 
-    fn entry(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString) -> io::Result<Entry> {
-        let stat = files::statx_at(fd, name.as_c_str(), true)?;
+    fn entry(
+        &self,
+        reading: &mut Reading,
+        fd: BorrowedFd<'_>,
+        name: &CStr,
+        also: impl FnOnce(&Stat, Option<NodeId>),
+    ) -> io::Result<Entry> {
+        let stat = files::statx_at(fd, name, true)?;
         reading.changed_at = reading.changed_at.max(stat.ctime.secs);
         // What is mounted there belongs to another file system, or to another place of this one.
         let is_mounted = stat.mnt_id.zip(self.mount).map_or(stat.is_mount_root, |(its, ours)| its != ours);
@@ -209,16 +243,18 @@ impl Volume {
             return Ok(Entry::Mounted);
         }
         if stat.file_type() == EntryType::Dir {
-            let id = self.node(&handle::handle_at(fd, &name)?)?;
-            reading.directories.push((id, name.into_bytes()));
+            let id = self.node(&handle::handle_at(fd, name)?)?;
+            reading.directories.push((id, name.to_bytes().to_vec()));
             return Ok(Entry::Directory);
         }
         if stat.nlink > 1 {
-            let id = self.node(&handle::handle_at(fd, &name)?)?;
+            let id = self.node(&handle::handle_at(fd, name)?)?;
+            also(&stat, Some(id));
             reading.linked.push(linked(id, &stat));
             reading.own.sums.shared_names += 1;
             stand_out(&mut reading.own.extremes, &stat);
         } else {
+            also(&stat, None);
             add(reading, &stat);
             reading.inodes.push(stat.ino);
         }
@@ -239,7 +275,7 @@ enum Entry {
 impl Directories for Volume {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
         let fd = self.open(directory)?;
-        self.list(fd.as_fd())
+        self.list(directory, fd.as_fd())
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
@@ -287,6 +323,10 @@ impl Directories for Volume {
             Kind::Btrfs => Some(Method::Generations),
             Kind::Other => None,
         }
+    }
+
+    fn declared(&self) -> Option<Arc<Declared>> {
+        self.declared.clone()
     }
 
     fn set_key(&self, key: u64) {

@@ -4,10 +4,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
 
 use onesweep_summary::{
+    custom::{
+        declare::Declared,
+        found::Gathering,
+        keys::{Add, Entry, Summarise},
+        tally::{Amounts, Merge, Rule},
+        view::view,
+    },
     identity::NodeId,
     reading::{Directories, LinkedName, Reading},
     record::Access,
@@ -17,7 +24,10 @@ use onesweep_summary::{
     totals::Sums,
     tracker::{Change, Drained, Tracker},
 };
-use onesweep_sys::fanotify::Happened;
+use onesweep_sys::{
+    fanotify::Happened,
+    files::{CURRENT_DIR, EntryType, Stat, Time, statx_at},
+};
 
 const ROOT: u64 = 1;
 
@@ -222,8 +232,9 @@ impl State {
     }
 }
 
+/// A tree, and the summaries that are declared of it.
 #[derive(Clone, Debug)]
-struct Tree(Arc<Mutex<State>>);
+struct Tree(Arc<Mutex<State>>, Option<Arc<Declared>>);
 
 impl Tree {
     fn new(seed: u64) -> Tree {
@@ -231,7 +242,20 @@ impl Tree {
         let mut state = State { next: ROOT, seed, method, ..State::default() };
         state.directories.insert(ROOT, Directory::default());
         (0..60).for_each(|_| state.change());
-        Tree(Arc::new(Mutex::new(state)))
+        Tree(Arc::new(Mutex::new(state)), None)
+    }
+
+    /// The same with summaries of all kinds.
+    fn with_summaries(seed: u64) -> Tree {
+        let mut declared = Declared::parse("[largest]\nby = \"largest\"\ncount = 3\n").expect("it is understood");
+        let rule = |merge, limit| Rule { merge, limit };
+        for (name, rule) in
+            [("classes", rule(Merge::Sum, 9)), ("cut", rule(Merge::Sum, 2)), ("most", rule(Merge::Max, 9))]
+        {
+            declared.add(name, rule, 1, Arc::new(ByClass)).expect("it is declared");
+        }
+        declared.add("names", rule(Merge::Sum, 9), 1, Arc::new(ByName)).expect("it is declared");
+        Tree(Tree::new(seed).0, Some(Arc::new(declared)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -251,7 +275,13 @@ impl Directories for Tree {
         reading.own.sums.directories = 1;
         reading.directories =
             found.directories.iter().map(|(&ino, name)| (id(ino), name.clone().into_bytes())).collect();
-        for &ino in found.names.values() {
+        let mut gathering =
+            self.1.as_deref().map(|declared| Gathering::new(declared, &stat(directory.ino, true, 0), 0, None));
+        for (name, &ino) in &found.names {
+            if let Some(gathering) = &mut gathering {
+                let linked = (state.links(ino) > 1).then(|| id(ino));
+                gathering.add(name.as_bytes(), &stat(ino, false, state.files[&ino]), None, linked);
+            }
             let weight = Sums { files: 1, bytes: state.files[&ino], ..Sums::default() };
             match state.links(ino) {
                 1 => {
@@ -261,6 +291,7 @@ impl Directories for Tree {
                 links => reading.linked.push(LinkedName { id: id(ino), weight, links }),
             }
         }
+        reading.custom = gathering.map(Gathering::finish);
         Ok(reading)
     }
 
@@ -285,6 +316,10 @@ impl Directories for Tree {
 
     fn settling_seconds(&self) -> i64 {
         0
+    }
+
+    fn declared(&self) -> Option<Arc<Declared>> {
+        self.1.clone()
     }
 
     fn method(&self) -> Option<Method> {
@@ -347,6 +382,97 @@ fn agrees(tracked: &mut Tracked, tree: &Tree, directory: u64, when: &str) {
     let found = (answer.totals.sums.inodes(), answer.totals.sums.bytes);
     assert_eq!(found, tree.state().truth(directory), "directory {directory} {when}");
     assert!(answer.is_exact, "{when}");
+    if tree.1.is_some() {
+        summaries_agree(tracked, tree, directory, when);
+    }
+}
+
+/// Keys are classes of inodes, which links share.
+#[derive(Debug)]
+struct ByClass;
+
+impl Summarise for ByClass {
+    fn tell(&self, entry: &Entry<'_>, add: Add<'_>) {
+        add(&class(entry.stat.ino, entry.stat.file_type() == EntryType::Dir), [1, entry.stat.size as i64, 0]);
+        // The larger of two is the one with more bytes.
+        add(b"bytes", [entry.stat.size as i64, 0, 0]);
+    }
+}
+
+fn class(ino: u64, is_directory: bool) -> Vec<u8> {
+    if is_directory { b"directory".to_vec() } else { format!("{}", ino % 4).into_bytes() }
+}
+
+/// Keys are of names: whether it is the first that a file got.
+#[derive(Debug)]
+struct ByName;
+
+impl Summarise for ByName {
+    fn tell(&self, entry: &Entry<'_>, add: Add<'_>) {
+        add(entry.name.get(..1).unwrap_or_default(), [1, entry.stat.size as i64, 0]);
+    }
+}
+
+fn stat(ino: u64, is_directory: bool, bytes: i64) -> Stat {
+    static ANY: OnceLock<Stat> = OnceLock::new();
+    let found = *ANY.get_or_init(|| statx_at(CURRENT_DIR, "/", true).expect("there is a root"));
+    Stat {
+        ino,
+        mode: if is_directory { 0o40_755 } else { 0o100_644 },
+        size: bytes as u64,
+        mtime: Time::default(),
+        ..found
+    }
+}
+
+fn summaries_agree(tracked: &Tracked, tree: &Tree, top: u64, when: &str) {
+    let (state, ledger) = (tree.state(), tracked.ledger());
+    let slot = ledger.nodes.find(id(top)).expect("it is known");
+    let told = |name: &str| {
+        let at = ledger.declared().and_then(|declared| declared.find(name)).expect("it is declared");
+        view(ledger, slot, at, None).expect("it reads").expect("it is declared").tally
+    };
+    let (mut directories, mut files) = (vec![top], BTreeMap::new());
+    let mut at = 0;
+    while let Some(next) = directories.get(at).copied() {
+        directories.extend(state.directories[&next].directories.keys());
+        for (name, &ino) in &state.directories[&next].names {
+            files.entry(ino).or_insert_with(BTreeSet::new).insert(&name[..1]);
+        }
+        at += 1;
+    }
+    let (mut classes, mut most): (BTreeMap<Vec<u8>, Amounts>, BTreeMap<Vec<u8>, Amounts>) = Default::default();
+    let all =
+        directories.iter().map(|&ino| (ino, true, 0)).chain(files.keys().map(|&ino| (ino, false, state.files[&ino])));
+    for (ino, is_directory, bytes) in all {
+        for (key, [one, more, _]) in [(class(ino, is_directory), [1, bytes, 0]), (b"bytes".to_vec(), [bytes, 0, 0])] {
+            let sum = classes.entry(key.clone()).or_default();
+            *sum = [sum[0] + one, sum[1] + more, 0];
+            let larger = most.entry(key).or_default();
+            *larger = (*larger).max([one, more, 0]);
+        }
+    }
+    classes.retain(|_, amounts| *amounts != [0; 3]);
+    assert_eq!(told("classes").entries, classes, "directory {top} {when}");
+    assert_eq!(told("most").entries, most, "directory {top} {when}");
+    let cut = told("cut");
+    let sum = |of: usize| cut.entries.values().map(|amounts| amounts[of]).sum::<i64>() + cut.other[of];
+    let expected = [0, 1].map(|of| classes.values().map(|amounts| amounts[of]).sum::<i64>());
+    assert_eq!([sum(0), sum(1)], expected, "directory {top} {when}: {cut:?}");
+    assert!(cut.entries.len() <= 2);
+    let mut largest: Vec<i64> = files.keys().map(|ino| state.files[ino]).collect();
+    largest.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
+    largest.truncate(3);
+    let mut found: Vec<i64> = told("largest").entries.values().map(|amounts| amounts[0]).collect();
+    found.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
+    assert_eq!(found, largest, "directory {top} {when}");
+    // A file with names of both kinds counts once, by one of them.
+    let names = told("names");
+    let of = |key: &str| names.entries.get(key.as_bytes()).map_or(0, |amounts| amounts[0]);
+    let only = |key: &str| files.values().filter(|keys| keys.len() == 1 && keys.contains(key)).count() as i64;
+    let both = files.values().filter(|keys| keys.len() == 2).count() as i64;
+    assert_eq!(of("f") + of("l"), files.len() as i64, "directory {top} {when}: {names:?}");
+    assert!((only("f")..=only("f") + both).contains(&of("f")), "directory {top} {when}: {names:?}");
 }
 
 fn opened(tree: &Tree, store: Store) -> Tracked {
@@ -358,7 +484,7 @@ fn opened(tree: &Tree, store: Store) -> Tracked {
 fn a_writer_at_every_step_is_not_missed() {
     let seeds = if std::env::var_os("ONESWEEP_TEST_LONG").is_some() { 300 } else { 30 };
     for seed in 0..seeds {
-        let tree = Tree::new(seed);
+        let tree = if seed % 6 == 5 { Tree::with_summaries(seed) } else { Tree::new(seed) };
         let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
         for round in 0..8 {
             tree.state().busy = 1 + seed as u32 % 3;
@@ -384,7 +510,7 @@ fn a_writer_at_every_step_is_not_missed() {
 #[test]
 fn lost_events_and_an_old_store_are_no_harm() {
     for seed in 0..20 {
-        let tree = Tree::new(seed);
+        let tree = if seed % 2 == 0 { Tree::new(seed) } else { Tree::with_summaries(seed) };
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store");
         let mut tracked = opened(&tree, Store::open(&path).expect("a store"));

@@ -9,10 +9,13 @@ use std::{
 use onesweep_sys::peer;
 use serde::de::DeserializeOwned;
 
-use super::protocol::{Beginning, Head, Question, Refusal, Row};
+use super::{
+    breakdown::Breakdown,
+    protocol::{Beginning, Head, Question, Refusal, Row},
+};
 
 /// Bytes of a line, at most.
-const LINE_BYTES_MAX: u64 = 1 << 20;
+const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// A connection to a server.
 pub struct Client {
@@ -32,13 +35,10 @@ impl Client {
         question: &Question,
         mut each: impl FnMut(Row),
     ) -> io::Result<Result<Head, Refusal>> {
-        let mut line = serde_json::to_vec(question)?;
-        line.push(b'\n');
-        let socket = self.connection.get_ref();
-        let sent = peer::send_with_file(socket.as_fd(), &line, directory)?;
-        io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())?;
+        self.say(directory, question)?;
         match self.line()? {
             Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Breakdown(_) => Err(io::ErrorKind::InvalidData.into()),
             Beginning::Answer(head) => {
                 for _ in 0..head.lines {
                     each(self.line()?);
@@ -46,6 +46,28 @@ impl Client {
                 Ok(Ok(head))
             }
         }
+    }
+
+    /// Asks for a declared summary, the one that the question is by.
+    pub fn break_down(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+    ) -> io::Result<Result<Breakdown, Refusal>> {
+        self.say(directory, question)?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Breakdown(breakdown) => Ok(Ok(*breakdown)),
+            Beginning::Answer(_) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn say(&self, directory: BorrowedFd<'_>, question: &Question) -> io::Result<()> {
+        let mut line = serde_json::to_vec(question)?;
+        line.push(b'\n');
+        let socket = self.connection.get_ref();
+        let sent = peer::send_with_file(socket.as_fd(), &line, directory)?;
+        io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())
     }
 
     fn line<T: DeserializeOwned>(&mut self) -> io::Result<T> {

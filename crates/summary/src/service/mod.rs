@@ -1,5 +1,6 @@
 //! Asking over a Unix socket or by HTTP: what is said, who answers, who asks.
 
+pub mod breakdown;
 pub mod client;
 pub mod http;
 pub mod listing;

@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use super::breakdown::Breakdown;
 use crate::{
     history::{History, Point},
     summaries::Freshness,
@@ -34,6 +35,9 @@ pub struct Question {
     /// What the directories came to then is told, too, in seconds since 1970. From now on it is noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
+    /// The declared summary that is asked for instead; `depth` and `since` don't matter then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// A directory as `stat` tells it.
@@ -79,6 +83,8 @@ impl Name {
 pub enum Beginning {
     /// There is one.
     Answer(Head),
+    /// To a question for a declared summary; no more lines follow.
+    Breakdown(Box<Breakdown>),
     /// There is none.
     Refused(Refusal),
 }

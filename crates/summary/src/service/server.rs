@@ -23,8 +23,10 @@ use super::{
 };
 use crate::{
     access::Asker,
+    custom::{self, declare::Declared, view::Seen},
     identity::NodeId,
     nodes::Slot,
+    reading::Directories,
     record::{Access, Record},
     summaries::{Answer, Freshness, Summaries, SummaryError},
     tracker::Fanotify,
@@ -148,6 +150,11 @@ impl Server {
             }
             let file = input.get_mut().file.take();
             let answer = match serde_json::from_slice::<Question>(&line) {
+                Ok(question) if line.ends_with(b"\n") && question.by.is_some() => {
+                    say(&mut out, &self.beginning(&asker, &question, file))?;
+                    out.flush()?;
+                    continue;
+                }
                 Ok(question) if line.ends_with(b"\n") => self.answer(&asker, &question, file),
                 Ok(_) => Err(Refusal::Failed("the question has no end".to_owned())),
                 Err(error) => Err(Refusal::Failed(format!("the question can't be understood: {error}"))),
@@ -169,6 +176,11 @@ impl Server {
             return Asker::Everything;
         }
         Asker::User { uid: peer.uid, groups: peer.groups }
+    }
+
+    /// The declared summaries: the same of all file systems.
+    pub(super) fn summaries(&self) -> Option<Arc<Declared>> {
+        self.volumes.first().and_then(|served| served.volume.declared())
     }
 
     /// The directory at the top of each.
@@ -299,6 +311,14 @@ impl Reached<'_> {
             .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
     }
 
+    /// The same of the directory that was asked for, by a declared summary.
+    pub(super) fn custom(&self, asker: &Asker, summary: usize) -> Result<Option<Seen>, Refusal> {
+        let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
+        let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
+        custom::view::view(self.tracked.ledger(), self.slot, summary, may_list)
+            .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
+    }
+
     pub(super) fn record(&self, slot: Slot) -> Result<Record, Refusal> {
         self.tracked.record(slot).map_err(refusal)
     }
@@ -349,6 +369,6 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None }
+        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None, by: None }
     }
 }

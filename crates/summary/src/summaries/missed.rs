@@ -29,6 +29,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// from its beginning on is told.
     pub fn missed(&self) -> Result<Missed, SummaryError> {
         let generation = self.directories.generation().unwrap_or(0);
+        if self.are_declared_anew {
+            return Ok(Missed { generation, found: Err(Doubt::OtherSummaries) });
+        }
         let found = catch_up::changes(&self.ledger, &self.directories, &self.facts, &Moment::now())?;
         Ok(Missed { generation, found })
     }
@@ -52,7 +55,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         // Of names that were lost meanwhile nobody told either.
         self.watch_lost_names();
         self.caught_up_to = Some(missed.generation);
-        self.is_behind = false;
+        (self.is_behind, self.are_declared_anew) = (false, false);
         Ok(())
     }
 

@@ -43,6 +43,29 @@ pub(super) fn directory(server: &Server, asker: &Asker, request: &Request) -> Re
     }
 }
 
+/// The summaries that are declared.
+pub(super) fn summaries(server: &Server) -> Response {
+    Response::json(&server.declared())
+}
+
+/// A directory by one of them.
+pub(super) fn breakdown(server: &Server, asker: &Asker, request: &Request) -> Response {
+    let Some(by) = request.value("by").map(String::from_utf8_lossy) else {
+        return Response::refusal(400, "bad_request", "by is missing: the name of a summary");
+    };
+    if !server.declared().iter().any(|one| one.name == by) {
+        return Response::refusal(404, "not_found", "no summary of this name is declared");
+    }
+    let question = match question(request, &["path", "dev", "ino", "by", "freshness"]) {
+        Ok(question) => Question { by: Some(by.into_owned()), ..question },
+        Err(why) => return Response::refusal(400, "bad_request", &why),
+    };
+    match server.break_down(asker, &question, None) {
+        Ok(breakdown) => Response::json(&breakdown),
+        Err(refused) => refusal(&refused),
+    }
+}
+
 struct Asked {
     question: Question,
     limit: usize,
@@ -50,7 +73,13 @@ struct Asked {
 }
 
 fn asked(request: &Request) -> Result<Asked, String> {
-    let known = ["path", "dev", "ino", "limit", "by", "freshness"];
+    let question = question(request, &["path", "dev", "ino", "limit", "by", "freshness"])?;
+    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LIMIT_MAX as u64) as usize);
+    Ok(Asked { question, limit, measure: word(request, "by")? })
+}
+
+/// The directory that is asked for, by a request that has no other keys than these.
+fn question(request: &Request, known: &[&str]) -> Result<Question, String> {
     if let Some(other) = request.keys().find(|key| !known.iter().any(|name| name.as_bytes() == *key)) {
         return Err(format!("{} isn't known here", String::from_utf8_lossy(other)));
     }
@@ -70,13 +99,7 @@ fn asked(request: &Request) -> Result<Asked, String> {
     if path.is_some() == inode.is_some() {
         return Err("one of path, or dev and ino, is needed".to_owned());
     }
-    let freshness = word(request, "freshness")?;
-    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LIMIT_MAX as u64) as usize);
-    Ok(Asked {
-        question: Question { path, inode, freshness, ..Question::plain() },
-        limit,
-        measure: word(request, "by")?,
-    })
+    Ok(Question { path, inode, freshness: word(request, "freshness")?, ..Question::plain() })
 }
 
 fn number(request: &Request, key: &str) -> Result<Option<u64>, String> {

@@ -48,6 +48,9 @@ const FAMILIES: [Family; 8] = [
     }),
 ];
 
+/// The last line.
+const END: &str = "# EOF\n";
+
 const KNOWN: (&str, &str) = ("onesweep_directory_known", "1 when the directory is there, tracked, and may be seen.");
 
 pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &Request) -> Response {
@@ -62,7 +65,9 @@ pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &R
             (path.clone().into_bytes(), server.alone(asker, &question).ok())
         })
         .collect();
-    Response::text(KIND, exposition(&listed, crate::moment::seconds()))
+    let more = super::breakdown_metrics::families(server, asker, paths, freshness);
+    let text = exposition(&listed, crate::moment::seconds());
+    Response::text(KIND, text.trim_end_matches(END).to_owned() + &more + END)
 }
 
 fn exposition(listed: &[(Vec<u8>, Option<Listing>)], now: i64) -> String {
@@ -74,7 +79,7 @@ fn exposition(listed: &[(Vec<u8>, Option<Listing>)], now: i64) -> String {
     }
     let known = listed.iter().map(|(path, listing)| (path, Some(i64::from(listing.is_some()))));
     family(&mut text, (KNOWN.0, "", KNOWN.1), known);
-    text + "# EOF\n"
+    text + END
 }
 
 fn family<'a>(
@@ -97,7 +102,7 @@ fn family<'a>(
 
 /// The value of a label. It must be text: a path that isn't is told as a shell would quote it, `$'/a\xff'`, so that no two
 /// paths have the same label.
-fn label(path: &[u8]) -> String {
+pub(super) fn label(path: &[u8]) -> String {
     let text = match str::from_utf8(path) {
         Ok(text) => text.to_owned(),
         Err(_) => format!("$'{}'", path.escape_ascii()),

@@ -5,6 +5,7 @@
 //! `127.0.0.1` would also go to whatever another user serves on another port.
 
 mod api;
+mod breakdown_metrics;
 mod connection;
 mod metrics;
 mod page;
@@ -103,6 +104,8 @@ impl Web {
         match request.path.as_str() {
             "/api/file-systems" => api::file_systems(&self.server),
             "/api/directory" => api::directory(&self.server, &asker, request),
+            "/api/summaries" => api::summaries(&self.server),
+            "/api/breakdown" => api::breakdown(&self.server, &asker, request),
             "/metrics" => metrics::answer(&self.server, &asker, &self.metrics, request),
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }

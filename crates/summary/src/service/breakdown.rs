@@ -1,0 +1,228 @@
+//! A directory by a declared summary: pairs of key and value, the largest first.
+
+use std::os::fd::OwnedFd;
+
+use onesweep_sys::user;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    protocol::{Beginning, Name, Question, Refusal},
+    server::{Reached, Server},
+};
+use crate::{
+    access::Asker,
+    custom::{
+        declare::{By, Declaration, Source},
+        keys,
+        tally::{Amounts, INODE_BYTES, Merge, Tally},
+        view::Seen,
+    },
+    moment::seconds,
+    nodes::Slot,
+};
+
+/// A declared summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// What it is called.
+    pub name: String,
+    /// What it is by.
+    pub by: By,
+}
+
+/// A directory by one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Breakdown {
+    /// What the summary is called.
+    pub summary: String,
+    /// What it is by.
+    pub by: By,
+    /// Seconds since 1970: what ages count from.
+    pub answered_at: i64,
+    /// Something was left out that the asker may not see.
+    pub partial: bool,
+    /// Nothing is known to have changed since it was counted.
+    pub exact: bool,
+    /// When the directory was harvested, in seconds since 1970.
+    pub harvested_at: i64,
+    /// Directories below that could not be read.
+    pub unreadable: u64,
+    /// The largest first; of minima the smallest.
+    pub shares: Vec<Share>,
+    /// What all keys that found no room come to, of sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Value>,
+    /// There are keys that found no room.
+    pub more: bool,
+    /// Directories of which it isn't known what they add.
+    pub unknown: u64,
+    /// Where some of these are, below the one that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_in: Vec<Name>,
+    /// Why, the last time; for those who get whole totals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_why: Option<String>,
+}
+
+/// One pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The key; of the largest files where they are, below the directory that was asked for.
+    pub key: Name,
+    /// What people call it: the name of an owner or a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Of an age: when it begins, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<i64>,
+    /// And when the next one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<i64>,
+    /// The value.
+    #[serde(flatten)]
+    pub value: Value,
+}
+
+/// A value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// Everything that has an inode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inodes: Option<i64>,
+    /// Bytes as sizes tell them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<i64>,
+    /// Bytes that are allocated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<i64>,
+    /// What a command said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<i64>,
+}
+
+impl Value {
+    fn of(one: &Declaration, [first, bytes, allocated]: Amounts) -> Value {
+        match (one.by, one.rule.merge) {
+            (_, Merge::Files) => Value { bytes: Some(first), allocated: Some(allocated), ..Value::default() },
+            (By::Command, _) | (_, Merge::Min | Merge::Max) => Value { value: Some(first), ..Value::default() },
+            _ => Value { inodes: Some(first), bytes: Some(bytes), allocated: Some(allocated), value: None },
+        }
+    }
+}
+
+impl Server {
+    /// The summaries that are declared.
+    pub fn declared(&self) -> Vec<Listed> {
+        let all = self.summaries();
+        let listed = |one: &Declaration| Listed { name: one.name.clone(), by: one.by };
+        all.as_deref().map(|all| all.all().iter().map(listed).collect()).unwrap_or_default()
+    }
+
+    pub(super) fn beginning(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Beginning {
+        match self.break_down(asker, question, file) {
+            Ok(breakdown) => Beginning::Breakdown(Box::new(breakdown)),
+            Err(refusal) => Beginning::Refused(refusal),
+        }
+    }
+
+    /// The directory of a question by the summary that it names.
+    pub fn break_down(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<Breakdown, Refusal> {
+        let name = question.by.as_deref().unwrap_or_default();
+        let all = self.summaries().unwrap_or_default();
+        let at = all.find(name).ok_or_else(|| {
+            let known: Vec<&str> = all.all().iter().map(|one| one.name.as_str()).collect();
+            Refusal::Failed(match known[..] {
+                [] => "no summaries are declared; see `onesweep serve --summaries`".to_owned(),
+                _ => format!("no summary is called {name:?}; declared are {}", known.join(", ")),
+            })
+        })?;
+        let one = &all.all()[at];
+        let mut breakdown = {
+            // Ends before names are looked for: nobody waits for those.
+            let reached = self.reach(asker, question, file)?;
+            let seen = reached.custom(asker, at)?.ok_or(Refusal::NotTracked)?;
+            breakdown(&reached, one, seen)?
+        };
+        breakdown.shares.iter_mut().for_each(|share| name_it(share, one.by));
+        if let (Source::Command(command), Asker::Everything, true) = (&one.source, asker, breakdown.unknown > 0) {
+            breakdown.unknown_why = command.failed();
+        }
+        Ok(breakdown)
+    }
+}
+
+fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Breakdown, Refusal> {
+    let Seen { tally: Tally { mut entries, mut other, is_cut, unknown }, is_partial, unknown: unknown_in } = seen;
+    let head = reached.head(0, is_partial);
+    if is_cut && one.by != By::Command && one.rule.merge == Merge::Sum {
+        // What of a key was left out below may be less than what is taken off for links above.
+        entries.retain(|_, amounts| {
+            let is_there = amounts[0] > 0;
+            if !is_there {
+                other.iter_mut().zip(*amounts).for_each(|(other, amount)| *other += amount);
+            }
+            is_there
+        });
+    }
+    let mut ranked: Vec<(Vec<u8>, Amounts)> = entries.into_iter().collect();
+    // Of equals the first key stays first.
+    match one.rule.merge {
+        Merge::Sum => ranked.sort_by_key(|(_, amounts)| std::cmp::Reverse([amounts[2], amounts[1], amounts[0]])),
+        Merge::Min => ranked.sort_by_key(|(_, amounts)| amounts[0]),
+        Merge::Max | Merge::Files => ranked.sort_by_key(|(_, amounts)| std::cmp::Reverse(amounts[0])),
+    }
+    let mut shares = Vec::with_capacity(ranked.len());
+    for (key, amounts) in ranked {
+        let key = match one.rule.merge {
+            Merge::Files => {
+                let directory =
+                    u32::try_from(amounts[1]).map_err(|_| Refusal::Failed("the store is damaged".to_owned()))?;
+                let mut path = below(reached, Slot(directory))?;
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend(key.get(INODE_BYTES..).unwrap_or_default());
+                path
+            }
+            _ => key,
+        };
+        let value = Value::of(one, amounts);
+        shares.push(Share { key: Name::of(&key), label: None, from: None, to: None, value });
+    }
+    let has_other = is_cut && one.rule.merge == Merge::Sum;
+    Ok(Breakdown {
+        summary: one.name.clone(),
+        by: one.by,
+        answered_at: seconds(),
+        partial: is_partial,
+        exact: head.exact,
+        harvested_at: head.harvested_at,
+        unreadable: head.unreadable,
+        shares,
+        other: has_other.then(|| Value::of(one, other)),
+        more: is_cut,
+        unknown: unknown.max(0) as u64,
+        unknown_in: unknown_in
+            .into_iter()
+            .map(|slot| Ok(Name::of(&below(reached, slot)?)))
+            .collect::<Result<_, _>>()?,
+        unknown_why: None,
+    })
+}
+
+/// The path of a directory from the one that was asked for.
+fn below(reached: &Reached<'_>, slot: Slot) -> Result<Vec<u8>, Refusal> {
+    let names = reached.tracked.path(reached.slot, slot).map_err(|error| Refusal::Failed(error.to_string()))?;
+    Ok(names.join(&b'/'))
+}
+
+/// What people call it.
+fn name_it(share: &mut Share, by: By) {
+    let Name::Text(key) = &share.key else { return };
+    match by {
+        By::Owner => share.label = key.parse().ok().and_then(user::name_of),
+        By::Group => share.label = key.parse().ok().and_then(user::group_name_of),
+        By::Age => (share.from, share.to) = keys::bounds(key).unzip(),
+        _ => {}
+    }
+}
