@@ -10,6 +10,7 @@ const AFTER_HELP: &str = "\
 Examples:
   onesweep du -sh /srv/*
   onesweep du -d1 --inodes /home
+  onesweep du -h --by owner /srv
   alias du='onesweep du'
 
 Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
@@ -100,6 +101,15 @@ pub(crate) struct DuArgs {
     /// Leave out what is on other file systems
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
+    /// By a declared summary instead, such as owner: a line for each key, the largest first
+    #[arg(long, value_name = "NAME", conflicts_with_all = [
+        "all", "null", "count_links", "dereference", "dereference_args", "exclude", "exclude_from", "max_depth",
+        "separate_dirs", "threshold", "time", "total",
+    ])]
+    pub(crate) by: Option<String>,
+    /// With --by: as JSON, an object for each PATH
+    #[arg(long, requires = "by")]
+    pub(crate) json: bool,
     /// Answer what is stored, however old
     #[arg(long, conflicts_with = "sync")]
     pub(crate) cached: bool,

@@ -33,6 +33,9 @@ pub(crate) struct ServeArgs {
     /// Users that get whole totals, by number
     #[arg(long, value_name = "UID", value_delimiter = ',')]
     pub(crate) full_totals: Vec<u32>,
+    /// Declares summaries that are kept beside the totals, for `du --by` [default: /etc/onesweep/summaries.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) summaries: Option<PathBuf>,
     /// Answers by HTTP, too, at a loopback address: a page, JSON and metrics
     #[arg(long, value_name = "ADDRESS:PORT", requires = "http_tokens")]
     pub(crate) http: Option<SocketAddr>,

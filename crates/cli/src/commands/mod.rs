@@ -12,6 +12,7 @@ mod member_names;
 mod plan;
 mod serve;
 mod sum;
+mod summaries;
 mod tar;
 mod top;
 mod warm;

@@ -18,6 +18,7 @@ use std::{
 };
 
 use onesweep_summary::{
+    custom::declare::Declared,
     service::{
         http::{
             self, Web,
@@ -32,6 +33,7 @@ use onesweep_summary::{
 };
 use onesweep_sys::files;
 
+use super::summaries;
 use crate::{args::ServeArgs, message, report::Failure};
 
 /// Connections at the same time.
@@ -50,6 +52,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     let socket = args.socket();
     refuse_company(&socket)?;
     let web = web(&args)?;
+    let declared = summaries::declared(args.summaries.as_deref())?;
     let mut folder = fs::DirBuilder::new();
     folder
         .recursive(true)
@@ -58,7 +61,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::could_not_run(&args.store, "make the directory of stores", error))?;
     let (mut tracked, mut paths, mut known) = (Vec::new(), Vec::new(), Vec::new());
     for path in &args.paths {
-        if let Some(new) = track(path, &args.store, &mut known)? {
+        if let Some(new) = track(path, &args.store, declared.clone(), &mut known)? {
             tracked.push(new);
             paths.push(path);
         }
@@ -129,8 +132,14 @@ fn new_token(file: &Path, uid: u32) -> Result<u8, Failure> {
 }
 
 /// The summaries of the file system of `path`; `None` when it is tracked already.
-fn track(path: &Path, stores: &Path, known: &mut Vec<Vec<u8>>) -> Result<Option<Tracked>, Failure> {
+fn track(
+    path: &Path,
+    stores: &Path,
+    declared: Option<Arc<Declared>>,
+    known: &mut Vec<Vec<u8>>,
+) -> Result<Option<Tracked>, Failure> {
     let volume = Volume::of(path).map_err(|error| Failure::io(path, "track its file system", &error))?;
+    let volume = volume.with_summaries(declared);
     let identity = volume.identity().map_err(|error| Failure::io(path, "tell its file system", &error))?;
     if known.contains(&identity) {
         return Ok(None);

@@ -6,6 +6,7 @@
 mod archives;
 mod bad_input;
 mod blind_spots;
+mod breakdowns;
 mod cache;
 mod catch_up;
 mod command_line;

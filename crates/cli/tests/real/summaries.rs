@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
     os::unix::{
-        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+        fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
         net::UnixStream,
     },
     path::{Path, PathBuf},
@@ -69,6 +70,8 @@ pub(crate) fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
     assert_eq!(as_du(&answer), du(path), "{} after {after}: {answer:?}", path.display());
 }
 
+const O_NOFOLLOW: i32 = 0o400_000;
+
 /// A tree that changes by chance.
 pub(crate) struct Shuffled {
     root: PathBuf,
@@ -96,7 +99,8 @@ impl Shuffled {
 
     fn fresh(&mut self) -> PathBuf {
         self.number += 1;
-        let name = format!("n{}", self.number);
+        let extension = ["", ".txt", ".Jpg", ".tar.gz", ".17"][self.number as usize % 5];
+        let name = format!("n{}{extension}", self.number);
         self.directory().join(name)
     }
 
@@ -106,6 +110,25 @@ impl Shuffled {
         match self.attempt(what) {
             Ok(said) => said,
             Err(error) => format!("{what} refused: {error}"),
+        }
+    }
+
+    /// Gives something another owner and group, or another time.
+    pub(crate) fn mark(&mut self) -> String {
+        let any = if self.rng.below(3) == 0 { Some(self.directory()) } else { self.file() };
+        let Some(path) = any.filter(|path| path.symlink_metadata().is_ok()) else { return "nothing".to_owned() };
+        let (number, seconds) = (self.rng.below(4) as u32, 1_500_000_000 + self.rng.below(300_000_000));
+        match self.rng.below(2) {
+            0 => {
+                std::os::unix::fs::lchown(&path, Some(1000 + number), Some(2000 + number)).expect("an owner");
+                format!("chown {number} {}", path.display())
+            }
+            _ => {
+                let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+                let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(&path);
+                let _ = opened.and_then(|file| file.set_modified(time));
+                format!("touch {}", path.display())
+            }
         }
     }
 
@@ -318,10 +341,15 @@ impl Serving {
 
     /// One server over several; what it keeps lies beside the first.
     pub(crate) fn start_on(images: &[&Image]) -> Self {
+        Self::start_with(images, &[])
+    }
+
+    /// The same with further options.
+    pub(crate) fn start_with(images: &[&Image], options: &[&OsStr]) -> Self {
         let socket = images[0].beside("socket");
         let mut serve = onesweep(["serve", "--socket"]);
         serve.arg(&socket).arg("--store").arg(images[0].beside("stores"));
-        serve.args(images.iter().map(|image| image.root()));
+        serve.args(options).args(images.iter().map(|image| image.root()));
         let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");
         while UnixStream::connect(&socket).is_err() {
             assert!(running.try_wait().expect("its state").is_none(), "the server ended");

@@ -1,6 +1,7 @@
 //! What `onesweep serve --http` answers: to whom, and how much. The page itself is looked at by `web/tests`.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -16,18 +17,23 @@ use crate::{
     run::{finish, onesweep, output, root_test, text},
 };
 
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A server with HTTP over an image, and tokens of root and of somebody who is no one special.
-struct Web {
+pub(crate) struct Web {
     running: Child,
     address: SocketAddr,
-    root: String,
-    nobody: String,
+    pub(crate) root: String,
+    pub(crate) nobody: String,
 }
 
 impl Web {
     fn start(image: &Image, metrics: &[&Path]) -> Self {
+        Self::start_with(image, metrics, &[])
+    }
+
+    /// The same with further options.
+    pub(crate) fn start_with(image: &Image, metrics: &[&Path], options: &[&OsStr]) -> Self {
         let tokens = image.beside("tokens");
         let token = |uid: u32| new_token(&tokens, uid);
         let (root, nobody) = (token(0), token(NOBODY));
@@ -36,7 +42,7 @@ impl Web {
         for path in metrics {
             serve.arg("--metrics").arg(path);
         }
-        let mut running = serve.arg(image.root()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut running = serve.args(options).arg(image.root()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut said = BufReader::new(running.stderr.take().expect("a pipe")).lines();
         let address = said.by_ref().find_map(|line| {
             let line = line.expect("a line");
@@ -55,7 +61,7 @@ impl Web {
         text(&said)
     }
 
-    fn get(&self, token: &str, target: &str) -> (u16, String) {
+    pub(crate) fn get(&self, token: &str, target: &str) -> (u16, String) {
         let said = self.exchange(&format!(
             "GET {target} HTTP/1.1\r\nHost: localhost:1\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         ));
@@ -89,7 +95,7 @@ fn status(said: &str) -> u16 {
 }
 
 /// What GNU du, run by a user, says of a directory: allocated bytes, bytes, inodes.
-fn du(uid: u32, path: &Path) -> [i64; 3] {
+pub(crate) fn du(uid: u32, path: &Path) -> [i64; 3] {
     [&["-sB1"][..], &["-sb"], &["-s", "--inodes"]].map(|options| {
         let mut user = Command::new("setpriv");
         user.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "du"]);

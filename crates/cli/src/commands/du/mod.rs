@@ -20,6 +20,7 @@ use onesweep_summary::{
 };
 use onesweep_sys::files::{self, EntryType};
 
+mod by;
 mod single;
 mod time;
 
@@ -53,6 +54,9 @@ struct Du<'a> {
 pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
     let (paths, wrong) = paths(&mut args)?;
     let unit = unit(&args)?;
+    if let Some(summary) = &args.by {
+        return by::run(&args, &paths, wrong, summary, &unit);
+    }
     let threshold = args.threshold.as_deref().map(Threshold::parse).transpose()?;
     let rules = rules(&args)?;
     let style = Style::parse(&args.time_style)?;
@@ -234,12 +238,7 @@ impl Du<'_> {
         depth: u32,
     ) -> Result<Option<Vec<Row>>, Failure> {
         let Some(client) = &mut self.client else { return Ok(None) };
-        let freshness = match (self.args.cached, self.args.sync) {
-            (true, _) => Freshness::Cached,
-            (_, true) => Freshness::Synced,
-            _ => Freshness::Exact,
-        };
-        let question = Question { depth, freshness, ..Question::plain() };
+        let question = Question { depth, freshness: freshness(self.args), ..Question::plain() };
         let mut rows = Vec::new();
         match client.ask(directory, &question, |row| rows.push(row)) {
             Ok(Ok(head)) => {
@@ -325,6 +324,14 @@ impl Du<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn freshness(args: &DuArgs) -> Freshness {
+    match (args.cached, args.sync) {
+        (true, _) => Freshness::Cached,
+        (_, true) => Freshness::Synced,
+        _ => Freshness::Exact,
     }
 }
 
