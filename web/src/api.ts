@@ -41,6 +41,35 @@ export interface Listing {
     rest: { count: number; total: Figures };
 }
 
+/** A summary that is declared. */
+export interface Summary {
+    name: string;
+    by: string;
+}
+
+/** A pair of a breakdown; which values it has depends on the summary. */
+export interface Share {
+    key: Name;
+    label?: string;
+    from?: number;
+    to?: number;
+    inodes?: number;
+    bytes?: number;
+    allocated?: number;
+    value?: number;
+}
+
+/** A directory by a summary. */
+export interface Breakdown {
+    by: string;
+    answered_at: number;
+    partial: boolean;
+    shares: Share[];
+    other?: Omit<Share, "key">;
+    unknown: number;
+    unknown_in?: Name[];
+}
+
 /** The server has said why there is no answer. */
 export class Refused extends Error {
     constructor(
@@ -78,6 +107,15 @@ export function directory(path: string, by: Measure, signal?: AbortSignal): Prom
 
 export function fileSystems(signal?: AbortSignal): Promise<Name[]> {
     return ask("/api/file-systems", signal);
+}
+
+export function summaries(signal?: AbortSignal): Promise<Summary[]> {
+    return ask("/api/summaries", signal);
+}
+
+/** `path` as in an address. */
+export function breakdown(path: string, by: string, signal?: AbortSignal): Promise<Breakdown> {
+    return ask(`/api/breakdown?by=${encodeURIComponent(by)}&path=${path}`, signal);
 }
 
 export function value(figures: Figures, by: Measure): number {

@@ -1,6 +1,7 @@
 // The page: which directory is shown is in the address, so back and forward are those of the browser.
 
 import { type Listing, type Measure, Refused, directory, fileSystems, inodes, token } from "./api";
+import { BreakdownPanel } from "./breakdown";
 import { arrange, element, set, text } from "./dom";
 import { AGES, ago, bytes, count, counted, moment, span } from "./format";
 import { items, note } from "./items";
@@ -33,7 +34,8 @@ const content = element(
     element("section", { class: "list", "aria-label": "Table" }, table.root),
 );
 const message = element("div", { class: "message", hidden: "" });
-const main = element("main", {}, overview, content, message);
+const breakdown = new BreakdownPanel(() => void live.now());
+const main = element("main", {}, overview, content, breakdown.root, message);
 
 let by: Measure = "allocated";
 /** What the address names, and what is shown. */
@@ -54,6 +56,7 @@ const live = new Live(async (signal) => {
         const listing = await directory(path, by, signal);
         answeredAt = Date.now();
         show(path, listing);
+        await breakdown.follow(path, by, signal);
         connected(listing.exact ? "Live" : "Still changing");
         return true;
     } catch (error) {
@@ -92,6 +95,7 @@ function say(kind: string, how: string): void {
 /** Shows a word instead of a directory. */
 function tell(heading: string, why: string, ...more: Node[]): void {
     overview.hidden = content.hidden = measures.hidden = true;
+    breakdown.forget();
     message.hidden = false;
     message.dataset.told = `${path} ${why}`;
     message.replaceChildren(element("h1", { tabindex: "-1" }, heading), element("p", {}, why), ...more);

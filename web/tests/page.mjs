@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, rmSync } from "node:fs";
+import { chmodSync, chownSync, mkdirSync, rmSync } from "node:fs";
 import { after, before, test as nodeTest } from "node:test";
-import { browser, fill, image, serve } from "./server.mjs";
+import { NOBODY, browser, fill, image, serve } from "./server.mjs";
 
 const MANY = 260;
 const isRoot = process.getuid() === 0;
@@ -252,7 +252,7 @@ function contrasts() {
         }
         return [255, 255, 255];
     };
-    const texts = [...document.querySelectorAll("h1, dt, dd, nav a, .measures label, .state, .badge, .swatch, .keys, .tile, th, td, th *")];
+    const texts = [...document.querySelectorAll("h1, dt, dd, nav a, .measures label, .state, .badge, .swatch, .keys, .shares span, .shares bdi, .breakdown label, .breakdown summary, .breakdown .hint, .tile, th, td, th *")];
     return texts
         .filter((element) => element.textContent.trim() !== "" && element.getClientRects().length > 0)
         .map((element) => {
@@ -284,6 +284,64 @@ test("of very many directories the largest are named, the rest summed up, and a 
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing sticks out");
     assert.deepEqual(complaints, []);
     await close();
+});
+
+test("a breakdown shows what is declared, by the keyboard too, in dark and in light", async () => {
+    const declared = image(64);
+    let serving;
+    try {
+        for (const [name, kib, uid] of [["a/one.txt", 800, 0], ["a/two.TXT", 400, NOBODY], ["b/three.log", 300, NOBODY]]) {
+            fill(declared.root, name, kib);
+            chownSync(`${declared.root}/${name}`, uid, uid);
+        }
+        fill(declared.root, "hidden/four.iso", 2000);
+        chmodSync(`${declared.root}/hidden`, 0o700);
+        const kinds = { age: "age", largest: "largest", owner: "owner", type: "extension" };
+        serving = await serve(declared, Object.entries(kinds).map(([name, by]) => `[${name}]\nby = "${by}"\n`).join(""));
+        const names = (page) => page.locator(".share-name").allTextContents();
+        for (const colorScheme of ["light", "dark"]) {
+            const { page, complaints, close } = await open(serving.root, { colorScheme }, "", serving);
+            const panel = page.getByRole("region", { name: "Breakdown" });
+            await panel.getByText(/^\d{4}-\d{2}$/).waitFor();
+            assert.deepEqual(await panel.getByRole("option").allTextContents(), Object.keys(kinds));
+            await panel.getByLabel("By", { exact: true }).focus();
+            await page.keyboard.press("ArrowDown");
+            await panel.getByText("hidden/four.iso").waitFor();
+            assert.deepEqual(await names(page), ["hidden/four.iso", "a/one.txt", "a/two.TXT", "b/three.log"]);
+            await page.keyboard.press("ArrowDown");
+            await panel.getByText("root", { exact: true }).waitFor();
+            assert.deepEqual(await names(page), ["root", "nobody"]);
+            await page.keyboard.press("ArrowDown");
+            await panel.getByText(".iso").waitFor();
+            assert.deepEqual((await names(page)).slice(0, 3), [".iso", ".txt", ".log"]);
+            // What is written shows by itself.
+            fill(declared.root, "b/five.pdf", 5000);
+            await panel.getByText(".pdf").waitFor();
+            rmSync(`${declared.root}/b/five.pdf`);
+            await panel.getByText(".pdf").waitFor({ state: "detached" });
+            // By another measure, and in another directory.
+            await page.getByText("Entries", { exact: true }).first().click();
+            await page.waitForFunction(() => document.querySelector(".share-name")?.textContent === "(directory)");
+            await page.goto(`${serving.url}#${declared.root}/b`);
+            await heading(page, "b");
+            await panel.getByText(".txt").waitFor({ state: "detached" });
+            const poor = (await page.evaluate(contrasts)).filter(([, contrast]) => contrast < 4.5);
+            assert.deepEqual(poor, [], colorScheme);
+            assert.deepEqual(complaints, []);
+            await close();
+        }
+        const { page, close } = await open(serving.nobody, { viewport: { width: 420, height: 800 } }, "", serving);
+        const panel = page.getByRole("region", { name: "Breakdown" });
+        await panel.getByLabel("By", { exact: true }).selectOption("type");
+        await panel.getByText(".txt").waitFor();
+        assert.ok(!(await names(page)).includes(".iso"), "what is hidden isn't told");
+        await panel.getByText("Some of it is not yours to see.").waitFor();
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing sticks out");
+        await close();
+    } finally {
+        await serving?.close();
+        declared.close();
+    }
 });
 
 test("a server that is away is said to be, and taken up again", async () => {

@@ -68,12 +68,15 @@ export function fill(root, name, kib) {
     writeFileSync(file, Buffer.alloc(kib << 10, 1));
 }
 
-/** A server over an image, and a token of a user. */
-export async function serve({ root, folder }) {
+/** A server over an image, and a token of a user; `summaries` is the text of a file that declares some. */
+export async function serve({ root, folder }, summaries = "") {
     const tokens = path.join(folder, "tokens");
     const token = (uid) => run(program, "serve", "--http-tokens", tokens, "--new-token", String(uid)).trim();
     const [mine, nobodys] = [token(0), token(NOBODY)];
     const words = ["--socket", path.join(folder, "socket"), "--store", path.join(folder, "stores"), "--http", "127.0.0.1:0"];
+    const declared = path.join(folder, "summaries.toml");
+    writeFileSync(declared, summaries, { mode: 0o644 });
+    words.push("--summaries", declared);
     const serving = spawn(program, ["serve", ...words, "--http-tokens", tokens, root], { stdio: ["ignore", "ignore", "pipe"] });
     const ended = new Promise((done) => serving.once("exit", done));
     const close = async () => {
