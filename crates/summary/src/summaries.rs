@@ -314,6 +314,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if freshness == Freshness::Synced {
             self.directories.sync().map_err(SummaryError::Sync)?;
             self.suspect_unsettled(i64::MAX)?;
+            self.is_behind |= self.has_silent_changes();
         }
         self.suspect_unsettled(seconds())?;
         // What could not be read may be readable again.
@@ -383,8 +384,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let now = seconds();
         self.note_histories(now)?;
         self.suspect_unsettled(now)?;
+        let is_late = now - self.tended_at >= TIMEOUT_SECONDS;
+        if is_late && self.has_silent_changes() {
+            (self.is_behind, self.tended_at) = (true, now);
+            self.drain()?;
+        }
         let dirty = self.ledger.nodes.dirty_below(self.root).len();
-        let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || now - self.tended_at >= TIMEOUT_SECONDS;
+        let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || is_late;
         if dirty == 0 || !is_due {
             return Ok(false);
         }
@@ -394,6 +400,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.settle(self.root)?;
         self.commit(true)?;
         Ok(true)
+    }
+
+    /// Something is counted by what the kernel doesn't tell to have changed, but which can be found out: projects.
+    fn has_silent_changes(&self) -> bool {
+        self.ledger.declared().is_some_and(Declared::wants_project) && self.directories.method().is_some()
     }
 
     /// Harvests what is dirty below a directory. False when something goes on changing all the time.

@@ -470,7 +470,8 @@ fn projects_are_told_apart() {
     std::os::unix::fs::symlink("f0", root.join("b/link")).expect("a link");
     crate::tree::sync(&root);
     let serving = serve(&image, "[project]\nby = \"project\"\n");
-    let asked = || values(&json(&output(&mut serving.du(&["--json", "--by", "project"], &root))), "inodes");
+    let asked_by = |options: &[&str]| values(&json(&output(&mut serving.du(options, &root))), "inodes");
+    let asked = || asked_by(&["--json", "--by", "project"]);
     let expected = |zero: i64, other: i64| {
         let all = [("0", zero), ("42", other), ("(symbolic link)", 1)];
         all.into_iter().map(|(key, count)| (key.to_owned(), count)).collect::<BTreeMap<_, _>>()
@@ -480,6 +481,9 @@ fn projects_are_told_apart() {
     project(&root.join("b/f1"), 42);
     project(&root.join("b/new"), 42);
     assert_eq!(asked(), expected(3, 4));
+    // The kernel doesn't tell when nothing else changes.
+    project(&root.join("b/new"), 0);
+    assert_eq!(asked_by(&["--sync", "--json", "--by", "project"]), expected(4, 3));
     serving.end();
 }
 
