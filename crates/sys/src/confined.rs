@@ -47,7 +47,7 @@ pub enum Ended {
 }
 
 impl Confined {
-    /// Programs run as this user and group. Needs `CAP_SYS_ADMIN`.
+    /// Programs run as this user and group. Needs `CAP_SYS_ADMIN`; to run them `CAP_SETUID`, `CAP_SETGID` and `CAP_KILL`.
     #[doc(alias = "CLONE_NEWNET")]
     pub fn new(uid: u32, gid: u32) -> io::Result<Confined> {
         // In a thread of its own, so that this one stays where it is.
@@ -76,7 +76,11 @@ impl Confined {
         let mut child = command.spawn()?;
         let ended = converse(&mut child, input, until, most);
         // Until it is waited for, its number is nobody else's: what it has started ends with it.
-        let _ = kill_group(child.id());
+        match kill_group(child.id()) {
+            // Without the right to kill it, it would be waited for until it likes to end.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
         let status = child.wait()?;
         Ok(match ended? {
             Ended::Said(_) if !status.success() => Ended::Failed(format!("it ended with {status}")),
