@@ -41,10 +41,19 @@ pub(super) fn run(dir: Option<&Path>) -> Result<u8, Failure> {
     let all = command.get_subcommands().filter(|command| !command.is_hide_set()).chain([&command]);
     for command in all {
         let path = dir.join(Man::new(command.clone()).get_filename());
-        let written = page(command).and_then(|page| fs::write(&path, page));
+        let written = page(command).and_then(|page| replace(&path, &page));
         written.map_err(|error| Failure::io(&path, "write the manual page", &error))?;
     }
     Ok(0)
+}
+
+/// Gives a file new content, all of it or none.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let replaced = fs::write(&new, content).and_then(|()| fs::rename(&new, path));
+    replaced.inspect_err(|_| {
+        let _ = fs::remove_file(&new);
+    })
 }
 
 fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
