@@ -146,6 +146,9 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
 }
 
 fn check(mut args: SumArgs) -> Result<u8, Failure> {
+    if args.paths.is_empty() {
+        args.paths.push("-".into());
+    }
     // A manifest names files.
     args.common.settings.metadata = Some(MetadataSource::Walk);
     let session = Session::start(args.common, StandardOutput::Data)?;

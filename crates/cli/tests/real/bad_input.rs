@@ -60,6 +60,7 @@ fn wrong_flags() {
         (&["no-such-command"], &["no-such-command"]),
         (&["tar", "-cf"], &["-f", "value is required"]),
         (&["tar", "-cf", "-"], &["<PATH>"]),
+        (&["sum"], &["<PATH>"]),
     ];
     for (arguments, parts) in cases {
         let out = finish(&mut onesweep(*arguments), 2);
@@ -225,6 +226,11 @@ fn a_full_disk_under_the_output() {
     assert_eq!(files_in(&tiny), Vec::<PathBuf>::new(), "half an archive was left");
     let out = finish(onesweep(["copy"]).arg(&root).arg(tiny.join("copy")), 1);
     says(&out.stderr, &["No space left on device; make room and run again"]);
+    let names = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut tar = onesweep(["tar", "-cvf"]);
+    let out = finish(tar.arg(folder.join("whole.tar")).arg("-C").arg(&root).arg(".").stdout(names), 1);
+    says(&out.stderr, &["cannot write the names of the members: No space left on device"]);
+    assert_eq!(text(&out.stderr).matches("the names of the members").count(), 1);
     let pages = tiny.join("pages");
     fs::create_dir(&pages).expect("a folder");
     let filled = fs::write(tiny.join("filler"), vec![1; 2 << 20]);

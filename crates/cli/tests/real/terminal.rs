@@ -66,3 +66,13 @@ fn names_are_harmless_on_a_terminal_and_exact_elsewhere() {
     let piped = on_a_terminal(&format!("{} | od -An -c", list("")));
     assert!(piped.contains("033") && piped.contains("\\t"), "{piped:?}");
 }
+
+#[test]
+fn an_archive_is_not_written_to_a_terminal() {
+    let folder = Folder::new();
+    fs::write(folder.join("file"), "x").expect("a file");
+    let tar = format!("'{}' tar -cf - -C '{}' . || echo ended with $?", program().display(), folder.join("").display());
+    let seen = on_a_terminal(&tar);
+    assert!(seen.contains("nothing for a terminal") && seen.contains("ended with 2"), "{seen:?}");
+    assert!(!seen.contains("ustar"), "{seen:?}");
+}
