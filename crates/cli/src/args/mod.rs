@@ -11,6 +11,7 @@ mod sweep;
 mod tar;
 mod top;
 mod warm;
+mod watch;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -27,6 +28,7 @@ pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings}
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use top::{By, TopArgs};
 pub(crate) use warm::WarmArgs;
+pub(crate) use watch::WatchArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -60,6 +62,7 @@ pub(crate) enum Command {
     Find(Box<FindArgs>),
     Du(Box<DuArgs>),
     Top(Box<TopArgs>),
+    Watch(Box<WatchArgs>),
     Serve(Box<ServeArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]

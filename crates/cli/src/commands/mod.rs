@@ -15,6 +15,7 @@ mod sum;
 mod tar;
 mod top;
 mod warm;
+mod watch;
 
 use std::io::{self, Write};
 
@@ -35,6 +36,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Find(args) => find::run(*args),
         Command::Du(args) => du::run(*args),
         Command::Top(args) => top::run(*args),
+        Command::Watch(args) => watch::run(*args),
         Command::Serve(args) => serve::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),

@@ -34,4 +34,5 @@ mod trace;
 mod tree;
 mod trouble;
 mod walk;
+mod watch;
 mod web;

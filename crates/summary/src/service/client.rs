@@ -9,10 +9,13 @@ use std::{
 use onesweep_sys::peer;
 use serde::de::DeserializeOwned;
 
-use super::protocol::{Beginning, Head, Question, Refusal, Row};
+use super::{
+    listing::{Largest, Listing},
+    protocol::{Beginning, Head, Question, Refusal, Row},
+};
 
-/// Bytes of a line, at most.
-const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a line, at most. A listing of names that are all bytes has the longest.
+const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// A connection to a server.
 pub struct Client {
@@ -32,11 +35,7 @@ impl Client {
         question: &Question,
         mut each: impl FnMut(Row),
     ) -> io::Result<Result<Head, Refusal>> {
-        let mut line = serde_json::to_vec(question)?;
-        line.push(b'\n');
-        let socket = self.connection.get_ref();
-        let sent = peer::send_with_file(socket.as_fd(), &line, directory)?;
-        io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())?;
+        self.send(directory, question)?;
         match self.line()? {
             Beginning::Refused(refusal) => Ok(Err(refusal)),
             Beginning::Answer(head) => {
@@ -45,7 +44,31 @@ impl Client {
                 }
                 Ok(Ok(head))
             }
+            _ => Err(another_answer()),
         }
+    }
+
+    /// Asks for an open directory and the largest of those in it.
+    pub fn list(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        largest: Largest,
+    ) -> io::Result<Result<Listing, Refusal>> {
+        self.send(directory, &Question { list: Some(largest), ..question.clone() })?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Listing(listing) => Ok(Ok(*listing)),
+            _ => Err(another_answer()),
+        }
+    }
+
+    fn send(&mut self, directory: BorrowedFd<'_>, question: &Question) -> io::Result<()> {
+        let mut line = serde_json::to_vec(question)?;
+        line.push(b'\n');
+        let socket = self.connection.get_ref();
+        let sent = peer::send_with_file(socket.as_fd(), &line, directory)?;
+        io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())
     }
 
     fn line<T: DeserializeOwned>(&mut self) -> io::Result<T> {
@@ -56,4 +79,8 @@ impl Client {
         }
         Ok(serde_json::from_slice(&line)?)
     }
+}
+
+fn another_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the server has answered another question")
 }

@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use super::listing::{Largest, Listing};
 use crate::{
     history::{History, Point},
     summaries::Freshness,
@@ -34,6 +35,9 @@ pub struct Question {
     /// What the directories came to then is told, too, in seconds since 1970. From now on it is noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
+    /// The answer is a listing instead: this directory, and the largest of those in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<Largest>,
 }
 
 /// A directory as `stat` tells it.
@@ -79,6 +83,8 @@ impl Name {
 pub enum Beginning {
     /// There is one.
     Answer(Head),
+    /// It is this.
+    Listing(Box<Listing>),
     /// There is none.
     Refused(Refusal),
 }

@@ -18,6 +18,7 @@ use onesweep_sys::{
 };
 
 use super::{
+    listing::{LARGEST_MAX, Largest, Listing},
     protocol::{Beginning, Head, Inode, Past, Question, Refusal, Row},
     reach,
 };
@@ -153,10 +154,11 @@ impl Server {
                 Err(error) => Err(Refusal::Failed(format!("the question can't be understood: {error}"))),
             };
             match answer {
-                Ok((head, rows)) => {
+                Ok(Said::Rows(head, rows)) => {
                     say(&mut out, &Beginning::Answer(head))?;
                     rows.iter().try_for_each(|row| say(&mut out, row))?;
                 }
+                Ok(Said::Listing(listing)) => say(&mut out, &Beginning::Listing(listing))?,
                 Err(refusal) => say(&mut out, &Beginning::Refused(refusal))?,
             }
             out.flush()?;
@@ -176,7 +178,11 @@ impl Server {
         self.volumes.iter().map(|served| served.volume.top())
     }
 
-    fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<(Head, Vec<Row>), Refusal> {
+    fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<Said, Refusal> {
+        if let Some(Largest { limit, by }) = question.list {
+            let listing = self.listing(asker, question, file, Some((limit.min(LARGEST_MAX), by)))?;
+            return Ok(Said::Listing(Box::new(listing)));
+        }
         let mut reached = self.reach(asker, question, file)?;
         let View { lines, is_partial } = reached.view(asker, reached.slot, question.depth)?;
         let mut rows = Vec::with_capacity(lines.len());
@@ -189,7 +195,7 @@ impl Server {
             }
             rows.push(row);
         }
-        Ok((reached.head(rows.len(), is_partial), rows))
+        Ok(Said::Rows(reached.head(rows.len(), is_partial), rows))
     }
 
     /// Finds the directory of a question, and brings what is known of it up to date.
@@ -327,6 +333,12 @@ fn refusal(error: SummaryError) -> Refusal {
     }
 }
 
+/// An answer.
+enum Said {
+    Rows(Head, Vec<Row>),
+    Listing(Box<Listing>),
+}
+
 fn say(out: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, what)?;
     out.write_all(b"\n")
@@ -349,6 +361,6 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None }
+        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None, list: None }
     }
 }

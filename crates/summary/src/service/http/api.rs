@@ -6,7 +6,7 @@ use super::{request::Request, response::Response};
 use crate::{
     access::Asker,
     service::{
-        listing::Listing,
+        listing::{LARGEST_MAX, Listing},
         protocol::{Inode, Name, Question, Refusal},
         server::Server,
     },
@@ -14,7 +14,6 @@ use crate::{
 
 /// Directories that are told of by name, unless so many are asked for.
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 1000;
 
 pub(super) fn file_systems(server: &Server) -> Response {
     match server.paths() {
@@ -71,7 +70,7 @@ fn asked(request: &Request) -> Result<Asked, String> {
         return Err("one of path, or dev and ino, is needed".to_owned());
     }
     let freshness = word(request, "freshness")?;
-    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LIMIT_MAX as u64) as usize);
+    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LARGEST_MAX as u64) as usize);
     Ok(Asked {
         question: Question { path, inode, freshness, ..Question::plain() },
         limit,
