@@ -41,6 +41,21 @@ export interface Listing {
     rest: { count: number; total: Figures };
 }
 
+/** What a directory came to at a time. */
+export interface Past {
+    at: number;
+    bytes: number;
+    allocated: number;
+    inodes: number;
+}
+
+export interface Growth {
+    answered_at: number;
+    path: Name;
+    partial: boolean;
+    points: Past[];
+}
+
 /** The server has said why there is no answer. */
 export class Refused extends Error {
     constructor(
@@ -74,6 +89,11 @@ const LIMIT = 200;
 /** `path` as in an address. */
 export function directory(path: string, by: Measure, signal?: AbortSignal): Promise<Listing> {
     return ask(`/api/directory?limit=${LIMIT}&by=${by}&path=${path}`, signal);
+}
+
+/** After the directory itself was asked for: from then on it is noted. */
+export function history(path: string, signal?: AbortSignal): Promise<Growth> {
+    return ask(`/api/history?freshness=cached&path=${path}`, signal);
 }
 
 export function fileSystems(signal?: AbortSignal): Promise<Name[]> {

@@ -147,7 +147,7 @@ impl Server {
             _ => (Vec::new(), Rest::default()),
         };
         let head = reached.head(1, is_partial);
-        let top = path_of(reached.top()).map_err(|error| Refusal::Failed(error.to_string()))?;
+        let top = top_of(&reached)?;
         Ok(Listing {
             path: Name::of(&path(&reached, &top)?),
             top: Name::of(&top),
@@ -227,6 +227,15 @@ fn children(
 fn path_of(directory: impl AsRawFd) -> io::Result<Vec<u8>> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
     Ok(link.into_os_string().into_vec())
+}
+
+fn top_of(reached: &Reached<'_>) -> Result<Vec<u8>, Refusal> {
+    path_of(reached.top()).map_err(|error| Refusal::Failed(error.to_string()))
+}
+
+/// The path of the directory that was asked for, from the root of all.
+pub(super) fn path_in(reached: &Reached<'_>) -> Result<Name, Refusal> {
+    Ok(Name::of(&path(reached, &top_of(reached)?)?))
 }
 
 fn path(reached: &Reached<'_>, top: &[u8]) -> Result<Vec<u8>, Refusal> {

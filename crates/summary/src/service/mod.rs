@@ -1,6 +1,7 @@
 //! Asking over a Unix socket or by HTTP: what is said, who answers, who asks.
 
 pub mod client;
+pub mod growth;
 pub mod http;
 pub mod listing;
 pub mod protocol;

@@ -152,7 +152,8 @@ pub struct Past {
 }
 
 impl Past {
-    fn of(point: &Point) -> Past {
+    /// Of a point.
+    pub fn of(point: &Point) -> Past {
         let Point { at, bytes, blocks, inodes } = *point;
         Past { at, bytes, allocated: blocks * BLOCK_BYTES, inodes }
     }

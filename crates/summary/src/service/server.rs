@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     access::Asker,
+    history::History,
     identity::NodeId,
     nodes::Slot,
     record::{Access, Record},
@@ -285,11 +286,19 @@ pub(super) struct Reached<'a> {
 impl Reached<'_> {
     /// What a directory came to then; from now on it is noted.
     fn past(&mut self, slot: Slot, since: i64) -> Result<Option<Past>, Refusal> {
+        Ok(Past::since(&self.history(slot)?, since))
+    }
+
+    /// All that is known of what a directory came to; from now on it is noted.
+    pub(super) fn points(&mut self, slot: Slot) -> Result<Vec<Past>, Refusal> {
+        Ok(self.history(slot)?.points().iter().map(Past::of).collect())
+    }
+
+    fn history(&mut self, slot: Slot) -> Result<History, Refusal> {
         if let Held::Alone(tracked) = &mut self.tracked {
             tracked.remember(slot).map_err(refusal)?;
         }
-        let history = self.tracked.history(slot).map_err(refusal)?;
-        Ok(Past::since(&history, since))
+        self.tracked.history(slot).map_err(refusal)
     }
 
     /// Whether the asker may list a directory.

@@ -6,6 +6,7 @@ use super::{request::Request, response::Response};
 use crate::{
     access::Asker,
     service::{
+        growth::Growth,
         listing::{LARGEST_MAX, Listing},
         protocol::{Inode, Name, Question, Refusal},
         server::Server,
@@ -42,6 +43,26 @@ pub(super) fn directory(server: &Server, asker: &Asker, request: &Request) -> Re
     }
 }
 
+/// Points of a directory, and when they were told.
+#[derive(Serialize)]
+struct History {
+    /// In seconds since 1970.
+    answered_at: i64,
+    #[serde(flatten)]
+    growth: Growth,
+}
+
+pub(super) fn history(server: &Server, asker: &Asker, request: &Request) -> Response {
+    let question = match named(request, &["path", "dev", "ino", "freshness"]) {
+        Ok(question) => question,
+        Err(why) => return Response::refusal(400, "bad_request", &why),
+    };
+    match server.growth(asker, &question) {
+        Ok(growth) => Response::json(&History { answered_at: crate::moment::seconds(), growth }),
+        Err(refused) => refusal(&refused),
+    }
+}
+
 struct Asked {
     question: Question,
     limit: usize,
@@ -49,7 +70,13 @@ struct Asked {
 }
 
 fn asked(request: &Request) -> Result<Asked, String> {
-    let known = ["path", "dev", "ino", "limit", "by", "freshness"];
+    let question = named(request, &["path", "dev", "ino", "limit", "by", "freshness"])?;
+    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LARGEST_MAX as u64) as usize);
+    Ok(Asked { question, limit, measure: word(request, "by")? })
+}
+
+/// The directory that is named, where nothing but these keys is.
+fn named(request: &Request, known: &[&str]) -> Result<Question, String> {
     if let Some(other) = request.keys().find(|key| !known.iter().any(|name| name.as_bytes() == *key)) {
         return Err(format!("{} isn't known here", String::from_utf8_lossy(other)));
     }
@@ -69,13 +96,7 @@ fn asked(request: &Request) -> Result<Asked, String> {
     if path.is_some() == inode.is_some() {
         return Err("one of path, or dev and ino, is needed".to_owned());
     }
-    let freshness = word(request, "freshness")?;
-    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LARGEST_MAX as u64) as usize);
-    Ok(Asked {
-        question: Question { path, inode, freshness, ..Question::plain() },
-        limit,
-        measure: word(request, "by")?,
-    })
+    Ok(Question { path, inode, freshness: word(request, "freshness")?, ..Question::plain() })
 }
 
 fn number(request: &Request, key: &str) -> Result<Option<u64>, String> {

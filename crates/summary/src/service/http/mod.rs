@@ -103,6 +103,7 @@ impl Web {
         match request.path.as_str() {
             "/api/file-systems" => api::file_systems(&self.server),
             "/api/directory" => api::directory(&self.server, &asker, request),
+            "/api/history" => api::history(&self.server, &asker, request),
             "/metrics" => metrics::answer(&self.server, &asker, &self.metrics, request),
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }
