@@ -2,6 +2,7 @@
 
 mod copy;
 mod du;
+mod export;
 mod find;
 mod list;
 mod plan;
@@ -19,6 +20,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use copy::CopyArgs;
 pub(crate) use du::DuArgs;
+pub(crate) use export::ExportArgs;
 pub(crate) use find::FindArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Du(Box<DuArgs>),
     Top(Box<TopArgs>),
     Watch(Box<WatchArgs>),
+    Export(Box<ExportArgs>),
     Serve(Box<ServeArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]

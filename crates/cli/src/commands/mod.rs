@@ -3,6 +3,7 @@
 mod archive;
 mod copy;
 mod du;
+mod export;
 mod figures;
 mod find;
 mod find_xfs;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Du(args) => du::run(*args),
         Command::Top(args) => top::run(*args),
         Command::Watch(args) => watch::run(*args),
+        Command::Export(args) => export::run(*args),
         Command::Serve(args) => serve::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),

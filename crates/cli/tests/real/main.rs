@@ -13,6 +13,7 @@ mod consistency;
 mod disk_model;
 mod du_files;
 mod equality;
+mod export;
 mod find;
 mod find_xfs;
 mod image;

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     listing::{Largest, Listing},
+    pages::{Entry, Page, PageHead},
     protocol::{Beginning, Head, Question, Refusal, Row},
 };
 
@@ -59,6 +60,27 @@ impl Client {
         match self.line()? {
             Beginning::Refused(refusal) => Ok(Err(refusal)),
             Beginning::Listing(listing) => Ok(Ok(*listing)),
+            _ => Err(another_answer()),
+        }
+    }
+
+    /// Asks for a page of the directories below an open one; `each` gets them.
+    pub fn page(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        page: Page,
+        mut each: impl FnMut(Entry),
+    ) -> io::Result<Result<PageHead, Refusal>> {
+        self.send(directory, &Question { page: Some(page), ..question.clone() })?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Page(head) => {
+                for _ in 0..head.lines {
+                    each(self.line()?);
+                }
+                Ok(Ok(head))
+            }
             _ => Err(another_answer()),
         }
     }

@@ -4,6 +4,7 @@ pub mod client;
 pub mod growth;
 pub mod http;
 pub mod listing;
+pub mod pages;
 pub mod protocol;
 mod reach;
 pub mod server;

@@ -8,7 +8,10 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-use super::listing::{Largest, Listing};
+use super::{
+    listing::{Largest, Listing},
+    pages::{Page, PageHead},
+};
 use crate::{
     history::{History, Point},
     summaries::Freshness,
@@ -38,6 +41,9 @@ pub struct Question {
     /// The answer is a listing instead: this directory, and the largest of those in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list: Option<Largest>,
+    /// The answer is a page of all directories below instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Page>,
 }
 
 /// A directory as `stat` tells it.
@@ -85,6 +91,8 @@ pub enum Beginning {
     Answer(Head),
     /// It is this.
     Listing(Box<Listing>),
+    /// Its directories follow.
+    Page(PageHead),
     /// There is none.
     Refused(Refusal),
 }

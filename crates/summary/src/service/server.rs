@@ -19,6 +19,7 @@ use onesweep_sys::{
 
 use super::{
     listing::{LARGEST_MAX, Largest, Listing},
+    pages::{Entry, PageHead},
     protocol::{Beginning, Head, Inode, Past, Question, Refusal, Row},
     reach,
 };
@@ -159,6 +160,10 @@ impl Server {
                     say(&mut out, &Beginning::Answer(head))?;
                     rows.iter().try_for_each(|row| say(&mut out, row))?;
                 }
+                Ok(Said::Page(head, entries)) => {
+                    say(&mut out, &Beginning::Page(head))?;
+                    entries.iter().try_for_each(|entry| say(&mut out, entry))?;
+                }
                 Ok(Said::Listing(listing)) => say(&mut out, &Beginning::Listing(listing))?,
                 Err(refusal) => say(&mut out, &Beginning::Refused(refusal))?,
             }
@@ -183,6 +188,10 @@ impl Server {
         if let Some(Largest { limit, by }) = question.list {
             let listing = self.listing(asker, question, file, Some((limit.min(LARGEST_MAX), by)))?;
             return Ok(Said::Listing(Box::new(listing)));
+        }
+        if let Some(page) = question.page {
+            let (head, entries) = self.page(asker, question, file, page)?;
+            return Ok(Said::Page(head, entries));
         }
         let mut reached = self.reach(asker, question, file)?;
         let View { lines, is_partial } = reached.view(asker, reached.slot, question.depth)?;
@@ -318,6 +327,11 @@ impl Reached<'_> {
         self.tracked.record(slot).map_err(refusal)
     }
 
+    /// What tells its file system from others.
+    pub(super) fn identity(&self) -> io::Result<Vec<u8>> {
+        self.volume.identity()
+    }
+
     /// The directory at the top of its file system.
     pub(super) fn top(&self) -> BorrowedFd<'_> {
         self.volume.top()
@@ -346,6 +360,7 @@ fn refusal(error: SummaryError) -> Refusal {
 enum Said {
     Rows(Head, Vec<Row>),
     Listing(Box<Listing>),
+    Page(PageHead, Vec<Entry>),
 }
 
 fn say(out: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> {
@@ -370,6 +385,6 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None, list: None }
+        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None, list: None, page: None }
     }
 }
