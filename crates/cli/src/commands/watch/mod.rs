@@ -81,16 +81,20 @@ pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
             .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     }
     let asking = Asking::start(source).map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
-    // From here on a panic gives the terminal back, too.
-    let terminal = ratatui::try_init().map_err(|error| Failure::told(no_terminal(&error)))?;
-    let shown = show(terminal, &mut state, asking, &signalled);
-    ratatui::restore();
+    let shown = on_terminal(|terminal| show(terminal, &mut state, asking, &signalled));
     let signal = signalled.load(Ordering::SeqCst);
     if signal != 0 {
         // Who sent it sees that it was heeded.
         let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
     }
     shown.map(|()| 0).map_err(|error| Failure::told(no_terminal(&error)))
+}
+
+/// Takes the terminal over for that time, and gives it back, also when it ends by a panic.
+fn on_terminal<T>(act: impl FnOnce(DefaultTerminal) -> io::Result<T>) -> io::Result<T> {
+    let done = ratatui::try_init().and_then(act);
+    ratatui::restore();
+    done
 }
 
 fn no_terminal(error: &io::Error) -> String {
@@ -212,4 +216,37 @@ impl Asking {
 
 fn now() -> i64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Is run by the test below, on a terminal.
+    #[test]
+    #[ignore = "it panics"]
+    fn panics_on_a_terminal() {
+        let _ = on_terminal::<()>(|mut terminal| {
+            terminal.draw(|frame| draw::draw(frame, &State::new(b"/".to_vec(), Measure::Allocated, false), 0))?;
+            panic!("in the middle")
+        });
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        let this = std::env::current_exe().unwrap();
+        let test = "commands::watch::tests::panics_on_a_terminal";
+        let line =
+            format!("stty -g; '{}' --exact {test} --ignored --nocapture --test-threads=1; stty -g", this.display());
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--command", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        let out = script.output().expect("script runs; try `make deps`");
+        let seen = String::from_utf8_lossy(&out.stdout).into_owned();
+        let lines: Vec<&str> = seen.lines().collect();
+        assert!(lines.len() > 3 && lines[0].contains(':') && lines.first() == lines.last(), "{seen:?}");
+        let [taken, told, given] = ["\x1b[?1049h", "in the middle", "\x1b[?1049l"].map(|part| seen.find(part));
+        assert!(taken.is_some() && taken < given && given < told, "it is told where it can be seen: {seen:?}");
+    }
 }
