@@ -28,6 +28,8 @@ FCLONES ?= 0.35
 # For how long, or how often, `make fuzz` runs each target.
 FUZZ ?= -max_total_time=60
 CARGO_FUZZ ?= 0.13
+# By which the tests read what `onesweep export` writes.
+DUCKDB ?= 1.5
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 help:
@@ -44,8 +46,16 @@ help:
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
-deps:
+deps: $(TARGET)/tools/duckdb/$(DUCKDB)
 	@.ci/deps $(TOOLS)
+
+# Where Python has no environments of its own, its package is missing; no program is called by that name.
+$(TARGET)/tools/duckdb/$(DUCKDB):
+	@.ci/deps python3:python3
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
+	python3 -m venv --clear $(TARGET)/tools/duckdb
+	$(TARGET)/tools/duckdb/bin/pip install --quiet --disable-pip-version-check 'duckdb==$(DUCKDB).*'
+	@touch $@
 
 build-deps:
 	@.ci/deps $(BUILD_TOOLS)

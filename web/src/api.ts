@@ -68,6 +68,19 @@ export interface Breakdown {
     other?: Omit<Share, "key">;
     unknown: number;
     unknown_in?: Name[];
+/** What a directory came to at a time. */
+export interface Past {
+    at: number;
+    bytes: number;
+    allocated: number;
+    inodes: number;
+}
+
+export interface Growth {
+    answered_at: number;
+    path: Name;
+    partial: boolean;
+    points: Past[];
 }
 
 /** The server has said why there is no answer. */
@@ -103,6 +116,11 @@ const LIMIT = 200;
 /** `path` as in an address. */
 export function directory(path: string, by: Measure, signal?: AbortSignal): Promise<Listing> {
     return ask(`/api/directory?limit=${LIMIT}&by=${by}&path=${path}`, signal);
+}
+
+/** After the directory itself was asked for: from then on it is noted. */
+export function history(path: string, signal?: AbortSignal): Promise<Growth> {
+    return ask(`/api/history?freshness=cached&path=${path}`, signal);
 }
 
 export function fileSystems(signal?: AbortSignal): Promise<Name[]> {

@@ -1,6 +1,6 @@
 // Figures for people.
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const COUNT = new Intl.NumberFormat("en");
 
 export function bytes(value: number): string {
@@ -21,6 +21,11 @@ export function count(value: number): string {
 /** A count with its noun. */
 export function counted(value: number, one: string, many: string): string {
     return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+/** A change of something that `figure` writes. */
+export function signed(change: number, figure: (value: number) => string): string {
+    return change === 0 ? "±0" : `${change < 0 ? "−" : "+"}${figure(Math.abs(change))}`;
 }
 
 export function percent(part: number, whole: number): string {

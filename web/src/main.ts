@@ -1,9 +1,10 @@
 // The page: which directory is shown is in the address, so back and forward are those of the browser.
 
-import { type Listing, type Measure, Refused, directory, fileSystems, inodes, token } from "./api";
+import { type Listing, type Measure, Refused, directory, fileSystems, history as growthOf, inodes, token } from "./api";
 import { BreakdownPanel } from "./breakdown";
 import { arrange, element, set, text } from "./dom";
 import { AGES, ago, bytes, count, counted, moment, span } from "./format";
+import { GrowthPanel } from "./growth";
 import { items, note } from "./items";
 import { Live } from "./live";
 import { above, encoded, normalized, shown, shownAddress } from "./names";
@@ -18,6 +19,7 @@ const MEASURES: [Measure, string, string][] = [
 
 const map = new Treemap();
 const table = new Table();
+const growth = new GrowthPanel();
 const crumbs = element("ol");
 const measures = element("fieldset", { class: "measures" }, element("legend", { class: "unseen" }, "Measure"));
 const state = element("span", { class: "state" }, element("span", { class: "lamp" }), element("span"));
@@ -30,7 +32,7 @@ const overview = element("section", { class: "overview", "aria-label": "Totals" 
 const content = element(
     "div",
     { class: "content" },
-    element("div", { class: "map" }, map.root, legend),
+    element("div", { class: "map" }, map.root, legend, growth.root),
     element("section", { class: "list", "aria-label": "Table" }, table.root),
 );
 const message = element("div", { class: "message", hidden: "" });
@@ -57,6 +59,7 @@ const live = new Live(async (signal) => {
         answeredAt = Date.now();
         show(path, listing);
         await breakdown.follow(path, by, signal);
+        growth.show(await growthOf(path, signal), listing.total, by, listing.answered_at, shown(listing.path));
         connected(listing.exact ? "Live" : "Still changing");
         return true;
     } catch (error) {

@@ -234,7 +234,7 @@ test("the keyboard alone does it all, and shows where it is", async () => {
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("ArrowRight");
     await page.getByRole("columnheader", { name: "Entries" }).waitFor();
-    await page.waitForFunction(() => document.querySelector("tbody th")?.textContent === "many");
+    await page.waitForFunction(() => document.querySelector(".list tbody th")?.textContent === "many");
     assert.deepEqual(complaints.filter((line) => !line.includes("401")), []);
     await close();
 });
@@ -252,7 +252,7 @@ function contrasts() {
         }
         return [255, 255, 255];
     };
-    const texts = [...document.querySelectorAll("h1, dt, dd, nav a, .measures label, .state, .badge, .swatch, .keys, .shares span, .shares bdi, .breakdown label, .breakdown summary, .breakdown .hint, .tile, th, td, th *")];
+    const texts = [...document.querySelectorAll("h1, h2, .told, .growth summary, .reading, dt, dd, nav a, .measures label, .state, .badge, .swatch, .keys, .shares span, .shares bdi, .breakdown label, .breakdown summary, .breakdown .hint, .tile, th, td, th *")];
     return texts
         .filter((element) => element.textContent.trim() !== "" && element.getClientRects().length > 0)
         .map((element) => {
@@ -353,4 +353,154 @@ test("a server that is away is said to be, and taken up again", async () => {
     await page.context().setOffline(false);
     await page.getByText("Live", { exact: true }).waitFor();
     await close();
+});
+
+/** Figures of a directory's totals as they were noted: allocated bytes. */
+const noted = async (at, path) => {
+    const headers = { Authorization: `Bearer ${at.root}` };
+    const response = await fetch(`${at.url}api/history?freshness=cached&path=${path}`, { headers });
+    return (await response.json()).points.map((point) => point.allocated);
+};
+
+test("growth is a line over time, and a table, and goes on while somebody looks", async () => {
+    const grown = image(64);
+    let serving;
+    try {
+        fill(grown.root, "sub/file", 2048);
+        serving = await serve(grown);
+        // The first visit begins the history, and the next server adds to it.
+        const first = await open(serving.root, {}, "", serving);
+        await first.page.getByText("Noted from now on").or(first.page.locator(".plot .line")).waitFor();
+        await first.close();
+        fill(grown.root, "sub/more", 4096);
+        execFileSync("sync", ["--file-system", grown.root]);
+        await serving.close();
+        serving = await serve(grown);
+        while ((await noted(serving, grown.root)).length < 2) await new Promise((done) => setTimeout(done, 50));
+        const { page, complaints, close } = await open(serving.root, {}, "", serving);
+        await page.locator(".plot .line").waitFor();
+        assert.match(await page.locator(".growth .told").textContent(), /^\+4\.0\d? MiB on disk since /);
+        const [before, after] = await noted(serving, grown.root);
+        assert.equal(after - before, 4 << 20);
+        // What comes now is added to the line.
+        fill(grown.root, "sub/last", 8192);
+        await page.getByText(/^\+12\.\d MiB on disk since /).waitFor();
+        assert.ok((await page.locator(".plot .tick").count()) >= 4, "axes");
+        assert.match(await page.locator(".plot").getAttribute("aria-label"), /^Growth of .*between .*MiB and .*MiB/);
+        await page.getByText("As a table").click();
+        const rows = page.locator(".growth tbody tr");
+        assert.match(await rows.first().textContent(), /MiB/);
+        assert.ok((await rows.count()) >= 3);
+        // By keys.
+        await page.locator(".plot").focus();
+        await page.keyboard.press("Home");
+        const reading = page.locator(".growth .reading");
+        assert.match(await reading.textContent(), /^2\.\d+ MiB, /);
+        await page.keyboard.press("ArrowRight");
+        assert.match(await reading.textContent(), /^6\.\d+ MiB, /);
+        await page.keyboard.press("Tab");
+        await reading.waitFor({ state: "hidden" });
+        await page.getByRole("radio", { name: "Entries" }).check();
+        await page.getByText(/^\+2 entries since /).waitFor();
+        assert.deepEqual(complaints, []);
+        await close();
+        // Who doesn't see all of it is told of none.
+        chmodSync(`${grown.root}/sub`, 0o700);
+        const other = await open(serving.nobody, {}, "", serving);
+        await other.page.getByText("Not told: some of it is not yours to see.").waitFor();
+        assert.equal(await other.page.locator(".plot .line").isVisible(), false);
+        await other.close();
+    } finally {
+        await serving?.close();
+        grown.close();
+    }
+});
+
+/** Totals of more than a year that come to `last`, as a server would have thinned them out. */
+function year(now, last) {
+    const ages = [];
+    for (let age = 400; age > 31; age -= 1) ages.push(age * 86_400);
+    for (let age = 31 * 86_400; age > 0; age -= 6 * 3600) ages.push(age);
+    return ages.map((age, at) => {
+        const allocated = Math.round(last * (0.4 + (0.6 * at) / ages.length + 0.08 * Math.sin(at / 25)));
+        return { at: now - age, bytes: allocated, allocated, inodes: 1000 + at };
+    });
+}
+
+test("times are marked at round places, whatever the span", async () => {
+    const { page, complaints, close } = await open(null, { viewport: { width: 1000, height: 800 } });
+    let span = 0;
+    await page.route(/\/api\/history/, async (route) => {
+        const said = await (await route.fetch()).json();
+        const last = said.points.at(-1);
+        const points = [...Array(20).keys()].map((at) => ({
+            ...last,
+            at: said.answered_at - Math.round((span * (20 - at)) / 20),
+            allocated: last.allocated - (20 - at) * 512 * span,
+        }));
+        await route.fulfill({ json: { ...said, points } });
+    });
+    for (const [seconds, form] of [
+        [20, /^\d\d:\d\d:\d\d$/],
+        [600, /^\d\d:\d\d$/],
+        [7000, /^\d\d:\d\d$|^\d+ \w{3}$/],
+        [2 * 86_400, /^\d\d:\d\d$|^\d+ \w{3}$/],
+        [40 * 86_400, /^\d+ \w{3,4}$/],
+        [4000 * 86_400, /^Jan \d{4}$/],
+    ]) {
+        span = seconds;
+        await page.goto(`${server.url}?${seconds}#token=${server.root}`);
+        await page.locator(".plot .line").waitFor();
+        await page.waitForFunction(() => document.querySelectorAll('.plot .tick[text-anchor="middle"]').length > 0);
+        const labels = await page.locator('.plot .tick[text-anchor="middle"]').allTextContents();
+        assert.ok(labels.length >= 2 && labels.length <= 11, `${seconds}: ${labels}`);
+        labels.forEach((label) => assert.match(label, form, `${seconds}: ${labels}`));
+        // The hours of another day may be the same.
+        assert.ok(labels.every((label, at) => label !== labels[at + 1]), `${seconds}: ${labels}`);
+        const sizes = await page.locator('.plot .tick[text-anchor="end"]').allTextContents();
+        assert.ok(sizes.length >= 2 && new Set(sizes).size === sizes.length, `${seconds}: ${sizes}`);
+    }
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
+test("a long history fits on any screen, dark and light, with marks that can be told apart", async () => {
+    for (const [colorScheme, width] of [["light", 1360], ["dark", 1360], ["dark", 420]]) {
+        const context = { colorScheme, viewport: { width, height: 900 } };
+        const { page, complaints, close } = await open(null, context);
+        await page.route(/\/api\/history/, async (route) => {
+            const said = await (await route.fetch()).json();
+            await route.fulfill({ json: { ...said, points: year(said.answered_at, said.points.at(-1).allocated) } });
+        });
+        await page.goto(`${server.url}#token=${server.root}`);
+        await page.locator(".plot .line").waitFor();
+        const plot = await page.locator(".plot").boundingBox();
+        const ticks = await page.locator(".plot .tick").evaluateAll((all) =>
+            all.map((tick) => {
+                const { left, right, top, bottom } = tick.getBoundingClientRect();
+                return { left, right, top, bottom, label: tick.textContent };
+            }),
+        );
+        const labels = ticks.map((tick) => tick.label);
+        assert.equal(new Set(labels).size, labels.length, labels.join());
+        assert.ok(labels.some((label) => /^\w{3} \d{4}$/.test(label)) && labels.some((label) => / MiB$/.test(label)), labels.join());
+        assert.ok(labels.filter((label) => / \d{4}$/.test(label)).length >= 2, labels.join());
+        for (const [at, one] of ticks.entries()) {
+            assert.ok(one.left >= plot.x - 1 && one.right <= plot.x + plot.width + 20, `${one.label} sticks out`);
+            for (const other of ticks.slice(at + 1)) {
+                const apart = one.right < other.left || other.right < one.left || one.bottom <= other.top || other.bottom <= one.top;
+                assert.ok(apart, `${one.label} lies on ${other.label}`);
+            }
+        }
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing sticks out");
+        const map = await page.locator(".treemap").boundingBox();
+        assert.ok(map.height >= 240, "the map keeps its room");
+        if (process.env.ONESWEEP_SCREENSHOTS) {
+            await page.locator(".plot").focus();
+            await page.keyboard.press("PageUp");
+            await page.screenshot({ path: `${process.env.ONESWEEP_SCREENSHOTS}/growth-${colorScheme}-${width}.png` });
+        }
+        assert.deepEqual(complaints, []);
+        await close();
+    }
 });

@@ -163,7 +163,7 @@ impl Forecast {
     fn text(&self) -> String {
         let mut text = format!("{} files to read; times for a {}\n", self.files, self.model);
         if self.partial {
-            text.push_str("This is the plan of the first window: the order goes by directory, or the tree exceeds --catalog-limit.\n");
+            text.push_str("This is the plan of the first window: the tree exceeds --catalog-limit.\n");
         }
         for disk in &self.disks {
             let remark = disk.remark.as_ref().map(|remark| format!(" ({remark})")).unwrap_or_default();
@@ -202,9 +202,7 @@ pub(crate) fn short(sweep: &Sweep) -> String {
         let _ = writeln!(text, "plan: {} by {}{remark}: {}", disk.disk, disk.order, cost(&disk.estimate));
     }
     if sweep.is_partial() {
-        text.push_str(
-            "plan: that is the first window; the order goes by directory, or the tree exceeds --catalog-limit\n",
-        );
+        text.push_str("plan: that is the first window; the tree exceeds --catalog-limit\n");
     }
     text
 }

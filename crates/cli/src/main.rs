@@ -17,6 +17,7 @@ mod commands;
 mod config;
 mod forecast;
 mod message;
+mod named;
 mod progress;
 mod report;
 mod session;

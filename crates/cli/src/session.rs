@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{self, IsTerminal, Read, Write},
-    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -19,7 +18,10 @@ use onesweep::{
 };
 use onesweep_deliver::temporary;
 use onesweep_layout::image::ImageName;
-use onesweep_sys::stall;
+use onesweep_sys::{
+    files::{EntryType, Stat},
+    stall,
+};
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -29,7 +31,7 @@ use signal_hook::{
 
 use crate::{
     args::{Common, Settings},
-    config, forecast, message,
+    config, forecast, message, named,
     progress::Bar,
     report::{self, Failure, Report},
 };
@@ -132,14 +134,15 @@ impl Session {
     pub(crate) fn check_roots(&self, base: Option<&Path>, roots: &[PathBuf]) -> Result<(), Failure> {
         let why_missing = |root: &PathBuf| {
             let path = base.map_or_else(|| root.clone(), |base| base.join(root));
-            let found = if self.follows_roots() { path.metadata() } else { path.symlink_metadata() };
+            let found = named::look(&path, self.follows_roots());
             // What is inside of an image is known when its tables are read.
             let found = found.map(drop).or_else(|error| self.names_image(&path).then_some(()).ok_or(error));
             found.err().map(|error| message::of_step(root, "read", &error))
         };
         for root in roots.iter().filter(|_| self.reads_images() && !self.is_quiet()) {
             let path = base.map_or_else(|| root.clone(), |base| base.join(root));
-            if path.symlink_metadata().is_ok_and(|found| found.is_file()) && onesweep::is_image(&path, roots.len()) {
+            let is_file = |found: Stat| found.file_type() == EntryType::File;
+            if named::look(&path, false).is_ok_and(is_file) && onesweep::is_image(&path, roots.len()) {
                 let name = message::path_text(root);
                 self.tell(&format!("{name}: an image; the files in it are read. --metadata walk takes it as one file"));
             }
@@ -171,8 +174,13 @@ impl Session {
     /// Tells of named paths that are left out since they are neither files nor directories.
     pub(crate) fn tell_of_unread(&self, roots: &[PathBuf]) {
         if !self.is_quiet() {
-            roots.iter().filter_map(|root| unread(root, self.follows_roots())).for_each(|message| self.tell(&message));
+            self.unread(roots).iter().for_each(|message| self.tell(message));
         }
+    }
+
+    /// What to say of named paths that are left out since they are neither files nor directories.
+    pub(crate) fn unread(&self, roots: &[PathBuf]) -> Vec<String> {
+        roots.iter().filter_map(|root| unread(root, self.follows_roots())).collect()
     }
 
     /// A bulk read with all common options.
@@ -330,23 +338,13 @@ fn tell(message: &str) {
 
 /// Why a named path has nothing to read, if it has not.
 fn unread(path: &Path, follow: bool) -> Option<String> {
-    let kind = if follow { path.metadata() } else { path.symlink_metadata() }.ok()?.file_type();
-    let why = match () {
-        () if kind.is_symlink() && path.exists() => "a symbolic link, not followed; use -H",
-        () if kind.is_symlink() => "a symbolic link to nothing",
-        () => return special(kind).map(|what| format!("{}: {what}, not read", message::path_text(path))),
+    let kind = named::look(path, follow).ok()?.file_type();
+    let why = match kind {
+        EntryType::Symlink if named::look(path, true).is_ok() => "a symbolic link, not followed; use -H",
+        EntryType::Symlink => "a symbolic link to nothing",
+        _ => return named::special(kind).map(|what| format!("{}: {what}, not read", message::path_text(path))),
     };
     Some(format!("{}: {why}", message::path_text(path)))
-}
-
-/// What is neither file nor directory nor link.
-pub(crate) fn special(kind: fs::FileType) -> Option<&'static str> {
-    match () {
-        () if kind.is_fifo() => Some("a pipe"),
-        () if kind.is_socket() => Some("a socket"),
-        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
-        () => None,
-    }
 }
 
 /// The first signal ends the sweep in good order. The second ends the process, which has no time then to drop anything; so

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use onesweep_sys::files::{CURRENT_DIR, EntryType, statx_at};
 use thiserror::Error;
 
 use crate::{
@@ -35,8 +36,8 @@ impl ImageName {
     /// number names a partition. `None` when nothing of that is there.
     pub fn of(name: &Path) -> Option<ImageName> {
         ImageName::find(name.as_os_str().as_bytes(), &|path| {
-            let kind = fs::metadata(path).map(|metadata| metadata.file_type());
-            kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+            let kind = statx_at(CURRENT_DIR, path, false).map(|stat| stat.file_type());
+            kind.is_ok_and(|kind| matches!(kind, EntryType::File | EntryType::BlockDevice))
         })
     }
 

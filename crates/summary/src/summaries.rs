@@ -570,6 +570,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(self.ledger.forget(slot)?)
     }
 
+    /// Whether a directory could not be read as a whole.
+    pub fn is_unreadable(&self, slot: Slot) -> bool {
+        self.unreadable.contains_key(&slot)
+    }
+
     /// Directories below `slot` that could not be read as a whole, and why.
     pub fn unreadable(&self, slot: Slot) -> impl Iterator<Item = (Slot, &str)> {
         let nodes = &self.ledger.nodes;

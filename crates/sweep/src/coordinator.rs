@@ -10,7 +10,10 @@ use std::{
 };
 
 use onesweep_layout::tables::Options;
-use onesweep_sys::{buffer::BufferPool, files};
+use onesweep_sys::{
+    buffer::BufferPool,
+    files::{self, EntryType},
+};
 
 use crate::{
     budget::Budget,
@@ -230,11 +233,30 @@ fn hold(shared: &mut Shared, roots: Vec<Root>) -> Result<Vec<Root>, SweepError> 
 }
 
 fn find_root(shared: &Shared, shown: PathBuf, opened: PathBuf, follow: bool) -> io::Result<Root> {
-    let opened = if follow { std::fs::canonicalize(&opened)? } else { opened };
+    let opened = if follow { follow_links(opened)? } else { opened };
     let fd = files::open_handle_at(files::CURRENT_DIR, opened.as_path())?;
     let stat = files::statx_fd(fd.as_fd())?;
     let placement = shared.placements.of(fd.as_fd(), &stat);
     Ok(Root { ino: stat.ino, mode: stat.mode & 0o170_000, placement, shown, opened })
+}
+
+/// The path of what a path leads to, which is no symbolic link.
+fn follow_links(mut path: PathBuf) -> io::Result<PathBuf> {
+    /// As many as the kernel follows.
+    const LINKS_MAX: usize = 40;
+    for _ in 0..LINKS_MAX {
+        match std::fs::canonicalize(&path) {
+            // Longer than the kernel takes: only its end matters, what is on the way is followed by opening it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {}
+            found => return found,
+        }
+        if files::statx_at(files::CURRENT_DIR, path.as_path(), true)?.file_type() != EntryType::Symlink {
+            return Ok(path);
+        }
+        let target = files::read_link_at(files::CURRENT_DIR, path.as_path())?;
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(io::Error::other("it leads through too many symbolic links"))
 }
 
 /// One sweep for each spindle; the budget is shared out evenly, so that none ever waits for another.

@@ -1,7 +1,8 @@
 //! Which entries are left out: exclude patterns with GNU tar's meaning.
 
 /// Exclude patterns, in GNU tar's meaning of `--exclude`: shell patterns in which `*` and `?` also match `/`,
-/// tried at every place after a `/` (not anchored), and excluding all that lies below a match.
+/// tried at every place after a `/` (not anchored), and excluding all that lies below a match. `?` and `[...]` take a
+/// character of UTF-8, or a byte: what matches in either way is left out, as by glibc's fnmatch(3) in a UTF-8 locale.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     patterns: Vec<Vec<u8>>,
@@ -15,7 +16,7 @@ impl Filter {
 
     /// Adds the patterns of a file, one to a line. As with GNU tar, white space at the end of a line is no part of it.
     pub fn exclude_lines(&mut self, text: &[u8]) {
-        let is_space = |byte: &u8| is_in(b"space", *byte);
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
         for line in text.split(|&byte| byte == b'\n') {
             if let Some(last) = line.iter().rposition(|byte| !is_space(byte)) {
                 self.exclude(&line[..=last]);
@@ -51,7 +52,11 @@ fn matches_anywhere(pattern: &[u8], path: &[u8]) -> bool {
 }
 
 /// Shell matching with `FNM_LEADING_DIR` and without `FNM_PATHNAME`; a backslash takes the next byte literally.
-fn glob<'a>(mut pattern: &'a [u8], mut text: &'a [u8]) -> bool {
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    glob_of(Unit::character, pattern, text) || (!text.is_ascii() && glob_of(Unit::byte, pattern, text))
+}
+
+fn glob_of<'a>(first: First, mut pattern: &'a [u8], mut text: &'a [u8]) -> bool {
     let mut retry: Option<(&'a [u8], &'a [u8])> = None;
     loop {
         let advanced = match pattern.first() {
@@ -62,13 +67,13 @@ fn glob<'a>(mut pattern: &'a [u8], mut text: &'a [u8]) -> bool {
                 retry = Some((pattern, text));
                 continue;
             }
-            Some(_) => one(pattern, text),
+            Some(_) => one(first, pattern, text),
         };
         match (advanced, retry) {
             (Some((rest_pattern, rest_text)), _) => (pattern, text) = (rest_pattern, rest_text),
             (None, Some((after_star, from))) if !from.is_empty() => {
                 pattern = after_star;
-                text = &from[1..];
+                text = first(from).map_or(&[], |(_, rest)| rest);
                 retry = Some((after_star, text));
             }
             (None, _) => return false,
@@ -76,50 +81,71 @@ fn glob<'a>(mut pattern: &'a [u8], mut text: &'a [u8]) -> bool {
     }
 }
 
-/// Matches one pattern element against one byte; what is left of both.
-fn one<'a>(pattern: &'a [u8], text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let (&byte, rest) = text.split_first()?;
+/// Matches one pattern element against one unit of the text; what is left of both.
+fn one<'a>(first: First, pattern: &'a [u8], text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let (unit, rest) = first(text)?;
+    let literally = |literal: u8, after| (literal == text[0]).then_some((after, &text[1..]));
     match pattern {
         [b'?', after @ ..] => Some((after, rest)),
-        [b'[', ..] => match class(pattern, byte) {
+        [b'[', ..] => match class(first, pattern, unit) {
             Some((true, after)) => Some((after, rest)),
             Some((false, _)) => None,
-            None => (byte == b'[').then_some((&pattern[1..], rest)),
+            None => literally(b'[', &pattern[1..]),
         },
-        [b'\\', literal, after @ ..] => (*literal == byte).then_some((after, rest)),
-        [literal, after @ ..] => (*literal == byte).then_some((after, rest)),
+        [b'\\', literal, after @ ..] | [literal, after @ ..] => literally(*literal, after),
         [] => None,
     }
 }
 
-/// A bracket expression: whether it takes the byte, and what follows it. `None` when it never closes.
-fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
-    let mut at = 1;
-    let negated = matches!(pattern.get(at), Some(b'!' | b'^'));
-    at += usize::from(negated);
-    let first = at;
-    let mut found = false;
-    loop {
-        let mut low = *pattern.get(at)?;
-        if low == b']' && at > first {
-            return Some((found != negated, &pattern[at + 1..]));
+/// What `?` takes: a character, or a byte that is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Unit {
+    Character(char),
+    Byte(u8),
+}
+
+/// Takes the first unit off a text.
+type First = fn(&[u8]) -> Option<(Unit, &[u8])>;
+
+impl Unit {
+    fn byte(text: &[u8]) -> Option<(Self, &[u8])> {
+        let (&first, rest) = text.split_first()?;
+        Some((if first.is_ascii() { Self::Character(first.into()) } else { Self::Byte(first) }, rest))
+    }
+
+    fn character(text: &[u8]) -> Option<(Self, &[u8])> {
+        if text.first()?.is_ascii() {
+            return Self::byte(text);
         }
-        if let Some((name, len)) = named_class(&pattern[at..]) {
-            found |= is_in(name, byte);
-            at += len;
+        let start = &text[..text.len().min(char::MAX.len_utf8())];
+        let valid = start.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
+        let known = valid.map(|character| (Self::Character(character), &text[character.len_utf8()..]));
+        known.or_else(|| Self::byte(text))
+    }
+}
+
+/// A bracket expression: whether it takes the unit, and what follows it. `None` when it never closes.
+fn class(first: First, pattern: &[u8], unit: Unit) -> Option<(bool, &[u8])> {
+    let mut rest = &pattern[1..];
+    let negated = matches!(rest.first(), Some(b'!' | b'^'));
+    rest = &rest[usize::from(negated)..];
+    let mut found = false;
+    let mut is_first = true;
+    loop {
+        if let Some(after) = rest.strip_prefix(b"]").filter(|_| !is_first) {
+            return Some((found != negated, after));
+        }
+        is_first = false;
+        if let Some((name, len)) = named_class(rest) {
+            found |= matches!(unit, Unit::Character(character) if is_in(name, character));
+            rest = &rest[len..];
             continue;
         }
-        if low == b'\\' {
-            at += 1;
-            low = *pattern.get(at)?;
-        }
-        let mut high = low;
-        if pattern.get(at + 1) == Some(&b'-') && pattern.get(at + 2).is_some_and(|&end| end != b']') {
-            high = *pattern.get(at + 2)?;
-            at += 2;
-        }
-        found |= (low..=high).contains(&byte);
-        at += 1;
+        let (low, after) = first(rest.strip_prefix(b"\\").unwrap_or(rest))?;
+        let end = after.strip_prefix(b"-").filter(|end| !end.starts_with(b"]")).and_then(first);
+        let (high, after) = end.unwrap_or((low, after));
+        found |= (low..=high).contains(&unit);
+        rest = after;
     }
 }
 
@@ -130,21 +156,21 @@ fn named_class(pattern: &[u8]) -> Option<(&[u8], usize)> {
     rest[len..].starts_with(b":]").then(|| (&rest[..len], len + 4))
 }
 
-/// Whether a class of the C locale holds the byte. One that doesn't exist holds none.
-fn is_in(class: &[u8], byte: u8) -> bool {
+/// Whether a class holds the character. One that doesn't exist holds none.
+fn is_in(class: &[u8], character: char) -> bool {
     match class {
-        b"alnum" => byte.is_ascii_alphanumeric(),
-        b"alpha" => byte.is_ascii_alphabetic(),
-        b"blank" => matches!(byte, b' ' | b'\t'),
-        b"cntrl" => byte.is_ascii_control(),
-        b"digit" => byte.is_ascii_digit(),
-        b"graph" => byte.is_ascii_graphic(),
-        b"lower" => byte.is_ascii_lowercase(),
-        b"print" => matches!(byte, b' '..=b'~'),
-        b"punct" => byte.is_ascii_punctuation(),
-        b"space" => matches!(byte, b' ' | b'\t'..=b'\r'),
-        b"upper" => byte.is_ascii_uppercase(),
-        b"xdigit" => byte.is_ascii_hexdigit(),
+        b"alnum" => character.is_alphanumeric(),
+        b"alpha" => character.is_alphabetic(),
+        b"blank" => matches!(character, ' ' | '\t'),
+        b"cntrl" => character.is_control(),
+        b"digit" => character.is_ascii_digit(),
+        b"graph" => !character.is_control() && !character.is_whitespace(),
+        b"lower" => character.is_lowercase(),
+        b"print" => !character.is_control(),
+        b"punct" => character.is_ascii_punctuation(),
+        b"space" => character.is_whitespace(),
+        b"upper" => character.is_uppercase(),
+        b"xdigit" => character.is_ascii_hexdigit(),
         _ => false,
     }
 }
@@ -180,6 +206,14 @@ mod tests {
             ("[[:upper", "[[:upper", true),
             ("[[:upper]x", ":x", true),
             ("x[", "x[", true),
+            ("?", "d/\u{e4}", true),
+            ("?????", "d/\u{e4}", false),
+            ("[\u{e0}-\u{ef}]x", "\u{e4}x", true),
+            ("[!\u{e4}]x", "\u{e4}x", false),
+            ("[!\u{e4}]x", "\u{f6}x", true),
+            ("[[:lower:]]", "\u{e4}", true),
+            ("\u{e4}*", "\u{e4}\u{f6}", true),
+            (r"[\]]", "]", true),
             (r"\*", "a/*", true),
             (r"\*", "a/b", false),
             ("b/c", "a/b/c/d", true),
@@ -190,6 +224,19 @@ mod tests {
         ] {
             assert_eq!(excluded(pattern, path), expected, "{pattern:?} on {path:?}");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_a_character_each() {
+        let excluded = |pattern: &[u8], path: &[u8]| {
+            let mut filter = Filter::new();
+            filter.exclude(pattern);
+            filter.excludes(path)
+        };
+        assert!(excluded(b"?", b"\xff") && !excluded(b"?", b"\xff\xfe") && excluded(b"??", b"\xff\xfe"));
+        assert!(excluded(b"a?b", b"a\xc3b") && excluded(b"a??b", b"a\xc3\xa4b"));
+        assert!(excluded(b"[\xfe]", b"\xfe") && !excluded(b"[\xfe]", b"\xff") && excluded(b"[!a]", b"\xff"));
+        assert!(excluded(b"*\xff", b"\xc3\xa4\xff") && excluded(b"\xe4", b"\xe4"));
     }
 
     #[test]

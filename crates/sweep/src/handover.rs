@@ -126,15 +126,12 @@ fn read_xattrs(
         let fd = opener.directory(catalogue, id)?;
         return collect(files::list_xattrs_fd(fd.as_fd())?, |name| files::xattr_fd(fd.as_fd(), name));
     }
-    let parent = opener.parent(catalogue, id)?;
-    let path = match &parent {
-        Some(parent) => {
-            let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
-            path.extend_from_slice(catalogue.name(id));
-            path
-        }
-        None => crate::opener::path_bytes(catalogue.root(id)).to_vec(),
+    let Some(parent) = opener.parent(catalogue, id)? else {
+        let handle = files::open_handle_at(files::CURRENT_DIR, catalogue.root(id))?;
+        return collect(files::list_xattrs_handle(handle.as_fd())?, |name| files::xattr_handle(handle.as_fd(), name));
     };
+    let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
+    path.extend_from_slice(catalogue.name(id));
     collect(files::list_xattrs_path(&path[..])?, |name| files::xattr_path(&path[..], name))
 }
 

@@ -4,6 +4,8 @@
 //! whose last byte has arrived is checked and handed over. What the plan promises about memory is in
 //! [`crate::plan::request`].
 
+mod completion;
+mod landing;
 mod open_files;
 mod ways;
 
@@ -17,9 +19,9 @@ use std::{
 };
 
 use onesweep_sys::{
-    buffer::{self, BufferPart, BufferPool, FileBuffer},
+    buffer::{BufferPart, BufferPool, FileBuffer},
     cache, files,
-    read_queue::{Completion, ReadOp, ReadPart, ReadQueue, advance_parts, best_queue},
+    read_queue::{ReadOp, ReadPart, ReadQueue, best_queue},
 };
 
 use self::{open_files::OpenFiles, ways::Ways};
@@ -29,14 +31,10 @@ use crate::{
     device::DeviceCheck,
     error::FileError,
     footprint::Footprint,
-    handover,
-    image::{ImageContent, unpack},
-    item::{Content, FileBytes, Route, SweptFile},
     opener::{Opener, descriptors},
     outlet::Outlet,
     placement,
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
-    read_through::{self, Outcome},
     settings::CachePolicy,
     stream::StreamRules,
     throttle::{Throttle, sleep_until},
@@ -386,166 +384,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Waits for one read and does what follows from it.
-    fn reap(&mut self) -> Result<(), Halt> {
-        let Completion { token, result, mut parts } = match self.queue.try_wait() {
-            Some(completion) => completion,
-            None => {
-                self.engine.outlet.flush();
-                self.queue.wait()?
-            }
-        };
-        let mut flight = self.flights.remove(&token).expect("every token is that of a flight");
-        match self.judge(&mut flight, result, &mut parts) {
-            Verdict::Again => {
-                let fd = match flight.target {
-                    Target::Device { volume } => Ok(self.device().node(volume)),
-                    Target::File { file, direct, .. } => self.open_file(file, direct),
-                };
-                match fd {
-                    Ok(fd) => return self.push(flight, fd, parts),
-                    Err(_) => self.doubt(&flight),
-                }
-            }
-            Verdict::Arrived => {}
-            Verdict::Doubtful => self.doubt(&flight),
-            Verdict::Failed(source) => {
-                if let Target::File { file, .. } = flight.target {
-                    let error = FileError::io(self.path(file), format!("read at byte {}", flight.offset), source);
-                    self.mark(file, Trust::Failed(error));
-                }
-            }
-        }
-        // The bytes must be lent by nobody when the request lands.
-        drop(parts);
-        self.land(flight.request)
-    }
-
-    /// What a completed read amounts to. For `Again`, the flight and the parts are set up for the rest of it.
-    fn judge(&mut self, flight: &mut Flight, result: io::Result<usize>, parts: &mut Vec<ReadPart>) -> Verdict {
-        match result {
-            Ok(read) if read == flight.left => Verdict::Arrived,
-            Ok(read) if self.is_at_end(flight, read) => Verdict::Arrived,
-            Ok(0) => Verdict::Doubtful,
-            Ok(read) => {
-                advance_parts(parts, read);
-                flight.offset += read as u64;
-                flight.left -= read;
-                // What is left need not be aligned.
-                if let Target::File { file, direct, dont_cache } = &mut flight.target
-                    && *direct
-                {
-                    (*direct, *dont_cache) = (false, self.ways(*file).dont_cache);
-                }
-                Verdict::Again
-            }
-            Err(error) => self.judge_error(flight, error),
-        }
-    }
-
-    fn judge_error(&mut self, flight: &mut Flight, error: io::Error) -> Verdict {
-        match error.kind() {
-            io::ErrorKind::Interrupted => return Verdict::Again,
-            // A read that blocks, as the second one does, gets through.
-            io::ErrorKind::WouldBlock => return Verdict::Doubtful,
-            _ => {}
-        }
-        let refused = files::is_refusal(&error);
-        match &mut flight.target {
-            Target::File { file, direct, dont_cache } if refused && *direct => {
-                self.refuse_direct(*file);
-                (*direct, *dont_cache) = (false, self.ways(*file).dont_cache);
-                Verdict::Again
-            }
-            Target::File { file, dont_cache, .. } if refused && *dont_cache => {
-                self.ways(*file).dont_cache = false;
-                *dont_cache = false;
-                Verdict::Again
-            }
-            Target::File { .. } => Verdict::Failed(error),
-            Target::Device { volume } if refused && self.device().leave_direct(*volume) => Verdict::Again,
-            // A bad sector may lie in a gap: each file tells for itself, through the file system.
-            Target::Device { .. } => Verdict::Doubtful,
-        }
-    }
-
-    /// True when the file has no more bytes to give than were read.
-    fn is_at_end(&self, flight: &Flight, read: usize) -> bool {
-        match flight.target {
-            Target::File { file, .. } => flight.offset + read as u64 >= self.engine.catalogue.get(self.id(file)).size,
-            Target::Device { .. } => false,
-        }
-    }
-
-    /// Marks the files that a flight was for as not to be trusted.
-    fn doubt(&mut self, flight: &Flight) {
-        match flight.target {
-            Target::File { file, .. } => self.mark(file, Trust::Doubtful),
-            Target::Device { .. } => {
-                let request = Rc::clone(&self.begun[&flight.request].request);
-                for piece in request.reads() {
-                    self.mark(piece.file, Trust::Doubtful);
-                }
-                for (_, _, piece) in request.copies() {
-                    self.mark(piece.file, Trust::Doubtful);
-                }
-            }
-        }
-    }
-
-    /// One flight of a request is over; with the last, its bytes are counted and its complete files handed over.
-    fn land(&mut self, number: u64) -> Result<(), Halt> {
-        let begun = self.begun.get_mut(&number).expect("begun");
-        begun.flights -= 1;
-        if begun.flights > 0 {
-            return Ok(());
-        }
-        let request = self.begun.remove(&number).expect("begun").request;
-        // Copies first: a file that lends bytes may be complete with this very request.
-        let mut arrived: Vec<(u32, u64)> = Vec::new();
-        for (from_file, from_offset, to) in request.copies() {
-            if self.copy(from_file, from_offset, to) {
-                arrived.push((to.file, to.length));
-            } else {
-                self.extra.push_back(*to);
-            }
-        }
-        arrived.extend(request.reads().map(|piece| (piece.file, piece.length)));
-        for (file, length) in arrived {
-            let waiting = self.waiting.get_mut(&file).expect("admitted and incomplete");
-            waiting.missing -= length;
-            if waiting.missing == 0 {
-                self.complete(file)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies bytes that two files share. False when they must be read for themselves.
-    fn copy(&mut self, from_file: u32, from_offset: u64, to: &Piece) -> bool {
-        if !matches!(self.waiting[&to.file].state, Trust::Good) {
-            return true;
-        }
-        let source = &self.waiting[&from_file];
-        if !matches!(source.state, Trust::Good) || (self.engine.device.is_none() && !self.is_unchanged(from_file)) {
-            return false;
-        }
-        let (from, length) = (from_offset as usize, to.length as usize);
-        let (source, target) = (&self.waiting[&from_file].buffer, &self.waiting[&to.file].buffer);
-        buffer::copy_within_buffers(source, from..from + length, target, to.offset as usize);
-        true
-    }
-
-    /// True when the file still has the content that was mapped, as far as its times can tell.
-    fn is_unchanged(&mut self, file: u32) -> bool {
-        let entry = self.engine.catalogue.get(self.id(file));
-        !entry.flags.has(Flags::RECENT)
-            && self
-                .open_best(file)
-                .and_then(|(fd, _)| files::statx_fd(fd.as_fd()))
-                .is_ok_and(|stat| entry.is_unchanged(&stat))
-    }
-
     fn ways(&mut self, file: u32) -> &mut Ways {
         let volume = self.engine.catalogue.get(self.id(file)).device;
         self.ways.entry(volume).or_insert_with(|| Ways::of(self.engine.cache))
@@ -603,15 +441,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// After the last read of a file, whatever became of it: drops what was brought into the page cache. Tells if a file
-    /// of which nothing was there had come into it.
-    fn leave_cache(&self, file: u32, waiting: &mut Waiting, fd: BorrowedFd<'_>) -> bool {
-        waiting.footprint.wipe(fd);
-        let partly_cached = self.engine.catalogue.get(self.id(file)).flags.has(Flags::PARTLY_CACHED);
-        let untouched = self.engine.cache == CachePolicy::Untouched;
-        untouched && waiting.through && !partly_cached && drop_what_came(fd)
-    }
-
     fn open_file(&mut self, file: u32, direct: bool) -> io::Result<Arc<OwnedFd>> {
         if let Some(fd) = self.open.get(file, direct) {
             return Ok(fd);
@@ -625,103 +454,6 @@ impl<'a> Reader<'a> {
         let fd = Arc::new(opened);
         self.open.keep(file, direct, Arc::clone(&fd));
         Ok(fd)
-    }
-
-    /// Checks a file that has all its bytes, and hands it over.
-    fn complete(&mut self, file: u32) -> Result<(), Halt> {
-        let volume = self.engine.catalogue.get(self.id(file)).device;
-        if self.engine.catalogue.volume(volume).image.is_some() {
-            let item = self.item_of_image(file, volume);
-            return self.deliver(file, item);
-        }
-        let opened = self.open_best(file);
-        let mut waiting = self.waiting.remove(&file).expect("admitted");
-        let came = opened.as_ref().is_ok_and(|(fd, _)| self.leave_cache(file, &mut waiting, fd.as_fd()));
-        let item = match waiting.state {
-            Trust::Failed(error) => Err(error),
-            Trust::Good | Trust::Doubtful => match opened {
-                Ok((fd, direct)) => self.checked(file, waiting, &fd, direct, came),
-                Err(error) => Err(FileError::io(self.path(file), "open", error)),
-            },
-        };
-        self.open.forget(file);
-        self.deliver(file, item)
-    }
-
-    /// Nobody else can have changed the file, so it needs no check; what could not be read with others is read alone.
-    fn item_of_image(&mut self, file: u32, volume: u16) -> Result<SweptFile, FileError> {
-        let (id, catalogue) = (self.id(file), self.engine.catalogue);
-        let waiting = self.waiting.remove(&file).expect("admitted");
-        let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, None)?;
-        let mut bytes = waiting.buffer.try_into_bytes().expect("all reads of the file have landed");
-        let size = catalogue.get(id).size as usize;
-        match waiting.state {
-            Trust::Failed(error) => return Err(error),
-            Trust::Doubtful => {
-                bytes.truncate(size);
-                let device = self.device().image(volume).cloned().expect("an image has a device");
-                let read = ImageContent::of(catalogue, id, &device).read_all(&mut bytes);
-                read.map_err(|error| FileError::io(item.path.clone(), "read", error))?;
-            }
-            Trust::Good => {
-                if let Some(unit) = catalogue.packed_unit(id) {
-                    let unpacked = unpack(&mut bytes, unit, catalogue.pieces(id, file));
-                    unpacked.map_err(|error| FileError::io(item.path.clone(), "unpack", error))?;
-                }
-                bytes.truncate(size);
-                if let Some(extra) = catalogue.extra(id) {
-                    extra.amends.apply(&mut bytes, 0);
-                }
-            }
-        }
-        item.data = catalogue.data_ranges(id);
-        item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
-        item.route = Route::Swept;
-        Ok(item)
-    }
-
-    fn deliver(&mut self, file: u32, item: Result<SweptFile, FileError>) -> Result<(), Halt> {
-        if item.is_err() {
-            self.failed.push(self.id(file));
-        }
-        if self.engine.outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
-    }
-
-    fn checked(
-        &mut self,
-        file: u32,
-        waiting: Waiting,
-        fd: &OwnedFd,
-        direct: bool,
-        came: bool,
-    ) -> Result<SweptFile, FileError> {
-        let id = self.id(file);
-        let entry = self.engine.catalogue.get(id);
-        // A write that began before the survey shows by no time stamp, and its bytes may have come in between.
-        // Where nobody can tell what a second reading would leave in the page cache, there is none.
-        let in_doubt = entry.flags.has(Flags::RECENT) && !entry.flags.has(Flags::UNTOLD);
-        let unchanged = !in_doubt && files::statx_fd(fd.as_fd()).is_ok_and(|stat| entry.is_unchanged(&stat));
-        let holds = match &mut self.engine.device {
-            Some(device) => unchanged && device.holds(self.engine.catalogue, id, fd.as_fd()),
-            None => unchanged,
-        };
-        if !holds || !matches!(waiting.state, Trust::Good) {
-            drop(waiting.buffer);
-            return read_again(&mut self.engine, id, waiting.loan);
-        }
-        // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
-        let shows = waiting.through && direct && !entry.flags.has(Flags::PARTLY_CACHED);
-        if shows && !(came && entry.flags.has(Flags::THROUGH_FILE_SYSTEM)) {
-            self.ways(file).learn(!came);
-        }
-        let catalogue = self.engine.catalogue;
-        let mut item = handover::item(catalogue, self.engine.opener, id, self.engine.xattrs, Some(fd.as_fd()))?;
-        let mut bytes = waiting.buffer.try_into_bytes().expect("all reads of the file have landed");
-        bytes.truncate(entry.size as usize);
-        item.data = catalogue.data_ranges(id);
-        item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
-        item.route = Route::Swept;
-        Ok(item)
     }
 }
 
@@ -744,44 +476,6 @@ impl Drop for Reader<'_> {
             self.open.forget(file);
         }
     }
-}
-
-/// Drops what the reads of a file brought into the page cache, where nothing of it was before; tells if they did.
-fn drop_what_came(fd: BorrowedFd<'_>) -> bool {
-    let came = cache::residency(fd, 0, 0).is_ok_and(|pages| pages.cached > 0);
-    if came {
-        Footprint::everything().wipe(fd);
-    }
-    came
-}
-
-/// Reads a file through the file system after its fragments could not be trusted.
-fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan) -> Result<SweptFile, FileError> {
-    let path = || engine.catalogue.path(id);
-    engine.throttle.pass(engine.catalogue.get(id).size, engine.outlet.cancel());
-    let fd = engine.opener.inode(engine.catalogue, id, false).map_err(|error| FileError::io(path(), "open", error))?;
-    let mut footprint = match engine.cache {
-        CachePolicy::Untouched => Footprint::of_entry(&engine.catalogue.get(id), fd.as_fd()),
-        CachePolicy::Fill => Footprint::default(),
-    };
-    let outcome =
-        read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
-    footprint.wipe(fd.as_fd());
-    let outcome = outcome?;
-    let mut item = handover::item(engine.catalogue, engine.opener, id, engine.xattrs, Some(fd.as_fd()))?;
-    match outcome {
-        Outcome::Whole { bytes, loan, stat } => {
-            item.learn(&stat);
-            item.data = read_through::data_ranges(fd.as_fd(), &bytes, &stat);
-            item.content = Content::Bytes(FileBytes::lent(bytes, loan));
-            item.route = Route::Reread;
-        }
-        Outcome::TooLarge => {
-            let rules = engine.stream_rules.clone();
-            handover::stream_as_it_is_now(engine.catalogue, engine.opener, id, &mut item, fd.as_fd(), rules)?;
-        }
-    }
-    Ok(item)
 }
 
 /// What one read of a device will bring.

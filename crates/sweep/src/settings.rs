@@ -123,7 +123,7 @@ const QUEUE_DEPTH: usize = 16;
 impl Settings {
     /// Whether it is to be learned where the data of each file lies.
     pub(crate) fn needs_layout(&self, order: Order) -> bool {
-        self.addresses || order.needs_layout()
+        self.addresses || self.device || order.needs_layout()
     }
 
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {

@@ -25,6 +25,9 @@ pub(crate) struct CopyArgs {
     /// Take DESTINATION as the new name, even when it is a directory
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
+    /// Everything, as it is, and below directories too (always done)
+    #[arg(short = 'a', long, visible_short_aliases = ['r', 'R'], hide_short_help = true)]
+    archive: bool,
     /// Share blocks with the original: auto, always, never
     #[arg(long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, require_equals = true,
         default_missing_value = "always")]

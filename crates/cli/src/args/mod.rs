@@ -2,6 +2,7 @@
 
 mod copy;
 mod du;
+mod export;
 mod find;
 mod list;
 mod plan;
@@ -11,6 +12,7 @@ mod sweep;
 mod tar;
 mod top;
 mod warm;
+mod watch;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -18,6 +20,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use copy::CopyArgs;
 pub(crate) use du::DuArgs;
+pub(crate) use export::ExportArgs;
 pub(crate) use find::FindArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
@@ -27,6 +30,7 @@ pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings}
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use top::{By, TopArgs};
 pub(crate) use warm::WarmArgs;
+pub(crate) use watch::WatchArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -60,6 +64,8 @@ pub(crate) enum Command {
     Find(Box<FindArgs>),
     Du(Box<DuArgs>),
     Top(Box<TopArgs>),
+    Watch(Box<WatchArgs>),
+    Export(Box<ExportArgs>),
     Serve(Box<ServeArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]

@@ -15,8 +15,8 @@ Examples:
   onesweep sum --algorithm sha256 /srv > SHA256SUMS
   onesweep sum --check --quiet manifest")]
 pub(crate) struct SumArgs {
-    /// Files and directories; with --check, manifests (- is standard input)
-    #[arg(required = true, value_name = "PATH")]
+    /// Files and directories; with --check, manifests (-, the default, is standard input)
+    #[arg(required_unless_present = "check", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// blake3, sha256 or md5; with --check, what a line of 64 digits is
     #[arg(short, long, default_value = "blake3", value_name = "NAME")]

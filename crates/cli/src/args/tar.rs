@@ -129,6 +129,15 @@ pub(crate) struct TarArgs {
     /// Store permissions (always done)
     #[arg(short, long, visible_alias = "same-permissions", hide_short_help = true)]
     preserve_permissions: bool,
+    /// Which extended attributes; with --xattrs they are all stored
+    #[arg(long, value_name = "PATTERN", value_parser = ["*"], hide_short_help = true)]
+    xattrs_include: Vec<String>,
+    /// How holes are stored; it is always this way
+    #[arg(long, value_name = "VERSION", value_parser = ["1.0"], hide_short_help = true)]
+    sparse_version: Option<String>,
+    /// How holes are found; it is always this way
+    #[arg(long, value_name = "METHOD", value_parser = ["seek"], hide_short_help = true)]
+    hole_detection: Option<String>,
     /// Order of the members: none, which is that of the disk, or inode
     #[arg(long, value_name = "ORDER", value_parser = sort)]
     pub(crate) sort: Option<Sort>,

@@ -1,7 +1,7 @@
 //! The archive of `onesweep tar`: from the options to `onesweep_deliver::tar`, and what it tells.
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     os::unix::ffi::OsStrExt,
     path::Path,
 };
@@ -45,6 +45,11 @@ impl<'a> Archive<'a> {
         let in_rows = session.settings().order.unwrap_or_default().is_per_directory() && is_one_row(session, args);
         let options = options(args, !in_rows)?;
         let stdout = args.file == Path::new("-");
+        if stdout && io::stdout().is_terminal() {
+            return Err(Failure::told(
+                "an archive is nothing for a terminal; name a file with -f, or pipe it to a program",
+            ));
+        }
         let output = if stdout { Output::stdout() } else { Output::create(&args.file) }.map_err(failure)?;
         let writer = TarWriter::to_output(output.until(session.cancel()), options).map_err(failure)?;
         let verbose = (args.verbose > 0).then(|| verbose_output(session));
@@ -72,8 +77,14 @@ impl<'a> Archive<'a> {
             file = file.with_paths(|path| self.names.of(path));
         }
         if let Some(out) = &mut self.verbose {
-            // As with GNU tar, that nobody reads the names does not end the archive.
-            let _ = write_names(out, &self.writer.names(&file));
+            let written = write_names(out, &self.writer.names(&file));
+            if let Err(error) = written {
+                self.verbose = None;
+                // As with GNU tar, that nobody reads the names does not end the archive.
+                if error.kind() != io::ErrorKind::BrokenPipe {
+                    self.session.complain(&format!("cannot write the names of the members: {}", message::why(&error)));
+                }
+            }
         }
         match self.writer.append(file) {
             Ok(warnings) => {
@@ -113,7 +124,8 @@ impl<'a> Archive<'a> {
             false => self.writer.commit().map_err(failure)?,
         };
         if self.totals {
-            self.session.tell(&format!("{} bytes written ({})", totals.archive_bytes, Size(totals.archive_bytes)));
+            let bytes = totals.archive_bytes;
+            self.session.tell(&format!("Total bytes written: {bytes} ({})", Size(bytes)));
         }
         let TarTotals { members, content_bytes, archive_bytes, written_bytes } = totals;
         self.session.finish("tar", summary, Details { members, content_bytes, archive_bytes, written_bytes })

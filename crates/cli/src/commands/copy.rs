@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     args::CopyArgs,
-    message,
+    message, named,
     report::Failure,
     session::{Session, StandardOutput},
 };
@@ -31,9 +31,7 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
     session.check_roots(None, sources)?;
     let follow = session.follows_roots();
     // Where the destination has to be a directory, one that is missing doesn't change that.
-    let missing = |path: &&PathBuf| {
-        (if follow { path.metadata() } else { path.symlink_metadata() }).is_err() && !session.names_image(path)
-    };
+    let missing = |path: &&PathBuf| named::look(path, follow).is_err() && !session.names_image(path);
     let (gone, there): (Vec<_>, Vec<_>) = sources.iter().partition(missing);
     let there: Vec<PathBuf> = there.into_iter().cloned().collect();
     let taken = if destination.is_dir() && !args.no_target_directory { &there } else { sources };
@@ -41,7 +39,7 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
     let copier = Copier::new(taken, destination, args.no_target_directory, args.reflink);
     let mut copier = copier.map_err(|error| Failure::told(text(&error)))?;
     for path in gone {
-        let why = path.metadata().err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
+        let why = named::look(path, true).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
         session.complain(&message::of_step(path, "read", &why));
     }
     let read = session.bulk_read(&copier.sources())?;

@@ -1,9 +1,10 @@
 //! `onesweep list`: the order of reading, for other programs.
 
 use std::{
-    io::{self, BufWriter, Write},
+    borrow::Cow,
+    io::{self, BufWriter, IsTerminal, Write},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use onesweep::{BulkRead, Entries, PlannedFile, Summary, SweptFile};
@@ -19,7 +20,7 @@ use crate::{
 /// A file as `--json` shows it, one to a line.
 #[derive(Serialize)]
 struct Line<'a> {
-    path: std::borrow::Cow<'a, str>,
+    path: Cow<'a, str>,
     /// The bytes in hexadecimal, when the path is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
@@ -60,8 +61,10 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
         (_, true) => Style::Long,
         _ => Style::Lines,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let listed = list(&session, read, style, &mut out)?;
+    let stdout = io::stdout().lock();
+    let form = Form { style, visible: stdout.is_terminal() };
+    let mut out = BufWriter::new(stdout);
+    let listed = list(&session, read, form, &mut out)?;
     out.flush().map_err(|error| session.output(&error))?;
     if listed.files == 0 {
         session.tell_of_unread(&args.paths);
@@ -69,31 +72,61 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     session.finish("list", &listed, ())
 }
 
-fn list(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) -> Result<Summary, Failure> {
+/// How paths are written.
+#[derive(Clone, Copy)]
+struct Form {
+    style: Style,
+    /// Control characters as escapes: a name must not tell a terminal what to do.
+    visible: bool,
+}
+
+impl Form {
+    fn shown<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
+        // The long form has escapes of its own for these.
+        let is_kept = |char: char| self.style == Style::Long && matches!(char, '\n' | '\r');
+        let is_escaped = |char: char| char.is_control() && !is_kept(char);
+        let text = path.to_string_lossy();
+        if !self.visible || !text.contains(is_escaped) {
+            return path.into();
+        }
+        let mut shown = String::with_capacity(text.len());
+        for char in text.chars() {
+            if is_escaped(char) { shown.extend(char.escape_default()) } else { shown.push(char) }
+        }
+        PathBuf::from(shown).into()
+    }
+}
+
+fn list(session: &Session, read: BulkRead, form: Form, out: &mut dyn Write) -> Result<Summary, Failure> {
     let sweep = read.clone().plan()?;
     if sweep.is_partial() {
-        if style == Style::Long || session.is_json() {
+        if form.style == Style::Long || session.is_json() {
             let what = "places are known of the first window of the tree only";
             let advice = "take an order over the whole tree, raise --catalog-limit, or list paths alone";
             return Err(Failure::told(format!("{what}; {advice}")));
         }
         drop(sweep);
-        return list_by_windows(session, read.content(false), style, out);
+        return list_by_windows(session, read.content(false), form, out);
     }
     sweep.errors().for_each(|error| session.complain_of(error));
     let mut listed = Summary { windows: 1, ..Summary::default() };
     let output = |error: io::Error| session.output(&error);
-    if style == Style::Long && !session.is_json() {
+    if form.style == Style::Long && !session.is_json() {
         writeln!(out, "{LONG_HEADER}").map_err(output)?;
     }
-    for file in sweep.files() {
+    for mut file in sweep.files() {
         if session.is_interrupted() {
             break;
         }
         listed.files += 1;
         listed.bytes += file.size;
         listed.dirty_files += u64::from(file.marks.dirty);
-        let written = if session.is_json() { write_json(out, &file) } else { write_file(out, &file, style) };
+        let written = if session.is_json() {
+            write_json(out, &file)
+        } else {
+            file.path = form.shown(&file.path).into_owned();
+            write_file(out, &file, form.style)
+        };
         written.map_err(output)?;
     }
     Ok(listed)
@@ -105,11 +138,11 @@ fn write_json(out: &mut dyn Write, file: &PlannedFile) -> io::Result<()> {
 }
 
 /// A tree too large for one plan is swept without its content: window by window, in the order of each.
-fn list_by_windows(session: &Session, read: BulkRead, style: Style, out: &mut dyn Write) -> Result<Summary, Failure> {
+fn list_by_windows(session: &Session, read: BulkRead, form: Form, out: &mut dyn Write) -> Result<Summary, Failure> {
     let mut written = Ok(());
     let summary = session.run(read, |item| {
         match item {
-            Ok(file) if !file.is_closing() => written = write_names(out, &file, style),
+            Ok(file) if !file.is_closing() => written = write_names(out, &file, form),
             Ok(_) => {}
             Err(error) => session.complain_of(&error),
         }
@@ -119,11 +152,11 @@ fn list_by_windows(session: &Session, read: BulkRead, style: Style, out: &mut dy
     Ok(summary)
 }
 
-fn write_names(out: &mut dyn Write, file: &SweptFile, style: Style) -> io::Result<()> {
-    let end: &[u8] = if style == Style::Nul { b"\0" } else { b"\n" };
+fn write_names(out: &mut dyn Write, file: &SweptFile, form: Form) -> io::Result<()> {
+    let end: &[u8] = if form.style == Style::Nul { b"\0" } else { b"\n" };
     let names = std::iter::once(file.path()).chain(file.links().iter().map(|link| link.as_path()));
     for name in names {
-        out.write_all(name.as_os_str().as_bytes())?;
+        out.write_all(form.shown(name).as_os_str().as_bytes())?;
         out.write_all(end)?;
     }
     Ok(())

@@ -31,8 +31,7 @@ Interrupted.
 
 /// Writes all pages into a directory, or the main one to standard output.
 pub(super) fn run(dir: Option<&Path>) -> Result<u8, Failure> {
-    let mut command = args::command().disable_help_subcommand(true);
-    command.build();
+    let command = commands();
     let Some(dir) = dir else {
         let page = page(&command).map_err(|error| Failure::output(&error, 0))?;
         io::stdout().lock().write_all(&page).map_err(|error| Failure::output(&error, 0))?;
@@ -41,10 +40,28 @@ pub(super) fn run(dir: Option<&Path>) -> Result<u8, Failure> {
     let all = command.get_subcommands().filter(|command| !command.is_hide_set()).chain([&command]);
     for command in all {
         let path = dir.join(Man::new(command.clone()).get_filename());
-        let written = page(command).and_then(|page| fs::write(&path, page));
+        let written = page(command).and_then(|page| replace(&path, &page));
         written.map_err(|error| Failure::io(&path, "write the manual page", &error))?;
     }
     Ok(0)
+}
+
+/// All commands, as their pages show them.
+fn commands() -> clap::Command {
+    let mut command = args::command().disable_help_subcommand(true);
+    command.build();
+    // What `-h` leaves out has no text in a page otherwise.
+    let shown = |command: clap::Command| command.mut_args(|arg| arg.hide_short_help(false));
+    shown(command).mut_subcommands(shown)
+}
+
+/// Gives a file new content, all of it or none.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let replaced = fs::write(&new, content).and_then(|()| fs::rename(&new, path));
+    replaced.inspect_err(|_| {
+        let _ = fs::remove_file(&new);
+    })
 }
 
 fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
@@ -104,9 +121,8 @@ mod tests {
 
     #[test]
     fn pages_end_with_examples_and_exit_status() {
-        let mut command = args::command();
-        command.build();
-        for command in command.get_subcommands().filter(|command| command.get_name() != "help").chain([&command]) {
+        let command = commands();
+        for command in command.get_subcommands().chain([&command]) {
             let page = String::from_utf8(page(command).unwrap()).unwrap();
             let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").expect("examples as they are typed");
             assert!(examples.starts_with("onesweep "), "{examples}");
@@ -115,6 +131,18 @@ mod tests {
             let title = page.lines().find(|line| line.starts_with(".TH")).unwrap();
             assert!(title.contains(SOURCE), "{title}");
         }
+    }
+
+    #[test]
+    fn every_option_of_a_page_has_a_text() {
+        let command = commands();
+        let tar = page(command.get_subcommands().find(|command| command.get_name() == "tar").unwrap()).unwrap();
+        let page = String::from_utf8(tar).unwrap();
+        let lines: Vec<_> = page.lines().collect();
+        assert!(page.contains("recursion") && page.contains("pax"), "{page}");
+        let bare =
+            lines.windows(3).find(|row| row[0] == ".TP" && (row[2].starts_with(".TP") || row[2].starts_with(".SH")));
+        assert_eq!(bare, None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod archive;
 mod copy;
 mod du;
+mod export;
 mod figures;
 mod find;
 mod find_xfs;
@@ -16,6 +17,7 @@ mod summaries;
 mod tar;
 mod top;
 mod warm;
+mod watch;
 
 use std::io::{self, Write};
 
@@ -36,6 +38,8 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Find(args) => find::run(*args),
         Command::Du(args) => du::run(*args),
         Command::Top(args) => top::run(*args),
+        Command::Watch(args) => watch::run(*args),
+        Command::Export(args) => export::run(*args),
         Command::Serve(args) => serve::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),

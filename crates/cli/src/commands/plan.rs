@@ -14,8 +14,9 @@ use crate::{
 pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
     session.check_roots(None, &args.paths)?;
-    // What lies in the cache now may be gone when it is read.
-    let sweep = session.bulk_read(&args.paths)?.ignore_cache(true).plan()?;
+    // What lies in the cache now may be gone when it is read. Rows of other orders than the chosen one want to know where the
+    // data lies, too.
+    let sweep = session.bulk_read(&args.paths)?.ignore_cache(true).addresses(true).plan()?;
     let forecast = Forecast::of(&sweep, session.settings());
     sweep.errors().for_each(|error| session.complain_of(error));
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -25,6 +26,9 @@ pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     session.tell_of_doubts(&Summary { dirty_files, ..Summary::default() });
     if sweep.estimate().files == 0 {
         session.tell_of_unread(&args.paths);
+    }
+    if session.is_interrupted() {
+        session.tell("interrupted");
     }
     Ok(session.exit_code())
 }

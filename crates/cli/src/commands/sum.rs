@@ -12,13 +12,14 @@ use onesweep::{FileError, MetadataSource, Summary, SweepError, SweptFile};
 use onesweep_deliver::sum::{
     Algorithm, Check, Expected, Summed, Summer, Verdict, VerdictKind, read_manifest, write_escaped, write_line,
 };
+use onesweep_sys::files::EntryType;
 use serde::Serialize;
 
 use crate::{
     args::SumArgs,
-    message,
+    message, named,
     report::Failure,
-    session::{Session, StandardOutput, special},
+    session::{Session, StandardOutput},
 };
 
 pub(crate) fn run(args: SumArgs) -> Result<u8, Failure> {
@@ -87,7 +88,8 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
         printer.print(|out| write_lines(out, &names));
     }
     printer.finish(&session)?;
-    session.tell_of_unread(&args.paths);
+    // Whoever takes the lines for those of all that was named must know.
+    session.unread(&args.paths).iter().for_each(|message| session.complain(message));
     session.finish("sum", &summary, Details { algorithm: args.algorithm.name(), ..Details::default() })
 }
 
@@ -144,6 +146,9 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
 }
 
 fn check(mut args: SumArgs) -> Result<u8, Failure> {
+    if args.paths.is_empty() {
+        args.paths.push("-".into());
+    }
     // A manifest names files.
     args.common.settings.metadata = Some(MetadataSource::Walk);
     let session = Session::start(args.common, StandardOutput::Data)?;
@@ -228,7 +233,7 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 /// Reads all files of the manifest. One that is missing fails alone, though a sweep wants all its roots there.
 fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Summary, Failure> {
     loop {
-        let (roots, missing): (Vec<_>, Vec<_>) = check.paths().into_iter().partition(|path| path.is_file());
+        let (roots, missing): (Vec<_>, Vec<_>) = check.paths().into_iter().partition(|path| named::leads_to_file(path));
         for path in missing {
             session.complain(&message::of_step(&path, "read", &why_no_file(&path)));
             verdicts.take(&check.unreadable(&path));
@@ -239,7 +244,7 @@ fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Su
         let read = session.bulk_read(&roots)?.follow_roots(true);
         match session.run_parallel(read, |item| check_one(session, check, verdicts, item)) {
             // It vanished since it was looked up: the next round tells.
-            Err(Failure::Sweep(SweepError::Root { path, .. })) if !path.is_file() => {}
+            Err(Failure::Sweep(SweepError::Root { path, .. })) if !named::leads_to_file(&path) => {}
             ended => return ended,
         }
     }
@@ -247,13 +252,13 @@ fn check_all(session: &Session, check: &Check, verdicts: &Verdicts) -> Result<Su
 
 /// Why a path that is no regular file has nothing to check.
 fn why_no_file(path: &Path) -> io::Error {
-    let kind = match path.metadata() {
+    let kind = match named::look(path, true) {
         Ok(found) => found.file_type(),
         Err(error) => return error,
     };
-    match special(kind) {
+    match named::special(kind) {
         Some(what) => io::Error::other(format!("it is {what}")),
-        None if kind.is_file() => io::Error::other("it was made just now; check again"),
+        None if kind == EntryType::File => io::Error::other("it was made just now; check again"),
         None => io::ErrorKind::IsADirectory.into(),
     }
 }

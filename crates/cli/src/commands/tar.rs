@@ -8,6 +8,7 @@ use std::{
 };
 
 use onesweep::{Entries, Order, Summary};
+use onesweep_sys::files::EntryType;
 
 use super::{
     archive::{Archive, is_one_row},
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::{
     args::{Common, Sort, TarArgs, VERSION_CONTROL},
+    named,
     report::Failure,
     session::{Session, StandardOutput, input},
 };
@@ -73,7 +75,11 @@ fn common(args: &TarArgs) -> Common {
 
 /// Relative paths that are not there would be blamed for a base that is not.
 fn check_base(base: &Path) -> io::Result<()> {
-    if base.metadata()?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+    if named::look(base, true)?.file_type() == EntryType::Dir {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
+    }
 }
 
 /// For the kernel, `link/` is what the link leads to, and `file/` nothing; for GNU tar they are the link and the file, and
@@ -83,9 +89,11 @@ fn drop_slash(base: Option<&Path>, root: &mut PathBuf) {
     let len = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     if len > 0 && len < bytes.len() {
         let bare = PathBuf::from(OsStr::from_bytes(&bytes[..len]));
-        let found = base.map_or_else(|| bare.clone(), |base| base.join(&bare)).symlink_metadata();
-        match found {
-            Ok(found) if found.is_dir() => *root = OsString::from_vec(bytes[..=len].to_vec()).into(),
+        let path = base.map_or_else(|| bare.clone(), |base| base.join(&bare));
+        match named::look(&path, false) {
+            Ok(found) if found.file_type() == EntryType::Dir => {
+                *root = OsString::from_vec(bytes[..=len].to_vec()).into()
+            }
             Ok(_) => *root = bare,
             Err(_) => {}
         }

@@ -60,6 +60,7 @@ fn wrong_flags() {
         (&["no-such-command"], &["no-such-command"]),
         (&["tar", "-cf"], &["-f", "value is required"]),
         (&["tar", "-cf", "-"], &["<PATH>"]),
+        (&["sum"], &["<PATH>"]),
     ];
     for (arguments, parts) in cases {
         let out = finish(&mut onesweep(*arguments), 2);
@@ -128,9 +129,11 @@ fn a_named_pipe_is_told_of() {
     let (pipe, file) = (folder.join("pipe"), folder.join("file"));
     run(Command::new("mkfifo").arg(&pipe));
     fs::write(&file, "x").expect("a file");
-    let out = finish(onesweep(SUM).arg(&pipe).arg(&file), 0);
+    let out = finish(onesweep(SUM).arg(&pipe).arg(&file), 1);
     says(&out.stderr, &[&format!("{}: a pipe, not read", pipe.display())]);
     assert_eq!(sum_lines(&out.stdout).len(), 1);
+    let out = finish(onesweep(["warm"]).arg(&pipe), 0);
+    says(&out.stderr, &[&format!("{}: a pipe, not read", pipe.display())]);
 }
 
 /// A reader that stops half way, so that a file can be changed while the program waits in the middle of it.
@@ -223,6 +226,18 @@ fn a_full_disk_under_the_output() {
     assert_eq!(files_in(&tiny), Vec::<PathBuf>::new(), "half an archive was left");
     let out = finish(onesweep(["copy"]).arg(&root).arg(tiny.join("copy")), 1);
     says(&out.stderr, &["No space left on device; make room and run again"]);
+    let names = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut tar = onesweep(["tar", "-cvf"]);
+    let out = finish(tar.arg(folder.join("whole.tar")).arg("-C").arg(&root).arg(".").stdout(names), 1);
+    says(&out.stderr, &["cannot write the names of the members: No space left on device"]);
+    assert_eq!(text(&out.stderr).matches("the names of the members").count(), 1);
+    let pages = tiny.join("pages");
+    fs::create_dir(&pages).expect("a folder");
+    let filled = fs::write(tiny.join("filler"), vec![1; 2 << 20]);
+    assert!(filled.is_err(), "the disk is full");
+    let out = finish(onesweep(["man"]).arg(&pages), 2);
+    says(&out.stderr, &["No space left on device"]);
+    assert_eq!(files_in(&pages), Vec::<PathBuf>::new(), "half a page was left");
 }
 
 /// Who copies to a device loses nothing but the copy.

@@ -229,6 +229,26 @@ fn all_ways_deliver_the_same(fs: Fs) {
     say(&format!("{}: {} files the same by {count} ways", fs.name(), there.len()));
 }
 
+/// An order says when a file is read, not from where.
+#[test]
+fn device_mode_reads_the_device_in_every_order() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let (mut image, root) = image_with_a_varied_tree(fs);
+        let there = sums(&[&root]);
+        for order in ["fragment", "first-extent", "inode", "inode-per-directory", "directory"] {
+            // What was written just now is read through its file system.
+            std::thread::sleep(Duration::from_millis(2200));
+            image.cold();
+            let mut sum = onesweep(["sum", "--json", "--algorithm", "sha256", "--device", "--order", order]);
+            let out = finish(sum.arg(&root), 0);
+            let through = figure(&summary(&out.stderr), "through.files") as usize;
+            assert!(through < there.len() / 2, "{} {order}: {through} of {} files", fs.name(), there.len());
+            assert_eq!(differences(&there, &sum_lines(&out.stdout).into_iter().collect()), None, "{order}");
+        }
+    }
+}
+
 #[test]
 fn ext4_all_ways_deliver_the_same() {
     root_test!();

@@ -1,10 +1,10 @@
 //! The plan, before anything is read: it counts what will be read, and to be shown it changes nothing.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, io::Write};
 
 use crate::{
-    image::Folder,
-    run::{finish, onesweep, summary, text},
+    image::{Folder, Fs, Image},
+    run::{finish, onesweep, root_test, summary, text},
     tree::Rng,
 };
 
@@ -27,6 +27,39 @@ fn the_bytes_of_a_large_file_are_in_the_plan() {
     let people = text(&finish(onesweep(["plan", "--large", "1M"]).arg(&path), 0).stdout);
     let chosen = people.lines().find(|line| line.starts_with('*')).expect("a chosen row");
     assert_eq!(chosen.matches("5.0 MiB").count(), 2, "useful and read: {people}");
+}
+
+/// Whichever order is chosen, the rows are what each order would cost.
+#[test]
+fn the_rows_of_a_plan_are_the_same_for_every_order() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let root = image.root().join("tree");
+    fs::create_dir(&root).expect("a folder");
+    let paths: Vec<_> = (0..8).map(|number| root.join(format!("{number}"))).collect();
+    // In turns, so that each lies in pieces.
+    for _ in 0..6 {
+        for path in &paths {
+            let file = fs::File::options().create(true).append(true).open(path).expect("a file");
+            (&file).write_all(&[7; 64 << 10]).and_then(|()| file.sync_all()).expect("a piece");
+        }
+    }
+    let rows = |options: &[&str]| {
+        let plan = summary(&finish(onesweep(["plan", "--json"]).args(options).arg(&root), 0).stdout);
+        let rows = plan["plans"].as_array().expect("plans");
+        let figures = |row: &serde_json::Value| {
+            let text = |key: &str| row[key].to_string();
+            let milliseconds = (row["seconds"].as_f64().expect("a time") * 1e3).round() as u64;
+            (["order", "strategy", "requests", "seeks", "bytes_read", "passes", "peak_memory"].map(text), milliseconds)
+        };
+        rows.iter().map(figures).collect::<Vec<_>>()
+    };
+    let by_fragment = rows(&["--order", "fragment"]);
+    assert!(by_fragment.iter().any(|row| row.1 > by_fragment[0].1), "orders differ: {by_fragment:?}");
+    for order in ["first-extent", "inode", "inode-per-directory", "first-extent-per-directory", "directory"] {
+        assert_eq!(rows(&["--order", order]), by_fragment, "{order}");
+    }
+    assert_eq!(rows(&["--strategy", "vanilla"]), by_fragment);
 }
 
 /// A catalogue takes no more than it promises: 120 bytes an entry, its name, and 16 bytes a fragment.

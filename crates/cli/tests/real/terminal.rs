@@ -51,3 +51,28 @@ fn no_bar_is_written_into_a_pipe() {
     assert_eq!(text(&out.stderr), "");
     assert!(text(&out.stdout).ends_with("/large\n"), "{}", text(&out.stdout));
 }
+
+/// A name can tell neither a terminal what to do nor, where a program reads it, be another than it is.
+#[test]
+fn names_are_harmless_on_a_terminal_and_exact_elsewhere() {
+    let folder = Folder::new();
+    let path = folder.join("a\u{1b}[31m\u{9b}\tb");
+    fs::write(&path, "x").expect("a file");
+    let list = |options: &str| format!("'{}' list {options} '{}'", program().display(), folder.join("").display());
+    let seen = on_a_terminal(&list(""));
+    assert!(seen.contains(r"/a\u{1b}[31m\u{9b}\tb") && !seen.contains('\u{1b}'), "{seen:?}");
+    let seen = on_a_terminal(&list("--long"));
+    assert!(seen.contains(r"\u{1b}[31m") && !seen.contains('\u{1b}'), "{seen:?}");
+    let piped = on_a_terminal(&format!("{} | od -An -c", list("")));
+    assert!(piped.contains("033") && piped.contains("\\t"), "{piped:?}");
+}
+
+#[test]
+fn an_archive_is_not_written_to_a_terminal() {
+    let folder = Folder::new();
+    fs::write(folder.join("file"), "x").expect("a file");
+    let tar = format!("'{}' tar -cf - -C '{}' . || echo ended with $?", program().display(), folder.join("").display());
+    let seen = on_a_terminal(&tar);
+    assert!(seen.contains("nothing for a terminal") && seen.contains("ended with 2"), "{seen:?}");
+    assert!(!seen.contains("ustar"), "{seen:?}");
+}

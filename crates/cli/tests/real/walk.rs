@@ -88,6 +88,42 @@ fn a_path_longer_than_the_kernel_takes_is_read() {
     assert!(sum_lines(&out.stdout) == [expected], "{}", text(&out.stdout));
 }
 
+/// A list of files, or a shell that knows no limit, may name what no system call takes.
+#[test]
+fn what_has_a_longer_path_than_the_kernel_takes_may_be_named() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let leaf = image.root().join(tree::deep(&image.root(), b"at the very end"));
+    let folder = leaf.parent().expect("its folder");
+    let at_folder = onesweep_sys::files::open_dir(folder).expect("the folder");
+    rustix::fs::symlinkat("leaf", &at_folder, "link").expect("a link");
+    let link = folder.join("link");
+    let sums = |paths: &[&Path], options: &[&str]| {
+        finish(onesweep(["sum", "--algorithm", "md5"]).args(options).args(paths), 0).stdout
+    };
+    let line = |path: &Path| [text(&sums(&[&leaf], &[])[..34]).as_bytes(), path.as_os_str().as_bytes(), b"\n"].concat();
+    assert_eq!(text(&sums(&[&leaf], &[])), text(&line(&leaf)));
+    assert_eq!(text(&sums(&[folder], &[])), text(&line(&leaf)));
+    assert_eq!(text(&sums(&[&link], &["-H"])), text(&line(&link)));
+    let outside = Folder::new();
+    let manifest = outside.join("manifest");
+    fs::write(&manifest, sums(&[&leaf], &[])).expect("a manifest");
+    assert!(text(&finish(onesweep(["sum", "--check"]).arg(&manifest), 0).stdout).ends_with("/leaf: OK\n"));
+    let list = outside.join("list");
+    fs::write(&list, leaf.as_os_str().as_bytes()).expect("a list");
+    let archive = outside.join("archive.tar");
+    finish(onesweep(["tar", "-cf"]).arg(&archive).arg("-T").arg(&list), 0);
+    let member = leaf.strip_prefix("/").expect("an absolute path").as_os_str().as_bytes().to_vec();
+    assert!(members(&archive) == [member], "{:?}", members(&archive));
+    let copy = outside.join("copy");
+    finish(onesweep(["copy"]).args([&leaf, &copy]), 0);
+    assert_eq!(fs::read(&copy).expect("the copy"), b"at the very end");
+    finish(onesweep(["copy"]).args([&link, &outside.join("copied-link")]), 0);
+    assert_eq!(fs::read_link(outside.join("copied-link")).expect("a link"), Path::new("leaf"));
+    let missing = finish(onesweep(["sum"]).arg(folder.join("none")), 2);
+    assert!(text(&missing.stderr).contains("No such file or directory"), "{}", text(&missing.stderr));
+}
+
 /// Whoever was put into a directory that is closed from above (`sudo -u` in somebody's home), or deeper than a path can tell,
 /// reads what is there by relative paths.
 #[test]
@@ -202,6 +238,11 @@ fn patterns_exclude_what_gnu_tar_excludes() {
         &["--exclude=file-[[:digit:][:punct:]].bin"],
         &["--exclude=[[:nonsense:]]*"],
         &["--exclude=[[:upper:]*"],
+        &["--exclude=a/?.o"],
+        &["--exclude=??.o"],
+        &["--exclude=[à-ï].o"],
+        &["--exclude=*[!ä].o"],
+        &["--exclude=[[:alpha:]].o"],
         &["--exclude=[[:upper]*"],
         &[&from_file],
         &["-X", "-"],
@@ -215,7 +256,7 @@ fn patterns_exclude_what_gnu_tar_excludes() {
             let mut tar = Command::new("tar");
             tar.stdin(input());
             run(tar
-                .env("LC_ALL", "C")
+                .env("LC_ALL", "C.UTF-8")
                 .args(["--format=posix", "-cf"])
                 .arg(&theirs)
                 .args(*excludes)

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     image::{Fs, Image},
-    run::{finish, onesweep, output, root_test, text},
+    run::{finish, onesweep, output, root_test, run, text},
 };
 
 pub(crate) const NOBODY: u32 = 65_534;
@@ -75,6 +75,14 @@ impl Web {
         let mut listing: Value = serde_json::from_str(&body).expect("JSON");
         listing.as_object_mut().expect("an object").remove("answered_at");
         listing
+    }
+}
+
+impl Web {
+    /// Ends it in good order, so that what it knows is kept.
+    fn end(mut self) {
+        run(Command::new("kill").args(["-TERM", &self.running.id().to_string()]));
+        assert!(self.running.wait().expect("it ends").success());
     }
 }
 
@@ -176,6 +184,54 @@ fn a_token_shows_what_du_would_show_its_user() {
     crate::tree::sync(&root);
     let grown = web.listing(&web.nobody, &format!("path={}", root.display()));
     assert_eq!(figures(&grown["total"]), du(NOBODY, &root));
+}
+
+/// What a directory came to is kept over restarts, and told to those who see all of it.
+#[test]
+fn a_history_is_told_to_who_sees_all_of_it() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root();
+    tree(&root);
+    let history = |web: &Web, token: &str, below: &str| {
+        let (status, body) =
+            web.get(token, &format!("/api/history?freshness=cached&path={}", root.join(below).display()));
+        assert_eq!(status, 200, "{below}: {body}");
+        serde_json::from_str::<Value>(&body).expect("JSON")
+    };
+    let points = |history: &Value| {
+        let point = |point: &Value| ["allocated", "bytes", "inodes"].map(|key| point[key].as_i64().expect("a figure"));
+        history["points"].as_array().expect("a list").iter().map(point).collect::<Vec<_>>()
+    };
+    let web = Web::start(&image, &[]);
+    assert_eq!(points(&history(&web, &web.root, "a")), Vec::<[i64; 3]>::new(), "nobody has asked yet");
+    for below in ["", "a", "private"] {
+        web.listing(&web.root, &format!("path={}", root.join(below).display()));
+    }
+    let before = du(0, &root.join("a"));
+    for token in [&web.root, &web.nobody] {
+        let told = history(&web, token, "a");
+        assert_eq!((points(&told), &told["partial"]), (vec![before], &Value::Bool(false)));
+        assert_eq!(told["path"], root.join("a").to_str().expect("text"));
+    }
+    assert_eq!(points(&history(&web, &web.root, "")), [du(0, &root)]);
+    for below in ["", "private"] {
+        let told = history(&web, &web.nobody, below);
+        assert_eq!((points(&told), &told["partial"]), (Vec::new(), &Value::Bool(true)), "{below}");
+    }
+    let hidden = |name: &str| web.get(&web.nobody, &format!("/api/history?path={}", root.join(name).display()));
+    assert_eq!((hidden("private/inside"), hidden("nothing").0), (hidden("private/nothing"), 404));
+    let (status, said) = web.get(&web.root, &format!("/api/history?limit=3&path={}", root.display()));
+    assert!(status == 400 && said.contains("limit isn't known here"), "{said}");
+    fs::write(root.join("a/b/grown"), vec![1; 1 << 20]).expect("a file");
+    crate::tree::sync(&root);
+    let after = du(0, &root.join("a"));
+    web.end();
+    // A server that starts notes what it finds.
+    let web = Web::start(&image, &[]);
+    while points(&history(&web, &web.nobody, "a")) != [before, after] {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 /// Nothing comes to light of what lies in a directory that the user can't search: not even whether it is there.

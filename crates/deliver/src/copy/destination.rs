@@ -132,11 +132,12 @@ fn inside(source: &Path) -> PathBuf {
 }
 
 fn check(source: &Path, to: &Path, follow: bool) -> Result<(), CopyError> {
-    let stat = if follow { source.metadata() } else { source.symlink_metadata() };
+    let stat = files::statx_at(files::CURRENT_DIR, source, !follow);
     let stat = stat.map_err(|error| CopyError::io(source, "copy", error))?;
     let names = || (source.to_owned(), to.to_owned());
-    let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (stat.dev(), stat.ino());
-    if stat.is_dir() {
+    let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (stat.dev, stat.ino);
+    let is_dir = stat.file_type() == EntryType::Dir;
+    if is_dir {
         let near = existing_directory(to);
         let near = near.canonicalize().map_err(|error| CopyError::io(&near, "look up", error))?;
         if near.ancestors().filter_map(|above| above.symlink_metadata().ok()).any(|above| same(&above)) {
@@ -150,12 +151,12 @@ fn check(source: &Path, to: &Path, follow: bool) -> Result<(), CopyError> {
         return Err(CopyError::SameFile { path, destination });
     }
     let kept = match to.symlink_metadata() {
-        Ok(there) if stat.is_dir() && !there.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
-        Ok(there) if there.is_dir() && !stat.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(there) if is_dir && !there.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(there) if there.is_dir() && !is_dir => Err(io::ErrorKind::IsADirectory.into()),
         _ => Ok(()),
     };
     let there = files::statx_at(files::CURRENT_DIR, to, true);
-    let kept = draft::no_special(there, Some((EntryType::of_mode(stat.mode()), stat.rdev()))).and(kept);
+    let kept = draft::no_special(there, Some((stat.file_type(), stat.rdev))).and(kept);
     kept.map_err(|error| CopyError::io(to, "create", error))
 }
 

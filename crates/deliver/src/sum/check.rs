@@ -7,6 +7,7 @@ use std::{
 };
 
 use onesweep::{FileError, Kind, SweptFile};
+use onesweep_sys::files;
 
 use super::{Algorithm, Digest, Expected};
 
@@ -99,7 +100,8 @@ impl Check {
         opened: &Path,
         algorithms: &[Algorithm],
     ) -> Result<Vec<Verdict>, FileError> {
-        let digests = std::fs::File::open(opened).and_then(|mut file| Algorithm::digests_reader(algorithms, &mut file));
+        let digests = files::open_file(opened)
+            .and_then(|file| Algorithm::digests_reader(algorithms, &mut std::fs::File::from(file)));
         let digests = digests.map_err(|source| unread(path, source))?;
         let one = || std::iter::once(path);
         Ok(algorithms

@@ -6,7 +6,7 @@ use onesweep_sys::user;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    protocol::{Beginning, Name, Question, Refusal},
+    protocol::{Name, Question, Refusal},
     server::{Reached, Server},
 };
 use crate::{
@@ -116,13 +116,6 @@ impl Server {
         let all = self.summaries();
         let listed = |one: &Declaration| Listed { name: one.name.clone(), by: one.by };
         all.as_deref().map(|all| all.all().iter().map(listed).collect()).unwrap_or_default()
-    }
-
-    pub(super) fn beginning(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Beginning {
-        match self.break_down(asker, question, file) {
-            Ok(breakdown) => Beginning::Breakdown(Box::new(breakdown)),
-            Err(refusal) => Beginning::Refused(refusal),
-        }
     }
 
     /// The directory of a question by the summary that it names.

@@ -11,10 +11,12 @@ use serde::de::DeserializeOwned;
 
 use super::{
     breakdown::Breakdown,
+    listing::{Largest, Listing},
+    pages::{Entry, Page, PageHead},
     protocol::{Beginning, Head, Question, Refusal, Row},
 };
 
-/// Bytes of a line, at most.
+/// Bytes of a line, at most. A breakdown by very many keys has the longest.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// A connection to a server.
@@ -35,16 +37,52 @@ impl Client {
         question: &Question,
         mut each: impl FnMut(Row),
     ) -> io::Result<Result<Head, Refusal>> {
-        self.say(directory, question)?;
+        self.send(directory, question)?;
         match self.line()? {
             Beginning::Refused(refusal) => Ok(Err(refusal)),
-            Beginning::Breakdown(_) => Err(io::ErrorKind::InvalidData.into()),
             Beginning::Answer(head) => {
                 for _ in 0..head.lines {
                     each(self.line()?);
                 }
                 Ok(Ok(head))
             }
+            _ => Err(another_answer()),
+        }
+    }
+
+    /// Asks for an open directory and the largest of those in it.
+    pub fn list(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        largest: Largest,
+    ) -> io::Result<Result<Listing, Refusal>> {
+        self.send(directory, &Question { list: Some(largest), ..question.clone() })?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Listing(listing) => Ok(Ok(*listing)),
+            _ => Err(another_answer()),
+        }
+    }
+
+    /// Asks for a page of the directories below an open one; `each` gets them.
+    pub fn page(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        page: Page,
+        mut each: impl FnMut(Entry),
+    ) -> io::Result<Result<PageHead, Refusal>> {
+        self.send(directory, &Question { page: Some(page), ..question.clone() })?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Page(head) => {
+                for _ in 0..head.lines {
+                    each(self.line()?);
+                }
+                Ok(Ok(head))
+            }
+            _ => Err(another_answer()),
         }
     }
 
@@ -54,15 +92,15 @@ impl Client {
         directory: BorrowedFd<'_>,
         question: &Question,
     ) -> io::Result<Result<Breakdown, Refusal>> {
-        self.say(directory, question)?;
+        self.send(directory, question)?;
         match self.line()? {
             Beginning::Refused(refusal) => Ok(Err(refusal)),
             Beginning::Breakdown(breakdown) => Ok(Ok(*breakdown)),
-            Beginning::Answer(_) => Err(io::ErrorKind::InvalidData.into()),
+            _ => Err(another_answer()),
         }
     }
 
-    fn say(&self, directory: BorrowedFd<'_>, question: &Question) -> io::Result<()> {
+    fn send(&mut self, directory: BorrowedFd<'_>, question: &Question) -> io::Result<()> {
         let mut line = serde_json::to_vec(question)?;
         line.push(b'\n');
         let socket = self.connection.get_ref();
@@ -78,4 +116,8 @@ impl Client {
         }
         Ok(serde_json::from_slice(&line)?)
     }
+}
+
+fn another_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the server has answered another question")
 }

@@ -8,7 +8,7 @@ use std::{
     collections::{BinaryHeap, HashMap},
     io,
     os::{
-        fd::AsRawFd,
+        fd::{AsRawFd, OwnedFd},
         unix::ffi::{OsStrExt, OsStringExt},
     },
 };
@@ -44,8 +44,22 @@ impl Measure {
     }
 }
 
+/// Directories that are told of by name, at most.
+pub const LARGEST_MAX: usize = 1000;
+
+/// Which of the directories in one are told of by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Largest {
+    /// So many, [`LARGEST_MAX`] at most.
+    pub limit: usize,
+    /// By what they are the largest.
+    #[serde(default)]
+    pub by: Measure,
+}
+
 /// A directory and those in it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// Where it is, from the root of all.
     pub path: Name,
@@ -66,10 +80,10 @@ pub struct Listing {
     /// The same without the directories in it.
     pub own: Figures,
     /// The newest change of a content in it, in seconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<i64>,
     /// The bytes of the largest file.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<u64>,
     /// The largest directories in it, the largest first.
     pub children: Vec<Child>,
@@ -78,7 +92,7 @@ pub struct Listing {
 }
 
 /// A directory in another.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Child {
     /// Its name.
     pub name: Name,
@@ -91,15 +105,15 @@ pub struct Child {
     /// All that is in it.
     pub total: Figures,
     /// The newest change of a content in it, in seconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<i64>,
     /// The bytes of the largest file.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<u64>,
 }
 
 /// Directories that aren't named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
     /// How many.
     pub count: u64,
@@ -110,28 +124,30 @@ pub struct Rest {
 impl Server {
     /// The directory of a question (whose `depth` doesn't matter), and at most `limit` of those in it.
     pub fn list(&self, asker: &Asker, question: &Question, limit: usize, measure: Measure) -> Result<Listing, Refusal> {
-        self.listing(asker, question, Some((limit, measure)))
+        self.listing(asker, question, None, Some((limit, measure)))
     }
 
     /// The same without those in it.
     pub fn alone(&self, asker: &Asker, question: &Question) -> Result<Listing, Refusal> {
-        self.listing(asker, question, None)
+        self.listing(asker, question, None, None)
     }
 
-    fn listing(
+    /// The same; the directory may have come open.
+    pub(super) fn listing(
         &self,
         asker: &Asker,
         question: &Question,
+        file: Option<OwnedFd>,
         children_by: Option<(usize, Measure)>,
     ) -> Result<Listing, Refusal> {
-        let reached = self.reach(asker, question, None)?;
+        let reached = self.reach(asker, question, file)?;
         let (row, is_partial, is_denied) = row(&reached, asker, reached.slot)?;
         let (children, rest) = match children_by {
             Some((limit, measure)) if !is_denied => children(&reached, asker, limit, measure)?,
             _ => (Vec::new(), Rest::default()),
         };
         let head = reached.head(1, is_partial);
-        let top = path_of(reached.top()).map_err(|error| Refusal::Failed(error.to_string()))?;
+        let top = top_of(&reached)?;
         Ok(Listing {
             path: Name::of(&path(&reached, &top)?),
             top: Name::of(&top),
@@ -211,6 +227,15 @@ fn children(
 fn path_of(directory: impl AsRawFd) -> io::Result<Vec<u8>> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
     Ok(link.into_os_string().into_vec())
+}
+
+fn top_of(reached: &Reached<'_>) -> Result<Vec<u8>, Refusal> {
+    path_of(reached.top()).map_err(|error| Refusal::Failed(error.to_string()))
+}
+
+/// The path of the directory that was asked for, from the root of all.
+pub(super) fn path_in(reached: &Reached<'_>) -> Result<Name, Refusal> {
+    Ok(Name::of(&path(reached, &top_of(reached)?)?))
 }
 
 fn path(reached: &Reached<'_>, top: &[u8]) -> Result<Vec<u8>, Refusal> {

@@ -2,8 +2,10 @@
 
 pub mod breakdown;
 pub mod client;
+pub mod growth;
 pub mod http;
 pub mod listing;
+pub mod pages;
 pub mod protocol;
 mod reach;
 pub mod server;

@@ -9,6 +9,10 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use super::breakdown::Breakdown;
+use super::{
+    listing::{Largest, Listing},
+    pages::{Page, PageHead},
+};
 use crate::{
     history::{History, Point},
     summaries::Freshness,
@@ -38,6 +42,12 @@ pub struct Question {
     /// The declared summary that is asked for instead; `depth` and `since` don't matter then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The answer is a listing instead: this directory, and the largest of those in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<Largest>,
+    /// The answer is a page of all directories below instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Page>,
 }
 
 /// A directory as `stat` tells it.
@@ -85,6 +95,10 @@ pub enum Beginning {
     Answer(Head),
     /// To a question for a declared summary; no more lines follow.
     Breakdown(Box<Breakdown>),
+    /// It is this.
+    Listing(Box<Listing>),
+    /// Its directories follow.
+    Page(PageHead),
     /// There is none.
     Refused(Refusal),
 }
@@ -152,7 +166,8 @@ pub struct Past {
 }
 
 impl Past {
-    fn of(point: &Point) -> Past {
+    /// Of a point.
+    pub fn of(point: &Point) -> Past {
         let Point { at, bytes, blocks, inodes } = *point;
         Past { at, bytes, allocated: blocks * BLOCK_BYTES, inodes }
     }

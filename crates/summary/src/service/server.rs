@@ -18,12 +18,16 @@ use onesweep_sys::{
 };
 
 use super::{
+    breakdown::Breakdown,
+    listing::{LARGEST_MAX, Largest, Listing},
+    pages::{Entry, PageHead},
     protocol::{Beginning, Head, Inode, Past, Question, Refusal, Row},
     reach,
 };
 use crate::{
     access::Asker,
     custom::{self, declare::Declared, view::Seen},
+    history::History,
     identity::NodeId,
     nodes::Slot,
     reading::Directories,
@@ -150,20 +154,21 @@ impl Server {
             }
             let file = input.get_mut().file.take();
             let answer = match serde_json::from_slice::<Question>(&line) {
-                Ok(question) if line.ends_with(b"\n") && question.by.is_some() => {
-                    say(&mut out, &self.beginning(&asker, &question, file))?;
-                    out.flush()?;
-                    continue;
-                }
                 Ok(question) if line.ends_with(b"\n") => self.answer(&asker, &question, file),
                 Ok(_) => Err(Refusal::Failed("the question has no end".to_owned())),
                 Err(error) => Err(Refusal::Failed(format!("the question can't be understood: {error}"))),
             };
             match answer {
-                Ok((head, rows)) => {
+                Ok(Said::Rows(head, rows)) => {
                     say(&mut out, &Beginning::Answer(head))?;
                     rows.iter().try_for_each(|row| say(&mut out, row))?;
                 }
+                Ok(Said::Page(head, entries)) => {
+                    say(&mut out, &Beginning::Page(head))?;
+                    entries.iter().try_for_each(|entry| say(&mut out, entry))?;
+                }
+                Ok(Said::Listing(listing)) => say(&mut out, &Beginning::Listing(listing))?,
+                Ok(Said::Breakdown(breakdown)) => say(&mut out, &Beginning::Breakdown(breakdown))?,
                 Err(refusal) => say(&mut out, &Beginning::Refused(refusal))?,
             }
             out.flush()?;
@@ -188,7 +193,18 @@ impl Server {
         self.volumes.iter().map(|served| served.volume.top())
     }
 
-    fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<(Head, Vec<Row>), Refusal> {
+    fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<Said, Refusal> {
+        if let Some(Largest { limit, by }) = question.list {
+            let listing = self.listing(asker, question, file, Some((limit.min(LARGEST_MAX), by)))?;
+            return Ok(Said::Listing(Box::new(listing)));
+        }
+        if let Some(page) = question.page {
+            let (head, entries) = self.page(asker, question, file, page)?;
+            return Ok(Said::Page(head, entries));
+        }
+        if question.by.is_some() {
+            return Ok(Said::Breakdown(Box::new(self.break_down(asker, question, file)?)));
+        }
         let mut reached = self.reach(asker, question, file)?;
         let View { lines, is_partial } = reached.view(asker, reached.slot, question.depth)?;
         let mut rows = Vec::with_capacity(lines.len());
@@ -201,7 +217,7 @@ impl Server {
             }
             rows.push(row);
         }
-        Ok((reached.head(rows.len(), is_partial), rows))
+        Ok(Said::Rows(reached.head(rows.len(), is_partial), rows))
     }
 
     /// Finds the directory of a question, and brings what is known of it up to date.
@@ -291,11 +307,19 @@ pub(super) struct Reached<'a> {
 impl Reached<'_> {
     /// What a directory came to then; from now on it is noted.
     fn past(&mut self, slot: Slot, since: i64) -> Result<Option<Past>, Refusal> {
+        Ok(Past::since(&self.history(slot)?, since))
+    }
+
+    /// All that is known of what a directory came to; from now on it is noted.
+    pub(super) fn points(&mut self, slot: Slot) -> Result<Vec<Past>, Refusal> {
+        Ok(self.history(slot)?.points().iter().map(Past::of).collect())
+    }
+
+    fn history(&mut self, slot: Slot) -> Result<History, Refusal> {
         if let Held::Alone(tracked) = &mut self.tracked {
             tracked.remember(slot).map_err(refusal)?;
         }
-        let history = self.tracked.history(slot).map_err(refusal)?;
-        Ok(Past::since(&history, since))
+        self.tracked.history(slot).map_err(refusal)
     }
 
     /// Whether the asker may list a directory.
@@ -323,6 +347,11 @@ impl Reached<'_> {
         self.tracked.record(slot).map_err(refusal)
     }
 
+    /// What tells its file system from others.
+    pub(super) fn identity(&self) -> io::Result<Vec<u8>> {
+        self.volume.identity()
+    }
+
     /// The directory at the top of its file system.
     pub(super) fn top(&self) -> BorrowedFd<'_> {
         self.volume.top()
@@ -347,6 +376,14 @@ fn refusal(error: SummaryError) -> Refusal {
     }
 }
 
+/// An answer.
+enum Said {
+    Rows(Head, Vec<Row>),
+    Listing(Box<Listing>),
+    Page(PageHead, Vec<Entry>),
+    Breakdown(Box<Breakdown>),
+}
+
 fn say(out: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, what)?;
     out.write_all(b"\n")
@@ -369,6 +406,8 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        Question { path: None, inode: None, depth: 0, freshness: Freshness::Exact, since: None, by: None }
+        let (path, inode, since) = (None, None, None);
+        let (by, list, page) = (None, None, None);
+        Question { path, inode, depth: 0, freshness: Freshness::Exact, since, by, list, page }
     }
 }

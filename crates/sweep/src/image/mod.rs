@@ -25,7 +25,7 @@ use onesweep_sys::{
     block,
     buffer::{Bytes, FileBuffer},
     cache,
-    files::{self, CURRENT_DIR, Stat, statx_at},
+    files::{self, CURRENT_DIR, EntryType, Stat, statx_at},
 };
 
 use crate::footprint::Footprint;
@@ -61,13 +61,12 @@ enum Named {
 impl Named {
     fn of(path: &Path, name: &ImageName) -> Self {
         if name.file != path {
-            Self::Image
-        } else if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
-            Self::Link
-        } else if path.metadata().is_ok_and(|found| found.is_file()) {
-            Self::PlainFile
-        } else {
-            Self::Image
+            return Self::Image;
+        }
+        match statx_at(CURRENT_DIR, path, true).map(|found| found.file_type()) {
+            Ok(EntryType::Symlink) => Self::Link,
+            Ok(EntryType::File) => Self::PlainFile,
+            _ => Self::Image,
         }
     }
 }

@@ -2,22 +2,18 @@
 
 mod image;
 mod links;
+mod planning;
 mod ready;
 mod sequence;
+mod surveying;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
 
 use self::links::FirstName;
-use onesweep_layout::AddressTrust;
 use onesweep_sys::buffer::BufferPool;
 
 use crate::{
-    ahead::{EntryLook, Look, ReadAhead},
+    ahead::ReadAhead,
     btrfs::Manner,
     budget::Share,
     catalogue::{Catalogue, EntryId, Flags},
@@ -30,11 +26,10 @@ use crate::{
     order::Order,
     outlet::{Counters, Outlet},
     placement::{Placement, Placements},
-    plan::{self, Estimate, PlanError, RequestShape, Requests, Schedule},
     preload::Preload,
     progress::Progress,
     read::{Engine, Halt, PlannedFiles, Reader},
-    settings::{Entries, Reassembly, Settings, Strategy},
+    settings::{Entries, Settings},
     survey::{Aim, Surveyed, Surveyor},
     throttle::Throttle,
     walk::{Foreign, Place, Rule, WalkOrder, Walker, Window},
@@ -388,125 +383,6 @@ impl SpindleSweep {
         Ok(())
     }
 
-    /// Surveys entries until the window is done or the catalogue is full. With an outlet, what needs no read from the
-    /// disk is handed over on its first open.
-    fn survey(&mut self, counters: &Counters, outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
-        self.ahead.begin();
-        let start = self.pending.next;
-        while self.pending.next < self.pending.entries.len() {
-            let surveyed = self.pending.next - start;
-            let limit = self.catalog_limit.max(self.walk_limit());
-            // A few files may have millions of fragments.
-            let full = if surveyed >= BATCH_MIN { limit } else { limit.saturating_mul(2) };
-            if surveyed > 0 && self.catalogue.bytes() > full {
-                break;
-            }
-            if surveyed.is_multiple_of(EVERY) {
-                if self.settings.cancel.is_cancelled() {
-                    return Err(Halt::Cancelled);
-                }
-                let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
-                counters.tell(|| Progress::Surveyed { files, bytes });
-            }
-            if self.order != Order::Directory && self.ahead.is_worthwhile() {
-                self.look_ahead();
-            }
-            let names = self.next_inode();
-            self.survey_inode(names, outlet, batch)?;
-        }
-        let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
-        counters.tell(|| Progress::Surveyed { files, bytes });
-        if let Some(why) = self.surveyor.verdict()
-            && self.order.needs_layout()
-        {
-            self.remark = Some(AddressTrust::Meaningless(why.clone()).to_string());
-            self.order = if self.order.is_per_directory() { Order::InodePerDirectory } else { Order::Inode };
-        }
-        Ok(())
-    }
-
-    /// Has the entries that come next looked at, by neighbourhoods: inodes of one block come by one read.
-    fn look_ahead(&mut self) {
-        let from = self.pending.ahead.max(self.pending.next);
-        let to = (self.pending.next + AHEAD).min(self.pending.entries.len());
-        if from.saturating_sub(self.pending.next) > AHEAD / 2 || from >= to {
-            return;
-        }
-        self.pending.ahead = to;
-        let neighbourhood = |id: &EntryId| {
-            let entry = self.catalogue.get(*id);
-            (entry.device, entry.ino / NEIGHBOURS)
-        };
-        for group in self.pending.entries[from..to].chunk_by(|a, b| neighbourhood(a) == neighbourhood(b)) {
-            let look = |&id: &EntryId| {
-                let way = self.opener.short_way(&self.catalogue, id).ok()??;
-                let is_file = self.catalogue.get(id).is_file();
-                let layout = self.settings.needs_layout(self.order)
-                    && !self.surveyor.maps_by_items(self.catalogue.get(id).device);
-                Some(EntryLook { way, is_file, layout, xattrs: self.settings.xattrs })
-            };
-            self.ahead.push(Look::Entries(group.iter().filter_map(look).collect()));
-        }
-    }
-
-    /// The names of the next inode: those that stand in a row.
-    fn next_inode(&mut self) -> Vec<EntryId> {
-        let entries = &self.pending.entries[self.pending.next..];
-        let place = |id: EntryId| {
-            let entry = self.catalogue.get(id);
-            (entry.device, entry.ino)
-        };
-        let first = place(entries[0]);
-        let same = 1 + entries[1..].iter().take_while(|&&id| place(id) == first).count();
-        let names = entries[..same].to_vec();
-        self.pending.next += same;
-        names
-    }
-
-    fn survey_inode(&mut self, names: Vec<EntryId>, outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
-        let mut names = VecDeque::from(names);
-        while let Some(id) = names.pop_front() {
-            let listed = self.catalogue.get(id).ino;
-            let surveyed = match self.surveyor.survey(&mut self.catalogue, &mut self.opener, id) {
-                Ok(surveyed) => surveyed,
-                Err(error) => {
-                    self.catalogue.get_mut(id).flags.set(Flags::DONE);
-                    self.catalogue.get_mut(id).flags.set(Flags::FAILED);
-                    self.report(outlet, error)?;
-                    continue;
-                }
-            };
-            let entry = self.catalogue.get(id);
-            if entry.is_file() {
-                self.surveyed_files += 1;
-                self.surveyed_bytes += entry.size;
-            }
-            // Another file may have taken the name since it was listed.
-            if entry.nlink > 1 && entry.ino == listed && !entry.flags.has(Flags::FOREIGN) {
-                // One read serves all names of an inode.
-                let mut last = id;
-                let (links, others): (Vec<_>, Vec<_>) = names.iter().partition(|&&name| self.is_link_to(name, id));
-                for link in links {
-                    self.catalogue.get_mut(last).next_link = link;
-                    last = link;
-                }
-                names = others.into();
-                if self.is_known_inode(id, outlet)? {
-                    continue;
-                }
-            }
-            match surveyed {
-                Surveyed::Ready(fd) => match outlet {
-                    Some(outlet) => self.hand_over_ready(outlet, id, fd)?,
-                    None => batch.ready.push(id),
-                },
-                Surveyed::Planned => batch.planned.push(id),
-                Surveyed::Streamed => batch.streamed.push(id),
-            }
-        }
-        Ok(())
-    }
-
     fn report(&mut self, outlet: Option<&Outlet>, error: FileError) -> Result<(), Halt> {
         match outlet {
             Some(outlet) => send(outlet, Err(error)),
@@ -573,8 +449,9 @@ impl SpindleSweep {
 
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.device.is_some() };
         let budget = self.plan_budget();
-        let requests = requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
-            .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
+        let requests =
+            planning::requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
+                .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;
         let (stream_rules, queue_depth) = (self.stream_rules(outlet), self.in_flight());
         let engine = Engine {
             catalogue: &self.catalogue,
@@ -591,137 +468,6 @@ impl SpindleSweep {
             queue_depth,
         };
         Reader::new(engine).run(requests)
-    }
-
-    fn in_flight(&self) -> usize {
-        if self.settings.one_at_a_time { 1 } else { self.settings.queue_depth * self.members }
-    }
-
-    /// The disk to predict with, its stroke stretched over the disk that there is.
-    fn disk_model(&self) -> plan::DiskModel {
-        let model = self.settings.disk_model.clone();
-        match self.disk_bytes {
-            Some(bytes) => model.with_capacity(bytes),
-            None => model,
-        }
-    }
-
-    pub(crate) fn strategy(&self) -> Strategy {
-        match self.image_device() {
-            Some(_) => self.settings.strategy.unwrap_or(Strategy::Merged),
-            None => self.settings.strategy(),
-        }
-    }
-
-    fn plan_budget(&self) -> plan::Budget {
-        let bytes = self.share.limit();
-        match self.settings.reassembly {
-            Reassembly::FirstFit => plan::Budget::first_fit(bytes),
-            Reassembly::OnDemand => plan::Budget::on_demand(bytes),
-            Reassembly::Threshold(threshold) => plan::Budget::batched(bytes, threshold),
-        }
-    }
-
-    /// What reading a batch would cost: the sweep, and the streams after it.
-    pub(crate) fn estimate(&self, batch: &Batch, order: Order, strategy: Strategy) -> Estimate {
-        let files = PlannedFiles { catalogue: &self.catalogue, files: &batch.planned, device: self.device.is_some() };
-        let mut estimate = requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
-            .map(|requests| Estimate::of(requests, &self.disk_model(), self.in_flight()))
-            .unwrap_or_default();
-        if !batch.streamed.is_empty() {
-            estimate.add(&self.estimate_streams(&batch.streamed));
-        }
-        estimate
-    }
-
-    /// What streaming these files one after the other would cost. They take no memory of the budget.
-    fn estimate_streams(&self, streamed: &[EntryId]) -> Estimate {
-        let mut streamed = streamed.to_vec();
-        self.sort_streams(&mut streamed);
-        let order = plan::SweepOrder::WholeFiles((0..streamed.len() as u32).collect());
-        let files = PlannedFiles { catalogue: &self.catalogue, files: &streamed, device: false };
-        let schedule = Schedule::new(files, order, plan::Budget::unlimited());
-        let cost = schedule.map(|schedule| {
-            let requests = Requests::new(schedule, RequestShape::vanilla().max_request(STREAM_READ));
-            Estimate::of(requests, &self.disk_model(), 1)
-        });
-        Estimate { peak_memory: 0, peak_unlimited: 0, ..cost.unwrap_or_default() }
-    }
-
-    /// What reading the files of the held plan would cost.
-    pub(crate) fn estimate_planned(&self, order: Order, strategy: Strategy) -> Estimate {
-        self.held.batch.as_ref().map(|batch| self.estimate(batch, order, strategy)).unwrap_or_default()
-    }
-
-    /// The entries of the held plan, with all their names, in the order in which they will be handed over.
-    pub(crate) fn planned_files(&self) -> impl Iterator<Item = crate::PlannedFile> + '_ {
-        let directories = match self.settings.entries {
-            Entries::All => &self.held.directories[..],
-            Entries::Files => &[],
-        };
-        let (ready, rest) = match &self.held.batch {
-            Some(batch) => (&batch.ready[..], self.in_reading_order(batch)),
-            None => (&[][..], Vec::new()),
-        };
-        let named = directories
-            .iter()
-            .chain(ready)
-            .copied()
-            .chain(rest)
-            .flat_map(|id| self.catalogue.links(id).map(move |name| (id, name)));
-        named.map(|(id, name)| {
-            let entry = self.catalogue.get(id);
-            let (disk, address) = self.place_on_device(id);
-            crate::PlannedFile {
-                path: self.catalogue.path(name),
-                disk,
-                address,
-                fragments: entry.fragments,
-                size: entry.size,
-                marks: self.catalogue.marks(id),
-            }
-        })
-    }
-
-    /// Where an entry lies, by the address that gives it its place in the order.
-    fn place_on_device(&self, id: EntryId) -> (String, Option<u64>) {
-        let volume = self.catalogue.volume(self.catalogue.get(id).device);
-        let Some(address) = self.place_in_order(id).map(|address| address - volume.base) else {
-            return (self.name.clone(), None);
-        };
-        let placement = self.placements.known(volume.dev);
-        match placement.as_ref().map(|placement| (&placement.trust, &placement.btrfs)) {
-            Some((AddressTrust::SeveralDevices { .. }, Some(btrfs))) => match btrfs.on_device(address) {
-                Some((device, byte)) => (device, Some(byte)),
-                None => (self.name.clone(), None),
-            },
-            _ => (self.name.clone(), Some(address)),
-        }
-    }
-
-    /// The address that gives an entry its place in the order.
-    fn place_in_order(&self, id: EntryId) -> Option<u64> {
-        match self.order {
-            Order::FirstExtent | Order::FirstExtentPerDirectory => self.catalogue.first_block_address(id),
-            _ => self.catalogue.lowest_address(id),
-        }
-    }
-
-    /// The files of a batch that come from the disk, in the order of their first reads.
-    fn in_reading_order(&self, batch: &Batch) -> Vec<EntryId> {
-        let by_address = |list: &[EntryId]| {
-            let mut list = list.to_vec();
-            list.sort_by_cached_key(|&id| self.catalogue.lowest_address(id).unwrap_or(u64::MAX));
-            list
-        };
-        let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order) {
-            plan::SweepOrder::Fragment => by_address(&batch.planned),
-            plan::SweepOrder::WholeFiles(list) => list.into_iter().map(|file| batch.planned[file as usize]).collect(),
-        };
-        let mut streamed = batch.streamed.clone();
-        self.sort_streams(&mut streamed);
-        all.extend(streamed);
-        all
     }
 
     /// Moves what is still needed to a new catalogue: the directories to be read, and what leads to them.
@@ -769,20 +515,4 @@ pub(crate) fn whole(size: u64) -> Vec<Range<u64>> {
 
 fn send(outlet: &Outlet, item: Item) -> Result<(), Halt> {
     if outlet.send(item) { Ok(()) } else { Err(Halt::Cancelled) }
-}
-
-fn requests<'a>(
-    settings: &Settings,
-    files: PlannedFiles<'a>,
-    (order, walked): (Order, WalkOrder),
-    strategy: Strategy,
-    budget: plan::Budget,
-) -> Result<Requests<PlannedFiles<'a>>, PlanError> {
-    let order = sequence::sweep_order(files.catalogue, files.files, order, walked);
-    let shape = match strategy {
-        Strategy::Vanilla => RequestShape::vanilla(),
-        Strategy::Unmerged => RequestShape::unmerged(),
-        Strategy::Merged => RequestShape::merged(settings.gap.unwrap_or_else(|| settings.disk_model.break_even_gap())),
-    };
-    Ok(Requests::new(Schedule::new(files, order, budget)?, shape.max_request(settings.max_request)))
 }

@@ -34,7 +34,7 @@ fn resolve(wanted: Order, seekless: bool, meaningless: Option<&AddressTrust>) ->
     }
 }
 
-/// `order` as a plan has it, for files that were surveyed in inode order. `walked` says how the catalogue came about.
+/// `order` as a plan has it. `walked` says how the catalogue came about.
 pub(super) fn sweep_order(catalogue: &Catalogue, files: &[EntryId], order: Order, walked: WalkOrder) -> SweepOrder {
     let address = |id| catalogue.first_block_address(id).unwrap_or(u64::MAX);
     let inode = |id| catalogue.get(id).ino;
@@ -42,7 +42,7 @@ pub(super) fn sweep_order(catalogue: &Catalogue, files: &[EntryId], order: Order
     let id = |file: u32| files[file as usize];
     match order {
         Order::Auto | Order::Fragment => return SweepOrder::Fragment,
-        Order::Inode => {}
+        Order::Inode => list.sort_by_key(|&file| (catalogue.get(id(file)).device, inode(id(file)))),
         Order::FirstExtent => list.sort_by_cached_key(|&file| address(id(file))),
         Order::InodePerDirectory | Order::FirstExtentPerDirectory | Order::Directory => {
             let ranks = directory_ranks(catalogue, files, walked);
@@ -111,7 +111,7 @@ mod tests {
             };
             catalogue.add_fragment(id, Some(address), 0, 4096);
         }
-        (catalogue, vec![e, c, d, b, a])
+        (catalogue, vec![a, e, c, d, b])
     }
 
     fn names(order: Order) -> String {

@@ -4,12 +4,14 @@
 //! is followed, no terminal taken over, no fifo waited for, no access time written).
 //!
 //! Paths are anything that [`PathArg`] takes: `&CStr` costs nothing, `&str`, `&[u8]`, `&Path` and `&OsStr` are copied.
+//! Opening, looking at, and reading a link take paths of any length.
 
 mod attributes;
 mod content;
 mod entry_type;
 mod file_system;
 mod listing;
+mod long_path;
 mod names;
 mod open;
 mod stat;
@@ -37,7 +39,7 @@ pub use open::{
 pub use stat::{Stat, Time, dev_numbers, makedev, statx_at, statx_fd};
 pub use xattr::{
     list_xattrs_fd, list_xattrs_handle, list_xattrs_path, remove_xattr_fd, remove_xattr_handle, set_xattr_fd,
-    set_xattr_handle, set_xattr_path, xattr_fd, xattr_path,
+    set_xattr_handle, set_xattr_path, xattr_fd, xattr_handle, xattr_path,
 };
 
 /// The directory that relative paths start from (`AT_FDCWD`).

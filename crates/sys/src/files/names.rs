@@ -2,18 +2,20 @@
 //!
 //! What gives, changes or takes one wants an open directory and a single name in it, and follows no symbolic link.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 
+use super::long_path::call_of_path;
 use super::{EntryType, PathArg};
 
 /// Where the symbolic link `path` below `dir` points; an empty path means that `dir` is the link itself (`O_PATH`).
 pub fn read_link_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OsString> {
-    let target = rustix::fs::readlinkat(dir, path, Vec::new())?;
+    let read = |dir: BorrowedFd<'_>, path: &CStr| rustix::fs::readlinkat(dir, path, Vec::new());
+    let target = path.into_with_c_str(|path| call_of_path(dir, path, read))?;
     Ok(OsString::from_vec(target.into_bytes()))
 }
 

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::PathArg;
+use super::long_path::call_of_path;
+use super::{CURRENT_DIR, PathArg};
 use crate::features::features;
 
 const FILE_FLAGS: OFlags =
@@ -61,12 +62,17 @@ pub fn reopen(handle: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// Opens a directory for listing, where `path` itself may not be a symbolic link; those on the way to it are followed.
 pub fn open_dir(path: impl PathArg) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, FILE_FLAGS | OFlags::DIRECTORY, Mode::empty())?)
+    open_named(path, FILE_FLAGS | OFlags::DIRECTORY)
 }
 
 /// Opens a file for reading, where `path` itself may not be a symbolic link; those on the way to it are followed.
 pub fn open_file(path: impl PathArg) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, FILE_FLAGS, Mode::empty())?)
+    open_named(path, FILE_FLAGS)
+}
+
+fn open_named(path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
+    let open = |dir: BorrowedFd<'_>, path: &CStr| again(|| rustix::fs::openat(dir, path, flags, Mode::empty()));
+    Ok(path.into_with_c_str(|path| call_of_path(CURRENT_DIR, path, open))?)
 }
 
 /// True when a file could not be opened because there is none of that name: nothing at all, or a symbolic link, a socket
@@ -79,7 +85,7 @@ pub fn is_no_file(error: &io::Error) -> bool {
 #[doc(alias = "O_PATH")]
 pub fn open_dir_handle(path: impl PathArg) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(path.into_with_c_str(|path| again(|| rustix::fs::open(path, flags, Mode::empty())))?)
+    open_named(path, flags)
 }
 
 /// As [`open_dir_handle`], of a directory below `dir`: no component of `path` may be a symbolic link or lead out
@@ -175,12 +181,13 @@ fn open_leased(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::R
 fn open_beneath(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let bytes = path.to_bytes();
     if !bytes.contains(&b'/') || bytes.starts_with(b"/") {
-        return again(|| rustix::fs::openat(dir, path, flags, Mode::empty()));
+        return call_of_path(dir, path, |dir, path| again(|| rustix::fs::openat(dir, path, flags, Mode::empty())));
     }
     if features().openat2 {
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match again(|| rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)) {
-            Err(Errno::NOSYS) => {}
+            // By its components any path may be opened, however long.
+            Err(Errno::NOSYS | Errno::NAMETOOLONG) => {}
             opened => return opened,
         }
     }
@@ -203,7 +210,7 @@ fn open_by_component(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix:
 }
 
 /// Repeats a call that a signal has interrupted.
-fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+pub(super) fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
             Err(Errno::INTR) => {}

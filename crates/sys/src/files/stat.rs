@@ -1,11 +1,13 @@
 //! What `statx` says of files.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 
+use super::long_path::call_of_path;
 use super::{EntryType, PathArg};
 
 /// A point in time as a file system keeps it.
@@ -93,7 +95,8 @@ pub fn statx_at(dir: BorrowedFd<'_>, path: impl PathArg, nofollow: bool) -> io::
 
 fn stat_with(dir: BorrowedFd<'_>, path: impl PathArg, flags: AtFlags) -> io::Result<Stat> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID | StatxFlags::DIOALIGN;
-    let found = rustix::fs::statx(dir, path, flags, wanted)?;
+    let look = |dir: BorrowedFd<'_>, path: &CStr| rustix::fs::statx(dir, path, flags, wanted);
+    let found = path.into_with_c_str(|path| call_of_path(dir, path, look))?;
     let has = |flag: StatxFlags| found.stx_mask & flag.bits() != 0;
     let time = |time: rustix::fs::StatxTimestamp| Time { secs: time.tv_sec, nanos: time.tv_nsec };
     let dio_align = (found.stx_dio_mem_align, found.stx_dio_offset_align);

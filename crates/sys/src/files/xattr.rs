@@ -52,6 +52,12 @@ pub fn list_xattrs_handle(handle: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     xattr_names(|buffer| rustix::fs::listxattr(through_proc(handle), buffer))
 }
 
+/// As [`xattr_fd`], of a [handle](super::open_handle_at), which may be one of a symbolic link.
+pub fn xattr_handle(handle: BorrowedFd<'_>, name: impl PathArg) -> io::Result<Option<Vec<u8>>> {
+    let name = name.into_c_str()?;
+    xattr_value(|buffer| rustix::fs::getxattr(through_proc(handle), name.as_ref(), buffer))
+}
+
 /// As [`set_xattr_fd`], of a [handle](super::open_handle_at), which may be one of a symbolic link.
 pub fn set_xattr_handle(handle: BorrowedFd<'_>, name: impl PathArg, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::setxattr(through_proc(handle), name, value, XattrFlags::empty())?)

@@ -6,7 +6,8 @@ use super::{request::Request, response::Response};
 use crate::{
     access::Asker,
     service::{
-        listing::Listing,
+        growth::Growth,
+        listing::{LARGEST_MAX, Listing},
         protocol::{Inode, Name, Question, Refusal},
         server::Server,
     },
@@ -14,7 +15,6 @@ use crate::{
 
 /// Directories that are told of by name, unless so many are asked for.
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 1000;
 
 pub(super) fn file_systems(server: &Server) -> Response {
     match server.paths() {
@@ -56,12 +56,32 @@ pub(super) fn breakdown(server: &Server, asker: &Asker, request: &Request) -> Re
     if !server.declared().iter().any(|one| one.name == by) {
         return Response::refusal(404, "not_found", "no summary of this name is declared");
     }
-    let question = match question(request, &["path", "dev", "ino", "by", "freshness"]) {
+    let question = match named(request, &["path", "dev", "ino", "by", "freshness"]) {
         Ok(question) => Question { by: Some(by.into_owned()), ..question },
         Err(why) => return Response::refusal(400, "bad_request", &why),
     };
     match server.break_down(asker, &question, None) {
         Ok(breakdown) => Response::json(&breakdown),
+        Err(refused) => refusal(&refused),
+    }
+}
+
+/// Points of a directory, and when they were told.
+#[derive(Serialize)]
+struct History {
+    /// In seconds since 1970.
+    answered_at: i64,
+    #[serde(flatten)]
+    growth: Growth,
+}
+
+pub(super) fn history(server: &Server, asker: &Asker, request: &Request) -> Response {
+    let question = match named(request, &["path", "dev", "ino", "freshness"]) {
+        Ok(question) => question,
+        Err(why) => return Response::refusal(400, "bad_request", &why),
+    };
+    match server.growth(asker, &question) {
+        Ok(growth) => Response::json(&History { answered_at: crate::moment::seconds(), growth }),
         Err(refused) => refusal(&refused),
     }
 }
@@ -73,13 +93,13 @@ struct Asked {
 }
 
 fn asked(request: &Request) -> Result<Asked, String> {
-    let question = question(request, &["path", "dev", "ino", "limit", "by", "freshness"])?;
-    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LIMIT_MAX as u64) as usize);
+    let question = named(request, &["path", "dev", "ino", "limit", "by", "freshness"])?;
+    let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LARGEST_MAX as u64) as usize);
     Ok(Asked { question, limit, measure: word(request, "by")? })
 }
 
-/// The directory that is asked for, by a request that has no other keys than these.
-fn question(request: &Request, known: &[&str]) -> Result<Question, String> {
+/// The directory that is named, where nothing but these keys is.
+fn named(request: &Request, known: &[&str]) -> Result<Question, String> {
     if let Some(other) = request.keys().find(|key| !known.iter().any(|name| name.as_bytes() == *key)) {
         return Err(format!("{} isn't known here", String::from_utf8_lossy(other)));
     }

@@ -106,6 +106,7 @@ impl Web {
             "/api/directory" => api::directory(&self.server, &asker, request),
             "/api/summaries" => api::summaries(&self.server),
             "/api/breakdown" => api::breakdown(&self.server, &asker, request),
+            "/api/history" => api::history(&self.server, &asker, request),
             "/metrics" => metrics::answer(&self.server, &asker, &self.metrics, request),
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }

@@ -1,0 +1,195 @@
+//! All directories below one, a page at a time: for who takes the whole store along (`onesweep export`).
+//!
+//! A page costs what it holds, whatever lies below: directories come in the order of their numbers in the store, which stay
+//! what they are while others come and go. Each comes once, as it is when its page is asked for.
+
+use std::{collections::HashMap, os::fd::OwnedFd};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{
+    protocol::{Name, Question, Refusal, Row},
+    server::{Reached, Server},
+};
+use crate::{access::Asker, identity::NodeId, nodes::Slot};
+
+/// Directories of a page, at most.
+pub const PAGE_MAX: u32 = 1000;
+/// Numbers that are looked at for a page, at most: others wait meanwhile.
+const SCAN_MAX: usize = 200_000;
+/// A path that is longer can't be opened in one go, and isn't told.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Which directories a page holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// Those from this number on; 0 at first, then [`PageHead::next`].
+    pub from: u32,
+    /// So many, [`PAGE_MAX`] at most.
+    pub limit: u32,
+}
+
+/// How a page begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageHead {
+    /// Directories that follow, which may be none though there is a next page.
+    pub lines: u64,
+    /// Where the next page begins; none after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u32>,
+    /// Tells the file system from all others.
+    pub file_system: String,
+}
+
+/// One directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Tells the directory from all others of the file system, also from those that are long gone:
+    /// `subvolume.inode.generation`, the first 0 but on btrfs.
+    pub id: String,
+    /// The directory that it is in; none of the one that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The names that lead to it from the one that was asked for; none where that is longer than a path can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Name>,
+    /// What it comes to if it is asked for alone; `depth` counts from the one that was asked for.
+    pub row: Row,
+    /// Something in it was left out that the asker may not see.
+    pub partial: bool,
+    /// It could not be read itself.
+    pub unreadable: bool,
+    /// When it was last read, in seconds since 1970.
+    pub harvested_at: i64,
+}
+
+impl Server {
+    /// A page of the directories at and below the one of a question, of which the asker would see lines in `du`.
+    pub(super) fn page(
+        &self,
+        asker: &Asker,
+        question: &Question,
+        file: Option<OwnedFd>,
+        page: Page,
+    ) -> Result<(PageHead, Vec<Entry>), Refusal> {
+        let reached = self.reach(asker, question, file)?;
+        let nodes = &reached.tracked.ledger().nodes;
+        let mut sight = Sight { reached: &reached, asker, known: HashMap::new(), last: None };
+        let limit = page.limit.clamp(1, PAGE_MAX) as usize;
+        let mut entries = Vec::new();
+        let (mut at, bound) = (page.from as usize, nodes.bound());
+        let end = bound.min(at.saturating_add(SCAN_MAX));
+        while at < end && entries.len() < limit {
+            // There are no more than 4 billion.
+            let slot = Slot(at as u32);
+            at += 1;
+            if nodes.is_used(slot) {
+                entries.extend(sight.entry(slot)?);
+            }
+        }
+        let next = (at < bound).then_some(at as u32);
+        let identity = reached.identity().map_err(|error| Refusal::Failed(error.to_string()))?;
+        let file_system = Sha256::digest(identity).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok((PageHead { lines: entries.len() as u64, next, file_system }, entries))
+    }
+}
+
+/// What the asker sees below the directory that was asked for.
+struct Sight<'a> {
+    reached: &'a Reached<'a>,
+    asker: &'a Asker,
+    /// Whether directories lie there, and they and all on the way may be listed.
+    known: HashMap<Slot, bool>,
+    /// The directory of the one before, and its path: neighbours by number often lie side by side.
+    last: Option<(Slot, Option<Vec<u8>>)>,
+}
+
+impl Sight<'_> {
+    /// A directory; `None` when it lies elsewhere, or the asker may not know of it.
+    fn entry(&mut self, slot: Slot) -> Result<Option<Entry>, Refusal> {
+        let nodes = &self.reached.tracked.ledger().nodes;
+        let top = self.reached.slot;
+        let above = match nodes.parent(slot) {
+            _ if slot == top => None,
+            Some(above) if self.is_open(above)? => Some(above),
+            _ => return Ok(None),
+        };
+        let record = self.reached.record(slot)?;
+        let view = self.reached.view(self.asker, slot, 0)?;
+        let Some(line) = view.lines.last() else { return Ok(None) };
+        let name: &[u8] = if slot == top { b"" } else { &record.name };
+        let mut row = Row::of(line, name, view.is_partial);
+        row.depth = nodes.upwards(slot).take_while(|&at| at != top).count() as u32;
+        let path = match above {
+            None => Some(Vec::new()),
+            Some(above) => self.path(above)?.map(|above| match &above[..] {
+                [] => record.name.clone(),
+                above => [above, b"/", &record.name].concat(),
+            }),
+        };
+        let path = path.filter(|path| path.len() <= PATH_BYTES_MAX);
+        Ok(Some(Entry {
+            id: id_text(record.id),
+            parent: above.map(|above| id_text(nodes.id(above))),
+            path: path.map(|path| Name::of(&path)),
+            row,
+            partial: view.is_partial,
+            unreadable: self.reached.tracked.is_unreadable(slot),
+            harvested_at: record.harvested_at,
+        }))
+    }
+
+    /// Whether a directory lies at or below the top, and it and all on the way may be listed.
+    fn is_open(&mut self, slot: Slot) -> Result<bool, Refusal> {
+        let nodes = &self.reached.tracked.ledger().nodes;
+        let mut way = Vec::new();
+        let mut is_open = false;
+        for at in nodes.upwards(slot) {
+            if let Some(&known) = self.known.get(&at) {
+                is_open = known;
+                break;
+            }
+            way.push(at);
+            if at == self.reached.slot {
+                is_open = true;
+                break;
+            }
+        }
+        for at in way.into_iter().rev() {
+            is_open = is_open && {
+                *self.asker == Asker::Everything
+                    || self.reached.may_list(self.asker, at, &self.reached.record(at)?.access)
+            };
+            self.known.insert(at, is_open);
+        }
+        Ok(is_open)
+    }
+
+    fn path(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Refusal> {
+        if let Some((last, path)) = &self.last
+            && *last == slot
+        {
+            return Ok(path.clone());
+        }
+        let nodes = &self.reached.tracked.ledger().nodes;
+        let (mut names, mut length) = (Vec::new(), 0);
+        for at in nodes.upwards(slot).take_while(|&at| at != self.reached.slot) {
+            let name = self.reached.record(at)?.name;
+            length += name.len() + 1;
+            if length > PATH_BYTES_MAX {
+                break;
+            }
+            names.push(name);
+        }
+        names.reverse();
+        let path = (length <= PATH_BYTES_MAX).then(|| names.join(&b'/'));
+        self.last = Some((slot, path.clone()));
+        Ok(path)
+    }
+}
+
+fn id_text(id: NodeId) -> String {
+    format!("{}.{}.{}", id.subvolume, id.ino, id.generation)
+}
