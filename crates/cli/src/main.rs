@@ -19,6 +19,7 @@ mod forecast;
 mod message;
 mod named;
 mod progress;
+mod remarks;
 mod report;
 mod session;
 mod size;

@@ -10,8 +10,8 @@ use std::{
 
 use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
 use onesweep_layout::{
-    image::ImageName,
-    tables::{self, Options, Timestamp, Tree, Wanted},
+    image::{ImageName, WhyNot},
+    tables::{Options, TableError, Timestamp, Tree, Wanted},
 };
 
 use super::find_xfs;
@@ -56,6 +56,10 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     Ok(report::exit_code(false, errors))
 }
 
+/// What is said of a file that is named as it is.
+const NO_FILE_SYSTEM: &str =
+    "is a file without a file system (ext2, ext3, ext4, XFS, NTFS); of a mounted one, name its directory";
+
 /// Why an image was not gone through.
 pub(super) enum Found {
     /// It can't be read.
@@ -75,15 +79,10 @@ fn find(
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
-    let device = image.open().map_err(|error| Found::Nothing(message::of_error(&error)))?;
-    let mut tables =
-        tables::open(device, Options { force_dirty: args.force_dirty }).map_err(|error| match image.partitions() {
-            Ok(partitions) if image.partition.is_none() && !partitions.is_empty() => {
-                let list: Vec<String> =
-                    partitions.iter().map(|partition| format!("{name}@{}", partition.number)).collect();
-                Found::Nothing(format!("{name}: it is divided into partitions; name one of {}", list.join(", ")))
-            }
-            _ => nothing(&error),
+    let (_, mut tables) =
+        image.open_tables(Options { force_dirty: args.force_dirty }).map_err(|error| match error.why {
+            WhyNot::Tables(TableError::NotHere { .. }) if image.is_plain_file() => nothing(&NO_FILE_SYSTEM),
+            _ => Found::Nothing(message::of_error(&error)),
         })?;
     if tables.facts().is_dirty {
         tell(&format!("{name}: it was not closed; what was written last may be missing or half there"));

@@ -29,7 +29,7 @@ pub(super) fn find(
     if !named.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         return Ok(None);
     }
-    let nothing = |error: &std::io::Error| Found::Nothing(message::of_step(named, "read its file system", error));
+    let nothing = |error: &std::io::Error| Found::Nothing(cannot_read(named, error));
     let Some(mut xfs) = MountedXfs::open(named).map_err(|error| nothing(&error))? else { return Ok(None) };
     let place = Place::of(named).map_err(|error| nothing(&error))?;
     let name = message::path_text(named);
@@ -64,6 +64,12 @@ pub(super) fn find(
     });
     written.map_err(Found::Output)?;
     Ok(Some(tree.problems_met()))
+}
+
+fn cannot_read(named: &Path, error: &std::io::Error) -> String {
+    let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+    let advice = if is_refused { "; be root, or use find(1)" } else { "" };
+    format!("{}: cannot read its file system: {}{advice}", message::path_text(named), message::why(error))
 }
 
 /// Where a directory lies in its file system.

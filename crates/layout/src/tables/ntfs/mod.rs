@@ -96,6 +96,7 @@ use self::{boot::Geometry, clean::VolumeInformation, mft::Mft, scan::Scan};
 use super::{Found, Inode, InodeFlags, Name, TableError, Tables, VolumeFacts, Wanted};
 use crate::block_read::BlockRead;
 
+pub(super) use self::boot::has_backup_alone;
 pub use self::compressed::{BadUnit, Decompressor, unpack_unit};
 
 /// The record of the root directory.
