@@ -23,6 +23,7 @@ mod remarks;
 mod report;
 mod session;
 mod size;
+mod visible;
 
 use std::process::ExitCode;
 
