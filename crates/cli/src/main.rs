@@ -19,9 +19,11 @@ mod forecast;
 mod message;
 mod named;
 mod progress;
+mod remarks;
 mod report;
 mod session;
 mod size;
+mod visible;
 
 use std::process::ExitCode;
 

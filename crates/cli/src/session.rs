@@ -18,10 +18,7 @@ use onesweep::{
 };
 use onesweep_deliver::temporary;
 use onesweep_layout::image::ImageName;
-use onesweep_sys::{
-    files::{EntryType, Stat},
-    stall,
-};
+use onesweep_sys::{files::EntryType, stall};
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -33,6 +30,7 @@ use crate::{
     args::{Common, Settings},
     config, forecast, message, named,
     progress::Bar,
+    remarks,
     report::{self, Failure, Report},
 };
 
@@ -53,6 +51,9 @@ pub(crate) struct Session {
     interrupted: Arc<AtomicBool>,
     bar: Arc<Bar>,
     errors: AtomicU64,
+    /// Paths that are named, and those that are not there, as far as only the tables of an image could tell.
+    roots: AtomicU64,
+    not_inside: AtomicU64,
     started: Instant,
 }
 
@@ -70,7 +71,8 @@ impl Session {
         // A bar among lines of data on the same terminal is unreadable.
         let hidden = common.output.quiet || (stdout == StandardOutput::Data && io::stdout().is_terminal());
         let bar = Arc::new(Bar::new(common.settings.progress.unwrap_or_default(), hidden));
-        Ok(Self { common, stdout, cancel, interrupted, bar, errors: AtomicU64::new(0), started: Instant::now() })
+        let (errors, roots, not_inside) = Default::default();
+        Ok(Self { common, stdout, cancel, interrupted, bar, errors, roots, not_inside, started: Instant::now() })
     }
 
     /// The settings, complete.
@@ -124,6 +126,9 @@ impl Session {
 
     /// Tells an error item of the sweep.
     pub(crate) fn complain_of(&self, error: &FileError) {
+        if matches!(error, FileError::NotInside { .. }) {
+            self.not_inside.fetch_add(1, Ordering::Relaxed);
+        }
         // Memory that is lent comes back when the item before is dropped; nothing is lost.
         if !matches!(error, FileError::BudgetLent { .. }) {
             self.complain(&message::of_file(error));
@@ -139,16 +144,34 @@ impl Session {
             let found = found.map(drop).or_else(|error| self.names_image(&path).then_some(()).ok_or(error));
             found.err().map(|error| message::of_step(root, "read", &error))
         };
-        for root in roots.iter().filter(|_| self.reads_images() && !self.is_quiet()) {
-            let path = base.map_or_else(|| root.clone(), |base| base.join(root));
-            let is_file = |found: Stat| found.file_type() == EntryType::File;
-            if named::look(&path, false).is_ok_and(is_file) && onesweep::is_image(&path, roots.len()) {
-                let name = message::path_text(root);
-                self.tell(&format!("{name}: an image; the files in it are read. --metadata walk takes it as one file"));
+        self.roots.store(roots.len() as u64, Ordering::Relaxed);
+        self.tell_of_idle_options(base, roots);
+        if self.reads_images() && !self.is_quiet() {
+            for root in roots {
+                let path = base.map_or_else(|| root.clone(), |base| base.join(root));
+                let force_dirty = self.common.selection.force_dirty;
+                if let Some(remark) = onesweep::remark_on(&path, roots.len(), self.follows_roots(), force_dirty) {
+                    self.tell(&remarks::of_path(root, &remark));
+                }
             }
         }
         let messages: Option<Vec<_>> = roots.iter().map(why_missing).collect();
         messages.filter(|messages| !messages.is_empty()).map_or(Ok(()), |messages| Err(Failure::Told(messages)))
+    }
+
+    /// Tells of options that mean nothing where no image is named.
+    fn tell_of_idle_options(&self, base: Option<&Path>, roots: &[PathBuf]) {
+        let selection = &self.common.selection;
+        if self.is_quiet() || !(selection.lost || selection.force_dirty) {
+            return;
+        }
+        let is_image = |root: &PathBuf| {
+            let path = base.map_or_else(|| root.clone(), |base| base.join(root));
+            onesweep::is_image(&path, roots.len(), self.follows_roots())
+        };
+        if !(self.reads_images() && roots.iter().any(is_image)) {
+            self.tell(&remarks::of_idle(selection.lost, selection.force_dirty));
+        }
     }
 
     /// Whether a path names something inside of an image.
@@ -180,7 +203,9 @@ impl Session {
 
     /// What to say of named paths that are left out since they are neither files nor directories.
     pub(crate) fn unread(&self, roots: &[PathBuf]) -> Vec<String> {
-        roots.iter().filter_map(|root| unread(root, self.follows_roots())).collect()
+        let follow = self.follows_roots();
+        let is_read = |root: &&PathBuf| self.reads_images() && onesweep::is_image(root, roots.len(), follow);
+        roots.iter().filter(|root| !is_read(root)).filter_map(|root| unread(root, follow)).collect()
     }
 
     /// A bulk read with all common options.
@@ -313,6 +338,10 @@ impl Session {
 
     /// How it went so far.
     pub(crate) fn exit_code(&self) -> u8 {
+        let (roots, not_inside) = (self.roots.load(Ordering::Relaxed), self.not_inside.load(Ordering::Relaxed));
+        if not_inside > 0 && not_inside >= roots && !self.is_interrupted() {
+            return report::CANNOT_RUN;
+        }
         report::exit_code(self.is_interrupted(), self.errors.load(Ordering::Relaxed))
     }
 

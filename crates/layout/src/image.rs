@@ -1,12 +1,11 @@
 //! Images and unmounted devices as they are named on a command line: `FILE`, `FILE@2`, `FILE:/path`, `FILE@2:/path`.
 
+mod writers;
+
 use std::{
     ffi::OsStr,
-    fmt, fs, io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileTypeExt, MetadataExt},
-    },
+    fmt, io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,9 +15,13 @@ use thiserror::Error;
 
 use crate::{
     block_read::{BlockRead, ImageFile, Part},
-    mounts::{Mount, MountTable},
     partitions::{Partition, PartitionError, partitions},
+    tables::{self, Beginning, Options, TableError, Tables},
 };
+use writers::writable_mount;
+
+/// The bytes of an image, or of the partition of it that is named.
+pub type ImagePart = Part<Arc<ImageFile>>;
 
 /// An image or device, and a place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,91 +67,109 @@ impl ImageName {
 
     /// Opens the image, or the partition that is named. Not while it is mounted for writing: what is written then reaches the
     /// tables whenever the kernel likes.
-    pub fn open(&self) -> Result<Part<Arc<ImageFile>>, ImageError> {
-        if let Some(at) = self.writable_mount() {
-            return Err(ImageError::Mounted { path: self.file.clone(), at });
-        }
-        let file =
-            ImageFile::open(&self.file).map_err(|source| ImageError::Open { path: self.file.clone(), source })?;
-        let file = Arc::new(file);
-        let Some(number) = self.partition else {
-            let len = file.len();
-            return Ok(Part::new(file, 0, len));
-        };
-        let table = |source| ImageError::Partitions { path: self.file.clone(), source };
-        let found = partitions(&*file).map_err(table)?;
-        let partition = found.iter().find(|partition| partition.number == number);
-        let partition = partition.ok_or_else(|| ImageError::NoPartition {
-            path: self.file.clone(),
-            number,
-            there: Numbers(found.iter().map(|partition| partition.number).collect()),
-        })?;
-        Ok(Part::new(file, partition.start, partition.len))
-    }
-
-    /// Where the device, or a loop device on the file, is mounted for writing.
-    fn writable_mount(&self) -> Option<PathBuf> {
-        let found = fs::metadata(&self.file).ok()?;
-        let mounts = MountTable::read().ok()?;
-        let holds_it = |mount: &Mount| {
-            if found.file_type().is_block_device() {
-                return mount.dev == found.rdev();
+    pub fn open(&self) -> Result<ImagePart, ImageError> {
+        let file = Arc::new(self.open_file()?);
+        let part = match self.partition {
+            None => {
+                let len = file.len();
+                Part::new(file, 0, len)
             }
-            let Some(device) = Path::new(&mount.source).file_name() else { return false };
-            let backing = fs::read(Path::new("/sys/block").join(device).join("loop/backing_file"));
-            let file = backing.ok().and_then(|path| fs::metadata(OsStr::from_bytes(path.trim_ascii_end())).ok());
-            file.is_some_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
+            Some(number) => {
+                let found = partitions(&*file).map_err(|source| self.error(WhyNot::Partitions(source)))?;
+                let partition = found.iter().find(|partition| partition.number == number);
+                let there = || Numbers(found.iter().map(|partition| partition.number).collect());
+                let partition = partition.ok_or_else(|| self.error(WhyNot::NoPartition { number, there: there() }))?;
+                Part::new(file, partition.start, partition.len)
+            }
         };
-        let is_writable = |mount: &&Mount| !mount.super_options.split(',').any(|option| option == "ro");
-        mounts.iter().filter(is_writable).find(|mount| holds_it(mount)).map(|mount| mount.mount_point.clone())
+        match writable_mount(&self.file, part.start()) {
+            Some(at) => Err(self.error(WhyNot::Mounted { at })),
+            None => Ok(part),
+        }
     }
 
-    /// The partitions of the image, if it has a table.
-    pub fn partitions(&self) -> Result<Vec<Partition>, ImageError> {
-        let file =
-            ImageFile::open(&self.file).map_err(|source| ImageError::Open { path: self.file.clone(), source })?;
-        partitions(&file).map_err(|source| ImageError::Partitions { path: self.file.clone(), source })
+    /// Opens it, and the file system in it.
+    pub fn open_tables(&self, options: Options) -> Result<(ImagePart, Box<dyn Tables + Send>), ImageError> {
+        let part = self.open()?;
+        let why = match tables::open(part.clone(), options) {
+            Ok(tables) => return Ok((part, tables)),
+            Err(why) => why,
+        };
+        let found = tables::beginning(&part);
+        if found == Beginning::Qcow2 {
+            return Err(self.error(WhyNot::Qcow2));
+        }
+        let is_whole = self.partition.is_none() && found != Beginning::FileSystem;
+        let there = if is_whole { partitions(&part).unwrap_or_default() } else { Vec::new() };
+        Err(self.error(match there.is_empty() {
+            true => WhyNot::Tables(why),
+            false => WhyNot::Divided(there.iter().map(|partition| self.name_of(partition)).collect()),
+        }))
+    }
+
+    /// Whether all of a regular file is named.
+    pub fn is_plain_file(&self) -> bool {
+        let is_whole = self.partition.is_none() && self.inside.is_empty();
+        is_whole && statx_at(CURRENT_DIR, &self.file, false).is_ok_and(|found| found.file_type() == EntryType::File)
+    }
+
+    /// How a partition is named.
+    fn name_of(&self, partition: &Partition) -> String {
+        format!("{}@{}", self.file.display(), partition.number)
+    }
+
+    fn open_file(&self) -> Result<ImageFile, ImageError> {
+        ImageFile::open(&self.file).map_err(|source| self.error(WhyNot::Open(source)))
+    }
+
+    fn error(&self, why: WhyNot) -> ImageError {
+        ImageError { path: self.file.clone(), why }
     }
 }
 
-/// Why an image can't be opened.
+/// An image can't be read.
+#[derive(Debug, Error)]
+#[error("{}: {why}", path.display())]
+pub struct ImageError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub why: WhyNot,
+}
+
+/// Why an image can't be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ImageError {
+pub enum WhyNot {
     /// The file or device.
-    #[error("{}: cannot open: {source}", path.display())]
-    Open {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("cannot open: {0}")]
+    Open(io::Error),
     /// Somebody may be writing to it.
-    #[error("{}: it is mounted at {}; unmount it, or mount it for reading alone", path.display(), at.display())]
+    #[error("it is mounted at {}; unmount it, or mount it for reading alone", at.display())]
     Mounted {
-        /// Which.
-        path: PathBuf,
         /// Where.
         at: PathBuf,
     },
     /// Its partitions.
-    #[error("{}: {source}", path.display())]
-    Partitions {
-        /// Of which image.
-        path: PathBuf,
-        /// Why.
-        source: PartitionError,
-    },
+    #[error(transparent)]
+    Partitions(PartitionError),
     /// There is none with the number.
-    #[error("{}: no partition {number}; there {there}", path.display())]
+    #[error("no partition {number}; there {there}")]
     NoPartition {
-        /// Of which image.
-        path: PathBuf,
         /// The number.
         number: u32,
         /// Those that are there.
         there: Numbers,
     },
+    /// Its partitions hold the file systems.
+    #[error("it is divided into partitions; name one of {}", .0.join(", "))]
+    Divided(Vec<String>),
+    /// Its bytes are those of a disk in another order.
+    #[error("a qcow2 image: attach it by qemu-nbd (qemu-nbd -r -c /dev/nbd0 IMAGE), and name the device")]
+    Qcow2,
+    /// Its file system.
+    #[error(transparent)]
+    Tables(TableError),
 }
 
 /// Numbers of partitions, for people.
@@ -168,6 +189,8 @@ impl fmt::Display for Numbers {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -117,6 +117,11 @@ impl SysBlock {
         Some(OsString::from_vec(bytes).into())
     }
 
+    /// For a loop device: the byte of its file that is its first.
+    pub fn backing_offset(&self) -> u64 {
+        self.number("loop/offset").unwrap_or(0)
+    }
+
     /// Whether it claims to rotate. A hint, not a proof: virtual disks say 1, a loop device on a FUSE file says 0.
     pub fn rotational(&self) -> Option<bool> {
         self.queue("rotational").map(|value| value != 0)

@@ -170,7 +170,10 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
         let options = Options { force_dirty: shared.settings.force_dirty };
         let image = match shared.settings.metadata {
             MetadataSource::Walk => Ok(None),
-            MetadataSource::Auto => Image::open(shown, &opened, shared.settings.roots.len(), options),
+            MetadataSource::Auto => {
+                let (named, follow) = (shared.settings.roots.len(), shared.settings.follow_roots);
+                Image::open(shown, &opened, named, follow, options)
+            }
             MetadataSource::Tables => Image::open_named(shown, &opened, options),
         };
         let found = match image {

@@ -66,6 +66,12 @@ pub enum FileError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// An image has nothing of the name that was given.
+    #[error("{}: no such file or directory inside; check the name", path.display())]
+    NotInside {
+        /// The path as it was given.
+        path: PathBuf,
+    },
     /// The file never held still: each reading of it met a change.
     #[error("{}: changed while it was read, {attempts} times", path.display())]
     Changed {
@@ -121,6 +127,7 @@ impl FileError {
         match self {
             Self::Vanished { path }
             | Self::Io { path, .. }
+            | Self::NotInside { path }
             | Self::Changed { path, .. }
             | Self::Loop { path }
             | Self::NotOneMoment { path, .. } => Some(path),

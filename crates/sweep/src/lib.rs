@@ -81,7 +81,7 @@ pub use catalogue::CatalogueSize;
 pub use error::{FileError, SweepError};
 pub use files::Files;
 pub use filter::Filter;
-pub use image::{is_image, path_of_image};
+pub use image::{PathRemark, is_image, path_of_image, remark_on};
 pub use item::{Content, ContentReader, FileBytes, Kind, Marks, Metadata, Route, SweptFile, Timestamp, Xattr};
 pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;

@@ -25,16 +25,16 @@ pub(crate) struct FindArgs {
     #[arg(required = true, value_name = "IMAGE|DIRECTORY")]
     pub(crate) images: Vec<PathBuf>,
     /// The last part of the path matches a shell pattern
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) name: Vec<std::ffi::OsString>,
     /// Its size in units rounded up: N, +N for more, -N for less; c bytes, k, M, G, else blocks of 512
     #[arg(long, value_name = "N[ckMG]", allow_hyphen_values = true)]
     pub(crate) size: Vec<String>,
-    /// Changed N days ago, +N for longer, -N for less
+    /// Changed N days ago, +N for longer, -N for less; also fractions
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) mtime: Vec<String>,
     /// Owned by a user, by name or number
-    #[arg(long, value_name = "USER")]
+    #[arg(long, value_name = "USER", allow_hyphen_values = true)]
     pub(crate) user: Vec<String>,
     /// A file (f), directory (d), symbolic link (l), pipe (p), socket (s), device (b, c)
     #[arg(long = "type", value_name = "LETTERS")]
@@ -67,9 +67,14 @@ pub(super) fn expand(words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> 
     if words.get(1).is_none_or(|command| command != "find") {
         return words;
     }
-    let expanded = |word: std::ffi::OsString| match word.to_str() {
-        Some(text) if WORDS.contains(&text) => format!("-{text}").into(),
-        _ => word,
+    let mut is_value = false;
+    let expanded = |word: std::ffi::OsString| {
+        let condition = word.to_str().filter(|_| !is_value).and_then(|text| {
+            WORDS.into_iter().find(|condition| *condition == text || text.strip_prefix('-') == Some(condition))
+        });
+        // What stands behind is its value, whatever it looks like.
+        is_value = condition.is_some_and(|condition| condition != "-xdev");
+        condition.map_or(word, |condition| format!("-{condition}").into())
     };
     words.into_iter().map(expanded).collect()
 }
@@ -91,6 +96,12 @@ mod tests {
         for line in ["find", "find a -0 --json", "find a -l --json", "find a -name"] {
             assert!(parse_line(line).is_err(), "{line}");
         }
+        for line in ["find a -name -dash -user -7", "find -name -dash --user=-7 a"] {
+            let Ok(Command::Find(args)) = parse_line(line) else { panic!("{line}") };
+            assert_eq!((args.name[0].to_str(), &*args.user[0]), (Some("-dash"), "-7"));
+        }
+        let Ok(Command::Find(args)) = parse_line("find a -name -size") else { panic!("it is understood") };
+        assert_eq!(args.name[0].to_str(), Some("-size"));
         assert!(parse_line("list -name x").is_err(), "elsewhere it is none");
     }
 }

@@ -1,24 +1,25 @@
 //! `onesweep find`: what the tables of an image, or of a mounted ext4, say of its files.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, IsTerminal, Write},
     ops::ControlFlow,
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
 use onesweep_layout::{
-    image::ImageName,
-    tables::{self, Options, Timestamp, Tree, Wanted},
+    image::{ImageName, WhyNot},
+    tables::{Options, TableError, Timestamp, Tree, Wanted},
 };
 
 use super::find_xfs;
 use crate::{
     args::FindArgs,
-    message,
+    message, remarks,
     report::{self, Failure},
+    visible::write_line,
 };
 
 pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
@@ -29,17 +30,22 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
         (.., true) => Style::Json,
         _ => Style::Lines,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let stdout = io::stdout().lock();
+    let is_terminal = stdout.is_terminal();
+    let mut out = BufWriter::new(stdout);
     let mut errors = 0;
+    let is_mounted = |named: &PathBuf| named.symlink_metadata().is_ok_and(|found| found.is_dir());
+    if (args.lost || args.force_dirty) && args.images.iter().all(is_mounted) {
+        tell(&remarks::of_idle(args.lost, args.force_dirty));
+    }
     if style == Style::Long {
         writeln!(out, "{LONG_HEADER}").map_err(|error| Failure::output(&error, 0))?;
     }
     for image in &args.images {
-        let found = match find_xfs::find(image, &conditions, style, &mut out) {
-            Ok(None) if image.symlink_metadata().is_ok_and(|named| named.is_dir()) => {
-                find_mounted(image, &conditions, style, args.one_file_system, &mut out)
-            }
-            Ok(None) => find(image, &args, &conditions, style, &mut out),
+        let mut rows = Rows { out: &mut out, style, is_terminal };
+        let found = match find_xfs::find(image, &conditions, &mut rows) {
+            Ok(None) if is_mounted(image) => find_mounted(image, &conditions, args.one_file_system, &mut rows),
+            Ok(None) => find(image, &args, &conditions, &mut rows),
             found => found.map(Option::unwrap_or_default),
         };
         match found {
@@ -56,6 +62,31 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     Ok(report::exit_code(false, errors))
 }
 
+/// Where rows go, and how they look.
+pub(super) struct Rows<'a> {
+    out: &'a mut dyn Write,
+    style: Style,
+    is_terminal: bool,
+}
+
+impl Rows<'_> {
+    pub(super) fn write(&mut self, path: &[u8], row: &Row) -> io::Result<()> {
+        let style = self.style;
+        // JSON has escapes of its own.
+        let is_terminal = self.is_terminal && style != Style::Json;
+        write_line(self.out, is_terminal, |out| write_row(out, path, row, style))
+    }
+
+    /// Whether they tell where files lie.
+    pub(super) fn tells_places(&self) -> bool {
+        matches!(self.style, Style::Long | Style::Json)
+    }
+}
+
+/// What is said of a file that is named as it is.
+const NO_FILE_SYSTEM: &str =
+    "is a file without a file system (ext2, ext3, ext4, XFS, NTFS); of a mounted one, name its directory";
+
 /// Why an image was not gone through.
 pub(super) enum Found {
     /// It can't be read.
@@ -65,25 +96,14 @@ pub(super) enum Found {
 }
 
 /// Writes what is found in one image; gives how much of it is damaged.
-fn find(
-    named: &Path,
-    args: &FindArgs,
-    conditions: &[Condition],
-    style: Style,
-    out: &mut dyn Write,
-) -> Result<u64, Found> {
+fn find(named: &Path, args: &FindArgs, conditions: &[Condition], rows: &mut Rows<'_>) -> Result<u64, Found> {
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
-    let device = image.open().map_err(|error| Found::Nothing(message::of_error(&error)))?;
-    let mut tables =
-        tables::open(device, Options { force_dirty: args.force_dirty }).map_err(|error| match image.partitions() {
-            Ok(partitions) if image.partition.is_none() && !partitions.is_empty() => {
-                let list: Vec<String> =
-                    partitions.iter().map(|partition| format!("{name}@{}", partition.number)).collect();
-                Found::Nothing(format!("{name}: it is divided into partitions; name one of {}", list.join(", ")))
-            }
-            _ => nothing(&error),
+    let (_, mut tables) =
+        image.open_tables(Options { force_dirty: args.force_dirty }).map_err(|error| match error.why {
+            WhyNot::Tables(TableError::NotHere { .. }) if image.is_plain_file() => nothing(&NO_FILE_SYSTEM),
+            _ => Found::Nothing(message::of_error(&error)),
         })?;
     if tables.facts().is_dirty {
         tell(&format!("{name}: it was not closed; what was written last may be missing or half there"));
@@ -115,7 +135,7 @@ fn find(
             shown.extend_from_slice(entry.path);
         }
         if conditions.iter().all(|condition| condition.holds(&shown, entry.value)) {
-            written = write_row(out, &shown, entry.value, style);
+            written = rows.write(&shown, entry.value);
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
@@ -127,14 +147,13 @@ fn find(
 fn find_mounted(
     named: &Path,
     conditions: &[Condition],
-    style: Style,
     one_file_system: bool,
-    out: &mut dyn Write,
+    rows: &mut Rows<'_>,
 ) -> Result<u64, Found> {
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let directory = MountedDirectory::open(named).map_err(|error| nothing(&error))?;
-    let layout = matches!(style, Style::Long | Style::Json);
+    let layout = rows.tells_places();
     let prefix = named.as_os_str().as_bytes();
     let under = |path: &[u8]| {
         let slash = if path.is_empty() || prefix.ends_with(b"/") { &b""[..] } else { b"/" };
@@ -145,7 +164,7 @@ fn find_mounted(
     let mut visit = |path: &[u8], row: &Row| {
         let shown = under(path);
         if conditions.iter().all(|condition| condition.holds(&shown, row)) {
-            written = write_row(out, &shown, row, style);
+            written = rows.write(&shown, row);
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };

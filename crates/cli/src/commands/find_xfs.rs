@@ -2,13 +2,12 @@
 
 use std::{
     ffi::OsStr,
-    io::Write,
     ops::ControlFlow,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
 
-use onesweep_deliver::find::{Condition, Row, Style, write_row};
+use onesweep_deliver::find::{Condition, Row};
 use onesweep_layout::{
     Sources,
     mounts::MountTable,
@@ -16,20 +15,15 @@ use onesweep_layout::{
 };
 use onesweep_sys::files;
 
-use super::find::{Found, tell};
+use super::find::{Found, Rows, tell};
 use crate::message;
 
 /// Writes what is found below a directory; gives how much of it could not be read, `None` where it is no directory of an XFS.
-pub(super) fn find(
-    named: &Path,
-    conditions: &[Condition],
-    style: Style,
-    out: &mut dyn Write,
-) -> Result<Option<u64>, Found> {
+pub(super) fn find(named: &Path, conditions: &[Condition], rows: &mut Rows<'_>) -> Result<Option<u64>, Found> {
     if !named.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         return Ok(None);
     }
-    let nothing = |error: &std::io::Error| Found::Nothing(message::of_step(named, "read its file system", error));
+    let nothing = |error: &std::io::Error| Found::Nothing(cannot_read(named, error));
     let Some(mut xfs) = MountedXfs::open(named).map_err(|error| nothing(&error))? else { return Ok(None) };
     let place = Place::of(named).map_err(|error| nothing(&error))?;
     let name = message::path_text(named);
@@ -55,15 +49,21 @@ pub(super) fn find(
         let shown = path.as_os_str().as_bytes();
         if conditions.iter().all(|condition| condition.holds(shown, entry.value)) {
             let mut row = entry.value.clone();
-            if matches!(style, Style::Long | Style::Json) {
+            if rows.tells_places() {
                 map(&mut sources, &path, &mut row);
             }
-            written = write_row(out, shown, &row, style);
+            written = rows.write(shown, &row);
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     written.map_err(Found::Output)?;
     Ok(Some(tree.problems_met()))
+}
+
+fn cannot_read(named: &Path, error: &std::io::Error) -> String {
+    let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+    let advice = if is_refused { "; run as root, or use find(1)" } else { "" };
+    format!("{}: cannot read its file system: {}{advice}", message::path_text(named), message::why(error))
 }
 
 /// Where a directory lies in its file system.

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     io::{self, BufWriter, IsTerminal, Write},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use onesweep::{BulkRead, Entries, PlannedFile, Summary, SweptFile};
@@ -15,6 +15,7 @@ use crate::{
     args::ListArgs,
     report::Failure,
     session::{Session, StandardOutput},
+    visible::write_line,
 };
 
 /// A file as `--json` shows it, one to a line.
@@ -80,23 +81,6 @@ struct Form {
     visible: bool,
 }
 
-impl Form {
-    fn shown<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
-        // The long form has escapes of its own for these.
-        let is_kept = |char: char| self.style == Style::Long && matches!(char, '\n' | '\r');
-        let is_escaped = |char: char| char.is_control() && !is_kept(char);
-        let text = path.to_string_lossy();
-        if !self.visible || !text.contains(is_escaped) {
-            return path.into();
-        }
-        let mut shown = String::with_capacity(text.len());
-        for char in text.chars() {
-            if is_escaped(char) { shown.extend(char.escape_default()) } else { shown.push(char) }
-        }
-        PathBuf::from(shown).into()
-    }
-}
-
 fn list(session: &Session, read: BulkRead, form: Form, out: &mut dyn Write) -> Result<Summary, Failure> {
     let sweep = read.clone().plan()?;
     if sweep.is_partial() {
@@ -114,7 +98,7 @@ fn list(session: &Session, read: BulkRead, form: Form, out: &mut dyn Write) -> R
     if form.style == Style::Long && !session.is_json() {
         writeln!(out, "{LONG_HEADER}").map_err(output)?;
     }
-    for mut file in sweep.files() {
+    for file in sweep.files() {
         if session.is_interrupted() {
             break;
         }
@@ -124,8 +108,7 @@ fn list(session: &Session, read: BulkRead, form: Form, out: &mut dyn Write) -> R
         let written = if session.is_json() {
             write_json(out, &file)
         } else {
-            file.path = form.shown(&file.path).into_owned();
-            write_file(out, &file, form.style)
+            write_line(out, form.visible, |out| write_file(out, &file, form.style))
         };
         written.map_err(output)?;
     }
@@ -156,8 +139,10 @@ fn write_names(out: &mut dyn Write, file: &SweptFile, form: Form) -> io::Result<
     let end: &[u8] = if form.style == Style::Nul { b"\0" } else { b"\n" };
     let names = std::iter::once(file.path()).chain(file.links().iter().map(|link| link.as_path()));
     for name in names {
-        out.write_all(form.shown(name).as_os_str().as_bytes())?;
-        out.write_all(end)?;
+        write_line(out, form.visible, |out| {
+            out.write_all(name.as_os_str().as_bytes())?;
+            out.write_all(end)
+        })?;
     }
     Ok(())
 }

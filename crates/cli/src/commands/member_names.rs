@@ -32,7 +32,7 @@ impl MemberNames {
         if session.reads_images() {
             for root in roots {
                 let opened = base.map_or_else(|| root.clone(), |base| base.join(root));
-                if onesweep::is_image(&opened, roots.len())
+                if onesweep::is_image(&opened, roots.len(), session.follows_roots())
                     && let Some(image) = ImageName::of(&opened)
                 {
                     names.add(root, image.inside.is_empty());

@@ -253,7 +253,10 @@ fn what_has_no_tables_to_read_is_told() {
     fs::create_dir(&memory).expect("a directory");
     run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&memory));
     fs::write(memory.join("file"), vec![b'x'; 1 << 20]).expect("a file");
-    says(onesweep(["find"]).arg(&memory), &["is a directory of a mounted tmpfs", "an image"]);
+    says(
+        onesweep(["find"]).arg(&memory),
+        &["is a directory of a mounted tmpfs", "ext2, ext3, ext4 or XFS", "an image"],
+    );
     let tables = |path: &Path| {
         let mut command = onesweep(["sum", "--metadata", "tables"]);
         command.arg(path);
@@ -262,9 +265,26 @@ fn what_has_no_tables_to_read_is_told() {
     says(&mut tables(&memory), &["mounted tmpfs", "ext2, ext3, ext4, XFS and btrfs", "Leave out --metadata tables"]);
     says(&mut tables(&memory.join("file")), &["no ext2, ext3, ext4, XFS or NTFS file system"]);
 
+    fs::write(memory.join("empty"), "").expect("a file");
+    for name in ["file", "empty"] {
+        let advice =
+            "is a file without a file system (ext2, ext3, ext4, XFS, NTFS); of a mounted one, name its directory";
+        says(onesweep(["find"]).arg(memory.join(name)), &[advice]);
+    }
+
     let image = Image::new(Fs::Ext4, 64 << 20);
     fs::write(image.root().join("file"), "x").expect("a file");
     finish(&mut tables(&image.root()), 0);
+    for (command, options, said) in [
+        ("find", &["--lost"][..], "--lost means nothing here"),
+        ("sum", &["--lost", "--force-dirty"], "--lost and --force-dirty mean nothing here"),
+        ("list", &["--force-dirty"], "--force-dirty means nothing here"),
+        ("list", &["--force-dirty", "-q"], ""),
+    ] {
+        let out = finish(onesweep([command]).args(options).arg(image.root()), 0);
+        let lines = text(&out.stderr);
+        assert!(lines.contains(said) && lines.lines().count() == usize::from(!said.is_empty()), "{lines}");
+    }
     // The folder that cargo builds in may itself be closed to others.
     let tool = image.beside("onesweep");
     fs::copy(program(), &tool).expect("a copy of the program");
@@ -278,6 +298,9 @@ fn what_has_no_tables_to_read_is_told() {
     let xfs = Image::new(Fs::Xfs, 512 << 20);
     fs::write(xfs.root().join("file"), "x").expect("a file");
     finish(&mut tables(&xfs.root()), 0);
+    let out = finish(nobody().args(["find"]).arg(xfs.root()), 2);
+    let said = text(&out.stderr);
+    assert!(said.contains("run as root") && !said.contains("--exclude"), "{said}");
     says(nobody().args(with_tables).arg(xfs.root()), &["XFS tells its inodes to root alone; be root"]);
     says(nobody().args(with_tables).arg(image.root()), &["cannot read the tables on /dev/loop", "be root"]);
 }

@@ -3,6 +3,7 @@
 mod journal;
 mod lost;
 mod ntfs;
+mod refused;
 mod windows;
 
 use std::{
@@ -180,7 +181,12 @@ fn every_command_knows_images(made: &Made) {
     assert!(figure(&summary(&plan.stdout), "files") > 50);
     let one = finish(onesweep(SUM).arg(made.named(":/large")), 0);
     assert_eq!(sum_lines(&one.stdout)[0].1, made.sums[&b"large"[..]]);
-    let out = finish(onesweep(SUM).arg(made.named(":/none")), 1);
+    for command in [&SUM[..], &["list"], &["find"], &["plan"], &["tar", "-cf", "/dev/null"]] {
+        let out = finish(onesweep(command).arg(made.named(":/none")), 2);
+        let said = text(&out.stderr);
+        assert!(said.contains("no such file or directory inside") && !said.contains("tables"), "{command:?}: {said}");
+    }
+    let out = finish(onesweep(SUM).arg(made.named(":/none")).arg(made.named(":/large")), 1);
     assert!(text(&out.stderr).contains("no such file or directory inside"), "{}", text(&out.stderr));
 }
 

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use crate::{
     image::Folder,
-    run::{finish, output, program, text},
+    run::{finish, output, program, run, text},
     tree::Rng,
 };
 
@@ -62,7 +62,22 @@ fn names_are_harmless_on_a_terminal_and_exact_elsewhere() {
     let seen = on_a_terminal(&list(""));
     assert!(seen.contains(r"/a\u{1b}[31m\u{9b}\tb") && !seen.contains('\u{1b}'), "{seen:?}");
     let seen = on_a_terminal(&list("--long"));
-    assert!(seen.contains(r"\u{1b}[31m") && !seen.contains('\u{1b}'), "{seen:?}");
+    assert!(seen.contains(r"/a\u{1b}[31m\u{9b}\tb"), "escaped once: {seen:?}");
+    assert!(!seen.contains('\u{1b}'), "{seen:?}");
+    let image = folder.join("ext4.img");
+    fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).expect("a sparse file");
+    let tree = folder.join("tree");
+    fs::create_dir(&tree).expect("a folder");
+    fs::rename(&path, tree.join("a\u{1b}[31m\u{9b}\tb")).expect("another place");
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-d"]).arg(&tree).arg(&image));
+    fs::rename(tree.join("a\u{1b}[31m\u{9b}\tb"), &path).expect("its place");
+    let find = |options: &str| format!("'{}' find {options} '{}'", program().display(), image.display());
+    for options in ["", "-l"] {
+        let seen = on_a_terminal(&find(options));
+        assert!(seen.contains(r"/a\u{1b}[31m\u{9b}\tb") && !seen.contains('\u{1b}'), "{options}: {seen:?}");
+    }
+    let piped = on_a_terminal(&format!("{} | od -An -c", find("")));
+    assert!(piped.contains("033") && piped.contains("\\t"), "{piped:?}");
     let piped = on_a_terminal(&format!("{} | od -An -c", list("")));
     assert!(piped.contains("033") && piped.contains("\\t"), "{piped:?}");
 }

@@ -50,7 +50,7 @@ impl Mapping {
         let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut first = None;
         for named in sources {
-            let is_image = images && onesweep::is_image(named, sources.len());
+            let is_image = images && onesweep::is_image(named, sources.len(), follow);
             has_images |= is_image;
             // By which the paths of its files begin.
             let source = &if is_image { onesweep::path_of_image(named) } else { named.clone() };

@@ -7,7 +7,8 @@ use thiserror::Error;
 use super::Row;
 use crate::tar::Owner;
 
-const DAY_SECONDS: i64 = 86_400;
+const DAY_NANOSECONDS: i128 = 86_400 * SECOND_NANOSECONDS;
+const SECOND_NANOSECONDS: i128 = 1_000_000_000;
 
 /// Units of `--size` and their bytes, as find(1) has them.
 const UNITS: [(char, u64); 6] = [('c', 1), ('w', 2), ('b', 512), ('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
@@ -27,10 +28,11 @@ pub enum Condition {
         /// Bytes of a unit.
         unit: u64,
     },
-    /// Days since its last change, rounded down.
+    /// Time since its last change. Above a number of days is a whole day more, and as much is less than a day more, so that
+    /// whole numbers are of days rounded down.
     Mtime {
-        /// How the number is meant.
-        bound: Bound,
+        /// How the number of nanoseconds is meant.
+        bound: Bound<i128>,
         /// From when on to count.
         now: Timestamp,
     },
@@ -42,13 +44,13 @@ pub enum Condition {
 
 /// `+N`, `-N` or `N`: more, less, or as much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
+pub enum Bound<T = u64> {
     /// More.
-    Above(u64),
+    Above(T),
     /// Less.
-    Below(u64),
+    Below(T),
     /// As much.
-    Is(u64),
+    Is(T),
 }
 
 /// Why a text is no condition.
@@ -60,16 +62,35 @@ pub struct ConditionError {
     example: &'static str,
 }
 
-impl Bound {
-    fn parse(text: &str) -> Option<Bound> {
-        let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Nanoseconds of days, with a fraction or without.
+fn days(text: &str) -> Option<i128> {
+    // Digits behind these make less than a nanosecond.
+    const DIGITS: usize = 15;
+    let (days, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if days.is_empty() && fraction.is_empty() || !is_number(days) || !is_number(fraction) {
+        return None;
+    }
+    let days = if days.is_empty() { 0 } else { whole(days)? };
+    let fraction: i128 = format!("{fraction:0<DIGITS$}")[..DIGITS].parse().ok()?;
+    Some(i128::from(days) * DAY_NANOSECONDS + fraction * DAY_NANOSECONDS / 10_i128.pow(DIGITS as u32))
+}
+
+impl<T> Bound<T> {
+    fn parse(text: &str, number: impl Fn(&str) -> Option<T>) -> Option<Bound<T>> {
         match (text.strip_prefix('+'), text.strip_prefix('-')) {
             (Some(rest), _) => number(rest).map(Bound::Above),
             (_, Some(rest)) => number(rest).map(Bound::Below),
             _ => number(text).map(Bound::Is),
         }
     }
+}
 
+impl Bound {
     fn holds(self, value: u64) -> bool {
         match self {
             Bound::Above(least) => value > least,
@@ -89,7 +110,7 @@ impl Condition {
     pub fn size(text: &str) -> Result<Condition, ConditionError> {
         let unit = text.chars().last().and_then(|last| UNITS.iter().find(|(letter, _)| *letter == last));
         let number = text.strip_suffix(|last: char| unit.is_some_and(|(letter, _)| *letter == last)).unwrap_or(text);
-        let bound = Bound::parse(number).ok_or(ConditionError {
+        let bound = Bound::parse(number, whole).ok_or(ConditionError {
             text: text.to_owned(),
             what: "size",
             example: "100k, +20M (more) or -1G (less); units c, w, b, k, M, G",
@@ -97,11 +118,14 @@ impl Condition {
         Ok(Condition::Size { bound, unit: unit.map_or(512, |(_, bytes)| *bytes) })
     }
 
-    /// `-mtime [+-]N`, counted from `now`.
+    /// `-mtime [+-]N`, also with a fraction, counted from `now`.
     pub fn mtime(text: &str, now: Timestamp) -> Result<Condition, ConditionError> {
-        let example = "7 (seven days ago), +7 (longer) or -7 (less)";
-        let bound =
-            Bound::parse(text).ok_or(ConditionError { text: text.to_owned(), what: "number of days", example })?;
+        let example = "7 (seven days ago), +7 (longer), -7 (less) or -1.5";
+        let bound = Bound::parse(text, days).ok_or(ConditionError {
+            text: text.to_owned(),
+            what: "number of days",
+            example,
+        })?;
         Ok(Condition::Mtime { bound, now })
     }
 
@@ -139,13 +163,14 @@ impl Condition {
             }
             Condition::Size { bound, unit } => bound.holds(row.size.div_ceil(*unit)),
             Condition::Mtime { bound, now } => {
-                let borrowed = i64::from(now.nanoseconds < row.mtime.nanoseconds);
-                let age =
-                    now.seconds.saturating_sub(row.mtime.seconds).saturating_sub(borrowed).div_euclid(DAY_SECONDS);
-                // What is of tomorrow is younger than anything.
-                match (u64::try_from(age), bound) {
-                    (Ok(days), bound) => bound.holds(days),
-                    (Err(_), bound) => matches!(bound, Bound::Below(_)),
+                let nanoseconds =
+                    |time: Timestamp| i128::from(time.seconds) * SECOND_NANOSECONDS + i128::from(time.nanoseconds);
+                let age = nanoseconds(*now) - nanoseconds(row.mtime);
+                match *bound {
+                    Bound::Above(least) => age >= least + DAY_NANOSECONDS,
+                    // What is of tomorrow is younger than anything.
+                    Bound::Below(most) => age < most || age < 0,
+                    Bound::Is(about) => (about..about + DAY_NANOSECONDS).contains(&age),
                 }
             }
             Condition::User(uid) => row.uid == *uid,
@@ -192,12 +217,20 @@ mod tests {
             ("1", vec![86_400], vec![86_399]),
             ("+1", vec![2 * 86_400], vec![86_400 + 5]),
             ("-1", vec![0, 86_399, -5], vec![86_400]),
+            ("1.5", vec![129_600, 215_999], vec![129_599, 216_000]),
+            ("+1.5", vec![216_000], vec![215_999]),
+            ("-1.5", vec![129_599], vec![129_600]),
+            ("+.5", vec![129_600], vec![129_599]),
+            ("-0.00001157407407407407", vec![0], vec![1]),
+            ("-1.", vec![86_399], vec![86_400]),
         ] {
             let condition = Condition::mtime(text, NOW).unwrap();
             holding.iter().for_each(|&age| assert!(condition.holds(b"x", &aged(age)), "{text} {age}"));
             not_holding.iter().for_each(|&age| assert!(!condition.holds(b"x", &aged(age)), "{text} {age}"));
         }
-        assert!(Condition::mtime("soon", NOW).is_err());
+        for text in ["soon", "", ".", "+", "1.5.2", "-.", "1e3", "--1", "1.-5"] {
+            assert!(Condition::mtime(text, NOW).is_err(), "{text}");
+        }
     }
 
     #[test]

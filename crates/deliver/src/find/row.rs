@@ -12,6 +12,7 @@ use onesweep_layout::{
 };
 use onesweep_sys::files::{Stat, Time};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::sum::write_escaped;
 
@@ -143,9 +144,9 @@ struct Line<'a> {
     size: u64,
     allocated: u64,
     links: u32,
-    mtime: f64,
-    ctime: f64,
-    atime: f64,
+    mtime: Box<RawValue>,
+    ctime: Box<RawValue>,
+    atime: Box<RawValue>,
     fragments: u32,
     address: Option<u64>,
     flags: Vec<&'static str>,
@@ -186,16 +187,27 @@ pub fn write_row(out: &mut dyn Write, path: &[u8], row: &Row, style: Style) -> i
             out.write_all(b"\n")
         }
         Style::Json => {
-            serde_json::to_writer(&mut *out, &line(path, row))?;
+            serde_json::to_writer(&mut *out, &line(path, row)?)?;
             out.write_all(b"\n")
         }
     }
 }
 
-fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
+/// Seconds since 1970 with all digits, which no float has.
+fn decimal(time: Timestamp) -> String {
+    const SECOND: u128 = 1_000_000_000;
+    let nanoseconds = i128::from(time.seconds) * SECOND as i128 + i128::from(time.nanoseconds);
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let (seconds, fraction) = (nanoseconds.unsigned_abs() / SECOND, nanoseconds.unsigned_abs() % SECOND);
+    let digits = format!("{fraction:09}");
+    let fraction = Some(digits.trim_end_matches('0')).filter(|digits| !digits.is_empty()).unwrap_or("0");
+    format!("{sign}{seconds}.{fraction}")
+}
+
+fn line<'a>(path: &'a [u8], row: &'a Row) -> serde_json::Result<Line<'a>> {
     let text = OsStr::from_bytes(path);
-    let time = |time: Timestamp| time.seconds as f64 + f64::from(time.nanoseconds) / 1e9;
-    Line {
+    let time = |time: Timestamp| RawValue::from_string(decimal(time));
+    Ok(Line {
         path: text.to_string_lossy(),
         path_hex: text.to_str().is_none().then(|| path.iter().map(|byte| format!("{byte:02x}")).collect()),
         inode: row.inode,
@@ -206,9 +218,9 @@ fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
         size: row.size,
         allocated: row.allocated,
         links: row.links,
-        mtime: time(row.mtime),
-        ctime: time(row.ctime),
-        atime: time(row.atime),
+        mtime: time(row.mtime)?,
+        ctime: time(row.ctime)?,
+        atime: time(row.atime)?,
         fragments: row.fragments,
         address: row.address,
         flags: row.flags.iter_names().map(|(name, _)| name).collect(),
@@ -218,7 +230,7 @@ fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
             .iter()
             .map(|(name, size)| Stream { name: String::from_utf8_lossy(name), size: *size })
             .collect(),
-    }
+    })
 }
 
 /// The date and minute of a second since 1970, in the Gregorian calendar.
@@ -285,6 +297,25 @@ mod tests {
             (1_709_251_199, "2024-02-29 23:59"),
         ] {
             assert_eq!(date(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn times_keep_their_nanoseconds() {
+        for (seconds, nanoseconds, expected) in [
+            (1_600_000_000, 123_456_789, "1600000000.123456789"),
+            (1_600_000_000, 500_000_000, "1600000000.5"),
+            (0, 0, "0.0"),
+            (0, 1, "0.000000001"),
+            (-1, 999_999_999, "-0.000000001"),
+            (-1, 0, "-1.0"),
+            (-2, 750_000_000, "-1.25"),
+            (i64::MIN, 0, "-9223372036854775808.0"),
+        ] {
+            let mtime = Timestamp { seconds, nanoseconds };
+            assert_eq!(decimal(mtime), expected);
+            let json = written(b"a", &Row { mtime, ..Row::default() }, Style::Json);
+            assert!(json.contains(&format!("\"mtime\":{expected},")), "{json}");
         }
     }
 

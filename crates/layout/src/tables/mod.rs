@@ -7,6 +7,7 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+mod beginning;
 pub mod ext4;
 pub mod lost;
 pub mod ntfs;
@@ -19,7 +20,8 @@ use std::{io, ops::ControlFlow};
 use bitflags::bitflags;
 use thiserror::Error;
 
-pub use self::open::{Options, has_magic, open};
+pub use self::beginning::{Beginning, beginning};
+pub use self::open::{Options, open};
 pub use self::tree::{Entry, NoSuchPath, Tree};
 use crate::extent::Extent;
 

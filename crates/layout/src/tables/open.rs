@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     TableError, Tables,
+    beginning::{Kind, is_btrfs},
     ext4::Ext4,
     ntfs::{self, Ntfs},
     xfs::Xfs,
@@ -17,24 +18,6 @@ pub struct Options {
     pub force_dirty: bool,
 }
 
-/// Where btrfs keeps its magic.
-const BTRFS_MAGIC: (u64, &[u8]) = (0x1_0040, b"_BHRfS_M");
-
-/// The file systems that are read, each with its magic.
-const KNOWN: [Known; 3] = [
-    Known { magic: (1080, b"\x53\xef"), open: |device, _| boxed(Ext4::open(device)) },
-    Known { magic: (0, b"XFSB"), open: |device, _| boxed(Xfs::open(device)) },
-    Known {
-        magic: (3, b"NTFS    "),
-        open: |device, Options { force_dirty }| boxed(Ntfs::open(device, ntfs::Options { force_dirty })),
-    },
-];
-
-struct Known {
-    magic: (u64, &'static [u8]),
-    open: fn(Device, Options) -> Opened,
-}
-
 type Device = Arc<dyn BlockRead>;
 type Opened = Result<Box<dyn Tables + Send>, TableError>;
 
@@ -43,14 +26,14 @@ type Opened = Result<Box<dyn Tables + Send>, TableError>;
 /// Each is looked for by the copies of its superblock too, which lie far apart; the one whose magic is at the start comes
 /// before that.
 pub fn open(device: impl BlockRead + 'static, options: Options) -> Result<Box<dyn Tables + Send>, TableError> {
-    if has(&device, BTRFS_MAGIC) {
+    if is_btrfs(&device) {
         let advice = "its trees are not read without the kernel: mount it for reading alone";
         return Err(TableError::Unsupported { feature: "btrfs".into(), advice });
     }
     let device: Device = Arc::new(device);
-    let (shown, hidden): (Vec<_>, Vec<_>) = KNOWN.iter().partition(|known| has(&*device, known.magic));
-    for known in shown.into_iter().chain(hidden) {
-        match (known.open)(device.clone(), options) {
+    let (shown, hidden): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(|kind| kind.has_magic(&*device));
+    for kind in shown.into_iter().chain(hidden) {
+        match open_as(kind, device.clone(), options) {
             Err(TableError::NotHere { .. }) => {}
             opened => return opened,
         }
@@ -58,19 +41,16 @@ pub fn open(device: impl BlockRead + 'static, options: Options) -> Result<Box<dy
     Err(TableError::NotHere { fs_type: "ext2, ext3, ext4, XFS or NTFS", what: "superblock", at: 0 })
 }
 
-/// Whether a file system that is known begins there, by its magic alone.
-pub fn has_magic(device: &(impl BlockRead + ?Sized)) -> bool {
-    KNOWN.iter().map(|known| known.magic).chain([BTRFS_MAGIC]).any(|magic| has(device, magic))
+fn open_as(kind: Kind, device: Device, Options { force_dirty }: Options) -> Opened {
+    match kind {
+        Kind::Ext4 => boxed(Ext4::open(device)),
+        Kind::Xfs => boxed(Xfs::open(device)),
+        Kind::Ntfs => boxed(Ntfs::open(device, ntfs::Options { force_dirty })),
+    }
 }
 
 fn boxed(opened: Result<impl Tables + Send + 'static, TableError>) -> Opened {
     opened.map(|tables| Box::new(tables) as Box<dyn Tables + Send>)
-}
-
-fn has(device: &(impl BlockRead + ?Sized), (at, magic): (u64, &[u8])) -> bool {
-    let mut found = [0; 8];
-    let found = &mut found[..magic.len()];
-    device.read_at(found, at).is_ok() && *found == *magic
 }
 
 #[cfg(test)]

@@ -725,6 +725,17 @@ fn a_volume_that_was_not_closed_is_refused() {
     page[16..20].copy_from_slice(&4096_u32.to_le_bytes());
     page[24] = 48;
     dirty(&bytes);
+
+    // A torn record of the root hides whether there is a hiberfil.sys, and no other sign.
+    let root = mft + 5 * 1024 + 510;
+    for (bytes, expected) in [(&bytes, "$LogFile"), (&sound, "nobody can tell whether it was closed")] {
+        let mut torn = bytes.clone();
+        torn[root] = !torn[root];
+        let error = Ntfs::open(&torn, CLOSED).map(|_| ()).unwrap_err();
+        assert!(matches!(error, TableError::Dirty { .. }) && error.to_string().contains(expected), "{error}");
+        let forced = Ntfs::open(&torn, Options { force_dirty: true }).unwrap();
+        assert!(forced.facts().is_dirty);
+    }
 }
 
 #[test]

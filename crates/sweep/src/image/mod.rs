@@ -3,47 +3,86 @@
 mod content;
 mod fill;
 mod gather;
+mod look;
 mod place;
 mod spans;
 
 use std::{
     fmt, io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use onesweep_layout::{
-    ImageFile, Part,
+    BlockRead, ImageFile, Part,
     image::ImageName,
-    tables::{self, Options, TableError, Tables},
+    partitions::partitions,
+    tables::{self, Beginning, Options, Tables},
 };
 use onesweep_sys::{
     block,
-    buffer::{Bytes, FileBuffer},
-    cache,
-    files::{self, CURRENT_DIR, EntryType, Stat, statx_at},
+    files::{CURRENT_DIR, EntryType, Stat, statx_at},
 };
-
-use crate::footprint::Footprint;
 
 pub(crate) use self::{
     content::{ImageContent, unpack},
-    fill::{Filling, Wishes},
+    fill::{FillError, Filling, Wishes},
 };
 
 /// Whether [`MetadataSource::Auto`](crate::MetadataSource::Auto) takes a path for that of an image, of a device that isn't
-/// mounted, or of something inside of one, where it is one of `named` paths. Reads a few blocks.
+/// mounted, or of something inside of one, where it is one of `named` paths, and named links to devices are followed or not.
+/// Reads a few blocks.
 ///
 /// True also where it has to be one, but can't be read.
-pub fn is_image(path: &Path, named: usize) -> bool {
-    match ImageName::of(path).map(|name| Named::of(path, &name)) {
-        None | Some(Named::Link) => false,
-        Some(Named::PlainFile) => !matches!(Image::open(path, path, named, Options::default()), Ok(None)),
+pub fn is_image(path: &Path, named: usize, follow: bool) -> bool {
+    match ImageName::of(path).map(|name| Named::of(path, &name, follow)) {
+        None | Some(Named::Link | Named::DeviceLink) => false,
+        Some(Named::PlainFile) => !matches!(Image::open(path, path, named, follow, Options::default()), Ok(None)),
         Some(Named::Image) => true,
+    }
+}
+
+/// What somebody who names a path might not expect of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathRemark {
+    /// A plain file is taken for an image: the files in it are read.
+    Image,
+    /// A disk with these partitions is taken as one file.
+    Divided(Vec<u32>),
+    /// An image of a btrfs is taken as one file.
+    Btrfs,
+    /// An image of QEMU is taken as one file.
+    Qcow2,
+    /// A symbolic link to a device is taken as the link.
+    DeviceLink,
+}
+
+/// What is to be said of a path before it is read with [`MetadataSource::Auto`](crate::MetadataSource::Auto) as one of
+/// `named` paths. Nothing of one that can't be read: that is an error then. Reads a few blocks.
+pub fn remark_on(path: &Path, named: usize, follow: bool, force_dirty: bool) -> Option<PathRemark> {
+    let name = ImageName::of(path)?;
+    match Named::of(path, &name, follow) {
+        Named::DeviceLink => Some(PathRemark::DeviceLink),
+        Named::PlainFile if named <= PLAIN_IMAGES_MAX => match look::into_file(path, one_file_in_all)? {
+            None => Image::open(path, path, named, follow, Options { force_dirty }).ok()?.map(|_| PathRemark::Image),
+            remark => remark,
+        },
+        _ => None,
+    }
+}
+
+/// What a file is that holds files but isn't taken for an image.
+fn one_file_in_all(file: &dyn BlockRead) -> Option<PathRemark> {
+    match tables::beginning(file) {
+        Beginning::Btrfs => Some(PathRemark::Btrfs),
+        Beginning::Qcow2 => Some(PathRemark::Qcow2),
+        Beginning::Unknown => {
+            let found = partitions(file).ok().filter(|found| !found.is_empty())?;
+            Some(PathRemark::Divided(found.iter().map(|partition| partition.number).collect()))
+        }
+        _ => None,
     }
 }
 
@@ -52,19 +91,26 @@ pub fn is_image(path: &Path, named: usize) -> bool {
 enum Named {
     /// A file as it is named: an image only when it holds a file system.
     PlainFile,
-    /// A symbolic link as it is named, never followed.
+    /// A symbolic link as it is named, which is not followed.
     Link,
+    /// The same, to a device.
+    DeviceLink,
     /// A device, a partition or a path inside of an image: it must hold a file system.
     Image,
 }
 
 impl Named {
-    fn of(path: &Path, name: &ImageName) -> Self {
+    fn of(path: &Path, name: &ImageName, follow: bool) -> Self {
         if name.file != path {
             return Self::Image;
         }
-        match statx_at(CURRENT_DIR, path, true).map(|found| found.file_type()) {
-            Ok(EntryType::Symlink) => Self::Link,
+        let kind = |follow: bool| statx_at(CURRENT_DIR, path, !follow).map(|found| found.file_type());
+        match kind(false) {
+            Ok(EntryType::Symlink) => match kind(true) {
+                Ok(EntryType::BlockDevice) if follow => Self::Image,
+                Ok(EntryType::BlockDevice) => Self::DeviceLink,
+                _ => Self::Link,
+            },
             Ok(EntryType::File) => Self::PlainFile,
             _ => Self::Image,
         }
@@ -74,35 +120,6 @@ impl Named {
 /// Plain files are looked into only where no more paths than these are named: each costs a read at its own place of the disk,
 /// and a list of thousands of files is none of images.
 const PLAIN_IMAGES_MAX: usize = 16;
-
-/// So much holds all of them, in whole blocks.
-const START_BYTES: usize = 0x1_1000;
-
-/// The start of a file by a direct read; `None` where the file system has none.
-fn start_past_the_cache(path: &Path) -> Option<Bytes> {
-    let fd = files::open_direct_at(CURRENT_DIR, path).ok()?;
-    let buffer = FileBuffer::zeroed(START_BYTES);
-    files::read_at(fd.as_fd(), buffer.lend(0..START_BYTES).as_mut_slice(), 0).ok()?;
-    buffer.try_into_bytes().ok()
-}
-
-/// Looks at the start of a named file, and leaves the page cache as it was: nearly all of them are no images.
-fn has_magic(path: &Path) -> bool {
-    let Ok(fd) = files::open_file(path) else { return false };
-    // Where nobody can tell what is cached, nothing could be put back.
-    if cache::residency(fd.as_fd(), 0, START_BYTES as u64).is_err() {
-        return false;
-    }
-    if let Some(start) = start_past_the_cache(path) {
-        return tables::has_magic(&*start);
-    }
-    let Ok(stat) = files::statx_fd(fd.as_fd()) else { return false };
-    let _ = cache::random_access(fd.as_fd());
-    let mut footprint = Footprint::of_file(fd.as_fd(), stat.size);
-    let found = fd.try_clone().and_then(|fd| ImageFile::new(fd.into())).is_ok_and(|file| tables::has_magic(&file));
-    footprint.wipe(fd.as_fd());
-    found
-}
 
 /// A file system in an image or on a device, and the place in it that is swept.
 pub(crate) struct Image {
@@ -156,36 +173,41 @@ impl ImageDevice {
 impl Image {
     /// Opens what `opened` names; `None` when that is no image: a file as it is, which holds no file system, for one.
     ///
-    /// A file that is named as it is counts as an image only when it holds a file system; a device, a partition or a path
-    /// inside must.
-    pub(crate) fn open(shown: &Path, opened: &Path, named: usize, options: Options) -> io::Result<Option<Self>> {
+    /// A file that is named as it is counts as an image only when it holds a file system, and then fails where that can't be
+    /// read; a device, a partition or a path inside must hold one. A link to a device counts where `follow`.
+    pub(crate) fn open(
+        shown: &Path,
+        opened: &Path,
+        named: usize,
+        follow: bool,
+        options: Options,
+    ) -> io::Result<Option<Self>> {
         let Some(name) = ImageName::of(opened) else { return Ok(None) };
-        let named_as = Named::of(opened, &name);
-        let is_plain_file = named_as == Named::PlainFile;
-        if named_as == Named::Link || (is_plain_file && (named > PLAIN_IMAGES_MAX || !has_magic(opened))) {
-            return Ok(None);
+        match Named::of(opened, &name, follow) {
+            Named::Link | Named::DeviceLink => Ok(None),
+            Named::Image => Self::open_as(shown, name, options).map(Some),
+            Named::PlainFile if named > PLAIN_IMAGES_MAX => Ok(None),
+            Named::PlainFile => match look::into_file(opened, |file| tables::beginning(file)) {
+                Some(Beginning::FileSystem) => Self::open_as(shown, name, options)
+                    .map(Some)
+                    .map_err(|why| io::Error::other(format!("{why}; --metadata walk takes it as one file"))),
+                // Whatever stands there by chance, the file is a file.
+                Some(Beginning::Doubtful) => Ok(Self::open_as(shown, name, options).ok()),
+                _ => Ok(None),
+            },
         }
-        let part = match name.open() {
-            Err(_) if is_plain_file => return Ok(None),
-            part => part.map_err(io::Error::other)?,
-        };
-        let tables = match tables::open(part.clone(), options) {
-            Err(dirty @ TableError::Dirty { .. }) if is_plain_file => {
-                return Err(io::Error::other(format!("{dirty}; --metadata walk takes it as one file")));
-            }
-            Err(_) if is_plain_file => return Ok(None),
-            tables => tables.map_err(io::Error::other)?,
-        };
-        Ok(Some(Self::of(shown, name, part, tables)))
     }
 
     /// Opens what `opened` names where that is a file, a device or something inside; `None` for what else there is. Fails
     /// where the tables of a file system can't be read there.
     pub(crate) fn open_named(shown: &Path, opened: &Path, options: Options) -> io::Result<Option<Self>> {
-        let Some(name) = ImageName::of(opened) else { return Ok(None) };
-        let part = name.open().map_err(io::Error::other)?;
-        let tables = tables::open(part.clone(), options).map_err(io::Error::other)?;
-        Ok(Some(Self::of(shown, name, part, tables)))
+        ImageName::of(opened).map(|name| Self::open_as(shown, name, options)).transpose()
+    }
+
+    fn open_as(shown: &Path, name: ImageName, options: Options) -> io::Result<Self> {
+        // The path goes before all messages as it is.
+        let (part, tables) = name.open_tables(options).map_err(|error| io::Error::other(error.why))?;
+        Ok(Self::of(shown, name, part, tables))
     }
 
     fn of(shown: &Path, name: ImageName, part: Part<Arc<ImageFile>>, tables: Box<dyn Tables + Send>) -> Self {

@@ -10,7 +10,7 @@ use crate::{
     device::DeviceCheck,
     error::FileError,
     handover,
-    image::{self, Filling, Image, ImageContent, ImageDevice},
+    image::{self, FillError, Filling, Image, ImageContent, ImageDevice},
     item::{Content, FileBytes, Route, SweptFile},
     outlet::{Counters, Outlet},
     placement::Placement,
@@ -82,6 +82,7 @@ impl SpindleSweep {
         };
         let filled = match filling.next(&mut self.catalogue, &wishes) {
             Ok(filled) => filled,
+            Err(FillError::NoSuchPath) => return self.held.errors.push(FileError::NotInside { path: shown }),
             Err(error) => {
                 let source = io::Error::other(error);
                 return self.held.errors.push(FileError::Io { path: shown, step: "read its tables".into(), source });

@@ -54,7 +54,7 @@ fn windows_deliver_the_same(made: &Made) {
     assert_eq!(sum_lines(&excluded.stdout).len(), kept);
     assert_eq!(figure(&summary(&excluded.stderr), "errors"), 0);
     for path in [":/none", ":/none/below", ":/folder 0/none"] {
-        let out = finish(onesweep(SUM).args(tiny).arg(made.named(path)), 1);
+        let out = finish(onesweep(SUM).args(tiny).arg(made.named(path)), 2);
         assert!(text(&out.stderr).contains("no such file or directory inside"), "{}", text(&out.stderr));
     }
     let planned = finish(onesweep(["sum", "--show-plan", "--json"]).args(tiny).arg(made.named(":/")), 0);

@@ -42,6 +42,9 @@ impl Geometry {
 
     /// Reads the boot sector, or its backup at the end of the device when the first is damaged; then also what was wrong.
     pub(super) fn read(device: &impl BlockRead) -> Result<(Geometry, Option<TableError>), TableError> {
+        if device.len() < BOOT_BYTES as u64 {
+            return Err(not_here());
+        }
         let mut sector = [0; BOOT_BYTES];
         let first = match device.read_at(&mut sector, 0) {
             Ok(()) => Geometry::parse(&sector, 0),
@@ -53,19 +56,10 @@ impl Geometry {
             Err(TableError::NotHere { .. }) if !may_have_been_ours(device, &sector) => return Err(not_here()),
             Err(wrong) => wrong,
         };
-        for sector_bytes in [512, 4096] {
-            let Some(at) = (device.len() / sector_bytes).checked_sub(1).map(|sector| sector * sector_bytes) else {
-                continue;
-            };
-            let mut sector = [0; BOOT_BYTES];
-            if at > 0
-                && device.read_at(&mut sector, at).is_ok()
-                && let Ok(geometry) = Geometry::parse(&sector, at)
-            {
-                return Ok((geometry, Some(wrong)));
-            }
+        match backup(device) {
+            Some((geometry, at)) => Ok((geometry, Some(stood_in_for(wrong, at)))),
+            None => Err(wrong),
         }
-        Err(wrong)
     }
 
     /// Reads a boot sector that lies at byte `at`.
@@ -122,12 +116,44 @@ impl Geometry {
     }
 }
 
+/// What the backup of the boot sector says, and where it lies.
+fn backup(device: &(impl BlockRead + ?Sized)) -> Option<(Geometry, u64)> {
+    [512, 4096].into_iter().find_map(|sector_bytes| {
+        let at = (device.len() / sector_bytes).checked_sub(1)? * sector_bytes;
+        let mut sector = [0; BOOT_BYTES];
+        let is_there = at > 0 && device.read_at(&mut sector, at).is_ok();
+        is_there.then(|| Geometry::parse(&sector, at).ok()).flatten().map(|geometry| (geometry, at))
+    })
+}
+
+/// What was wrong with a boot sector whose backup serves.
+fn stood_in_for(wrong: TableError, backup_at: u64) -> TableError {
+    let used = format!("the backup at byte {backup_at} is used");
+    match wrong {
+        TableError::Damaged { what, at, expected, found } => {
+            TableError::Damaged { what, at, expected, found: format!("{found}; {used}") }
+        }
+        TableError::NotHere { what, at, .. } => {
+            TableError::damaged("the boot sector", at, what, format!("none; {used}"))
+        }
+        other => TableError::damaged("the boot sector", 0, "a sector that can be read", format!("{other}; {used}")),
+    }
+}
+
+/// Whether the first sector of an NTFS was lost, but its backup at the end of the device was not.
+pub(in crate::tables) fn has_backup_alone(device: &(impl BlockRead + ?Sized)) -> bool {
+    let mut sector = [0; BOOT_BYTES];
+    device.read_at(&mut sector, 0).is_ok()
+        && may_have_been_ours(device, &sector)
+        && backup(device).is_some_and(|(geometry, at)| geometry.bytes <= at + BOOT_BYTES as u64)
+}
+
 fn not_here() -> TableError {
     TableError::NotHere { fs_type: "ntfs", what: "\"NTFS    \"", at: 3 }
 }
 
 /// Whether a first sector without the mark of NTFS is one that was damaged rather than one of another file system.
-fn may_have_been_ours(device: &impl BlockRead, sector: &[u8; BOOT_BYTES]) -> bool {
+fn may_have_been_ours(device: &(impl BlockRead + ?Sized), sector: &[u8; BOOT_BYTES]) -> bool {
     // The jump that every boot sector of NTFS begins with.
     if sector.starts_with(&[0xeb, 0x52, 0x90]) {
         return true;
@@ -189,9 +215,13 @@ mod tests {
         let mut device = vec![0; 1 << 20];
         let end = device.len() - BOOT_BYTES;
         device[end..].copy_from_slice(&good);
+        assert!(!has_backup_alone(&device), "of a larger volume");
+        device[end + 40..end + 48].copy_from_slice(&2047_u64.to_le_bytes());
+        assert!(has_backup_alone(&device));
         let (geometry, wrong) = Geometry::read(&device).unwrap();
         assert_eq!(geometry.serial, 0x1234);
-        assert!(wrong.is_some());
+        let wrong = wrong.unwrap().to_string();
+        assert!(wrong.contains("none; the backup at byte 1048064 is used"), "{wrong}");
 
         device[..BOOT_BYTES].copy_from_slice(&good);
         assert!(Geometry::read(&device).unwrap().1.is_none());
@@ -209,6 +239,6 @@ mod tests {
         device[0x438] = 0;
         device[..4].copy_from_slice(b"XFSB");
         assert!(matches!(Geometry::read(&device), Err(TableError::NotHere { .. })));
-        assert!(matches!(Geometry::read(&Vec::new()), Err(TableError::Io { .. })));
+        assert!(matches!(Geometry::read(&Vec::new()), Err(TableError::NotHere { .. })));
     }
 }

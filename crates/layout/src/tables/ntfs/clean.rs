@@ -72,27 +72,38 @@ impl VolumeInformation {
     }
 }
 
-/// [`TableError::Dirty`] where something isn't in the tables yet, else what is damaged.
-pub(super) fn check<B: BlockRead>(mft: &Mft<B>, volume: &VolumeInformation) -> Result<(), TableError> {
-    if volume.flags & IS_DIRTY != 0 {
-        return Err(TableError::Dirty { journal: "the volume, marked as dirty,", advice: ADVICE });
-    }
-    if is_hibernated(mft)? {
-        return Err(TableError::Dirty {
-            journal: "what a hibernating Windows keeps in memory",
-            advice: HIBERNATED_ADVICE,
-        });
-    }
+/// [`TableError::Dirty`] where something isn't in the tables yet, or where nobody can tell. What is damaged goes to `notes`, and
+/// hides no other sign.
+pub(super) fn check<B: BlockRead>(
+    mft: &Mft<B>,
+    volume: Option<&VolumeInformation>,
+    notes: &mut Vec<TableError>,
+) -> Result<(), TableError> {
+    let flagged = volume.map(|volume| volume.flags & IS_DIRTY != 0);
+    let mut told = |found: Result<bool, TableError>| found.map_err(|damage| notes.push(damage)).ok();
+    let hibernated = told(is_hibernated(mft));
+    let open = told(has_open_journal(mft));
+    let (journal, advice) = if flagged == Some(true) {
+        ("the volume, marked as dirty,", ADVICE)
+    } else if hibernated == Some(true) {
+        ("what a hibernating Windows keeps in memory", HIBERNATED_ADVICE)
+    } else if open == Some(true) {
+        ("$LogFile", ADVICE)
+    } else if [flagged, hibernated, open].contains(&None) {
+        ("the volume, so damaged that nobody can tell whether it was closed,", ADVICE)
+    } else {
+        return Ok(());
+    };
+    Err(TableError::Dirty { journal, advice })
+}
+
+fn has_open_journal<B: BlockRead>(mft: &Mft<B>) -> Result<bool, TableError> {
     let mut log = Stream::default();
     read_file(mft, LOG_FILE, &mut |attribute| match (attribute.kind, attribute.name) {
         (kind::DATA, []) => log.take(attribute, &mft.geometry),
         _ => Ok(()),
     })?;
-    let bytes = log.read(&mft.device, RESTART_BYTES)?;
-    match is_closed(bytes) {
-        true => Ok(()),
-        false => Err(TableError::Dirty { journal: "$LogFile", advice: ADVICE }),
-    }
+    Ok(!is_closed(log.read(&mft.device, RESTART_BYTES)?))
 }
 
 /// Whether the restart page that was written last says that nobody has the journal open. An empty journal has none.

@@ -96,6 +96,7 @@ use self::{boot::Geometry, clean::VolumeInformation, mft::Mft, scan::Scan};
 use super::{Found, Inode, InodeFlags, Name, TableError, Tables, VolumeFacts, Wanted};
 use crate::block_read::BlockRead;
 
+pub(super) use self::boot::has_backup_alone;
 pub use self::compressed::{BadUnit, Decompressor, unpack_unit};
 
 /// The record of the root directory.
@@ -135,29 +136,21 @@ impl<B: BlockRead> Ntfs<B> {
             notes.push(TableError::damaged("the end of the volume", device.len(), expected, "the end of the device"));
         }
         let mft = Mft::open(device, geometry, &mut notes)?;
-        let volume = VolumeInformation::read(&mft).unwrap_or_else(|damage| {
-            notes.push(damage);
-            VolumeInformation::default()
-        });
-        if volume.major_version > 3 {
+        let volume = VolumeInformation::read(&mft).map_err(|damage| notes.push(damage)).ok();
+        if let Some(volume) = volume.as_ref().filter(|volume| volume.major_version > 3) {
             return Err(TableError::Unsupported {
                 feature: format!("version {}.{} of NTFS", volume.major_version, volume.minor_version),
                 advice: "mount it by what made it",
             });
         }
-        let is_dirty = match clean::check(&mft, &volume) {
+        let is_dirty = match clean::check(&mft, volume.as_ref(), &mut notes) {
             Ok(()) => false,
-            Err(TableError::Dirty { .. }) if options.force_dirty => true,
-            Err(dirty @ TableError::Dirty { .. }) => return Err(dirty),
-            // Damage there says nothing of whether the volume was closed; what else is damaged will show itself.
-            Err(damage) => {
-                notes.push(damage);
-                false
-            }
+            Err(_) if options.force_dirty => true,
+            Err(dirty) => return Err(dirty),
         };
         let facts = VolumeFacts {
             fs_type: "ntfs",
-            label: volume.label,
+            label: volume.map(|volume| volume.label).unwrap_or_default(),
             block_bytes: geometry.cluster_bytes,
             bytes: geometry.bytes,
             root: ROOT,
