@@ -68,6 +68,8 @@ export interface Breakdown {
     other?: Omit<Share, "key">;
     unknown: number;
     unknown_in?: Name[];
+}
+
 /** What a directory came to at a time. */
 export interface Past {
     at: number;
