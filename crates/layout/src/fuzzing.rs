@@ -35,7 +35,8 @@ pub struct Target {
 
 /// All targets that take nothing but their input.
 pub fn targets() -> impl Iterator<Item = &'static Target> {
-    let all: [&'static [Target]; 4] = [
+    let all: [&'static [Target]; 5] = [
+        crate::btrfs::fuzzing::TARGETS,
         crate::tables::ext4::fuzzing::TARGETS,
         crate::tables::ntfs::fuzzing::TARGETS,
         crate::tables::xfs::fuzzing::TARGETS,
