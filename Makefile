@@ -111,14 +111,8 @@ peers:
 
 # Images for the fuzzer to begin with are made once; `rm -r fuzz/images` makes them anew. What it finds lies in fuzz/artifacts.
 fuzz: deps
-	@test -x $(TARGET)/tools/bin/cargo-fuzz || $(CARGO) install cargo-fuzz --version '^$(CARGO_FUZZ)' --locked --root $(TARGET)/tools
 	@test -d fuzz/images || fuzz/seeds
-	@export PATH="$(abspath $(TARGET)/tools/bin):$$PATH"; set -e; \
-	for target in $(or $(FUZZ_TARGETS),$$(cargo fuzz list)); do \
-		echo "$$target"; $(CARGO) +nightly fuzz run -s none "$$target" -- -timeout=60 -print_final_stats=1 $(FUZZ) 2>&1 | tee $(TARGET)/fuzz.log | \
-			grep -a -E 'panicked|^stat::(number_of|average)|Test unit written|error' || true; \
-		! grep -a 'Test unit written' $(TARGET)/fuzz.log >/dev/null; \
-	done
+	@CARGO='$(CARGO)' TARGET='$(abspath $(TARGET))' FUZZ='$(FUZZ)' FUZZ_TARGETS='$(FUZZ_TARGETS)' CARGO_FUZZ='$(CARGO_FUZZ)' fuzz/run
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps

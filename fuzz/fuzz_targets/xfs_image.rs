@@ -1,7 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| onesweep_fuzz::run_image(
-    "xfs_image",
-    onesweep_layout::fuzzing::xfs_image,
-    input
-));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| onesweep_fuzz::run_image("xfs_image", input));

@@ -4,15 +4,15 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    fs,
-    path::Path,
+    fs, panic,
+    path::{Path, PathBuf},
     sync::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use onesweep_layout::fuzzing::{Image, Target, targets};
+use onesweep_layout::fuzzing::{IMAGE_TARGETS, Image, Target, targets};
 
 /// Counts what is allocated.
 struct Counting;
@@ -71,15 +71,32 @@ pub fn run(name: &str, input: &[u8]) {
 /// The bytes that a scan of a small image may take: what the readers state (see their documentation) for so few inodes.
 const SCAN_BYTES: usize = 128 << 20;
 
-/// Runs the target of whole images of a file system; `./seeds` makes them.
-pub fn run_image(name: &str, target: fn(&[Image], &[u8]), input: &[u8]) {
-    static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
+/// Runs the target of whole images of a file system on the one that the first byte chooses; `./seeds` makes them. What
+/// breaks a promise is told with the image's name.
+pub fn run_image(name: &str, input: &[u8]) {
+    static IMAGES: OnceLock<Vec<(String, Image)>> = OnceLock::new();
+    static CHOSEN: AtomicUsize = AtomicUsize::new(0);
     let images = IMAGES.get_or_init(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("images").join(name);
         let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}; run ./seeds", folder.display()));
         let mut files: Vec<_> = files.map(|file| file.expect("an image").path()).collect();
         files.sort();
-        files.iter().map(|file| Image::new(&fs::read(file).expect("an image"))).collect()
+        let named = |file: PathBuf| {
+            let name = file.file_stem().expect("a name").display().to_string();
+            (name, Image::new(&fs::read(file).expect("an image")))
+        };
+        // libFuzzer's own ends the process.
+        let ends = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let images = IMAGES.get().map_or(&[][..], |images| images);
+            let image = images.get(CHOSEN.load(Ordering::Relaxed)).map_or("none", |(name, _)| name);
+            eprintln!("image: {image}");
+            ends(info);
+        }));
+        files.into_iter().map(named).collect()
     });
-    within(SCAN_BYTES, || target(images, input));
+    let (_, target) = IMAGE_TARGETS.iter().find(|target| target.0 == name).expect("a target of this name");
+    let chosen = input.first().map_or(0, |&byte| usize::from(byte)) % images.len();
+    CHOSEN.store(chosen, Ordering::Relaxed);
+    within(SCAN_BYTES, || target(&images[chosen].1, input));
 }

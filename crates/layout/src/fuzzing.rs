@@ -20,7 +20,7 @@ use crate::{
 mod images;
 mod names;
 
-pub use self::images::{Image, ext4_image, ntfs_image, xfs_image};
+pub use self::images::{IMAGE_TARGETS, Image, ImageTarget};
 
 /// One thing to fuzz.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,8 @@ pub struct Target {
 
 /// All targets that take nothing but their input.
 pub fn targets() -> impl Iterator<Item = &'static Target> {
-    let all: [&'static [Target]; 4] = [
+    let all: [&'static [Target]; 5] = [
+        crate::btrfs::fuzzing::TARGETS,
         crate::tables::ext4::fuzzing::TARGETS,
         crate::tables::ntfs::fuzzing::TARGETS,
         crate::tables::xfs::fuzzing::TARGETS,
@@ -207,30 +208,77 @@ impl Found for Checker {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{
+        fs,
+        io::Write,
+        path::{Path, PathBuf},
+        process::Command,
+    };
 
     use super::*;
 
-    /// What the fuzzer has found: inputs by target, each of which broke a promise once.
+    /// Inputs by target, each of which broke a promise once.
+    fn crashers() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers")
+    }
+
+    /// What is in a folder; nothing when it isn't there.
+    fn within(folder: &Path) -> Vec<PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path()).collect()
+    }
+
+    fn name(path: &Path) -> &str {
+        path.file_stem().and_then(|name| name.to_str()).expect("a name")
+    }
+
+    fn run_all(folder: &Path, run: &dyn Fn(&[u8])) {
+        run(&[]);
+        for input in within(folder) {
+            eprintln!("{}", input.display());
+            run(&fs::read(&input).expect("an input"));
+        }
+    }
+
     #[test]
     fn what_the_fuzzer_found_is_mended() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers");
         for target in targets() {
-            (target.run)(&[]);
-            for input in fs::read_dir(folder.join(target.name)).into_iter().flatten() {
-                let path = input.expect("an entry").path();
-                eprintln!("{}", path.display());
-                (target.run)(&fs::read(&path).expect("an input"));
+            run_all(&crashers().join(target.name), &target.run);
+        }
+    }
+
+    /// Inputs of whole images lie below the name of their image, and change this one alone.
+    #[test]
+    fn what_the_fuzzer_found_in_whole_images_is_mended() {
+        let mut systems = vec!["ext4", "xfs"];
+        if rustix::process::geteuid().is_root() {
+            systems.push("ntfs");
+        } else {
+            let _ = writeln!(io::stderr(), "skipped: images of NTFS: only root can mount");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+        let made = Command::new(seeds).arg(folder.path()).args(&systems).output().expect("fuzz/seeds runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        for (target, run) in IMAGE_TARGETS {
+            let images = within(&folder.path().join(target));
+            assert_eq!(images.is_empty(), !systems.iter().any(|system| target.starts_with(system)), "{target}");
+            let kept = crashers().join(target);
+            for inputs in within(&kept).iter().filter(|_| !images.is_empty()) {
+                assert!(images.iter().any(|image| name(image) == name(inputs)), "no image for {}", inputs.display());
+            }
+            for path in images {
+                let image = Image::new(&fs::read(&path).expect("an image"));
+                run_all(&kept.join(name(&path)), &|input| run(&image, input));
             }
         }
     }
 
     #[test]
     fn every_folder_of_inputs_has_a_target() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers");
-        for folder in fs::read_dir(folder).into_iter().flatten() {
-            let name = folder.expect("an entry").file_name();
-            assert!(targets().any(|target| name == *target.name), "{}", name.display());
+        let names: Vec<_> =
+            targets().map(|target| target.name).chain(IMAGE_TARGETS.map(|(target, _)| target)).collect();
+        for folder in within(&crashers()) {
+            assert!(names.contains(&name(&folder)), "{}", folder.display());
         }
     }
 

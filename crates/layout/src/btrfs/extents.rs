@@ -59,21 +59,22 @@ impl ItemExtents {
         let mut wrong = None;
         let key = |offset| Key { objectid: ino, kind: kind::EXTENT_DATA, offset };
         btrfs::search(fd, buffer, OWN_TREE, (key(0), key(u64::MAX)), &mut |item| {
-            match FileExtent::parse(item.data).map(|extent| raw(item.key.offset, &extent)) {
-                Ok(None) => {}
-                Ok(Some(next)) => match extents.last_mut() {
-                    Some(run) if continues(run, &next) => run.length += next.length,
-                    _ => extents.push(next),
-                },
-                Err(error) => wrong = Some(MapError::Io(io::Error::new(io::ErrorKind::InvalidData, error))),
-            }
-            if extents.len() > EXTENTS_MAX {
-                wrong = Some(MapError::Unsupported);
-            }
+            wrong = keep(extents, item.key.offset, item.data).err();
             wrong.is_none()
         })?;
         wrong.map_or(Ok(extents), Err)
     }
+}
+
+/// Adds what the item at a byte of the file tells, to the extent before it where it goes on from there.
+pub(super) fn keep(extents: &mut Vec<RawExtent>, logical: u64, item: &[u8]) -> Result<(), MapError> {
+    let wrong = |error| MapError::Io(io::Error::new(io::ErrorKind::InvalidData, error));
+    let Some(next) = raw(logical, &FileExtent::parse(item).map_err(wrong)?) else { return Ok(()) };
+    match extents.last_mut() {
+        Some(run) if continues(run, &next) => run.length += next.length,
+        _ => extents.push(next),
+    }
+    if extents.len() > EXTENTS_MAX { Err(MapError::Unsupported) } else { Ok(()) }
 }
 
 /// What FIEMAP would say.

@@ -15,6 +15,8 @@
 pub mod chunks;
 pub mod extents;
 mod fields;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub mod items;
 pub mod lanes;
 pub mod nodes;

@@ -174,10 +174,10 @@ impl BlockRead for Changed<'_> {
     }
 }
 
-fn chosen<'a>(images: &'a [Image], input: &'a [u8]) -> Changed<'a> {
-    let (which, rest) = options(input);
-    let (options, changes) = options(rest);
-    images[usize::from(which) % images.len()].changed(options, changes)
+/// The image as an input changes it, but for the first byte, which chooses between images.
+fn changed<'a>(image: &'a Image, input: &[u8]) -> Changed<'a> {
+    let (options, changes) = options(input.get(1..).unwrap_or_default());
+    image.changed(options, changes)
 }
 
 fn look(tables: &mut dyn Tables, len: u64) -> Checker {
@@ -194,25 +194,32 @@ fn look(tables: &mut dyn Tables, len: u64) -> Checker {
     checker
 }
 
-/// Which image, whether checksums are made right, and the changes.
-pub fn ext4_image(images: &[Image], input: &[u8]) {
-    let device = Counted::new(chosen(images, input), READS);
+/// A name, and what panics where a promise is broken.
+pub type ImageTarget = (&'static str, fn(&Image, &[u8]));
+
+/// The targets of whole images, by the names of their folders of images and inputs.
+pub const IMAGE_TARGETS: [ImageTarget; 3] =
+    [("ext4_image", ext4_image), ("xfs_image", xfs_image), ("ntfs_image", ntfs_image)];
+
+/// A byte that chose the image, whether checksums are made right, and the changes.
+fn ext4_image(image: &Image, input: &[u8]) {
+    let device = Counted::new(changed(image, input), READS);
     if let Ok(mut tables) = Ext4::open(&device) {
         look(&mut tables, device.len());
     }
 }
 
 /// As [`ext4_image`].
-pub fn xfs_image(images: &[Image], input: &[u8]) {
-    let device = Counted::new(chosen(images, input), READS);
+fn xfs_image(image: &Image, input: &[u8]) {
+    let device = Counted::new(changed(image, input), READS);
     if let Ok(mut tables) = Xfs::open(&device) {
         look(&mut tables, device.len());
     }
 }
 
 /// As [`ext4_image`]; packed files are read, too.
-pub fn ntfs_image(images: &[Image], input: &[u8]) {
-    let device = Counted::new(chosen(images, input), READS);
+fn ntfs_image(image: &Image, input: &[u8]) {
+    let device = Counted::new(changed(image, input), READS);
     if let Ok(mut tables) = Ntfs::open(&device, Options { force_dirty: input.len().is_multiple_of(2) }) {
         let checker = look(&mut tables, device.len());
         for file in &checker.packed {

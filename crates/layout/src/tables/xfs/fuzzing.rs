@@ -10,13 +10,13 @@ use super::{
     checksum::crc32c,
     directory, extents, features,
     inode::Dinode,
-    inode_btree,
+    inode_btree, log,
     volume::Volume,
 };
 use crate::{
     block_read::BlockRead,
     fuzzing::{Checker, Counted, Repeated, Target, cut, options},
-    tables::Found,
+    tables::{Found, TableError},
 };
 
 pub(crate) const TARGETS: &[Target] = &[
@@ -26,6 +26,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "xfs_extents", run: extent_tree, memory: 16 << 20 },
     Target { name: "xfs_directory", run: directory_block, memory: 16 << 20 },
     Target { name: "xfs_attributes", run: attribute_fork, memory: 80 << 20 },
+    Target { name: "xfs_log", run: log_state, memory: 1 << 20 },
 ];
 
 const BLOCK: usize = 1024;
@@ -324,4 +325,68 @@ fn attribute_fork(input: &[u8]) {
     }
     let bytes: usize = kept.list.iter().map(|(name, value)| name.len() + value.len()).sum();
     assert!(bytes <= 65 << 20, "{bytes} bytes");
+}
+
+const LOG_BLOCK: usize = 512;
+/// Blocks of the file system whose log is looked at, and its first one.
+const LOG_BLOCKS: u32 = 4096;
+const LOG_START: u32 = 200;
+/// The way to the head, and twice the way back to a record, as long as any.
+const LOG_READS: u64 = 20 + 2 * 1042;
+
+/// A log whose blocks up to a head were written in a round after that of those behind.
+#[derive(Debug)]
+struct Rounds<B> {
+    inner: B,
+    head: u64,
+    is_on: bool,
+}
+
+impl<B: BlockRead> BlockRead for Rounds<B> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.inner.read_at(buffer, at)?;
+        let behind = at.checked_sub(u64::from(LOG_START) * BLOCK as u64).filter(|_| self.is_on);
+        if let (Some(behind), LOG_BLOCK) = (behind, buffer.len()) {
+            let round: u32 = if behind / (LOG_BLOCK as u64) < self.head { 2 } else { 1 };
+            let place = if buffer.starts_with(&log::MAGIC.to_be_bytes()) { 4 } else { 0 };
+            buffer[place..place + 4].copy_from_slice(&round.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+}
+
+/// The blocks that the log has, its head, and what its blocks of 512 bytes hold.
+fn log_state(input: &[u8]) {
+    let (options, rest) = options(input);
+    let (lengths, rest) = cut::<4>(rest);
+    let number = |at: usize| u16::from_le_bytes([lengths[at], lengths[at + 1]]);
+    let blocks = 1 + u32::from(number(0)) % (LOG_BLOCKS - LOG_START);
+    let mut first = beginning(options, &[]);
+    for (offset, field) in [(12, LOG_BLOCKS), (84, LOG_BLOCKS), (52, LOG_START), (96, blocks)] {
+        first[offset..offset + 4].copy_from_slice(&field.to_be_bytes());
+    }
+    first[124] = LOG_BLOCKS.ilog2() as u8;
+    if options & VERSION_4 == 0 {
+        seal(&mut first, Place { at: 0, identity: Some(UUID), owner: None }, &[SECTOR, INODE, BLOCK, BLOCK]);
+    }
+    let len = u64::from(LOG_BLOCKS) * BLOCK as u64;
+    let inner = Repeated { first, first_at: 0, rest, block_bytes: LOG_BLOCK, len };
+    let head = 1 + u64::from(number(2)) % (u64::from(blocks) * 2);
+    let is_on = options & AS_FOUND == 0;
+    let device = Counted::new(Rounds { inner, head, is_on }, LOG_READS);
+    let volume = Volume::open(device).expect("a sound superblock");
+    let holds = |what: fn(&[u8]) -> bool| rest.chunks(LOG_BLOCK).any(what);
+    match log::check_clean(&volume) {
+        // Nothing was ever written there, or what ends a mount was the last.
+        Ok(()) => assert!(
+            !is_on || holds(|block| block.starts_with(&log::MAGIC.to_be_bytes())) && holds(log::ends_a_mount),
+            "clean without a record"
+        ),
+        Err(TableError::Dirty { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
 }

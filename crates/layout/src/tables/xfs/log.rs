@@ -7,7 +7,7 @@ use super::volume::Volume;
 use crate::{block_read::BlockRead, tables::TableError};
 
 const BLOCK_BYTES: u64 = 512;
-const MAGIC: u32 = 0xfeed_babe;
+pub(super) const MAGIC: u32 = 0xfeed_babe;
 /// The bytes of a record for which one header block has room.
 const BYTES_PER_HEADER: u32 = 32 << 10;
 /// A record has at most 256 KiB, the headers of so much, and padding to a stripe unit of 256 KiB.
@@ -101,9 +101,8 @@ impl<B: BlockRead> Log<'_, B> {
             (word(header, 8), word(header, 12), word(header, 40), word(header, 320));
         let headers = if version & 2 != 0 && size > BYTES_PER_HEADER { size.div_ceil(BYTES_PER_HEADER) } else { 1 };
         let end = u64::from(headers) + u64::from(bytes).div_ceil(BLOCK_BYTES);
-        // The first word of the operation gave way to the number of the round; its flags are the tenth byte.
         let operation = self.block(number + u64::from(headers))?;
-        let is_unmount = operations == 1 && operation[9] & UNMOUNT != 0;
+        let is_unmount = operations == 1 && ends_a_mount(&operation);
         Ok(Record { number, ends_at_head: end == back, is_unmount })
     }
 }
@@ -116,6 +115,12 @@ struct Record {
     ends_at_head: bool,
     /// Whether it says that the file system was unmounted.
     is_unmount: bool,
+}
+
+/// Whether the operation that a block begins with ends a mount.
+pub(super) fn ends_a_mount(block: &[u8]) -> bool {
+    // Its first word gave way to the number of the round; its flags are the tenth byte.
+    block.get(9).is_some_and(|flags| flags & UNMOUNT != 0)
 }
 
 fn word(block: &[u8], offset: usize) -> u32 {
