@@ -197,7 +197,7 @@ fn options_reach_the_archive() {
         let out = finish(tar.arg("-f").arg(&archive), 0);
         assert!(fs::read(&archive).expect("the archive").starts_with(magic), "{options:?}");
         let unpacked = output(Command::new(program).arg("-dc").arg(&archive)).len();
-        let size = format!("onesweep: {unpacked} bytes written ({}.0 KiB)\n", unpacked / 1024);
+        let size = format!("onesweep: Total bytes written: {unpacked} ({}.0 KiB)\n", unpacked / 1024);
         assert_eq!((text(&out.stderr), unpacked % 10_240), (size, 0), "{options:?}");
         let listed = |more: &[&str]| {
             let mut tar = Command::new("tar");
