@@ -12,7 +12,7 @@ use onesweep_summary::summaries::Freshness;
 use onesweep_sys::{files, handle};
 
 use crate::{
-    image::{Fs, Image},
+    image::{Fs, Image, unmount},
     run::{root_test, run},
     summaries::{Tracked, agrees, as_du, ask, du, tracked, write_mapped},
     tree::sync,
@@ -314,7 +314,7 @@ fn mounts_that_come_and_go() {
         same(&mut tracked, &image.root(), "something is mounted");
         fs::write(a.join("f"), vec![1; 15_000]).expect("a file");
         same(&mut tracked, &a, "and something else changed");
-        run(Command::new("umount").arg(&below));
+        unmount(&below);
         same(&mut tracked, &a, "it was unmounted");
         // Two, one on the other, which go in one step.
         for _ in 0..2 {

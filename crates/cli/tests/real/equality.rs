@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     archives::compare,
-    image::{Folder, Fs, Image},
+    image::{Folder, Fs, Image, unmount},
     run::{figure, finish, long, onesweep, path_of, root_test, run, say, seed, summary, text},
     tree::{self, Rng, Varied, sum_lines, sums},
 };
@@ -380,7 +380,7 @@ fn names_of_different_files_are_not_taken_for_links() {
             assert_eq!(differences(&there, &delivered), None, "{order} {}", root.display());
         }
     }
-    run(Command::new("umount").arg(&over));
+    unmount(&over);
 }
 
 /// What device mode cannot do without, it asks for.

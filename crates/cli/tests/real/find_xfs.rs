@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use crate::{
-    image::{Fs, Image},
+    image::{Fs, Image, unmount},
     run::{finish, onesweep, output, root_test, run, text},
     tree::Rng,
 };
@@ -49,7 +49,7 @@ fn a_mounted_xfs_is_found_without_a_walk() {
     fs::create_dir(&bound).expect("a folder");
     run(Command::new("mount").arg("--bind").arg(&below).arg(&bound));
     assert_eq!(lines(&finish(onesweep(["find"]).arg(&bound), 0).stdout), by_find(&bound, &[]));
-    run(Command::new("umount").arg(&bound));
+    unmount(&bound);
     // Places are those that filefrag tells.
     let file = root.join("d0/e4/f29");
     let json = finish(onesweep(["find", "--json", "-name", "f29"]).arg(&root), 0);
@@ -78,7 +78,7 @@ fn what_is_mounted_below_a_mounted_xfs_is_named() {
     assert_eq!(lines(&out.stdout), expected.into());
     let told = format!("{}: another file system is mounted there, which is not read; name it", mount.display());
     assert!(text(&out.stderr).contains(&told), "{}", text(&out.stderr));
-    run(Command::new("umount").arg(&mount));
+    unmount(&mount);
     let tool = image.beside("onesweep");
     fs::copy(crate::run::program(), &tool).expect("a copy of the program");
     let mut command = Command::new("setpriv");

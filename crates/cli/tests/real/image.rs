@@ -209,15 +209,8 @@ impl Image {
     }
 
     pub(crate) fn unmount(&mut self) {
-        // A process that has just ended may still be letting go of its last file.
-        for _ in 0..50 {
-            if Command::new("umount").arg(self.root()).output().expect("umount runs").status.success() {
-                self.mounted = false;
-                return;
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{} stays busy", self.root().display());
+        unmount(&self.root());
+        self.mounted = false;
     }
 
     /// Leaves nothing of the file system in memory: neither pages, nor inodes, nor the device's own pages.
@@ -312,6 +305,18 @@ pub(crate) fn mounts_below(folder: &Path) -> Vec<PathBuf> {
         .collect();
     mounts.reverse();
     mounts
+}
+
+/// Unmounts what is mounted at `root`.
+pub(crate) fn unmount(root: &Path) {
+    // A process that has just ended may still be letting go of its last file.
+    for _ in 0..50 {
+        if Command::new("umount").arg(root).output().expect("umount runs").status.success() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{} stays busy", root.display());
 }
 
 fn unmount_below(folder: &Path) {

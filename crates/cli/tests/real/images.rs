@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     equality::differences,
-    image::{Folder, Fs},
+    image::{Folder, Fs, unmount},
     run::{figure, finish, long, onesweep, output, program, root_test, run, seed, summary, text},
     tree::{self, Rng, Varied, sum_lines, sums},
 };
@@ -108,7 +108,7 @@ fn made(folder: Folder, root: &Path) -> Made {
     let mut paths: Vec<Vec<u8>> =
         found.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(|path| below(root, path)).collect();
     paths.sort();
-    run(Command::new("umount").arg(root));
+    unmount(root);
     Made { folder, sums, paths }
 }
 

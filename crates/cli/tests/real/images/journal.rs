@@ -11,7 +11,7 @@ use std::{
 use super::{SUM, below};
 use crate::{
     equality::differences,
-    image::{Folder, mounts_below},
+    image::{Folder, mounts_below, unmount},
     run::{finish, onesweep, output, root_test, run, seed, text},
     tree::{Rng, sum_lines, sums},
 };
@@ -39,7 +39,7 @@ impl Crashed {
         let held = sums(&[&root]).into_iter().map(|(path, sum)| (below(&root, &path), sum)).collect();
         let crashed = Self { folder, held };
         run(Command::new("cp").arg("--sparse=always").arg(&file).arg(crashed.image()));
-        run(Command::new("umount").arg(&root));
+        unmount(&root);
         crashed
     }
 
@@ -71,7 +71,7 @@ impl Crashed {
         fs::create_dir(&root).expect("a mount point");
         run(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(self.image()).arg(&root));
         let mut sums: Vec<_> = sums(&[&root]).into_iter().map(|(path, sum)| (below(&root, &path), sum)).collect();
-        run(Command::new("umount").arg(&root));
+        unmount(&root);
         assert!(mounts_below(&root).is_empty());
         sums.sort();
         sums

@@ -8,7 +8,7 @@ use std::{
 
 use super::SUM;
 use crate::{
-    image::Folder,
+    image::{Folder, unmount},
     run::{finish, onesweep, output, root_test, run, text},
     tree::{sum_lines, sums},
 };
@@ -38,7 +38,7 @@ fn with_lost(folder: &Folder) -> PathBuf {
     rustix::fs::syncfs(fs::File::open(&root).expect("the root")).expect("all is written");
     run(Command::new("cp").arg("--sparse=always").arg(&file).arg(&image));
     drop(open);
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     // The journal goes first, since debugfs writes past it, and with it the files that were open: so not here.
     let without = folder.join("clean.img");
     fs::copy(&file, &without).expect("a copy");
@@ -140,12 +140,12 @@ fn encrypted_files_of_ext4_need_their_key() {
     };
     mount("rw");
     fs::write(root.join("open"), "open").expect("a file");
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     mount("test_dummy_encryption");
     fs::create_dir(root.join("secret")).expect("a folder");
     fs::write(root.join("secret/file"), vec![b's'; 10_000]).expect("a file");
     fs::write(root.join("secret/empty"), "").expect("a file");
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     mount("ro");
     let shown: Vec<String> = fs::read_dir(root.join("secret"))
         .map(|entries| {
@@ -154,7 +154,7 @@ fn encrypted_files_of_ext4_need_their_key() {
         .unwrap_or_default();
     assert_eq!(shown.len(), 2, "{shown:?}");
     let open = sums(&[&root.join("open")]);
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     for large in ["256M", "4K"] {
         let out = finish(onesweep(SUM).args(["--large", large]).arg(named(&image, ":/")), 1);
         let delivered = sum_lines(&out.stdout);

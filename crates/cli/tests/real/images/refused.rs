@@ -11,7 +11,7 @@ use std::{
 
 use super::SUM;
 use crate::{
-    image::{Folder, Fs, Image},
+    image::{Folder, Fs, Image, unmount},
     run::{finish, members, onesweep, output, root_test, run, text},
     tree::sum_lines,
 };
@@ -168,6 +168,8 @@ impl Attached {
 
     /// Makes a node for the second partition, which not every kernel looks for by itself.
     fn second_partition(&self, sectors: u64, node: &Path) {
+        // A killed run leaves its own behind.
+        self.delete_second_partition();
         run(Command::new("addpart").arg(&self.0).args(["2", "2048", &sectors.to_string()]));
         let name = self.0.file_name().and_then(|name| name.to_str()).expect("a name");
         let told = format!("/sys/block/{name}/{name}p2/dev");
@@ -179,10 +181,16 @@ impl Attached {
         }
         panic!("{told} does not come");
     }
+
+    /// Partitions outlive the detaching of their loop device.
+    fn delete_second_partition(&self) {
+        let _ = Command::new("delpart").arg(&self.0).arg("2").output();
+    }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        self.delete_second_partition();
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).output();
     }
 }
@@ -221,12 +229,12 @@ fn a_partition_that_is_mounted_for_writing_is_refused_by_every_name() {
         assert_eq!(sum_lines(&finish(onesweep(SUM).arg(name), 0).stdout).len(), 1, "{}", name.display());
     }
     // By the place in the file alone.
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     drop(device);
     run(Command::new("mount").args(["-o", "loop,offset=1048576"]).arg(&disk).arg(&root));
     let out = finish(onesweep(["find"]).arg(&names[0]), 2);
     assert!(text(&out.stderr).contains("it is mounted at"), "{}", text(&out.stderr));
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     finish(onesweep(["find"]).arg(&names[0]), 0);
 }
 
@@ -240,7 +248,7 @@ fn an_image_that_is_mounted_in_user_space_is_refused() {
         let out = finish(onesweep([command]).arg(made.named(":/")), 2);
         assert!(text(&out.stderr).contains("it is mounted at"), "{}", text(&out.stderr));
     }
-    run(Command::new("umount").arg(&root));
+    unmount(&root);
     finish(onesweep(["find"]).arg(made.file()), 0);
 }
 
