@@ -122,6 +122,8 @@ pub struct Summaries<D, T> {
     /// Directories whose totals are noted from time to time, and when that was done last.
     remembered: HashSet<Slot>,
     noted_at: i64,
+    /// What is stored is known to be what there is, but for what was told since.
+    is_noting: bool,
     facts: Facts,
     /// Summaries are declared that were not kept until now.
     are_declared_anew: bool,
@@ -203,6 +205,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             tended_at: seconds(),
             remembered,
             noted_at: 0,
+            is_noting: false,
             facts,
             are_declared_anew: are_others && hash != 0,
             // Of a new one nothing is known that could have changed.
@@ -358,9 +361,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
+    /// What has changed while nobody tracked is found and harvested: from now on totals are noted.
+    pub fn begin_noting(&mut self) {
+        self.is_noting = true;
+    }
+
     /// Notes the totals of directories that were asked for, when it is time.
     fn note_histories(&mut self, now: i64) -> Result<(), SummaryError> {
-        if (0..HISTORY_SECONDS).contains(&(now - self.noted_at)) {
+        if !self.is_noting || (0..HISTORY_SECONDS).contains(&(now - self.noted_at)) {
             return Ok(());
         }
         self.noted_at = now;

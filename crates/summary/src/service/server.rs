@@ -103,6 +103,7 @@ impl Served {
             let mut tracked = self.alone();
             let root = tracked.root();
             if tracked.settle_some(root, SOME)? {
+                tracked.begin_noting();
                 return tracked.commit(true);
             }
             drop(tracked);
