@@ -12,6 +12,8 @@ use std::path::PathBuf;
 
 use rustix::ioctl::{Opcode, opcode};
 
+use crate::retry::retry;
+
 /// The size in it is that of the arguments without the room behind them.
 const BTRFS_IOC_TREE_SEARCH_V2: Opcode = opcode::read_write::<Search>(0x94, 17);
 const BTRFS_IOC_INO_LOOKUP: Opcode = opcode::read_write::<InodeLookup>(0x94, 18);
@@ -377,18 +379,6 @@ pub fn device_info(fd: BorrowedFd<'_>, devid: u64) -> io::Result<DeviceInfo> {
     retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), BTRFS_IOC_DEV_INFO as _, &raw mut *answer) })?;
     let path = answer.path.split(|&byte| byte == 0).next().unwrap_or_default();
     Ok(DeviceInfo { bytes: answer.total_bytes, path: OsStr::from_bytes(path).into() })
-}
-
-fn retry(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
-    loop {
-        if call() == 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => {}
-            error => return Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

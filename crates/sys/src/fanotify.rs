@@ -51,6 +51,7 @@ const MARK_ADD: u32 = 0x1;
 const MARK_REMOVE: u32 = 0x2;
 const MARK_ONLYDIR: u32 = 0x8;
 const MARK_IGNORED_SURV_MODIFY: u32 = 0x40;
+const MARK_FLUSH: u32 = 0x80;
 const MARK_FILESYSTEM: u32 = 0x100;
 const MARK_EVICTABLE: u32 = 0x200;
 const MARK_IGNORE: u32 = 0x400;
@@ -115,6 +116,11 @@ impl Group {
         }
     }
 
+    /// The same of all directories that were ignored. Needs no privilege.
+    pub fn heed_all(&self) -> io::Result<()> {
+        self.mark(MARK_FLUSH, 0, self.as_fd())
+    }
+
     fn mark(&self, flags: u32, mask: u64, inode: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: without a path the mark goes to the descriptor itself.
         let status =
@@ -137,6 +143,13 @@ impl Group {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+impl From<OwnedFd> for Group {
+    /// One that another process has made.
+    fn from(fd: OwnedFd) -> Group {
+        Group(fd)
     }
 }
 

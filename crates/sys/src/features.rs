@@ -54,6 +54,17 @@ impl Features {
     }
 }
 
+/// The first two numbers of the kernel's version, for what it can't be asked for; 0 when it has no such numbers.
+#[doc(alias = "uname")]
+pub fn kernel_version() -> (u32, u32) {
+    numbers_of(&rustix::system::uname().release().to_string_lossy())
+}
+
+fn numbers_of(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// What can be used in this process: probed at the first call, with `ONESWEEP_HIDE` applied.
 pub fn features() -> &'static Features {
     static FEATURES: OnceLock<Features> = OnceLock::new();
@@ -74,6 +85,14 @@ fn has_openat2() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        assert_eq!(numbers_of("6.18.44-fc-v595"), (6, 18));
+        assert_eq!(numbers_of("6.1-rc1"), (6, 1));
+        assert_eq!(numbers_of("strange"), (0, 0));
+        assert!(kernel_version() >= (4, 0));
+    }
 
     #[test]
     fn hidden_features_are_off() {

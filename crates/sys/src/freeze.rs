@@ -25,7 +25,7 @@ pub struct Frozen(Keeper);
 /// meanwhile. Needs `CAP_SYS_ADMIN`. `EOPNOTSUPP` where the file system can't, `EBUSY` when somebody has frozen it.
 #[doc(alias = "FIFREEZE")]
 pub fn freeze(fd: OwnedFd, limit: Duration) -> io::Result<Frozen> {
-    let step = |request| Step { request, argument: Box::new([0]) };
+    let step = |request| Step::Ioctl { request, argument: Box::new([0]) };
     Ok(Frozen(Keeper::start(fd, step(FIFREEZE), step(FITHAW), Some(limit))?))
 }
 

@@ -13,10 +13,22 @@ const FS_IOC_FSGETXATTR: Opcode = opcode::read::<Fsxattr>(b'X', 31);
 
 /// Attribute of [`flags`]: the bytes are compressed (`FS_COMPR_FL`).
 pub const FLAG_COMPRESSED: u32 = 0x0000_0004;
+/// Attribute of [`flags`]: nobody may change it (`FS_IMMUTABLE_FL`).
+pub const FLAG_IMMUTABLE: u32 = 0x0000_0010;
+/// Attribute of [`flags`]: it may only grow (`FS_APPEND_FL`).
+pub const FLAG_APPEND: u32 = 0x0000_0020;
 /// Attribute of [`flags`]: the bytes are encrypted (`FS_ENCRYPT_FL`).
 pub const FLAG_ENCRYPTED: u32 = 0x0000_0800;
 /// Attribute of [`flags`]: data and metadata go through the journal (`FS_JOURNAL_DATA_FL`).
 pub const FLAG_JOURNALED: u32 = 0x0000_4000;
+/// Attribute of [`flags`], ext4: the places are kept as extents (`EXT4_EXTENTS_FL`).
+pub const FLAG_EXTENTS: u32 = 0x0008_0000;
+/// Attribute of [`flags`]: hashes of the bytes are kept behind them (`FS_VERITY_FL`).
+pub const FLAG_VERITY: u32 = 0x0010_0000;
+/// Attribute of [`flags`]: the bytes are used where they lie (`FS_DAX_FL`).
+pub const FLAG_DAX: u32 = 0x0200_0000;
+/// Attribute of [`flags`], ext4: the bytes lie in the inode (`EXT4_INLINE_DATA_FL`).
+pub const FLAG_INLINE: u32 = 0x1000_0000;
 /// Attribute of [`extended_flags`]: the bytes are on the realtime device of XFS (`FS_XFLAG_REALTIME`).
 pub const XFLAG_REALTIME: u32 = 0x0000_0001;
 

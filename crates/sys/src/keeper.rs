@@ -1,4 +1,4 @@
-//! A change that must not outlast this process: a frozen file system, a snapshot.
+//! A change that must not outlast this process: a frozen file system, a snapshot, a setting.
 //!
 //! A child process makes the change, waits until it is told to undo it, and undoes it. It is told by the end of a pipe, so
 //! it does the same when this process panics or is killed. The change can also have a limit in time.
@@ -25,10 +25,12 @@ const BEYOND: RawFd = 16;
 /// An argument of an ioctl, which stays where it is.
 pub(crate) type Argument = Box<[u64]>;
 
-/// An ioctl on the object. Descriptors in its argument are those of the child: the object is 0.
-pub(crate) struct Step {
-    pub(crate) request: Opcode,
-    pub(crate) argument: Argument,
+/// What is done to the object.
+pub(crate) enum Step {
+    /// An ioctl. Descriptors in its argument are those of the child: the object is 0.
+    Ioctl { request: Opcode, argument: Argument },
+    /// Bytes at its beginning.
+    Write(Box<[u8]>),
 }
 
 /// A change that is undone when this is dropped, at the end of this process, and when its time is up.
@@ -49,7 +51,12 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     /// Makes a change to `object` and keeps it. Errors are those of `change`, and of starting a process.
-    pub(crate) fn start(object: OwnedFd, change: Step, undo: Step, limit: Option<Duration>) -> io::Result<Self> {
+    pub(crate) fn start(
+        object: OwnedFd,
+        mut change: Step,
+        mut undo: Step,
+        limit: Option<Duration>,
+    ) -> io::Result<Self> {
         let (held, hold) = io::pipe()?;
         let (told, tell) = io::pipe()?;
         let descriptors = [object.as_raw_fd(), held.as_raw_fd(), tell.as_raw_fd()];
@@ -57,7 +64,7 @@ impl Keeper {
         // SAFETY: the child calls nothing but `keep`, which takes no lock, allocates nothing and never returns.
         let child = unsafe {
             match libc::fork() {
-                0 => keep(descriptors, &change, &undo, limit),
+                0 => keep(descriptors, &mut change, &mut undo, limit),
                 child => child,
             }
         };
@@ -87,12 +94,12 @@ impl Keeper {
             Ok((in_time, 0)) => Ok(in_time),
             Ok((_, errno)) => Err(io::Error::from_raw_os_error(errno)),
             // Somebody has killed it.
-            Err(_) => {
-                let argument = self.undo.argument.as_mut_ptr();
-                // SAFETY: the argument is as large as the request says, by the promise of who made the step.
-                let status = unsafe { libc::ioctl(self.object.as_raw_fd(), self.undo.request as _, argument) };
-                if status < 0 { Err(io::Error::last_os_error()) } else { Ok(true) }
-            }
+            //
+            // SAFETY: the argument is as large as the request says, by the promise of who made the step.
+            Err(_) => match unsafe { step(self.object.as_raw_fd(), &mut self.undo) } {
+                0 => Ok(true),
+                errno => Err(io::Error::from_raw_os_error(errno)),
+            },
         }
     }
 
@@ -126,7 +133,7 @@ impl Drop for Keeper {
 /// # Safety
 ///
 /// In a child that was just forked, by which other threads of its parent may have held any lock.
-unsafe fn keep(descriptors: [RawFd; 3], change: &Step, undo: &Step, limit: Option<i64>) -> ! {
+unsafe fn keep(descriptors: [RawFd; 3], change: &mut Step, undo: &mut Step, limit: Option<i64>) -> ! {
     // SAFETY: plain system calls on numbers and on memory of this process; the arguments of ioctls are as large as their
     // requests say, by the promise of who made the steps.
     unsafe {
@@ -201,13 +208,14 @@ unsafe fn wait(pipe: RawFd, limit: Option<i64>) -> bool {
 /// # Safety
 ///
 /// The argument must be as large as the request says.
-unsafe fn step(fd: RawFd, step: &Step) -> i32 {
-    // SAFETY: as of this function; the kernel may write to the argument, which is a copy of this process alone.
+unsafe fn step(fd: RawFd, step: &mut Step) -> i32 {
+    // SAFETY: as of this function; the kernel may write to the argument, which nobody else looks at.
     unsafe {
-        match libc::ioctl(fd, step.request as _, step.argument.as_ptr()) {
-            status if status < 0 => *libc::__errno_location(),
-            _ => 0,
-        }
+        let status = match step {
+            Step::Ioctl { request, argument } => libc::ioctl(fd, *request as _, argument.as_mut_ptr()) as isize,
+            Step::Write(bytes) => libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), 0),
+        };
+        if status < 0 { *libc::__errno_location() } else { 0 }
     }
 }
 

@@ -33,14 +33,19 @@
 //! | [`read_queue`] | many positioned reads in flight: io_uring, or a small pool of threads |
 //! | [`files`] | opening, making, `statx`, directories, attributes, contents |
 //! | [`fiemap`], [`fibmap`] | where the blocks of a file lie |
+//! | [`fsmap`] | what of a file system is free |
 //! | [`cache`] | what of a file is in the page cache, and advice to it |
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
+//! | [`setting`] | a number in `/sys` that is raised for a while, likewise |
+//! | [`move_extents`] | blocks of files of ext4 that change places |
+//! | [`folios`], [`one_cpu`] | what moving blocks wants to know and have |
 //! | [`mounting`] | mounting for reading |
 //! | [`local_time`] | times for people |
 //! | [`stall`] | writes that nobody takes |
+//! | [`rights`] | giving up what root may do |
 //! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
@@ -60,7 +65,9 @@ pub mod features;
 pub mod fibmap;
 pub mod fiemap;
 pub mod files;
+pub mod folios;
 pub mod freeze;
+pub mod fsmap;
 pub mod handle;
 pub mod inode;
 mod keeper;
@@ -69,10 +76,15 @@ pub mod limits;
 pub mod local_time;
 pub mod memory;
 pub mod mounting;
+pub mod move_extents;
+pub mod one_cpu;
 pub mod peer;
 pub mod priority;
 pub mod process;
 pub mod read_queue;
+mod retry;
+pub mod rights;
+pub mod setting;
 pub mod stall;
 pub mod subvolume;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -40,12 +40,32 @@ impl MountWatch {
         File::open("/proc/self/mountinfo").map(MountWatch)
     }
 
+    /// The watch itself, for another process that sees other mounts.
+    pub fn into_file(self) -> OwnedFd {
+        self.0.into()
+    }
+
     /// Whether mounts have changed since the last call, or since the watch began. Never waits; costs a microsecond.
     pub fn has_changed(&self) -> bool {
         let mut polled = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLPRI, revents: 0 };
         // SAFETY: one structure, as is said.
         unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
     }
+}
+
+impl From<OwnedFd> for MountWatch {
+    fn from(file: OwnedFd) -> MountWatch {
+        MountWatch(file.into())
+    }
+}
+
+/// Has this thread, and those that it makes later, see mounts as `namespace` has them: a file such as `/proc/1/ns/mnt`. The
+/// working directory is the root then. Before other threads are made; needs `CAP_SYS_ADMIN` and `CAP_SYS_CHROOT`.
+#[doc(alias = "setns")]
+pub fn see_mounts_of(namespace: &Path) -> io::Result<()> {
+    let file = File::open(namespace)?;
+    let kind = rustix::thread::LinkNameSpaceType::Mount;
+    Ok(rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind))?)
 }
 
 fn text(bytes: &[u8]) -> io::Result<CString> {

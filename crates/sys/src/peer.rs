@@ -45,6 +45,8 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     }
     groups.truncate(bytes as usize / size_of::<u32>());
     groups.push(credentials.gid.as_raw());
+    // It is kept as long as the connection.
+    groups.shrink_to_fit();
     Ok(Peer { uid: credentials.uid.as_raw(), groups })
 }
 

@@ -15,6 +15,14 @@ pub fn set_idle_io() -> io::Result<()> {
     set(IOPRIO_CLASS_IDLE << IOPRIO_CLASS_SHIFT)
 }
 
+/// Whether this thread's reads wait so.
+#[doc(alias = "ioprio_get")]
+pub fn is_idle_io() -> bool {
+    // SAFETY: two plain numbers; 0 means the calling thread.
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) };
+    priority >> IOPRIO_CLASS_SHIFT == libc::c_long::from(IOPRIO_CLASS_IDLE)
+}
+
 fn set(priority: libc::c_int) -> io::Result<()> {
     // SAFETY: three plain numbers; 0 means the calling thread.
     let status = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) };
@@ -32,7 +40,9 @@ mod tests {
     fn thread_becomes_idle() {
         // In a thread of its own: the other tests keep their priority.
         let read_back = std::thread::spawn(|| {
+            assert!(!is_idle_io());
             set_idle_io().unwrap();
+            assert!(std::thread::spawn(is_idle_io).join().unwrap(), "threads made later are, too");
             // SAFETY: two plain numbers; 0 means the calling thread.
             unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) }
         });

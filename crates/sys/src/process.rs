@@ -21,6 +21,12 @@ pub fn terminate(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid(process)?, Signal::TERM)?)
 }
 
+/// Gives this process, where nobody has made other threads yet, the name that `ps` shows; 15 bytes at most.
+#[doc(alias = "PR_SET_NAME")]
+pub fn set_name(name: &std::ffi::CStr) -> io::Result<()> {
+    Ok(rustix::thread::set_name(name)?)
+}
+
 /// Waits until a child has ended, and leaves its status to be taken: until then nobody else gets its number.
 #[doc(alias = "waitid")]
 pub fn wait_for_end(child: u32) -> io::Result<()> {

@@ -74,8 +74,8 @@ pub struct Snapshot(Keeper);
 #[doc(alias = "BTRFS_IOC_SNAP_CREATE_V2")]
 pub fn snapshot(subvolume: OwnedFd, name: &str) -> io::Result<Snapshot> {
     let create = request(name, offset_of!(Create, name), BTRFS_SUBVOL_RDONLY)?;
-    let change = Step { request: BTRFS_IOC_SNAP_CREATE_V2, argument: create };
-    let undo = Step { request: BTRFS_IOC_SNAP_DESTROY, argument: request(name, offset_of!(Names, name), 0)? };
+    let change = Step::Ioctl { request: BTRFS_IOC_SNAP_CREATE_V2, argument: create };
+    let undo = Step::Ioctl { request: BTRFS_IOC_SNAP_DESTROY, argument: request(name, offset_of!(Names, name), 0)? };
     Ok(Snapshot(Keeper::start(subvolume, change, undo, None)?))
 }
 

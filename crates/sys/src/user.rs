@@ -14,6 +14,15 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The number of a user and of its group, by its name; `None` where there is no such user. Asks as [`groups_of`] does.
+#[doc(alias = "getpwnam")]
+pub fn named(name: &str) -> io::Result<Option<(u32, u32)>> {
+    let name = CString::new(name)?;
+    // SAFETY: the name has an end, and all other pointers are to memory of ours, which is as long as the call is told.
+    let ask = |facts, bytes, length, found| unsafe { libc::getpwnam_r(name.as_ptr(), facts, bytes, length, found) };
+    look_up::<libc::passwd, _>(ask, |facts| (facts.pw_uid, facts.pw_gid))
+}
+
 /// Bytes that the facts of a user may take.
 const FACTS_BYTES_MAX: usize = 1 << 20;
 /// The kernel allows as many.
@@ -110,6 +119,8 @@ mod tests {
         assert_eq!(found, told);
         assert_eq!((name_of(0).as_deref(), group_name_of(0).as_deref()), (Some("root"), Some("root")));
         assert_eq!((name_of(4_000_000_001), group_name_of(4_000_000_001)), (None, None));
+        assert_eq!(named("root").expect("root"), Some((0, 0)));
+        assert_eq!(named("nobody-of-that-name").expect("nobody"), None);
         assert_eq!(groups_of(4_000_000_001).expect("nobody"), []);
     }
 }

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::ioctl::{Opcode, opcode};
 
+use crate::retry::retry;
+
 /// `XFS_IOC_BULKSTAT`; the size in it is that of the header alone.
 const XFS_IOC_BULKSTAT: Opcode = opcode::read::<Header>(b'X', 127);
 /// Only the inodes of one allocation group.
@@ -147,17 +149,9 @@ pub fn root_inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
 
 impl Request {
     fn answer(&mut self, fd: BorrowedFd<'_>) -> io::Result<&[Answer]> {
-        loop {
-            // SAFETY: the request is a header that says how many answers there is room for behind it, and that room.
-            let status = unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_BULKSTAT as _, &raw mut *self) };
-            if status == 0 {
-                return Ok(&self.answers[..(self.header.ocount as usize).min(BATCH)]);
-            }
-            match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            }
-        }
+        // SAFETY: the request is a header that says how many answers there is room for behind it, and that room.
+        retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_BULKSTAT as _, &raw mut *self) })?;
+        Ok(&self.answers[..(self.header.ocount as usize).min(BATCH)])
     }
 }
 

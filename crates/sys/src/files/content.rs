@@ -62,6 +62,12 @@ pub fn copy_range(
     Ok(rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), len)?)
 }
 
+/// Finds places for the first `bytes` of a file, which it is made as long as, and which read as zeros.
+#[doc(alias = "fallocate")]
+pub fn allocate(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), 0, bytes))?)
+}
+
 /// Makes `target` share all bytes of `source`. `EOPNOTSUPP` where the file system cannot, `EXDEV` across two of them.
 #[doc(alias = "FICLONE")]
 pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {

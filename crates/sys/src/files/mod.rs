@@ -24,7 +24,9 @@ pub use rustix::path::Arg as PathArg;
 pub use attributes::{
     set_mode_fd, set_mode_handle, set_owner_fd, set_owner_handle, set_times_fd, set_times_handle, set_times_path,
 };
-pub use content::{clone_file, copy_range, is_refusal, read_at, read_at_uncached, seek_data, seek_hole, sync_data};
+pub use content::{
+    allocate, clone_file, copy_range, is_refusal, read_at, read_at_uncached, seek_data, seek_hole, sync_data,
+};
 pub use entry_type::EntryType;
 pub use file_system::{FileSystem, file_system, sync_file_system};
 pub use listing::{DirEntry, DirReader};
@@ -33,8 +35,8 @@ pub use names::{
 };
 pub use open::{
     create_file_at, is_direct, is_link_refused, is_no_file, let_block, open_dir, open_dir_at, open_dir_handle,
-    open_dir_handle_beneath, open_direct_at, open_file, open_file_at, open_handle_at, open_handle_of_link,
-    open_unnamed, reopen,
+    open_dir_handle_beneath, open_direct_at, open_file, open_file_at, open_file_to_write, open_file_untouched,
+    open_handle, open_handle_at, open_handle_of_link, open_unnamed, reopen,
 };
 pub use stat::{Stat, Time, dev_numbers, makedev, statx_at, statx_fd};
 pub use xattr::{

@@ -47,6 +47,12 @@ pub fn open_handle_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<Own
     Ok(path.into_with_c_str(|path| open_beneath(dir, path, flags))?)
 }
 
+/// As [`open_handle_at`], of a path whose symbolic links are followed, but for the last component where nothing stands behind it.
+#[doc(alias = "O_PATH")]
+pub fn open_handle(path: impl PathArg) -> io::Result<OwnedFd> {
+    open_named(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
+}
+
 /// Opens a handle of what a link of `/proc` leads to, such as `/proc/1/fd/0`. Disturbs no lease.
 #[doc(alias = "O_PATH")]
 pub fn open_handle_of_link(path: impl PathArg) -> io::Result<OwnedFd> {
@@ -134,6 +140,28 @@ pub fn open_unnamed(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 pub fn create_file_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// As [`open_file`], without a new access time where the caller may ask for that (owner or `CAP_FOWNER`).
+#[doc(alias = "O_NOATIME")]
+pub fn open_file_untouched(path: impl PathArg) -> io::Result<OwnedFd> {
+    open_untouched(path, FILE_FLAGS)
+}
+
+/// As [`open_file_untouched`], for reading and writing.
+///
+/// `ETXTBSY` for a program that runs; `EAGAIN` for a file that another process has a lease on, which is asked to give it up.
+pub fn open_file_to_write(path: impl PathArg) -> io::Result<OwnedFd> {
+    open_untouched(path, FILE_FLAGS | OFlags::RDWR)
+}
+
+fn open_untouched(path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
+    const EPERM: i32 = 1;
+    let path = path.into_c_str()?;
+    match open_named(path.as_ref(), flags | OFlags::NOATIME) {
+        Err(error) if error.raw_os_error() == Some(EPERM) => open_named(path.as_ref(), flags),
+        opened => opened,
+    }
 }
 
 /// Takes `O_NONBLOCK` from an open file. Opening needs it, lest a fifo be waited for; a read of a regular file by io_uring
@@ -274,6 +302,11 @@ mod tests {
     fn links_on_the_way_may_be_allowed() {
         let (tree, _root) = tree();
         assert!(open_file(tree.path().join("dir/link/file")).is_ok());
+        for open in [open_file_untouched, open_file_to_write] {
+            let opened = open(tree.path().join("dir/link/file")).unwrap();
+            assert!(rustix::fs::fcntl_getfl(&opened).unwrap().contains(OFlags::NOATIME));
+            assert_eq!(code(open(tree.path().join("dir/link"))), Some(libc::ELOOP));
+        }
         assert!(open_dir(tree.path().join("dir/link/.")).is_ok());
         assert!(code(open_dir(tree.path().join("dir/link"))).is_some(), "a link at the end");
         symlink("sub/file", tree.path().join("dir/file")).unwrap();
