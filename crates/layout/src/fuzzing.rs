@@ -146,6 +146,7 @@ impl Checker {
             checker.look(&error);
         }
         checker.finish(device_bytes);
+        free_space(tables, device_bytes);
         checker
     }
 
@@ -170,6 +171,19 @@ impl Checker {
                 self.end = self.end.max(physical.checked_add(extent.length).expect("an address below 2^64"));
             }
         }
+    }
+}
+
+/// Free runs rise, don't overlap, and lie in the file system.
+fn free_space(tables: &dyn Tables, device_bytes: u64) {
+    let (most, mut next) = (device_bytes.max(tables.facts().bytes), 0);
+    let told = tables.free(&mut |at, length| {
+        assert!(length > 0 && at >= next, "{length} bytes free at {at} after {next}");
+        next = at.checked_add(length).expect("an end below 2^64");
+        assert!(next <= most, "free up to byte {next} of {most}");
+    });
+    if let Err(error) = told {
+        assert!(error.to_string().len() < 4096, "a message of that length");
     }
 }
 

@@ -28,18 +28,22 @@
 //! | [`block_read`] | bytes by their address: image files, devices, parts of them |
 //! | [`image`] | images as they are named on a command line |
 //! | [`partitions`] | the partitions of a disk image |
-//! | [`score`] | how much of a file lies in one piece |
+//! | [`score`] | how much of a file lies in one piece, and of what is read side by side |
+//! | [`free_space`] | what is free, in pieces of which size |
+//! | [`picture`] | pictures of it, as SVG and for a terminal |
 
 pub mod block_read;
 pub mod btrfs;
 pub mod device;
 pub mod extent;
+pub mod free_space;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod image;
 pub mod mounts;
 pub mod partitions;
+pub mod picture;
 pub mod score;
 pub mod source;
 pub mod sysfs;
@@ -49,8 +53,9 @@ pub mod trust;
 pub use block_read::{BlockRead, ImageFile, Part};
 pub use device::{DeviceError, DeviceStack, Devices, Disk, Layer};
 pub use extent::{Extent, ExtentFlags};
+pub use free_space::FreeBySize;
 pub use mounts::{Mount, MountTable};
-pub use score::LayoutScore;
+pub use score::{DynamicScore, LayoutScore};
 pub use source::{Fibmap, Fiemap, LayoutSource, MapError, Mapped, SourceKind, Sources, Unmapped};
 pub use sysfs::SysTree;
 pub use trust::{AddressSampler, AddressTrust, Meaningless};

@@ -1,4 +1,4 @@
-//! How much of a file lies in one piece.
+//! How much of a file lies in one piece, and how much of what is read one after the other lies side by side.
 
 use crate::extent::{Extent, ExtentFlags};
 
@@ -64,6 +64,33 @@ impl std::iter::Sum for LayoutScore {
     }
 }
 
+/// The same over blocks in the order in which somebody reads them, of whatever files they are: the dynamic layout score of
+/// Conway and others (FAST 2017). So files that lie side by side count, too, and one of a single block has a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DynamicScore {
+    score: LayoutScore,
+    previous_end: Option<u64>,
+}
+
+impl DynamicScore {
+    /// Takes the next run to be read: the byte of the device where it begins, and how many blocks of `block_bytes` it has.
+    pub fn read(&mut self, start: u64, blocks: u64, block_bytes: u64) {
+        if blocks == 0 {
+            return;
+        }
+        self.score += LayoutScore { contiguous: blocks - 1, pairs: blocks - 1 };
+        if let Some(end) = self.previous_end {
+            self.score += LayoutScore { contiguous: u64::from(end == start), pairs: 1 };
+        }
+        self.previous_end = Some(start.saturating_add(blocks.saturating_mul(block_bytes)));
+    }
+
+    /// The neighbours so far: pairs of blocks read one after the other, and those of them that are neighbours on the device.
+    pub fn score(self) -> LayoutScore {
+        self.score
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +143,24 @@ mod tests {
         let sum: LayoutScore = [score(&[(100, 9)]), score(&[(1, 1), (5, 1), (9, 1)])].into_iter().sum();
         assert_eq!(sum, LayoutScore { contiguous: 8, pairs: 10 });
         assert_eq!(sum.ratio(), Some(0.8));
+    }
+
+    /// The dynamic score of runs that are read in this order: first block on the device, blocks.
+    fn dynamic(runs: &[(u64, u64)]) -> LayoutScore {
+        let mut score = DynamicScore::default();
+        runs.iter().for_each(|&(start, blocks)| score.read(start * 4096, blocks, 4096));
+        score.score()
+    }
+
+    #[test]
+    fn neighbours_in_the_order_of_reading_count_over_the_borders_of_files() {
+        // Three files of one block side by side: no pair within a file, two between them.
+        assert_eq!(dynamic(&[(7, 1), (8, 1), (9, 1)]), LayoutScore { contiguous: 2, pairs: 2 });
+        // The same, read backwards.
+        assert_eq!(dynamic(&[(9, 1), (8, 1), (7, 1)]), LayoutScore { contiguous: 0, pairs: 2 });
+        // Four blocks, a gap, two blocks, and the one behind them: 3 + 0 + 1 + 1 of 6.
+        assert_eq!(dynamic(&[(10, 4), (20, 2), (22, 1)]), LayoutScore { contiguous: 5, pairs: 6 });
+        assert_eq!(dynamic(&[(10, 4), (14, 0), (14, 1)]), LayoutScore { contiguous: 4, pairs: 4 });
+        assert_eq!((dynamic(&[]).ratio(), dynamic(&[(3, 1)]).ratio()), (None, None));
     }
 }

@@ -120,13 +120,24 @@ impl Lanes {
         Some(((unit * self.lanes + way.lane) * UNIT + within, left.min(UNIT - within)))
     }
 
+    /// The lane of a place in the order, and how far along that it is: what follows in a lane follows there. `None` where there
+    /// is no lane.
+    pub fn in_lane(&self, place: u64) -> Option<(u64, u64)> {
+        match self.lanes {
+            0 => None,
+            1 => Some((0, place)),
+            lanes => Some(((place / UNIT) % lanes, place / UNIT / lanes * UNIT + place % UNIT)),
+        }
+    }
+
+    /// How many lanes there are.
+    pub fn count(&self) -> u64 {
+        self.lanes
+    }
+
     /// The device and the byte of it that have this place in the order.
     pub fn on_device(&self, place: u64) -> Option<Place> {
-        let (lane, at) = match self.lanes {
-            0 => return None,
-            1 => (0, place),
-            lanes => ((place / UNIT) % lanes, place / UNIT / lanes * UNIT + place % UNIT),
-        };
+        let (lane, at) = self.in_lane(place)?;
         let (&(_, first), &address) = self.chunks.range((lane, 0)..=(lane, at)).next_back()?;
         let chunk = self.map.chunk(address)?;
         (at - first < chunk.length).then(|| self.map.place(address + (at - first)))?
@@ -208,6 +219,10 @@ mod tests {
             assert!(bytes.is_sorted() && bytes.len() == 64, "{bytes:?}");
         }
         assert!(order.chunks(2).all(|pair| pair[0].1 != pair[1].1), "{order:?}");
+        // In a lane, what follows in a chunk follows without a gap.
+        let ways = [0, UNIT, 2 * UNIT].map(|address| lanes.in_lane(lanes.place(address).unwrap()).unwrap());
+        assert_eq!((lanes.count(), ways[1]), (2, (ways[0].0, ways[0].1 + UNIT)));
+        assert_eq!(ways[2], (ways[0].0, ways[0].1 + 2 * UNIT));
     }
 
     #[test]

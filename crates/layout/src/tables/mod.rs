@@ -8,6 +8,7 @@
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
 mod beginning;
+mod bits;
 pub mod ext4;
 pub mod lost;
 pub mod ntfs;
@@ -170,6 +171,13 @@ pub struct Moved {
 pub trait Tables {
     /// What it says of itself.
     fn facts(&self) -> &VolumeFacts;
+
+    /// Visits what is free, by rising address: where each run begins and how long it is, in bytes from the start of the file
+    /// system. Neighbours may come one by one. Ends at the first thing that is damaged.
+    fn free(&self, _each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
+        let feature = "no table of free space that is read here".to_owned();
+        Err(TableError::Unsupported { feature, advice: "ask the kernel that has it mounted" })
+    }
 
     /// Content that is not where extents say, by rising `from`: they tell where it lies once the journal was replayed on the
     /// device, too.

@@ -10,6 +10,7 @@ use super::{
     inode::{self, RawInode},
     journal::{self, Overlay},
     scan::Scan,
+    source::SPARE_LOOKS,
     superblock::{Group, Superblock},
     volume::Volume,
 };
@@ -32,7 +33,7 @@ const INODE: usize = 256;
 /// The block of the inodes 13 to 16.
 const TABLE: u64 = 13;
 /// Looks at blocks that a scan may take, and so reads, and those of its own two passes.
-const READS: u64 = (1 << 16) + 64 * BLOCKS as u64;
+const READS: u64 = SPARE_LOOKS + 64 * BLOCKS as u64;
 
 /// Bits of the first byte of an input: features of the file system, and whether checksums are made right.
 const CHECKSUMS: u8 = 1;

@@ -10,11 +10,26 @@ use crate::{block_read::BlockRead, tables::TableError};
 ///
 /// Takes 16 bytes a group.
 pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableError>) -> Vec<Group> {
+    let mut groups = vec![Group::default(); volume.superblock.groups as usize];
+    each_descriptor(volume, problems, &mut |number, descriptor, at| {
+        let group = checked(volume, number, descriptor, at)?;
+        if let Some(place) = groups.get_mut(number as usize) {
+            *place = group;
+        }
+        Ok(())
+    });
+    groups
+}
+
+/// Takes a descriptor: the number of the group, the bytes, and where they lie.
+pub(super) type Visit<'a> = dyn FnMut(u32, &[u8], u64) -> Result<(), TableError> + 'a;
+
+/// Visits all descriptors that can be read.
+pub(super) fn each_descriptor<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableError>, each: &mut Visit<'_>) {
     let superblock = &volume.superblock;
     let block_bytes = superblock.block_bytes as usize;
     let per_block = block_bytes / superblock.descriptor_bytes;
     let descriptor_blocks = (superblock.groups as usize).div_ceil(per_block);
-    let mut groups = vec![Group::default(); superblock.groups as usize];
     let mut number = 0;
     let mut done = 0;
     while done < descriptor_blocks {
@@ -41,20 +56,18 @@ pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableErr
             ));
         }
         for (index, descriptor) in bytes.chunks(superblock.descriptor_bytes).enumerate() {
-            let Some(group) = groups.get_mut(number as usize) else { break };
+            if number >= superblock.groups {
+                break;
+            }
             let block = first + (index / per_block) as u64;
             if !unread.iter().any(|(unread, _)| *unread == block) {
                 let at = volume.byte_of(first) + (index * superblock.descriptor_bytes) as u64;
-                *group = checked(volume, number, descriptor, at).unwrap_or_else(|problem| {
-                    problems.push(problem);
-                    Group::default()
-                });
+                problems.extend(each(number, descriptor, at).err());
             }
             number += 1;
         }
         problems.extend(unread.into_iter().map(|(_, error)| error));
     }
-    groups
 }
 
 fn checked<B: BlockRead>(volume: &Volume<B>, number: u32, bytes: &[u8], at: u64) -> Result<Group, TableError> {

@@ -19,6 +19,7 @@ mod directory;
 mod dirhash;
 mod extents;
 mod fields;
+mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod groups;
@@ -142,6 +143,10 @@ impl<B: BlockRead> Ext4<B> {
 impl<B: BlockRead> Tables for Ext4<B> {
     fn facts(&self) -> &VolumeFacts {
         &self.facts
+    }
+
+    fn free(&self, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
+        free::runs(&self.volume, each)
     }
 
     fn moved(&self) -> Vec<Moved> {

@@ -84,6 +84,8 @@ pub(super) struct Superblock {
     pub(super) label: String,
     pub(super) descriptor_bytes: usize,
     pub(super) first_meta_bg: u32,
+    /// Blocks behind the group descriptors that are kept for more of them.
+    pub(super) reserved_descriptor_blocks: u16,
     pub(super) backup_groups: [u32; 2],
     pub(super) hash_version: u8,
     pub(super) hash_unsigned: bool,
@@ -212,6 +214,7 @@ impl Superblock {
             label: String::from_utf8_lossy(label).into_owned(),
             descriptor_bytes,
             first_meta_bg: le32(bytes, 0x104),
+            reserved_descriptor_blocks: le16(bytes, 0xCE),
             backup_groups: [le32(bytes, 0x24C), le32(bytes, 0x250)],
             hash_version: bytes[0xFC],
             // Without either flag it is as the machine has it: signed on most.

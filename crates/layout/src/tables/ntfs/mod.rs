@@ -58,6 +58,7 @@
 //! | `names`, `times`, `special`, `reparse` | what attributes say |
 //! | `file`, `scan` | inodes out of attributes; the pass over all records |
 //! | `bitmap`, `directories` | what a scan remembers of the records so far |
+//! | `free` | clusters that nobody has |
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
@@ -75,6 +76,7 @@ mod clean;
 mod compressed;
 mod directories;
 mod file;
+mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod index;
@@ -176,6 +178,10 @@ impl<B: BlockRead> Ntfs<B> {
 impl<B: BlockRead> Tables for Ntfs<B> {
     fn facts(&self) -> &VolumeFacts {
         &self.facts
+    }
+
+    fn free(&self, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
+        free::runs(&self.mft, each)
     }
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {

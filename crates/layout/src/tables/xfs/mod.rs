@@ -5,6 +5,7 @@
 //! | `superblock`, `features` | what kind of XFS it is, and the arithmetic of its addresses |
 //! | `log` | whether it was unmounted after the last write |
 //! | `allocation_group`, `inode_btree` | which inodes are in use |
+//! | `free` | which blocks are free |
 //! | `inode`, `extents` | inodes, and where their content lies |
 //! | `mounted` | a mounted XFS, by what the kernel tells |
 //! | `directory`, `symlink`, `attributes`, `acl` | names, targets, extended attributes |
@@ -23,6 +24,7 @@ mod checksum;
 mod directory;
 mod extents;
 mod features;
+mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod inode;
@@ -95,6 +97,10 @@ impl<B: BlockRead> Xfs<B> {
 impl<B: BlockRead> Tables for Xfs<B> {
     fn facts(&self) -> &VolumeFacts {
         &self.volume.superblock.facts
+    }
+
+    fn free(&self, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
+        free::runs(&self.volume, each)
     }
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
