@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use crate::{
     catalogue::CatalogueSize,
     coordinator::{self, Prepared},
+    directories::{LaidDirectory, ReaderOrder},
     error::{FileError, SweepError},
     files::Files,
     filter::Filter,
@@ -337,6 +338,14 @@ impl Sweep {
     /// Entries (files and, when asked for, all others) in the order in which they will be read.
     pub fn files(&self) -> impl Iterator<Item = PlannedFile> + '_ {
         self.prepared.sweeps.iter().flat_map(|sweep| sweep.planned_files())
+    }
+
+    /// The files of the plan directory by directory, each in the order in which another program would read it. Where files
+    /// lie is known when the plan was made with [`BulkRead::addresses`], and of cached ones with [`BulkRead::ignore_cache`].
+    ///
+    /// Each inode comes once. Takes memory for the list of files, and for one directory at a time.
+    pub fn directories(&self, order: ReaderOrder) -> impl Iterator<Item = LaidDirectory> + '_ {
+        self.prepared.sweeps.iter().flat_map(move |sweep| sweep.laid_directories(order))
     }
 
     /// How much memory is kept of the tree, on all disks together.

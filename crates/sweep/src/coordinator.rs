@@ -197,6 +197,9 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
         let (path, source) = errors.swap_remove(0);
         return Err(SweepError::Root { path, source });
     }
+    if !roots.is_empty() {
+        shared.settings.check_for_trees().map_err(SweepError::Setting)?;
+    }
     let errors = errors.into_iter().map(|(path, source)| FileError::Io { path, step: "find it".into(), source });
     let errors = errors.collect();
     if shared.settings.snapshot && !roots.is_empty() {

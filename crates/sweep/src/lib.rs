@@ -39,6 +39,7 @@
 //! | `ahead` | metadata read ahead of walk and survey, many reads at a time |
 //! | `preload`, `btrfs` | all metadata of a file system read before the walk, in the order of the disk |
 //! | [`plan`] | the order of reads, pure (DAFT II.B and II.C) |
+//! | `directories` | what other programs meet: files as they lie, and as they would lie packed |
 //! | `read`, `device`, `read_through`, `stream` | the ways in which bytes come |
 //! | `budget`, `delivery`, `outlet` | memory, and the way to the consumer |
 
@@ -50,6 +51,7 @@ mod catalogue;
 mod coordinator;
 mod delivery;
 mod device;
+mod directories;
 mod error;
 mod files;
 pub mod filter;
@@ -78,6 +80,7 @@ mod walk;
 
 pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
 pub use catalogue::CatalogueSize;
+pub use directories::{FilePlace, LaidDirectory, LaidFile, ReaderOrder};
 pub use error::{FileError, SweepError};
 pub use files::Files;
 pub use filter::Filter;

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, tables::VolumeFacts};
+use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, btrfs::Lanes, tables::VolumeFacts};
 use onesweep_sys::files;
 
 use crate::{
@@ -62,6 +62,19 @@ impl Placement {
         Some(whole.unwrap_or(stack.size))
     }
 
+    /// The lanes of a btrfs on several devices that are read side by side.
+    pub(crate) fn several_lanes(&self) -> Option<&Lanes> {
+        self.btrfs.as_ref().map(|btrfs| &btrfs.lanes).filter(|lanes| lanes.count() > 1)
+    }
+
+    /// Bytes that addresses are below: those of the device; of a btrfs that tells where they lie, of their order.
+    pub(crate) fn span_bytes(&self) -> Option<u64> {
+        match (&self.trust, &self.btrfs) {
+            (AddressTrust::SeveralDevices { .. }, Some(btrfs)) => Some(btrfs.lanes.span()),
+            _ => self.device_bytes(),
+        }
+    }
+
     /// True when no order of reading is quicker than another.
     pub(crate) fn is_seekless(&self) -> bool {
         match &self.stack {
@@ -110,6 +123,11 @@ const RANGE: u64 = 1 << 48;
 /// The place on its device of an address in the order of a spindle.
 pub(crate) fn place_on_device(address: u64) -> u64 {
     address % RANGE
+}
+
+/// Where the range with that number begins.
+pub(crate) fn range_of(number: u64) -> u64 {
+    number.saturating_mul(RANGE)
 }
 
 impl Known {

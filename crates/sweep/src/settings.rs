@@ -24,16 +24,22 @@ pub enum CachePolicy {
     Fill,
 }
 
-/// How files wait for their fragments (DAFT II.C): the batch threshold S in bytes, between the paper's two algorithms.
+/// How files wait for their fragments (DAFT II.C). The paper's two algorithms are both ends of a batch threshold S.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reassembly {
+    /// [`Deferred`](Self::Deferred) where the budget is a sixth or more of what a sweep without a limit would hold, else
+    /// [`OnDemand`](Self::OnDemand).
+    #[default]
+    Auto,
     /// S = 0: dynamic bin packing; a file that doesn't fit waits for the next pass over the disk.
     FirstFit,
     /// S = the budget: when a file doesn't fit, all waiting files are completed first.
-    #[default]
     OnDemand,
     /// S in bytes.
     Threshold(u64),
+    /// Files that would hold much memory for long are left to a second pass, so that the others fit in the first. Not in the
+    /// paper.
+    Deferred,
 }
 
 /// How fragments become read requests, by the DAFT paper's names.
@@ -138,7 +144,7 @@ impl Settings {
             catalog_limit: None,
             order: Order::Auto,
             strategy: None,
-            reassembly: Reassembly::OnDemand,
+            reassembly: Reassembly::Auto,
             device: false,
             snapshot: false,
             freeze_limit: FREEZE_LIMIT,
@@ -192,11 +198,6 @@ impl Settings {
                 self.budget
             ));
         }
-        if self.strategy == Some(Strategy::Merged) && !self.device {
-            return Err(
-                "only a device can be read through its gaps; add --device, or leave out --strategy merged".into()
-            );
-        }
         if self.queue_depth == 0 || self.queue_depth > QUEUE_DEPTH_MAX {
             return Err(format!("a queue depth of {} is out of range; give 1 to {QUEUE_DEPTH_MAX}", self.queue_depth));
         }
@@ -205,6 +206,16 @@ impl Settings {
         }
         if self.bwlimit == Some(0) {
             return Err("a bandwidth limit of 0 would never end; leave it out to read without one".into());
+        }
+        Ok(())
+    }
+
+    /// What contradicts the reading of mounted trees; images are read through their gaps without a word.
+    pub(crate) fn check_for_trees(&self) -> Result<(), String> {
+        if self.strategy == Some(Strategy::Merged) && !self.device {
+            return Err(
+                "only a device can be read through its gaps; add --device, or leave out --strategy merged".into()
+            );
         }
         Ok(())
     }

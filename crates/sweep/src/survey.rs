@@ -314,6 +314,11 @@ impl Surveyor {
         }
         let entry = catalogue.get_mut(id);
         entry.flags.set(seen.flags(clean, aim.device));
+        for (kind, flag) in [(ExtentFlags::ENCODED, Flags::ENCODED), (ExtentFlags::INLINE, Flags::INLINE)] {
+            if seen.kinds.contains(kind) {
+                entry.flags.set(flag);
+            }
+        }
         if too_far {
             entry.flags.set(Flags::STREAMED);
         }

@@ -59,7 +59,9 @@ fn every_file_comes_whole_in_every_order_and_with_every_budget() {
     let expected = tree(root.path());
     for order in Order::ALL {
         for budget in [64 << 10, 1 << 20, 256 << 20] {
-            for reassembly in [Reassembly::FirstFit, Reassembly::OnDemand, Reassembly::Threshold(budget / 3)] {
+            for reassembly in
+                [Reassembly::Deferred, Reassembly::FirstFit, Reassembly::OnDemand, Reassembly::Threshold(budget / 3)]
+            {
                 for cold in [false, true] {
                     let read = BulkRead::new([root.path()])
                         .order(order)

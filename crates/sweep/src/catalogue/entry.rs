@@ -57,6 +57,10 @@ impl Flags {
     pub(crate) const PACKED: Self = Self(1 << 15);
     /// In an image: its content is encrypted.
     pub(crate) const ENCRYPTED: Self = Self(1 << 16);
+    /// It has other bytes on the device than when it is read: compressed ones.
+    pub(crate) const ENCODED: Self = Self(1 << 17);
+    /// Its content lies among the metadata.
+    pub(crate) const INLINE: Self = Self(1 << 18);
     /// The kernel makes its content up when it is read, and its size is not true.
     pub(crate) const MADE_UP: Self = Self(1 << 10);
 

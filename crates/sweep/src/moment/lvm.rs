@@ -6,6 +6,8 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use onesweep_layout::mounts::{Mount, MountTable};
@@ -23,6 +25,10 @@ const NAMES: Names = Names { prefix: "onesweep_moment_" };
 
 /// Where snapshots are mounted.
 const MOUNT_POINTS: &str = "/run";
+
+/// How long a snapshot that somebody has open is tried to be unmounted, and how often.
+const LET_GO: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The share of its origin that may change while the snapshot is there, in percent. Thin volumes need none.
 const CHANGES: &str = "10%ORIGIN";
@@ -113,7 +119,7 @@ impl LvmSnapshot {
     fn remove(&mut self) -> io::Result<()> {
         self.ended = true;
         if let Some(mount_point) = self.mount_point.take() {
-            mounting::unmount(&mount_point)?;
+            unmount(&mount_point)?;
             fs::remove_dir(&mount_point)?;
         }
         remove_volume(&self.programs, &self.volume).map_err(io::Error::other)
@@ -124,6 +130,17 @@ impl Drop for LvmSnapshot {
     fn drop(&mut self) {
         if !self.ended {
             let _ = self.remove();
+        }
+    }
+}
+
+/// Whoever looks at all that is mounted lets go soon, and so does a child of this process that is about to run another program.
+fn unmount(mount_point: &Path) -> io::Result<()> {
+    let until = Instant::now() + LET_GO;
+    loop {
+        match mounting::unmount(mount_point) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => thread::sleep(LOOK),
+            ended => return ended,
         }
     }
 }
@@ -203,7 +220,7 @@ fn remove_left_over(group: &str, programs: &Programs, mounts: &MountTable, voice
         }
         let mount_point = programs.mount_points.join(name);
         if mounts.iter().any(|mount| mount.mount_point == mount_point) {
-            let _ = mounting::unmount(&mount_point);
+            let _ = unmount(&mount_point);
         }
         let _ = fs::remove_dir(&mount_point);
         match remove_volume(programs, &whole) {
@@ -335,7 +352,7 @@ mod tests {
     #[test]
     fn a_snapshot_is_mounted_and_goes() {
         if onesweep_sys::user::effective_uid() != 0 {
-            return eprintln!("skipped: {}: needs root", std::thread::current().name().unwrap_or("a test"));
+            return eprintln!("skipped: {}: needs root", thread::current().name().unwrap_or("a test"));
         }
         let folder = tempfile::tempdir().unwrap();
         let [image, copy, origin] = ["image", "copy", "origin"].map(|name| folder.path().join(name));
@@ -370,7 +387,15 @@ mod tests {
         assert!(fs::write(taken.at.join("d/b"), "x").is_err(), "it is for reading");
         let at = taken.at.clone();
         let Kind::Lvm(taken) = taken.kind else { panic!("another kind") };
+        // Somebody has a look at it, and lets go only when it was tried once.
+        let held = fs::File::open(at.join("d/a")).unwrap();
+        assert_eq!(mounting::unmount(&at).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        let looker = thread::spawn(move || {
+            thread::sleep(4 * LOOK);
+            drop(held);
+        });
         taken.end().unwrap();
+        looker.join().unwrap();
         assert!(!at.exists());
         assert!(MountTable::read().unwrap().iter().all(|mount| mount.mount_point != at));
         assert!(stand_ins.calls().last().unwrap().starts_with("lvremove --force --quiet vg0/onesweep_moment_"));

@@ -53,6 +53,7 @@
 //! # Ok::<_, onesweep::plan::PlanError>(())
 //! ```
 
+mod deferral;
 pub mod disk;
 mod error;
 pub mod estimate;

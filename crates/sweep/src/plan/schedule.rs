@@ -16,10 +16,14 @@
 //!
 //! S = 0 never cleans up: the paper's first fit, Dynamic Bin Packing. S = the budget never refuses: the paper's
 //! on-demand cleaning, a single bin. A larger S makes fewer passes that return more often.
+//!
+//! A budget that defers has two bins, of which the first refuses nothing and never cleans up: it leaves out from the start
+//! what would hold much for long.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
+    deferral,
     error::PlanError,
     fragment::{NO_ADDRESS, Piece},
     source::PlanSource,
@@ -39,6 +43,7 @@ pub enum SweepOrder {
 pub struct Budget {
     bytes: u64,
     threshold: u64,
+    defers: bool,
 }
 
 impl Budget {
@@ -46,7 +51,7 @@ impl Budget {
     /// threshold beyond the budget counts as the budget.
     #[must_use]
     pub fn batched(bytes: u64, threshold: u64) -> Self {
-        Self { bytes, threshold: threshold.min(bytes) }
+        Self { bytes, threshold: threshold.min(bytes), defers: false }
     }
 
     /// S = 0: a file that doesn't fit waits for the next pass (Dynamic Bin Packing).
@@ -59,6 +64,13 @@ impl Budget {
     #[must_use]
     pub fn on_demand(bytes: u64) -> Self {
         Self::batched(bytes, bytes)
+    }
+
+    /// Files that would hold much of it for long are left to a second pass, so that the others fit in the first. The
+    /// second cleans up on demand. Not in the paper.
+    #[must_use]
+    pub fn deferring(bytes: u64) -> Self {
+        Self { defers: true, ..Self::on_demand(bytes) }
     }
 
     /// No limit: every file is admitted when the sweep comes to it.
@@ -110,6 +122,8 @@ pub struct Schedule<S> {
     queue: Vec<u32>,
     next: usize,
     refused: usize,
+    /// What the first bin doesn't even consider.
+    deferred: Vec<u32>,
     /// The unread pieces of the file at `next`, once it was looked up; afterwards, in whole-file order, of the file
     /// being read. The one to read first stands last.
     candidate: Vec<Piece>,
@@ -131,11 +145,16 @@ impl<S: PlanSource> Schedule<S> {
     ///
     /// Costs one look at every piece and a sort of the files.
     pub fn new(source: S, order: SweepOrder, budget: Budget) -> Result<Self, PlanError> {
-        let (queue, whole_files) = match order {
+        let (mut queue, whole_files) = match order {
             SweepOrder::Fragment => (by_first_address(&source, budget)?, false),
             SweepOrder::WholeFiles(list) => (as_listed(&source, list, budget)?, true),
         };
+        let deferred = match budget.defers && !whole_files {
+            true => deferral::defer(&source, &mut queue, budget.bytes),
+            false => Vec::new(),
+        };
         Ok(Self {
+            deferred,
             left: vec![0; source.files() as usize],
             source,
             budget,
@@ -210,7 +229,7 @@ impl<S: PlanSource> Schedule<S> {
                 if !self.pending.is_empty() {
                     return self.read_pending();
                 }
-                if self.refused == 0 {
+                if self.refused == 0 && self.deferred.is_empty() {
                     return None;
                 }
                 self.begin_bin();
@@ -271,6 +290,9 @@ impl<S: PlanSource> Schedule<S> {
 
     fn begin_bin(&mut self) {
         self.queue.truncate(self.refused);
+        if !self.deferred.is_empty() {
+            self.queue = std::mem::take(&mut self.deferred);
+        }
         self.next = 0;
         self.refused = 0;
         self.bin += 1;
@@ -314,7 +336,7 @@ impl<S: PlanSource> Iterator for Schedule<S> {
     }
 }
 
-fn look_up<S: PlanSource>(source: &S, file: u32, pieces: &mut Vec<Piece>) {
+pub(super) fn look_up<S: PlanSource>(source: &S, file: u32, pieces: &mut Vec<Piece>) {
     pieces.clear();
     source.pieces(file, &mut |piece| {
         if piece.length > 0 {

@@ -448,7 +448,7 @@ impl SpindleSweep {
         outlet.count(|summary| summary.unmapped_files += unmapped);
 
         let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.device.is_some() };
-        let budget = self.plan_budget();
+        let budget = self.plan_budget(&files, self.order);
         let requests =
             planning::requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
                 .map_err(|error| Halt::Broken(std::io::Error::other(error)))?;

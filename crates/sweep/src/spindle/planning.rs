@@ -1,16 +1,20 @@
 //! What is planned for a spindle, and what that will cost.
 
-use onesweep_layout::AddressTrust;
+use onesweep_layout::{AddressTrust, BlockRead};
 
 use super::{Batch, STREAM_READ, SpindleSweep, sequence};
 use crate::{
     catalogue::EntryId,
+    directories::{Laid, LaidDirectory, ReaderOrder},
     order::Order,
-    plan::{self, Estimate, PlanError, RequestShape, Requests, Schedule},
+    plan::{self, Estimate, PlanError, PlanSource, RequestShape, Requests, Schedule},
     read::PlannedFiles,
     settings::{Entries, Reassembly, Settings, Strategy},
     walk::WalkOrder,
 };
+
+/// Of what a sweep without a limit holds, one part in so many is the least for which files are deferred.
+const DEFERRED_LEAST_SHARE: u64 = 6;
 
 impl SpindleSweep {
     pub(super) fn in_flight(&self) -> usize {
@@ -33,11 +37,19 @@ impl SpindleSweep {
         }
     }
 
-    pub(super) fn plan_budget(&self) -> plan::Budget {
+    pub(super) fn plan_budget(&self, files: &PlannedFiles<'_>, order: Order) -> plan::Budget {
         let bytes = self.share.limit();
         match self.settings.reassembly {
+            Reassembly::Auto => {
+                let is_tight = || (0..files.files()).map(|file| files.cost(file)).sum::<u64>() > bytes;
+                // In less memory the second pass is one of clean-ups over most of the files: then one pass of them is shorter.
+                let is_enough = || plan::peak_unlimited(files) / DEFERRED_LEAST_SHARE <= bytes;
+                let defers = order == Order::Fragment && is_tight() && is_enough();
+                if defers { plan::Budget::deferring(bytes) } else { plan::Budget::on_demand(bytes) }
+            }
             Reassembly::FirstFit => plan::Budget::first_fit(bytes),
             Reassembly::OnDemand => plan::Budget::on_demand(bytes),
+            Reassembly::Deferred => plan::Budget::deferring(bytes),
             Reassembly::Threshold(threshold) => plan::Budget::batched(bytes, threshold),
         }
     }
@@ -45,7 +57,8 @@ impl SpindleSweep {
     /// What reading a batch would cost: the sweep, and the streams after it.
     pub(crate) fn estimate(&self, batch: &Batch, order: Order, strategy: Strategy) -> Estimate {
         let files = PlannedFiles { catalogue: &self.catalogue, files: &batch.planned, device: self.device.is_some() };
-        let mut estimate = requests(&self.settings, files, (order, self.walk_order), strategy, self.plan_budget())
+        let budget = self.plan_budget(&files, order);
+        let mut estimate = requests(&self.settings, files, (order, self.walk_order), strategy, budget)
             .map(|requests| Estimate::of(requests, &self.disk_model(), self.in_flight()))
             .unwrap_or_default();
         if !batch.streamed.is_empty() {
@@ -101,6 +114,22 @@ impl SpindleSweep {
                 marks: self.catalogue.marks(id),
             }
         })
+    }
+
+    /// The files of the held plan, directory by directory.
+    pub(crate) fn laid_directories(&self, order: ReaderOrder) -> impl Iterator<Item = LaidDirectory> + '_ {
+        let batch = self.held.batch.iter();
+        let files = batch.flat_map(|batch| batch.planned.iter().chain(&batch.streamed).chain(&batch.ready));
+        let files = files.copied().filter(|&id| self.catalogue.get(id).is_file()).collect();
+        let laid = Laid {
+            catalogue: &self.catalogue,
+            placements: &self.placements,
+            disk: &self.name,
+            disk_bytes: self.disk_bytes,
+            first: &self.first,
+            image_bytes: self.image_device().map(|device| device.start() + device.bytes().len()),
+        };
+        laid.directories(files, order)
     }
 
     /// Where an entry lies, by the address that gives it its place in the order.

@@ -104,6 +104,18 @@ proptest! {
     }
 
     #[test]
+    fn a_pass_that_defers_needs_no_clean_up(Case { layout, budget } in cases()) {
+        let budget = Budget::deferring(budget.bytes());
+        let steps = layout.steps(budget);
+        check_steps(&layout, budget, &steps)?;
+        check_order(&steps)?;
+        prop_assert!(steps.iter().all(|step| step.bin < 2 && (step.bin == 1 || !step.cleaning)));
+        if peak_unlimited(&layout) <= budget.bytes() {
+            prop_assert!(steps.iter().all(|step| step.bin == 0), "nothing has to be deferred");
+        }
+    }
+
+    #[test]
     fn the_peak_without_a_limit_is_the_largest_sum_over_one_place(layout in layouts()) {
         let all = layout.sorted();
         let covers = |at: usize, file| {
