@@ -1,0 +1,311 @@
+//! A plan carried out on a host: region by region, each into the free space that there really is.
+
+mod space;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use self::space::Space;
+use crate::host::{Failure, Host, Stays, Trouble};
+use crate::pack::{Fitted, Item, Plan, Region, Rules, fit, plan};
+use crate::places::Places;
+use crate::survey::Candidate;
+
+/// How a plan is carried out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// By which the plan was made.
+    pub rules: Rules,
+    /// How many times the blocks of a region may be captured to find places that lie side by side; 1 or more.
+    pub capture: u64,
+    /// Blocks after which there is a commit: so many of the old places are not free yet.
+    pub commit: u64,
+    /// Blocks of regions that are read in one sweep before the first of them is packed.
+    pub sweep: u64,
+    /// Regions that save most for what is written come first, for who may not have the time for all; else the first in
+    /// the order of reading, so that regions lie side by side, too. Heeded by [`passes`](crate::passes).
+    pub gain_first: bool,
+}
+
+impl Settings {
+    /// Up to four times a region is captured; every 16 MiB (with blocks of 4 KiB) there is a commit, and 64 MiB are read in one
+    /// sweep.
+    #[must_use]
+    pub fn new(rules: Rules) -> Settings {
+        Settings { rules, capture: 4, commit: 4096, sweep: 16_384, gain_first: false }
+    }
+}
+
+/// Why a plan was not carried out to its end.
+#[derive(Debug)]
+pub enum Ended {
+    /// The caller wanted no more.
+    Stopped,
+    /// Something failed. What was moved before is whole.
+    Failed(Failure),
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Regions that were packed.
+    pub regions: u64,
+    /// Files that have new places.
+    pub files: u64,
+    /// Blocks that were written for them.
+    pub blocks: u64,
+    /// Regions that free space in pieces would not have made better.
+    pub not_better: u64,
+    /// Regions for which there was no free space, or that lie where the caller may make no files.
+    pub no_room: u64,
+    /// Files that had large pages in memory and were read again.
+    pub read_back: u64,
+    /// Files that stayed, by their turns, and why.
+    pub stayed: BTreeMap<usize, Stays>,
+    /// Files that came to lie elsewhere than planned, or in part, by their turns. Their bytes are right.
+    pub torn: Vec<usize>,
+    /// Commits.
+    pub commits: u64,
+    /// Why it ended before its time.
+    pub ended: Option<Ended>,
+}
+
+/// Carries out a plan that was made of `files`, whose places and reasons to stay are kept up to date.
+///
+/// `goes_on` is asked before each region with what was done so far: a place to stop without any loss. All that was moved is
+/// on the disk at the end.
+pub fn carry_out<H: Host>(
+    host: &mut H,
+    files: &mut [Candidate],
+    plan: &Plan,
+    settings: &Settings,
+    goes_on: &mut dyn FnMut(&Report) -> bool,
+) -> Report {
+    let mut carrier =
+        Carrier { host, files, settings, report: Report::default(), uncommitted: 0, near: PathBuf::new() };
+    let mut announced = 0;
+    for (number, region) in plan.regions.iter().enumerate() {
+        if !goes_on(&carrier.report) {
+            carrier.report.ended = Some(Ended::Stopped);
+            break;
+        }
+        if number == announced {
+            announced += carrier.announce(&plan.regions[number..]);
+        }
+        if let Err(failure) = carrier.carry(region) {
+            carrier.report.ended = Some(Ended::Failed(failure));
+            break;
+        }
+    }
+    if let Err(failure) = carrier.commit(0)
+        && carrier.report.ended.is_none()
+    {
+        carrier.report.ended = Some(Ended::Failed(failure));
+    }
+    carrier.report
+}
+
+struct Carrier<'a, H: Host> {
+    host: &'a mut H,
+    files: &'a mut [Candidate],
+    settings: &'a Settings,
+    report: Report,
+    /// Blocks that were moved since the last commit.
+    uncommitted: u64,
+    near: PathBuf,
+}
+
+/// Files that are open, by their turns.
+type Open<F> = BTreeMap<usize, F>;
+
+impl<H: Host> Carrier<'_, H> {
+    /// Has as many of the regions as one sweep takes brought into memory, in the order of the disk; gives their number.
+    fn announce(&mut self, regions: &[Region]) -> usize {
+        let mut left = self.settings.sweep;
+        let taken = regions.iter().take_while(|region| {
+            let fits = left > 0;
+            left = left.saturating_sub(region.blocks);
+            fits
+        });
+        let count = taken.count().max(1);
+        let mut turns: Vec<usize> = regions[..count].iter().flat_map(|region| region.files.clone()).collect();
+        turns.sort_by_key(|&turn| self.files[turn].places.first());
+        for turn in turns.into_iter().filter(|&turn| self.files[turn].places.blocks() > 0) {
+            self.host.announce(&self.files[turn].path);
+        }
+        count
+    }
+
+    fn carry(&mut self, region: &Region) -> Result<(), Failure> {
+        let turns: Vec<usize> = region.files.clone().filter(|&turn| self.files[turn].places.blocks() > 0).collect();
+        let (open, as_planned) = self.open(&turns)?;
+        if as_planned {
+            return self.pack(region, &open);
+        }
+        // What can't be moved lies between what can: is the rest still worth it?
+        for region in self.plan_again(&region.files) {
+            self.pack(&region, &open)?;
+        }
+        Ok(())
+    }
+
+    /// Opens files in the order of the disk; false when some can't be moved, or lie elsewhere than planned.
+    fn open(&mut self, turns: &[usize]) -> Result<(Open<H::File>, bool), Failure> {
+        let mut on_disk = turns.to_vec();
+        on_disk.sort_by_key(|&turn| self.files[turn].places.first());
+        let (mut open, mut as_planned) = (Open::new(), true);
+        for turn in on_disk {
+            let known = &mut self.files[turn];
+            match self.host.open(&known.path, known.inode) {
+                Ok(opened) => {
+                    self.report.read_back += u64::from(opened.read_back);
+                    if opened.places != known.places {
+                        known.places = opened.places;
+                        as_planned = false;
+                    }
+                    open.insert(turn, opened.file);
+                }
+                Err(Trouble::Stays(stays)) => {
+                    self.stays(turn, stays);
+                    as_planned = false;
+                }
+                Err(Trouble::Failed(failure)) => return Err(failure),
+            }
+        }
+        Ok((open, as_planned))
+    }
+
+    fn stays(&mut self, turn: usize, stays: Stays) {
+        self.files[turn].stays = Some(stays);
+        self.report.stayed.insert(turn, stays);
+    }
+
+    /// The regions among these files that are worth it as they are now, with the files around as they are.
+    fn plan_again(&self, files: &Range<usize>) -> Vec<Region> {
+        let has_blocks = |turn: &usize| self.files[*turn].places.blocks() > 0;
+        let start = (0..files.start).rev().find(has_blocks).unwrap_or(files.start);
+        let end = (files.end..self.files.len()).find(has_blocks).map_or(files.end, |turn| turn + 1);
+        let items: Vec<Item<'_>> = (start..end)
+            .map(|turn| {
+                let item = self.files[turn].item();
+                Item { may_move: item.may_move && files.contains(&turn), ..item }
+            })
+            .collect();
+        let mut regions = plan(&items, &self.settings.rules).regions;
+        for region in &mut regions {
+            region.files = region.files.start + start..region.files.end + start;
+        }
+        regions
+    }
+
+    /// Packs a region, all files of which are open, where free space allows it.
+    fn pack(&mut self, region: &Region, open: &Open<H::File>) -> Result<(), Failure> {
+        let turns: Vec<usize> = region.files.clone().filter(|turn| open.contains_key(turn)).collect();
+        let Some(first) = turns.first() else { return Ok(()) };
+        self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
+        let Some((space, fitted)) = self.find_space(region, &turns)? else { return Ok(()) };
+
+        self.report.regions += 1;
+        for (&turn, planned) in turns.iter().zip(&fitted.files) {
+            let Some(file) = open.get(&turn) else { continue };
+            self.move_file(turn, file, &space, planned)?;
+        }
+        drop(space);
+        self.commit(self.settings.commit)
+    }
+
+    /// Free space in which the region is worth it.
+    fn find_space(&mut self, region: &Region, turns: &[usize]) -> Result<Option<(Space<H>, Fitted)>, Failure> {
+        let rules = self.settings.rules;
+        let needed = region.blocks.saturating_add(rules.slack);
+        let most = needed.saturating_mul(self.settings.capture.max(1));
+        let mut space = Space::new();
+        let mut is_tried_again = false;
+        loop {
+            let wanted = needed.saturating_sub(space.blocks()).max(needed.div_ceil(2));
+            let error = space.capture(self.host, &self.near, wanted)?;
+            let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
+            let fitted = fit(&files, &space.pieces(), rules.slack);
+            let worth = fitted.filter(|fitted| {
+                let torn = files.iter().zip(&fitted.files).any(|(before, after)| after.breaks() > before.breaks());
+                !torn && rules.is_worth(region.saves.saturating_sub(fitted.breaks), region.blocks)
+            });
+            let is_full = space.blocks() >= most;
+            match (worth, error) {
+                // More free space may hold a longer piece.
+                (Some(fitted), None) if fitted.breaks > 0 && !is_full => {}
+                (Some(fitted), _) => return Ok(Some((space, fitted))),
+                // The old places of what was moved are free after a commit.
+                (None, Some(_)) if self.uncommitted > 0 && !is_tried_again => {
+                    is_tried_again = true;
+                    space = Space::new();
+                    self.commit(0)?;
+                }
+                (None, Some(_)) => {
+                    self.report.no_room += 1;
+                    return Ok(None);
+                }
+                (None, None) if is_full => {
+                    self.report.not_better += 1;
+                    return Ok(None);
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
+    fn move_file(&mut self, turn: usize, file: &H::File, space: &Space<H>, to: &Places) -> Result<(), Failure> {
+        let (mut moved, mut trouble) = (0, None);
+        for (donor, exchange) in space.steps(to) {
+            let told = self.host.exchange(file, donor, exchange);
+            moved += told.blocks;
+            if told.trouble.is_some() || told.blocks != exchange.blocks {
+                trouble = told.trouble;
+                break;
+            }
+        }
+        self.report.blocks += moved;
+        self.uncommitted += moved;
+        if moved > 0 {
+            self.report.files += 1;
+        }
+        // The file system is asked where it lies now, not the plan.
+        let now = self.host.places(file);
+        match now {
+            Ok(places) => {
+                if moved > 0 && places != *to {
+                    self.report.torn.push(turn);
+                }
+                self.files[turn].places = places;
+            }
+            Err(_) if trouble.is_some() => {}
+            Err(Trouble::Stays(stays)) => self.stays(turn, stays),
+            Err(Trouble::Failed(failure)) => return Err(failure),
+        }
+        match trouble {
+            Some(Trouble::Failed(failure)) => Err(failure),
+            Some(Trouble::Stays(stays)) => {
+                self.stays(turn, stays);
+                Ok(())
+            }
+            // It was cut, or holes were made in it.
+            None if moved < to.blocks() => {
+                self.stays(turn, Stays::Changed);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Commits when more than so many blocks were moved.
+    fn commit(&mut self, above: u64) -> Result<(), Failure> {
+        if self.uncommitted <= above {
+            return Ok(());
+        }
+        self.uncommitted = 0;
+        self.report.commits += 1;
+        let near = &self.near;
+        self.host.commit().map_err(|source| Failure::new("write what was moved to its new place", near, source))
+    }
+}

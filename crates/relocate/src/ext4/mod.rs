@@ -1,0 +1,200 @@
+//! ext4: files move by `EXT4_IOC_MOVE_EXT` into preallocated files without a name.
+//!
+//! Needs no privilege for files of one's own in directories of one's own. As root it also learns which pages in memory are
+//! large ones, and may [raise](Ext4::raise_unit) the size up to which ext4 puts a donor near its directory.
+
+mod donor;
+mod facts;
+mod file;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use onesweep_layout::source::Fiemap;
+use onesweep_sys::{
+    features::kernel_version,
+    files::{open_dir, sync_file_system},
+    folios::Folios,
+    move_extents::move_extents,
+    setting::Raised,
+};
+
+pub use self::{donor::Donor, facts::Refusal, file::MovableFile};
+use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Opened, Stays, Trouble};
+use crate::places::Places;
+
+/// What may be done to bring a file into a state in which it can be moved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reading {
+    /// Files that are not in memory are read. Else they stay.
+    pub uncached: bool,
+    /// Files that lie in large pages in memory are dropped from it and read again. Else they stay. Where the kernel doesn't
+    /// tell, all files of more than a page count as such from Linux 6.16 to 6.18.
+    pub large_pages: bool,
+}
+
+/// A mounted ext4 whose files can be moved.
+#[derive(Debug)]
+pub struct Ext4 {
+    root: OwnedFd,
+    dev: u64,
+    /// The kernel's name of its device.
+    name: String,
+    block_bytes: u64,
+    unit: u64,
+    raised: Option<Raised>,
+    reading: Reading,
+    fiemap: Fiemap,
+    folios: Option<Folios>,
+    /// The kernel moves page by page and commits for each page of a larger folio.
+    has_slow_folios: bool,
+    /// The kernel may free blocks twice after an exchange that failed midway.
+    ends_at_first_error: bool,
+    is_without_clusters: bool,
+}
+
+impl Ext4 {
+    /// The file system of a directory.
+    ///
+    /// # Errors
+    ///
+    /// When files of it must not or can't be moved.
+    pub fn of(directory: &Path, reading: Reading) -> Result<Ext4, Refusal> {
+        let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
+        let facts = facts::Facts::of(root.as_fd())?;
+        let version = kernel_version();
+        Ok(Ext4 {
+            root,
+            dev: facts.dev,
+            unit: facts::stream_request(&facts.name).clamp(1, LARGEST_UNIT),
+            name: facts.name,
+            block_bytes: facts.block_bytes,
+            raised: None,
+            reading,
+            fiemap: Fiemap::default(),
+            folios: Folios::open().ok(),
+            has_slow_folios: ((6, 16)..(6, 19)).contains(&version),
+            ends_at_first_error: version < (6, 8),
+            is_without_clusters: false,
+        })
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Makes donors of so many blocks come to lie near their directories too, instead of 16 (`mb_stream_req`). It holds for all that
+    /// is written to the file system meanwhile, and is set back when this is dropped or the process ends, however it ends.
+    ///
+    /// Needs root. False while another process does so.
+    ///
+    /// # Errors
+    ///
+    /// When the setting can't be written.
+    pub fn raise_unit(&mut self, blocks: u64) -> io::Result<bool> {
+        let blocks = blocks.clamp(1, LARGEST_UNIT);
+        if self.raised.is_some() {
+            return Ok(self.unit >= blocks);
+        }
+        match Raised::to(&facts::stream_request_path(&self.name), blocks) {
+            Ok(raised) => {
+                self.raised = raised;
+                self.unit = blocks;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes sure of what can't be told without making a file of one block: that space isn't given out in clusters (bigalloc).
+    /// Done by itself before the first capture.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Bigalloc`], or that the file can't be made in that directory.
+    pub fn rehearse(&mut self, directory: &Path) -> Result<(), Refusal> {
+        if !self.is_without_clusters {
+            donor::refuse_clusters(directory, self.block_bytes)?;
+            self.is_without_clusters = true;
+        }
+        Ok(())
+    }
+}
+
+/// Blocks of a donor at most; what ext4 gives to one file in one piece.
+const LARGEST_UNIT: u64 = 2048;
+
+impl Host for Ext4 {
+    type File = MovableFile;
+    type Donor = Donor;
+
+    fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
+        file::look(self, path)
+    }
+
+    fn announce(&mut self, path: &Path) {
+        if self.reading.uncached {
+            file::announce(path);
+        }
+    }
+
+    fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<MovableFile>, Trouble> {
+        file::open(self, path, inode)
+    }
+
+    fn places(&mut self, file: &MovableFile) -> Result<Places, Trouble> {
+        let (places, stays) = file::places(self, file.fd(), file.path())?;
+        stays.map_or(Ok(places), |stays| Err(stays.into()))
+    }
+
+    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
+        match self.rehearse(directory) {
+            Ok(()) => donor::capture(directory, self.unit.saturating_mul(self.block_bytes), donors),
+            Err(refusal) => Captured { donors: Vec::new(), error: Some(refusal.into()) },
+        }
+    }
+
+    fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
+        donor.places(&mut self.fiemap, self.block_bytes)
+    }
+
+    fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
+        let told = move_extents(file.fd(), donor.fd(), exchange);
+        let trouble = told.error.map(|error| {
+            let stays = match error.raw_os_error() {
+                _ if self.ends_at_first_error => None,
+                Some(EBUSY | ENODATA | EAGAIN) => Some(Stays::Busy),
+                Some(ETXTBSY) => Some(Stays::Swap),
+                Some(EPERM) => Some(Stays::Immutable),
+                Some(EOPNOTSUPP | ENOTTY) => Some(Stays::Unsupported),
+                Some(EINVAL) => Some(Stays::Changed),
+                _ => None,
+            };
+            stays.map_or_else(|| Failure::new("move it", file.path(), error).into(), Trouble::from)
+        });
+        Moved { blocks: told.blocks, trouble }
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        sync_file_system(self.root.as_fd())
+    }
+}
+
+const EPERM: i32 = 1;
+const EAGAIN: i32 = 11;
+const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const ENOTTY: i32 = 25;
+const ETXTBSY: i32 = 26;
+const EROFS: i32 = 30;
+const ENODATA: i32 = 61;
+const EOPNOTSUPP: i32 = 95;

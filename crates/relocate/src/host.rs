@@ -1,0 +1,183 @@
+//! What moves blocks: a file system, or what tests put in its place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use onesweep_sys::move_extents::Exchange;
+use thiserror::Error;
+
+use crate::places::Places;
+
+/// Why a file stays where it is.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Stays {
+    /// There is no such file any more, or it is another one now.
+    #[error("it is gone, or another file has its name")]
+    Gone,
+    /// It is no regular file.
+    #[error("it is no regular file")]
+    NoFile,
+    /// Its blocks were moved or cut by somebody else in the meantime.
+    #[error("it has changed meanwhile")]
+    Changed,
+    /// It has bytes that are not on the disk yet, or its pages are in use.
+    #[error("it is being written, or its pages are in use")]
+    Busy,
+    /// It is not in memory, and nothing is to be read.
+    #[error("it is not in memory")]
+    NotCached,
+    /// Its pages are parts of larger folios, so that each would cost a journal commit.
+    #[error("its pages in memory are large ones, which move slowly")]
+    LargePages,
+    /// It is a program that runs.
+    #[error("it is a program that runs")]
+    Running,
+    /// It is swapped to.
+    #[error("it is a swap file")]
+    Swap,
+    /// It may not be changed (`chattr +i`).
+    #[error("it may not be changed (chattr +i)")]
+    Immutable,
+    /// It may only grow (`chattr +a`).
+    #[error("it may only grow (chattr +a)")]
+    AppendOnly,
+    /// It is encrypted.
+    #[error("it is encrypted")]
+    Encrypted,
+    /// It has hashes (fs-verity).
+    #[error("it is protected by fs-verity")]
+    Verity,
+    /// Its data goes through the journal (`chattr +j`).
+    #[error("its data goes through the journal (chattr +j)")]
+    Journaled,
+    /// Its bytes are used where they lie.
+    #[error("it is used where it lies (DAX)")]
+    Dax,
+    /// Its bytes lie in its inode.
+    #[error("it lies in its inode")]
+    Inline,
+    /// Its places are not kept as extents.
+    #[error("its places are kept block by block (not as extents)")]
+    NoExtents,
+    /// It has blocks that were promised and never written.
+    #[error("it has preallocated blocks")]
+    Preallocated,
+    /// Another process has a lease on it.
+    #[error("another program has a lease on it")]
+    Leased,
+    /// The caller may not write to it.
+    #[error("no permission to write to it")]
+    Denied,
+    /// The file system can't move it.
+    #[error("its file system cannot move it")]
+    Unsupported,
+}
+
+/// What went wrong, so that nothing more can be moved.
+#[derive(Debug, Error)]
+#[error("{}: cannot {doing}: {source}", path.display())]
+pub struct Failure {
+    /// What was to be done.
+    pub doing: &'static str,
+    /// To what.
+    pub path: PathBuf,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl Failure {
+    /// That `doing` something to `path` failed.
+    #[must_use]
+    pub fn new(doing: &'static str, path: &Path, source: io::Error) -> Failure {
+        Failure { doing, path: path.to_owned(), source }
+    }
+}
+
+/// Why something was not done to a file.
+#[derive(Debug, Error)]
+pub enum Trouble {
+    /// It is for this file alone.
+    #[error(transparent)]
+    Stays(#[from] Stays),
+    /// Nothing more can be done.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+/// A file as it was looked at.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Looked {
+    /// Its inode.
+    pub inode: u64,
+    /// Where its blocks lie.
+    pub places: Places,
+    /// Why it can't be moved.
+    pub stays: Option<Stays>,
+}
+
+/// A file that can be moved now.
+#[derive(Debug)]
+pub struct Opened<F> {
+    /// The file.
+    pub file: F,
+    /// Where its blocks lie.
+    pub places: Places,
+    /// Its pages were large ones, so they were dropped and read again.
+    pub read_back: bool,
+}
+
+/// Free space that was captured.
+#[derive(Debug)]
+pub struct Captured<D> {
+    /// Files that hold it, each of [`Host::unit`] blocks.
+    pub donors: Vec<D>,
+    /// Why they are fewer than was asked for.
+    pub error: Option<io::Error>,
+}
+
+/// What became of an exchange.
+#[derive(Debug)]
+pub struct Moved {
+    /// Blocks that have a new place.
+    pub blocks: u64,
+    /// Why there are no more.
+    pub trouble: Option<Trouble>,
+}
+
+/// A file system whose files can be moved block by block, without anybody who uses them noticing.
+///
+/// After an exchange, contents, times and names are as before; whenever the machine stops, each block has its old or its new
+/// place and its right bytes.
+pub trait Host {
+    /// A file that is open for moving.
+    type File;
+    /// Free space that is held. It is given back, with what has come there, when this is dropped.
+    type Donor;
+
+    /// Blocks that a donor has. With as many it comes to lie near its directory.
+    fn unit(&self) -> u64;
+
+    /// Looks at a file without changing anything.
+    fn look(&mut self, path: &Path) -> Result<Looked, Trouble>;
+
+    /// Says that a file will be opened soon, so that it can come into memory. Errors come then.
+    fn announce(&mut self, path: &Path);
+
+    /// Opens a file that had this inode, with its bytes in memory and on the disk.
+    fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<Self::File>, Trouble>;
+
+    /// Where the blocks of an open file lie now.
+    fn places(&mut self, file: &Self::File) -> Result<Places, Trouble>;
+
+    /// Captures free space near a directory, `donors` times [`Host::unit`] blocks.
+    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Self::Donor>;
+
+    /// Where the blocks of a donor lie.
+    fn donor_places(&mut self, donor: &Self::Donor) -> io::Result<Places>;
+
+    /// Exchanges blocks of a file with blocks of a donor.
+    fn exchange(&mut self, file: &Self::File, donor: &Self::Donor, exchange: Exchange) -> Moved;
+
+    /// Waits until all that was exchanged is on the disk, and the old places are free.
+    fn commit(&mut self) -> io::Result<()>;
+}

@@ -1,0 +1,153 @@
+//! Files into the free space that there really is.
+
+use crate::places::{Places, Run};
+
+/// Free places side by side.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// The first.
+    pub place: u64,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// Where files would come to lie.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Fitted {
+    /// In the order of the files.
+    pub files: Vec<Places>,
+    /// Breaks inside and between them.
+    pub breaks: u64,
+}
+
+/// Puts files, in their order, into as few pieces of free space as will do; `None` where they don't fit.
+///
+/// The places rise. A file goes on in another piece only where none that follows can hold all of it. `slack` places stay
+/// free behind the last file, if there are so many. Pieces may come in any order, touch, but not overlap.
+#[must_use]
+pub fn fit(files: &[&Places], pieces: &[Piece], slack: u64) -> Option<Fitted> {
+    let needed: u64 = files.iter().map(|places| places.blocks()).sum();
+    let joined = joined(pieces);
+    let mut by_size: Vec<Piece> = joined.clone();
+    by_size.sort_by_key(|piece| (std::cmp::Reverse(piece.blocks), piece.place));
+    // The smallest piece that holds everything, so that larger ones stay whole.
+    if let Some(one) = by_size.iter().rev().find(|piece| piece.blocks >= needed.saturating_add(slack)) {
+        return in_pieces(files, &[*one]);
+    }
+    let mut total = 0_u64;
+    for used in 1..=by_size.len() {
+        total = total.saturating_add(by_size[used - 1].blocks);
+        if total < needed {
+            continue;
+        }
+        let mut chosen = by_size[..used].to_vec();
+        chosen.sort_by_key(|piece| piece.place);
+        if let Some(fitted) = in_pieces(files, &chosen) {
+            return Some(fitted);
+        }
+    }
+    None
+}
+
+/// Rising, with those that touch as one.
+fn joined(pieces: &[Piece]) -> Vec<Piece> {
+    let mut rising: Vec<Piece> = pieces.iter().copied().filter(|piece| piece.blocks > 0).collect();
+    rising.sort_by_key(|piece| piece.place);
+    let mut joined: Vec<Piece> = Vec::new();
+    for piece in rising {
+        match joined.last_mut() {
+            Some(last) if last.place + last.blocks == piece.place => last.blocks += piece.blocks,
+            _ => joined.push(piece),
+        }
+    }
+    joined
+}
+
+/// Into these pieces, which rise, from the first one on.
+fn in_pieces(files: &[&Places], pieces: &[Piece]) -> Option<Fitted> {
+    let mut free = pieces.iter().copied();
+    let mut here = free.next()?;
+    let mut fitted = Fitted::default();
+    let mut previous: Option<u64> = None;
+    for places in files {
+        let needed = places.blocks();
+        if here.blocks < needed && free.clone().any(|piece| piece.blocks >= needed) {
+            here = free.find(|piece| piece.blocks >= needed)?;
+        }
+        let mut runs = Vec::new();
+        for run in places.runs() {
+            let (mut logical, mut left) = (run.logical, run.blocks);
+            while left > 0 {
+                if here.blocks == 0 {
+                    here = free.next()?;
+                    continue;
+                }
+                let blocks = left.min(here.blocks);
+                runs.push(Run { logical, place: here.place, blocks });
+                logical += blocks;
+                left -= blocks;
+                here = Piece { place: here.place + blocks, blocks: here.blocks - blocks };
+            }
+        }
+        let places = Places::of(runs)?;
+        fitted.breaks += places.breaks();
+        if let (Some(end), Some(first)) = (previous, places.first()) {
+            fitted.breaks += u64::from(end != first);
+        }
+        previous = places.end().or(previous);
+        fitted.files.push(places);
+    }
+    Some(fitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(blocks: u64) -> Places {
+        Places::of([Run { logical: 0, place: 1 << 30, blocks }]).unwrap()
+    }
+
+    /// Of each file: place and blocks of its runs.
+    type Drawn = Vec<Vec<(u64, u64)>>;
+
+    fn fitted(files: &[u64], pieces: &[(u64, u64)], slack: u64) -> Option<(Drawn, u64)> {
+        let files: Vec<_> = files.iter().map(|&blocks| file(blocks)).collect();
+        let pieces: Vec<Piece> = pieces.iter().map(|&(place, blocks)| Piece { place, blocks }).collect();
+        let fitted = fit(&files.iter().collect::<Vec<_>>(), &pieces, slack)?;
+        let places = fitted.files.iter().map(|file| file.runs().iter().map(|run| (run.place, run.blocks)).collect());
+        Some((places.collect(), fitted.breaks))
+    }
+
+    #[test]
+    fn the_smallest_piece_that_holds_all_is_taken() {
+        let told = fitted(&[3, 4], &[(100, 20), (200, 8), (300, 7)], 1);
+        assert_eq!(told, Some((vec![vec![(200, 3)], vec![(203, 4)]], 0)));
+        let told = fitted(&[3, 4], &[(100, 20), (200, 8), (300, 7)], 0);
+        assert_eq!(told, Some((vec![vec![(300, 3)], vec![(303, 4)]], 0)));
+    }
+
+    #[test]
+    fn pieces_that_touch_are_one() {
+        assert_eq!(fitted(&[10], &[(116, 4), (100, 16)], 0), Some((vec![vec![(100, 10)]], 0)));
+        assert_eq!(fitted(&[18], &[(116, 4), (100, 16)], 0), Some((vec![vec![(100, 18)]], 0)));
+    }
+
+    #[test]
+    fn files_stay_whole_where_they_can() {
+        let told = fitted(&[3, 4, 2], &[(100, 5), (200, 6)], 0);
+        assert_eq!(told, Some((vec![vec![(100, 3)], vec![(200, 4)], vec![(204, 2)]], 1)));
+        let told = fitted(&[9], &[(100, 5), (200, 5)], 0);
+        assert_eq!(told, Some((vec![vec![(100, 5), (200, 4)]], 1)));
+        assert_eq!(fitted(&[9], &[(100, 5), (200, 3)], 0), None);
+    }
+
+    #[test]
+    fn holes_stay_holes() {
+        let sparse = Places::of([Run { logical: 0, place: 5, blocks: 1 }, Run { logical: 7, place: 9, blocks: 2 }]);
+        let sparse = sparse.unwrap();
+        let told = fit(&[&sparse], &[Piece { place: 100, blocks: 3 }], 0).unwrap();
+        let runs = [Run { logical: 0, place: 100, blocks: 1 }, Run { logical: 7, place: 101, blocks: 2 }];
+        assert_eq!((told.files[0].runs(), told.breaks), (runs.as_slice(), 0));
+    }
+}

@@ -1,0 +1,209 @@
+//! Plans carried out on the model: any disk, and any call that fails.
+
+use std::path::PathBuf;
+
+use onesweep_relocate::carry::{Ended, Report, Settings, carry_out};
+use onesweep_relocate::host::Stays;
+use onesweep_relocate::pack::{Item, Rules, Score, plan, score};
+use onesweep_relocate::passes::pack_until_rest;
+use onesweep_relocate::survey::{Candidate, survey};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::model::{Fault, Model};
+
+const RULES: Rules = Rules { region: 64, slack: 2, budget: 32, margin: 1 };
+
+fn scores(files: &[Candidate]) -> Score {
+    score(&files.iter().map(Candidate::item).collect::<Vec<Item>>())
+}
+
+/// Plans and carries out.
+fn pack(model: &mut Model, paths: &[PathBuf], fault: Option<(u64, Fault)>) -> (Vec<Candidate>, Report, Score) {
+    let mut files = survey(model, paths.to_vec()).unwrap();
+    let made = plan(&files.iter().map(Candidate::item).collect::<Vec<Item>>(), &RULES);
+    model.fault = fault.map(|(call, fault)| (model.calls() + call, fault));
+    let report = carry_out(model, &mut files, &made, &Settings { commit: 40, ..Settings::new(RULES) }, &mut |_| true);
+    model.fault = None;
+    (files, report, made.before)
+}
+
+/// Files of these sizes on a disk: which file has which place is drawn, and which places are in use by others.
+fn any_disk() -> impl Strategy<Value = (Vec<usize>, Vec<u16>, Vec<bool>)> {
+    let sizes = vec(0_usize..9, 1..40);
+    (sizes, vec(any::<u16>(), 900), vec(prop::bool::weighted(0.3), 900))
+}
+
+fn disk((sizes, order, used): &(Vec<usize>, Vec<u16>, Vec<bool>)) -> (Model, Vec<PathBuf>) {
+    let mut model = Model::new(900, 16);
+    model.occupy((0..900).filter(|&place| used[place as usize]));
+    let mut free: Vec<u64> = (0..900).filter(|&place| !used[place as usize]).collect();
+    free.sort_by_key(|&place| order[place as usize]);
+    let mut paths = Vec::new();
+    for (number, &size) in sizes.iter().enumerate() {
+        // Every other file lies in one or few pieces.
+        let mut own: Vec<u64> = free.drain(..size.min(free.len())).collect();
+        if number % 2 == 0 {
+            own.sort_unstable();
+        }
+        paths.push(model.put(&format!("/{number}"), &own));
+    }
+    (model, paths)
+}
+
+proptest! {
+    /// All bytes stay, the order comes to a better score or stays as it was, the report tells what was done, and further runs
+    /// come to rest.
+    #[test]
+    fn packing_makes_it_better(drawn in any_disk()) {
+        let (mut model, paths) = disk(&drawn);
+        let (files, report, before) = pack(&mut model, &paths, None);
+        model.check();
+        prop_assert!(report.ended.is_none() && report.torn.is_empty() && report.stayed.is_empty());
+        let after = scores(&files);
+        prop_assert!(after.breaks() + report.regions * RULES.margin <= before.breaks());
+        prop_assert!(report.blocks <= (before.breaks() - after.breaks()) * RULES.budget);
+        for (file, path) in files.iter().zip(&paths) {
+            let told: Vec<u64> = file.places.runs().iter().flat_map(|run| run.place..run.end()).collect();
+            prop_assert_eq!(told, model.places_of(path));
+        }
+        // Free space in pieces leaves something to do for further runs, each of which gains, until one moves nothing.
+        let mut breaks = after.breaks();
+        for run in 0.. {
+            let (files, report, _) = pack(&mut model, &paths, None);
+            let now = scores(&files).breaks();
+            prop_assert!(now + report.regions * (RULES.margin + 1) <= breaks, "run {run}");
+            breaks = now;
+            if report.regions == 0 {
+                prop_assert_eq!(report.blocks, 0);
+                break;
+            }
+        }
+    }
+
+    /// Whichever call fails in whichever way: all bytes stay, and what failed is told.
+    #[test]
+    fn no_failure_loses_anything(
+        drawn in any_disk(),
+        call in 1_u64..120,
+        fault in prop::sample::select(vec![Fault::Broken, Fault::Full, Fault::InUse, Fault::Short]),
+    ) {
+        let (mut model, paths) = disk(&drawn);
+        let (files, report, before) = pack(&mut model, &paths, Some((call, fault)));
+        model.check();
+        if fault == Fault::Broken && model.calls() >= call + paths.len() as u64 {
+            prop_assert!(matches!(report.ended, Some(Ended::Failed(_))), "{report:?}");
+        }
+        if matches!(fault, Fault::InUse | Fault::Short) {
+            prop_assert!(report.ended.is_none(), "{report:?}");
+        }
+        for &turn in report.stayed.keys() {
+            prop_assert!(files[turn].stays.is_some());
+        }
+        if report.stayed.is_empty() && report.ended.is_none() {
+            prop_assert!(scores(&files).breaks() <= before.breaks());
+        }
+        // Whoever comes next can go on.
+        let (_, next, _) = pack(&mut model, &paths, None);
+        model.check();
+        prop_assert!(next.ended.is_none());
+    }
+}
+
+/// Ten files of three blocks, all blocks apart, on a disk with much room behind.
+fn scattered() -> (Model, Vec<PathBuf>) {
+    let mut model = Model::new(400, 16);
+    let paths = (0..10).map(|file| model.put(&format!("/{file}"), &[file * 2, 60 + file * 2, 120 + file * 2]));
+    let paths: Vec<PathBuf> = paths.collect();
+    model.occupy((0..200).filter(|place| place % 2 == 1));
+    model.occupy((20..60).filter(|place| place % 2 == 0));
+    model.occupy((80..120).filter(|place| place % 2 == 0));
+    model.occupy((140..200).filter(|place| place % 2 == 0));
+    (model, paths)
+}
+
+#[test]
+fn scattered_files_come_to_lie_in_one_piece_once() {
+    let (mut model, paths) = scattered();
+    let (files, report, before) = pack(&mut model, &paths, None);
+    assert_eq!((before.breaks(), scores(&files).breaks()), (29, 0));
+    assert_eq!((report.regions, report.files, report.blocks, report.commits), (1, 10, 30, 1));
+    let (_, second, _) = pack(&mut model, &paths, None);
+    assert_eq!((second.regions, second.files, second.blocks, second.commits), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_file_that_stays_parts_the_region() {
+    let (mut model, paths) = scattered();
+    // The survey takes ten calls, opening them the next ten: the fifth in the order of the disk.
+    let (files, report, _) = pack(&mut model, &paths, Some((5, Fault::InUse)));
+    assert_eq!(report.stayed, [(4, Stays::Busy)].into());
+    assert_eq!((report.regions, report.files, scores(&files).breaks()), (2, 9, 4));
+}
+
+#[test]
+fn what_is_cut_is_not_called_moved() {
+    let (mut model, paths) = scattered();
+    // Ten are opened, two donors made and looked at: the first exchange.
+    let (files, report, _) = pack(&mut model, &paths, Some((15, Fault::Short)));
+    model.check();
+    assert_eq!((report.stayed.len(), report.torn.len()), (1, 1), "{report:?}");
+    assert!(files.iter().any(|file| file.stays == Some(Stays::Changed)));
+}
+
+#[test]
+fn a_full_disk_is_left_alone() {
+    let (mut model, paths) = scattered();
+    model.occupy((200..400).filter(|place| place % 5 > 0 || *place >= 260));
+    let before: Vec<Vec<u64>> = paths.iter().map(|path| model.places_of(path)).collect();
+    let (_, report, _) = pack(&mut model, &paths, None);
+    assert_eq!((report.files, report.no_room), (0, 1));
+    let after: Vec<Vec<u64>> = paths.iter().map(|path| model.places_of(path)).collect();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn room_in_pieces_is_judged_by_its_pieces() {
+    // Free space in single blocks would leave all as it is, in longer pieces it is better.
+    for (piece, is_better) in [(1, false), (2, true), (6, true)] {
+        let (mut model, paths) = scattered();
+        model.occupy((200..400).filter(|place| place % (piece + 1) == 0));
+        let (files, report, before) = pack(&mut model, &paths, None);
+        assert_eq!(report.files > 0, is_better, "pieces of {piece}: {report:?}");
+        assert_eq!(scores(&files).breaks() < before.breaks(), is_better);
+        assert_eq!(report.not_better + report.no_room, u64::from(!is_better));
+    }
+}
+
+#[test]
+fn it_stops_where_it_is_told_to() {
+    let (mut model, paths) = scattered();
+    let mut files = survey(&mut model, paths).unwrap();
+    let made = plan(&files.iter().map(Candidate::item).collect::<Vec<Item>>(), &Rules { region: 16, ..RULES });
+    assert!(made.regions.len() > 1);
+    let settings = Settings::new(RULES);
+    let report = carry_out(&mut model, &mut files, &made, &settings, &mut |report| report.regions == 0);
+    assert_eq!((report.regions, report.commits), (1, 1));
+    assert!(matches!(report.ended, Some(Ended::Stopped)));
+}
+
+#[test]
+fn passes_go_on_until_nothing_gains() {
+    let (mut model, paths) = scattered();
+    // At first there is free space in threes alone; what is moved leaves more.
+    model.occupy((200..400).filter(|place| place % 4 == 0));
+    let settings = Settings::new(RULES);
+    let mut files = survey(&mut model, paths.clone()).unwrap();
+    let mut asked = 0;
+    let done = pack_until_rest(&mut model, &mut files, &settings, 20, &mut |report| {
+        assert!(report.regions >= asked);
+        asked = report.regions;
+        true
+    });
+    model.check();
+    assert!(done.passes >= 1 && done.after.breaks() < done.before.breaks() && !done.is_stopped(), "{done:?}");
+    assert_eq!(done.report.blocks % 30, 0, "whole passes");
+    let mut files = survey(&mut model, paths).unwrap();
+    let again = pack_until_rest(&mut model, &mut files, &settings, 20, &mut |_| true);
+    assert_eq!((again.passes, again.report.blocks, again.after), (0, 0, done.after));
+}

@@ -1,0 +1,122 @@
+//! What any host keeps to: the model and the real one run this.
+
+use std::path::{Path, PathBuf};
+
+use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
+use onesweep_relocate::places::Places;
+
+/// A host with files that the suite makes.
+pub(crate) trait Fixture {
+    type Host: Host;
+
+    fn host(&mut self) -> &mut Self::Host;
+
+    /// Where files are made.
+    fn directory(&self) -> PathBuf;
+
+    /// Makes a file of so many blocks, with bytes of its own, that is on the disk.
+    fn make(&mut self, name: &str, blocks: u64) -> PathBuf;
+
+    /// Changes a byte of a file in memory, and nothing more.
+    fn dirty(&mut self, path: &Path);
+
+    fn contents(&mut self, path: &Path) -> Vec<u8>;
+}
+
+fn stays<T>(answer: Result<T, Trouble>) -> Option<Stays> {
+    match answer {
+        Err(Trouble::Stays(stays)) => Some(stays),
+        Err(Trouble::Failed(failure)) => panic!("{failure}"),
+        Ok(_) => None,
+    }
+}
+
+fn places_of(places: &Places) -> Vec<u64> {
+    places.runs().iter().flat_map(|run| run.place..run.end()).collect()
+}
+
+pub(crate) fn conforms<F: Fixture>(fixture: &mut F) {
+    looks_and_opens(fixture);
+    captures(fixture);
+    exchanges(fixture);
+}
+
+fn looks_and_opens<F: Fixture>(fixture: &mut F) {
+    let path = fixture.make("looked-at", 3);
+    let host = fixture.host();
+    let looked = host.look(&path).unwrap();
+    assert_eq!((looked.places.blocks(), looked.stays), (3, None));
+    host.announce(&path);
+    assert_eq!(host.open(&path, looked.inode).unwrap().places, looked.places);
+    assert_eq!(stays(host.open(&path, looked.inode + 1)), Some(Stays::Gone));
+    let none = path.with_file_name("none");
+    host.announce(&none);
+    assert_eq!(stays(host.look(&none)), Some(Stays::Gone));
+    assert_eq!(stays(host.open(&none, looked.inode)), Some(Stays::Gone));
+
+    fixture.dirty(&path);
+    assert_eq!(stays(fixture.host().open(&path, looked.inode)), Some(Stays::Busy));
+    fixture.host().commit().unwrap();
+    assert_eq!(stays(fixture.host().open(&path, looked.inode)), None);
+
+    let empty = fixture.make("empty", 0);
+    let looked = fixture.host().look(&empty).unwrap();
+    assert_eq!(looked.places, Places::default());
+}
+
+fn captures<F: Fixture>(fixture: &mut F) {
+    let path = fixture.make("beside", 2);
+    let directory = fixture.directory();
+    let host = fixture.host();
+    let unit = host.unit();
+    let captured = host.capture(&directory, 3);
+    assert!(captured.error.is_none() && captured.donors.len() == 3);
+    let mut taken = places_of(&host.look(&path).unwrap().places);
+    for donor in &captured.donors {
+        let places = host.donor_places(donor).unwrap();
+        assert_eq!(places.blocks(), unit);
+        taken.extend(places_of(&places));
+    }
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len() as u64, 3 * unit + 2, "each place is one block's");
+}
+
+fn exchanges<F: Fixture>(fixture: &mut F) {
+    let path = fixture.make("exchanged", 4);
+    let bytes = fixture.contents(&path);
+    let directory = fixture.directory();
+    let host = fixture.host();
+    let looked = host.look(&path).unwrap();
+    let opened = host.open(&path, looked.inode).unwrap();
+    let captured = host.capture(&directory, 1);
+    let donor = &captured.donors[0];
+    let free = places_of(&host.donor_places(donor).unwrap());
+    let before = places_of(&opened.places);
+
+    // The middle of the file into the third and fourth block of the donor.
+    let moved = host.exchange(&opened.file, donor, Exchange { from: 1, to: 2, blocks: 2 });
+    assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
+    let after = places_of(&host.places(&opened.file).unwrap());
+    assert_eq!(after, [before[0], free[2], free[3], before[3]]);
+    let left = places_of(&host.donor_places(donor).unwrap());
+    assert_eq!(left[2..4], before[1..3], "the donor has the old places");
+    assert_eq!(fixture.contents(&path), bytes);
+
+    // What is exchanged again lies where it lay.
+    let host = fixture.host();
+    host.commit().unwrap();
+    let moved = host.exchange(&opened.file, donor, Exchange { from: 1, to: 2, blocks: 2 });
+    assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
+    assert_eq!(places_of(&host.places(&opened.file).unwrap()), before);
+    host.commit().unwrap();
+
+    // No more than there is.
+    let moved = host.exchange(&opened.file, donor, Exchange { from: 2, to: 0, blocks: 9 });
+    assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
+    drop((opened, captured));
+    host.commit().unwrap();
+    assert_eq!(fixture.contents(&path), bytes);
+    let host = fixture.host();
+    assert_eq!(places_of(&host.look(&path).unwrap().places), [before[0], before[1], free[0], free[1]]);
+}

@@ -1,0 +1,246 @@
+//! Machines that stop, and movers that are killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use onesweep_relocate::host::{Exchange, Host};
+use onesweep_relocate::pack::{Piece, Rules, fit};
+use onesweep_relocate::places::Places;
+
+use crate::image::{Image, is_root};
+use crate::tree::{Kept, assert_same, blocks_of, breaks, bytes, host, kept, pack, planned, scatter, sync};
+
+const MIB: u64 = 1 << 20;
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+
+/// A file has its old or its new places.
+fn assert_old_or_new(directory: &Path, old: &BTreeMap<PathBuf, Places>, new: &BTreeMap<PathBuf, Places>) -> usize {
+    let (files, _) = planned(&mut host(directory), directory, &RULES);
+    let mut moved = 0;
+    for file in &files {
+        let (old, new) = (&old[&file.path], &new[&file.path]);
+        assert!([old, new].contains(&&file.places), "{}: {:?}", file.path.display(), file.places);
+        moved += usize::from(file.places == *new);
+    }
+    moved
+}
+
+/// Moves all files into donors without a commit, so that a crash comes in the middle of it.
+fn move_all(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<PathBuf, Places>) {
+    let mut mover = host(directory);
+    let (files, _) = planned(&mut mover, directory, &RULES);
+    let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+    for file in files {
+        // A donor of 16 blocks holds any of them.
+        let captured = mover.capture(directory, 1);
+        let donor = &captured.donors[0];
+        let free = mover.donor_places(donor).unwrap();
+        let pieces: Vec<Piece> = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
+        let to = fit(&[&file.places], &pieces, 0).unwrap().files.remove(0);
+        let opened = mover.open(&file.path, file.inode).unwrap();
+        for run in to.runs() {
+            let held = free.runs().iter().find(|held| held.place <= run.place && run.end() <= held.end()).unwrap();
+            let exchange =
+                Exchange { from: run.logical, to: held.logical + run.place - held.place, blocks: run.blocks };
+            let moved = mover.exchange(&opened.file, donor, exchange);
+            assert!(moved.trouble.is_none() && moved.blocks == run.blocks, "{moved:?}");
+        }
+        old.insert(file.path.clone(), file.places);
+        new.insert(file.path, to);
+    }
+    (old, new)
+}
+
+#[test]
+fn a_crash_leaves_every_byte_before_and_after_the_commit() {
+    if !is_root() {
+        return;
+    }
+    for options in ["data=ordered", "data=writeback"] {
+        for is_flushed in [false, true] {
+            let mut image = Image::new(512 * MIB, &[], options);
+            let directory = image.root().join("d");
+            scatter(&directory, 60);
+            image.cold();
+            let before = kept(&directory);
+            let (old, new) = move_all(&directory);
+            image.shut_down(is_flushed);
+            let moved = assert_old_or_new(&directory, &old, &new);
+            eprintln!("{options}, journal flushed {is_flushed}: {moved} of 60 files have their new places");
+            // Access times of directories aside, nothing was written since.
+            assert_same(&directory, &before);
+            if is_flushed {
+                assert_eq!(moved, 60);
+            }
+            image.check();
+            assert_same(&directory, &before);
+        }
+    }
+}
+
+#[test]
+fn a_crash_after_a_run_leaves_what_the_run_has_done() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(512 * MIB, &[], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 60);
+    image.cold();
+    let before = kept(&directory);
+    let (files, report) = pack(&mut host(&directory), &directory, &RULES);
+    assert!(report.commits == 1 && report.files > 50, "{report:?}");
+    image.shut_down(false);
+    let (after, _) = planned(&mut host(&directory), &directory, &RULES);
+    assert!(files.iter().zip(&after).all(|(file, now)| (&file.path, &file.places) == (&now.path, &now.places)));
+    assert_same(&directory, &before);
+    image.check();
+}
+
+const HELPER: &str = "ONESWEEP_RELOCATE_HELPER";
+
+/// This very binary, as a process of its own that packs a directory over and over, or holds a setting.
+fn helper(does: &str, directory: &Path) -> Child {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    command.args(["--exact", "crash::as_helper", "--nocapture", "--test-threads=1"]);
+    command.env(HELPER, format!("{does}:{}", directory.display())).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// The test that is no test: what [`helper`] runs.
+#[test]
+fn as_helper() {
+    let Ok(told) = std::env::var(HELPER) else { return };
+    let (does, directory) = told.split_once(':').unwrap();
+    let mut mover = host(Path::new(directory));
+    if does == "owner" {
+        assert!(mover.raise_unit(1024).is_err(), "that is for root");
+        let (files, report) = pack(&mut mover, Path::new(directory), &RULES);
+        assert!(report.ended.is_none() && report.files > 50 && breaks(&files) < 10, "{report:?}");
+        return;
+    }
+    // What set it back for the one that was killed before may still be at it.
+    assert!(mover.raise_unit(1024).unwrap() || does == "pack");
+    println!("\nready");
+    for round in 0.. {
+        if does == "panic" {
+            panic!("on purpose");
+        }
+        if does == "wait" {
+            thread::sleep(Duration::from_secs(600));
+        }
+        // Regions of other sizes and orders give something to do each time.
+        let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
+        let _ = pack(&mut mover, Path::new(directory), &rules);
+        disturb(Path::new(directory), round);
+    }
+}
+
+/// Files that are written anew, so that they lie apart again.
+fn disturb(directory: &Path, round: u64) {
+    for number in 0..12 {
+        let path = directory.join(format!("again-{}", (number * 5 + round) % 60));
+        let _ = fs::remove_file(&path);
+        let size = blocks_of(number) as usize * 4096;
+        let _ = fs::write(path, bytes(number, size));
+    }
+    sync(directory);
+}
+
+/// Files of one's own can be packed without any privilege.
+#[test]
+fn owners_pack_their_own_files() {
+    if !is_root() {
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let mut image = Image::new(512 * MIB, &[], "");
+    // Where the program lies may be closed to others.
+    let program = image.root().join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // What is dirty isn't known before Linux 6.5.
+    for hidden in ["", "cachestat"] {
+        let directory = image.root().join(format!("d{hidden}"));
+        for path in scatter(&directory, 60).iter().chain([&directory]) {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        sync(&directory);
+        let before = kept(&directory);
+        let mut command = Command::new(&program);
+        command.args(["--exact", "crash::as_helper", "--nocapture"]).env("ONESWEEP_HIDE", hidden);
+        command.env(HELPER, format!("owner:{}", directory.display())).current_dir("/");
+        let out = command.uid(NOBODY).gid(NOBODY).output().unwrap();
+        assert!(out.status.success(), "{hidden} {}", String::from_utf8_lossy(&[out.stdout, out.stderr].concat()));
+        assert_same(&directory, &before);
+    }
+    image.check();
+}
+
+fn wait_until_ready(child: &mut Child) {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "the helper has ended");
+}
+
+/// The setting is set back whatever ends the process.
+#[test]
+fn the_setting_is_set_back_however_the_process_ends() {
+    if !is_root() {
+        return;
+    }
+    let image = Image::new(256 * MIB, &[], "");
+    let setting = format!("/sys/fs/ext4/{}/mb_stream_req", image.name());
+    let told = || fs::read_to_string(&setting).unwrap().trim().to_owned();
+    for end in ["TERM", "INT", "KILL", "panic"] {
+        let mut child = helper(if end == "panic" { "panic" } else { "wait" }, &image.root());
+        wait_until_ready(&mut child);
+        if end != "panic" {
+            assert_eq!(told(), "1024");
+            let signal = Command::new("kill").arg(format!("-{end}")).arg(child.id().to_string()).status().unwrap();
+            assert!(signal.success());
+        }
+        child.wait().unwrap();
+        // The process that sets it back does so when it sees the end of this one.
+        for _ in 0..200 {
+            if told() == "16" {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(told(), "16", "after {end}");
+    }
+}
+
+/// kill -9 at any moment: contents, times and the file system are as they were.
+#[test]
+fn killed_movers_lose_nothing() {
+    if !is_root() {
+        return;
+    }
+    let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
+    let mut image = Image::new(512 * MIB, &[], "");
+    let directory = image.root().join("d");
+    let still = scatter(&directory, 60);
+    let before: BTreeMap<PathBuf, Kept> = kept(&directory);
+    let kills = if is_long { 200 } else { 12 };
+    for kill in 0..kills {
+        let mut child = helper("pack", &directory);
+        wait_until_ready(&mut child);
+        thread::sleep(Duration::from_millis(kill * 37 % 220));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut now = kept(&directory);
+        now.retain(|path, _| still.contains(path));
+        assert!(now == before, "after kill {kill}");
+        if kill % 6 == 5 {
+            image.check();
+        }
+    }
+    image.check();
+}

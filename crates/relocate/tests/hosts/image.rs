@@ -1,0 +1,155 @@
+//! ext4 in an image file on a loop device, taken down again whatever happens.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+pub(crate) struct Image {
+    folder: PathBuf,
+    device: PathBuf,
+    options: String,
+    is_mounted: bool,
+}
+
+/// Runs a tool that has to succeed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let out = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = [&out.stdout[..], &out.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(out.status.success(), "{program} {arguments:?}: {said}");
+    said
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of our own")
+}
+
+/// Whether tests that need root can run; says so where not.
+pub(crate) fn is_root() -> bool {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|facts| facts.uid() == 0);
+    if !is_root {
+        let thread = thread::current();
+        // Past the test harness, which would keep it back.
+        let _ = writeln!(std::io::stderr(), "skipped: {}: needs root", thread.name().unwrap_or("a test"));
+    }
+    is_root
+}
+
+/// As many loop devices as the machine has are enough for few tests at a time.
+impl Image {
+    /// A fresh ext4 with blocks of 4 KiB, unless the options of mkfs say else, and times kept strictly.
+    pub(crate) fn new(bytes: u64, mkfs: &[&str], options: &str) -> Image {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let base = std::env::var_os("ONESWEEP_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = base.join(format!("onesweep-test-{}-relocate-{number}", std::process::id()));
+        fs::create_dir_all(folder.join("mnt")).expect("a folder of its own");
+        let file = folder.join("disk.img");
+        fs::File::create(&file).and_then(|file| file.set_len(bytes)).expect("a sparse file");
+        let mut all = vec!["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        all.extend(mkfs);
+        all.push(text(&file));
+        run("mkfs.ext4", &all);
+        let options = ["strictatime", options].join(",").trim_end_matches(',').to_owned();
+        let mut image = Image { folder, device: PathBuf::new(), options, is_mounted: false };
+        image.device = attach(&file);
+        image.mount();
+        image
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.join("mnt")
+    }
+
+    pub(crate) fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// The kernel's name of the device.
+    pub(crate) fn name(&self) -> &str {
+        self.device.file_name().and_then(|name| name.to_str()).expect("a loop device")
+    }
+
+    pub(crate) fn mount(&mut self) {
+        run("mount", &["-t", "ext4", "-o", &self.options, text(&self.device), text(&self.root())]);
+        self.is_mounted = true;
+    }
+
+    pub(crate) fn unmount(&mut self) {
+        let root = self.root();
+        for _ in 0..100 {
+            if Command::new("umount").arg(&root).output().expect("umount runs").status.success() {
+                self.is_mounted = false;
+                return;
+            }
+            // A program that has just ended may still be letting go of its last file.
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{} stays busy", root.display());
+    }
+
+    /// Nothing of it in memory.
+    pub(crate) fn cold(&mut self) {
+        self.unmount();
+        run("blockdev", &["--flushbufs", text(&self.device)]);
+        self.mount();
+    }
+
+    /// The checker finds nothing.
+    pub(crate) fn check(&mut self) {
+        self.unmount();
+        run("e2fsck", &["-fn", text(&self.device)]);
+        self.mount();
+    }
+
+    /// Stops at once, as a machine does: what is not in the journal is gone, unless the journal is flushed first.
+    pub(crate) fn shut_down(&mut self, is_flushed: bool) {
+        let command = if is_flushed { "shutdown -f" } else { "shutdown" };
+        run("xfs_io", &["-x", "-c", command, text(&self.root())]);
+        self.unmount();
+        run("blockdev", &["--flushbufs", text(&self.device)]);
+        self.mount();
+    }
+
+    /// Write requests and 512-byte sectors written so far.
+    pub(crate) fn written(&self) -> (u64, u64) {
+        let told = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).expect("the device counts");
+        let numbers: Vec<u64> = told.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        (numbers[4], numbers[6])
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let root = self.root();
+            if !Command::new("umount").arg(&root).output().is_ok_and(|out| out.status.success()) {
+                let _ = Command::new("umount").arg("--lazy").arg(&root).output();
+            }
+        }
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).output();
+        // The mount point is empty now, or this fails; a deletion must never reach into a mount.
+        let _ = fs::remove_dir(self.root());
+        let _ = fs::remove_file(self.folder.join("disk.img"));
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Others may take the free device between finding and taking it: so again.
+fn attach(file: &Path) -> PathBuf {
+    let mut said = String::new();
+    for _ in 0..60 {
+        let out = Command::new("losetup").args(["--find", "--show"]).arg(file).output().expect("losetup runs");
+        if out.status.success() {
+            return PathBuf::from(String::from_utf8_lossy(&out.stdout).trim());
+        }
+        said = String::from_utf8_lossy(&out.stderr).into_owned();
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("no loop device: {said}");
+}

@@ -1,0 +1,242 @@
+//! What is not moved, each by its name.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use onesweep_relocate::carry::{Ended, Settings, carry_out};
+use onesweep_relocate::ext4::{Ext4, Refusal};
+use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
+use onesweep_relocate::pack::Rules;
+use onesweep_sys::memory::page_bytes;
+
+use crate::image::{Image, is_root, run, text};
+use crate::tree::{Kept, READ, assert_same, bytes, host, kept, pack, planned, scatter, sync};
+
+const MIB: u64 = 1 << 20;
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+
+fn refused(mkfs: &[&str], options: &str) -> Refusal {
+    let image = Image::new(256 * MIB, mkfs, options);
+    Ext4::of(&image.root(), READ).unwrap_err()
+}
+
+#[test]
+fn file_systems_are_refused_by_name() {
+    if !is_root() {
+        return;
+    }
+    assert!(matches!(refused(&["-O", "^has_journal"], ""), Refusal::NoJournal));
+    assert!(matches!(refused(&[], "data=journal"), Refusal::DataJournal));
+    assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
+    // Where pages are as small as blocks of 1 KiB, nothing is wrong with these; there are no such machines.
+    let small = refused(&["-b", "1024"], "");
+    assert!(matches!(small, Refusal::SmallBlocks { block: 1024, page } if page == page_bytes()), "{small}");
+    assert!(matches!(Ext4::of(Path::new("/dev/shm"), READ), Err(Refusal::NotExt4(name)) if name == "tmpfs"));
+    assert!(matches!(Ext4::of(Path::new("/dev/shm/none"), READ), Err(Refusal::Unknown { .. })));
+    for options in ["data=writeback", "data=ordered"] {
+        let image = Image::new(256 * MIB, &[], options);
+        assert!(Ext4::of(&image.root(), READ).is_ok());
+    }
+}
+
+/// Errors that the kernel has found are in the superblock.
+#[test]
+fn a_damaged_file_system_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(256 * MIB, &[], "");
+    image.unmount();
+    run("debugfs", &["-w", "-R", "ssv error_count 3", text(image.device())]);
+    image.mount();
+    let refusal = Ext4::of(&image.root(), READ).unwrap_err();
+    assert!(matches!(refusal, Refusal::Damaged(3)), "{refusal}");
+    assert!(refusal.to_string().contains("run e2fsck"));
+}
+
+#[test]
+fn clusters_are_found_out_before_anything_moves() {
+    if !is_root() {
+        return;
+    }
+    let image = Image::new(512 * MIB, &["-O", "bigalloc", "-C", "65536"], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 20);
+    let before = kept(&directory);
+    let mut mover = host(&directory);
+    assert!(matches!(mover.rehearse(&directory), Err(Refusal::Bigalloc)));
+    let (_, report) = pack(&mut mover, &directory, &RULES);
+    let Some(Ended::Failed(failure)) = report.ended else { panic!("{report:?}") };
+    assert!(failure.to_string().contains("bigalloc"), "{failure}");
+    assert_eq!(report.files, 0);
+    assert_same(&directory, &before);
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Swapped to until this is dropped.
+struct Swapped<'a>(&'a Path);
+
+impl Drop for Swapped<'_> {
+    fn drop(&mut self) {
+        run("swapoff", &[text(self.0)]);
+    }
+}
+
+#[test]
+fn files_are_left_by_name() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(512 * MIB, &["-O", "inline_data"], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 30);
+    let made = |name: &str| {
+        let path = directory.join(name);
+        fs::write(&path, bytes(5, 3 * 4096)).unwrap();
+        path
+    };
+    for name in ["immutable", "append-only", "journaled", "dax"] {
+        made(name);
+    }
+    let program = directory.join("running");
+    fs::copy("/bin/sleep", &program).unwrap();
+    fs::write(directory.join("inline"), b"a few bytes").unwrap();
+    let swap = directory.join("swap");
+    fs::write(&swap, vec![0; 1 << 20]).unwrap();
+    run("chmod", &["600", text(&swap)]);
+    run("mkswap", &[text(&swap)]);
+    std::os::unix::fs::symlink("file-1", directory.join("link")).unwrap();
+    image.unmount();
+    // Not every root may set all of these while it is mounted. All of them with extents.
+    for (name, flags) in [("journaled", "0x84000"), ("dax", "0x2080000")] {
+        run("debugfs", &["-w", "-R", &format!("sif /d/{name} flags {flags}"), text(image.device())]);
+    }
+    image.mount();
+    for (name, flag) in [("immutable", "+i"), ("append-only", "+a")] {
+        run("chattr", &[flag, text(&directory.join(name))]);
+    }
+    let before = kept(&directory);
+
+    let running = Running(Command::new(&program).arg("1000").spawn().unwrap());
+    run("swapon", &[text(&swap)]);
+    let swapped = Swapped(&swap);
+    let mut mover = host(&directory);
+    let (files, report) = pack(&mut mover, &directory, &RULES);
+    assert!(report.ended.is_none() && report.files >= 30, "{report:?}");
+    let stays = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap().stays;
+    assert_eq!(stays("immutable"), Some(Stays::Immutable));
+    assert_eq!(stays("append-only"), Some(Stays::AppendOnly));
+    assert_eq!(stays("journaled"), Some(Stays::Journaled));
+    assert_eq!(stays("dax"), Some(Stays::Dax));
+    assert_eq!(stays("inline"), Some(Stays::Inline));
+    assert!(files.iter().all(|file| !file.path.ends_with("link")));
+
+    // These lie in one piece, and so nobody has tried to move them.
+    let mut alone = |path: &Path| {
+        let inode = mover.look(path).unwrap().inode;
+        let opened = match mover.open(path, inode) {
+            Err(Trouble::Stays(stays)) => return Some(stays),
+            opened => opened.unwrap(),
+        };
+        let captured = mover.capture(&directory, 1);
+        match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks: 1 }).trouble {
+            Some(Trouble::Stays(stays)) => Some(stays),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(alone(&program), Some(Stays::Running));
+    assert_eq!(alone(&swap), Some(Stays::Swap));
+    drop((running, swapped));
+    let swap_bytes = fs::read(&swap).unwrap();
+    assert_eq!(swap_bytes.len(), 1 << 20);
+    // The program was run and the swap file used: their times may be others.
+    let others = |mut all: BTreeMap<PathBuf, Kept>| {
+        all.retain(|path, _| *path != swap && *path != program);
+        all
+    };
+    assert!(others(before) == others(kept(&directory)));
+    for (name, flag) in [("immutable", "-i"), ("append-only", "-a")] {
+        run("chattr", &[flag, text(&directory.join(name))]);
+    }
+    drop(mover);
+    image.check();
+}
+
+#[test]
+fn files_without_extents_are_left() {
+    if !is_root() {
+        return;
+    }
+    let image = Image::new(256 * MIB, &["-O", "^extent,^64bit"], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 20);
+    let before = kept(&directory);
+    let (files, made) = planned(&mut host(&directory), &directory, &RULES);
+    assert!(files.iter().all(|file| file.stays == Some(Stays::NoExtents)), "{:?}", files[0]);
+    assert_eq!((files.len(), made.regions.len()), (20, 0));
+    assert_same(&directory, &before);
+}
+
+#[test]
+fn encrypted_files_are_left() {
+    if !is_root() {
+        return;
+    }
+    let features = fs::read_dir("/sys/fs/ext4/features").unwrap();
+    let has_keys = features.flatten().any(|feature| feature.file_name() == "test_dummy_encryption_v2");
+    if !has_keys {
+        eprintln!("this kernel has no encryption for tests");
+        return;
+    }
+    let image = Image::new(256 * MIB, &["-O", "encrypt,stable_inodes"], "test_dummy_encryption");
+    let directory = image.root().join("d");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("secret"), bytes(1, 20_000)).unwrap();
+    sync(&directory);
+    let (files, _) = planned(&mut host(&directory), &directory, &RULES);
+    assert_eq!(files[0].stays, Some(Stays::Encrypted));
+}
+
+/// What vanishes, or is replaced, between the plan and its turn.
+#[test]
+fn what_is_gone_or_written_meanwhile_is_left() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(512 * MIB, &[], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 40);
+    image.cold();
+    let mut mover = host(&directory);
+    let (mut files, made) = planned(&mut mover, &directory, &RULES);
+    let turn = |name: &str| files.iter().position(|file| file.path.ends_with(name)).unwrap();
+    let (gone, replaced, cut, dirty) = (turn("file-3"), turn("file-5"), turn("file-7"), turn("file-9"));
+    fs::remove_file(directory.join("file-3")).unwrap();
+    fs::write(directory.join("new"), bytes(5, 9000)).unwrap();
+    fs::rename(directory.join("new"), directory.join("file-5")).unwrap();
+    sync(&directory);
+    File::options().write(true).open(directory.join("file-7")).unwrap().set_len(4096).unwrap();
+    File::options().write(true).open(directory.join("file-9")).unwrap().write_all_at(b"!", 0).unwrap();
+    let before = kept(&directory);
+    let settings = Settings::new(RULES);
+    let report = carry_out(&mut mover, &mut files, &made, &settings, &mut |_| true);
+    assert!(report.ended.is_none() && report.torn.is_empty(), "{report:?}");
+    assert_eq!(report.stayed.get(&gone), Some(&Stays::Gone));
+    assert_eq!(report.stayed.get(&replaced), Some(&Stays::Gone));
+    assert_eq!(report.stayed.get(&dirty), Some(&Stays::Busy));
+    assert!(!report.stayed.contains_key(&cut) || report.stayed[&cut] == Stays::Busy);
+    assert!(report.files >= 30, "{report:?}");
+    assert_same(&directory, &before);
+}

@@ -1,0 +1,186 @@
+//! Movers beside programs that use the same files, and beside each other.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use onesweep_relocate::pack::Rules;
+
+use crate::image::{Image, is_root, text};
+use crate::tree::{Kept, bytes, host, kept, pack, scatter, sync};
+
+const MIB: u64 = 1 << 20;
+
+/// A xorshift: a writer's steps.
+struct Steps(u64);
+
+impl Steps {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+}
+
+/// One thread's files, and what must be in them.
+struct Writer {
+    directory: PathBuf,
+    name: String,
+    files: Vec<Vec<u8>>,
+    steps: Steps,
+}
+
+impl Writer {
+    fn new(directory: &Path, number: u64) -> Writer {
+        let name = format!("w{number}");
+        let files = (0..20).map(|file| bytes(1000 * (number + 1) + file, 20_000)).collect();
+        let writer = Writer { directory: directory.to_owned(), name, files, steps: Steps(number + 77) };
+        for (file, bytes) in writer.files.iter().enumerate() {
+            fs::write(writer.path(file), bytes).unwrap();
+        }
+        writer
+    }
+
+    fn path(&self, file: usize) -> PathBuf {
+        self.directory.join(format!("{}-{file}", self.name))
+    }
+
+    fn step(&mut self) {
+        let file = self.steps.below(self.files.len() as u64) as usize;
+        let path = self.path(file);
+        let own = bytes(self.steps.0 >> 32, 1 + self.steps.below(12_000) as usize);
+        match self.steps.below(8) {
+            // In the middle or beyond the end, so that there may be a hole.
+            0..=2 => {
+                let at = self.steps.below(45_000) as usize;
+                OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&own, at as u64).unwrap();
+                let wanted = &mut self.files[file];
+                wanted.resize(wanted.len().max(at + own.len()), 0);
+                wanted[at..at + own.len()].copy_from_slice(&own);
+            }
+            3 => {
+                let size = self.steps.below(30_000);
+                File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+                self.files[file].resize(size as usize, 0);
+            }
+            4 => {
+                fs::remove_file(&path).unwrap();
+                fs::write(&path, &own).unwrap();
+                self.files[file] = own;
+            }
+            5 => {
+                let beside = self.directory.join(format!("{}-beside", self.name));
+                fs::write(&beside, &own).unwrap();
+                fs::rename(&beside, &path).unwrap();
+                self.files[file] = own;
+            }
+            6 => File::open(&path).unwrap().sync_all().unwrap(),
+            _ => assert!(fs::read(&path).unwrap() == self.files[file], "{}", path.display()),
+        }
+    }
+
+    fn check(&self) {
+        for (file, wanted) in self.files.iter().enumerate() {
+            let path = self.path(file);
+            assert!(fs::read(&path).unwrap() == *wanted, "{}", path.display());
+        }
+    }
+}
+
+/// Writes blocks past the page cache, as a database does.
+fn write_directly(directory: &Path, source: &Path, blocks: u64, goes_on: &AtomicBool) -> Vec<u64> {
+    let path = directory.join("direct");
+    let mut wanted = vec![0; blocks as usize];
+    let mut steps = Steps(9);
+    while goes_on.load(Ordering::Relaxed) {
+        let (to, from) = (steps.below(blocks), steps.below(64));
+        let out = Command::new("dd")
+            .args(["bs=4096", "count=1", "conv=notrunc", "oflag=direct"])
+            .args([format!("if={}", text(source)), format!("of={}", text(&path))])
+            .args([format!("seek={to}"), format!("skip={from}")])
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        wanted[to as usize] = from;
+    }
+    wanted
+}
+
+#[test]
+fn writers_and_two_movers_do_each_other_no_harm() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(1024 * MIB, &[], "");
+    let directory = image.root().join("d");
+    let still = scatter(&directory, 80);
+    let source = image.root().join("source");
+    fs::write(&source, bytes(4242, 64 * 4096)).unwrap();
+    const DIRECT: u64 = 11;
+    fs::write(directory.join("direct"), fs::read(&source).unwrap()[..4096].repeat(DIRECT as usize)).unwrap();
+    sync(&directory);
+    let only_still = |mut all: BTreeMap<PathBuf, Kept>| {
+        all.retain(|path, _| still.contains(path));
+        all
+    };
+    let before = only_still(kept(&directory));
+
+    let goes_on = AtomicBool::new(true);
+    let moved = AtomicU64::new(0);
+    let steps: u64 = 4000;
+    let (writers, direct) = thread::scope(|scope| {
+        let movers: Vec<_> = (0..2_u64)
+            .map(|mover| {
+                let (directory, goes_on, moved) = (&directory, &goes_on, &moved);
+                scope.spawn(move || {
+                    let mut host = host(directory);
+                    let mut round = mover;
+                    while goes_on.load(Ordering::Relaxed) {
+                        let region = [512, 16, 64][round as usize % 3];
+                        let rules = Rules { region, slack: 0, budget: 1000, margin: 0 };
+                        let (_, report) = pack(&mut host, directory, &rules);
+                        assert!(report.ended.is_none(), "{report:?}");
+                        moved.fetch_add(report.files, Ordering::Relaxed);
+                        round += 1;
+                    }
+                })
+            })
+            .collect();
+        let direct = scope.spawn(|| write_directly(&directory, &source, DIRECT, &goes_on));
+        let writers: Vec<_> = (0..2)
+            .map(|number| {
+                let directory = &directory;
+                scope.spawn(move || {
+                    let mut writer = Writer::new(directory, number);
+                    for _ in 0..steps {
+                        writer.step();
+                    }
+                    writer
+                })
+            })
+            .collect();
+        let writers: Vec<Writer> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        goes_on.store(false, Ordering::Relaxed);
+        movers.into_iter().for_each(|mover| mover.join().unwrap());
+        (writers, direct.join().unwrap())
+    });
+    eprintln!("{} moves beside {} steps of writers", moved.load(Ordering::Relaxed), 2 * steps);
+    assert!(moved.load(Ordering::Relaxed) > 100);
+
+    let check = || {
+        writers.iter().for_each(Writer::check);
+        let blocks = fs::read(&source).unwrap();
+        let wanted: Vec<u8> =
+            direct.iter().flat_map(|&from| &blocks[from as usize * 4096..][..4096]).copied().collect();
+        assert!(fs::read(directory.join("direct")).unwrap() == wanted, "what was written directly");
+        assert!(only_still(kept(&directory)) == before, "what nobody wrote");
+    };
+    check();
+    image.check();
+    check();
+}
