@@ -33,6 +33,8 @@ pub enum Doubt {
     GenerationSetBack,
     /// Summaries are declared that were not kept until now.
     OtherSummaries,
+    /// A harvest was broken off in a way that left directories out.
+    Unfinished,
     /// It could not be asked.
     Failed(io::Error),
 }
@@ -44,6 +46,7 @@ impl fmt::Display for Doubt {
             Doubt::ClockSetBack => f.write_str("the clock was set back"),
             Doubt::GenerationSetBack => f.write_str("the file system is an older copy of itself"),
             Doubt::OtherSummaries => f.write_str("other summaries are declared"),
+            Doubt::Unfinished => f.write_str("the last harvest was broken off"),
             Doubt::Failed(error) => write!(f, "its inodes can't be told: {error}"),
         }
     }
@@ -75,6 +78,9 @@ pub(crate) fn changes<D: Directories>(
     let Some(method) = directories.method() else { return Ok(Err(Doubt::NoWay)) };
     if facts.moment.is_set_back(now) {
         return Ok(Err(Doubt::ClockSetBack));
+    }
+    if facts.is_partial {
+        return Ok(Err(Doubt::Unfinished));
     }
     let settling = directories.settling_seconds();
     let survey = Survey { ledger, settling, now: now.seconds, found: Mutex::default() };

@@ -20,23 +20,56 @@ use crate::{
 const IN_MEMORY: Duration = Duration::from_micros(500);
 const SHARE_MAX: usize = 64;
 
+/// So many directories are read in one order. What is found in them comes before the rest, so that few wait: else all of a level
+/// of the tree would be known before the first of the next is read.
+const WINDOW: usize = 1 << 15;
+
 /// Directories that wait to be read, by C-SCAN: the next at or above where the last one was, then around again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waiting {
     left: BTreeSet<(NodeId, Slot)>,
     last: NodeId,
+    window: usize,
+    /// Those that come when there is none left, the last ones first.
+    later: Vec<Vec<(NodeId, Slot)>>,
 }
 
 impl Waiting {
+    pub(crate) fn of(directories: impl IntoIterator<Item = (NodeId, Slot)>) -> Waiting {
+        let left: BTreeSet<_> = directories.into_iter().collect();
+        let window = WINDOW.max(2 * left.len());
+        Waiting { left, last: NodeId::default(), window, later: Vec::new() }
+    }
+
     pub(crate) fn add(&mut self, id: NodeId, slot: Slot) {
         self.left.insert((id, slot));
+        if self.left.len() > self.window {
+            self.defer();
+        }
+    }
+
+    /// Those that were found first wait: numbers are given out as directories are found.
+    fn defer(&mut self) {
+        let mut all: Vec<_> = std::mem::take(&mut self.left).into_iter().collect();
+        let (first, _, _) = all.select_nth_unstable_by_key(self.window / 2, |(_, slot)| *slot);
+        let first = first.len();
+        self.left.extend(all.drain(first..));
+        self.later.push(all);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.left.len()
+        self.left.len() + self.later.iter().map(Vec::len).sum::<usize>()
+    }
+
+    fn clear(&mut self) {
+        self.left.clear();
+        self.later.clear();
     }
 
     fn take(&mut self) -> Option<(NodeId, Slot)> {
+        if self.left.is_empty() {
+            self.left.extend(self.later.pop().unwrap_or_default());
+        }
         let next = self.left.range((self.last, Slot(0))..).next().or_else(|| self.left.first()).copied()?;
         self.left.remove(&next);
         self.last = next.0;
@@ -45,22 +78,24 @@ impl Waiting {
 }
 
 /// Reads all that waits, and what `merge` adds to it, by at most `readers` threads. What changes in a directory after it was
-/// read is told by the tracker. `merge` ends it by an error.
+/// read is told by the tracker. `merge` ends it by an error; when `gives_way`, what isn't being read by then is left as it is.
 pub(crate) fn harvest<D: Directories, T: Tracker, E>(
     waiting: &mut Waiting,
     (directories, tracker): (&D, &T),
     readers: usize,
+    gives_way: &dyn Fn() -> bool,
     mut merge: impl FnMut(Slot, io::Result<Reading>, &mut Waiting) -> Result<(), E>,
 ) -> Result<(), E> {
-    let read = |id: NodeId| {
-        // Before it is read: what happens then is told.
-        tracker.heed(id);
-        directories.read(id)
+    let read = |ids: &[NodeId]| {
+        // Before they are read: what happens then is told.
+        ids.iter().for_each(|&id| tracker.heed(id));
+        directories.read_some(ids)
     };
     // Threads cost more than a few directories that are in memory.
     while waiting.len() < 3 {
         let Some((id, slot)) = waiting.take() else { return Ok(()) };
-        merge(slot, read(id), waiting)?;
+        let reading = read(&[id]).pop().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
+        merge(slot, reading, waiting)?;
     }
     let (jobs, taken) = mpsc::channel::<Vec<(NodeId, Slot)>>();
     let taken = Mutex::new(taken);
@@ -72,7 +107,8 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
                 let job = taken.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
                 let Ok(job) = job else { break };
                 let (began, count) = (Instant::now(), job.len() as u32);
-                let readings = job.into_iter().map(|(id, slot)| (slot, read(id))).collect();
+                let (ids, slots): (Vec<NodeId>, Vec<Slot>) = job.into_iter().unzip();
+                let readings = slots.into_iter().zip(read(&ids)).collect();
                 if done.send(Done { readings, each_took: began.elapsed() / count.max(1) }).is_err() {
                     break;
                 }
@@ -80,6 +116,9 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
         };
         let (mut threads, mut in_flight, mut share) = (0, 0, 1);
         loop {
+            if gives_way() {
+                waiting.clear();
+            }
             while in_flight < readers {
                 let job: Vec<_> = std::iter::from_fn(|| waiting.take()).take(share).collect();
                 if job.is_empty() {
@@ -110,4 +149,53 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
 struct Done {
     readings: Vec<(Slot, io::Result<Reading>)>,
     each_took: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(ino: u64) -> NodeId {
+        NodeId { ino, ..NodeId::default() }
+    }
+
+    #[test]
+    fn they_come_by_c_scan() {
+        let mut waiting = Waiting::of([(id(30), Slot(0)), (id(10), Slot(1))]);
+        assert_eq!(waiting.take(), Some((id(10), Slot(1))));
+        waiting.add(id(5), Slot(2));
+        waiting.add(id(20), Slot(3));
+        let rest: Vec<u64> = std::iter::from_fn(|| waiting.take()).map(|(id, _)| id.ino).collect();
+        assert_eq!(rest, [20, 30, 5]);
+    }
+
+    /// A tree whose levels were made one after the other, so that each level's numbers are above those of the one before.
+    #[test]
+    fn few_wait_however_wide_the_tree_is() {
+        const WIDTH: u32 = 100;
+        const ALL: u32 = 1 + WIDTH + WIDTH * WIDTH + WIDTH * WIDTH * WIDTH;
+        let mut waiting = Waiting::of([(id(0), Slot(0))]);
+        let (mut found, mut most, mut read) = (1, 0, vec![false; ALL as usize]);
+        while let Some((NodeId { ino, .. }, _)) = waiting.take() {
+            assert!(!std::mem::replace(&mut read[ino as usize], true), "{ino} comes twice");
+            let first = ino as u32 * WIDTH + 1;
+            for below in (first..first + WIDTH).take_while(|&below| below < ALL) {
+                waiting.add(id(below.into()), Slot(found));
+                found += 1;
+            }
+            most = most.max(waiting.len());
+        }
+        assert!(read.into_iter().all(|read| read));
+        assert!(most < 2 * WINDOW, "{most}");
+    }
+
+    /// What is known to be read is read in one order, however much it is.
+    #[test]
+    fn what_is_known_is_no_window() {
+        let many = 3 * WINDOW as u64;
+        let mut waiting = Waiting::of((0..many).map(|ino| (id(ino), Slot(many as u32 - ino as u32))));
+        waiting.add(id(many), Slot(many as u32 + 1));
+        let all: Vec<u64> = std::iter::from_fn(|| waiting.take()).map(|(id, _)| id.ino).collect();
+        assert!(all.is_sorted() && all.len() as u64 == many + 1);
+    }
 }

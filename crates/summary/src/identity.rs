@@ -13,6 +13,33 @@ pub struct NodeId {
     pub generation: u32,
 }
 
+impl NodeId {
+    /// The directory that stands in a snapshot of btrfs for a subvolume of the original: it is empty and can't be written, and
+    /// all of them have the same number, of which nobody can make a handle. So it is known by its name; `key` keeps others from
+    /// making up two that are alike.
+    pub(crate) fn stub(directory: NodeId, name: &[u8], key: u64) -> NodeId {
+        let NodeId { subvolume, ino, generation } = directory;
+        let parts = [key, subvolume, ino, generation.into()].map(u64::to_le_bytes);
+        // FNV-1a: it has to be the same in every run.
+        let hash = parts
+            .as_flattened()
+            .iter()
+            .chain(name)
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        NodeId { subvolume: STUBS, ino: hash, generation: 0 }
+    }
+
+    /// Whether it is one of those.
+    pub(crate) fn is_stub(&self) -> bool {
+        self.subvolume == STUBS
+    }
+}
+
+/// No subvolume has this number.
+const STUBS: u64 = u64::MAX;
+/// The number of all such directories in their subvolumes (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`); of others they begin with 256.
+pub(crate) const STUB_INO: u64 = 2;
+
 /// How a file system lays out its handles, so that a handle can be made again from a [`NodeId`].
 ///
 /// The kernel calls them opaque. So a family is only believed after the handle of a directory whose number is known has

@@ -4,7 +4,7 @@
 //! upwards, so that each directory above is touched once, however many below it have changed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, hash_map::Entry},
     sync::Arc,
 };
 
@@ -16,13 +16,16 @@ use crate::{
     },
     history::{History, Point},
     links::{LinkKey, Linked},
-    nodes::{Count, Nodes, Slot},
+    nodes::{Count, Nodes, Slot, SlotMap},
     places::{Block, INODES_PER_BLOCK},
     reading::{LinkedName, Reading},
     record::Record,
     store::{Batch, Facts, Store, StoreError},
     totals::{Extremes, Sums},
 };
+
+/// So many directories may be waiting for their first harvest before they are written without it.
+const FOUND_MAX: usize = 1 << 16;
 
 /// What has changed in a directory's subtree, and isn't in its totals yet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +46,8 @@ pub struct Merged {
     pub missing: Vec<Slot>,
     /// It contradicts what is known, for things have moved since: it has to be read again.
     pub is_doubtful: bool,
+    /// Directories above it that have to be read first, for one of them seems to lie in it.
+    pub doubted: Vec<Slot>,
     /// Directories that name inodes which this one has shown to be changed: declared summaries need them read again.
     pub outdated: Vec<Slot>,
 }
@@ -70,7 +75,10 @@ pub struct Ledger {
     pub nodes: Nodes,
     store: Store,
     batch: Batch,
-    owed: HashMap<Slot, Owed>,
+    /// Directories that were found and are in the batch and the store as little as in a total, since most are harvested soon:
+    /// their names.
+    found: SlotMap<Vec<u8>>,
+    owed: SlotMap<Owed>,
     /// Of declared summaries, where there are any.
     books: Option<Books>,
 }
@@ -78,8 +86,14 @@ pub struct Ledger {
 impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
-        let mut ledger =
-            Ledger { nodes: Nodes::new(), store, batch: Batch::default(), owed: HashMap::new(), books: None };
+        let mut ledger = Ledger {
+            nodes: Nodes::new(),
+            store,
+            batch: Batch::default(),
+            found: SlotMap::default(),
+            owed: SlotMap::default(),
+            books: None,
+        };
         let mut parents = Vec::new();
         let (nodes, store) = (&mut ledger.nodes, &ledger.store);
         store.each_record(|slot, record| {
@@ -132,15 +146,24 @@ impl Ledger {
 
     /// Makes the store's file smaller where that pays; what isn't in the store yet stays where it is.
     pub fn compact(&mut self) -> Result<(), StoreError> {
+        self.store.forget_places(|slot| !self.nodes.is_used(slot))?;
         self.store.compact_if_it_pays().map(drop)
     }
 
     /// The record of a directory, with what isn't in the store yet.
     pub fn record(&self, slot: Slot) -> Result<Record, StoreError> {
-        match self.batch.records.get(&slot) {
-            Some(record) => Ok(record.clone().unwrap_or_default()),
-            None => Ok(self.store.record(slot)?.unwrap_or_default()),
+        if let Some(record) = self.batch.records.get(&slot) {
+            return Ok(record.clone().unwrap_or_default());
         }
+        if let Some(name) = self.found.get(&slot) {
+            return Ok(found(&self.nodes, slot, name.clone()));
+        }
+        Ok(self.store.record(slot)?.map(|record| (*record).clone()).unwrap_or_default())
+    }
+
+    /// True when all that is known is in the totals.
+    pub(crate) fn is_paid(&self) -> bool {
+        self.owed.is_empty() && self.books.as_ref().is_none_or(Books::is_paid)
     }
 
     /// An inode with several names.
@@ -202,9 +225,8 @@ impl Ledger {
     /// Of a directory that could not be read: whoever opens the store next has to try again.
     pub(crate) fn doubt(&mut self, slot: Slot) -> Result<(), StoreError> {
         if self.nodes.stamp(slot) != 0 {
-            let record = Record { stamp: 0, ..self.record(slot)? };
             self.nodes.set_stamp(slot, 0);
-            self.put(slot, record);
+            self.edit(slot)?.stamp = 0;
         }
         Ok(())
     }
@@ -234,7 +256,11 @@ impl Ledger {
     pub fn add(&mut self, parent: Option<Slot>, id: crate::identity::NodeId, name: Vec<u8>) -> Option<Slot> {
         let slot = self.nodes.add(id, parent)?;
         self.nodes.set_name(slot, &name);
-        self.put(slot, Record { id, parent, name, ..Record::default() });
+        match self.batch.records.get_mut(&slot) {
+            // Another had the number, and the store has it still.
+            Some(record) => *record = Some(found(&self.nodes, slot, name)),
+            None => drop(self.found.insert(slot, name)),
+        }
         Some(slot)
     }
 
@@ -249,12 +275,14 @@ impl Ledger {
             match self.nodes.find(id) {
                 Some(child) if missing.remove(&child) => {
                     if self.nodes.set_name(child, &name) {
-                        let record = Record { name, ..self.record(child)? };
-                        self.put(child, record);
+                        self.edit(child)?.name = name;
                     }
                 }
                 // It was below itself: both have moved, and one of the readings is older than that.
-                Some(child) if self.nodes.contains(child, slot) => merged.is_doubtful = true,
+                Some(child) if self.nodes.contains(child, slot) => {
+                    merged.is_doubtful = true;
+                    merged.doubted.extend(self.nodes.dirty_between(slot, child));
+                }
                 Some(child) => self.take_in(child, slot, name)?,
                 None => match self.add(Some(slot), id, name) {
                     Some(child) => merged.new.push(child),
@@ -266,23 +294,22 @@ impl Ledger {
             self.take_out(child)?;
         }
         merged.missing.extend(missing);
-        let mut record = self.record(slot)?;
+        // What contradicts the rest has to be read again, also by who comes after us.
+        let stamp = if merged.is_doubtful { 0 } else { reading.stamp };
+        let mut links: Vec<u64> = reading.linked.iter().map(|name| name.id.ino).collect();
+        links.sort_unstable();
+        self.nodes.set_stamp(slot, stamp);
+        self.nodes.set_links(slot, !links.is_empty());
+        let record = self.edit(slot)?;
+        (record.access, record.blocks) = (reading.access, reading.blocks);
+        (record.harvested, record.harvested_at, record.stamp) = (count, now, stamp);
         let before = std::mem::replace(&mut record.own, reading.own);
+        let links_before = std::mem::replace(&mut record.links, links);
         let owed = self.owed.entry(slot).or_default();
         owed.sums += reading.own.sums;
         owed.sums -= before.sums;
         owed.raised = owed.raised.or(reading.own.extremes);
         owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
-        (record.access, record.blocks) = (reading.access, reading.blocks);
-        (record.harvested, record.harvested_at) = (count, now);
-        // What contradicts the rest has to be read again, also by who comes after us.
-        record.stamp = if merged.is_doubtful { 0 } else { reading.stamp };
-        self.nodes.set_stamp(slot, record.stamp);
-        let mut links: Vec<u64> = reading.linked.iter().map(|name| name.id.ino).collect();
-        links.sort_unstable();
-        let links_before = std::mem::replace(&mut record.links, links);
-        self.nodes.set_links(slot, !record.links.is_empty());
-        self.put(slot, record);
         self.merge_links(slot, &links_before, &reading.linked)?;
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
             merged.outdated = books.merge((&self.nodes, &self.store), slot, found, &links_before)?;
@@ -330,9 +357,7 @@ impl Ledger {
         }
         for (slot, sums) in change {
             if !sums.is_zero() && self.nodes.is_used(slot) {
-                let mut record = self.record(slot)?;
-                record.charged += sums;
-                self.put(slot, record);
+                self.edit(slot)?.charged += sums;
                 self.owed.entry(slot).or_default().sums += sums;
             }
         }
@@ -366,15 +391,15 @@ impl Ledger {
     fn take_out(&mut self, child: Slot) -> Result<(), StoreError> {
         let Some(parent) = self.nodes.parent(child) else { return Ok(()) };
         self.pay()?;
-        let mut record = self.record(child)?;
+        let record = self.edit(child)?;
+        record.parent = None;
+        let subtree = record.subtree;
         let owed = self.owed.entry(parent).or_default();
-        owed.sums -= record.subtree.sums;
-        owed.sunk = owed.sunk.or(record.subtree.extremes);
+        owed.sums -= subtree.sums;
+        owed.sunk = owed.sunk.or(subtree.extremes);
         if let Some(books) = &mut self.books {
             books.moved(&self.store, child, parent, false)?;
         }
-        record.parent = None;
-        self.put(child, record);
         self.nodes.detach(child);
         self.charge_below(child)
     }
@@ -385,14 +410,15 @@ impl Ledger {
         self.pay()?;
         self.nodes.set_name(child, &name);
         self.nodes.attach(child, parent);
-        let record = Record { name, parent: Some(parent), ..self.record(child)? };
+        let record = self.edit(child)?;
+        (record.name, record.parent) = (name, Some(parent));
+        let subtree = record.subtree;
         let owed = self.owed.entry(parent).or_default();
-        owed.sums += record.subtree.sums;
-        owed.raised = owed.raised.or(record.subtree.extremes);
+        owed.sums += subtree.sums;
+        owed.raised = owed.raised.or(subtree.extremes);
         if let Some(books) = &mut self.books {
             books.moved(&self.store, child, parent, true)?;
         }
-        self.put(child, record);
         self.charge_below(child)
     }
 
@@ -415,6 +441,7 @@ impl Ledger {
             }
             self.nodes.remove(at);
             self.owed.remove(&at);
+            self.found.remove(&at);
             self.batch.records.insert(at, None);
             self.batch.histories.insert(at, None);
             if let Some(books) = &mut self.books {
@@ -434,15 +461,17 @@ impl Ledger {
         while let Some((depth, slot)) = deepest.pop() {
             // One that was put in twice has been paid.
             let Some(owed) = self.owed.remove(&slot) else { continue };
-            let mut record = self.record(slot)?;
-            let before = record.subtree;
+            let record = self.edit(slot)?;
+            let (before, own) = (record.subtree, record.own.extremes);
             record.subtree.sums += owed.sums;
+            record.subtree.extremes = before.extremes.or(owed.raised);
+            let mut after = record.subtree;
             let is_lower = stood_on(before.extremes.newest, owed.sunk.newest)
                 || stood_on(before.extremes.largest, owed.sunk.largest);
-            record.subtree.extremes =
-                if is_lower { self.extremes(slot, &record)? } else { before.extremes.or(owed.raised) };
-            let after = record.subtree;
-            self.put(slot, record);
+            if is_lower {
+                after.extremes = self.extremes(slot, own)?;
+                self.edit(slot)?.subtree = after;
+            }
             if let Some(parent) = self.nodes.parent(slot).filter(|_| after != before) {
                 let above = self.owed.entry(parent).or_insert_with(|| {
                     deepest.push((depth - 1, parent));
@@ -457,27 +486,49 @@ impl Ledger {
     }
 
     /// From its own and those of the directories in it.
-    fn extremes(&self, slot: Slot, record: &Record) -> Result<Extremes, StoreError> {
-        self.nodes
-            .children(slot)
-            .try_fold(record.own.extremes, |found, child| Ok(found.or(self.record(child)?.subtree.extremes)))
+    fn extremes(&self, slot: Slot, own: Extremes) -> Result<Extremes, StoreError> {
+        self.nodes.children(slot).try_fold(own, |found, child| Ok(found.or(self.record(child)?.subtree.extremes)))
     }
 
     /// Writes what has changed. `durable`: on the disk when this returns.
     pub fn commit(&mut self, facts: &Facts, durable: bool) -> Result<(), StoreError> {
         self.pay()?;
+        if durable || self.found.len() > FOUND_MAX {
+            let records = self.found.drain().map(|(slot, name)| (slot, Some(found(&self.nodes, slot, name))));
+            self.batch.records.extend(records);
+        }
+        let facts = &Facts { is_partial: facts.is_partial || !self.found.is_empty(), ..facts.clone() };
         let nothing = &mut Unwritten::default();
         let custom = self.books.as_mut().map_or(nothing, |books| &mut books.unwritten);
         if durable || !self.batch.is_empty() || !custom.is_empty() {
             self.store.commit_with(&self.batch, custom, facts, durable)?;
-            (self.batch, *custom) = (Batch::default(), Unwritten::default());
+            *custom = Unwritten::default();
+            if durable {
+                self.batch = Batch::default();
+            } else {
+                // More of the same follows.
+                self.batch.clear();
+            }
         }
         Ok(())
     }
 
-    fn put(&mut self, slot: Slot, record: Record) {
-        self.batch.records.insert(slot, Some(record));
+    /// The record of a directory, which is to be written.
+    fn edit(&mut self, slot: Slot) -> Result<&mut Record, StoreError> {
+        let record = match self.batch.records.entry(slot) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(match self.found.remove(&slot) {
+                Some(name) => Some(found(&self.nodes, slot, name)),
+                None => self.store.record_to_change(slot)?,
+            }),
+        };
+        Ok(record.get_or_insert_default())
     }
+}
+
+/// The record of a directory before its first harvest.
+fn found(nodes: &Nodes, slot: Slot, name: Vec<u8>) -> Record {
+    Record { id: nodes.id(slot), parent: nodes.parent(slot), name, ..Record::default() }
 }
 
 /// What stood out before and doesn't now.

@@ -38,26 +38,35 @@ pub struct Linked {
 impl Linked {
     /// What has to be added at which directory, so that every subtree counts it once.
     pub fn due(&self, nodes: &Nodes) -> Vec<(Slot, Sums)> {
-        let mut paths: Vec<Vec<Slot>> = self.places.iter().map(|&place| path(nodes, place)).collect();
-        paths.sort();
-        let mut times: BTreeMap<Slot, i64> = BTreeMap::new();
+        // The directories of all names and all above them, each once: in how many of those in it there are names, and in which last.
+        let mut branches: BTreeMap<Slot, (i64, Option<Slot>)> = BTreeMap::new();
+        let mut tops = Vec::new();
         for &place in &self.places {
-            *times.entry(place).or_default() += 1;
-        }
-        for pair in paths.windows(2) {
-            if let Some(lowest) = common(&pair[0], &pair[1]) {
-                *times.entry(lowest).or_default() -= 1;
+            let mut at = (!branches.contains_key(&place)).then_some(place);
+            branches.entry(place).or_default();
+            while let Some(below) = at {
+                let Some(above) = nodes.parent(below) else {
+                    tops.push(below);
+                    break;
+                };
+                let is_known = branches.contains_key(&above);
+                let (count, last) = branches.entry(above).or_default();
+                (*count, *last) = (*count + 1, Some(below));
+                at = (!is_known).then_some(above);
             }
         }
         let one = Sums { freed_blocks: 0, ..self.weight };
-        let mut due: BTreeMap<Slot, Sums> = times
-            .into_iter()
-            .filter(|(_, times)| *times != 0)
-            .map(|(slot, times)| (slot, scaled(one, times)))
-            .collect();
-        // The first and the last in order have all others between them.
-        let all = paths.first().zip(paths.last()).and_then(|(first, last)| common(first, last));
-        if let Some(all) = all.filter(|_| self.places.len() >= self.links as usize) {
+        // Where nothing branches, what is added below does for all above.
+        let times = branches.iter().map(|(&slot, (count, _))| (slot, 1 - count)).filter(|(_, times)| *times != 0);
+        let mut due: BTreeMap<Slot, Sums> = times.map(|(slot, times)| (slot, scaled(one, times))).collect();
+        if let [top] = tops[..]
+            && self.places.len() >= self.links as usize
+        {
+            let mut all = top;
+            while let Some(&(1, Some(below))) = branches.get(&all).filter(|_| self.places.binary_search(&all).is_err())
+            {
+                all = below;
+            }
             due.entry(all).or_default().freed_blocks += self.weight.blocks;
         }
         due.into_iter().collect()
@@ -104,7 +113,8 @@ mod tests {
         (nodes, slots)
     }
 
-    fn linked(places: Vec<Slot>, links: u32) -> Linked {
+    fn linked(mut places: Vec<Slot>, links: u32) -> Linked {
+        places.sort_unstable();
         let weight = Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() };
         Linked { generation: 1, weight, links, places, charges: Vec::new() }
     }
@@ -134,6 +144,19 @@ mod tests {
         let (nodes, slots) = tree(&[0]);
         let due = linked(vec![slots[1]], 2).due(&nodes);
         assert_eq!(due, [(slots[1], Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() })]);
+    }
+
+    /// Anybody can make as many names so far down: each directory above is looked at once.
+    #[test]
+    fn many_names_far_down_are_charged() {
+        let depth = 5000;
+        let chain: Vec<usize> = (0..depth).collect();
+        let parents: Vec<usize> = chain.into_iter().chain((0..20_000).map(|_| depth)).collect();
+        let (nodes, slots) = tree(&parents);
+        let due = linked(slots[depth + 1..].to_vec(), 20_000).due(&nodes);
+        let due: HashMap<Slot, Sums> = due.into_iter().collect();
+        assert_eq!(due.len(), 20_001);
+        assert_eq!((due[&slots[depth]].bytes, due[&slots[depth]].freed_blocks), (-100 * 19_999, 8));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Files that are open, or mapped, under names that they have lost: nobody may tell what is written through those.
 
 use std::{
-    fs,
+    fs, io,
     os::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -18,11 +18,7 @@ const MARK: &[u8] = b" (deleted)";
 /// devices. They are handles alone. Processes that may not be looked at, or that end meanwhile, are left out. Costs a microsecond for each open file.
 pub(crate) fn files(is_wanted: impl Fn(u64) -> bool) -> Vec<OwnedFd> {
     let mut found = Vec::new();
-    for process in entries(Path::new("/proc")) {
-        let is_process = process.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
-        if !is_process {
-            continue;
-        }
+    for process in processes(Path::new("/proc")).into_iter().flatten() {
         for link in ["fd", "map_files"].into_iter().flat_map(|folder| entries(&process.join(folder))) {
             let is_lost = fs::read_link(&link).is_ok_and(|target| target.as_os_str().as_bytes().ends_with(MARK));
             let is_one = || fs::metadata(&link).is_ok_and(|of| of.is_file() && of.nlink() > 0 && is_wanted(of.dev()));
@@ -34,7 +30,15 @@ pub(crate) fn files(is_wanted: impl Fn(u64) -> bool) -> Vec<OwnedFd> {
     found
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+/// The folders of all processes.
+pub(crate) fn processes(proc: &Path) -> io::Result<impl Iterator<Item = PathBuf> + use<>> {
+    let is_process =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
+    Ok(fs::read_dir(proc)?.flatten().map(|entry| entry.path()).filter(is_process))
+}
+
+/// What is in a folder; nothing of one that can't be read.
+pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 

@@ -16,24 +16,44 @@ use onesweep_sys::{files, mounting::MountWatch};
 pub(crate) struct Mounts {
     mount: Option<u64>,
     watch: MountWatch,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
     /// Paths below the mount. `None` before the first look.
-    known: Mutex<Option<BTreeSet<PathBuf>>>,
+    paths: Option<BTreeSet<PathBuf>>,
+    /// The kernel has told since that something has changed, which it does once.
+    is_old: bool,
+}
+
+impl Known {
+    fn is_true(&mut self, watch: &MountWatch) -> bool {
+        self.is_old |= watch.has_changed();
+        self.paths.is_some() && !self.is_old
+    }
 }
 
 impl Mounts {
     /// On the mount of this number.
     pub(crate) fn on(mount: Option<u64>) -> io::Result<Mounts> {
-        Ok(Mounts { mount, watch: MountWatch::new()?, known: Mutex::new(None) })
+        Ok(Mounts { mount, watch: MountWatch::new()?, known: Mutex::default() })
+    }
+
+    /// True when nothing was mounted or unmounted since the last call of [`changed_in`](Self::changed_in).
+    pub(crate) fn are_alike(&self) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).is_true(&self.watch)
     }
 
     /// The directories in which something was mounted or unmounted since the last call, open; `top` is that of the mount.
     pub(crate) fn changed_in(&self, top: BorrowedFd<'_>) -> Vec<std::os::fd::OwnedFd> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some() && !self.watch.has_changed() {
+        if known.is_true(&self.watch) {
             return Vec::new();
         }
+        known.is_old = false;
         let Ok(now) = self.look() else { return Vec::new() };
-        let before = known.replace(now.clone()).unwrap_or_default();
+        let before = known.paths.replace(now.clone()).unwrap_or_default();
         let parents: BTreeSet<&Path> = before.symmetric_difference(&now).filter_map(|path| path.parent()).collect();
         parents.into_iter().filter_map(|parent| open_below(top, parent).ok()).collect()
     }

@@ -4,7 +4,10 @@
 //! and `dutime` (FastDu, 1.3): a directory is clean when its last change is before its last harvest, and dirty when both have
 //! the same number, for a change that comes after the harvest took its number gets that number, too.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
+};
 
 use hashbrown::HashTable;
 
@@ -13,6 +16,28 @@ use crate::identity::NodeId;
 /// The number of a directory in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
+
+/// Something of each of many directories.
+pub type SlotMap<V> = HashMap<Slot, V, BuildHasherDefault<SlotHasher>>;
+
+/// Numbers of directories are given out one after the other, so nobody can choose some that collide.
+#[derive(Debug, Default)]
+pub struct SlotHasher(u64);
+
+impl Hasher for SlotHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The golden ratio: neighbours come far from each other.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// Rises with each harvest: one a second would do for 136 years.
 pub type Count = u32;
@@ -86,8 +111,22 @@ impl Nodes {
 
     /// The directory of an inode.
     pub fn find(&self, id: NodeId) -> Option<Slot> {
-        let hash = self.hasher.hash_one(id);
-        self.by_id.find(hash, |&slot| self.id(Slot(slot)) == id).map(|&slot| Slot(slot))
+        self.by_id.find(self.hash(id), |&slot| self.id(Slot(slot)) == id).map(|&slot| Slot(slot))
+    }
+
+    /// The directories that are known under a number, whatever their subvolume and generation.
+    pub fn numbered(&self, ino: u64) -> impl Iterator<Item = Slot> + '_ {
+        let hashes = self.subvolumes.iter().map(move |&subvolume| hash(&self.hasher, subvolume, ino));
+        let mut found: Vec<Slot> = hashes.flat_map(|hash| self.by_id.iter_hash(hash)).map(|&slot| Slot(slot)).collect();
+        // Others may have the same hash, and so come more than once.
+        found.retain(|&slot| self.id(slot).ino == ino);
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter()
+    }
+
+    fn hash(&self, id: NodeId) -> u64 {
+        hash(&self.hasher, id.subvolume, id.ino)
     }
 
     /// True while the number stands for a directory.
@@ -119,6 +158,18 @@ impl Nodes {
     /// True when `below` is `above` or lies in it.
     pub fn contains(&self, above: Slot, below: Slot) -> bool {
         self.upwards(below).any(|at| at == above)
+    }
+
+    /// Directories above `below` that are dirty, up to and with `above`.
+    pub fn dirty_between(&self, below: Slot, above: Slot) -> Vec<Slot> {
+        let mut found = Vec::new();
+        for at in self.upwards(below).skip(1) {
+            found.extend(self.is_dirty(at).then_some(at));
+            if at == above {
+                break;
+            }
+        }
+        found
     }
 
     /// It and all below, each before those in it.
@@ -184,9 +235,12 @@ impl Nodes {
         let NodeId { ino, generation, .. } = id;
         *self.node_mut(slot) = Node { ino, generation, subvolume, marks: USED, ..Node::unused() };
         self.used += 1;
-        let hash = self.hasher.hash_one(id);
+        let hashed = self.hash(id);
         let Self { chunks, subvolumes, by_id, hasher, .. } = self;
-        by_id.insert_unique(hash, slot.0, |&slot| hasher.hash_one(id_of(chunks, subvolumes, slot)));
+        by_id.insert_unique(hashed, slot.0, |&slot| {
+            let NodeId { subvolume, ino, .. } = id_of(chunks, subvolumes, slot);
+            hash(hasher, subvolume, ino)
+        });
         if let Some(parent) = parent {
             self.attach(slot, parent);
         }
@@ -226,7 +280,7 @@ impl Nodes {
     /// Forgets a directory that is in none and has none in it.
     pub fn remove(&mut self, slot: Slot) {
         debug_assert!(self.parent(slot).is_none() && self.children(slot).next().is_none());
-        let hash = self.hasher.hash_one(self.id(slot));
+        let hash = self.hash(self.id(slot));
         if let Ok(found) = self.by_id.find_entry(hash, |&at| at == slot.0) {
             found.remove();
         }
@@ -373,6 +427,11 @@ fn id_of(chunks: &[Box<[Node]>], subvolumes: &[u64], slot: u32) -> NodeId {
     NodeId { subvolume: subvolumes.get(usize::from(subvolume)).copied().unwrap_or(0), ino, generation }
 }
 
+/// Without the generation, so that a number alone is found, too.
+fn hash(hasher: &RandomState, subvolume: u64, ino: u64) -> u64 {
+    hasher.hash_one((subvolume, ino))
+}
+
 fn some(slot: u32) -> Option<Slot> {
     (slot != NONE).then_some(Slot(slot))
 }
@@ -458,6 +517,15 @@ mod tests {
         let again = nodes.add(id(9), Some(a)).unwrap();
         assert_eq!((again, nodes.find(id(9))), (b, Some(b)));
         assert_eq!(nodes.children(root).collect::<Vec<_>>(), [c, a]);
+    }
+
+    #[test]
+    fn a_number_alone_is_found() {
+        let (mut nodes, [root, a, ..]) = small();
+        let other = nodes.add(NodeId { subvolume: 300, ino: 2, generation: 9 }, Some(root)).unwrap();
+        let again = nodes.add(NodeId { subvolume: 0, ino: 2, generation: 8 }, Some(root)).unwrap();
+        assert_eq!(nodes.numbered(2).collect::<Vec<_>>(), [a, other, again]);
+        assert_eq!(nodes.numbered(77).next(), None);
     }
 
     #[test]

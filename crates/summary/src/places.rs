@@ -29,6 +29,19 @@ impl Block {
         self.0[(ino % INODES_PER_BLOCK) as usize] = Some(slot);
     }
 
+    /// Forgets directories; true when any was there.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(Slot) -> bool) -> bool {
+        let mut has_any = false;
+        for place in &mut self.0 {
+            has_any |= place.take_if(|slot| is_gone(*slot)).is_some();
+        }
+        has_any
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     /// Of each run: its length and the directory, 0 for none, else counted from that of the run before.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();

@@ -8,6 +8,7 @@ use crate::{
     record::Access,
     survey::{Method, Tell},
     totals::{Sums, Totals},
+    tracker::SizesFollow,
 };
 
 /// A directory and its entries.
@@ -46,6 +47,15 @@ pub struct LinkedName {
     pub links: u32,
 }
 
+/// A file that is open for writing, or mapped so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// The inode.
+    pub id: NodeId,
+    /// Another one when the file has changed; 0 where that can't be told.
+    pub stamp: u64,
+}
+
 /// What a harvest is going to read.
 pub enum Wanted<'a> {
     /// Nearly all directories.
@@ -66,6 +76,11 @@ pub trait Directories: Sync {
     /// `ESTALE` (or `NotFound`) when it is gone.
     fn read(&self, directory: NodeId) -> io::Result<Reading>;
 
+    /// Reads several, one after the other.
+    fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
+        directories.iter().map(|&directory| self.read(directory)).collect()
+    }
+
     /// Looks at one inode. `ESTALE` (or `NotFound`) when it is gone.
     fn look(&self, inode: NodeId) -> io::Result<LinkedName>;
 
@@ -77,6 +92,16 @@ pub trait Directories: Sync {
     /// Files that are open under names that they have lost.
     fn open_by_lost_names(&self) -> Vec<NodeId> {
         Vec::new()
+    }
+
+    /// When sizes of files here are told.
+    fn sizes_follow(&self) -> SizesFollow {
+        SizesFollow::Write
+    }
+
+    /// Files that are open for writing, or mapped so, each once, as they are now.
+    fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Has everything written that waits in memory, so that blocks are what they will be.
@@ -95,6 +120,11 @@ pub trait Directories: Sync {
     /// mounted.
     fn remounted(&self) -> Vec<NodeId> {
         Vec::new()
+    }
+
+    /// True when [`remounted`](Self::remounted) now would find nothing.
+    fn is_mounted_alike(&self) -> bool {
+        false
     }
 
     /// How it can be told what has changed without a walk; `None` where it can't.
@@ -122,9 +152,13 @@ pub trait Directories: Sync {
     }
 }
 
-impl<D: Directories + Send> Directories for Arc<D> {
+impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
         (**self).read(directory)
+    }
+
+    fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
+        (**self).read_some(directories)
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
@@ -137,6 +171,14 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn open_by_lost_names(&self) -> Vec<NodeId> {
         (**self).open_by_lost_names()
+    }
+
+    fn sizes_follow(&self) -> SizesFollow {
+        (**self).sizes_follow()
+    }
+
+    fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
+        (**self).open_for_writing()
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -157,6 +199,10 @@ impl<D: Directories + Send> Directories for Arc<D> {
 
     fn remounted(&self) -> Vec<NodeId> {
         (**self).remounted()
+    }
+
+    fn is_mounted_alike(&self) -> bool {
+        (**self).is_mounted_alike()
     }
 
     fn method(&self) -> Option<Method> {

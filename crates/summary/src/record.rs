@@ -59,10 +59,13 @@ pub struct Record {
     pub links: Vec<u64>,
 }
 
+/// Most records have no more.
+const ENCODED_BYTES: usize = 192;
+
 impl Record {
     /// The bytes of a record. Most directories have none in them: then the subtree isn't written a second time.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Writer(Vec::with_capacity(ENCODED_BYTES));
         out.unsigned(self.id.subvolume);
         out.unsigned(self.id.ino);
         out.unsigned(self.id.generation.into());
@@ -79,12 +82,12 @@ impl Record {
         let alone = self.alone();
         let is_alone = self.subtree == alone;
         out.unsigned(u64::from(is_alone) | u64::from(!self.charged.is_zero()) << 1);
-        totals(&mut out, &self.own);
+        put_totals(&mut out, &self.own);
         if !self.charged.is_zero() {
             out.sparse(&self.charged.fields());
         }
         if !is_alone {
-            totals(&mut out, &self.subtree);
+            put_totals(&mut out, &self.subtree);
         }
         ascending(&mut out, self.links.iter().copied());
         out.0
@@ -138,7 +141,7 @@ impl Record {
     }
 }
 
-fn totals(out: &mut Writer, totals: &Totals) {
+pub(crate) fn put_totals(out: &mut Writer, totals: &Totals) {
     out.sparse(&totals.sums.fields());
     match totals.extremes.newest {
         None => out.unsigned(0),
@@ -157,7 +160,7 @@ fn totals(out: &mut Writer, totals: &Totals) {
     }
 }
 
-fn read_totals(from: &mut Reader<'_>) -> Option<Totals> {
+pub(crate) fn read_totals(from: &mut Reader<'_>) -> Option<Totals> {
     let sums = Sums::of_fields(from.sparse()?);
     let newest = match from.unsigned()? {
         0 => None,

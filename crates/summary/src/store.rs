@@ -4,22 +4,30 @@
 //! leaves the state before it.
 
 mod custom;
+mod held;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs, io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use thiserror::Error;
 
+use self::held::{Held, Snapshot};
 use crate::{
     custom::books::Unwritten,
     history::History,
     links::{LinkKey, Linked},
     moment::Moment,
-    nodes::{Count, Slot},
+    nodes::{Count, Slot, SlotMap},
     places::{Block, INODES_PER_BLOCK},
     record::Record,
 };
@@ -50,6 +58,12 @@ pub enum StoreError {
         step: &'static str,
         /// Why not.
         source: Box<redb::Error>,
+    },
+    /// It has failed, and is opened again later.
+    #[error("the store {} has failed, and is opened again in a moment", path.display())]
+    Waiting {
+        /// Where it is.
+        path: PathBuf,
     },
     /// It was written by another version.
     #[error("the store {} has version {found}, and this program knows version {VERSION}; remove it, and it is made again", path.display())]
@@ -84,22 +98,32 @@ pub struct Facts {
     pub moment: Moment,
     /// Which declared summaries are there of all directories; 0 where not all are.
     pub declared: u64,
+    /// A directory that is in the records of the one above it may have no record.
+    pub is_partial: bool,
 }
 
 /// What is to be written in one go: all of it, or nothing.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Directories, and those that are gone.
-    pub records: HashMap<Slot, Option<Record>>,
+    pub records: SlotMap<Option<Record>>,
     /// Inodes with several names, and those that have them no longer.
     pub linked: HashMap<LinkKey, Option<Linked>>,
     /// Where inodes with one name are.
     pub places: BTreeMap<(u64, u64), Slot>,
     /// Totals over time.
-    pub histories: HashMap<Slot, Option<History>>,
+    pub histories: SlotMap<Option<History>>,
 }
 
 impl Batch {
+    /// Leaves nothing to write, and room for as much.
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.linked.clear();
+        self.places.clear();
+        self.histories.clear();
+    }
+
     /// Nothing to write.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.linked.is_empty() && self.places.is_empty() && self.histories.is_empty()
@@ -109,8 +133,12 @@ impl Batch {
 /// Directory summaries of one file system.
 #[derive(Debug)]
 pub struct Store {
+    // Before the database: it has to go first.
+    held: Held,
     database: Database,
     path: PathBuf,
+    /// Reading or writing it has failed: then it is of no more use before it is opened again.
+    is_broken: AtomicBool,
 }
 
 impl Store {
@@ -149,7 +177,12 @@ impl Store {
     }
 
     fn start(opened: Result<Database, StoreError>, path: &Path) -> Result<Store, StoreError> {
-        let store = Store { database: opened?, path: path.to_owned() };
+        let store = Store {
+            held: Held::default(),
+            database: opened?,
+            path: path.to_owned(),
+            is_broken: AtomicBool::new(false),
+        };
         match store.fact("version")? {
             Some(bytes) => match bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) {
                 Some(VERSION) => {}
@@ -166,6 +199,18 @@ impl Store {
             })?,
         }
         Ok(store)
+    }
+
+    /// True once reading or writing it has failed. What was written last and not made durable is lost then.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    fn failed(&self, step: &'static str) -> impl Fn(redb::Error) -> StoreError {
+        move |source| {
+            self.is_broken.store(true, Ordering::Relaxed);
+            failed(&self.path, step)(source)
+        }
     }
 
     /// Where it is.
@@ -194,18 +239,37 @@ impl Store {
             (Some(hash), Some(at)) if at == count.to_le_bytes() => u64::from_le_bytes(*hash),
             _ => 0,
         };
-        Ok(Facts { count, file_system, key: number("key")?, generation: number("generation")?, moment, declared })
+        let is_partial = self.fact("partial")?.is_some();
+        let (key, generation) = (number("key")?, number("generation")?);
+        Ok(Facts { count, file_system, key, generation, moment, declared, is_partial })
     }
 
     /// The record of a directory.
-    pub fn record(&self, slot: Slot) -> Result<Option<Record>, StoreError> {
-        let bytes = self.get(DIRECTORIES, slot.0)?;
-        bytes.map(|bytes| self.decoded(&bytes, slot)).transpose()
+    pub fn record(&self, slot: Slot) -> Result<Option<Arc<Record>>, StoreError> {
+        if let Some(record) = self.held.record(slot) {
+            return Ok(Some(record));
+        }
+        let Some(record) = self.read_record(slot)?.map(Arc::new) else { return Ok(None) };
+        self.held.keep(slot, &record);
+        Ok(Some(record))
+    }
+
+    /// The same for who changes it: it isn't kept for other questions.
+    pub(crate) fn record_to_change(&self, slot: Slot) -> Result<Option<Record>, StoreError> {
+        match self.held.record(slot) {
+            Some(record) => Ok(Some((*record).clone())),
+            None => self.read_record(slot),
+        }
+    }
+
+    fn read_record(&self, slot: Slot) -> Result<Option<Record>, StoreError> {
+        let found = self.snapshot()?.directories.get(slot.0).map_err(|error| self.failed("read")(error.into()))?;
+        found.map(|bytes| self.decoded(bytes.value(), slot)).transpose()
     }
 
     /// All inodes that have several names. An error of `each` ends it.
     pub fn each_linked(&self, mut each: impl FnMut(LinkKey) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let failed = failed(&self.path, "read");
+        let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(LINKED).map_err(|error| failed(error.into()))?;
         for found in table.iter().map_err(|error| failed(error.into()))? {
@@ -218,7 +282,7 @@ impl Store {
 
     /// All records. An error of `each` ends it.
     pub fn each_record(&self, mut each: impl FnMut(Slot, Record) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let failed = failed(&self.path, "read");
+        let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(DIRECTORIES).map_err(|error| failed(error.into()))?;
         for found in table.iter().map_err(|error| failed(error.into()))? {
@@ -231,7 +295,7 @@ impl Store {
 
     /// An inode that has several names.
     pub fn linked(&self, key: LinkKey) -> Result<Option<Linked>, StoreError> {
-        let bytes = self.get(LINKED, (key.subvolume, key.ino))?;
+        let bytes = self.get(|tables| &tables.linked, (key.subvolume, key.ino))?;
         let damaged = || self.damaged(&format!("inode {} can't be read", key.ino));
         bytes.map(|bytes| Linked::decode(&bytes).ok_or_else(damaged)).transpose()
     }
@@ -243,20 +307,20 @@ impl Store {
 
     /// The same of all inodes with numbers of the same block.
     pub(crate) fn block(&self, subvolume: u64, ino: u64) -> Result<Block, StoreError> {
-        let bytes = self.get(PLACES, (subvolume, ino / INODES_PER_BLOCK))?;
+        let bytes = self.get(|tables| &tables.places, (subvolume, ino / INODES_PER_BLOCK))?;
         Ok(bytes.map(|bytes| Block::decode(&bytes)).unwrap_or_default())
     }
 
     /// The totals of a directory over time.
     pub fn history(&self, slot: Slot) -> Result<Option<History>, StoreError> {
-        let bytes = self.get(HISTORIES, slot.0)?;
+        let bytes = self.get(|tables| &tables.histories, slot.0)?;
         let damaged = || self.damaged(&format!("the history of directory {} can't be read", slot.0));
         bytes.map(|bytes| History::decode(&bytes).ok_or_else(damaged)).transpose()
     }
 
     /// Directories that have a history.
     pub fn with_history(&self) -> Result<Vec<Slot>, StoreError> {
-        let failed = failed(&self.path, "read");
+        let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(HISTORIES).map_err(|error| failed(error.into()))?;
         let slots = table.iter().map_err(|error| failed(error.into()))?;
@@ -277,6 +341,7 @@ impl Store {
         durable: bool,
     ) -> Result<(), StoreError> {
         let durability = if durable { Durability::Immediate } else { Durability::None };
+        self.held.let_go(batch.records.keys());
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;
             // Neighbours lie in the same page.
@@ -328,12 +393,40 @@ impl Store {
             table.insert("key", facts.key.to_le_bytes().as_slice())?;
             table.insert("generation", facts.generation.to_le_bytes().as_slice())?;
             table.insert("moment", facts.moment.encode().as_slice())?;
+            if facts.is_partial {
+                table.insert("partial", [1].as_slice())?;
+            } else {
+                table.remove("partial")?;
+            }
             if facts.declared != 0 {
                 let kept = [&facts.declared.to_le_bytes()[..], &facts.count.to_le_bytes()].concat();
                 table.insert("custom", kept.as_slice())?;
             }
             drop(table);
             custom::write(transaction, custom)?;
+            Ok(())
+        })
+    }
+
+    /// Forgets which inodes were in directories that are gone.
+    pub(crate) fn forget_places(&self, is_gone: impl Fn(Slot) -> bool) -> Result<(), StoreError> {
+        self.held.let_go([].iter());
+        self.write("write", Durability::Immediate, |transaction| {
+            let mut table = transaction.open_table(PLACES)?;
+            let mut changed = Vec::new();
+            for found in table.iter()? {
+                let (key, bytes) = found?;
+                let mut block = Block::decode(bytes.value());
+                if block.forget(&is_gone) {
+                    changed.push((key.value(), block));
+                }
+            }
+            for (key, block) in changed {
+                match block.is_empty() {
+                    true => table.remove(key)?,
+                    false => table.insert(key, block.encode().as_slice())?,
+                };
+            }
             Ok(())
         })
     }
@@ -361,7 +454,7 @@ impl Store {
 
     /// Bytes of the file that are in use, and all of them.
     fn bytes(&self) -> Result<(u64, u64), StoreError> {
-        let failed = failed(&self.path, "measure");
+        let failed = self.failed("measure");
         let transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
         let stats = transaction.stats().map_err(|error| failed(error.into()))?;
         transaction.abort().map_err(|error| failed(error.into()))?;
@@ -372,37 +465,43 @@ impl Store {
 
     /// Makes the file as small as what it holds.
     pub fn compact(&mut self) -> Result<(), StoreError> {
-        while self.database.compact().map_err(|error| failed(&self.path, "compact")(error.into()))? {}
+        self.held.let_go([].iter());
+        while self.database.compact().map_err(|error| self.failed("compact")(error.into()))? {}
         Ok(())
     }
 
     fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get_if_there(FACTS, name)
+        let failed = self.failed("read");
+        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        match transaction.open_table(FACTS) {
+            Ok(table) => Ok(table.get(name).map_err(|error| failed(error.into()))?.map(|bytes| bytes.value().to_vec())),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    fn snapshot(&self) -> Result<Arc<Snapshot>, StoreError> {
+        self.held.snapshot(&self.database).map_err(self.failed("read"))
     }
 
     fn get<K: redb::Key + 'static>(
         &self,
-        table: TableDefinition<K, &[u8]>,
+        table: impl FnOnce(&Snapshot) -> &ReadOnlyTable<K, &'static [u8]>,
         key: K::SelfType<'_>,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let failed = failed(&self.path, "read");
-        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
-        let table = transaction.open_table(table).map_err(|error| failed(error.into()))?;
-        Ok(table.get(key).map_err(|error| failed(error.into()))?.map(|bytes| bytes.value().to_vec()))
+        self.get_of(|tables| Some(table(tables)), key)
     }
 
-    fn get_if_there<K: redb::Key + 'static>(
+    /// From a table that may not be there.
+    fn get_of<K: redb::Key + 'static>(
         &self,
-        table: TableDefinition<K, &[u8]>,
+        table: impl FnOnce(&Snapshot) -> Option<&ReadOnlyTable<K, &'static [u8]>>,
         key: K::SelfType<'_>,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let failed = failed(&self.path, "read");
-        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
-        match transaction.open_table(table) {
-            Ok(table) => Ok(table.get(key).map_err(|error| failed(error.into()))?.map(|bytes| bytes.value().to_vec())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(failed(error.into())),
-        }
+        let snapshot = self.snapshot()?;
+        let Some(table) = table(&snapshot) else { return Ok(None) };
+        let found = table.get(key).map_err(|error| self.failed("read")(error.into()))?;
+        Ok(found.map(|bytes| bytes.value().to_vec()))
     }
 
     fn write(
@@ -418,7 +517,7 @@ impl Store {
             transaction.commit()?;
             Ok(())
         };
-        run().map_err(failed(&self.path, step))
+        run().map_err(self.failed(step))
     }
 
     fn decoded(&self, bytes: &[u8], slot: Slot) -> Result<Record, StoreError> {
@@ -435,209 +534,15 @@ fn failed(path: &Path, step: &'static str) -> impl Fn(redb::Error) -> StoreError
 }
 
 impl StoreError {
+    /// Another process has it open.
+    pub fn is_in_use(&self) -> bool {
+        let StoreError::Database { source, .. } = self else { return false };
+        matches!(&**source, redb::Error::DatabaseAlreadyOpen)
+    }
+
     /// The store is no more to be used in this process: what was to be written isn't there.
     pub fn is_full(&self) -> bool {
         let StoreError::Database { source, .. } = self else { return false };
         matches!(&**source, redb::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    };
-
-    use redb::backends::InMemoryBackend;
-
-    use super::*;
-    use crate::{identity::NodeId, totals::Sums};
-
-    fn record(ino: u64, name: &str) -> Record {
-        let id = NodeId { subvolume: 0, ino, generation: 1 };
-        Record { id, name: name.into(), harvested: 3, ..Record::default() }
-    }
-
-    fn batch(records: impl IntoIterator<Item = (u32, Option<Record>)>) -> Batch {
-        let records = records.into_iter().map(|(slot, record)| (Slot(slot), record)).collect();
-        Batch { records, ..Batch::default() }
-    }
-
-    #[test]
-    fn what_is_written_is_there_after_opening_again() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("store");
-        let key = LinkKey { subvolume: 5, ino: 77 };
-        let linked = Linked { links: 2, places: vec![Slot(1), Slot(2)], ..Linked::default() };
-        let moment = Moment { seconds: 7, boot: b"one".into(), uptime: 3 };
-        let facts = Facts { count: 9, file_system: b"ext4 x".into(), key: 5, generation: 6, moment, declared: 8 };
-        {
-            let store = Store::open(&path).expect("a store");
-            let mut first = batch([(1, Some(record(1, ""))), (2, Some(record(2, "a"))), (3, Some(record(3, "b")))]);
-            first.linked.insert(key, Some(linked.clone()));
-            first.places.extend([((0, 63), Slot(1)), ((0, 64), Slot(2)), ((0, 100), Slot(2)), ((1, 100), Slot(3))]);
-            store.commit(&first, &Facts::default(), false).expect("a commit");
-            store.commit(&batch([(3, None)]), &facts, true).expect("a commit");
-        }
-        let store = Store::open(&path).expect("the store again");
-        assert_eq!(store.facts().expect("facts"), facts);
-        assert_eq!(store.record(Slot(2)).expect("it reads"), Some(record(2, "a")));
-        assert_eq!(store.record(Slot(3)).expect("it reads"), None);
-        assert_eq!(store.linked(key).expect("it reads"), Some(linked));
-        let place = |subvolume, ino| store.place(subvolume, ino).expect("it reads");
-        assert_eq!((place(0, 63), place(0, 64), place(0, 65)), (Some(Slot(1)), Some(Slot(2)), None));
-        assert_eq!((place(0, 100), place(1, 100)), (Some(Slot(2)), Some(Slot(3))));
-        let mut all = Vec::new();
-        store
-            .each_record(|slot, record| {
-                all.push((slot.0, record.name));
-                Ok(())
-            })
-            .expect("all");
-        assert_eq!(all, [(1, b"".to_vec()), (2, b"a".to_vec())]);
-    }
-
-    #[test]
-    fn what_has_become_empty_is_given_back() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("store");
-        let mut store = Store::open(&path).expect("a store");
-        let many = 60_000;
-        let full = batch((0..many).map(|number| (number, Some(record(number.into(), "a name of some length")))));
-        store.commit(&full, &Facts::default(), true).expect("a commit");
-        let kept = 100;
-        store.commit(&batch((kept..many).map(|number| (number, None))), &Facts::default(), true).expect("a commit");
-        let before = fs::metadata(&path).expect("a file").len();
-        assert!(store.compact_if_it_pays().expect("it is made small"));
-        let after = fs::metadata(&path).expect("a file").len();
-        assert!(after * 3 < before, "{before} to {after}");
-        assert!(!store.compact_if_it_pays().expect("it is small"));
-        drop(store);
-        let store = Store::open(&path).expect("the store again");
-        assert_eq!(store.record(Slot(kept - 1)).expect("it reads").map(|record| record.id.ino), Some(99));
-        assert_eq!(store.record(Slot(kept)).expect("it reads"), None);
-    }
-
-    #[test]
-    fn another_version_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("store");
-        drop(Store::open(&path).expect("a store"));
-        let database = Database::open(&path).expect("the database");
-        let transaction = database.begin_write().expect("a transaction");
-        transaction.open_table(FACTS).expect("a table").insert("version", [9, 0, 0, 0].as_slice()).expect("an entry");
-        transaction.commit().expect("a commit");
-        drop(database);
-        let error = Store::open(&path).expect_err("refused");
-        assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
-        assert!(error.to_string().contains("version 9, and this program knows version 3; remove it"), "{error}");
-    }
-
-    /// Who made it was killed in the middle.
-    #[test]
-    fn half_a_store_is_made_anew() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("store");
-        for remains in [&[][..], &[7; 5000]] {
-            fs::write(folder.path().join("store.new"), remains).expect("a file");
-            drop(Store::open(&path).expect("a store"));
-            assert!(!folder.path().join("store.new").exists());
-            fs::remove_file(&path).expect("it goes");
-        }
-    }
-
-    #[test]
-    fn what_is_no_store_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("store");
-        std::fs::write(&path, vec![7; 20_000]).expect("a file");
-        let error = Store::open(&path).expect_err("refused");
-        assert!(error.to_string().contains("cannot open the store"), "{error}");
-        assert_eq!(std::fs::read(&path).expect("a file"), vec![7; 20_000], "it is left as it was");
-    }
-
-    /// Storage on which writing fails from the n-th write on.
-    #[derive(Debug)]
-    struct Failing {
-        memory: Arc<InMemoryBackend>,
-        left: AtomicU64,
-    }
-
-    impl Failing {
-        fn take(&self) -> io::Result<()> {
-            let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            left.map(drop).map_err(|_| io::ErrorKind::StorageFull.into())
-        }
-    }
-
-    impl StorageBackend for Failing {
-        fn len(&self) -> io::Result<u64> {
-            self.memory.len()
-        }
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            self.memory.read(offset, out)
-        }
-        fn set_len(&self, len: u64) -> io::Result<()> {
-            self.take()?;
-            self.memory.set_len(len)
-        }
-        fn sync_data(&self) -> io::Result<()> {
-            self.take()?;
-            self.memory.sync_data()
-        }
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.take()?;
-            self.memory.write(offset, data)
-        }
-    }
-
-    /// The disk is full at the k-th write, for every k: the state afterwards is the one before the batch, or the one after it.
-    #[test]
-    fn a_full_disk_leaves_one_state_or_the_other() {
-        let (facts, mut refused) = (Facts::default(), 0);
-        for writes in 0.. {
-            let memory = Arc::new(InMemoryBackend::new());
-            let plenty = Failing { memory: Arc::clone(&memory), left: AtomicU64::new(u64::MAX) };
-            let store = Store::with_backend(plenty, "memory").expect("a store");
-            store
-                .commit(&batch([(1, Some(record(1, "before"))), (2, Some(record(2, "before")))]), &facts, true)
-                .expect("room");
-            drop(store);
-            let scarce = Failing { memory: Arc::clone(&memory), left: AtomicU64::new(writes) };
-            let done = Store::with_backend(scarce, "memory")
-                .and_then(|store| store.commit(&batch([(1, Some(record(1, "after"))), (2, None)]), &facts, true));
-            if let Err(error) = &done {
-                refused += 1;
-                assert!(matches!(error, StoreError::Database { .. }), "{error}");
-            }
-            let plenty = Failing { memory, left: AtomicU64::new(u64::MAX) };
-            let store = Store::with_backend(plenty, "memory").expect("the store again");
-            let names = [1, 2].map(|slot| store.record(Slot(slot)).expect("it reads").map(|record| record.name));
-            let before = [Some(b"before".to_vec()), Some(b"before".to_vec())];
-            let after = [Some(b"after".to_vec()), None];
-            assert!(names == before || names == after, "{writes} writes: {names:?}");
-            if done.is_ok() {
-                assert_eq!(names, after, "{writes} writes");
-                break;
-            }
-        }
-        assert!(refused > 3, "{refused}");
-    }
-
-    #[test]
-    fn a_million_names_would_be_short() {
-        let store = Store::with_backend(InMemoryBackend::new(), "memory").expect("a store");
-        let mut some = batch([]);
-        for number in 0..1000_u32 {
-            let mut record = record(number.into(), "directory");
-            record.own.sums = Sums { files: 10, bytes: 40_960, blocks: 88, directories: 1, ..Sums::default() };
-            record.subtree = record.alone();
-            some.records.insert(Slot(number), Some(record));
-        }
-        store.commit(&some, &Facts::default(), true).expect("a commit");
-        let (bytes, directories) = store.size().expect("its size");
-        assert_eq!(directories, 1000);
-        assert!(bytes / directories <= 60, "{bytes}");
     }
 }

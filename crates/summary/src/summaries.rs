@@ -1,21 +1,30 @@
 //! The core: what is dirty is harvested before it is asked for (FastDu, algorithm 1).
 
+mod background;
 mod missed;
+mod open_files;
+mod opened;
 mod watched;
 
 use std::{
     collections::{HashMap, HashSet},
-    hash::{BuildHasher, RandomState},
     io,
 };
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use self::missed::{CaughtUp, Missed};
-use self::watched::Alien;
+pub use self::{
+    background::Tended,
+    missed::{CaughtUp, Missed},
+};
+use self::{
+    open_files::Looked,
+    opened::{Opened, Place, Reopening},
+    watched::Alien,
+};
 use crate::{
-    custom::{declare::Declared, found::Found},
+    custom::found::Found,
     harvest::{self, Waiting},
     history::History,
     identity::NodeId,
@@ -26,7 +35,6 @@ use crate::{
     reading::{Directories, Wanted, is_gone},
     record::Record,
     store::{Facts, Store, StoreError},
-    survey::Method,
     totals::Totals,
     tracker::{Change, Tracker},
 };
@@ -42,8 +50,6 @@ const READERS: usize = 32;
 const MOST_SHARE: usize = 4;
 /// More than one directory in so many is dirty: then all of them are harvested.
 const DIRTY_SHARE: usize = 20;
-/// After so long all that is dirty is harvested.
-const TIMEOUT_SECONDS: i64 = 30 * 60;
 
 /// So often the totals of directories that were asked for are noted.
 const HISTORY_SECONDS: i64 = 10 * 60;
@@ -91,8 +97,11 @@ pub struct Answer {
     /// When it was harvested itself, in seconds since 1970.
     pub harvested_at: i64,
     /// Nothing is known to have changed since; else files are written just now faster than they can be counted, or only what
-    /// is stored was asked for.
+    /// is stored was asked for, or there is a [`checked_at`](Self::checked_at).
     pub is_exact: bool,
+    /// It would be exact if each write were told. Files that are closed are counted; those that stayed open for writing
+    /// were looked at then, in seconds since 1970.
+    pub checked_at: Option<i64>,
     /// Directories below that could not be read.
     pub unreadable: usize,
 }
@@ -112,13 +121,19 @@ pub struct Summaries<D, T> {
     /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
     /// they added when they were looked at last.
     aliens: HashMap<LinkKey, Alien>,
+    /// Files that are open for writing, where nobody tells what is written.
+    looked: Looked,
     /// Inodes that got a name or lost one just now.
     relinked: HashMap<LinkKey, NodeId>,
     unreadable: HashMap<Slot, String>,
     /// Directories in which blocks may change and nobody tells, and until when, in seconds since 1970.
     unsettled: HashMap<Slot, i64>,
+    /// Before that none of them is due.
+    unsettled_until: i64,
     /// When everything was last harvested without being asked for.
     tended_at: i64,
+    /// That is under way.
+    is_tending: bool,
     /// Directories whose totals are noted from time to time, and when that was done last.
     remembered: HashSet<Slot>,
     noted_at: i64,
@@ -129,10 +144,26 @@ pub struct Summaries<D, T> {
     are_declared_anew: bool,
     /// More may have changed than was told.
     is_behind: bool,
+    /// When the file system was asked last what has changed.
+    asked_at: i64,
     caught_up: Option<CaughtUp>,
+    losses: u64,
     /// Where the file system's count stood when it was caught up with; what was dirty then isn't all harvested yet.
     caught_up_to: Option<u64>,
     readings: u64,
+    place: Place,
+    reopening: Reopening,
+}
+
+/// How far a question has got.
+#[derive(Debug, Default)]
+pub struct Asking {
+    has_begun: bool,
+    /// All that was dirty has been harvested so often, and by then this was the number of the last harvest.
+    rounds: usize,
+    round: Count,
+    /// The last harvest was.
+    is_whole: bool,
 }
 
 /// A directory that is in none.
@@ -152,67 +183,39 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         root: NodeId,
         identity: &[u8],
     ) -> Result<Self, SummaryError> {
-        let facts = store.facts()?;
-        let mut ledger = Ledger::open(store)?;
-        let known = ledger.nodes.find(root).filter(|_| facts.file_system == identity);
-        if known.is_none() {
-            let tops: Vec<Slot> = ledger.nodes.all().filter(|&slot| ledger.nodes.parent(slot).is_none()).collect();
-            for top in tops {
-                ledger.forget(top)?;
-            }
-        }
-        let slot = match known {
-            Some(slot) => slot,
-            None => ledger.add(None, root, Vec::new()).ok_or(SummaryError::Unknown)?,
-        };
-        let strays: Vec<Slot> =
-            ledger.nodes.all().filter(|&at| at != slot && ledger.nodes.parent(at).is_none()).collect();
-        for stray in strays {
-            ledger.forget(stray)?;
-        }
-        let facts = match known {
-            Some(_) => facts,
-            None => Facts {
-                count: facts.count,
-                file_system: identity.to_owned(),
-                key: RandomState::new().hash_one(identity),
-                generation: 0,
-                moment: Moment::now(),
-                declared: 0,
-            },
-        };
-        let declared = directories.declared().filter(|declared| !declared.all().is_empty());
-        let hash = declared.as_ref().map_or(0, |declared| declared.hash());
-        let are_others = facts.declared != hash;
-        ledger.keep(declared, are_others)?;
-        let facts = Facts { declared: if are_others { 0 } else { facts.declared }, ..facts };
-        directories.set_key(facts.key);
-        let generation = directories.generation().unwrap_or(0);
-        let remembered =
-            ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
+        let place = Place { root, identity: identity.to_owned(), path: store.path().to_owned() };
+        let opened = Opened::of(store, &directories, &place)?;
         let mut summaries = Self {
-            ledger,
+            ledger: opened.ledger,
             directories,
             tracker,
-            root: slot,
-            count: facts.count + 1,
+            root: opened.root,
+            count: opened.facts.count + 1,
             nowhere: Vec::new(),
             open: HashSet::new(),
             aliens: HashMap::new(),
+            // Whatever isn't known yet is read after this.
+            looked: Looked::at(seconds()),
             relinked: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
+            unsettled_until: i64::MAX,
             tended_at: seconds(),
-            remembered,
+            is_tending: false,
+            remembered: opened.remembered,
             noted_at: 0,
             is_noting: false,
-            facts,
-            are_declared_anew: are_others && hash != 0,
+            facts: opened.facts,
+            are_declared_anew: opened.are_declared_anew,
             // Of a new one nothing is known that could have changed.
-            is_behind: known.is_some(),
+            is_behind: opened.is_known,
+            asked_at: seconds(),
             caught_up: None,
-            caught_up_to: Some(generation),
+            losses: 0,
+            caught_up_to: Some(opened.generation),
             readings: 0,
+            place,
+            reopening: Reopening::default(),
         };
         let open = summaries.ledger.all_open()?;
         summaries.open.extend(open);
@@ -248,8 +251,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Takes in what the tracker tells.
     pub fn drain(&mut self) -> Result<(), SummaryError> {
+        self.reopen_if_broken()?;
         let drained = self.tracker.drain().map_err(SummaryError::Tracker)?;
         self.is_behind |= drained.lost;
+        self.losses += u64::from(drained.lost);
         drained.changes.iter().try_for_each(|change| self.apply(change))?;
         self.watch_relinked();
         for id in self.directories.remounted() {
@@ -262,6 +267,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.catch_up(missed)?;
         }
         Ok(())
+    }
+
+    /// How often so far more happened than the tracker could tell, so that it had to be found out what had changed.
+    pub fn losses(&self) -> u64 {
+        self.losses
     }
 
     /// Readings of directories so far.
@@ -306,41 +316,92 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
         let record = self.ledger.record(slot)?;
         let unreadable = self.unreadable(slot).count();
-        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact: false, unreadable })
+        let (is_exact, checked_at) = (false, None);
+        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, checked_at, unreadable })
+    }
+
+    /// The answer where all is harvested that is known to have changed; `None` where something may have, which [`query`](Self::query) finds out.
+    pub fn query_clean(&self, directory: NodeId) -> Result<Option<Answer>, SummaryError> {
+        let nodes = &self.ledger.nodes;
+        let Some(slot) = nodes.find(directory) else { return Ok(None) };
+        let is_noted = self.remembered.contains(&slot) || self.remembered.len() >= REMEMBERED_MAX;
+        let is_known = is_noted
+            && !nodes.may_be_outdated(slot)
+            && !self.is_behind
+            && (self.caught_up_to.is_none() || slot != self.root)
+            && (self.open.is_empty() && self.aliens.is_empty() && self.relinked.is_empty())
+            && (self.unreadable.is_empty() && seconds() < self.unsettled_until)
+            && (self.ledger.is_paid() && !self.is_broken());
+        // Last: what was done before the question is told by now.
+        if !is_known || !self.directories.is_mounted_alike() || !self.tracker.is_quiet() {
+            return Ok(None);
+        }
+        Ok(Some(self.settled_answer(directory, Freshness::Exact)?))
     }
 
     /// Answers a question for a directory (the paper's `QueryDirStatistics`).
     pub fn query(&mut self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
+        let answer = self.query_within(directory, freshness, &mut Asking::default(), &|| false)?;
+        answer.ok_or(SummaryError::Unknown)
+    }
+
+    /// The same, a portion at a time: `None` when it `gives_way`, to be called again with the same `asking`.
+    pub fn query_within(
+        &mut self,
+        directory: NodeId,
+        freshness: Freshness,
+        asking: &mut Asking,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<Option<Answer>, SummaryError> {
         if freshness == Freshness::Cached {
-            return self.cached(directory);
+            return self.cached(directory).map(Some);
         }
-        if freshness == Freshness::Synced {
-            self.directories.sync().map_err(SummaryError::Sync)?;
-            self.suspect_unsettled(i64::MAX)?;
-            self.is_behind |= self.has_silent_changes();
+        if !std::mem::replace(&mut asking.has_begun, true) {
+            if freshness == Freshness::Exact
+                && let Some(answer) = self.query_clean(directory)?
+            {
+                return Ok(Some(answer));
+            }
+            self.reopen_if_broken()?;
+            if freshness == Freshness::Synced {
+                self.directories.sync().map_err(SummaryError::Sync)?;
+                self.suspect_unsettled(i64::MAX)?;
+                self.is_behind |= self.has_silent_changes();
+            }
+            self.suspect_unsettled(seconds())?;
+            // What could not be read may be readable again.
+            self.unreadable
+                .keys()
+                .copied()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .try_for_each(|slot| self.mark_used(slot))?;
+            self.drain()?;
+            asking.round = self.count;
         }
-        self.suspect_unsettled(seconds())?;
-        // What could not be read may be readable again.
-        self.unreadable.keys().copied().collect::<Vec<_>>().into_iter().try_for_each(|slot| self.mark_used(slot))?;
-        self.drain()?;
-        if self.ledger.nodes.find(directory).is_none() {
-            self.settle(self.root)?;
+        if self.ledger.nodes.find(directory).is_none() && self.settle_more(self.root, asking, gives_way)?.is_none() {
+            return Ok(None);
         }
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
-        let is_exact = self.settle(slot)?;
-        if is_exact {
-            self.remember(slot)?;
+        let Some(is_settled) = self.settle_more(slot, asking, gives_way)? else { return Ok(None) };
+        if !is_settled {
+            return self.cached(directory).map(Some);
         }
-        Ok(Answer { is_exact, ..self.cached(directory)? })
+        self.remember(slot)?;
+        self.settled_answer(directory, freshness).map(Some)
     }
 
     /// Directories in which blocks may have changed by now.
     fn suspect_unsettled(&mut self, now: i64) -> Result<(), SummaryError> {
+        if now < self.unsettled_until {
+            return Ok(());
+        }
         let due: Vec<Slot> = self.unsettled.iter().filter(|(_, until)| **until <= now).map(|(slot, _)| *slot).collect();
         for slot in due {
             self.unsettled.remove(&slot);
             self.mark_used(slot)?;
         }
+        self.unsettled_until = self.unsettled.values().copied().min().unwrap_or(i64::MAX);
         Ok(())
     }
 
@@ -385,90 +446,66 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(self.ledger.record(slot)?)
     }
 
-    /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that is much, or has
-    /// been so for long (FastDu, 1.3 and 3.2). True when something was harvested.
-    pub fn tend(&mut self) -> Result<bool, SummaryError> {
-        self.drain()?;
-        let now = seconds();
-        self.note_histories(now)?;
-        self.suspect_unsettled(now)?;
-        let is_late = now - self.tended_at >= TIMEOUT_SECONDS;
-        if is_late && self.has_silent_changes() {
-            (self.is_behind, self.tended_at) = (true, now);
-            self.drain()?;
-        }
-        let dirty = self.ledger.nodes.dirty_below(self.root).len();
-        let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || is_late;
-        if dirty == 0 || !is_due {
-            return Ok(false);
-        }
-        self.tended_at = now;
-        // Or the next start would have to look at all that has changed since the last one.
-        self.is_behind |= self.directories.method() == Some(Method::Generations);
-        self.settle(self.root)?;
-        self.commit(true)?;
-        Ok(true)
-    }
-
-    /// Something is counted by what the kernel doesn't tell to have changed, but which can be found out: projects.
-    fn has_silent_changes(&self) -> bool {
-        self.ledger.declared().is_some_and(Declared::wants_project) && self.directories.method().is_some()
-    }
-
     /// Harvests what is dirty below a directory. False when something goes on changing all the time.
     pub fn settle(&mut self, slot: Slot) -> Result<bool, SummaryError> {
-        for _ in 0..ROUNDS_MAX {
+        Ok(self.settle_more(slot, &mut Asking { has_begun: true, ..Asking::default() }, &|| false)?.unwrap_or(false))
+    }
+
+    /// The same, until it `gives_way`: then `None`, and to be called again.
+    pub fn settle_more(
+        &mut self,
+        slot: Slot,
+        asking: &mut Asking,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<Option<bool>, SummaryError> {
+        let mut has_given_way = false;
+        loop {
             self.drain()?;
             if !self.ledger.nodes.is_used(slot) {
                 return Err(SummaryError::Unknown);
             }
             let dirty = self.ledger.nodes.dirty_below(slot);
             if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
-                self.ledger.pay()?;
-                if slot == self.root {
-                    // All directories have been read since they were declared.
-                    self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);
-                }
-                if let Some(generation) = self.caught_up_to.take_if(|_| slot == self.root) {
-                    self.facts.generation = generation;
-                    self.facts.moment = Moment::now();
-                }
-                return Ok(true);
+                self.settled(slot)?;
+                return Ok(Some(true));
             }
-            self.harvest(dirty)?;
+            if has_given_way {
+                self.ledger.pay()?;
+                return Ok(None);
+            }
+            let nodes = &self.ledger.nodes;
+            if asking.is_whole || dirty.iter().all(|&slot| nodes.counts(slot).1 > asking.round) {
+                (asking.rounds, asking.round) = (asking.rounds + 1, self.count);
+            }
+            if asking.rounds > ROUNDS_MAX {
+                self.ledger.pay()?;
+                return Ok(Some(false));
+            }
+            self.harvest(dirty, usize::MAX, gives_way)?;
             self.find_the_lost()?;
+            has_given_way = gives_way();
+            asking.is_whole = !has_given_way;
         }
-        self.ledger.pay()?;
-        Ok(false)
     }
 
-    /// Harvests at most so many of the directories that are dirty now; true when none is left. For who wants to let others ask
-    /// meanwhile what is stored.
-    pub fn settle_some(&mut self, slot: Slot, most: usize) -> Result<bool, SummaryError> {
-        self.drain()?;
-        let mut dirty = self.ledger.nodes.dirty_below(slot);
-        if dirty.len() <= most {
-            return self.settle(slot).map(|_| true);
-        }
-        dirty.sort_unstable_by_key(|&slot| self.ledger.nodes.id(slot));
-        dirty.truncate(most);
-        self.harvest(dirty)?;
-        self.find_the_lost()?;
-        self.ledger.pay()?;
-        Ok(false)
-    }
-
-    fn harvest(&mut self, dirty: Vec<Slot>) -> Result<(), SummaryError> {
+    /// Harvests these, and at most so many new ones that are found below them; fewer when it has to give way.
+    fn harvest(
+        &mut self,
+        dirty: Vec<Slot>,
+        mut most_new: usize,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<(), SummaryError> {
         self.bring_in(&dirty);
         self.count += 1;
         let (count, now) = (self.count, seconds());
-        let mut waiting = Waiting::default();
-        dirty.into_iter().for_each(|slot| waiting.add(self.ledger.nodes.id(slot), slot));
+        let mut waiting = Waiting::of(dirty.into_iter().map(|slot| (self.ledger.nodes.id(slot), slot)));
         let settling = self.directories.settling_seconds();
         let facts = Facts { count, ..self.facts.clone() };
         let mut outdated = Vec::new();
-        let Self { ledger, directories, tracker, nowhere, open, unreadable, unsettled, readings, .. } = self;
-        harvest::harvest(&mut waiting, (&*directories, &*tracker), READERS, |slot, reading, waiting| {
+        let Self {
+            ledger, directories, tracker, nowhere, open, unreadable, unsettled, unsettled_until, readings, ..
+        } = self;
+        harvest::harvest(&mut waiting, (&*directories, &*tracker), READERS, gives_way, |slot, reading, waiting| {
             *readings += 1;
             if !ledger.nodes.is_used(slot) {
                 return Ok(());
@@ -498,10 +535,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let settled_at = reading.changed_at.saturating_add(settling);
             if settled_at > now {
                 unsettled.insert(slot, settled_at);
+                *unsettled_until = settled_at.min(*unsettled_until);
             }
             if reading.custom.as_ref().is_some_and(Found::is_unknown) {
                 let again = unsettled.entry(slot).or_default();
                 *again = (*again).max(now + UNKNOWN_SECONDS);
+                *unsettled_until = (*again).min(*unsettled_until);
             }
             let subvolume = ledger.nodes.id(slot).subvolume;
             let linked: Vec<LinkKey> =
@@ -517,7 +556,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if merged.is_doubtful {
                 ledger.nodes.mark_changed(slot, count);
             }
-            merged.new.into_iter().for_each(|new| waiting.add(ledger.nodes.id(new), new));
+            // They may lie outside of what is asked for, and would not be read at all.
+            for doubted in merged.doubted {
+                if ledger.nodes.counts(doubted).1 < count {
+                    waiting.add(ledger.nodes.id(doubted), doubted);
+                }
+            }
+            let followed = merged.new.len().min(most_new);
+            most_new -= followed;
+            merged.new.into_iter().take(followed).for_each(|new| waiting.add(ledger.nodes.id(new), new));
             outdated.extend(merged.outdated);
             nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
             if ledger.unwritten() >= UNWRITTEN_MAX {
@@ -598,13 +645,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Writes what is known. `durable`: on the disk when this returns.
     pub fn commit(&mut self, durable: bool) -> Result<(), SummaryError> {
+        self.reopen_if_broken()?;
         self.facts.count = self.count;
         let now = Moment::now();
         // While the clock stands before what is kept, whoever opens the store next has to doubt everything.
         if !self.facts.moment.is_set_back(&now) {
             self.facts.moment = now;
         }
-        Ok(self.ledger.commit(&self.facts, durable)?)
+        self.ledger.commit(&self.facts, durable)?;
+        if durable {
+            self.reopening = Reopening::default();
+        }
+        Ok(())
     }
 
     /// Ends in good order: what is dirty is found again by who opens the store next.

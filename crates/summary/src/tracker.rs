@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    os::fd::AsFd,
+    os::fd::BorrowedFd,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +18,7 @@ use std::{
 
 use onesweep_sys::fanotify::{Group, Happened};
 
-use crate::{identity::NodeId, volume::Volume};
+use crate::{file_system::FileSystem, identity::NodeId};
 
 /// Something that happened, or several such things to the same inode through the same directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,20 @@ pub trait Tracker: Sync {
     /// All that happened before this call.
     fn drain(&self) -> io::Result<Drained>;
 
+    /// True when a [`drain`](Self::drain) now would find nothing. Nothing is taken.
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
     /// A directory is about to be read: what happens in it from now on is told.
     fn heed(&self, directory: NodeId);
 
     /// Whether a directory may be ignored once it has changed. It may, until this says otherwise.
     fn keep_heeding(&self, directory: NodeId, keep: bool);
+
+    /// What was told is forgotten: from now on all is told again, and the next [`drain`](Self::drain) says that something was
+    /// lost.
+    fn start_anew(&self);
 }
 
 /// Everything that can change what is summed up.
@@ -62,15 +71,38 @@ const WATCHED: Happened = Happened::MODIFY
     .union(Happened::DELETE)
     .union(Happened::ON_DIRECTORY);
 
+/// When the size of a file that is written is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SizesFollow {
+    /// With each write, which costs each write some time.
+    #[default]
+    Write,
+    /// When it is closed. What stays open has to be looked at from time to time, and what is cut by its path has to be asked for.
+    Close,
+}
+
+impl SizesFollow {
+    /// What the kernel is asked to tell. Without [`Happened::MODIFY`] a write passes by all of it.
+    pub(crate) fn watched(self) -> Happened {
+        match self {
+            SizesFollow::Write => WATCHED,
+            SizesFollow::Close => WATCHED.difference(Happened::MODIFY),
+        }
+    }
+}
+
 /// So long the kernel merges what happens to the same directory.
 const PAUSE: Duration = Duration::from_millis(100);
+/// So many directories are ignored at a time; some 50 bytes each. Beyond, all are told of again: some may have been removed
+/// since, and nobody asks for those.
+const IGNORED_MAX: usize = 1 << 18;
 /// Takes some 3,000 events.
 const BUFFER_BYTES: usize = 256 << 10;
 /// So many changes are kept until somebody asks for them; some 150 bytes each. Beyond, all are forgotten, and the file system
 /// is asked what has changed.
 const CHANGES_MAX: usize = 1 << 18;
 
-/// The tracker of a stock kernel. Needs `CAP_SYS_ADMIN` and `CAP_DAC_READ_SEARCH`; Linux 6.0.
+/// The tracker of a stock kernel. Needs `CAP_SYS_ADMIN` and `CAP_DAC_READ_SEARCH`; Linux 6.1.
 #[derive(Debug)]
 pub struct Fanotify {
     shared: Arc<Shared>,
@@ -80,7 +112,7 @@ pub struct Fanotify {
 #[derive(Debug)]
 struct Shared {
     group: Group,
-    volume: Arc<Volume>,
+    volume: Arc<dyn FileSystem>,
     state: Mutex<State>,
     ended: AtomicBool,
 }
@@ -111,15 +143,19 @@ impl Fanotify {
     ///
     /// `PermissionDenied` without the capabilities; an error that says so below a subvolume of btrfs, which must be watched
     /// from the top of the file system.
-    pub fn start(volume: Arc<Volume>) -> io::Result<Fanotify> {
+    pub fn start(volume: Arc<dyn FileSystem>) -> io::Result<Fanotify> {
         Self::start_with(volume, true)
     }
 
     /// The same, with a queue that the kernel bounds (`/proc/sys/fs/fanotify/max_queued_events`) unless it is `unlimited`. What
     /// finds no room there is lost, and that is told.
-    pub fn start_with(volume: Arc<Volume>, unlimited: bool) -> io::Result<Fanotify> {
-        let group = Group::new(unlimited)?;
-        group.watch_file_system(volume.top(), WATCHED)?;
+    pub fn start_with(volume: Arc<dyn FileSystem>, unlimited: bool) -> io::Result<Fanotify> {
+        let group = watch(volume.top(), unlimited, volume.sizes_follow())?;
+        Self::take_up(volume, group)
+    }
+
+    /// The same of a group that watches the file system already. Needs no privilege.
+    pub fn take_up(volume: Arc<dyn FileSystem>, group: Group) -> io::Result<Fanotify> {
         let state = State { buffer: vec![0; BUFFER_BYTES], ..State::default() };
         let shared = Arc::new(Shared { group, volume, state: Mutex::new(state), ended: AtomicBool::new(false) });
         let drainer = {
@@ -141,6 +177,13 @@ impl Fanotify {
     }
 }
 
+/// A group that watches the file system of `top`: see [`Fanotify::start_with`].
+pub(crate) fn watch(top: BorrowedFd<'_>, unlimited: bool, sizes: SizesFollow) -> io::Result<Group> {
+    let group = Group::new(unlimited)?;
+    group.watch_file_system(top, sizes.watched())?;
+    Ok(group)
+}
+
 impl Drop for Fanotify {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
@@ -160,6 +203,7 @@ impl Shared {
     fn take(&self, state: &mut State) {
         let family = self.volume.family();
         let mut buffer = std::mem::take(&mut state.buffer);
+        let mut reported = HashSet::new();
         loop {
             let told = self.group.read(&mut buffer, |event| {
                 state.told += 1;
@@ -176,10 +220,9 @@ impl Shared {
                 // What happens to a directory itself is told of it, not of the one that it is in.
                 let object = object.filter(|_| !event.happened.contains(Happened::ON_DIRECTORY));
                 state.add((directory, object), event.happened);
-                if let Some(directory) = directory {
-                    self.ignore(state, directory);
-                }
+                reported.extend(directory.filter(|directory| !state.heeded.contains(directory)));
             });
+            self.ignore(state, std::mem::take(&mut reported));
             match told {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -195,16 +238,26 @@ impl Shared {
         state.buffer = buffer;
     }
 
-    fn ignore(&self, state: &mut State, directory: NodeId) {
-        if state.heeded.contains(&directory) {
+    fn ignore(&self, state: &mut State, reported: HashSet<NodeId>) {
+        if reported.is_empty() {
             return;
         }
-        // One that is ignored reports again when the kernel has forgotten its inode.
-        let ignored = self.volume.open(directory).and_then(|fd| self.group.ignore_directory(fd.as_fd(), WATCHED));
+        let reported: Vec<NodeId> = reported.into_iter().collect();
         // Where that fails, each change is told: that costs time, and nothing else.
-        if ignored.is_ok() {
-            state.ignored.insert(directory);
+        let are_ignored = self.volume.ignore(&self.group, &reported).into_iter();
+        state
+            .ignored
+            .extend(reported.into_iter().zip(are_ignored).filter_map(|(id, is_ignored)| is_ignored.then_some(id)));
+        if state.ignored.len() > IGNORED_MAX {
+            // Where that fails the next time will do.
+            let _ = self.heed_all(state);
         }
+    }
+
+    fn heed_all(&self, state: &mut State) -> io::Result<()> {
+        self.group.heed_all()?;
+        state.ignored = HashSet::new();
+        Ok(())
     }
 }
 
@@ -215,6 +268,10 @@ impl Tracker for Fanotify {
         if let Some(error) = state.broken.take() {
             return Err(error);
         }
+        if state.lost {
+            // What is ignored may look like what is known: from now on it has to be told.
+            self.shared.heed_all(&mut state)?;
+        }
         let changes = std::mem::take(&mut state.changes);
         let changes = changes.into_iter();
         Ok(Drained {
@@ -223,11 +280,19 @@ impl Tracker for Fanotify {
         })
     }
 
+    fn is_quiet(&self) -> bool {
+        let mut state = self.shared.lock();
+        self.shared.take(&mut state);
+        state.changes.is_empty() && !state.lost && state.broken.is_none()
+    }
+
     fn heed(&self, directory: NodeId) {
         let was_ignored = self.shared.lock().ignored.remove(&directory);
-        if was_ignored && let Ok(fd) = self.shared.volume.open(directory) {
-            let heeded = self.shared.group.heed_directory(fd.as_fd(), WATCHED);
-            debug_assert!(heeded.is_ok(), "{heeded:?}");
+        if was_ignored && self.shared.volume.heed(&self.shared.group, directory).is_err() {
+            // What happens there goes on being silent: so it counts as changed, until that can be ended.
+            let mut state = self.shared.lock();
+            state.ignored.insert(directory);
+            state.add((Some(directory), None), Happened::MODIFY);
         }
     }
 
@@ -239,11 +304,140 @@ impl Tracker for Fanotify {
             self.shared.lock().heeded.remove(&directory);
         }
     }
+
+    fn start_anew(&self) {
+        let mut state = self.shared.lock();
+        (state.changes, state.heeded) = (HashMap::new(), HashSet::new());
+        state.lost = true;
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::File,
+        os::fd::{AsFd, OwnedFd},
+    };
+
+    use onesweep_sys::files::Stat;
+
     use super::*;
+    use crate::{
+        identity::Family,
+        reading::{Directories, LinkedName, Reading},
+    };
+
+    /// One that can be told to fail.
+    #[derive(Debug)]
+    struct Model {
+        top: File,
+        fails: AtomicBool,
+        heeded: Mutex<Vec<NodeId>>,
+    }
+
+    impl Model {
+        fn tracker() -> (Arc<Model>, Fanotify) {
+            let top = File::open("/").expect("a directory");
+            let model = Arc::new(Model { top, fails: AtomicBool::new(false), heeded: Mutex::default() });
+            let group = Group::new(false).expect("a group that watches nothing");
+            (Arc::clone(&model), Fanotify::take_up(model, group).expect("a tracker"))
+        }
+    }
+
+    fn unused<T>() -> io::Result<T> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    impl Directories for Model {
+        fn read(&self, _: NodeId) -> io::Result<Reading> {
+            unused()
+        }
+        fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+            unused()
+        }
+        fn sync(&self) -> io::Result<()> {
+            unused()
+        }
+        fn settling_seconds(&self) -> i64 {
+            0
+        }
+        fn parent(&self, _: NodeId) -> io::Result<NodeId> {
+            unused()
+        }
+    }
+
+    impl FileSystem for Model {
+        fn may_hold(&self, _: u64) -> bool {
+            false
+        }
+        fn is_it(&self, _: &Stat, _: NodeId) -> bool {
+            false
+        }
+        fn root(&self) -> NodeId {
+            NodeId::default()
+        }
+        fn family(&self) -> Family {
+            Family::Short
+        }
+        fn top(&self) -> BorrowedFd<'_> {
+            self.top.as_fd()
+        }
+        fn identity(&self) -> io::Result<Vec<u8>> {
+            unused()
+        }
+        fn handle_of(&self, _: NodeId) -> io::Result<OwnedFd> {
+            unused()
+        }
+        fn access_list(&self, _: NodeId) -> Option<Vec<u8>> {
+            None
+        }
+        fn ignore(&self, _: &Group, directories: &[NodeId]) -> Vec<bool> {
+            vec![true; directories.len()]
+        }
+        fn heed(&self, _: &Group, directory: NodeId) -> io::Result<()> {
+            if self.fails.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            self.heeded.lock().expect("no panic").push(directory);
+            Ok(())
+        }
+    }
+
+    /// Directories that were made, used and removed before anybody asked.
+    #[test]
+    fn what_is_ignored_is_bounded() {
+        let (_, tracker) = Model::tracker();
+        let node = |ino| NodeId { subvolume: 0, ino, generation: 1 };
+        for ino in (0..2 * IGNORED_MAX as u64).step_by(1000) {
+            let mut state = tracker.shared.lock();
+            tracker.shared.ignore(&mut state, (ino..ino + 1000).map(node).collect());
+            assert!(state.ignored.len() <= IGNORED_MAX);
+            assert!(!state.lost);
+        }
+        tracker.start_anew();
+        assert!(!tracker.is_quiet());
+        assert!(tracker.drain().expect("it drains").lost && tracker.shared.lock().ignored.is_empty());
+    }
+
+    /// Or it would be silent and count as clean.
+    #[test]
+    fn what_cannot_be_heeded_goes_on_being_dirty() {
+        let (model, tracker) = Model::tracker();
+        let directory = NodeId { subvolume: 0, ino: 7, generation: 1 };
+        tracker.shared.ignore(&mut tracker.shared.lock(), HashSet::from([directory]));
+        model.fails.store(true, Ordering::SeqCst);
+        for _ in 0..2 {
+            tracker.heed(directory);
+            assert!(!tracker.is_quiet());
+            let Drained { changes, lost } = tracker.drain().expect("it drains");
+            assert!(!lost);
+            assert_eq!(changes, [Change { directory: Some(directory), object: None, happened: Happened::MODIFY }]);
+        }
+        model.fails.store(false, Ordering::SeqCst);
+        tracker.heed(directory);
+        assert!(tracker.is_quiet());
+        assert_eq!(*model.heeded.lock().expect("no panic"), [directory]);
+    }
 
     #[test]
     fn what_waits_is_bounded() {

@@ -37,15 +37,58 @@ pub struct View {
     pub lines: Vec<Line>,
     /// Something was left out that the asker may not see.
     pub is_partial: bool,
+    /// The directories that the asker may not list, in no order.
+    pub hidden: Vec<Slot>,
 }
 
 /// The lines of `top` and of the directories at most `depth` below it, as they are stored. Without `may_list` all may be seen.
 pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: Option<MayList<'_>>) -> Result<View, StoreError> {
-    let mut gathering = Gathering { ledger, may_list, lines: Vec::new(), hidden: Vec::new() };
+    view_without(ledger, top, depth, may_list, HashSet::new())
+}
+
+/// The same without other subvolumes, which have device numbers of their own. Where there are several in all, that looks at each
+/// directory below `top` in memory.
+pub fn view_of_subvolume(
+    ledger: &Ledger,
+    top: Slot,
+    depth: u32,
+    may_list: Option<MayList<'_>>,
+) -> Result<View, StoreError> {
+    let nodes = &ledger.nodes;
+    let mut others = HashSet::new();
+    if nodes.subvolumes().len() > 1 {
+        let subvolume = nodes.id(top).subvolume;
+        let mut left = vec![top];
+        while let Some(at) = left.pop() {
+            let (ours, its): (Vec<Slot>, Vec<Slot>) =
+                nodes.children(at).partition(|&child| nodes.id(child).subvolume == subvolume);
+            left.extend(ours);
+            others.extend(its);
+        }
+    }
+    view_without(ledger, top, depth, may_list, others)
+}
+
+/// The same as if `outside` weren't there: directories between which and others there are no hard links.
+fn view_without(
+    ledger: &Ledger,
+    top: Slot,
+    depth: u32,
+    may_list: Option<MayList<'_>>,
+    outside: HashSet<Slot>,
+) -> Result<View, StoreError> {
+    let mut above = HashSet::new();
+    for &slot in &outside {
+        // Up to what is known to lead to one; nothing above `top` is looked at.
+        let _ = ledger.nodes.upwards(slot).skip(1).find(|&at| !above.insert(at) || at == top);
+    }
+    let mut gathering = Gathering { ledger, may_list, outside, above, lines: Vec::new(), hidden: Vec::new() };
     let record = ledger.record(top)?;
-    gathering.gather(top, &record, 0, depth)?;
-    let Gathering { mut lines, hidden, .. } = gathering;
+    gathering.gather(top, &record, depth)?;
+    let Gathering { mut lines, mut hidden, outside, .. } = gathering;
     let is_partial = !hidden.is_empty();
+    let may_not_be_listed = hidden.clone();
+    hidden.extend(outside);
     if record.subtree.sums.shared_names > 0 {
         match lines.as_mut_slice() {
             // As the store counts them: once, for the directory that is asked for.
@@ -53,7 +96,7 @@ pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: Option<MayList<'_>
             lines => count_links_once(ledger, top, lines, &hidden)?,
         }
     }
-    Ok(View { lines, is_partial })
+    Ok(View { lines, is_partial, hidden: may_not_be_listed })
 }
 
 /// A directory without those in it, each inode that it names once.
@@ -71,19 +114,54 @@ fn own_with_links(ledger: &Ledger, slot: Slot, record: &Record) -> Result<Sums, 
 struct Gathering<'a> {
     ledger: &'a Ledger,
     may_list: Option<MayList<'a>>,
+    /// Directories that are left out as if they weren't there, and those that lead to them.
+    outside: HashSet<Slot>,
+    above: HashSet<Slot>,
     lines: Vec<Line>,
     hidden: Vec<Slot>,
 }
 
 impl Gathering<'_> {
-    fn gather(&mut self, slot: Slot, record: &Record, depth: u32, left: u32) -> Result<Totals, StoreError> {
+    /// All lines. Users make trees of any depth, so each directory on the way is kept here, not on the stack.
+    fn gather(&mut self, top: Slot, record: &Record, depth: u32) -> Result<(), StoreError> {
+        let mut way = vec![self.enter(top, record, Some((0, depth)))?];
+        while let Some(at) = way.last_mut() {
+            if let Some((child, record)) = at.children.next() {
+                if self.outside.contains(&child) {
+                    at.line.totals.sums -= record.subtree.sums;
+                    continue;
+                }
+                let wanted = at.wanted.and_then(|(depth, left)| Some((depth + 1, left.checked_sub(1)?)));
+                if wanted.is_some() || self.hides(child, &record) {
+                    way.push(self.enter(child, &record, wanted)?);
+                } else {
+                    at.line.totals.extremes = at.line.totals.extremes.or(record.subtree.extremes);
+                }
+                continue;
+            }
+            let Some(Entered { line, wanted, stored, .. }) = way.pop() else { break };
+            if let Some(above) = way.last_mut() {
+                let totals = &mut above.line.totals;
+                totals.sums -= stored;
+                totals.sums += line.totals.sums;
+                totals.extremes = totals.extremes.or(line.totals.extremes);
+            }
+            if wanted.is_some() {
+                self.lines.push(line);
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, slot: Slot, record: &Record, wanted: Option<(u32, u32)>) -> Result<Entered, StoreError> {
+        let (depth, left) = wanted.unwrap_or_default();
         let mut line = Line { slot, depth, totals: record.subtree, own: record.alone().sums };
+        let mut children: Vec<(Slot, Record)> = Vec::new();
         if self.may_list.is_some_and(|may_list| !may_list(slot, &record.access)) {
             self.hidden.push(slot);
             line.totals = Totals { sums: record.itself(), extremes: Extremes::default() };
             line.own = record.itself();
-        } else if left > 0 || self.hides(record) {
-            let mut children: Vec<(Slot, Record)> = Vec::new();
+        } else if left > 0 || self.hides(slot, record) {
             for child in self.ledger.nodes.children(slot) {
                 children.push((child, self.ledger.record(child)?));
             }
@@ -91,35 +169,25 @@ impl Gathering<'_> {
                 children.sort_by(|one, other| one.1.name.cmp(&other.1.name));
             }
             line.totals.extremes = record.own.extremes;
-            for (child, record) in children {
-                let mut seen = record.subtree;
-                if left > 0 || self.hides(&record) {
-                    seen = match left.checked_sub(1) {
-                        Some(left) => self.gather(child, &record, depth + 1, left)?,
-                        None => self.without_lines(child, &record)?,
-                    };
-                    line.totals.sums -= record.subtree.sums;
-                    line.totals.sums += seen.sums;
-                }
-                line.totals.extremes = line.totals.extremes.or(seen.extremes);
-            }
         }
-        let totals = line.totals;
-        self.lines.push(line);
-        Ok(totals)
+        Ok(Entered { line, wanted, stored: record.subtree.sums, children: children.into_iter() })
     }
 
-    /// Whether something below may not be seen.
-    fn hides(&self, record: &Record) -> bool {
-        self.may_list.is_some() && record.subtree.sums.closed > 0
+    /// Whether something below may not be seen, or is left out.
+    fn hides(&self, slot: Slot, record: &Record) -> bool {
+        self.may_list.is_some() && record.subtree.sums.closed > 0 || self.above.contains(&slot)
     }
+}
 
-    fn without_lines(&mut self, slot: Slot, record: &Record) -> Result<Totals, StoreError> {
-        let before = self.lines.len();
-        let totals = self.gather(slot, record, 0, 0)?;
-        self.lines.truncate(before);
-        Ok(totals)
-    }
+/// A directory on the way down.
+struct Entered {
+    line: Line,
+    /// How far below the topmost it is, and how far further down lines are wanted; `None` when none is wanted of it.
+    wanted: Option<(u32, u32)>,
+    /// What the store says.
+    stored: Sums,
+    /// Those in it that aren't done.
+    children: std::vec::IntoIter<(Slot, Record)>,
 }
 
 /// The store counts an inode with several names once in each directory that is asked for. Lines count it once in all, where its
@@ -136,7 +204,7 @@ fn count_links_once(ledger: &Ledger, top: Slot, lines: &mut [Line], hidden: &[Sl
             keys.extend(ledger.record(slot)?.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
         }
     }
-    let mut orders = Orders { ledger, top, known: HashMap::new() };
+    let mut orders = Orders { ledger, top, names: HashMap::new() };
     for key in keys {
         let Some(linked) = ledger.linked(key)? else { continue };
         let mut change: BTreeMap<usize, Sums> = BTreeMap::new();
@@ -159,16 +227,16 @@ fn count_links_once(ledger: &Ledger, top: Slot, lines: &mut [Line], hidden: &[Sl
                 }
             }
         }
-        let mut first: Option<(Order, Slot)> = None;
+        let mut first: Option<Slot> = None;
         for &place in &linked.places {
             if nodes.contains(top, place) && !is_hidden(place) {
-                let order = orders.of(place)?;
-                if first.as_ref().is_none_or(|(before, _)| order < *before) {
-                    first = Some((order, place));
-                }
+                first = match first {
+                    Some(before) if !orders.is_before(place, before)? => Some(before),
+                    _ => Some(place),
+                };
             }
         }
-        if let Some((_, place)) = first {
+        if let Some(place) = first {
             let one = Sums { freed_blocks: 0, shared_names: 0, ..linked.weight };
             add(place, one);
             if let Some(&line) = by_slot.get(&place) {
@@ -182,42 +250,30 @@ fn count_links_once(ledger: &Ledger, top: Slot, lines: &mut [Line], hidden: &[Sl
     Ok(())
 }
 
-/// The place of a directory among the lines: its names from the top down, then an end that comes after all names, since each
-/// directory comes after those in it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Into(Vec<u8>),
-    End,
-}
-
-type Order = Vec<Step>;
-
+/// Which of two directories comes first among the lines, by their names from the top down. Each comes after those in it.
 struct Orders<'a> {
     ledger: &'a Ledger,
     top: Slot,
-    known: HashMap<Slot, Vec<Vec<u8>>>,
+    names: HashMap<Slot, Vec<u8>>,
 }
 
 impl Orders<'_> {
-    fn of(&mut self, slot: Slot) -> Result<Order, StoreError> {
-        let names = self.names(slot)?;
-        Ok(names.into_iter().map(Step::Into).chain([Step::End]).collect())
+    fn is_before(&mut self, one: Slot, other: Slot) -> Result<bool, StoreError> {
+        let way = |slot| -> Vec<Slot> { self.ledger.nodes.upwards(slot).take_while(|&at| at != self.top).collect() };
+        let (one, other) = (way(one), way(other));
+        let same = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
+        match (one.iter().rev().nth(same), other.iter().rev().nth(same)) {
+            (Some(&one), Some(&other)) => Ok(self.name(one)? < self.name(other)?),
+            (deeper, _) => Ok(deeper.is_some()),
+        }
     }
 
-    fn names(&mut self, slot: Slot) -> Result<Vec<Vec<u8>>, StoreError> {
-        if slot == self.top {
-            return Ok(Vec::new());
+    fn name(&mut self, slot: Slot) -> Result<Vec<u8>, StoreError> {
+        if let Some(name) = self.names.get(&slot) {
+            return Ok(name.clone());
         }
-        if let Some(known) = self.known.get(&slot) {
-            return Ok(known.clone());
-        }
-        let record = self.ledger.record(slot)?;
-        let mut names = match record.parent {
-            Some(parent) => self.names(parent)?,
-            None => Vec::new(),
-        };
-        names.push(record.name);
-        self.known.insert(slot, names.clone());
-        Ok(names)
+        let name = self.ledger.record(slot)?.name;
+        self.names.insert(slot, name.clone());
+        Ok(name)
     }
 }

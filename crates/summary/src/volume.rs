@@ -1,6 +1,7 @@
 //! A mounted file system, whose directories are opened by their numbers.
 
 use std::{
+    collections::HashMap,
     ffi::{CStr, CString},
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -12,6 +13,7 @@ use std::{
 };
 
 use onesweep_sys::{
+    fanotify::Group,
     files::{self, DirReader, EntryType, Stat},
     handle::{self, FileHandle},
     inode, lease,
@@ -22,15 +24,18 @@ use crate::{
         declare::Declared,
         found::{Found, Gathering},
     },
-    identity::{Family, NodeId},
+    file_system::FileSystem,
+    identity::{Family, NodeId, STUB_INO},
     lost_names,
     moment::seconds,
     mounts::Mounts,
     preload::Preload,
-    reading::{Directories, LinkedName, Reading, Wanted},
+    reading::{Directories, LinkedName, OpenFile, Reading, Wanted, is_gone},
     record::Access,
     survey::{self, Facts, Method, Tell, stamp_of_sum},
-    totals::{Extremes, Largest, Sums},
+    totals::{Extremes, Largest, Sums, Totals},
+    tracker::SizesFollow,
+    written,
 };
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
@@ -50,6 +55,16 @@ pub struct Volume {
     key: AtomicU64,
     preload: Option<Preload>,
     declared: Option<Arc<Declared>>,
+    sizes: SizesFollow,
+}
+
+/// Which one it is, among those that are mounted now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeFacts {
+    pub(crate) root: NodeId,
+    pub(crate) mount: Option<u64>,
+    pub(crate) dev: u64,
+    pub(crate) is_btrfs: bool,
 }
 
 /// What can be asked of it beside what all can be asked.
@@ -68,7 +83,7 @@ const SETTLING_SECONDS_OF_XFS: i64 = 360;
 
 const MAGIC_OF_EXT: u32 = 0xef53;
 const MAGIC_OF_XFS: u32 = 0x5846_5342;
-const MAGIC_OF_BTRFS: u32 = 0x9123_683e;
+pub(crate) const MAGIC_OF_BTRFS: u32 = 0x9123_683e;
 
 /// An inode that changed less than so many seconds before a reading may have changed once more at the same time by its clock.
 const TICK_SECONDS: i64 = 1;
@@ -103,7 +118,8 @@ impl Volume {
         let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
         let mounts = Mounts::on(mount)?;
-        Ok(Volume { top, family, root, mount, mounts, kind, dev, key, preload, declared: None })
+        let (declared, sizes) = (None, SizesFollow::default());
+        Ok(Volume { top, family, root, mount, mounts, kind, dev, key, preload, declared, sizes })
     }
 
     /// The same, of which readings tell these summaries, too.
@@ -111,9 +127,11 @@ impl Volume {
         Volume { declared, ..self }
     }
 
-    /// Whether an inode of this device number may be one of its own.
-    pub fn may_hold(&self, dev: u64) -> bool {
-        self.kind == Kind::Btrfs || self.dev == dev
+    /// The same, of which sizes are told like this; with each write all the same where it takes a walk to find out what else has
+    /// changed.
+    pub fn with_sizes(self, wanted: SizesFollow) -> Volume {
+        let sizes = self.method().map_or(SizesFollow::Write, |_| wanted);
+        Volume { sizes, ..self }
     }
 
     /// The directory at its top.
@@ -121,34 +139,20 @@ impl Volume {
         self.root
     }
 
-    /// How its handles are laid out.
-    pub fn family(&self) -> Family {
-        self.family
-    }
-
     /// The directory at its top, open.
     pub fn top(&self) -> BorrowedFd<'_> {
         self.top.as_fd()
     }
 
+    /// What the daemon has to know of it.
+    pub(crate) fn facts(&self) -> VolumeFacts {
+        let Self { root, mount, dev, kind, .. } = *self;
+        VolumeFacts { root, mount, dev, is_btrfs: kind == Kind::Btrfs }
+    }
+
     /// Opens a directory for listing.
     pub fn open(&self, directory: NodeId) -> io::Result<OwnedFd> {
         handle::open_by_handle(self.top(), &self.family.handle(directory), handle::Access::List)
-    }
-
-    /// The access list of a directory, as it is now.
-    pub fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
-        access_list(self.open(directory).ok()?.as_fd())
-    }
-
-    /// What tells this file system from others on the same machine.
-    pub fn identity(&self) -> io::Result<Vec<u8>> {
-        let stat = files::statx_fd(self.top())?;
-        let born = stat.btime.unwrap_or_default();
-        let told = files::file_system(self.top())?;
-        // Two that were made in the same second are alike but for this. Elsewhere it isn't the same after a reboot.
-        let id = if matches!(self.kind, Kind::Ext | Kind::Btrfs) { told.id } else { 0 };
-        Ok(format!("{:x} {id:x} {:?} {}.{}", told.magic, self.root, born.secs, born.nanos).into_bytes())
     }
 
     /// The inode of an open file.
@@ -184,8 +188,8 @@ impl Volume {
         names.sort_unstable_by_key(|(ino, ..)| *ino);
         for (_, name, kind) in names {
             let entered = match (kind, self.mount) {
-                (EntryType::Dir, Some(mount)) => self.directory(&mut reading, fd, name, mount),
-                _ => self.entry(&mut reading, fd, &name, |stat, linked| {
+                (EntryType::Dir, Some(mount)) => self.directory(&mut reading, (directory, fd), name, mount),
+                _ => self.entry(&mut reading, (directory, fd), &name, |stat, linked| {
                     let Some(gathering) = &mut gathering else { return };
                     let asks = wants_project && stat.file_type() == EntryType::File;
                     let file = if asks { files::open_file_at(fd, name.as_c_str()).ok() } else { None };
@@ -214,24 +218,50 @@ impl Volume {
         Ok(reading)
     }
 
+    /// It can't be opened by a number, and there is nothing in it; its own facts never change.
+    fn read_stub(&self) -> io::Result<Reading> {
+        let own = Sums { directories: 1, ..Sums::default() };
+        let stat = Stat { mode: 0o40_755, size: 0, blocks: 0, uid: 0, gid: 0, ..files::statx_fd(self.top())? };
+        let custom = self.declared.as_deref().map(|declared| Gathering::new(declared, &stat, 0, None).finish());
+        Ok(Reading {
+            access: Access { mode: stat.mode, ..Access::default() },
+            own: Totals { sums: own, ..Totals::default() },
+            custom,
+            stamp: self.generation()?,
+            ..Reading::default()
+        })
+    }
+
     fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
     }
 
     /// Nothing but its identity is needed: it is read itself.
-    fn directory(&self, reading: &mut Reading, fd: BorrowedFd<'_>, name: CString, ours: u64) -> io::Result<Entry> {
+    fn directory(
+        &self,
+        reading: &mut Reading,
+        (above, fd): (NodeId, BorrowedFd<'_>),
+        name: CString,
+        ours: u64,
+    ) -> io::Result<Entry> {
         let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
         if mount != ours {
             return Ok(Entry::Mounted);
         }
-        reading.directories.push((self.node(&handle)?, name.into_bytes()));
+        reading.directories.push((self.directory_in(above, &handle, name.as_bytes())?, name.into_bytes()));
         Ok(Entry::Directory)
+    }
+
+    fn directory_in(&self, above: NodeId, handle: &FileHandle, name: &[u8]) -> io::Result<NodeId> {
+        let id = self.node(handle)?;
+        let is_stub = self.kind == Kind::Btrfs && id.ino == STUB_INO;
+        Ok(if is_stub { NodeId::stub(above, name, self.key()) } else { id })
     }
 
     fn entry(
         &self,
         reading: &mut Reading,
-        fd: BorrowedFd<'_>,
+        (above, fd): (NodeId, BorrowedFd<'_>),
         name: &CStr,
         also: impl FnOnce(&Stat, Option<NodeId>),
     ) -> io::Result<Entry> {
@@ -243,7 +273,7 @@ impl Volume {
             return Ok(Entry::Mounted);
         }
         if stat.file_type() == EntryType::Dir {
-            let id = self.node(&handle::handle_at(fd, name)?)?;
+            let id = self.directory_in(above, &handle::handle_at(fd, name)?, name.to_bytes())?;
             reading.directories.push((id, name.to_bytes().to_vec()));
             return Ok(Entry::Directory);
         }
@@ -272,8 +302,91 @@ enum Entry {
     Other(u64),
 }
 
+impl VolumeFacts {
+    /// Whatever mounts they are seen by.
+    pub(crate) fn is_same_system(&self, other: &VolumeFacts) -> bool {
+        (self.root, self.dev) == (other.root, other.dev)
+    }
+
+    pub(crate) fn may_hold(&self, dev: u64) -> bool {
+        self.is_btrfs || self.dev == dev
+    }
+}
+
+/// See [`FileSystem::is_it`].
+pub(crate) fn is_it(volume: &dyn FileSystem, facts: &VolumeFacts, stat: &Stat, id: NodeId) -> bool {
+    if !facts.is_btrfs {
+        return (facts.dev, id.ino) == (stat.dev, stat.ino);
+    }
+    // Device numbers of subvolumes aren't known.
+    let same = volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd()));
+    same.is_ok_and(|same| (same.dev, same.ino) == (stat.dev, stat.ino))
+}
+
+impl FileSystem for Volume {
+    fn may_hold(&self, dev: u64) -> bool {
+        self.facts().may_hold(dev)
+    }
+
+    fn is_it(&self, stat: &Stat, id: NodeId) -> bool {
+        is_it(self, &self.facts(), stat, id)
+    }
+
+    fn root(&self) -> NodeId {
+        self.root
+    }
+
+    fn family(&self) -> Family {
+        self.family
+    }
+
+    fn top(&self) -> BorrowedFd<'_> {
+        self.top.as_fd()
+    }
+
+    fn identity(&self) -> io::Result<Vec<u8>> {
+        let stat = files::statx_fd(self.top())?;
+        let born = stat.btime.unwrap_or_default();
+        let told = files::file_system(self.top())?;
+        // Two that were made in the same second are alike but for this. Elsewhere it isn't the same after a reboot.
+        let id = if matches!(self.kind, Kind::Ext | Kind::Btrfs) { told.id } else { 0 };
+        Ok(identity(told.magic, id, self.root, (born.secs, born.nanos)).into_bytes())
+    }
+
+    fn handle_of(&self, directory: NodeId) -> io::Result<OwnedFd> {
+        let fd = handle::open_by_handle(self.top(), &self.family.handle(directory), handle::Access::Facts)?;
+        match files::statx_fd(fd.as_fd())?.file_type() {
+            EntryType::Dir => Ok(fd),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
+        access_list(self.open(directory).ok()?.as_fd())
+    }
+
+    fn ignore(&self, group: &Group, directories: &[NodeId]) -> Vec<bool> {
+        // One that is ignored reports again when the kernel has forgotten its inode.
+        let ignore =
+            |&id| self.open(id).and_then(|fd| group.ignore_directory(fd.as_fd(), self.sizes.watched())).is_ok();
+        directories.iter().map(ignore).collect()
+    }
+
+    fn heed(&self, group: &Group, directory: NodeId) -> io::Result<()> {
+        match self.open(directory) {
+            Ok(fd) => group.heed_directory(fd.as_fd(), self.sizes.watched()),
+            // One that is gone is ignored no more.
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl Directories for Volume {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        if directory.is_stub() {
+            return self.read_stub();
+        }
         let fd = self.open(directory)?;
         self.list(directory, fd.as_fd())
     }
@@ -304,6 +417,24 @@ impl Directories for Volume {
         files.iter().filter_map(|file| self.node_of(file.as_fd()).ok()).collect()
     }
 
+    fn sizes_follow(&self) -> SizesFollow {
+        self.sizes
+    }
+
+    fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
+        let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its mount isn't known");
+        let (began, mut stamps) = (seconds(), HashMap::new());
+        written::files(self.mount.ok_or_else(unknown)?, |file| {
+            let (Ok(stat), Ok(id)) = (files::statx_fd(file), self.node_of(file)) else { return };
+            if stat.file_type() == EntryType::File && stat.nlink > 0 {
+                let is_young = stat.mtime.secs.max(stat.ctime.secs).saturating_add(TICK_SECONDS) >= began;
+                let stamp = if is_young { 0 } else { stamp_of_sum(Facts::of(&stat).term(self.key())) };
+                stamps.entry(id).or_insert(stamp);
+            }
+        })?;
+        Ok(stamps.into_iter().map(|(id, stamp)| OpenFile { id, stamp }).collect())
+    }
+
     fn sync(&self) -> io::Result<()> {
         files::sync_file_system(self.top())
     }
@@ -315,6 +446,10 @@ impl Directories for Volume {
     fn remounted(&self) -> Vec<NodeId> {
         let directories = self.mounts.changed_in(self.top());
         directories.iter().filter_map(|fd| self.node_of(fd.as_fd()).ok()).collect()
+    }
+
+    fn is_mounted_alike(&self) -> bool {
+        self.mounts.are_alike()
     }
 
     fn method(&self) -> Option<Method> {
@@ -362,6 +497,12 @@ impl Directories for Volume {
     }
 }
 
+/// What tells a file system from others. It is kept in stores, and names them.
+fn identity(magic: u32, id: u64, root: NodeId, born: (i64, u32)) -> String {
+    let NodeId { subvolume, ino, generation } = root;
+    format!("{magic:x} {id:x} {subvolume}.{ino}.{generation} {}.{}", born.0, born.1)
+}
+
 pub(crate) fn access_list(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     files::xattr_fd(fd, ACCESS_LIST).ok().flatten()
 }
@@ -404,4 +545,15 @@ pub(crate) fn linked(id: NodeId, stat: &Stat) -> LinkedName {
     // What it frees depends on where all its names are.
     let weight = Sums { freed_blocks: 0, ..weight(stat) };
     LinkedName { id, weight, links: stat.nlink }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_stays_what_it_is() {
+        let root = NodeId { subvolume: 5, ino: 256, generation: 7 };
+        assert_eq!(identity(0xef53, 0x1f, root, (1_790_000_000, 9)), "ef53 1f 5.256.7 1790000000.9");
+    }
 }

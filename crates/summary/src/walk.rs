@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
@@ -12,14 +12,14 @@ use std::{
 use onesweep_sys::files::{self, DirReader, EntryType};
 
 use crate::{
-    identity::NodeId,
+    identity::{NodeId, STUB_INO},
     reading::{Directories, LinkedName, Reading},
     tracker::{Drained, Tracker},
-    volume::{access, add, linked, stand_out},
+    volume::{MAGIC_OF_BTRFS, access, add, linked, stand_out},
 };
 
-/// Names that are opened in one go: a path may be longer than the kernel takes at once.
-const STEPS_MAX: usize = 12;
+/// Bytes of names that are opened in one go: a path may be longer than the kernel takes at once.
+const STEP_BYTES_MAX: usize = 4000;
 
 /// A tree, read once. Its directories are told apart by device and inode, so mounts are no bounds.
 #[derive(Debug)]
@@ -46,24 +46,36 @@ impl Walk {
     }
 
     fn handle(&self, directory: NodeId) -> io::Result<OwnedFd> {
-        let mut path = Vec::new();
+        let mut way = Vec::new();
         let names = self.names.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut at = directory;
         while at != self.root {
             let (above, name) = names.get(&at).ok_or(io::ErrorKind::NotFound)?;
-            path.push(name.clone());
+            way.push(name.as_bytes());
             at = *above;
         }
+        let mut paths: Vec<Vec<u8>> = Vec::new();
+        for name in way.into_iter().rev() {
+            match paths.last_mut() {
+                Some(path) if path.len() + 1 + name.len() <= STEP_BYTES_MAX => {
+                    path.push(b'/');
+                    path.extend(name);
+                }
+                _ => paths.push(name.to_vec()),
+            }
+        }
         drop(names);
-        path.reverse();
         let mut opened = self.top.try_clone()?;
-        for steps in path.chunks(STEPS_MAX) {
-            let steps: Vec<&[u8]> = steps.iter().map(|name| name.as_bytes()).collect();
-            opened = files::open_handle_at(opened.as_fd(), steps.join(&b'/').as_slice())?;
+        for path in paths {
+            opened = files::open_handle_at(opened.as_fd(), path.as_slice())?;
         }
         let stat = files::statx_fd(opened.as_fd())?;
         // Somebody may have put something else in its place.
-        if node(stat.dev, stat.ino) != directory { Err(io::ErrorKind::NotFound.into()) } else { Ok(opened) }
+        if node(stat.dev, stat.ino) != (NodeId { generation: 0, ..directory }) {
+            Err(io::ErrorKind::NotFound.into())
+        } else {
+            Ok(opened)
+        }
     }
 
     fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, reading: &mut Reading) -> io::Result<()> {
@@ -75,12 +87,17 @@ impl Walk {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 stat => stat?,
             };
-            let id = node(stat.dev, stat.ino);
+            let mut id = node(stat.dev, stat.ino);
             if self.one_file_system && stat.dev != self.root.subvolume {
                 continue;
             }
             if stat.file_type() == EntryType::Dir {
+                let is_stub = is_stub(fd, &name, stat.ino);
                 let mut known = self.names.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                if is_stub {
+                    // Of those each is another one.
+                    id.generation = 1 + known.len() as u32;
+                }
                 // A directory that is mounted a second time, or within itself, is the same one.
                 if id == self.root {
                     continue;
@@ -103,6 +120,12 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// Whether a directory stands in a snapshot of btrfs for a subvolume of the original: all of those have the same number.
+pub fn is_stub(directory: BorrowedFd<'_>, name: &CStr, ino: u64) -> bool {
+    let magic = || files::file_system(files::open_handle_at(directory, name)?.as_fd()).map(|told| told.magic);
+    ino == STUB_INO && magic().is_ok_and(|magic| magic == MAGIC_OF_BTRFS)
 }
 
 fn node(dev: u64, ino: u64) -> NodeId {
@@ -152,4 +175,6 @@ impl Tracker for Untracked {
     fn heed(&self, _: NodeId) {}
 
     fn keep_heeding(&self, _: NodeId, _: bool) {}
+
+    fn start_anew(&self) {}
 }

@@ -59,6 +59,11 @@ impl Books {
         &self.declared
     }
 
+    /// True when all that is known is in the totals.
+    pub(crate) fn is_paid(&self) -> bool {
+        self.owed.is_empty()
+    }
+
     /// A directory's parts, one for each summary.
     pub(crate) fn parts(&self, slot: Slot, store: &Store) -> Result<Vec<Part>, StoreError> {
         let stored;

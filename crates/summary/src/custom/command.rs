@@ -29,7 +29,8 @@ const KEY_MAX: usize = 255;
 #[derive(Debug)]
 pub struct Command {
     words: Vec<String>,
-    confined: Confined,
+    /// `None` where another process runs it.
+    confined: Option<Confined>,
     /// Numbers are counted by their classes.
     classes: Option<Classes>,
     limit: Duration,
@@ -110,28 +111,29 @@ impl Command {
         classes: Option<Classes>,
         limit: Duration,
     ) -> io::Result<Command> {
-        Ok(Command { words, confined: Confined::new(uid, gid)?, classes, limit, failed: Mutex::default() })
+        Ok(Command { confined: Some(Confined::new(uid, gid)?), ..Command::elsewhere(words, classes, limit) })
     }
 
-    /// Why it failed the last time that it did, in this process.
+    /// Run by another process, which tells what it says.
+    pub fn elsewhere(words: Vec<String>, classes: Option<Classes>, limit: Duration) -> Command {
+        Command { words, confined: None, classes, limit, failed: Mutex::default() }
+    }
+
+    /// Why it failed the last time that it did, as far as this process was told.
     pub fn failed(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it says of a directory; `None` when that isn't known.
-    pub(super) fn run(&self, lines: &[u8], rule: Rule) -> Option<Tally> {
-        self.ask(lines, rule).map_or_else(|why| self.refuse(&why), Some)
-    }
-
-    /// It isn't known what it would say of a directory.
-    pub(super) fn refuse(&self, why: &str) -> Option<Tally> {
+    /// It isn't known what it says of a directory.
+    pub(crate) fn note_failure(&self, why: &str) {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
-        None
     }
 
-    fn ask(&self, lines: &[u8], rule: Rule) -> Result<Tally, String> {
+    /// What it says of a directory, or why that isn't known.
+    pub(super) fn run(&self, lines: &[u8], rule: Rule) -> Result<Tally, String> {
+        let confined = self.confined.as_ref().ok_or("it isn't run by this process")?;
         let _turn = TURNS.take();
-        let ended = self.confined.run(&self.words, lines, self.limit, SAID_MAX);
+        let ended = confined.run(&self.words, lines, self.limit, SAID_MAX);
         match ended.map_err(|error| format!("it can't be started: {error}"))? {
             Ended::Said(said) => self.tally(&said, rule),
             Ended::Failed(how) => Err(how),

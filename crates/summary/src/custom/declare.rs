@@ -31,7 +31,29 @@ const TOP_MAX: usize = 100;
 /// A command has so long for each directory.
 const COMMAND_LIMIT: Duration = Duration::from_secs(1);
 /// Of what the store keeps: rises when old parts can't be understood any more.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
+
+/// What a part of the file says, in a form that stays the same: it is hashed, and the hash is kept.
+fn written(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => format!("s{}:{text}", text.len()),
+        toml::Value::Integer(number) => format!("i{number}"),
+        toml::Value::Float(number) => format!("f{:x}", number.to_bits()),
+        toml::Value::Boolean(is) => format!("b{}", u8::from(*is)),
+        toml::Value::Datetime(time) => format!("d{time}"),
+        toml::Value::Array(all) => format!("[{}]", all.iter().map(written).collect::<Vec<_>>().join(",")),
+        toml::Value::Table(table) => {
+            let mut all: Vec<String> =
+                table.iter().map(|(key, value)| format!("{}:{key}={}", key.len(), written(value))).collect();
+            all.sort();
+            format!("{{{}}}", all.join(","))
+        }
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
 
 /// The summaries that are kept.
 #[derive(Clone, Debug, Default)]
@@ -121,9 +143,13 @@ impl Declared {
     /// Reads a file. An error names the table and what is wrong with it; refused when anybody but root could have written the
     /// file, for it names programs.
     pub fn read(path: &Path) -> io::Result<Declared> {
+        Declared::parse(&Declared::text(path)?).map_err(invalid)
+    }
+
+    /// The text of a file, which is refused where [`read`](Self::read) refuses it.
+    pub fn text(path: &Path) -> io::Result<String> {
         let file = File::open(path)?;
         let facts = file.metadata()?;
-        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         if !facts.is_file() {
             return Err(invalid("it isn't a file".to_owned()));
         }
@@ -132,11 +158,20 @@ impl Declared {
         }
         let mut text = String::new();
         file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-        Declared::parse(&text).map_err(invalid)
+        Ok(text)
     }
 
     /// The same from its text.
     pub fn parse(text: &str) -> Result<Declared, String> {
+        Declared::parse_for(text, true)
+    }
+
+    /// The same in a process that runs none of the commands: another one does, and tells what they say. Takes no rights.
+    pub fn parse_without_commands(text: &str) -> Result<Declared, String> {
+        Declared::parse_for(text, false)
+    }
+
+    fn parse_for(text: &str, runs_commands: bool) -> Result<Declared, String> {
         let tables: toml::Table = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
             format!("line {line}: {}", error.message().lines().next().unwrap_or_default())
@@ -147,10 +182,10 @@ impl Declared {
             if !value.is_table() {
                 return Err(format!("{name}: a summary is a table, such as [{name}] and by = \"owner\" below it"));
             }
+            let told = written(&value);
             let table = Table::deserialize(value)
                 .map_err(|error| wrong(error.message().lines().next().unwrap_or_default().to_owned()))?;
-            let told = format!("{table:?}");
-            let (rule, source) = table.source().map_err(wrong)?;
+            let (rule, source) = table.source(runs_commands).map_err(wrong)?;
             declared.wants_project |= table.by == By::Project;
             declared.take(Declaration { name: name.clone(), by: table.by, rule, source, told })?;
         }
@@ -159,7 +194,13 @@ impl Declared {
 
     /// Adds one of your own. What is kept of it is made anew when `version` is another one.
     pub fn add(&mut self, name: &str, rule: Rule, version: u64, own: Arc<dyn Summarise>) -> Result<(), String> {
-        let told = format!("{rule:?} {version}");
+        let merge = match rule.merge {
+            Merge::Sum => "sum",
+            Merge::Min => "min",
+            Merge::Max => "max",
+            Merge::Files => "files",
+        };
+        let told = format!("{merge} {} {version}", rule.limit);
         self.take(Declaration { name: name.to_owned(), by: By::Own, rule, source: Source::Entries(own), told })
     }
 
@@ -194,6 +235,11 @@ impl Declared {
         self.all.iter().position(|one| one.name == name)
     }
 
+    /// Some of them are by commands.
+    pub fn has_commands(&self) -> bool {
+        self.all.iter().any(|one| matches!(one.source, Source::Command(_)))
+    }
+
     /// The project of each entry has to be asked for.
     pub fn wants_project(&self) -> bool {
         self.wants_project
@@ -218,7 +264,7 @@ impl Declared {
 }
 
 impl Table {
-    fn source(&self) -> Result<(Rule, Source), String> {
+    fn source(&self, runs_commands: bool) -> Result<(Rule, Source), String> {
         self.check_keys()?;
         let sum = |keys| Rule { merge: Merge::Sum, limit: keys };
         let keys = number("keys", self.keys, KEYS, KEYS_MAX)?;
@@ -234,12 +280,12 @@ impl Table {
                 let limit = number("count", self.count, TOP, TOP_MAX)?;
                 Ok((Rule { merge: Merge::Files, limit }, Source::Entries(Arc::new(Largest))))
             }
-            By::Command => self.command(keys),
+            By::Command => self.command(keys, runs_commands),
             By::Own => Err("by = \"own\" is for programs that declare a type of Rust".to_owned()),
         }
     }
 
-    fn command(&self, keys: usize) -> Result<(Rule, Source), String> {
+    fn command(&self, keys: usize, is_run_here: bool) -> Result<(Rule, Source), String> {
         let words = self.command.clone().unwrap_or_default();
         match words.first() {
             None => return Err("command is missing: a list, the program's absolute path first".to_owned()),
@@ -265,8 +311,11 @@ impl Table {
             CommandMerge::Top => rule(Merge::Max, number("count", self.count, TOP, TOP_MAX)?),
         };
         let classes = if merge == CommandMerge::Histogram { Some(self.classes()?) } else { None };
-        let command = Command::new(words, (user, group), classes, COMMAND_LIMIT)
-            .map_err(|error| format!("what keeps a command from the network can't be made: {error}"))?;
+        let command = match is_run_here {
+            true => Command::new(words, (user, group), classes, COMMAND_LIMIT)
+                .map_err(|error| format!("what keeps a command from the network can't be made: {error}"))?,
+            false => Command::elsewhere(words, classes, COMMAND_LIMIT),
+        };
         Ok((rule, Source::Command(Arc::new(command))))
     }
 
@@ -344,6 +393,19 @@ mod tests {
         count = 20
     "#;
 
+    /// What is installed as an example: as it is, and with every mark before a setting taken out.
+    #[test]
+    fn the_example_is_understood() {
+        let example = include_str!("../../../../packaging/summaries.toml");
+        assert!(Declared::parse(example).expect("it is understood").all().is_empty());
+        let is_setting = |line: &&str| line.starts_with('[') || line.contains(" = ");
+        let settings = example.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting);
+        let declared = Declared::parse(&settings.collect::<Vec<_>>().join("\n")).expect("it is understood");
+        let mut names: Vec<&str> = declared.all().iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["age", "group", "largest", "lines", "owner", "project", "size", "type"]);
+    }
+
     #[test]
     fn a_file_declares_summaries() {
         let declared = Declared::parse(ALL).expect("it is understood");
@@ -356,6 +418,16 @@ mod tests {
         assert_eq!(rule("largest"), Rule { merge: Merge::Files, limit: 20 });
         assert!(Declared::parse("[p]\nby = \"project\"").expect("it is understood").wants_project());
         assert_eq!(Declared::parse("").expect("nothing").hash(), 0);
+    }
+
+    /// It is kept in stores, so it may change with `LAYOUT` alone.
+    #[test]
+    fn a_hash_stays_what_it_is() {
+        let text = "[lines]\nby = \"command\"\ncommand = [\"/bin/a\", \"b\"]\nmerge = \"sum\"\nuser = 7\n";
+        let value: toml::Value = toml::from_str(text).expect("TOML");
+        let form = "{5:lines={2:by=s7:command,4:user=i7,5:merge=s3:sum,7:command=[s6:/bin/a,s1:b]}}";
+        assert_eq!(written(&value), form);
+        assert_eq!(Declared::parse(text).expect("it is understood").hash(), 17_105_775_994_904_173_659);
     }
 
     #[test]

@@ -10,7 +10,11 @@ use super::{
     keys::Entry,
     tally::{GATHERED, Merge, Tally},
 };
-use crate::identity::NodeId;
+use crate::{
+    code::{Reader, Writer},
+    identity::NodeId,
+    warden::wire::{all, id, put_all, put_id},
+};
 
 /// Bytes of lines that a command gets of a directory: some hundred thousand entries.
 const LINES_BYTES_MAX: usize = 32 << 20;
@@ -27,6 +31,8 @@ pub struct Found {
     pub own: Tallies,
     /// Inodes with several names, one for each name in it; those of one inode in the order of the names.
     pub linked: Vec<FoundName>,
+    /// Summaries, as they stand among those declared, of which it isn't known what the directory adds, and why.
+    pub failed: Vec<(u32, String)>,
 }
 
 impl Found {
@@ -34,6 +40,53 @@ impl Found {
     pub fn is_unknown(&self) -> bool {
         self.own.iter().any(|tally| tally.unknown > 0)
     }
+
+    /// Has each command that failed remember why.
+    pub(crate) fn note_failures(&self, declared: &Declared) {
+        for (at, why) in &self.failed {
+            if let Some(Source::Command(command)) = declared.all().get(*at as usize).map(|one| &one.source) {
+                command.note_failure(why);
+            }
+        }
+    }
+
+    /// Whether it tells of as many summaries as are declared.
+    pub(crate) fn is_of(&self, declared: &Declared) -> bool {
+        let linked = self.linked.iter().map(|name| &name.tallies);
+        [&self.itself, &self.own].into_iter().chain(linked).all(|tallies| tallies.len() == declared.all().len())
+    }
+
+    pub(crate) fn put(&self, out: &mut Writer) {
+        let Found { itself, own, linked, failed } = self;
+        put_tallies(out, itself);
+        put_tallies(out, own);
+        put_all(out, linked, |out, FoundName { id, facts, tallies }| {
+            put_id(out, *id);
+            out.fixed(*facts);
+            put_tallies(out, tallies);
+        });
+        put_all(out, failed, |out, (at, why)| {
+            out.unsigned((*at).into());
+            out.bytes(why.as_bytes());
+        });
+    }
+
+    pub(crate) fn take(from: &mut Reader<'_>) -> Option<Found> {
+        let (itself, own) = (tallies(from)?, tallies(from)?);
+        let name =
+            |from: &mut Reader<'_>| Some(FoundName { id: id(from)?, facts: from.fixed()?, tallies: tallies(from)? });
+        let linked = all(from, name)?;
+        let failed = all(from, |from| Some((from.small()?, String::from_utf8_lossy(from.bytes()?).into_owned())))?;
+        Some(Found { itself, own, linked, failed })
+    }
+}
+
+fn put_tallies(out: &mut Writer, tallies: &Tallies) {
+    put_all(out, tallies, |out, tally| tally.encode(out));
+}
+
+fn tallies(from: &mut Reader<'_>) -> Option<Tallies> {
+    all(from, Tally::decode)
 }
 
 /// A name of an inode that has several.
@@ -62,15 +115,14 @@ pub struct Gathering<'a> {
 impl<'a> Gathering<'a> {
     /// Of a directory.
     pub fn new(declared: &'a Declared, stat: &Stat, subvolume: u64, project: Option<u32>) -> Self {
-        let has_commands = declared.all().iter().any(|one| matches!(one.source, Source::Command(_)));
         let own = vec![Tally::default(); declared.all().len()];
         let mut gathering = Gathering {
             declared,
             subvolume,
-            found: Found { itself: Vec::new(), own, linked: Vec::new() },
+            found: Found { own, ..Found::default() },
             linked: Vec::new(),
             lines: Vec::new(),
-            has_commands,
+            has_commands: declared.has_commands(),
         };
         gathering.found.itself = gathering.tallies(b"", stat, project);
         gathering.write_line(b"", stat);
@@ -126,21 +178,25 @@ impl<'a> Gathering<'a> {
 
     /// All that was found. Commands run now.
     pub fn finish(mut self) -> Found {
-        for (own, one) in self.found.own.iter_mut().zip(self.declared.all()) {
+        for (at, (own, one)) in (0..).zip(self.found.own.iter_mut().zip(self.declared.all())) {
             match &one.source {
                 Source::Entries(_) => own.bound(one.rule),
                 Source::Command(command) => {
                     let said = match self.lines.len() {
                         ..=LINES_BYTES_MAX => command.run(&self.lines, one.rule),
-                        _ => command.refuse("the directory has too many entries to be told of"),
+                        _ => Err("the directory has too many entries to be told of".to_owned()),
                     };
                     match said {
-                        Some(said) => *own = said,
-                        None => own.unknown = 1,
+                        Ok(said) => *own = said,
+                        Err(why) => {
+                            own.unknown = 1;
+                            self.found.failed.push((at, why));
+                        }
                     }
                 }
             }
         }
+        self.found.note_failures(self.declared);
         self.linked.sort_by(|(one, a), (other, b)| (a.id, one).cmp(&(b.id, other)));
         self.found.linked = self.linked.into_iter().map(|(_, found)| found).collect();
         self.found

@@ -10,7 +10,6 @@ use crate::{
     ledger::Ledger,
     links::{LinkKey, path},
     nodes::Slot,
-    record::Record,
     store::StoreError,
     view::MayList,
 };
@@ -40,7 +39,7 @@ pub fn view(
     let Some(one) = ledger.declared().and_then(|declared| declared.all().get(summary)) else { return Ok(None) };
     let mut gathering = Gathering { ledger, summary, rule: one.rule, may_list, hidden: HashSet::new() };
     let record = ledger.record(top)?;
-    let mut tally = gathering.gather(top, &record)?;
+    let mut tally = gathering.gather(top)?;
     let hidden = gathering.hidden;
     let has_links = one.rule.merge == Merge::Sum && record.subtree.sums.shared_names > 0;
     if !hidden.is_empty() && has_links {
@@ -68,20 +67,21 @@ impl Gathering<'_> {
         Ok(self.ledger.parts(slot)?.swap_remove(self.summary))
     }
 
-    fn gather(&mut self, slot: Slot, record: &Record) -> Result<Tally, StoreError> {
-        let part = self.part(slot)?;
-        let Some(may_list) = self.may_list else { return Ok(part.subtree) };
-        if !may_list(slot, &record.access) {
-            self.hidden.insert(slot);
-            return Ok(part.itself);
-        }
-        if record.subtree.sums.closed == 0 {
-            return Ok(part.subtree);
-        }
-        let mut seen = part.alone_loose(self.rule);
-        for child in self.ledger.nodes.children(slot) {
-            let below = self.gather(child, &self.ledger.record(child)?)?;
-            seen.gather(&below, self.rule);
+    /// Users make trees of any depth, so what is left is kept here, not on the stack.
+    fn gather(&mut self, top: Slot) -> Result<Tally, StoreError> {
+        let Some(may_list) = self.may_list else { return Ok(self.part(top)?.subtree) };
+        let (mut seen, mut left) = (Tally::default(), vec![top]);
+        while let Some(slot) = left.pop() {
+            let (part, record) = (self.part(slot)?, self.ledger.record(slot)?);
+            if !may_list(slot, &record.access) {
+                self.hidden.insert(slot);
+                seen.gather(&part.itself, self.rule);
+            } else if record.subtree.sums.closed == 0 {
+                seen.gather(&part.subtree, self.rule);
+            } else {
+                seen.gather(&part.alone_loose(self.rule), self.rule);
+                left.extend(self.ledger.nodes.children(slot));
+            }
         }
         Ok(seen)
     }

@@ -43,6 +43,9 @@ pub struct Breakdown {
     pub partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub exact: bool,
+    /// When files that stayed open for writing were looked at last: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<i64>,
     /// When the directory was harvested, in seconds since 1970.
     pub harvested_at: i64,
     /// Directories below that could not be read.
@@ -132,7 +135,8 @@ impl Server {
         let one = &all.all()[at];
         let mut breakdown = {
             // Ends before names are looked for: nobody waits for those.
-            let reached = self.reach(asker, question, file)?;
+            let volumes = self.volumes();
+            let reached = self.reach(&volumes, (asker, question), file)?;
             let seen = reached.custom(asker, at)?.ok_or(Refusal::NotTracked)?;
             breakdown(&reached, one, seen)?
         };
@@ -189,6 +193,7 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
         answered_at: seconds(),
         partial: is_partial,
         exact: head.exact,
+        checked_at: head.checked_at,
         harvested_at: head.harvested_at,
         unreadable: head.unreadable,
         shares,

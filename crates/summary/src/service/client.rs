@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, BufRead, BufReader},
-    os::{fd::AsFd, fd::BorrowedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::{ffi::OsStrExt, net::UnixStream},
+    },
     path::Path,
 };
 
@@ -13,11 +16,26 @@ use super::{
     breakdown::Breakdown,
     listing::{Largest, Listing},
     pages::{Entry, Page, PageHead},
-    protocol::{Beginning, Head, Question, Refusal, Row},
+    protocol::{Beginning, Head, Inode, Name, Question, Refusal, Row},
 };
+use crate::summaries::Freshness;
 
 /// Bytes of a line, at most. A breakdown by very many keys has the longest.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// How a directory is named that isn't open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directory<'a> {
+    /// By its absolute path. No symbolic link may be on it, but for who gets whole totals.
+    Path(&'a Path),
+    /// By its numbers.
+    Inode {
+        /// The device, as `makedev` packs it.
+        dev: u64,
+        /// The number on it.
+        ino: u64,
+    },
+}
 
 /// A connection to a server.
 pub struct Client {
@@ -28,6 +46,25 @@ impl Client {
     /// Connects to the server that listens at `socket`.
     pub fn connect(socket: &Path) -> io::Result<Client> {
         Ok(Client { connection: BufReader::new(UnixStream::connect(socket)?) })
+    }
+
+    /// What a directory comes to with all below, by its absolute path or by the numbers that `stat` tells of it: the paper's
+    /// `QueryDirStatistics`. The inner error is why the server has no answer; it refuses what the asker could not come to.
+    pub fn query(
+        &mut self,
+        directory: &Directory<'_>,
+        freshness: Freshness,
+    ) -> io::Result<Result<(Head, Row), Refusal>> {
+        let (path, inode) = match *directory {
+            Directory::Path(path) => (Some(Name::of(path.as_os_str().as_bytes())), None),
+            Directory::Inode { dev, ino } => (None, Some(Inode { dev, ino })),
+        };
+        self.send_line(&Question { path, inode, freshness, ..Question::plain() }, None)?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Answer(head) if head.lines == 1 => Ok(Ok((head, self.line()?))),
+            _ => Err(another_answer()),
+        }
     }
 
     /// Asks for an open directory; `each` gets its lines. The inner error is why the server has no answer.
@@ -101,10 +138,17 @@ impl Client {
     }
 
     fn send(&mut self, directory: BorrowedFd<'_>, question: &Question) -> io::Result<()> {
+        self.send_line(question, Some(directory))
+    }
+
+    fn send_line(&mut self, question: &Question, directory: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut line = serde_json::to_vec(question)?;
         line.push(b'\n');
         let socket = self.connection.get_ref();
-        let sent = peer::send_with_file(socket.as_fd(), &line, directory)?;
+        let sent = match directory {
+            Some(directory) => peer::send_with_file(socket.as_fd(), &line, directory)?,
+            None => 0,
+        };
         io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())
     }
 

@@ -23,7 +23,8 @@ pub struct Growth {
 impl Server {
     /// The directory of a question over time.
     pub fn growth(&self, asker: &Asker, question: &Question) -> Result<Growth, Refusal> {
-        let mut reached = self.reach(asker, question, None)?;
+        let volumes = self.volumes();
+        let mut reached = self.reach(&volumes, (asker, question), None)?;
         let slot = reached.slot;
         let partial = reached.view(asker, slot, 0)?.is_partial;
         let points = if partial { Vec::new() } else { reached.points(slot)? };

@@ -71,6 +71,9 @@ pub struct Listing {
     pub partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub exact: bool,
+    /// When files that stayed open for writing were looked at last: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<i64>,
     /// When the directory itself was last read, in seconds since 1970.
     pub harvested_at: i64,
     /// Directories below that could not be read.
@@ -140,7 +143,8 @@ impl Server {
         file: Option<OwnedFd>,
         children_by: Option<(usize, Measure)>,
     ) -> Result<Listing, Refusal> {
-        let reached = self.reach(asker, question, file)?;
+        let volumes = self.volumes();
+        let reached = self.reach(&volumes, (asker, question), file)?;
         let (row, is_partial, is_denied) = row(&reached, asker, reached.slot)?;
         let (children, rest) = match children_by {
             Some((limit, measure)) if !is_denied => children(&reached, asker, limit, measure)?,
@@ -154,6 +158,7 @@ impl Server {
             denied: is_denied,
             partial: is_partial,
             exact: head.exact,
+            checked_at: head.checked_at,
             harvested_at: head.harvested_at,
             unreadable: head.unreadable,
             total: row.total,
@@ -167,14 +172,14 @@ impl Server {
 
     /// The paths of the file systems that are tracked.
     pub fn paths(&self) -> io::Result<Vec<Name>> {
-        self.tops().map(|top| Ok(Name::of(&path_of(top)?))).collect()
+        self.volumes().iter().map(|served| Ok(Name::of(&path_of(served.file_system().top())?))).collect()
     }
 }
 
 /// What the asker sees of a directory alone; whether something is left out, and whether that is the directory itself.
 fn row(reached: &Reached<'_>, asker: &Asker, slot: Slot) -> Result<(Row, bool, bool), Refusal> {
     let record = reached.record(slot)?;
-    let View { lines, is_partial } = reached.view(asker, slot, 0)?;
+    let View { lines, is_partial, .. } = reached.view(asker, slot, 0)?;
     let line = lines.last().ok_or(Refusal::NotTracked)?;
     let is_denied = is_partial && !reached.may_list(asker, slot, &record.access);
     Ok((Row::of(line, &record.name, is_partial), is_partial, is_denied))
@@ -189,7 +194,7 @@ fn children(
     let nodes = &reached.tracked.ledger().nodes;
     let (mut kept, mut rest, mut count) = (BinaryHeap::new(), Sums::default(), 0);
     for child in nodes.children(reached.slot) {
-        let View { lines, is_partial } = reached.view(asker, child, 0)?;
+        let View { lines, is_partial, .. } = reached.view(asker, child, 0)?;
         let mut sums = lines.last().map(|line| line.totals.sums).unwrap_or_default();
         if is_partial {
             sums.freed_blocks = 0;

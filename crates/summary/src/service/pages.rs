@@ -74,7 +74,8 @@ impl Server {
         file: Option<OwnedFd>,
         page: Page,
     ) -> Result<(PageHead, Vec<Entry>), Refusal> {
-        let reached = self.reach(asker, question, file)?;
+        let volumes = self.volumes();
+        let reached = self.reach(&volumes, (asker, question), file)?;
         let nodes = &reached.tracked.ledger().nodes;
         let mut sight = Sight { reached: &reached, asker, known: HashMap::new(), last: None };
         let limit = page.limit.clamp(1, PAGE_MAX) as usize;

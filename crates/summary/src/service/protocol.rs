@@ -36,6 +36,9 @@ pub struct Question {
     /// How true it has to be.
     #[serde(default)]
     pub freshness: Freshness,
+    /// Without other subvolumes of btrfs, which have device numbers of their own. For lines alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_file_system: bool,
     /// What the directories came to then is told, too, in seconds since 1970. From now on it is noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
@@ -60,7 +63,7 @@ pub struct Inode {
 }
 
 /// A name or path: text where it is, else its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Name {
     /// UTF-8.
@@ -112,11 +115,30 @@ pub struct Head {
     pub partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub exact: bool,
+    /// There where sizes follow at close, and all that was closed is counted: when files that stayed open for writing were looked
+    /// at last, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<i64>,
     /// When the directory was harvested, in seconds since 1970.
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// What was left out, some of it, in the order of the paths. For lines alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
+
+/// A directory of which not all is in an answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The names that lead to it from the one that was asked for.
+    pub path: Name,
+    /// Why.
+    pub why: String,
+}
+
+/// Directories that an answer names as left out, at most.
+pub const LEFT_OUT_MAX: usize = 100;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,11 +20,34 @@ use crate::{
 /// Directories on the way upwards, at most: no path in one piece has more.
 const STEPS_MAX: usize = 4096;
 
+/// Who may look everywhere on the file systems that are tracked.
+pub trait Reach: Send + Sync {
+    /// Opens the directory at an absolute path, where the asker could come to it.
+    fn open(&self, asker: &Asker, path: &Name) -> Result<OwnedFd, Refusal>;
+
+    /// Refuses what the asker could not have come to from above.
+    fn check_way_to(&self, asker: &Asker, directory: BorrowedFd<'_>) -> Result<(), Refusal>;
+}
+
+/// This process itself, which needs `CAP_DAC_READ_SEARCH` for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Itself;
+
+impl Reach for Itself {
+    fn open(&self, asker: &Asker, path: &Name) -> Result<OwnedFd, Refusal> {
+        open(asker, path)
+    }
+
+    fn check_way_to(&self, asker: &Asker, directory: BorrowedFd<'_>) -> Result<(), Refusal> {
+        check_way_to(asker, directory)
+    }
+}
+
 /// Opens the directory at an absolute path.
 ///
 /// For an ordinary user that is done step by step, so that nothing comes to light of what lies in a directory that the user
 /// can't search, not even whether it is there. Symbolic links aren't followed then.
-pub(super) fn open(asker: &Asker, path: &Name) -> Result<OwnedFd, Refusal> {
+pub(crate) fn open(asker: &Asker, path: &Name) -> Result<OwnedFd, Refusal> {
     let bytes = path.clone().into_bytes();
     let path = Path::new(OsStr::from_bytes(&bytes));
     if !path.is_absolute() {
@@ -50,7 +73,7 @@ pub(super) fn open(asker: &Asker, path: &Name) -> Result<OwnedFd, Refusal> {
 }
 
 /// Refuses what the asker could not have come to from above.
-pub(super) fn check_way_to(asker: &Asker, directory: BorrowedFd<'_>) -> Result<(), Refusal> {
+pub(crate) fn check_way_to(asker: &Asker, directory: BorrowedFd<'_>) -> Result<(), Refusal> {
     if *asker == Asker::Everything {
         return Ok(());
     }

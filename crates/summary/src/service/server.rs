@@ -1,14 +1,15 @@
 //! Answers on a Unix socket, to each user what `du` run by that user would print.
 
 use std::{
+    collections::HashSet,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
-    ops::Deref,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    thread,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use onesweep_sys::{
@@ -19,126 +20,150 @@ use onesweep_sys::{
 
 use super::{
     breakdown::Breakdown,
+    budget::Budget,
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
-    protocol::{Beginning, Head, Inode, Past, Question, Refusal, Row},
-    reach,
+    protocol::{Beginning, Head, Inode, LEFT_OUT_MAX, LeftOut, Name, Past, Question, Refusal, Row},
+    reach::Reach,
+    shared::{self, Shared},
 };
 use crate::{
     access::Asker,
     custom::{self, declare::Declared, view::Seen},
+    file_system::FileSystem,
     history::History,
     identity::NodeId,
+    ledger::Ledger,
+    moment::seconds,
     nodes::Slot,
     reading::Directories,
     record::{Access, Record},
-    summaries::{Answer, Freshness, Summaries, SummaryError},
-    tracker::Fanotify,
-    view::{MayList, View, view},
-    volume::Volume,
+    store::StoreError,
+    summaries::{Answer, Freshness, Summaries, SummaryError, Tended},
+    survey::Method,
+    tracker::{Fanotify, SizesFollow},
+    view::{MayList, View, view, view_of_subvolume},
 };
 
+/// Why a directory is left out that the asker may not list.
+const DENIED: &str = "Permission denied";
+/// Names of a path that is told of what is left out, at most.
+const PATH_STEPS_MAX: usize = 256;
 /// Bytes of a question, at most.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
 /// Summaries of a mounted file system, kept true.
-pub type Tracked = Summaries<Arc<Volume>, Fanotify>;
+pub type Tracked = Summaries<Arc<dyn FileSystem>, Fanotify>;
 
-/// Directories that are harvested in one go while others wait to ask what is stored.
-const SOME: usize = 20_000;
+type Held<'a> = shared::Held<'a, Arc<dyn FileSystem>, Fanotify>;
 
 /// Answers for several file systems.
 pub struct Server {
-    volumes: Vec<Served>,
-    full_totals: Vec<u32>,
+    volumes: RwLock<Arc<Vec<Arc<Served>>>>,
+    reach: Box<dyn Reach>,
+    full_totals: RwLock<Vec<u32>>,
 }
 
-struct Served {
-    volume: Arc<Volume>,
-    tracked: RwLock<Tracked>,
-    /// It is known what has changed while nobody tracked it.
-    is_ready: Mutex<bool>,
-    ready: Condvar,
-}
-
-/// What is stored, and whether others can look at it, too.
-pub(super) enum Held<'a> {
-    Shared(RwLockReadGuard<'a, Tracked>),
-    Alone(RwLockWriteGuard<'a, Tracked>),
-}
-
-impl Deref for Held<'_> {
-    type Target = Tracked;
-
-    fn deref(&self) -> &Tracked {
-        match self {
-            Held::Shared(tracked) => tracked,
-            Held::Alone(tracked) => tracked,
-        }
-    }
+/// One of them.
+pub struct Served {
+    path: PathBuf,
+    volume: Arc<dyn FileSystem>,
+    shared: Shared<Arc<dyn FileSystem>, Fanotify>,
 }
 
 impl Served {
-    fn shared(&self) -> RwLockReadGuard<'_, Tracked> {
-        self.tracked.read().unwrap_or_else(PoisonError::into_inner)
+    /// Known to people by that path. Nothing is known yet of what has changed.
+    pub fn new(path: PathBuf, tracked: Tracked) -> Arc<Served> {
+        Arc::new(Served { path, volume: Arc::clone(tracked.directories()), shared: Shared::new(tracked) })
     }
 
-    fn alone(&self) -> RwLockWriteGuard<'_, Tracked> {
-        self.tracked.write().unwrap_or_else(PoisonError::into_inner)
+    /// The path by which people know it.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    fn wait_until_ready(&self) {
-        let is_ready = self.is_ready.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.ready.wait_while(is_ready, |is_ready| !*is_ready).unwrap_or_else(PoisonError::into_inner));
+    /// Finds out what has changed while nobody tracked it, and harvests that. Until then who asks for what is stored gets that,
+    /// and all others wait. `done` is told before they are answered.
+    pub fn catch_up(&self, done: impl FnOnce(&Tracked, Result<(), SummaryError>)) {
+        self.shared.catch_up(done);
     }
 
-    fn catch_up(&self) -> Result<(), SummaryError> {
-        let is_behind = self.shared().is_behind();
-        if is_behind {
-            // What is stored can be asked meanwhile.
-            let missed = self.shared().missed()?;
-            self.alone().catch_up(missed)?;
-        }
-        loop {
-            let mut tracked = self.alone();
-            let root = tracked.root();
-            if tracked.settle_some(root, SOME)? {
-                tracked.begin_noting();
-                return tracked.commit(true);
-            }
-            drop(tracked);
-            thread::yield_now();
-        }
+    /// Its summaries, as several ask for them.
+    pub fn summaries(&self) -> &Shared<Arc<dyn FileSystem>, Fanotify> {
+        &self.shared
+    }
+
+    /// Where it is read.
+    pub fn file_system(&self) -> &Arc<dyn FileSystem> {
+        &self.volume
     }
 }
 
 impl Server {
-    /// For these; the users in `full_totals` get whole totals, as root does.
-    pub fn new(tracked: Vec<Tracked>, full_totals: Vec<u32>) -> Server {
-        let serve = |tracked: Tracked| Served {
-            volume: Arc::clone(tracked.directories()),
-            tracked: RwLock::new(tracked),
-            is_ready: Mutex::new(false),
-            ready: Condvar::new(),
-        };
-        Server { volumes: tracked.into_iter().map(serve).collect(), full_totals }
+    /// Reached by `reach`; the users in `full_totals` get whole totals, as root does.
+    pub fn new(volumes: Vec<Arc<Served>>, reach: Box<dyn Reach>, full_totals: Vec<u32>) -> Server {
+        Server { volumes: RwLock::new(Arc::new(volumes)), reach, full_totals: RwLock::new(full_totals) }
     }
 
-    /// Finds out what has changed while nobody tracked the file systems, one after the other, and harvests that. Until then who
-    /// asks for what is stored gets that, and all others wait. `done` gets each, or why it could not be done.
-    pub fn catch_up(&self, mut done: impl FnMut(&Tracked, Result<(), SummaryError>)) {
-        for served in &self.volumes {
-            let caught_up = served.catch_up();
-            // Before the first question changes what is told of it.
-            done(&served.shared(), caught_up);
-            *served.is_ready.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            served.ready.notify_all();
-        }
+    /// All file systems, as they are now.
+    pub fn volumes(&self) -> Arc<Vec<Arc<Served>>> {
+        Arc::clone(&self.volumes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on these are all; who asks for others just now is still answered.
+    pub fn set_volumes(&self, volumes: Vec<Arc<Served>>) {
+        *self.volumes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(volumes);
+    }
+
+    /// From now on these users get whole totals, but for connections that they have already.
+    pub fn set_full_totals(&self, full_totals: Vec<u32>) {
+        *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
     }
 
     /// The summaries of each, one after the other.
     pub fn each(&self, mut visit: impl FnMut(&mut Tracked)) {
-        self.volumes.iter().for_each(|served| visit(&mut served.alone()));
+        self.volumes().iter().for_each(|served| visit(&mut served.shared.alone()));
+    }
+
+    /// One portion of what is due by itself, of each file system that is known. How long to wait before the next one, or `None`
+    /// when nothing is due; `done` is told how far each got.
+    pub fn tend(
+        &self,
+        timeout: i64,
+        budget: Budget,
+        mut done: impl FnMut(&Served, Result<Tended, SummaryError>),
+    ) -> Option<Duration> {
+        let mut pause = None;
+        for served in self.volumes().iter().filter(|served| served.shared.is_ready()) {
+            match served.shared.tend(timeout, budget) {
+                Ok((tended, wait)) => {
+                    if tended != Tended::Nothing {
+                        pause = Some(pause.unwrap_or(Duration::ZERO) + wait);
+                    }
+                    done(served, Ok(tended));
+                }
+                Err(error) => done(served, Err(error)),
+            }
+        }
+        pause
+    }
+
+    /// Looks at the files that are open for writing, of each file system where sizes follow at close. Nobody waits meanwhile.
+    /// `failed` is told what can't be looked at.
+    pub fn check_open_files(&self, mut failed: impl FnMut(&Served, &dyn std::error::Error)) {
+        let is_due =
+            |served: &&Arc<Served>| served.volume.sizes_follow() == SizesFollow::Close && served.shared.is_ready();
+        for served in self.volumes().iter().filter(is_due) {
+            let began = seconds();
+            match served.volume.open_for_writing() {
+                Ok(files) => {
+                    if let Err(error) = served.shared.alone().take_open_files(began, &files) {
+                        failed(served, &error);
+                    }
+                }
+                Err(error) => failed(served, &error),
+            }
+        }
     }
 
     /// Answers the questions of one connection until it ends.
@@ -178,7 +203,8 @@ impl Server {
 
     /// Who it is that asks.
     pub(super) fn asker(&self, peer: Peer) -> Asker {
-        if peer.uid == 0 || self.full_totals.contains(&peer.uid) {
+        let full_totals = self.full_totals.read().unwrap_or_else(PoisonError::into_inner);
+        if peer.uid == 0 || full_totals.contains(&peer.uid) {
             return Asker::Everything;
         }
         Asker::User { uid: peer.uid, groups: peer.groups }
@@ -186,12 +212,7 @@ impl Server {
 
     /// The declared summaries: the same of all file systems.
     pub(super) fn summaries(&self) -> Option<Arc<Declared>> {
-        self.volumes.first().and_then(|served| served.volume.declared())
-    }
-
-    /// The directory at the top of each.
-    pub(super) fn tops(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.volumes.iter().map(|served| served.volume.top())
+        self.volumes().first().and_then(|served| served.volume.declared())
     }
 
     fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<Said, Refusal> {
@@ -206,8 +227,11 @@ impl Server {
         if question.by.is_some() {
             return Ok(Said::Breakdown(Box::new(self.break_down(asker, question, file)?)));
         }
-        let mut reached = self.reach(asker, question, file)?;
-        let View { lines, is_partial } = reached.view(asker, reached.slot, question.depth)?;
+        let volumes = self.volumes();
+        let mut reached = self.reach(&volumes, (asker, question), file)?;
+        let see = if question.one_file_system { view_of_subvolume } else { view };
+        let View { lines, is_partial, hidden } = reached.see(asker, reached.slot, question.depth, see)?;
+        let left_out = reached.left_out(&hidden)?;
         let mut rows = Vec::with_capacity(lines.len());
         for line in &lines {
             let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
@@ -218,88 +242,90 @@ impl Server {
             }
             rows.push(row);
         }
-        Ok(Said::Rows(reached.head(rows.len(), is_partial), rows))
+        Ok(Said::Rows(Head { left_out, ..reached.head(rows.len(), is_partial) }, rows))
     }
 
     /// Finds the directory of a question, and brings what is known of it up to date.
-    pub(super) fn reach(
+    pub(super) fn reach<'a>(
         &self,
-        asker: &Asker,
-        question: &Question,
+        volumes: &'a [Arc<Served>],
+        (asker, question): (&Asker, &Question),
         file: Option<OwnedFd>,
-    ) -> Result<Reached<'_>, Refusal> {
+    ) -> Result<Reached<'a>, Refusal> {
         let directory = match (file, &question.path, question.inode) {
             (Some(file), _, _) => file,
-            (None, Some(path), _) => reach::open(asker, path)?,
+            (None, Some(path), _) => self.reach.open(asker, path)?,
             (None, None, Some(inode)) => {
-                let directory = self.find_inode(inode, question.freshness)?;
-                reach::check_way_to(asker, directory.as_fd())?;
+                let directory = find_inode(volumes, inode, question.freshness)?;
+                self.reach.check_way_to(asker, directory.as_fd())?;
                 directory
             }
             (None, None, None) => return Err(Refusal::Failed("no directory is named".to_owned())),
         };
-        let (served, id) = self.find(directory.as_fd()).ok_or(Refusal::NotTracked)?;
-        let volume = &served.volume;
+        let (served, id) = find(volumes, directory.as_fd()).ok_or(Refusal::NotTracked)?;
+        let volume = &*served.volume;
         let (answer, tracked) = if question.freshness == Freshness::Cached {
-            let tracked = served.shared();
+            let tracked = served.shared.shared();
             (tracked.cached(id).map_err(refusal)?, Held::Shared(tracked))
         } else {
-            served.wait_until_ready();
-            let mut tracked = served.alone();
-            (tracked.query(id, question.freshness).map_err(refusal)?, Held::Alone(tracked))
+            served.shared.wait_until_ready();
+            served.shared.query(id, question.freshness, question.since.is_some()).map_err(refusal)?
         };
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
         Ok(Reached { volume, tracked, slot, answer })
     }
+}
 
-    /// A directory that is known by the numbers that `stat` tells.
-    fn find_inode(&self, inode: Inode, freshness: Freshness) -> Result<OwnedFd, Refusal> {
-        // Where it isn't known it may be new.
-        for looks_anew in [false, true] {
-            for served in &self.volumes {
-                let volume = &served.volume;
-                if looks_anew {
-                    served.wait_until_ready();
-                    served.alone().query(volume.root(), freshness).map_err(refusal)?;
-                }
-                let tracked = served.shared();
-                let nodes = &tracked.ledger().nodes;
-                for id in nodes.all().map(|slot| nodes.id(slot)).filter(|id| id.ino == inode.ino) {
-                    let Ok(directory) = volume.open(id) else { continue };
-                    let is_it = files::statx_fd(directory.as_fd()).is_ok_and(|stat| stat.dev == inode.dev);
-                    if is_it {
-                        return Ok(directory);
-                    }
-                }
-            }
-            if freshness == Freshness::Cached {
-                break;
+/// A directory that is known by the numbers that `stat` tells.
+fn find_inode(volumes: &[Arc<Served>], inode: Inode, freshness: Freshness) -> Result<OwnedFd, Refusal> {
+    let mut may_hold: Vec<&Arc<Served>> = volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).collect();
+    // Only subvolumes of btrfs have device numbers that aren't known.
+    let is_btrfs = |served: &&Arc<Served>| served.volume.method() == Some(Method::Generations);
+    if !may_hold.iter().all(is_btrfs) {
+        may_hold.retain(|served| !is_btrfs(served));
+    }
+    for served in may_hold {
+        let volume = &served.volume;
+        let known = || {
+            let tracked = served.shared.shared();
+            let nodes = &tracked.ledger().nodes;
+            let mut handles = nodes.numbered(inode.ino).filter_map(|slot| volume.handle_of(nodes.id(slot)).ok());
+            handles
+                .find(|fd| files::statx_fd(fd.as_fd()).is_ok_and(|stat| (stat.dev, stat.ino) == (inode.dev, inode.ino)))
+        };
+        if let Some(directory) = known() {
+            return Ok(directory);
+        }
+        if freshness != Freshness::Cached {
+            // It may be new.
+            served.shared.wait_until_ready();
+            served.shared.answer(volume.root(), freshness).map_err(refusal)?;
+            if let Some(directory) = known() {
+                return Ok(directory);
             }
         }
-        Err(Refusal::NotTracked)
     }
+    Err(Refusal::NotTracked)
+}
 
-    /// The file system that an open directory belongs to, and its number there.
-    fn find(&self, directory: BorrowedFd<'_>) -> Option<(&Served, NodeId)> {
-        let stat = files::statx_fd(directory).ok()?;
-        let handle = handle_at(directory, c"").ok()?;
-        self.volumes.iter().find_map(|served| {
-            let volume = &served.volume;
-            // One that doesn't answer keeps nobody else waiting.
-            if !volume.may_hold(stat.dev) {
-                return None;
-            }
-            let id = volume.family().node(&handle)?;
-            // Numbers of different file systems are alike: what is opened by this one must be the same directory.
-            let same = files::statx_fd(volume.open(id).ok()?.as_fd()).ok()?;
-            ((same.dev, same.ino) == (stat.dev, stat.ino)).then_some((served, id))
-        })
-    }
+/// The file system that an open directory belongs to, and its number there.
+fn find<'a>(volumes: &'a [Arc<Served>], directory: BorrowedFd<'_>) -> Option<(&'a Served, NodeId)> {
+    let stat = files::statx_fd(directory).ok()?;
+    let handle = handle_at(directory, c"").ok()?;
+    volumes.iter().find_map(|served| {
+        let volume = &served.volume;
+        // One that doesn't answer keeps nobody else waiting.
+        if !volume.may_hold(stat.dev) {
+            return None;
+        }
+        let id = volume.family().node(&handle)?;
+        volume.is_it(&stat, id).then_some((&**served, id))
+    })
 }
 
 /// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
 pub(super) struct Reached<'a> {
-    volume: &'a Volume,
+    volume: &'a dyn FileSystem,
     pub(super) tracked: Held<'a>,
     pub(super) slot: Slot,
     answer: Answer,
@@ -330,6 +356,10 @@ impl Reached<'_> {
 
     /// What the asker sees of a directory.
     pub(super) fn view(&self, asker: &Asker, slot: Slot, depth: u32) -> Result<View, Refusal> {
+        self.see(asker, slot, depth, view)
+    }
+
+    fn see(&self, asker: &Asker, slot: Slot, depth: u32, view: See) -> Result<View, Refusal> {
         let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
         let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
         view(self.tracked.ledger(), slot, depth, may_list)
@@ -342,6 +372,26 @@ impl Reached<'_> {
         let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
         custom::view::view(self.tracked.ledger(), self.slot, summary, may_list)
             .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
+    }
+
+    /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.
+    fn left_out(&self, hidden: &[Slot]) -> Result<Vec<LeftOut>, Refusal> {
+        let nodes = &self.tracked.ledger().nodes;
+        let denied = hidden.iter().map(|&slot| (slot, DENIED));
+        let is_hidden: HashSet<Slot> = hidden.iter().copied().collect();
+        let is_seen = |slot| !nodes.upwards(slot).take_while(|&at| at != self.slot).any(|at| is_hidden.contains(&at));
+        let unreadable =
+            self.tracked.unreadable(self.slot).filter(|(slot, _)| !is_hidden.contains(&self.slot) && is_seen(*slot));
+        let mut left_out = Vec::new();
+        for (slot, why) in denied.chain(unreadable).take(LEFT_OUT_MAX) {
+            // One that is deeper than a path can be isn't named.
+            if nodes.upwards(slot).take(PATH_STEPS_MAX + 1).count() <= PATH_STEPS_MAX {
+                let path = self.tracked.path(self.slot, slot).map_err(refusal)?.join(&b'/');
+                left_out.push(LeftOut { path: Name::of(&path), why: why.to_owned() });
+            }
+        }
+        left_out.sort();
+        Ok(left_out)
     }
 
     pub(super) fn record(&self, slot: Slot) -> Result<Record, Refusal> {
@@ -364,11 +414,16 @@ impl Reached<'_> {
             lines: lines as u64,
             partial: is_partial,
             exact: self.answer.is_exact,
+            checked_at: self.answer.checked_at,
             harvested_at: self.answer.harvested_at,
             unreadable: self.answer.unreadable as u64,
+            left_out: Vec::new(),
         }
     }
 }
+
+/// How lines are made.
+type See = fn(&Ledger, Slot, u32, Option<MayList<'_>>) -> Result<View, StoreError>;
 
 fn refusal(error: SummaryError) -> Refusal {
     match error {
@@ -409,6 +464,7 @@ impl Question {
     pub fn plain() -> Question {
         let (path, inode, since) = (None, None, None);
         let (by, list, page) = (None, None, None);
-        Question { path, inode, depth: 0, freshness: Freshness::Exact, since, by, list, page }
+        let (depth, freshness, one_file_system) = (0, Freshness::Exact, false);
+        Question { path, inode, depth, freshness, one_file_system, since, by, list, page }
     }
 }

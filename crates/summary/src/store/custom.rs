@@ -2,25 +2,26 @@
 
 use redb::{Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{FACTS, Store, StoreError, failed};
+use super::{FACTS, Store, StoreError};
 use crate::{custom::books::Unwritten, links::LinkKey, nodes::Slot};
 
-const CUSTOM: TableDefinition<u32, &[u8]> = TableDefinition::new("custom");
-const CUSTOM_LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("custom linked");
+pub(super) const CUSTOM: TableDefinition<u32, &[u8]> = TableDefinition::new("custom");
+pub(super) const CUSTOM_LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("custom linked");
 
 impl Store {
     /// What a directory comes to by declared summaries, as it was written.
     pub(crate) fn custom(&self, slot: Slot) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get_if_there(CUSTOM, slot.0)
+        self.get_of(|tables| tables.custom.as_ref(), slot.0)
     }
 
     /// The same of an inode that has several names.
     pub(crate) fn custom_linked(&self, key: LinkKey) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get_if_there(CUSTOM_LINKED, (key.subvolume, key.ino))
+        self.get_of(|tables| tables.custom_linked.as_ref(), (key.subvolume, key.ino))
     }
 
     /// Forgets all declared summaries.
     pub(crate) fn forget_custom(&self) -> Result<(), StoreError> {
+        self.held.let_go(std::iter::empty());
         self.write("write", Durability::Immediate, |transaction| {
             transaction.delete_table(CUSTOM)?;
             transaction.delete_table(CUSTOM_LINKED)?;
@@ -31,7 +32,7 @@ impl Store {
 
     /// Bytes that declared summaries take, and of how many directories.
     pub fn custom_size(&self) -> Result<(u64, u64), StoreError> {
-        let failed = failed(&self.path, "read");
+        let failed = self.failed("read");
         let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = match transaction.open_table(CUSTOM) {
             Ok(table) => table,

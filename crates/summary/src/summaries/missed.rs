@@ -3,7 +3,7 @@
 use super::{Summaries, SummaryError};
 use crate::{
     catch_up::{self, Changes, Doubt},
-    moment::Moment,
+    moment::{Moment, seconds},
     reading::Directories,
     tracker::Tracker,
 };
@@ -11,6 +11,8 @@ use crate::{
 /// What [`Summaries::missed`] found.
 #[derive(Debug)]
 pub struct Missed {
+    /// In seconds since 1970.
+    began: i64,
     generation: u64,
     found: Result<Changes, Doubt>,
 }
@@ -28,12 +30,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Finds out what has changed while nobody told: once after opening, which any exact question does by itself. What changes
     /// from its beginning on is told.
     pub fn missed(&self) -> Result<Missed, SummaryError> {
+        let began = seconds();
         let generation = self.directories.generation().unwrap_or(0);
         if self.are_declared_anew {
-            return Ok(Missed { generation, found: Err(Doubt::OtherSummaries) });
+            return Ok(Missed { began, generation, found: Err(Doubt::OtherSummaries) });
         }
         let found = catch_up::changes(&self.ledger, &self.directories, &self.facts, &Moment::now())?;
-        Ok(Missed { generation, found })
+        Ok(Missed { began, generation, found })
     }
 
     /// Takes that in.
@@ -44,6 +47,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 for (slot, until) in found.unsettled {
                     let known = self.unsettled.entry(slot).or_default();
                     *known = until.max(*known);
+                    self.unsettled_until = self.unsettled_until.min(*known);
                 }
                 CaughtUp::Changed(found.changed.len())
             }
@@ -56,6 +60,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.watch_lost_names();
         self.caught_up_to = Some(missed.generation);
         (self.is_behind, self.are_declared_anew) = (false, false);
+        self.asked_at = missed.began;
+        self.looked.all_were_at(missed.began);
         Ok(())
     }
 

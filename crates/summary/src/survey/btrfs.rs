@@ -25,7 +25,8 @@ pub(crate) fn generation(top: BorrowedFd<'_>) -> io::Result<u64> {
 pub(crate) fn survey(volume: &Volume, since: u64, subvolumes: &[u64], tell: Tell<'_>) -> io::Result<()> {
     // What changed isn't in the trees before.
     files::sync_file_system(volume.top())?;
-    for &subvolume in subvolumes {
+    // Those that stand for others in snapshots are in no tree.
+    for &subvolume in subvolumes.iter().filter(|subvolume| **subvolume <= LAST_SUBVOLUME) {
         match Searching::new(volume.top(), subvolume).changes(since, tell) {
             // It is gone, and the directory that named it has changed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -34,6 +35,9 @@ pub(crate) fn survey(volume: &Volume, since: u64, subvolumes: &[u64], tell: Tell
     }
     Ok(())
 }
+
+/// The highest number that one can have (`BTRFS_LAST_FREE_OBJECTID`).
+const LAST_SUBVOLUME: u64 = u64::MAX - 255;
 
 struct Searching<'a> {
     top: BorrowedFd<'a>,

@@ -100,6 +100,7 @@ mod tests {
             answered_at: 0,
             partial: false,
             exact: true,
+            checked_at: None,
             harvested_at: 0,
             unreadable: 0,
             shares: (0..keys).map(share).collect(),

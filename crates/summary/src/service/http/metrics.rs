@@ -17,7 +17,7 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A family: name, unit, what it is, and its value; `None` where there is none.
 type Family = (&'static str, &'static str, &'static str, fn(&Listing, i64) -> Option<i64>);
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 9] = [
     ("onesweep_directory_size_bytes", "bytes", "Bytes of all that is in it, as sizes tell them.", |listing, _| {
         Some(listing.total.bytes + listing.total.directory_bytes)
     }),
@@ -43,6 +43,12 @@ const FAMILIES: [Family; 8] = [
     ("onesweep_directory_exact", "", "1 when nothing is known to have changed since it was counted.", |listing, _| {
         Some(listing.exact.into())
     }),
+    (
+        "onesweep_directory_open_files_age_seconds",
+        "seconds",
+        "How long ago files that stay open for writing were looked at, where sizes follow at close.",
+        |listing, now| listing.checked_at.map(|at| (now - at).max(0)),
+    ),
     ("onesweep_directory_partial", "", "1 when something was left out.", |listing, _| {
         Some((listing.partial || listing.unreadable > 0).into())
     }),
@@ -123,7 +129,8 @@ mod tests {
             top: Name::of(b""),
             denied: false,
             partial: false,
-            exact: true,
+            exact: newest.is_some(),
+            checked_at: newest.is_none().then_some(60),
             harvested_at: 90,
             unreadable: 0,
             total: Figures { allocated, bytes: 5, directory_bytes: 7, files: 3, directories: 2, ..Figures::default() },
@@ -201,6 +208,9 @@ mod tests {
         assert_eq!(families.map(|family| of(family, "/srv")), [12, 4096, 3, 2, 80, 10].map(Some));
         assert_eq!(of("allocated_bytes", "/a \"b\"\n\\c{}=,#"), Some(1));
         assert_eq!(of("newest_change_timestamp_seconds", "/a \"b\"\n\\c{}=,#"), None);
+        let odd = "/a \"b\"\n\\c{}=,#";
+        assert_eq!(["/srv", odd].map(|path| of("exact", path)), [Some(1), Some(0)]);
+        assert_eq!(["/srv", odd].map(|path| of("open_files_age_seconds", path)), [None, Some(40)]);
         assert_eq!(["/srv", "/gone"].map(|path| of("known", path)), [Some(1), Some(0)]);
         assert_eq!(parse(&exposition(&[], 0)), Some(vec![]));
     }

@@ -20,7 +20,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -30,7 +30,7 @@ use std::{
 use super::{protocol::Name, server::Server};
 use request::Request;
 use response::Response;
-use tokens::Guard;
+use tokens::{Guard, ReadTokens};
 
 /// Connections at the same time.
 const CONNECTIONS_MAX: usize = 64;
@@ -42,7 +42,7 @@ pub struct Web {
     server: Arc<Server>,
     guard: Guard,
     /// The directories of `/metrics`.
-    metrics: Vec<Name>,
+    metrics: RwLock<Vec<Name>>,
 }
 
 /// Listens at an address of this machine alone; any other is refused.
@@ -55,13 +55,20 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 impl Web {
-    /// Answers for what `server` keeps, to those who have a token of the file `tokens`, and metrics of some directories.
-    pub fn new(server: Arc<Server>, tokens: PathBuf, metrics: Vec<PathBuf>) -> Web {
+    /// Answers for what `server` keeps, to those who have a token, and metrics of some directories.
+    pub fn new(server: Arc<Server>, tokens: ReadTokens, metrics: &[PathBuf]) -> Web {
+        let web = Web { server, guard: Guard::new(tokens), metrics: RwLock::default() };
+        web.set_metrics(metrics);
+        web
+    }
+
+    /// From now on metrics are those of these directories.
+    pub fn set_metrics(&self, metrics: &[PathBuf]) {
         let mut metrics: Vec<Name> = metrics.iter().map(|path| Name::of(path.as_os_str().as_bytes())).collect();
         // The same twice would be no metrics.
         let mut known = HashSet::new();
         metrics.retain(|path| known.insert(path.clone().into_bytes()));
-        Web { server, guard: Guard::new(tokens), metrics }
+        *self.metrics.write().unwrap_or_else(PoisonError::into_inner) = metrics;
     }
 
     /// Takes connections for ever.
@@ -107,7 +114,10 @@ impl Web {
             "/api/summaries" => api::summaries(&self.server),
             "/api/breakdown" => api::breakdown(&self.server, &asker, request),
             "/api/history" => api::history(&self.server, &asker, request),
-            "/metrics" => metrics::answer(&self.server, &asker, &self.metrics, request),
+            "/metrics" => {
+                let paths = self.metrics.read().unwrap_or_else(PoisonError::into_inner).clone();
+                metrics::answer(&self.server, &asker, &paths, request)
+            }
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }
     }

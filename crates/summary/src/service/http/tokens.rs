@@ -8,7 +8,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -17,7 +17,12 @@ use onesweep_sys::{peer::Peer, user};
 use sha2::{Digest, Sha256};
 
 use super::response::Response;
-use crate::{access::Asker, service::server::Server};
+use crate::{
+    access::Asker,
+    code::{Reader, Writer},
+    service::server::Server,
+    warden::wire::{all, put_all},
+};
 
 /// Bytes of the file, at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -39,6 +44,17 @@ impl Tokens {
         open(path, OpenOptions::new().read(true))?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
         Tokens::parse(&text)
             .map_err(|line| invalid(format!("line {line} isn't a user's number and 64 hexadecimal digits")))
+    }
+
+    pub(crate) fn put(&self, out: &mut Writer) {
+        put_all(out, &self.0, |out, (uid, hash)| {
+            out.unsigned((*uid).into());
+            out.bytes(hash);
+        });
+    }
+
+    pub(crate) fn take(from: &mut Reader<'_>) -> Option<Tokens> {
+        all(from, |from| Some((from.small()?, from.bytes()?.try_into().ok()?))).map(Tokens)
     }
 
     /// The number of the first line that can't be understood, else.
@@ -106,20 +122,23 @@ fn from_hex(text: &str) -> Option<Hash> {
     (digits.len() == 2 * size_of::<Hash>()).then(|| bytes.try_into().ok()).flatten()
 }
 
+/// Where tokens are read, at each request.
+pub type ReadTokens = Box<dyn Fn() -> io::Result<Tokens> + Send + Sync>;
+
 /// Lets those in who have a token.
 pub(super) struct Guard {
-    file: PathBuf,
+    read: ReadTokens,
     groups: Mutex<HashMap<u32, (Instant, Vec<u32>)>>,
 }
 
 impl Guard {
-    pub(super) fn new(file: PathBuf) -> Guard {
-        Guard { file, groups: Mutex::default() }
+    pub(super) fn new(read: ReadTokens) -> Guard {
+        Guard { read, groups: Mutex::default() }
     }
 
     /// Who asks.
     pub(super) fn asker(&self, token: Option<&str>, server: &Server) -> Result<Asker, Response> {
-        let tokens = Tokens::read(&self.file).map_err(|error| {
+        let tokens = (self.read)().map_err(|error| {
             let why = format!("the server's file of tokens can't be used: {error}");
             Response::refusal(503, "no_tokens", &why)
         })?;

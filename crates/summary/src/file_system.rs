@@ -1,0 +1,53 @@
+//! A mounted file system as the daemon needs it, whoever has the rights: this process ([`crate::volume`]) or another one
+//! ([`crate::warden`]).
+
+use std::{
+    fmt::Debug,
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use onesweep_sys::{fanotify::Group, files::Stat};
+
+use crate::{
+    identity::{Family, NodeId},
+    reading::Directories,
+};
+
+/// A mounted file system whose directories are known by their numbers.
+pub trait FileSystem: Directories + Send + Debug {
+    /// Whether an inode of this device number may be one of its own.
+    fn may_hold(&self, dev: u64) -> bool;
+
+    /// Whether an open directory is the one of that number here, and not one of another file system with the same numbers.
+    fn is_it(&self, stat: &Stat, id: NodeId) -> bool;
+
+    /// The directory at its top.
+    fn root(&self) -> NodeId;
+
+    /// The number that the warden has for it, where it is that which opens it.
+    fn number(&self) -> Option<u32> {
+        None
+    }
+
+    /// How its handles are laid out.
+    fn family(&self) -> Family;
+
+    /// The directory at its top, open.
+    fn top(&self) -> BorrowedFd<'_>;
+
+    /// What tells this file system from others on the same machine.
+    fn identity(&self) -> io::Result<Vec<u8>>;
+
+    /// A directory, for its facts alone.
+    fn handle_of(&self, directory: NodeId) -> io::Result<OwnedFd>;
+
+    /// The access list of a directory, as it is now.
+    fn access_list(&self, directory: NodeId) -> Option<Vec<u8>>;
+
+    /// Has a group that watches this file system ignore what happens in directories; for each whether it does.
+    fn ignore(&self, group: &Group, directories: &[NodeId]) -> Vec<bool>;
+
+    /// Ends that.
+    fn heed(&self, group: &Group, directory: NodeId) -> io::Result<()>;
+}

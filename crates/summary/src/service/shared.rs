@@ -1,0 +1,195 @@
+//! The summaries of one file system, as several ask for them at the same time.
+
+use std::{
+    cell::Cell,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::{Duration, Instant},
+};
+
+use super::budget::Budget;
+use crate::{
+    identity::NodeId,
+    reading::Directories,
+    summaries::{Answer, Asking, Freshness, Summaries, SummaryError, Tended},
+    tracker::Tracker,
+};
+
+/// So many readings, each of one directory or a few dozen, are the least of a harvest that others wait for.
+const PORTION: usize = 8;
+/// So long the background gives way to who asks, one after the other; then it takes its turn.
+const GIVE_WAY: Duration = Duration::from_secs(1);
+
+/// Summaries behind a lock.
+pub struct Shared<D, T> {
+    tracked: RwLock<Summaries<D, T>>,
+    /// How many wait for them.
+    waiting: Mutex<usize>,
+    nobody_waits: Condvar,
+    /// It is known what has changed while nobody tracked it.
+    is_ready: Mutex<bool>,
+    ready: Condvar,
+}
+
+/// What is stored, and whether others can look at it, too.
+pub(super) enum Held<'a, D, T> {
+    Shared(RwLockReadGuard<'a, Summaries<D, T>>),
+    Alone(RwLockWriteGuard<'a, Summaries<D, T>>),
+}
+
+impl<D, T> std::ops::Deref for Held<'_, D, T> {
+    type Target = Summaries<D, T>;
+
+    fn deref(&self) -> &Summaries<D, T> {
+        match self {
+            Held::Shared(tracked) => tracked,
+            Held::Alone(tracked) => tracked,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: Directories, T: Tracker> Shared<D, T> {
+    /// Nothing is known yet of what has changed: see [`catch_up`](Self::catch_up).
+    pub fn new(tracked: Summaries<D, T>) -> Self {
+        Self {
+            tracked: RwLock::new(tracked),
+            waiting: Mutex::new(0),
+            nobody_waits: Condvar::new(),
+            is_ready: Mutex::new(false),
+            ready: Condvar::new(),
+        }
+    }
+
+    /// What is stored, beside others; before the background, if that is at work.
+    pub fn shared(&self) -> RwLockReadGuard<'_, Summaries<D, T>> {
+        match self.tracked.try_read() {
+            Ok(tracked) => tracked,
+            Err(_) => self.before_the_background(|| self.tracked.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// The same alone.
+    pub fn alone(&self) -> RwLockWriteGuard<'_, Summaries<D, T>> {
+        self.before_the_background(|| self.tracked.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn before_the_background<G>(&self, wait: impl FnOnce() -> G) -> G {
+        *lock(&self.waiting) += 1;
+        let tracked = wait();
+        let mut waiting = lock(&self.waiting);
+        *waiting -= 1;
+        if *waiting == 0 {
+            self.nobody_waits.notify_all();
+        }
+        tracked
+    }
+
+    /// How many wait for it.
+    pub fn waiting(&self) -> usize {
+        *lock(&self.waiting)
+    }
+
+    /// An answer, and what it was taken from. Where nothing has changed nobody waits for anybody else; `alone` where what is
+    /// held has to be changed besides.
+    pub(super) fn query(
+        &self,
+        id: NodeId,
+        freshness: Freshness,
+        alone: bool,
+    ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
+        if freshness == Freshness::Exact && !alone {
+            let tracked = self.shared();
+            if let Some(answer) = tracked.query_clean(id)? {
+                return Ok((answer, Held::Shared(tracked)));
+            }
+        }
+        let (mut asking, mut was_broken) = (Asking::default(), false);
+        loop {
+            let mut tracked = self.alone();
+            match tracked.query_within(id, freshness, &mut asking, &self.gives_way()) {
+                Ok(Some(answer)) => return Ok((answer, Held::Alone(tracked))),
+                Ok(None) => {}
+                // It is opened again.
+                Err(SummaryError::Store(_)) if tracked.is_broken() && !was_broken => {
+                    (asking, was_broken) = (Asking::default(), true);
+                }
+                Err(error) => return Err(error),
+            }
+            drop(tracked);
+            self.give_way();
+        }
+    }
+
+    /// The answer to a question, after which others are answered. One that has to harvest lets others ask between portions.
+    pub fn answer(&self, id: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
+        self.query(id, freshness, false).map(|(answer, _)| answer)
+    }
+
+    /// Tells a harvest to end when somebody waits, but not before it has got somewhere.
+    fn gives_way(&self) -> impl Fn() -> bool {
+        let asked = Cell::new(0);
+        move || {
+            asked.set(asked.get() + 1);
+            asked.get() > PORTION && self.waiting() > 0
+        }
+    }
+
+    /// Lets those go first who wait now.
+    fn give_way(&self) {
+        let waiting = lock(&self.waiting);
+        let given = self.nobody_waits.wait_timeout_while(waiting, GIVE_WAY, |waiting| *waiting > 0);
+        drop(given.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits until [`catch_up`](Self::catch_up) is over.
+    pub fn wait_until_ready(&self) {
+        let is_ready = lock(&self.is_ready);
+        drop(self.ready.wait_while(is_ready, |is_ready| !*is_ready).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// True when [`catch_up`](Self::catch_up) is over.
+    pub fn is_ready(&self) -> bool {
+        *lock(&self.is_ready)
+    }
+
+    /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody asks.
+    pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) {
+        let caught_up = self.try_catch_up();
+        done(&self.shared(), caught_up);
+        *lock(&self.is_ready) = true;
+        self.ready.notify_all();
+    }
+
+    fn try_catch_up(&self) -> Result<(), SummaryError> {
+        let is_behind = self.shared().is_behind();
+        if is_behind {
+            // What is stored can be asked meanwhile.
+            let missed = self.shared().missed()?;
+            self.alone().catch_up(missed)?;
+        }
+        let mut asking = Asking::default();
+        loop {
+            let mut tracked = self.alone();
+            let root = tracked.root();
+            if tracked.settle_more(root, &mut asking, &self.gives_way())?.is_some() {
+                tracked.begin_noting();
+                return tracked.commit(true);
+            }
+            drop(tracked);
+            self.give_way();
+        }
+    }
+
+    /// Harvests one portion of what is due by itself, after those who wait to ask; and how long to wait before the next.
+    pub fn tend(&self, timeout: i64, budget: Budget) -> Result<(Tended, Duration), SummaryError> {
+        self.give_way();
+        let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let tended = tracked.tend(timeout, budget.portion(), &|| self.waiting() > 0)?;
+        let (Tended::Some(read) | Tended::All(read)) = tended else { return Ok((tended, Duration::ZERO)) };
+        Ok((tended, budget.pause(read, began.elapsed())))
+    }
+}

@@ -1,0 +1,229 @@
+//! A store keeps what was committed, and says what is wrong with it.
+
+use std::sync::atomic::AtomicU64;
+
+use redb::backends::InMemoryBackend;
+
+use super::*;
+use crate::{identity::NodeId, totals::Sums};
+
+fn record(ino: u64, name: &str) -> Record {
+    let id = NodeId { subvolume: 0, ino, generation: 1 };
+    Record { id, name: name.into(), harvested: 3, ..Record::default() }
+}
+
+fn batch(records: impl IntoIterator<Item = (u32, Option<Record>)>) -> Batch {
+    let records = records.into_iter().map(|(slot, record)| (Slot(slot), record)).collect();
+    Batch { records, ..Batch::default() }
+}
+
+#[test]
+fn what_is_written_is_there_after_opening_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let key = LinkKey { subvolume: 5, ino: 77 };
+    let linked = Linked { links: 2, places: vec![Slot(1), Slot(2)], ..Linked::default() };
+    let moment = Moment { seconds: 7, boot: b"one".into(), uptime: 3 };
+    let facts =
+        Facts { count: 9, file_system: b"ext4 x".into(), key: 5, generation: 6, moment, declared: 8, is_partial: true };
+    {
+        let store = Store::open(&path).expect("a store");
+        let mut first = batch([(1, Some(record(1, ""))), (2, Some(record(2, "a"))), (3, Some(record(3, "b")))]);
+        first.linked.insert(key, Some(linked.clone()));
+        first.places.extend([((0, 63), Slot(1)), ((0, 64), Slot(2)), ((0, 100), Slot(2)), ((1, 100), Slot(3))]);
+        store.commit(&first, &Facts::default(), false).expect("a commit");
+        store.commit(&batch([(3, None)]), &facts, true).expect("a commit");
+    }
+    let store = Store::open(&path).expect("the store again");
+    assert_eq!(store.facts().expect("facts"), facts);
+    assert_eq!(store.record(Slot(2)).expect("it reads").as_deref(), Some(&record(2, "a")));
+    assert_eq!(store.record(Slot(3)).expect("it reads"), None);
+    assert_eq!(store.linked(key).expect("it reads"), Some(linked));
+    let place = |subvolume, ino| store.place(subvolume, ino).expect("it reads");
+    assert_eq!((place(0, 63), place(0, 64), place(0, 65)), (Some(Slot(1)), Some(Slot(2)), None));
+    assert_eq!((place(0, 100), place(1, 100)), (Some(Slot(2)), Some(Slot(3))));
+    let mut all = Vec::new();
+    store
+        .each_record(|slot, record| {
+            all.push((slot.0, record.name));
+            Ok(())
+        })
+        .expect("all");
+    assert_eq!(all, [(1, b"".to_vec()), (2, b"a".to_vec())]);
+}
+
+#[test]
+fn places_in_directories_that_are_gone_are_forgotten() {
+    let store = Store::in_memory().expect("a store");
+    let mut some = batch([]);
+    some.places.extend((0..1000).map(|ino| ((0, ino), Slot(if ino < 640 { 1 } else { 2 }))));
+    some.places.insert((0, 100), Slot(2));
+    store.commit(&some, &Facts::default(), false).expect("a commit");
+    store.forget_places(|slot| slot == Slot(1)).expect("they go");
+    let place = |ino| store.place(0, ino).expect("it reads");
+    assert_eq!([99, 100, 639, 640, 999].map(place), [None, Some(Slot(2)), None, Some(Slot(2)), Some(Slot(2))]);
+    let transaction = store.database.begin_read().expect("a transaction");
+    let table = transaction.open_table(PLACES).expect("a table");
+    // 640 to 1000, and the block of 100.
+    assert_eq!(redb::ReadableTableMetadata::len(&table).expect("its length"), 7);
+}
+
+/// Whatever was read before a write.
+#[test]
+fn what_was_written_last_is_read() {
+    let store = Store::in_memory().expect("a store");
+    let key = LinkKey { subvolume: 0, ino: 5 };
+    for round in 0..4_u32 {
+        let mut some = batch([(1, Some(record(round.into(), "a"))), (2, (round % 2 == 0).then(|| record(2, "b")))]);
+        some.linked.insert(key, Some(Linked { links: round, ..Linked::default() }));
+        store.commit(&some, &Facts::default(), false).expect("a commit");
+        for _ in 0..2 {
+            let found = [1, 2].map(|slot| store.record(Slot(slot)).expect("it reads").map(|record| record.id.ino));
+            assert_eq!(found, [Some(round.into()), (round % 2 == 0).then_some(2)]);
+            assert_eq!(store.linked(key).expect("it reads").map(|linked| linked.links), Some(round));
+        }
+    }
+}
+
+#[test]
+fn what_has_become_empty_is_given_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).expect("a store");
+    let many = 60_000;
+    let full = batch((0..many).map(|number| (number, Some(record(number.into(), "a name of some length")))));
+    store.commit(&full, &Facts::default(), true).expect("a commit");
+    let kept = 100;
+    store.commit(&batch((kept..many).map(|number| (number, None))), &Facts::default(), true).expect("a commit");
+    let before = fs::metadata(&path).expect("a file").len();
+    assert!(store.compact_if_it_pays().expect("it is made small"));
+    let after = fs::metadata(&path).expect("a file").len();
+    assert!(after * 3 < before, "{before} to {after}");
+    assert!(!store.compact_if_it_pays().expect("it is small"));
+    drop(store);
+    let store = Store::open(&path).expect("the store again");
+    assert_eq!(store.record(Slot(kept - 1)).expect("it reads").map(|record| record.id.ino), Some(99));
+    assert_eq!(store.record(Slot(kept)).expect("it reads"), None);
+}
+
+#[test]
+fn another_version_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    drop(Store::open(&path).expect("a store"));
+    let database = Database::open(&path).expect("the database");
+    let transaction = database.begin_write().expect("a transaction");
+    transaction.open_table(FACTS).expect("a table").insert("version", [9, 0, 0, 0].as_slice()).expect("an entry");
+    transaction.commit().expect("a commit");
+    drop(database);
+    let error = Store::open(&path).expect_err("refused");
+    assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
+    assert!(error.to_string().contains("version 9, and this program knows version 3; remove it"), "{error}");
+}
+
+/// Who made it was killed in the middle.
+#[test]
+fn half_a_store_is_made_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    for remains in [&[][..], &[7; 5000]] {
+        fs::write(folder.path().join("store.new"), remains).expect("a file");
+        drop(Store::open(&path).expect("a store"));
+        assert!(!folder.path().join("store.new").exists());
+        fs::remove_file(&path).expect("it goes");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    std::fs::write(&path, vec![7; 20_000]).expect("a file");
+    let error = Store::open(&path).expect_err("refused");
+    assert!(error.to_string().contains("cannot open the store"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("a file"), vec![7; 20_000], "it is left as it was");
+}
+
+/// Storage on which writing fails from the n-th write on.
+#[derive(Debug)]
+struct Failing {
+    memory: Arc<InMemoryBackend>,
+    left: AtomicU64,
+}
+
+impl Failing {
+    fn take(&self) -> io::Result<()> {
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map(drop).map_err(|_| io::ErrorKind::StorageFull.into())
+    }
+}
+
+impl StorageBackend for Failing {
+    fn len(&self) -> io::Result<u64> {
+        self.memory.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.memory.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.take()?;
+        self.memory.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.take()?;
+        self.memory.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.take()?;
+        self.memory.write(offset, data)
+    }
+}
+
+/// The disk is full at the k-th write, for every k: the state afterwards is the one before the batch, or the one after it.
+#[test]
+fn a_full_disk_leaves_one_state_or_the_other() {
+    let (facts, mut refused) = (Facts::default(), 0);
+    for writes in 0.. {
+        let memory = Arc::new(InMemoryBackend::new());
+        let plenty = Failing { memory: Arc::clone(&memory), left: AtomicU64::new(u64::MAX) };
+        let store = Store::with_backend(plenty, "memory").expect("a store");
+        store
+            .commit(&batch([(1, Some(record(1, "before"))), (2, Some(record(2, "before")))]), &facts, true)
+            .expect("room");
+        drop(store);
+        let scarce = Failing { memory: Arc::clone(&memory), left: AtomicU64::new(writes) };
+        let done = Store::with_backend(scarce, "memory")
+            .and_then(|store| store.commit(&batch([(1, Some(record(1, "after"))), (2, None)]), &facts, true));
+        if let Err(error) = &done {
+            refused += 1;
+            assert!(matches!(error, StoreError::Database { .. }), "{error}");
+        }
+        let plenty = Failing { memory, left: AtomicU64::new(u64::MAX) };
+        let store = Store::with_backend(plenty, "memory").expect("the store again");
+        let names = [1, 2].map(|slot| store.record(Slot(slot)).expect("it reads").map(|record| record.name.clone()));
+        let before = [Some(b"before".to_vec()), Some(b"before".to_vec())];
+        let after = [Some(b"after".to_vec()), None];
+        assert!(names == before || names == after, "{writes} writes: {names:?}");
+        if done.is_ok() {
+            assert_eq!(names, after, "{writes} writes");
+            break;
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn a_million_names_would_be_short() {
+    let store = Store::with_backend(InMemoryBackend::new(), "memory").expect("a store");
+    let mut some = batch([]);
+    for number in 0..1000_u32 {
+        let mut record = record(number.into(), "directory");
+        record.own.sums = Sums { files: 10, bytes: 40_960, blocks: 88, directories: 1, ..Sums::default() };
+        record.subtree = record.alone();
+        some.records.insert(Slot(number), Some(record));
+    }
+    store.commit(&some, &Facts::default(), true).expect("a commit");
+    let (bytes, directories) = store.size().expect("its size");
+    assert_eq!(directories, 1000);
+    assert!(bytes / directories <= 60, "{bytes}");
+}

@@ -1,0 +1,116 @@
+//! What is harvested without being asked for, some of it at a time.
+
+use super::{DIRTY_SHARE, ROUNDS_MAX, Summaries, SummaryError};
+use crate::{
+    custom::declare::Declared,
+    moment::{Moment, seconds},
+    nodes::Slot,
+    reading::Directories,
+    survey::Method,
+    tracker::Tracker,
+};
+
+/// How far it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tended {
+    /// Nothing is due.
+    Nothing,
+    /// So many directories were read, and more are due.
+    Some(u64),
+    /// So many were read, and they were the last.
+    All(u64),
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that is much, or the
+    /// last such harvest is `timeout` seconds ago (FastDu, 1.3 and 3.2). About `most` directories are read at a time, so that
+    /// who asks meanwhile doesn't wait for all of them, and no more than are in flight once `gives_way` says so.
+    pub fn tend(&mut self, timeout: i64, most: usize, gives_way: &dyn Fn() -> bool) -> Result<Tended, SummaryError> {
+        self.drain()?;
+        let now = seconds();
+        self.note_histories(now)?;
+        self.suspect_unsettled(now)?;
+        if !self.is_tending {
+            // Since the last time that was asked, not since the last harvest: who changes much is harvested more often.
+            let is_to_be_asked = self.has_silent_changes() && now - self.asked_at >= timeout;
+            if is_to_be_asked {
+                self.is_behind = true;
+                self.drain()?;
+            }
+            let dirty = self.ledger.nodes.dirty_below(self.root).len();
+            let is_late = is_to_be_asked || now - self.tended_at >= timeout;
+            let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || is_late;
+            // Inodes that change where nothing is told make no directory dirty before they are looked at.
+            let are_silent = is_late && !(self.open.is_empty() && self.aliens.is_empty());
+            if (dirty == 0 && !are_silent) || !is_due {
+                return Ok(Tended::Nothing);
+            }
+            self.is_tending = true;
+            // Or the next start would have to look at all that has changed since the last one.
+            self.is_behind |= self.directories.method() == Some(Method::Generations);
+        }
+        let before = self.readings;
+        let is_done = self.settle_within(self.root, most, gives_way)?;
+        let read = self.readings - before;
+        if !is_done {
+            return Ok(Tended::Some(read));
+        }
+        (self.is_tending, self.tended_at) = (false, now);
+        if read == 0 {
+            return Ok(Tended::Nothing);
+        }
+        self.commit(true)?;
+        Ok(Tended::All(read))
+    }
+
+    /// Something is counted by what the kernel doesn't tell to have changed, but which can be found out: projects, and what
+    /// is cut by its path where sizes follow at close.
+    pub(super) fn has_silent_changes(&self) -> bool {
+        let wants_project = self.ledger.declared().is_some_and(Declared::wants_project);
+        self.follows_close() || (wants_project && self.directories.method().is_some())
+    }
+
+    /// Harvests about `most` of the directories that are dirty, new ones among them; true when none is left, or something
+    /// goes on changing all the time.
+    fn settle_within(&mut self, slot: Slot, most: usize, gives_way: &dyn Fn() -> bool) -> Result<bool, SummaryError> {
+        let end = self.readings.saturating_add(most as u64);
+        for _ in 0..ROUNDS_MAX {
+            self.drain()?;
+            let mut dirty = self.ledger.nodes.dirty_below(slot);
+            if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
+                self.settled(slot)?;
+                return Ok(true);
+            }
+            let left = end.saturating_sub(self.readings) as usize;
+            if left == 0 || gives_way() {
+                self.ledger.pay()?;
+                return Ok(false);
+            }
+            if dirty.len() > left {
+                // In the order in which they lie on the disk.
+                dirty.sort_unstable_by_key(|&slot| self.ledger.nodes.id(slot));
+                dirty.truncate(left);
+            }
+            let room = left - dirty.len();
+            self.harvest(dirty, room, gives_way)?;
+            self.find_the_lost()?;
+        }
+        self.ledger.pay()?;
+        Ok(true)
+    }
+
+    /// All below is clean.
+    pub(super) fn settled(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        self.ledger.pay()?;
+        if slot == self.root {
+            // All directories have been read since they were declared.
+            self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);
+        }
+        if let Some(generation) = self.caught_up_to.take_if(|_| slot == self.root) {
+            self.facts.generation = generation;
+            self.facts.moment = Moment::now();
+            self.facts.is_partial = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! What is taken from a store: at the start, and again when it has failed.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use super::{Summaries, SummaryError};
+use crate::{
+    identity::NodeId,
+    ledger::Ledger,
+    moment::Moment,
+    nodes::Slot,
+    reading::Directories,
+    store::{Facts, Store, StoreError},
+    tracker::Tracker,
+};
+
+/// So long after a store was opened again it isn't tried once more, and twice as long each time after that.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Which file system, and where its store is.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) root: NodeId,
+    pub(super) identity: Vec<u8>,
+    pub(super) path: PathBuf,
+}
+
+/// A store that has failed, and when it may be opened again.
+#[derive(Debug, Default)]
+pub(super) struct Reopening {
+    pause: Duration,
+    not_before: Option<Instant>,
+    /// It isn't open.
+    is_closed: bool,
+}
+
+/// What a store says of a file system.
+pub(super) struct Opened {
+    pub(super) ledger: Ledger,
+    pub(super) root: Slot,
+    /// It is about this file system.
+    pub(super) is_known: bool,
+    pub(super) facts: Facts,
+    pub(super) are_declared_anew: bool,
+    pub(super) generation: u64,
+    pub(super) remembered: HashSet<Slot>,
+}
+
+impl Opened {
+    pub(super) fn of(store: Store, directories: &impl Directories, place: &Place) -> Result<Opened, SummaryError> {
+        let (root, identity) = (place.root, &place.identity[..]);
+        let facts = store.facts()?;
+        let mut ledger = Ledger::open(store)?;
+        let known = ledger.nodes.find(root).filter(|_| facts.file_system == identity);
+        if known.is_none() {
+            let tops: Vec<Slot> = ledger.nodes.all().filter(|&slot| ledger.nodes.parent(slot).is_none()).collect();
+            for top in tops {
+                ledger.forget(top)?;
+            }
+        }
+        let slot = match known {
+            Some(slot) => slot,
+            None => ledger.add(None, root, Vec::new()).ok_or(SummaryError::Unknown)?,
+        };
+        let strays: Vec<Slot> =
+            ledger.nodes.all().filter(|&at| at != slot && ledger.nodes.parent(at).is_none()).collect();
+        for stray in strays {
+            ledger.forget(stray)?;
+        }
+        let facts = match known {
+            Some(_) => facts,
+            None => Facts {
+                count: facts.count,
+                file_system: identity.to_owned(),
+                key: RandomState::new().hash_one(identity),
+                generation: 0,
+                moment: Moment::now(),
+                declared: 0,
+                is_partial: false,
+            },
+        };
+        let declared = directories.declared().filter(|declared| !declared.all().is_empty());
+        let hash = declared.as_ref().map_or(0, |declared| declared.hash());
+        let are_others = facts.declared != hash;
+        ledger.keep(declared, are_others)?;
+        let facts = Facts { declared: if are_others { 0 } else { facts.declared }, ..facts };
+        directories.set_key(facts.key);
+        let generation = directories.generation().unwrap_or(0);
+        let remembered =
+            ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
+        Ok(Opened {
+            ledger,
+            root: slot,
+            is_known: known.is_some(),
+            facts,
+            are_declared_anew: are_others && hash != 0,
+            generation,
+            remembered,
+        })
+    }
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// The store has failed: nothing can be answered before it is opened again, which the next exact question does.
+    pub fn is_broken(&self) -> bool {
+        self.reopening.is_closed || self.ledger.store().is_broken()
+    }
+
+    /// Begins again with what a store holds that has failed, as after a kill: no more can be known of it. A full disk may have
+    /// room again; while it hasn't, who asks is told so, and the store is left alone for longer and longer.
+    pub(super) fn reopen_if_broken(&mut self) -> Result<(), SummaryError> {
+        if !self.is_broken() {
+            return Ok(());
+        }
+        let (now, Reopening { pause, not_before, .. }) = (Instant::now(), &self.reopening);
+        if not_before.is_some_and(|not_before| now < not_before) {
+            return Err(StoreError::Waiting { path: self.place.path.clone() }.into());
+        }
+        let pause = (*pause * 2).clamp(PAUSE, PAUSE_MAX);
+        self.reopening = Reopening { pause, not_before: Some(now + pause), is_closed: true };
+        // Only one can have it open, so the old one goes first.
+        self.ledger = Ledger::open(Store::in_memory()?)?;
+        self.nowhere = Vec::new();
+        self.remembered = HashSet::new();
+        (self.open, self.aliens, self.relinked) = (HashSet::new(), HashMap::new(), HashMap::new());
+        (self.unreadable, self.unsettled, self.unsettled_until) = (HashMap::new(), HashMap::new(), i64::MAX);
+        // What is ignored was known to be dirty, and isn't now.
+        self.tracker.start_anew();
+        let opened = Opened::of(Store::open(&self.place.path)?, &self.directories, &self.place)?;
+        (self.ledger, self.root, self.remembered) = (opened.ledger, opened.root, opened.remembered);
+        (self.facts, self.count) = (opened.facts.clone(), self.count.max(opened.facts.count) + 1);
+        (self.is_behind, self.are_declared_anew) = (opened.is_known, opened.are_declared_anew);
+        (self.caught_up_to, self.is_tending) = (Some(opened.generation), false);
+        let open = self.ledger.all_open()?;
+        self.open.extend(open);
+        self.watch_lost_names();
+        self.reopening.is_closed = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,427 @@
+//! The tree, and how it is told of.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use onesweep_summary::{
+    custom::{
+        declare::Declared,
+        found::Gathering,
+        tally::{Merge, Rule},
+    },
+    identity::NodeId,
+    reading::{Directories, LinkedName, OpenFile, Reading},
+    record::Access,
+    survey::{Method, Seen, Tell},
+    totals::Sums,
+    tracker::{Change, Drained, SizesFollow, Tracker},
+};
+use onesweep_sys::fanotify::Happened;
+
+use crate::declared::{ByClass, ByName, stat};
+
+pub(crate) const ROOT: u64 = 1;
+
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    pub(crate) parent: u64,
+    pub(crate) directories: BTreeMap<u64, String>,
+    /// The inode of each name.
+    pub(crate) names: BTreeMap<String, u64>,
+    /// The number of its last change.
+    pub(crate) changed: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) directories: BTreeMap<u64, Directory>,
+    /// Bytes of each inode.
+    pub(crate) files: BTreeMap<u64, i64>,
+    pub(crate) ignored: BTreeSet<u64>,
+    pub(crate) heeded: BTreeSet<u64>,
+    pub(crate) told: Vec<Change>,
+    pub(crate) next: u64,
+    pub(crate) seed: u64,
+    /// Changes that come with each reading.
+    pub(crate) busy: u32,
+    pub(crate) lose: bool,
+    /// Files that are open for writing, by whatever name.
+    pub(crate) written: BTreeSet<u64>,
+    pub(crate) method: Option<Method>,
+    /// The number of the last change of anything.
+    pub(crate) changes: u64,
+    /// That of each file.
+    pub(crate) file_changes: BTreeMap<u64, u64>,
+    pub(crate) sizes: SizesFollow,
+    /// Files that stay open for writing, and the directories of the names by which they were opened.
+    pub(crate) open: BTreeMap<u64, u64>,
+}
+
+pub(crate) fn id(ino: u64) -> NodeId {
+    NodeId { subvolume: 0, ino, generation: 1 }
+}
+
+impl State {
+    pub(crate) fn random(&mut self, below: usize) -> usize {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.seed >> 33) % below.max(1) as u64) as usize
+    }
+
+    /// What the file system keeps of it, whoever listens.
+    pub(crate) fn keep(&mut self, directory: u64, object: Option<u64>) {
+        self.changes += 1;
+        let changes = self.changes;
+        match object {
+            Some(ino) => _ = self.file_changes.insert(ino, changes),
+            None => self.directory(directory).changed = changes,
+        }
+    }
+
+    pub(crate) fn tell(&mut self, directory: u64, object: Option<u64>, happened: Happened) {
+        self.keep(directory, object);
+        if self.ignored.contains(&directory) {
+            return;
+        }
+        self.told.push(Change { directory: Some(id(directory)), object: object.map(id), happened });
+        if !self.heeded.contains(&directory) {
+            self.ignored.insert(directory);
+        }
+    }
+
+    pub(crate) fn links(&self, ino: u64) -> u32 {
+        self.directories.values().flat_map(|directory| directory.names.values()).filter(|&&named| named == ino).count()
+            as u32
+    }
+
+    pub(crate) fn any_directory(&mut self) -> u64 {
+        let at = self.random(self.directories.len());
+        *self.directories.keys().nth(at).expect("there is the root")
+    }
+
+    /// A name and where it is.
+    pub(crate) fn any_name(&mut self) -> Option<(u64, String, u64)> {
+        let all: Vec<_> = self
+            .directories
+            .iter()
+            .flat_map(|(&ino, directory)| directory.names.iter().map(move |(name, &file)| (ino, name.clone(), file)))
+            .collect();
+        let at = self.random(all.len());
+        all.get(at).cloned()
+    }
+
+    pub(crate) fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(crate) fn change(&mut self) {
+        let directory = self.any_directory();
+        match self.random(9) {
+            0 | 1 => {
+                let (ino, size) = (self.fresh(), self.random(10_000) as i64);
+                self.files.insert(ino, size);
+                self.directory(directory).names.insert(format!("f{ino}"), ino);
+                self.tell(directory, None, Happened::CREATE);
+            }
+            2 | 3 => {
+                if let Some((place, _, ino)) = self.any_name() {
+                    let more = self.random(1000) as i64;
+                    *self.files.get_mut(&ino).expect("a file") += more;
+                    match (self.sizes, self.random(3)) {
+                        (SizesFollow::Write, _) => self.tell(place, Some(ino), Happened::MODIFY),
+                        (SizesFollow::Close, 0) => self.tell(place, Some(ino), Happened::CLOSE_WRITE),
+                        (SizesFollow::Close, _) => {
+                            self.keep(place, Some(ino));
+                            self.open.entry(ino).or_insert(place);
+                        }
+                    }
+                }
+            }
+            4 => {
+                if let Some((place, name, ino)) = self.any_name() {
+                    self.directory(place).names.remove(&name);
+                    if self.links(ino) == 0 {
+                        self.files.remove(&ino);
+                        self.open.remove(&ino);
+                    }
+                    self.tell(place, None, Happened::DELETE);
+                    self.keep(place, Some(ino));
+                    self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
+                }
+            }
+            5 => {
+                if let Some((_, _, ino)) = self.any_name() {
+                    let name = format!("l{}", self.fresh());
+                    self.directory(directory).names.insert(name, ino);
+                    self.tell(directory, None, Happened::CREATE);
+                    self.keep(directory, Some(ino));
+                    self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
+                }
+            }
+            6 => {
+                let ino = self.fresh();
+                self.directories.insert(ino, Directory { parent: directory, ..Directory::default() });
+                self.directory(directory).directories.insert(ino, format!("d{ino}"));
+                self.tell(directory, None, Happened::CREATE | Happened::ON_DIRECTORY);
+            }
+            7 => self.move_directory(directory),
+            _ => self.remove_directory(directory),
+        }
+    }
+
+    /// All that are open are closed.
+    pub(crate) fn close_all(&mut self) {
+        for (ino, place) in std::mem::take(&mut self.open) {
+            self.tell(place, Some(ino), Happened::CLOSE_WRITE);
+        }
+    }
+
+    /// Some files get other sizes by their paths, which nobody is told.
+    pub(crate) fn cut_some(&mut self) {
+        for _ in 0..3 {
+            if let Some((place, _, ino)) = self.any_name() {
+                *self.files.get_mut(&ino).expect("a file") /= 2;
+                self.keep(place, Some(ino));
+            }
+        }
+    }
+
+    pub(crate) fn directory(&mut self, ino: u64) -> &mut Directory {
+        self.directories.get_mut(&ino).expect("a directory")
+    }
+
+    pub(crate) fn move_directory(&mut self, moved: u64) {
+        let into = self.any_directory();
+        let mut above = into;
+        while above != ROOT && above != moved {
+            above = self.directory(above).parent;
+        }
+        if moved != ROOT && above != moved {
+            self.move_into(moved, into);
+        }
+    }
+
+    pub(crate) fn move_into(&mut self, moved: u64, into: u64) {
+        let from = self.directory(moved).parent;
+        let name = self.directory(from).directories.remove(&moved).expect("it is there");
+        self.directory(into).directories.insert(moved, name);
+        self.directory(moved).parent = into;
+        self.tell(from, None, Happened::MOVED_FROM | Happened::ON_DIRECTORY);
+        self.tell(into, None, Happened::MOVED_TO | Happened::ON_DIRECTORY);
+    }
+
+    pub(crate) fn remove_directory(&mut self, ino: u64) {
+        let is_empty = self.directory(ino).names.is_empty() && self.directory(ino).directories.is_empty();
+        if ino != ROOT && is_empty {
+            let parent = self.directory(ino).parent;
+            self.directory(parent).directories.remove(&ino);
+            self.directories.remove(&ino);
+            self.tell(parent, None, Happened::DELETE | Happened::ON_DIRECTORY);
+        }
+    }
+
+    /// The term of a file in the stamp of a directory that names it, or of a directory in its own.
+    pub(crate) fn term(&self, ino: u64) -> u64 {
+        let changed = match self.directories.get(&ino) {
+            Some(directory) => directory.changed,
+            None => self.file_changes.get(&ino).copied().unwrap_or(0),
+        };
+        (ino << 32 | changed).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub(crate) fn stamp(&self, ino: u64) -> u64 {
+        match self.method {
+            None => 0,
+            // As btrfs counts: what changes now gets this number.
+            Some(Method::Generations) => self.changes,
+            Some(Method::Sums) => {
+                let terms = self.directories[&ino].names.values().map(|&named| self.term(named));
+                terms.fold(self.term(ino), u64::wrapping_add).max(1)
+            }
+        }
+    }
+
+    /// What all below a directory comes to: inodes and bytes, each inode once.
+    pub(crate) fn truth(&self, top: u64) -> (i64, i64) {
+        let (mut directories, mut files) = (vec![top], BTreeSet::new());
+        let mut at = 0;
+        while let Some(next) = directories.get(at).copied() {
+            let directory = &self.directories[&next];
+            directories.extend(directory.directories.keys());
+            files.extend(directory.names.values());
+            at += 1;
+        }
+        let bytes = files.iter().map(|ino| self.files[ino]).sum();
+        (directories.len() as i64 + files.len() as i64, bytes)
+    }
+}
+
+/// A tree, and the summaries that are declared of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree(pub(crate) Arc<Mutex<State>>, pub(crate) Option<Arc<Declared>>);
+
+impl Tree {
+    pub(crate) fn new(seed: u64) -> Tree {
+        let method = [None, Some(Method::Sums), Some(Method::Generations)][seed as usize % 3];
+        let mut state = State { next: ROOT, seed, method, ..State::default() };
+        state.directories.insert(ROOT, Directory::default());
+        (0..60).for_each(|_| state.change());
+        Tree(Arc::new(Mutex::new(state)), None)
+    }
+
+    /// The same with summaries of all kinds.
+    pub(crate) fn with_summaries(seed: u64) -> Tree {
+        let mut declared = Declared::parse("[largest]\nby = \"largest\"\ncount = 3\n").expect("it is understood");
+        let rule = |merge, limit| Rule { merge, limit };
+        for (name, rule) in
+            [("classes", rule(Merge::Sum, 9)), ("cut", rule(Merge::Sum, 2)), ("most", rule(Merge::Max, 9))]
+        {
+            declared.add(name, rule, 1, Arc::new(ByClass)).expect("it is declared");
+        }
+        declared.add("names", rule(Merge::Sum, 9), 1, Arc::new(ByName)).expect("it is declared");
+        Tree(Tree::new(seed).0, Some(Arc::new(declared)))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics with it")
+    }
+}
+
+impl Directories for Tree {
+    fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        let mut state = self.state();
+        for _ in 0..state.busy {
+            state.change();
+        }
+        let found = state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?;
+        let access = Access { mode: 0o40_755, ..Access::default() };
+        let mut reading = Reading { access, stamp: state.stamp(directory.ino), ..Reading::default() };
+        reading.own.sums.directories = 1;
+        reading.directories =
+            found.directories.iter().map(|(&ino, name)| (id(ino), name.clone().into_bytes())).collect();
+        let mut gathering =
+            self.1.as_deref().map(|declared| Gathering::new(declared, &stat(directory.ino, true, 0), 0, None));
+        for (name, &ino) in &found.names {
+            if let Some(gathering) = &mut gathering {
+                let linked = (state.links(ino) > 1).then(|| id(ino));
+                gathering.add(name.as_bytes(), &stat(ino, false, state.files[&ino]), None, linked);
+            }
+            let weight = Sums { files: 1, bytes: state.files[&ino], ..Sums::default() };
+            match state.links(ino) {
+                1 => {
+                    reading.own.sums += weight;
+                    reading.inodes.push(ino);
+                }
+                links => reading.linked.push(LinkedName { id: id(ino), weight, links }),
+            }
+        }
+        reading.custom = gathering.map(Gathering::finish);
+        Ok(reading)
+    }
+
+    fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
+        let state = self.state();
+        let bytes = *state.files.get(&inode.ino).ok_or(io::ErrorKind::NotFound)?;
+        Ok(LinkedName { id: inode, weight: Sums { files: 1, bytes, ..Sums::default() }, links: state.links(inode.ino) })
+    }
+
+    fn is_written(&self, inode: NodeId) -> io::Result<bool> {
+        let state = self.state();
+        Ok(state.open.contains_key(&inode.ino) || state.written.contains(&inode.ino))
+    }
+
+    fn sizes_follow(&self) -> SizesFollow {
+        self.state().sizes
+    }
+
+    fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
+        let state = self.state();
+        Ok(state.open.keys().map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
+    }
+
+    fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
+        let state = self.state();
+        Ok(id(state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?.parent))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn settling_seconds(&self) -> i64 {
+        0
+    }
+
+    fn declared(&self) -> Option<Arc<Declared>> {
+        self.1.clone()
+    }
+
+    fn method(&self) -> Option<Method> {
+        self.state().method
+    }
+
+    fn generation(&self) -> io::Result<u64> {
+        Ok(self.state().changes)
+    }
+
+    fn survey(&self, since: u64, _: &[u64], tell: Tell<'_>) -> io::Result<()> {
+        let mut state = self.state();
+        for _ in 0..state.busy {
+            state.change();
+        }
+        let seen = |ino, is_directory, links, stamp| Seen { id: id(ino), is_directory, links, stamp, changed_at: 0 };
+        if state.method == Some(Method::Sums) {
+            state.directories.keys().for_each(|&ino| tell(&[seen(ino, true, 2, state.term(ino))]));
+            state.files.keys().for_each(|&ino| tell(&[seen(ino, false, state.links(ino), state.term(ino))]));
+            return Ok(());
+        }
+        for (&ino, directory) in &state.directories {
+            let files = directory.names.values().map(|file| state.file_changes.get(file).copied().unwrap_or(0));
+            let changed = files.max().unwrap_or(0).max(directory.changed);
+            if changed >= since {
+                tell(&[seen(ino, true, 2, changed)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_mounted_alike(&self) -> bool {
+        true
+    }
+}
+
+impl Tracker for Tree {
+    fn drain(&self) -> io::Result<Drained> {
+        let mut state = self.state();
+        let lost = std::mem::take(&mut state.lose);
+        let changes = std::mem::take(&mut state.told);
+        Ok(Drained { changes: if lost { Vec::new() } else { changes }, lost })
+    }
+
+    fn is_quiet(&self) -> bool {
+        let state = self.state();
+        state.told.is_empty() && !state.lose
+    }
+
+    fn heed(&self, directory: NodeId) {
+        self.state().ignored.remove(&directory.ino);
+    }
+
+    fn keep_heeding(&self, directory: NodeId, keep: bool) {
+        let mut state = self.state();
+        if keep {
+            state.heeded.insert(directory.ino);
+            state.ignored.remove(&directory.ino);
+        } else {
+            state.heeded.remove(&directory.ino);
+        }
+    }
+
+    fn start_anew(&self) {
+        let mut state = self.state();
+        (state.ignored, state.heeded, state.lose) = (BTreeSet::new(), BTreeSet::new(), true);
+    }
+}
