@@ -36,7 +36,7 @@ fn over(upper: Settings, mut lower: Settings) -> Settings {
     upper.or(lower)
 }
 
-fn of_file(text: &str) -> Result<Settings, String> {
+pub(crate) fn of_file<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
         let what = error.message().lines().next().unwrap_or_default().to_owned();
@@ -113,12 +113,12 @@ mod tests {
                 "device" | "snapshot" | "one_file_system" | "gitignore" | "idle" => "true",
                 _ => "8",
             };
-            let file = of_file(&format!("{} = {value:?}", field.replace('_', "-"))).unwrap();
+            let file: Settings = of_file(&format!("{} = {value:?}", field.replace('_', "-"))).unwrap();
             let variable = variables(&[(&format!("ONESWEEP_{}", field.to_uppercase()), value)]).unwrap();
             assert_eq!(file, variable, "{field}");
             assert_ne!(file, Settings::default(), "{field}");
         }
-        assert_eq!(of_file("idle = true\nqueue-depth = 4").unwrap().idle, Some(true));
+        assert_eq!(of_file::<Settings>("idle = true\nqueue-depth = 4").unwrap().idle, Some(true));
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
             ("\norder = [1]", "expected a text"),
             ("\norder", "line 2"),
         ] {
-            let error = of_file(text).unwrap_err();
+            let error = of_file::<Settings>(text).unwrap_err();
             assert!(error.contains(expected) && !error.contains('\n'), "{text:?}: {error}");
         }
         let error = variables(&[("ONESWEEP_BUDGET", "much")]).unwrap_err();

@@ -14,9 +14,11 @@ use crate::{
 /// Reads the name of a way of reassembly.
 pub(crate) fn reassembly(text: &str) -> Result<ReassemblyName, String> {
     match text {
+        "auto" => Ok(ReassemblyName(Reassembly::Auto)),
         "first-fit" => Ok(ReassemblyName(Reassembly::FirstFit)),
+        "deferred" => Ok(ReassemblyName(Reassembly::Deferred)),
         "on-demand" => Ok(ReassemblyName(Reassembly::OnDemand)),
-        _ => Err(format!("unknown way of reassembly '{text}'; use on-demand or first-fit")),
+        _ => Err(format!("unknown way of reassembly '{text}'; use auto, deferred, on-demand or first-fit")),
     }
 }
 

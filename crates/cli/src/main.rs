@@ -10,6 +10,7 @@
 //! | [`report`] | the summary, as JSON too, and the exit code |
 //! | [`message`] | one line for each thing that went wrong |
 //! | [`size`] | sizes and rates, read and written |
+//! | [`target`] | files that get their names when they are complete |
 //! | [`commands`] | one file for each command |
 
 mod args;
@@ -23,6 +24,7 @@ mod remarks;
 mod report;
 mod session;
 mod size;
+mod target;
 mod visible;
 
 use std::process::ExitCode;

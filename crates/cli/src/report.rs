@@ -49,14 +49,17 @@ impl Failure {
         Self::io(Path::new("standard output"), "write", error)
     }
 
-    pub(crate) fn print(&self) {
-        let messages = match self {
+    pub(crate) fn messages(&self) -> Vec<String> {
+        match self {
             Self::Told(messages) => messages.clone(),
             Self::Sweep(error) => vec![message::of_sweep(error)],
             Self::Closed(_) => Vec::new(),
-        };
+        }
+    }
+
+    pub(crate) fn print(&self) {
         let mut out = io::stderr().lock();
-        for message in messages {
+        for message in self.messages() {
             let _ = writeln!(out, "onesweep: {message}");
         }
     }

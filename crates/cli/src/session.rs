@@ -119,6 +119,11 @@ impl Session {
         self.errors.fetch_add(errors, Ordering::Relaxed);
     }
 
+    /// Takes the bar away, before results are printed.
+    pub(crate) fn end_progress(&self) {
+        self.bar.finish();
+    }
+
     /// Tells something that is no error.
     pub(crate) fn tell(&self, message: &str) {
         self.bar.aside(|| tell(message));
@@ -182,6 +187,11 @@ impl Session {
     /// Whether the files of an image are to be read, not the image.
     pub(crate) fn reads_images(&self) -> bool {
         self.settings().metadata != Some(MetadataSource::Walk)
+    }
+
+    /// Whether an NTFS that was not closed is read, too.
+    pub(crate) fn reads_dirty_images(&self) -> bool {
+        self.common.selection.force_dirty
     }
 
     /// Takes images and devices for what they are, unless somebody asked for another source of names.
@@ -380,11 +390,7 @@ fn unread(path: &Path, follow: bool) -> Option<String> {
 /// does a reader of the output that has stopped, since nothing else would.
 fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::told(format!("cannot listen to signals: {}", message::why(&error)));
-    // What was started with a signal ignored goes on: under nohup when the terminal goes, in the background of a script at
-    // Ctrl-C.
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(&status, signal));
-    let mut signals = Signals::new(heeded).map_err(failed)?;
+    let mut signals = Signals::new(heeded_signals()).map_err(failed)?;
     let listener = move || {
         for _ in signals.forever() {
             if interrupted.swap(true, Ordering::SeqCst) {
@@ -417,6 +423,13 @@ fn remove_temporaries() {
     if thread::Builder::new().name("remover".into()).spawn(remover).is_ok() {
         let _ = removed.recv_timeout(PATIENCE);
     }
+}
+
+/// Signals that end a run. What was started with one ignored goes on: under nohup when the terminal goes, in the background
+/// of a script at Ctrl-C.
+pub(crate) fn heeded_signals() -> impl Iterator<Item = i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |&signal| !is_ignored(&status, signal))
 }
 
 /// Whether a signal is ignored, by what `/proc/PID/status` says.

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use onesweep_layout::picture::bytes_text;
+
 /// A number of bytes. `K`, `M`, `G`, `T` (also `KiB`, …) are powers of 1024; `KB`, `MB`, `GB`, `TB` powers of 1000.
 /// A rate may end in `/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +46,7 @@ fn factor(unit: &str) -> Option<u64> {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut value = self.0 as f64;
-        let mut unit = "B";
-        for larger in ["KiB", "MiB", "GiB", "TiB"] {
-            if value < 1024.0 {
-                break;
-            }
-            value /= 1024.0;
-            unit = larger;
-        }
-        let decimals = usize::from(unit != "B" && value < 100.0);
-        f.pad(&format!("{value:.decimals$} {unit}"))
+        f.pad(&bytes_text(self.0))
     }
 }
 

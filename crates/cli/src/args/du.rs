@@ -21,7 +21,7 @@ SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB and so on (powers
 
 /// Tells how much directories take, as du does
 #[derive(Debug, Default, Args)]
-#[command(after_help = AFTER_HELP, disable_help_flag = true)]
+#[command(after_help = AFTER_HELP, disable_help_flag = true, version, disable_version_flag = true, infer_long_args = true)]
 pub(crate) struct DuArgs {
     /// What is measured
     #[arg(value_name = "PATH")]
@@ -68,12 +68,18 @@ pub(crate) struct DuArgs {
     /// Tell the latest time, too: mtime, atime or ctime
     #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true, default_missing_value = "mtime")]
     pub(crate) time: Option<String>,
-    /// How times are written: full-iso, long-iso, iso or +FORMAT
-    #[arg(long, value_name = "STYLE", default_value = "long-iso")]
-    pub(crate) time_style: String,
+    /// How times are written: full-iso, long-iso, iso or +FORMAT [default: $TIME_STYLE, else long-iso]
+    #[arg(long, value_name = "STYLE")]
+    pub(crate) time_style: Option<String>,
     /// Print directories at most so far below
     #[arg(short = 'd', long, value_name = "N")]
     pub(crate) max_depth: Option<u32>,
+    /// Tell what removing each directory would free instead: names elsewhere keep a file
+    #[arg(long, conflicts_with_all = [
+        "all", "apparent_size", "bytes", "count_links", "dereference", "dereference_args", "exclude", "exclude_from",
+        "inodes", "separate_dirs", "time", "total",
+    ])]
+    pub(crate) freed: bool,
     /// Print in powers of 1024, as 1K, 234M, 2G
     #[arg(short, long, overrides_with_all = ["block_size", "bytes", "kibi", "mebi", "si"])]
     pub(crate) human_readable: bool,
@@ -92,8 +98,8 @@ pub(crate) struct DuArgs {
     /// Print in powers of 1000
     #[arg(long, overrides_with_all = ["block_size", "bytes", "kibi", "mebi", "human_readable"])]
     pub(crate) si: bool,
-    /// Only a line for each PATH
-    #[arg(short, long, conflicts_with = "max_depth")]
+    /// Only a line for each PATH, as --max-depth=0
+    #[arg(short, long)]
     pub(crate) summarize: bool,
     /// Leave out what is smaller than SIZE, or larger where it is negative
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -103,7 +109,7 @@ pub(crate) struct DuArgs {
     pub(crate) one_file_system: bool,
     /// By a declared summary instead, such as owner: a line for each key, the largest first
     #[arg(long, value_name = "NAME", conflicts_with_all = [
-        "all", "null", "count_links", "dereference", "dereference_args", "exclude", "exclude_from", "max_depth",
+        "all", "null", "count_links", "dereference", "dereference_args", "exclude", "exclude_from", "freed", "max_depth",
         "separate_dirs", "threshold", "time", "total",
     ])]
     pub(crate) by: Option<String>,
@@ -125,6 +131,9 @@ pub(crate) struct DuArgs {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// Print version
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 impl DuArgs {

@@ -1,9 +1,11 @@
 //! What was typed.
 
 mod copy;
+mod defrag;
 mod du;
 mod export;
 mod find;
+mod layout;
 mod list;
 mod plan;
 mod serve;
@@ -19,14 +21,16 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use copy::CopyArgs;
+pub(crate) use defrag::{DefragArgs, OrderName};
 pub(crate) use du::DuArgs;
 pub(crate) use export::ExportArgs;
 pub(crate) use find::FindArgs;
+pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{LogLevel, Seconds, ServeArgs, ServeSettings};
 pub(crate) use sum::SumArgs;
-pub(crate) use sweep::{Common, DiskName, ProgressWhen, ReassemblyName, Settings};
+pub(crate) use sweep::{Common, DiskName, Output, ProgressWhen, ReassemblyName, Selection, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use top::{By, TopArgs};
 pub(crate) use warm::WarmArgs;
@@ -61,7 +65,9 @@ pub(crate) enum Command {
     Warm(Box<WarmArgs>),
     Copy(Box<CopyArgs>),
     Plan(Box<PlanArgs>),
+    Layout(Box<LayoutArgs>),
     Find(Box<FindArgs>),
+    Defrag(Box<DefragArgs>),
     Du(Box<DuArgs>),
     Top(Box<TopArgs>),
     Watch(Box<WatchArgs>),

@@ -107,7 +107,7 @@ settings! {
     /// How fragments become requests: vanilla, unmerged, merged [default: merged with --device, else unmerged]
     #[arg(long, value_name = "STRATEGY")]
     strategy: Strategy,
-    /// How files wait for their fragments: on-demand, first-fit [default: on-demand]
+    /// How files wait for their fragments: auto, deferred, on-demand, first-fit [default: auto]
     #[arg(long, value_name = "WAY", value_parser = forecast::reassembly)]
     reassembly: ReassemblyName,
     /// Batch threshold in bytes, between first-fit (0) and on-demand (the budget)

@@ -59,7 +59,7 @@ impl TopArgs {
     }
 }
 
-fn seconds(text: &str) -> Result<i64, String> {
+pub(super) fn seconds(text: &str) -> Result<i64, String> {
     let wrong = || format!("'{text}' is no time; write 90m, 12h, 7d or 4w");
     let unit = text.chars().last().ok_or_else(wrong)?;
     let each = match unit {

@@ -16,6 +16,8 @@ const LETTERS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
 impl Unit {
     /// As `--block-size` takes it: `512`, `4K`, `M` (which then stands behind each figure), `kB`.
     pub(super) fn parse(text: &str) -> Result<Unit, Failure> {
+        // Digits in groups, as a language has it: this program speaks none.
+        let text = text.strip_prefix('\'').unwrap_or(text);
         match text {
             "human-readable" => return Ok(Unit::Human(1024)),
             "si" => return Ok(Unit::Human(1000)),
@@ -103,6 +105,7 @@ mod tests {
         assert_eq!(Unit::parse("4K").ok(), Some(Unit::Fixed(4096, "")));
         assert_eq!(Unit::parse("M").ok(), Some(Unit::Fixed(1 << 20, "M")));
         assert_eq!(Unit::parse("kB").ok(), Some(Unit::Fixed(1000, "K")));
+        assert_eq!(Unit::parse("'1").ok(), Some(Unit::Fixed(1, "")));
         assert_eq!(Unit::parse("1MiB").ok(), Some(Unit::Fixed(1 << 20, "")));
         for wrong in ["", "0", "many", "4X", "-1", "KK", "99999999999P"] {
             assert!(Unit::parse(wrong).is_err(), "{wrong}");

@@ -2,11 +2,13 @@
 
 mod archive;
 mod copy;
+mod defrag;
 mod du;
 mod export;
 mod figures;
 mod find;
 mod find_xfs;
+mod layout;
 mod list;
 mod manual;
 mod member_names;
@@ -35,7 +37,9 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Warm(args) => warm::run(*args),
         Command::Copy(args) => copy::run(*args),
         Command::Plan(args) => plan::run(*args),
+        Command::Layout(args) => layout::run(*args),
         Command::Find(args) => find::run(*args),
+        Command::Defrag(args) => defrag::run(*args),
         Command::Du(args) => du::run(*args),
         Command::Top(args) => top::run(*args),
         Command::Watch(args) => watch::run(*args),

@@ -1,6 +1,6 @@
 //! The file that declares summaries.
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, path::Path};
 
 use onesweep_summary::custom::declare::Declared;
 
@@ -9,12 +9,13 @@ use crate::{message, report::Failure};
 /// Where the file is, unless told otherwise.
 const PATH: &str = "/etc/onesweep/summaries.toml";
 
-/// What the file declares; `None` when nothing is declared.
-pub(super) fn declared(named: Option<&Path>) -> Result<Option<Arc<Declared>>, Failure> {
+/// The text of the file, which is empty where there is none, and what it declares. Runs none of its commands.
+pub(super) fn declared(named: Option<&Path>) -> Result<(String, Declared), Failure> {
     let path = named.unwrap_or(Path::new(PATH));
-    match Declared::read(path) {
-        Ok(declared) => Ok(Some(Arc::new(declared)).filter(|declared| !declared.all().is_empty())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(None),
-        Err(error) => Err(Failure::could_not_run(path, "use it to declare summaries", message::why(&error))),
-    }
+    let text = match Declared::text(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(String::new()),
+        read => read.map_err(|error| message::why(&error).to_string()),
+    };
+    text.and_then(|text| Declared::parse_without_commands(&text).map(|declared| (text, declared)))
+        .map_err(|why| Failure::could_not_run(path, "use it to declare summaries", why))
 }

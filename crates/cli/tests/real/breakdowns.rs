@@ -56,7 +56,7 @@ fn tracked(image: &Image, text: &str) -> Tracked {
     let declared = Arc::new(Declared::parse(text).expect("it is understood"));
     let volume = Volume::of(&image.root()).expect("a file system with handles").with_summaries(Some(declared));
     let volume = Arc::new(volume);
-    let tracker = Fanotify::start(Arc::clone(&volume)).expect("it is watched");
+    let tracker = Fanotify::start(volume.clone()).expect("it is watched");
     let store = Store::open(&image.beside("store")).expect("a store");
     let root = volume.root();
     Summaries::open(store, (volume, tracker), root, b"test").expect("summaries")

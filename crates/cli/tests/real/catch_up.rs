@@ -10,10 +10,12 @@ use std::{
 };
 
 use onesweep_summary::{
+    file_system::FileSystem,
     service::{
         client::Client,
         protocol::{Head, Question, Row},
-        server::Server,
+        reach::Itself,
+        server::{Served, Server},
     },
     store::{Batch, Store},
     summaries::{Freshness, Summaries},
@@ -222,8 +224,8 @@ fn questions_wait_until_it_is_known() {
     fs::write(image.root().join("f"), vec![1; 50_000]).expect("a file");
     sync(&image.root());
     let opened = || {
-        let volume = Arc::new(Volume::of(&image.root()).expect("a file system"));
-        let tracker = Fanotify::start(Arc::clone(&volume)).expect("it is watched");
+        let volume: Arc<dyn FileSystem> = Arc::new(Volume::of(&image.root()).expect("a file system"));
+        let tracker = Fanotify::start(volume.clone()).expect("it is watched");
         let store = Store::open(&image.beside("store")).expect("a store");
         let root = volume.root();
         Summaries::open(store, (volume, tracker), root, b"test").expect("summaries")
@@ -235,7 +237,8 @@ fn questions_wait_until_it_is_known() {
     let then = du(&image.root());
     fs::write(image.root().join("g"), vec![1; 500_000]).expect("a file");
     sync(&image.root());
-    let server = Arc::new(Server::new(vec![opened()], Vec::new()));
+    let served = Served::new(image.root(), opened());
+    let server = Arc::new(Server::new(vec![Arc::clone(&served)], Box::new(Itself), Vec::new()));
     let socket = image.beside("own");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
     {
@@ -257,7 +260,7 @@ fn questions_wait_until_it_is_known() {
     let (head, answer) = asked(&socket, &image.root(), Freshness::Cached);
     assert_eq!((head.exact, answer), (false, then));
     assert!(told.try_recv().is_err(), "it waits");
-    server.catch_up(|_, done| done.expect("it is known"));
+    served.catch_up(|_, done| done.expect("it is known"));
     let (head, answer) = told.recv().expect("an answer").expect("it is one");
     assert_eq!((head.exact, answer), (true, du(&image.root())));
     waiting.join().expect("it ends");

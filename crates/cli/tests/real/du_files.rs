@@ -77,6 +77,66 @@ fn single_files_are_told_as_gnu_du_tells_them() {
     }
 }
 
+/// Words, and variables.
+type Called = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+/// What an alias of du is called with.
+#[test]
+fn an_alias_of_du_takes_what_du_takes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    tree(folder.path());
+    symlink("a", folder.path().join("to a")).expect("a symbolic link");
+    let cases: [Called; 19] = [
+        (&["-s", "-d0", "a"], &[]),
+        (&["-s", "--max-depth=0", "-b", "a"], &[]),
+        (&["--max=0", "a"], &[]),
+        (&["--sum", "--app", "a"], &[]),
+        (&["--inode", "--sep", "a"], &[]),
+        (&["--block-size='1", "-s", "a"], &[]),
+        (&["--block='4K", "-s", "a"], &[]),
+        (&["-s", "a"], &[("BLOCK_SIZE", "junk")]),
+        (&["-s", "a"], &[("DU_BLOCK_SIZE", "0"), ("BLOCK_SIZE", "1")]),
+        (&["-s", "a"], &[("BLOCKSIZE", "junk"), ("POSIXLY_CORRECT", "1")]),
+        (&["-s", "a"], &[("BLOCK_SIZE", "'1")]),
+        (&["-s", "--time", "a"], &[("TIME_STYLE", "full-iso"), ("TZ", "UTC")]),
+        (&["-s", "--time", "a"], &[("TIME_STYLE", "posix-iso")]),
+        (&["-s", "--time", "a"], &[("TIME_STYLE", "+%s\n%H")]),
+        (&["-s", "--time", "a"], &[("TIME_STYLE", "locale")]),
+        (&["-s", "a"], &[("TIME_STYLE", "junk")]),
+        // What stands behind a link with a slash.
+        (&["-s", "to a/"], &[]),
+        (&["to a/."], &[]),
+        (&["-b", "to a/b"], &[]),
+    ];
+    for (options, variables) in cases {
+        let du = |mut command: Command| {
+            let variables = variables.iter().copied();
+            command.args(options).envs(variables).current_dir(folder.path()).output().expect("du")
+        };
+        let (theirs, ours) = (du(Command::new("du")), du(onesweep(["du", "--socket", "/nowhere"])));
+        assert_eq!(sorted(&ours.stdout), sorted(&theirs.stdout), "{options:?} {variables:?}: {}", text(&ours.stderr));
+        assert_eq!(theirs.status.code(), Some(0), "{options:?}");
+        assert_eq!(ours.status.code(), Some(0), "{options:?}");
+        assert_eq!(ours.stderr.is_empty(), theirs.stderr.is_empty(), "{options:?}: {}", text(&ours.stderr));
+    }
+    let refused: [Called; 3] = [(&["-s", "-d1"], &[]), (&["--time"], &[("TIME_STYLE", "junk")]), (&["--no"], &[])];
+    for (options, variables) in refused {
+        let du = |mut command: Command| {
+            command
+                .args(options)
+                .envs(variables.iter().copied())
+                .arg("a")
+                .current_dir(folder.path())
+                .output()
+                .expect("du")
+        };
+        let is_refused = |found: &std::process::Output| !found.status.success() && found.stdout.is_empty();
+        assert_eq!(is_refused(&du(onesweep(["du"]))), is_refused(&du(Command::new("du"))), "{options:?}");
+    }
+    let version = output(&mut onesweep(["du", "--version"]));
+    assert!(text(&version).contains(env!("CARGO_PKG_VERSION")), "{}", text(&version));
+}
+
 /// One inode counts once over all paths, and a path in another one too.
 #[test]
 fn several_paths_count_once() {

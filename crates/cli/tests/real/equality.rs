@@ -38,7 +38,12 @@ const CHOICES: &[&[&[&str]]] = &[
         &["--device", "--strategy", "unmerged"],
         &["--device", "--strategy", "merged"],
     ],
-    &[&["--reassembly", "first-fit"], &["--reassembly", "on-demand"], &["--threshold", "200000"]],
+    &[
+        &["--reassembly", "deferred"],
+        &["--reassembly", "first-fit"],
+        &["--reassembly", "on-demand"],
+        &["--threshold", "200000"],
+    ],
     &[&["--budget", "1M"], &["--budget", "3M"], &["--budget", "64M"]],
     &[&[], &["--large", "100K"]],
     &[&[], &["--catalog-limit", "64K"]],

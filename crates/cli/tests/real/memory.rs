@@ -67,7 +67,7 @@ fn the_budget_holds() {
     let root = image.root().join("tree");
     image.cold();
     for budget in [1u64 << 20, 8 << 20, 64 << 20] {
-        for reassembly in ["first-fit", "on-demand"] {
+        for reassembly in ["deferred", "first-fit", "on-demand"] {
             let budget_text = budget.to_string();
             let mut tar = onesweep(["tar", "--json", "--budget", &budget_text, "--reassembly", reassembly, "-cf"]);
             let archive = image.beside("a.tar");

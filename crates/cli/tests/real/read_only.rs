@@ -47,6 +47,7 @@ fn every_use(made: &Made, named: &Path, is_sound: bool) {
         &["sum"],
         &["sum", "--order", "inode", "--budget", "1M"],
         &["plan"],
+        &["layout", "--draw"],
         &["find", "-l"],
         &["find", "--json"],
         &["copy"],

@@ -14,6 +14,8 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, XattrFlags, makedev, mkdirat, mknodat, openat, setxattr};
@@ -255,6 +257,15 @@ fn attributes(root: &Path, files: &[PathBuf]) {
 
 pub(crate) fn sync(path: &Path) {
     run(Command::new("sync").arg("--file-system").arg(path));
+}
+
+/// Waits until the clock shows another second.
+pub(crate) fn until_another_second() {
+    let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let now = seconds();
+    while seconds() == now {
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Many small files in one folder.

@@ -1,9 +1,13 @@
 //! A file system that holds still, or is gone, while a server tracks it: it says so, and others are served as before.
 
 use std::{
+    ffi::OsStr,
     fs,
-    path::Path,
+    io::Write,
+    path::{Path, PathBuf},
     process::{Command, Output},
+    thread,
+    time::Duration,
 };
 
 use crate::{
@@ -119,4 +123,77 @@ fn a_file_system_that_is_unmounted_by_force() {
         equal(&serving, &one.root());
         serving.end();
     }
+}
+
+/// A file system in memory, below which there is room for so much.
+struct Memory(PathBuf);
+
+impl Memory {
+    fn new(at: PathBuf, size: &str) -> Self {
+        fs::create_dir_all(&at).expect("a mount point");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&at));
+        Self(at)
+    }
+
+    /// Takes all the room that is left.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.join("filler");
+        let mut file = fs::File::create(&path).expect("a file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// The store can't grow: what is asked for is walked meanwhile, and when there is room again the same server goes on.
+#[test]
+fn a_full_disk_under_the_store() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 512 << 20);
+    let memory = Memory::new(image.beside("stores"), "64m");
+    for name in ["a", "a/b", "c"] {
+        fs::create_dir(image.root().join(name)).expect("a directory");
+        fs::write(image.root().join(name).join("f"), vec![1; 10_000]).expect("a file");
+    }
+    // What is harvested by itself is made durable, too.
+    let serving = Serving::start_with(&[&image], &["--harvest-after", "1s"].map(OsStr::new));
+    equal(&serving, &image.root());
+    let filler = memory.fill();
+    let name = "n".repeat(200);
+    for number in 0..300 {
+        fs::create_dir(image.root().join(format!("a/{name}{number}"))).expect("a directory");
+    }
+    let walked = loop {
+        // Until the store has to be on the disk nothing is wrong.
+        let asked = finish(&mut serving.du(&["-sb", "-v"], &image.root()), 0);
+        assert_eq!(text(&asked.stdout), text(&output(Command::new("du").arg("-sb").arg(image.root()))));
+        if !text(&asked.stderr).contains("from the server") {
+            break text(&asked.stderr);
+        }
+        fs::write(image.root().join("c/meanwhile"), text(&asked.stdout)).expect("a file");
+    };
+    assert!(
+        walked.contains("the server failed: ") && walked.contains("store") && walked.contains("walked"),
+        "{walked}"
+    );
+    fs::remove_file(filler).expect("it goes");
+    while !text(&finish(&mut serving.du(&["-sb", "-v"], &image.root()), 0).stderr).contains("from the server") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    fs::write(image.root().join("c/after"), vec![1; 5000]).expect("a file");
+    for below in ["", "a", "a/b", "c"] {
+        equal(&serving, &image.root().join(below));
+    }
+    serving.end();
+    // And what it kept is whole.
+    let serving = Serving::start(&image);
+    equal(&serving, &image.root());
+    let said = serving.end();
+    assert!(!said.contains("harvested anew"), "{said}");
+    drop(memory);
 }

@@ -39,7 +39,7 @@ pub(super) fn run(
     let mut client = Client::connect(&args.socket()).map_err(|error| no_server(&message::why(&error)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     for path in paths {
-        let directory = match files::open_handle_at(files::CURRENT_DIR, path.as_path()) {
+        let directory = match files::open_handle(path.as_path()) {
             Ok(directory) => directory,
             Err(error) => {
                 eprintln!("onesweep: {}", message::of_other(path, "look at it", &error));

@@ -4,6 +4,7 @@ use std::{
     io::{self, Read, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use onesweep::Filter;
@@ -11,7 +12,7 @@ use onesweep_layout::MountTable;
 use onesweep_summary::{
     service::{
         client::Client,
-        protocol::{Figures, Question, Refusal, Row},
+        protocol::{Figures, Head, LEFT_OUT_MAX, LeftOut, Question, Refusal, Row},
     },
     store::Store,
     summaries::{Freshness, Summaries},
@@ -58,8 +59,17 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
         return by::run(&args, &paths, wrong, summary, &unit);
     }
     let threshold = args.threshold.as_deref().map(Threshold::parse).transpose()?;
+    match (args.summarize, args.max_depth) {
+        (true, Some(0)) => eprintln!("onesweep: -s says the same as --max-depth=0"),
+        (true, Some(depth)) => return Err(Failure::told(format!("-s and --max-depth={depth} don't go together"))),
+        _ => {}
+    }
     let rules = rules(&args)?;
-    let style = Style::parse(&args.time_style)?;
+    let style = match &args.time_style {
+        Some(style) => Style::parse(style)?,
+        None if args.time.is_some() => Style::from_environment(std::env::var("TIME_STYLE").ok().as_deref())?,
+        None => Style::default(),
+    };
     let mut du = Du { client: Client::connect(&args.socket()).ok(), args: &args, code: 0 };
     for message in wrong {
         eprintln!("onesweep: {message}");
@@ -85,7 +95,13 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
         }
         Ok::<(), Failure>(())
     };
-    if needs_files(&args) || is_within_another(&paths) {
+    if args.freed {
+        // Each by itself.
+        for path in &paths {
+            let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
+            add_up(&lines, du.code)?;
+        }
+    } else if needs_files(&args) || is_within_another(&paths) {
         du.by_files(&paths, &rules, &mut add_up)?;
     } else if let [path] = &paths[..] {
         let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
@@ -208,7 +224,7 @@ impl Du<'_> {
 
     /// The lines of a path, the path itself last; `None` when it can't be looked at, which was told.
     fn measure(&mut self, path: &Path, depth: u32) -> Result<Option<Vec<Line>>, Failure> {
-        let handle = match files::open_handle_at(files::CURRENT_DIR, path) {
+        let handle = match files::open_handle(path) {
             Ok(handle) => handle,
             Err(error) => {
                 self.complain(path, "look at it", &error);
@@ -224,7 +240,8 @@ impl Du<'_> {
             Some(rows) => lines(&shown, rows),
             None => return self.walk(path, depth).map(Some),
         };
-        if !self.args.one_file_system {
+        // What is mounted there stays.
+        if !self.args.one_file_system && !self.args.freed {
             self.add_mounts(path, depth, &mut lines)?;
         }
         Ok(Some(lines))
@@ -238,23 +255,37 @@ impl Du<'_> {
         depth: u32,
     ) -> Result<Option<Vec<Row>>, Failure> {
         let Some(client) = &mut self.client else { return Ok(None) };
-        let question = Question { depth, freshness: freshness(self.args), ..Question::plain() };
+        let one_file_system = self.args.one_file_system;
+        let question = Question { depth, freshness: freshness(self.args), one_file_system, ..Question::plain() };
         let mut rows = Vec::new();
         match client.ask(directory, &question, |row| rows.push(row)) {
             Ok(Ok(head)) => {
-                let (name, partial) = (message::path_text(path), head.partial || head.unreadable > 0);
-                if partial {
-                    eprintln!("onesweep: {name}: some directories below it can't be read, and are left out");
-                    self.code = SOME_FAILED;
+                let name = message::path_text(path);
+                if head.partial || head.unreadable > 0 {
+                    self.complain_of(path, &head);
+                    if self.args.freed {
+                        self.cannot_tell_freed(path);
+                        return Ok(Some(Vec::new()));
+                    }
                 }
                 if self.args.verbose {
-                    let exact = if head.exact { "up to date" } else { "as it was stored" };
-                    eprintln!("onesweep: {name}: from the server, {exact}");
+                    eprintln!("onesweep: {name}: from the server, {}", age(&head));
                 }
                 Ok(Some(rows))
             }
             Ok(Err(Refusal::NotTracked | Refusal::Denied)) => Ok(None),
-            Ok(Err(Refusal::Failed(why))) => Err(Failure::could_not_run(path, "ask the server", why)),
+            Ok(Err(Refusal::Failed(why))) => {
+                if self.args.sync {
+                    files::open_dir(path)
+                        .and_then(|directory| files::sync_file_system(directory.as_fd()))
+                        .map_err(|error| Failure::io(path, "have everything written", &error))?;
+                }
+                if self.args.verbose {
+                    let why = message::one_line(&why);
+                    eprintln!("onesweep: {}: the server failed: {why}", message::path_text(path));
+                }
+                Ok(None)
+            }
             Err(_) => {
                 // It went away: what is left is walked.
                 self.client = None;
@@ -263,12 +294,37 @@ impl Du<'_> {
         }
     }
 
+    /// What isn't in an answer.
+    fn complain_of(&mut self, path: &Path, head: &Head) {
+        self.code = SOME_FAILED;
+        for LeftOut { path: below, why } in &head.left_out {
+            let below = below.clone().into_bytes();
+            let below = if below.is_empty() { path.to_owned() } else { path.join(std::ffi::OsStr::from_bytes(&below)) };
+            eprintln!(
+                "onesweep: {}: cannot read the directory: {}",
+                message::path_text(&below),
+                message::one_line(why)
+            );
+        }
+        if head.left_out.is_empty() || head.left_out.len() == LEFT_OUT_MAX {
+            let more = if head.left_out.is_empty() { "some" } else { "more" };
+            let name = message::path_text(path);
+            eprintln!("onesweep: {name}: {more} directories below it can't be read, and are left out");
+        }
+    }
+
+    fn cannot_tell_freed(&mut self, path: &Path) {
+        self.code = SOME_FAILED;
+        let why = "not all that is in it may be read";
+        eprintln!("onesweep: {}: cannot tell what removing it would free: {why}", message::path_text(path));
+    }
+
     fn walk(&mut self, path: &Path, depth: u32) -> Result<Vec<Line>, Failure> {
         if self.args.verbose {
-            eprintln!("onesweep: {}: walked, for no server tracks it", message::path_text(path));
+            eprintln!("onesweep: {}: walked, for no server answers for it", message::path_text(path));
         }
         let failed = |error: io::Error| Failure::io(path, "walk it", &error);
-        let walk = Walk::of(path, self.args.one_file_system).map_err(failed)?;
+        let walk = Walk::of(path, self.args.one_file_system || self.args.freed).map_err(failed)?;
         let told = |error: &dyn std::fmt::Display| Failure::could_not_run(path, "walk it", error);
         let root = walk.root();
         let store = Store::in_memory().map_err(|error| told(&error))?;
@@ -281,6 +337,10 @@ impl Du<'_> {
             let below = names.iter().map(|name| std::ffi::OsStr::from_bytes(name)).collect::<PathBuf>();
             eprintln!("onesweep: {}: cannot read the directory: {why}", message::path_text(&path.join(below)));
             self.code = SOME_FAILED;
+        }
+        if self.args.freed && summaries.unreadable(top).next().is_some() {
+            self.cannot_tell_freed(path);
+            return Ok(Vec::new());
         }
         let mut rows = Vec::with_capacity(seen.lines.len());
         for line in &seen.lines {
@@ -327,6 +387,18 @@ impl Du<'_> {
     }
 }
 
+/// How true an answer is.
+fn age(head: &Head) -> String {
+    match (head.exact, head.checked_at) {
+        (true, _) => "up to date".to_owned(),
+        (false, None) => "as it was stored".to_owned(),
+        (false, Some(at)) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+            format!("sizes as of the last close, files that stay open as of {} s ago", (now - at).max(0))
+        }
+    }
+}
+
 fn freshness(args: &DuArgs) -> Freshness {
     match (args.cached, args.sync) {
         (true, _) => Freshness::Cached,
@@ -368,8 +440,9 @@ fn unit(args: &DuArgs) -> Result<Unit, Failure> {
         None if args.kibi => Unit::Fixed(1024, ""),
         // Inodes are no bytes.
         None if args.inodes => Unit::Fixed(1, ""),
-        None => match from_environment() {
-            Some(size) => Unit::parse(&size)?,
+        // Of what can't be understood there GNU du takes no notice.
+        None => match from_environment().and_then(|size| Unit::parse(&size).ok()) {
+            Some(unit) => unit,
             None if std::env::var_os("POSIXLY_CORRECT").is_some() => Unit::Fixed(512, ""),
             None => Unit::Fixed(1024, ""),
         },
@@ -379,6 +452,7 @@ fn unit(args: &DuArgs) -> Result<Unit, Failure> {
 /// The figure that was asked for.
 fn figure(args: &DuArgs, figures: &Figures) -> i64 {
     match (args.inodes, args.apparent_size || args.bytes) {
+        _ if args.freed => figures.freed,
         (true, _) => figures.inodes(),
         (_, true) => figures.bytes + figures.directory_bytes,
         _ => figures.allocated,

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    ffi::CString,
     fs::File,
     io,
     os::fd::{AsFd, OwnedFd},
@@ -13,14 +14,13 @@ use std::{
 };
 
 use onesweep::Filter;
-use onesweep_summary::service::protocol::Figures;
+use onesweep_summary::{service::protocol::Figures, walk::is_stub};
 use onesweep_sys::files::{self, DirReader, EntryType, Stat};
 
 use super::time::TimeOf;
 
-/// Names that are opened in one go where a path is longer than the kernel takes.
-const PATH_MAX: usize = 4000;
-const STEPS_MAX: usize = 12;
+/// The kernel takes shorter paths.
+const PATH_MAX: usize = 4096;
 
 /// A line of output.
 #[derive(Default)]
@@ -63,6 +63,8 @@ pub(super) struct Walker<'a> {
 struct Entry {
     name: Vec<u8>,
     stat: Stat,
+    /// One of those that all have the same number.
+    is_stub: bool,
     /// Which directory it is.
     directory: Option<usize>,
 }
@@ -131,11 +133,13 @@ impl<'a> Walker<'a> {
                     if self.rules.one_file_system && entry.stat.dev != dev {
                         continue;
                     }
-                    let identity = (entry.stat.dev, entry.stat.ino);
+                    // Of those that have no number of their own each is another one.
+                    let number = if entry.is_stub { u64::MAX - directories.len() as u64 } else { entry.stat.ino };
+                    let identity = (entry.stat.dev, number);
                     entry.directory = Some(*known.entry(identity).or_insert_with(|| {
                         let stat = entry.stat;
                         directories.push(Directory { path: below(&path, &entry.name), stat, entries: Vec::new() });
-                        waiting.insert((identity.0, identity.1, directories.len() - 1));
+                        waiting.insert((stat.dev, stat.ino, directories.len() - 1));
                         directories.len() - 1
                     }));
                 }
@@ -147,17 +151,9 @@ impl<'a> Walker<'a> {
     }
 
     fn open(&self, path: &Path, is_top: bool) -> io::Result<OwnedFd> {
-        if path.as_os_str().len() < PATH_MAX {
-            // What a link leads to is read only where links are followed.
-            let leads = self.rules.follow || is_top && self.rules.follow_named;
-            return if leads { Ok(File::open(path)?.into()) } else { files::open_dir(path) };
-        }
-        let start = if path.is_absolute() { "/" } else { "." };
-        let steps: Vec<&[u8]> =
-            path.as_os_str().as_bytes().split(|&byte| byte == b'/').filter(|step| !step.is_empty()).collect();
-        steps
-            .chunks(STEPS_MAX)
-            .try_fold(files::open_dir(start)?, |at, steps| files::open_dir_at(at.as_fd(), steps.join(&b'/').as_slice()))
+        // What a link leads to is read only where links are followed.
+        let leads = self.rules.follow || is_top && self.rules.follow_named;
+        if leads && path.as_os_str().len() < PATH_MAX { Ok(File::open(path)?.into()) } else { files::open_dir(path) }
     }
 
     fn list(&self, fd: &OwnedFd, path: &[u8], complain: &mut dyn FnMut(&Path, &io::Error)) -> io::Result<Vec<Entry>> {
@@ -173,7 +169,11 @@ impl<'a> Walker<'a> {
             }
             let at = std::ffi::OsStr::from_bytes(&name);
             match files::statx_at(fd.as_fd(), at, !self.rules.follow) {
-                Ok(stat) => entries.push(Entry { name, stat, directory: None }),
+                Ok(stat) => {
+                    let is_stub = stat.file_type() == EntryType::Dir
+                        && CString::new(&*name).is_ok_and(|name| is_stub(fd.as_fd(), &name, stat.ino));
+                    entries.push(Entry { name, stat, is_stub, directory: None });
+                }
                 // It vanished, if it isn't a link to nothing.
                 Err(_)
                     if files::statx_at(fd.as_fd(), at, true)

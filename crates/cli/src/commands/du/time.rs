@@ -40,12 +40,33 @@ impl TimeOf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Style(String);
 
+impl Default for Style {
+    fn default() -> Style {
+        Style("%Y-%m-%d %H:%M".to_owned())
+    }
+}
+
 impl Style {
+    /// As the variable `TIME_STYLE` names it, which ls heeds, too.
+    pub(super) fn from_environment(style: Option<&str>) -> Result<Style, Failure> {
+        match style {
+            None | Some("" | "locale") => Ok(Style::default()),
+            // ls has a second line, for what is recent.
+            Some(style) if style.starts_with('+') => Style::parse(style.lines().next().unwrap_or(style)),
+            Some(mut style) => {
+                while let Some(rest) = style.strip_prefix("posix-") {
+                    style = rest;
+                }
+                Style::parse(style)
+            }
+        }
+    }
+
     /// As `--time-style` takes it.
     pub(super) fn parse(style: &str) -> Result<Style, Failure> {
         let format = match style {
             "full-iso" => "%Y-%m-%d %H:%M:%S.%N %z",
-            "long-iso" => "%Y-%m-%d %H:%M",
+            "long-iso" => return Ok(Style::default()),
             "iso" => "%Y-%m-%d",
             other => other.strip_prefix('+').ok_or_else(|| {
                 Failure::told(format!("'{other}' is no style; write full-iso, long-iso, iso or +FORMAT"))
@@ -73,5 +94,9 @@ mod tests {
         assert_eq!(Style::parse("+%s.%N").unwrap().write(time), "1000000000.000000005");
         assert_eq!(Style::parse("iso").unwrap().write(time).len(), 10);
         assert!(Style::parse("short").is_err());
+        for (style, same) in [(None, "long-iso"), (Some("posix-posix-iso"), "iso"), (Some("+%s\n%H"), "+%s")] {
+            assert_eq!(Style::from_environment(style).unwrap(), Style::parse(same).unwrap());
+        }
+        assert!(Style::from_environment(Some("short")).is_err());
     }
 }

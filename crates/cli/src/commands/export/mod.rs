@@ -3,7 +3,6 @@
 #[cfg(feature = "export")]
 mod parquet_table;
 mod record;
-mod target;
 
 use std::{
     fs::File,
@@ -26,14 +25,12 @@ use onesweep_summary::{
 };
 use onesweep_sys::files;
 
-use self::{
-    record::{Origin, Record},
-    target::Target,
-};
+use self::record::{Origin, Record};
 use crate::{
     args::ExportArgs,
     message,
     report::{Failure, SOME_FAILED},
+    target::Target,
 };
 
 pub(crate) fn run(args: ExportArgs) -> Result<u8, Failure> {

@@ -133,7 +133,11 @@ fn age(look: &Look, state: &State, now: i64) -> String {
         return format!("no server: directories as walked {} ago", span(now - look.counted_at));
     }
     let answered = span(now - state.answered_at);
-    if look.exact { format!("live, {answered} ago") } else { format!("still changing, {answered} ago") }
+    match (look.exact, look.checked_at) {
+        (true, _) => format!("live, {answered} ago"),
+        (false, None) => format!("still changing, {answered} ago"),
+        (false, Some(at)) => format!("live, {answered} ago, but open files as of {} ago", span(now - at)),
+    }
 }
 
 fn table(pen: &mut Pen<'_>, state: &State, now: i64) {
@@ -425,6 +429,9 @@ mod tests {
         let damaged = Look { unreadable: 2, ..Look::default() };
         state.answered(&state.wanted(), Ok(damaged), 4600);
         assert_eq!(second(&state), "still changing, 3 s ago · 2 directories could not be read");
+        let closed = Look { checked_at: Some(4400), ..Look::default() };
+        state.answered(&state.wanted(), Ok(closed), 4600);
+        assert_eq!(second(&state), "live, 3 s ago, but open files as of 3 min ago");
         let mut walked = State::new(b"/".to_vec(), Measure::Allocated, true);
         assert_eq!(second(&walked), "asking …");
         walked.answered(&walked.wanted(), Ok(Look { counted_at: 1000, ..Look::default() }), 4600);

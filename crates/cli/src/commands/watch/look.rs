@@ -75,6 +75,8 @@ pub(super) struct Look {
     pub(super) partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub(super) exact: bool,
+    /// When files that stay open were looked at last, in seconds since 1970, where sizes follow at close.
+    pub(super) checked_at: Option<i64>,
     /// When it was counted, in seconds since 1970.
     pub(super) counted_at: i64,
     /// Directories below that could not be read.

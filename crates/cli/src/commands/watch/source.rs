@@ -160,6 +160,7 @@ fn told(listing: Listing) -> Look {
         denied: listing.denied,
         partial: listing.partial,
         exact: listing.exact,
+        checked_at: listing.checked_at,
         counted_at: listing.harvested_at,
         unreadable: listing.unreadable,
         entries: listing.children.into_iter().map(entry).collect(),

@@ -1,4 +1,4 @@
-//! Where an export goes: a file that gets its name when it is complete, or a stream.
+//! Where a result goes: a file that gets its name when it is complete, or a stream.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -16,7 +16,7 @@ use signal_hook::{
 use crate::report::INTERRUPTED;
 
 /// What is written to.
-pub(super) struct Target {
+pub(crate) struct Target {
     out: File,
     /// The name in the end, and the one until then.
     names: Option<(PathBuf, Unfinished)>,
@@ -27,7 +27,7 @@ struct Unfinished(Arc<Mutex<Option<PathBuf>>>);
 
 impl Target {
     /// `-` is standard output. What is there and no regular file (a device, a pipe) is written to as it is.
-    pub(super) fn open(file: &Path) -> io::Result<Target> {
+    pub(crate) fn open(file: &Path) -> io::Result<Target> {
         if file == Path::new("-") {
             let out = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?;
             return Ok(Target { out: out.into(), names: None });
@@ -55,12 +55,12 @@ impl Target {
         Ok(Target { out, names: Some((place, unfinished)) })
     }
 
-    pub(super) fn writer(&self) -> io::Result<File> {
+    pub(crate) fn writer(&self) -> io::Result<File> {
         self.out.try_clone()
     }
 
     /// All has been written: it gets its name.
-    pub(super) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(self) -> io::Result<()> {
         let Some((place, unfinished)) = self.names else { return Ok(()) };
         self.out.sync_all()?;
         let mut kept = unfinished.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,89 @@
+//! `onesweep defrag`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::Seconds;
+use crate::size::Size;
+
+/// Moves small files side by side, in the order in which they are read (ext4)
+///
+/// Contents, times and names stay as they are, also while programs use the files, and when the machine stops: each file has
+/// its old or its new place, and its right bytes. Files that others write, and all that can't be moved, stay. As an ordinary user,
+/// for files and directories of one's own.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onesweep defrag --dry-run /srv/mail             the plan, and nothing else
+  onesweep defrag /srv/mail                       for who reads it as GNU tar does
+  onesweep defrag --order name /srv/www           for rsync, and cp with patterns
+  onesweep defrag --max-time 30m /srv/a /srv/b")]
+pub(crate) struct DefragArgs {
+    /// Directories; what is mounted below is left out
+    #[arg(required = true, value_name = "DIRECTORY")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Show what would be moved, and move nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// The order of the reader who is to profit
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) order: OrderName,
+    /// The most that is put side by side at once; 64K to 8M
+    #[arg(long, value_name = "SIZE", default_value = "2M")]
+    pub(crate) region: Size,
+    /// The most that is written for each seek that is saved
+    #[arg(long, value_name = "SIZE", default_value = "128K")]
+    pub(crate) write_budget: Size,
+    /// Stop after so long, where nothing is lost; a number with s, m, h or d behind it
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_time: Option<Seconds>,
+    /// Move only what lies in memory: read nothing
+    #[arg(long)]
+    pub(crate) cached: bool,
+    /// As root, leave the file system's mb_stream_req as it is, which is else raised to --region meanwhile
+    #[arg(long)]
+    pub(crate) no_raise: bool,
+    /// Also on disks that don't seek
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Name each file that stays, and why
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) verbose: bool,
+    /// Tell nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Write a JSON object for each directory, one to a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum OrderName {
+    /// As directories list them: GNU tar, find, grep -r
+    #[default]
+    Readdir,
+    /// By inode in each directory: tar --sort=inode
+    Inode,
+    /// By name in each directory: rsync, tar --sort=name
+    Name,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, parse_line};
+
+    #[test]
+    fn sizes_and_times_are_read() {
+        let Ok(Command::Defrag(args)) = parse_line("defrag --order inode --region 64K --max-time 5m a b") else {
+            panic!("it is understood");
+        };
+        assert_eq!((args.region, args.write_budget), (Size(64 << 10), Size(128 << 10)));
+        assert_eq!((args.order, args.max_time.map(|time| time.0)), (OrderName::Inode, Some(300)));
+        for line in ["defrag", "defrag --order none a", "defrag -v --json a", "defrag --max-time x a"] {
+            assert!(parse_line(line).is_err(), "{line}");
+        }
+    }
+}

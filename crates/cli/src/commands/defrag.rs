@@ -1,0 +1,314 @@
+//! `onesweep defrag`: plan, show, move.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, IsTerminal, Write},
+    os::fd::AsFd,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use onesweep_layout::{Devices, LayoutScore};
+use onesweep_relocate::{
+    carry::{Ended, Report, Settings},
+    ext4::{Ext4, Reading, Refusal},
+    host::{Failure as Failed, Host},
+    pack::{Plan, Rules, Score},
+    passes::{Done, pack_until_rest, plan_for},
+    survey::{Candidate, Order, files_below, survey},
+};
+use serde::Serialize;
+use signal_hook::flag;
+
+use crate::{
+    args::{DefragArgs, OrderName},
+    message,
+    report::{self, Failure},
+    session::heeded_signals,
+    size::{Size, duration},
+};
+
+/// Each pass gains, or is the last.
+const PASSES: u32 = 8;
+
+pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in heeded_signals() {
+        // Whoever asks twice doesn't wait for the region: what was moved is whole whenever it ends.
+        flag::register_conditional_shutdown(signal, report::INTERRUPTED.into(), Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| Failure::told(format!("cannot listen to signals: {}", message::why(&error))))?;
+    }
+    let until = args.max_time.map(|time| Instant::now() + Duration::from_secs(time.0.unsigned_abs()));
+    let mut errors = 0;
+    for path in &args.paths {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        match (Run { args: &args, path, stop: &stop, until }).run() {
+            Ok(own) => errors += own,
+            Err(failure @ Failure::Closed(_)) => return Err(failure),
+            Err(failure) if args.paths.len() == 1 => return Err(failure),
+            Err(failure) => {
+                failure.print();
+                errors += 1;
+            }
+        }
+    }
+    Ok(report::exit_code(stop.load(Ordering::SeqCst), errors))
+}
+
+/// One directory.
+struct Run<'a> {
+    args: &'a DefragArgs,
+    path: &'a Path,
+    stop: &'a AtomicBool,
+    until: Option<Instant>,
+}
+
+impl Run<'_> {
+    /// Gives how many errors were told.
+    fn run(&self) -> Result<u64, Failure> {
+        let reading = Reading { uncached: !self.args.cached, large_pages: !self.args.cached };
+        let mut host = Ext4::of(self.path, reading).map_err(|refusal| self.refused(&refusal))?;
+        // Places of what was written lately are not known before.
+        host.commit().map_err(|error| Failure::io(self.path, "write what is dirty", &error))?;
+        let order = match self.args.order {
+            OrderName::Readdir => Order::Readdir,
+            OrderName::Inode => Order::Inode,
+            OrderName::Name => Order::Name,
+        };
+        let mut errors = 0;
+        let paths = files_below(self.path, order, &mut |path, error| {
+            tell(&message::of_step(path, "list it", &error));
+            errors += 1;
+        });
+        let paths = paths.map_err(|error| Failure::io(self.path, "list it", &error))?;
+        let mut files = survey(&mut host, paths).map_err(|failed| Failure::told(message_of(&failed)))?;
+
+        let settings = self.settings(host.block_bytes());
+        let plan = plan_for(&files, &settings);
+        let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
+        self.show(|out| told.show_plan(out))?;
+        let is_seekless = self.is_seekless();
+        if is_seekless && !self.args.force && !self.args.dry_run && !plan.regions.is_empty() {
+            let path = message::path_text(self.path);
+            tell(&format!("{path}: its disk does not seek, so nothing was moved; --force moves all the same"));
+        }
+        if !self.args.dry_run && (!is_seekless || self.args.force) && !plan.regions.is_empty() {
+            if !self.args.no_raise {
+                // Only root may; without it, space near a directory comes in smaller pieces.
+                let _ = host.raise_unit(settings.rules.region);
+            }
+            host.rehearse(self.path).map_err(|refusal| self.refused(&refusal))?;
+            let started = Instant::now();
+            let done = self.carry_out(&mut host, &mut files, &settings, plan.blocks());
+            if let Some(Ended::Failed(failed)) = &done.report.ended {
+                tell(&format!("{}; what was moved before is whole", message_of(failed)));
+                errors += 1;
+            }
+            told.add(&done, started.elapsed(), host.block_bytes());
+            self.show(|out| told.show_done(out))?;
+        }
+        told.count_stayed(&files);
+        self.show(|out| told.show_stayed(out))?;
+        if self.args.verbose {
+            for (file, stays) in files.iter().filter_map(|file| Some((file, file.stays?))) {
+                let path = message::path_text(&file.path);
+                self.show(|out| writeln!(out, "  {path}: {stays}"))?;
+            }
+        }
+        if self.args.json {
+            let mut out = io::stdout().lock();
+            let written = serde_json::to_writer(&mut out, &told).map_err(io::Error::from);
+            written.and_then(|()| writeln!(out)).map_err(|error| Failure::output(&error, 0))?;
+        }
+        Ok(errors)
+    }
+
+    fn settings(&self, block_bytes: u64) -> Settings {
+        let blocks = |size: Size| size.0 / block_bytes.max(1);
+        let region = blocks(self.args.region).clamp(16, 2048);
+        let budget = blocks(self.args.write_budget).max(1);
+        let rules = Rules { budget, ..Rules::for_regions(region) };
+        Settings { gain_first: self.args.max_time.is_some(), ..Settings::new(rules) }
+    }
+
+    fn carry_out(&self, host: &mut Ext4, files: &mut [Candidate], settings: &Settings, blocks: u64) -> Done {
+        let is_shown = !self.args.quiet && io::stderr().is_terminal();
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(blocks), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
+            bar.set_style(style);
+        }
+        let mut goes_on = |report: &Report| {
+            // Later passes move more than was planned.
+            bar.set_length(blocks.max(report.blocks));
+            bar.set_position(report.blocks);
+            bar.set_message(format!("{} files moved", report.files));
+            !self.stop.load(Ordering::SeqCst) && self.until.is_none_or(|until| Instant::now() < until)
+        };
+        let done = pack_until_rest(host, files, settings, PASSES, &mut goes_on);
+        bar.finish_and_clear();
+        done
+    }
+
+    /// Where nobody can tell, the disk seeks.
+    fn is_seekless(&self) -> bool {
+        let stack = || Devices::of_system().ok()?.by_fd(File::open(self.path).ok()?.as_fd()).ok();
+        stack().is_some_and(|stack| !stack.disks.is_empty() && stack.is_seekless())
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Failure {
+        match refusal {
+            Refusal::Unknown { what, source } => Failure::io(self.path, what, source),
+            refusal => Failure::could_not_run(self.path, "move its files", refusal),
+        }
+    }
+
+    fn show(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        if self.args.quiet || self.args.json {
+            return Ok(());
+        }
+        write(&mut io::stdout().lock()).map_err(|error| Failure::output(&error, 0))
+    }
+}
+
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "onesweep: {text}");
+}
+
+fn message_of(failed: &Failed) -> String {
+    message::of_other(&failed.path, failed.doing, &failed.source)
+}
+
+/// Scores of one moment.
+#[derive(Serialize)]
+struct Scores {
+    /// Seeks of who reads all in the order.
+    seeks: u64,
+    /// Of the files alone, 0 to 1.
+    layout_score: Option<f64>,
+    /// Between the files, too.
+    dynamic_score: Option<f64>,
+}
+
+impl Scores {
+    fn of(score: &Score) -> Scores {
+        let ratio = LayoutScore::ratio;
+        Scores { seeks: score.breaks(), layout_score: ratio(score.files), dynamic_score: ratio(score.order) }
+    }
+}
+
+/// What is said of one directory.
+#[derive(Serialize)]
+struct Told {
+    path: String,
+    files: usize,
+    bytes: u64,
+    before: Scores,
+    planned: Scores,
+    planned_regions: usize,
+    planned_bytes: u64,
+    /// Null when nothing was to be moved.
+    after: Option<Scores>,
+    moved_files: u64,
+    moved_bytes: u64,
+    passes: u32,
+    read_back_files: u64,
+    torn_files: usize,
+    left_not_better: u64,
+    left_no_room: u64,
+    stayed: BTreeMap<String, u64>,
+    is_complete: bool,
+    seconds: f64,
+}
+
+impl Told {
+    fn new(path: &Path, files: &[Candidate], plan: &Plan, block_bytes: u64) -> Told {
+        Told {
+            path: path.to_string_lossy().into_owned(),
+            files: files.len(),
+            bytes: files.iter().map(|file| file.places.blocks()).sum::<u64>() * block_bytes,
+            before: Scores::of(&plan.before),
+            planned: Scores::of(&plan.after),
+            planned_regions: plan.regions.len(),
+            planned_bytes: plan.blocks() * block_bytes,
+            after: None,
+            moved_files: 0,
+            moved_bytes: 0,
+            passes: 0,
+            read_back_files: 0,
+            torn_files: 0,
+            left_not_better: 0,
+            left_no_room: 0,
+            stayed: BTreeMap::new(),
+            is_complete: plan.regions.is_empty(),
+            seconds: 0.0,
+        }
+    }
+
+    fn add(&mut self, done: &Done, took: Duration, block_bytes: u64) {
+        self.after = Some(Scores::of(&done.after));
+        self.moved_files = done.report.files;
+        self.moved_bytes = done.report.blocks * block_bytes;
+        self.passes = done.passes;
+        self.read_back_files = done.report.read_back;
+        self.torn_files = done.report.torn.len();
+        (self.left_not_better, self.left_no_room) = (done.report.not_better, done.report.no_room);
+        self.is_complete = done.report.ended.is_none();
+        self.seconds = took.as_secs_f64();
+    }
+
+    fn count_stayed(&mut self, files: &[Candidate]) {
+        for stays in files.iter().filter_map(|file| file.stays) {
+            *self.stayed.entry(stays.to_string()).or_default() += 1;
+        }
+    }
+
+    fn show_plan(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (path, bytes) = (message::one_line(&self.path), Size(self.bytes));
+        writeln!(out, "{path}: {} files, {bytes}, {} seeks to read them", self.files, self.before.seeks)?;
+        match self.planned_regions {
+            0 => writeln!(out, "nothing to move: it would not be better by enough"),
+            regions => writeln!(
+                out,
+                "plan: {} to write into {regions} regions, {} seeks then",
+                Size(self.planned_bytes),
+                self.planned.seeks
+            ),
+        }
+    }
+
+    fn show_done(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (bytes, took) = (Size(self.moved_bytes), duration(self.seconds));
+        let seeks = self.after.as_ref().map_or(0, |after| after.seeks);
+        let whole = if self.is_complete { "" } else { "stopped early: " };
+        writeln!(out, "{whole}{} files moved, {bytes} in {took}, {seeks} seeks now", self.moved_files)?;
+        if self.left_not_better > 0 {
+            let left = self.left_not_better;
+            writeln!(out, "{left} regions left: free space in pieces would not have made them better by enough")?;
+        }
+        if self.left_no_room > 0 {
+            writeln!(
+                out,
+                "{} regions left: no free space near them, or no permission to make files there",
+                self.left_no_room
+            )?;
+        }
+        Ok(())
+    }
+
+    fn show_stayed(&self, out: &mut dyn Write) -> io::Result<()> {
+        for (stays, files) in &self.stayed {
+            writeln!(out, "{files} files stay: {stays}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What is done without being asked for: harvests in portions, behind everybody else's reads, and making durable.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU32, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use onesweep_summary::{
+    service::{budget::Budget, server::Server},
+    store::StoreError,
+    summaries::{SummaryError, Tended},
+};
+use onesweep_sys::priority;
+
+use crate::{args::ServeSettings, message};
+
+/// So often it looks after what is due.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+/// So often what is known is made durable.
+const COMMIT_EVERY: Duration = Duration::from_secs(60);
+/// So often the same trouble is told again.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(600);
+/// The paper's `timeout`.
+const HARVEST_AFTER: i64 = 30 * 60;
+/// So often files that stay open for writing are looked at, where sizes follow at close.
+const CHECK_OPEN_EVERY: i64 = 60;
+
+/// When and how much; it can change meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    harvest_after: AtomicI64,
+    budget: AtomicU32,
+    check_open_every: AtomicI64,
+}
+
+impl Schedule {
+    pub(super) fn new(settings: &ServeSettings) -> Arc<Schedule> {
+        let schedule = Arc::<Schedule>::default();
+        schedule.set(settings);
+        schedule
+    }
+
+    pub(super) fn set(&self, settings: &ServeSettings) {
+        let harvest_after = settings.harvest_after.map_or(HARVEST_AFTER, |time| time.0);
+        let budget = settings.background_budget.unwrap_or(Budget::default().directories);
+        self.harvest_after.store(harvest_after, Ordering::Relaxed);
+        self.budget.store(budget, Ordering::Relaxed);
+        let check_open_every = settings.check_open_every.map_or(CHECK_OPEN_EVERY, |time| time.0.max(1));
+        self.check_open_every.store(check_open_every, Ordering::Relaxed);
+    }
+}
+
+/// What was told last of each file system: what goes on isn't told every second.
+#[derive(Default)]
+struct Complaints(HashMap<PathBuf, (String, Instant)>);
+
+impl Complaints {
+    fn tell(&mut self, path: &Path, error: &SummaryError) {
+        let text = message::of_error(error);
+        let is_told = |(told, at): &(String, Instant)| *told == text && at.elapsed() < COMPLAIN_EVERY;
+        // That it is waited for follows what went wrong.
+        let is_waiting = matches!(error, SummaryError::Store(StoreError::Waiting { .. }));
+        if !is_waiting && !self.0.get(path).is_some_and(is_told) {
+            tracing::error!("{}: {text}", message::path_text(path));
+            self.0.insert(path.to_owned(), (text, Instant::now()));
+        }
+    }
+}
+
+/// Goes on until the other end of `ended` is gone.
+pub(super) fn run(server: &Server, schedule: &Schedule, ended: &Receiver<()>) {
+    let mut checked = Instant::now();
+    // Where that can't be had it waits for nobody but those who ask.
+    let _ = priority::set_idle_io();
+    let (mut committed, mut read_of) = (Instant::now(), HashMap::new());
+    let mut losses_of: HashMap<PathBuf, u64> = HashMap::new();
+    let mut complaints = Complaints::default();
+    loop {
+        let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
+        let pause = server.tend(schedule.harvest_after.load(Ordering::Relaxed), budget, |served, tended| {
+            let path = served.path();
+            let so_far: &mut u64 = read_of.entry(path.to_owned()).or_default();
+            let losses = served.summaries().shared().losses();
+            if losses > losses_of.insert(path.to_owned(), losses).unwrap_or_default() {
+                let path = message::path_text(path);
+                tracing::warn!("{path}: more happened than could be told; it is found out what has changed");
+            }
+            match tended {
+                Ok(Tended::Nothing) => {}
+                Ok(Tended::Some(read)) => {
+                    *so_far += read;
+                    tracing::debug!("{}: {read} directories harvested in the background", message::path_text(path));
+                }
+                Ok(Tended::All(read)) => {
+                    let all = std::mem::take(so_far) + read;
+                    let path = message::path_text(path);
+                    tracing::info!("{path}: all that had changed was harvested in the background, {all} directories");
+                }
+                Err(ref error) => complaints.tell(path, error),
+            }
+            if tended.is_ok() {
+                complaints.0.remove(path);
+            }
+        });
+        if checked.elapsed().as_secs() as i64 >= schedule.check_open_every.load(Ordering::Relaxed) {
+            checked = Instant::now();
+            server.check_open_files(|served, error| {
+                let (path, why) = (message::path_text(served.path()), message::of_error(&error));
+                tracing::error!("{path}: cannot look at files that are open for writing: {why}");
+            });
+        }
+        if committed.elapsed() >= COMMIT_EVERY {
+            committed = Instant::now();
+            for served in server.volumes().iter() {
+                let committed = served.summaries().alone().commit(true);
+                if let Err(error) = committed {
+                    complaints.tell(served.path(), &error);
+                }
+            }
+        }
+        match ended.recv_timeout(pause.unwrap_or(TEND_EVERY)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! `onesweep serve`: the daemon that keeps summaries true.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`settings`] | what was typed, and the file |
+//! | [`rights`] | starts the warden, which has the rights, and gives up those of the daemon |
+//! | [`sockets`] | where it listens |
+//! | [`background`] | what is harvested by itself |
+//! | [`log`], [`ready`] | what people and systemd are told |
+
+mod background;
+mod log;
+mod ready;
+mod rights;
+mod settings;
+mod sockets;
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::Instant,
+};
+
+use onesweep_summary::{
+    file_system::FileSystem,
+    service::{
+        http::{Web, tokens},
+        server::{Served, Server},
+    },
+    store::{Store, StoreError},
+    summaries::{CaughtUp, Summaries, SummaryError},
+    tracker::{Fanotify, SizesFollow},
+    warden::guarded::{Found, Guarded},
+};
+use onesweep_sys::fanotify::Group;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use self::{background::Schedule, rights::Running};
+use super::summaries;
+use crate::{
+    args::{ServeArgs, ServeSettings},
+    message,
+    report::Failure,
+};
+
+/// What the daemon waits for.
+enum Event {
+    End,
+    Reload,
+    /// These were caught up with, or why not.
+    CaughtUp(Vec<(Arc<Served>, Result<(), SummaryError>)>),
+}
+
+pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
+    if args.warden {
+        return rights::run_warden(args);
+    }
+    let settings = settings::read(&args)?;
+    if let (Some(file), Some(uid)) = (&settings.http_tokens, args.new_token) {
+        return new_token(file, uid);
+    }
+    let socket = settings.socket();
+    sockets::refuse_company(&socket)?;
+    let web = sockets::web(&settings)?;
+    // The warden reads it; what is wrong with it is told before anything is made.
+    summaries::declared(settings.summaries.as_deref())?;
+    let user = rights::user(&settings)?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
+    let log = log::start(settings.log.unwrap_or_default());
+    let running = Running::start()?;
+    // What can't be tracked is told before anything is made.
+    let found = match found(&running) {
+        Ok(found) => found,
+        Err(failure) => {
+            running.end();
+            return Err(failure);
+        }
+    };
+    let began = || {
+        let store = settings::store(&settings);
+        rights::own_store(&store, user)?;
+        let listener = sockets::listen(&socket)?;
+        rights::give_up(user)?;
+        if user.is_none() && onesweep_sys::user::effective_uid() == 0 {
+            tracing::info!("there is no user onesweep: it runs as root, without root's rights");
+        }
+        let tracked = found.into_iter().map(|one| track(one, &store, settings.sizes_follow()));
+        Ok((listener, tracked.collect::<Result<Vec<_>, _>>()?))
+    };
+    let (listener, volumes) = match began() {
+        Ok(began) => began,
+        Err(failure) => {
+            running.end();
+            return Err(failure);
+        }
+    };
+    let reach = Box::new(Arc::clone(&running.warden));
+    let server = Arc::new(Server::new(volumes.clone(), reach, settings.full_totals.clone()));
+    {
+        let server = Arc::clone(&server);
+        spawn("listener", move || sockets::accept(&listener, &server))?;
+    }
+    tracing::info!("listening at {}", message::path_text(&socket));
+    ready::ready("harvesting what has changed");
+    let (tell, events) = mpsc::channel();
+    forward(signals, tell.clone())?;
+    let web = web.map(|(listener, address)| {
+        let warden = Arc::clone(&running.warden);
+        let tokens = Box::new(move || warden.tokens());
+        (Arc::new(Web::new(Arc::clone(&server), tokens, &settings.metrics)), listener, address)
+    });
+    let schedule = Schedule::new(&settings);
+    let daemon = Daemon {
+        args,
+        settings,
+        log,
+        running,
+        server,
+        web: web.as_ref().map(|(web, ..)| Arc::clone(web)),
+        schedule,
+        tell,
+        is_catching_up: true,
+        is_reload_due: false,
+        background: None,
+    };
+    daemon.catch_up(volumes);
+    daemon.run(&events, move |_| {
+        let Some((web, listener, address)) = web else { return Ok(()) };
+        spawn("web", move || web.serve(&listener))?;
+        tracing::info!("listening at http://{address}/");
+        Ok(())
+    })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(run);
+    spawned.map(drop).map_err(|error| Failure::told(format!("cannot start a thread: {error}")))
+}
+
+/// Signals as events.
+fn forward(mut signals: Signals, tell: Sender<Event>) -> Result<(), Failure> {
+    spawn("signals", move || {
+        for signal in signals.forever() {
+            let event = if signal == SIGHUP { Event::Reload } else { Event::End };
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn new_token(file: &Path, uid: u32) -> Result<u8, Failure> {
+    let token =
+        tokens::add(file, uid).map_err(|error| Failure::could_not_run(file, "add a token", message::why(&error)))?;
+    writeln!(io::stdout(), "{token}").map_err(|error| Failure::output(&error, 0))?;
+    Ok(0)
+}
+
+/// What `fanotify_mark` says of a file system without a number.
+const ENODEV: i32 = 19;
+const NOT_SUPPORTED: &str = "; it can't be tracked: name a path on ext2, ext3, ext4, XFS, btrfs, F2FS or tmpfs, such as \
+    the one below an overlay. `onesweep du` walks all others";
+
+type ToTrack = (PathBuf, Arc<Guarded>, Group);
+
+/// The file systems that the settings name, each once; all of them can be tracked, or none is.
+fn found(running: &Running) -> Result<Vec<ToTrack>, Failure> {
+    let told = running.warden.file_systems();
+    let told = told.map_err(|error| Failure::told(format!("cannot ask the warden: {}", message::why(&error))))?;
+    let mut found: Vec<ToTrack> = Vec::new();
+    for one in told {
+        let (path, guarded, group) = opened(one).map_err(Failure::told)?;
+        if found.iter().all(|(_, other, _)| other.number() != guarded.number()) {
+            found.push((path, guarded, group));
+        }
+    }
+    Ok(found)
+}
+
+fn opened((path, found): Found) -> Result<ToTrack, String> {
+    let (guarded, group) = found.map_err(|(step, error)| {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; it needs root",
+            io::ErrorKind::CrossesDevices => {
+                "; mount its topmost subvolume somewhere (mount -o subvolid=5) and name a path there"
+            }
+            io::ErrorKind::NotFound => "; check the name",
+            // Overlays, network file systems and those in user space, whose inodes have no handles, or are told of by nobody.
+            io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => NOT_SUPPORTED,
+            _ if error.raw_os_error() == Some(ENODEV) => NOT_SUPPORTED,
+            _ => "",
+        };
+        format!("{}: cannot {step}: {}{advice}", message::path_text(&path), message::why(&error))
+    })?;
+    Ok((path, guarded, group))
+}
+
+/// The summaries of a file system.
+fn track((path, guarded, group): ToTrack, stores: &Path, wanted: SizesFollow) -> Result<Arc<Served>, Failure> {
+    let path = path.as_path();
+    let identity = guarded.identity().map_err(|error| Failure::io(path, "tell its file system", &error))?;
+    let name: String =
+        identity.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte as char } else { '-' }).collect();
+    let guarded: Arc<dyn FileSystem> = guarded;
+    if guarded.sizes_follow() != wanted {
+        let path = message::path_text(path);
+        tracing::warn!("{path}: sizes follow each write there, for this file system tells its inodes by a walk alone");
+    }
+    let tracker = Fanotify::take_up(Arc::clone(&guarded), group)
+        .map_err(|error| Failure::could_not_run(path, "watch its file system", message::why(&error)))?;
+    let store = sockets::patiently(|| Store::open(&stores.join(&name)), StoreError::is_in_use)
+        .map_err(|error| Failure::told(error.to_string()))?;
+    let root = guarded.root();
+    let summaries = Summaries::open(store, (guarded, tracker), root, &identity);
+    let summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
+    Ok(Served::new(path.to_owned(), summaries))
+}
+
+/// A server that runs.
+struct Daemon {
+    args: ServeArgs,
+    settings: ServeSettings,
+    log: log::Switch,
+    running: Running,
+    server: Arc<Server>,
+    web: Option<Arc<Web>>,
+    schedule: Arc<Schedule>,
+    tell: Sender<Event>,
+    is_catching_up: bool,
+    is_reload_due: bool,
+    /// Harvests by itself until this goes, and says when it has ended.
+    background: Option<(Sender<()>, thread::JoinHandle<()>)>,
+}
+
+impl Daemon {
+    /// `when_known` is run when all is known for the first time.
+    fn run(
+        mut self,
+        events: &Receiver<Event>,
+        when_known: impl FnOnce(&Server) -> Result<(), Failure>,
+    ) -> Result<u8, Failure> {
+        let mut when_known = Some(when_known);
+        let ended = loop {
+            match events.recv() {
+                Ok(Event::End) | Err(_) => break Ok(0),
+                Ok(Event::Reload) if self.is_catching_up => self.is_reload_due = true,
+                Ok(Event::Reload) => self.reload(),
+                Ok(Event::CaughtUp(done)) => {
+                    self.is_catching_up = false;
+                    let failed = self.drop_failed(done);
+                    if let Some(when_known) = when_known.take() {
+                        if let Some(failure) = failed {
+                            break Err(failure);
+                        }
+                        if let Err(failure) = when_known(&self.server).and_then(|()| self.start_background()) {
+                            break Err(failure);
+                        }
+                    } else if let Some(failure) = failed {
+                        failure.messages().iter().for_each(|message| tracing::error!("{message}"));
+                    }
+                    ready::ready("all is known");
+                    if std::mem::take(&mut self.is_reload_due) {
+                        self.reload();
+                    }
+                }
+            }
+        };
+        self.end(when_known.is_none());
+        ended
+    }
+
+    fn end(self, is_known: bool) {
+        ready::stopping();
+        if let Some((going, thread)) = self.background {
+            drop(going);
+            let _ = thread.join();
+        }
+        // While the first harvest is under way nobody waits for it: what is in the store is whole at any moment.
+        if is_known {
+            self.server.each(|tracked| {
+                if let Err(error) = tracked.close() {
+                    tracing::error!("cannot end in good order: {}", message::of_error(&error));
+                }
+            });
+        }
+        self.running.end();
+    }
+
+    fn start_background(&mut self) -> Result<(), Failure> {
+        let (going, ended) = mpsc::channel();
+        let (server, schedule) = (Arc::clone(&self.server), Arc::clone(&self.schedule));
+        let thread = thread::Builder::new()
+            .name("background".into())
+            .spawn(move || background::run(&server, &schedule, &ended))
+            .map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
+        self.background = Some((going, thread));
+        Ok(())
+    }
+
+    /// Finds out what has changed on these while nobody tracked them, and harvests that.
+    fn catch_up(&self, volumes: Vec<Arc<Served>>) {
+        let tell = self.tell.clone();
+        let catching_up = move || {
+            let mut all = Vec::new();
+            for served in volumes {
+                let done = catch_up(&served);
+                all.push((served, done));
+            }
+            let _ = tell.send(Event::CaughtUp(all));
+        };
+        if let Err(failure) = spawn("catching-up", catching_up) {
+            failure.messages().iter().for_each(|message| tracing::error!("{message}"));
+            let _ = self.tell.send(Event::End);
+        }
+    }
+
+    /// Tracks no longer what could not be caught up with; why.
+    fn drop_failed(&self, done: Vec<(Arc<Served>, Result<(), SummaryError>)>) -> Option<Failure> {
+        let failed = done.into_iter().filter_map(|(served, done)| done.err().map(|error| (served, error)));
+        let mut messages = Vec::new();
+        for (served, error) in failed {
+            let others = self.server.volumes().iter().filter(|other| !Arc::ptr_eq(other, &served)).cloned().collect();
+            self.server.set_volumes(others);
+            let path = message::path_text(served.path());
+            messages.push(format!("{path}: cannot harvest its file system: {}", message::of_error(&error)));
+        }
+        (!messages.is_empty()).then_some(Failure::Told(messages))
+    }
+
+    /// Takes over what the settings say now; where they can't be used, nothing of it.
+    fn reload(&mut self) {
+        ready::reloading();
+        match self.try_reload() {
+            Ok(()) => tracing::info!("the settings were read again"),
+            Err(failure) => {
+                for message in failure.messages() {
+                    tracing::error!("the settings stay as they are: {message}");
+                }
+            }
+        }
+        ready::ready("the settings were read again");
+    }
+
+    fn try_reload(&mut self) -> Result<(), Failure> {
+        let now = settings::read(&self.args)?;
+        let told = self.running.warden.file_systems();
+        let told = told.map_err(|error| Failure::told(message::why(&error)))?;
+        for name in settings::fixed(&self.settings, &now) {
+            tracing::warn!("{name} is another one now: that takes a restart");
+        }
+        let ServeSettings { socket, store, user, mount_namespace, http, .. } = self.settings.clone();
+        self.settings = ServeSettings { socket, store, user, mount_namespace, http, ..now };
+        self.log.set(self.settings.log.unwrap_or_default());
+        self.server.set_full_totals(self.settings.full_totals.clone());
+        self.schedule.set(&self.settings);
+        if let Some(web) = &self.web {
+            web.set_metrics(&self.settings.metrics);
+            if let Err(error) = self.running.warden.tokens() {
+                tracing::warn!("the file of tokens can't be used: {}", message::why(&error));
+            }
+        }
+        self.track_others(told);
+        Ok(())
+    }
+
+    /// Tracks these, and no others any more.
+    fn track_others(&mut self, told: Vec<Found>) {
+        let before = self.server.volumes();
+        let (mut kept, mut new): (Vec<Arc<Served>>, Vec<ToTrack>) = (Vec::new(), Vec::new());
+        for one in told {
+            match opened(one) {
+                Ok((path, guarded, group)) => {
+                    let is_it = |served: &&Arc<Served>| served.file_system().number() == Some(guarded.number());
+                    if let Some(served) = before.iter().find(is_it) {
+                        if kept.iter().all(|other| !Arc::ptr_eq(other, served)) {
+                            kept.push(Arc::clone(served));
+                        }
+                    } else if new.iter().all(|(_, other, _)| other.number() != guarded.number()) {
+                        new.push((path, guarded, group));
+                    }
+                }
+                Err(why) => tracing::error!("{why}"),
+            }
+        }
+        self.server.set_volumes(kept.clone());
+        for served in before.iter().filter(|served| kept.iter().all(|other| !Arc::ptr_eq(other, served))) {
+            let path = message::path_text(served.path());
+            let is_tracked_anew = new.iter().any(|(path, ..)| path == served.path());
+            match served.summaries().alone().close() {
+                Ok(()) if is_tracked_anew => tracing::info!("{path}: tracked anew"),
+                Ok(()) => tracing::info!("{path}: not tracked any more"),
+                Err(error) => tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error)),
+            }
+        }
+        // With the last of those goes its store, which a new one may want.
+        drop(before);
+        let store = settings::store(&self.settings);
+        let mut added = Vec::new();
+        for one in new {
+            match track(one, &store, self.settings.sizes_follow()) {
+                Ok(served) => added.push(served),
+                Err(failure) => failure.messages().iter().for_each(|message| tracing::error!("{message}")),
+            }
+        }
+        if !added.is_empty() {
+            kept.extend(added.iter().cloned());
+            self.server.set_volumes(kept);
+            self.is_catching_up = true;
+            self.catch_up(added);
+        }
+    }
+}
+
+fn catch_up(served: &Served) -> Result<(), SummaryError> {
+    let (began, mut caught_up) = (Instant::now(), Ok(()));
+    let path = message::path_text(served.path());
+    served.catch_up(|tracked, done| {
+        caught_up = done;
+        if caught_up.is_err() {
+            return;
+        }
+        if let Some(CaughtUp::All(doubt)) = tracked.caught_up() {
+            tracing::warn!("{path}: harvested anew: {doubt}");
+        }
+        onesweep_sys::memory::give_back();
+        let (known, read) = (tracked.ledger().nodes.len(), tracked.readings());
+        let seconds = began.elapsed().as_secs_f64();
+        tracing::info!("{path}: {read} of {known} directories harvested in {seconds:.1} s");
+    });
+    caught_up
+}
