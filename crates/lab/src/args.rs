@@ -12,6 +12,7 @@ use crate::age::day;
 use crate::age::image::{self, Fs};
 use crate::age::pack;
 use crate::age::recipe::Recipe;
+use crate::bench::du;
 use crate::bench::in_flight;
 use crate::bench::scan;
 use crate::bound;
@@ -74,6 +75,15 @@ enum Sub {
     Scan {
         image: PathBuf,
     },
+    /// A part of `bench du`: a file by records of one size, done in the control group behind the door
+    #[command(hide = true)]
+    Records {
+        door: PathBuf,
+        kind: du::Kind,
+        path: PathBuf,
+        bytes: u64,
+        record: u64,
+    },
 }
 
 /// A disk: which, and which part of it.
@@ -107,7 +117,11 @@ impl ModelArgs {
             }
             None => {
                 let names: Vec<&str> = DiskModel::presets().map(|preset| preset.0).collect();
-                return Err(format!("no model {:?}; known are {}, or a .toml file", self.model, names.join(", ")));
+                return Err(format!(
+                    "no model {:?}; known are {}, or a file named .toml",
+                    self.model,
+                    names.join(", ")
+                ));
             }
         };
         if self.track_buffer == Switch::Off {
@@ -179,6 +193,9 @@ impl DiskArgs {
     fn spec(&self) -> Result<Spec, String> {
         let (mut model, span) = self.model.model()?;
         if let Some(seconds) = self.standby {
+            if !seconds.is_finite() || seconds < 0.0 {
+                return Err("--standby needs a number of seconds, 0 for never".into());
+            }
             model.standby_after_s = seconds;
         }
         if self.real.is_some_and(|factor| !factor.is_finite() || factor <= 0.0) {
@@ -276,6 +293,12 @@ impl AgeArgs {
             mkfs_options: self.mkfs_options,
             out: self.out.unwrap_or_default(),
         };
+        if order.amount().image_bytes > i64::MAX as u64 / 2 {
+            return Err(format!("--scale {}: no file can be that large", self.scale));
+        }
+        if self.steps.is_some_and(|steps| steps > 0) && !order.recipe.ages() {
+            return Err(format!("--steps: {} is made in one go, and nothing of it ages", order.recipe.name()));
+        }
         if self.list {
             return list(&order);
         }
@@ -293,6 +316,15 @@ impl AgeArgs {
     }
 }
 
+/// Prints a text. Whoever has seen enough of it may go.
+fn print(text: &str) -> Result<u8, String> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(0),
+    }
+}
+
 /// Prints the operations, one a line.
 fn list(order: &image::Order) -> Result<u8, String> {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -305,10 +337,11 @@ fn list(order: &image::Order) -> Result<u8, String> {
     }
 }
 
-/// Print the least that reading all files of an image can cost: streaming their bytes, and one perfect sweep
+/// Print two bounds for reading all files of an image: streaming their bytes, and one perfect sweep
 ///
 /// The sweep takes the extents as filefrag prints them, and the sectors outside them that `find -size +0` and one FIEMAP
-/// of each file read from cold caches with read-ahead 0; sorted, gaps read through where that is cheaper, served once.
+/// of each file read from cold caches with read-ahead 0; sorted, gaps read through where that is cheaper, served once,
+/// one after the other, without a track buffer: a drive with a queue may be a little quicker.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     onesweep-lab bound aged.img\n  \
@@ -331,11 +364,9 @@ impl BoundArgs {
         let (model, span) = self.model.model()?;
         let bound = bound::bound(&bound::Subject { image: self.image, fs: self.fs, model, span })?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&bound).map_err(|error| error.to_string())?);
-        } else {
-            bound::print(&bound);
+            return print(&(serde_json::to_string_pretty(&bound).map_err(|error| error.to_string())? + "\n"));
         }
-        Ok(0)
+        print(&bound::told(&bound))
     }
 }
 
@@ -352,6 +383,9 @@ pub(crate) fn run() -> Result<u8, String> {
         Sub::Unpack { packed } => unpack(&packed),
         Sub::Down { place } => {
             let place = mount::absolute(&place)?;
+            if !mount::is_shown(&place) && !place.exists() {
+                return Err(format!("{}: there is nothing of that name", place.display()));
+            }
             let complaints = [mount::take_down(&place), mount::clear_image(&place)].concat();
             if complaints.is_empty() { Ok(0) } else { Err(complaints.join("\n")) }
         }
@@ -365,6 +399,10 @@ pub(crate) fn run() -> Result<u8, String> {
         }
         Sub::Scan { image } => {
             println!("{}", serde_json::to_string(&scan::measure(&image)?).map_err(|error| error.to_string())?);
+            Ok(0)
+        }
+        Sub::Records { door, kind, path, bytes, record } => {
+            println!("{}", du::do_records(&door, kind, &path, (bytes, record))?);
             Ok(0)
         }
     }
@@ -391,12 +429,10 @@ fn unpack(packed: &Path) -> Result<u8, String> {
 
 fn models(name: Option<&str>) -> Result<u8, String> {
     let Some(name) = name else {
-        for (name, source) in DiskModel::presets() {
-            println!("{name}\n    {source}");
-        }
-        return Ok(0);
+        return print(
+            &DiskModel::presets().map(|(name, source)| format!("{name}\n    {source}\n")).collect::<String>(),
+        );
     };
-    let model = DiskModel::named(name).ok_or_else(|| format!("no model {name:?}"))?;
-    print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
-    Ok(0)
+    let model = DiskModel::named(name).ok_or_else(|| format!("no model {name:?}; `onesweep-lab models` lists them"))?;
+    print(&toml::to_string(&model).map_err(|error| error.to_string())?)
 }

@@ -191,7 +191,11 @@ impl Filesystem for DiskDir {
         }
         match std::str::from_utf8(data).map_err(|error| error.to_string()).and_then(|text| self.server.control(text)) {
             Ok(()) => reply.written(data.len() as u32),
-            Err(_) => reply.error(Errno::EINVAL),
+            Err(complaint) => {
+                // Whoever writes only sees a number.
+                eprintln!("onesweep-lab: {complaint}");
+                reply.error(Errno::EINVAL);
+            }
         }
     }
 

@@ -10,7 +10,8 @@
 //! | [`emulate`] | `disk`: all of these together, guarded |
 //! | [`age`] | `age`: images from recipes |
 //! | [`mod@bench`] | `bench`: every program on the same cold images, tables and pictures |
-//! | [`bound`] | `bound`: the least that reading an image can cost |
+//! | [`ffs`] | a model of FFS, on which DFS is measured as in its paper |
+//! | [`bound`] | `bound`: streaming an image's files, and one perfect sweep over them |
 //! | [`args`] | what was typed |
 //! | [`interrupt`], [`partial`] | ending in order; files that are there as a whole or not at all |
 //! | [`scratch`] | directories of a run's own |
@@ -23,6 +24,7 @@ mod bench;
 mod bound;
 mod disk;
 mod emulate;
+mod ffs;
 mod fuse;
 mod inbox;
 mod interrupt;

@@ -47,9 +47,21 @@ impl Loop {
 
     /// Sets a file below `queue/`.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), String> {
-        let device = self.device.file_name().unwrap_or_default();
-        let path = Path::new("/sys/block").join(device).join("queue").join(name);
+        let path = self.queue(name);
         fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Sets the scheduler; names those that there are when it isn't one of them.
+    pub(crate) fn set_scheduler(&self, name: &str) -> Result<(), String> {
+        self.set("scheduler", name).map_err(|complaint| match fs::read_to_string(self.queue("scheduler")) {
+            Ok(known) => format!("no scheduler {name:?}; this kernel has {}", known.trim().replace(['[', ']'], "")),
+            Err(_) => complaint,
+        })
+    }
+
+    fn queue(&self, name: &str) -> PathBuf {
+        let device = self.device.file_name().unwrap_or_default();
+        Path::new("/sys/block").join(device).join("queue").join(name)
     }
 
     pub(crate) fn detach(&self) -> Result<(), String> {
@@ -150,11 +162,20 @@ pub(crate) fn clear_image(place: &Path) -> Vec<String> {
     [clear(&Partial::path_of(place)), clear(place)].concat()
 }
 
-/// Takes down a disk shown at `dir` with everything on it. Returns what didn't go smoothly.
+/// How a disk that is shown is called among the mounts.
+pub(crate) const SHOWN: &str = "onesweep-lab";
+
+/// Whether a disk is shown at `dir`, by a server that may be gone.
+pub(crate) fn is_shown(dir: &Path) -> bool {
+    let top = mounts().into_iter().find(|mount| mount.mount_point == dir);
+    top.is_some_and(|mount| mount.fs_type.starts_with("fuse") && mount.source == SHOWN)
+}
+
+/// Takes down a disk shown at `dir` with everything on it, and nothing of others. Returns what didn't go smoothly.
 pub(crate) fn take_down(dir: &Path) -> Vec<String> {
-    let mut complaints = clear(&dir.join("disk"));
-    let ours = |mount: &Mount| mount.mount_point == dir && mount.fs_type.starts_with("fuse");
-    while mounts().iter().any(ours) {
+    let mut complaints = Vec::new();
+    while is_shown(dir) {
+        complaints.extend(clear(&dir.join("disk")));
         if let Err(complaint) = unmount(dir) {
             complaints.push(complaint);
             break;

@@ -15,7 +15,7 @@ use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use serde::Serialize;
 
 use crate::disk::books::Books;
-use crate::disk::drive::{Command, Drive, Op, Service};
+use crate::disk::drive::{Command, Drive, Service};
 use crate::disk::faults::{Fate, Fault, Faults, Unsynced};
 use crate::disk::queue;
 use crate::disk::trace::{self, Entry};
@@ -75,6 +75,8 @@ pub(crate) struct Server {
     state: Mutex<State>,
     image: File,
     facts: Facts,
+    has_head: bool,
+    queue_depth: usize,
 }
 
 /// A poisoned lock means that the server's thread panicked, and then the process ends anyway.
@@ -92,9 +94,10 @@ impl Server {
         if let Some(trace) = &mut trace {
             writeln!(trace, "{}", trace::HEADER)?;
         }
+        let (has_head, queue_depth) = (drive.model().has_head(), drive.model().queue_depth);
         let state = State { drive, books: Books::default(), faults: Faults::default(), trace, now_ms: 0.0 };
         let (arrivals, arrived) = (Mutex::default(), Condvar::new());
-        Ok(Arc::new(Self { arrivals, arrived, state: Mutex::new(state), image, facts }))
+        Ok(Arc::new(Self { arrivals, arrived, state: Mutex::new(state), image, facts, has_head, queue_depth }))
     }
 
     pub(crate) fn image_bytes(&self) -> u64 {
@@ -137,14 +140,14 @@ impl Server {
                 state.books = Books::default();
                 state.drive.park();
             } else {
-                self.add_fault(line.parse()?);
+                let fault: Fault = line.parse()?;
+                if fault.end().is_some_and(|end| end > self.facts.image_bytes) {
+                    return Err(format!("{line}: the disk has {} bytes", self.facts.image_bytes));
+                }
+                lock(&self.state).faults.add(fault);
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn add_fault(&self, fault: Fault) {
-        lock(&self.state).faults.add(fault);
     }
 
     /// Serves until [`Server::close`].
@@ -165,11 +168,8 @@ impl Server {
             arrivals = self.arrived.wait(arrivals).unwrap_or_else(PoisonError::into_inner);
         }
         let thought = arrivals.inbox.idle_since(done);
-        let (has_head, depth) = {
-            let model = lock(&self.state).drive.model().clone();
-            (model.has_head(), model.queue_depth)
-        };
-        if has_head && self.facts.real.is_none() && arrivals.inbox.len() < depth {
+        let depth = self.queue_depth;
+        if self.has_head && self.facts.real.is_none() && arrivals.inbox.len() < depth {
             drop(arrivals);
             thread::sleep(PAUSE);
             arrivals = lock(&self.arrivals);
@@ -277,16 +277,4 @@ fn answer(reply: Reply, command: &Command, result: Result<Vec<u8>, ()>) {
         (Reply::Flush(reply), Ok(_)) => reply.ok(),
         (Reply::Flush(reply), Err(())) => reply.error(Errno::EIO),
     }
-}
-
-impl Command {
-    pub(crate) fn read(start: u64, len: u64) -> Self {
-        Self { op: Op::Read, start, len }
-    }
-
-    pub(crate) fn write(start: u64, len: u64) -> Self {
-        Self { op: Op::Write, start, len }
-    }
-
-    pub(crate) const FLUSH: Self = Self { op: Op::Flush, start: 0, len: 0 };
 }

@@ -204,7 +204,7 @@ fn a_killed_server_leaves_nothing() {
     place.ext4();
     let mut shown = Shown::start(&mut place.mounted(&[]));
     signal(shown.server(), "KILL");
-    assert_ne!(shown.wait(), Some(0));
+    assert_eq!(shown.wait(), Some(2));
     place.assert_down();
 }
 
@@ -231,6 +231,71 @@ fn a_directory_shows_one_disk() {
     assert_eq!(place.stats()["errors"], 0);
     succeed(Command::new(PROGRAM).arg("down").arg(&place.disk));
     place.assert_down();
+}
+
+/// Neither a file system that somebody else has mounted there nor a loop device on a file called `disk` is ours.
+#[test]
+fn what_others_have_mounted_stays() {
+    let Some(place) = place(64) else { return };
+    place.ext4();
+    let file = place.disk.join("disk");
+    fs::copy(&place.image, &file).unwrap();
+    succeed(Command::new("mount").args(["-o", "loop"]).arg(&file).arg(&place.mount));
+    let mounted = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(place.mount.to_str().unwrap());
+    succeed(Command::new(PROGRAM).arg("down").arg(&place.disk));
+    let refused = place.lab(&["--", "true"]).output().unwrap();
+    let is_mounted = mounted();
+    succeed(Command::new("umount").arg(&place.mount));
+    assert!(is_mounted);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not empty"), "{refused:?}");
+    let nothing = Command::new(PROGRAM).arg("down").arg(place.home.path().join("none")).output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    place.assert_down();
+}
+
+/// What the command has started would keep the mount busy.
+#[test]
+fn a_signal_ends_all_of_a_command() {
+    let Some(place) = place(64) else { return };
+    place.ext4();
+    let mut command = place.mounted(&["--", "sh", "-c", "cd mount; touch ready; sleep 1000; true"]);
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the command runs", || place.mount.join("ready").exists());
+    signal(child.id(), "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    place.assert_down();
+}
+
+/// Loop devices keep their settings from one use to the next.
+#[test]
+fn a_scheduler_is_not_inherited() {
+    let Some(place) = place(64) else { return };
+    place.ext4();
+    let print = "cat /sys/block/$(basename $(df --output=source . | tail -n 1))/queue/scheduler";
+    let said = |options: &[&str]| String::from_utf8(place.script(options, print).stdout).unwrap();
+    assert!(said(&["--scheduler", "mq-deadline"]).contains("[mq-deadline]"));
+    assert!(said(&[]).contains("[none]"));
+    let unknown = place.script(&["--scheduler", "unheard-of"], "true");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("mq-deadline"), "{unknown:?}");
+    place.assert_down();
+}
+
+#[test]
+fn a_fault_lies_on_the_disk() {
+    let Some(place) = place(16) else { return };
+    let output = place.lab(&["--fault", "unreadable 1G+4K", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("16777216 bytes"), "{output:?}");
+    place.assert_down();
+}
+
+#[test]
+fn who_has_read_enough_may_go() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(PROGRAM).arg("models").stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
 /// Both killed at once: the next run, or `down`, finds what was left.

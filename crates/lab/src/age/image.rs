@@ -1,7 +1,7 @@
 //! Making an image, ageing the file system in it, and naming what came out.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -123,6 +123,11 @@ impl PlainMount {
         Self::on(Loop::attach(image, &[])?, target, fs, options)
     }
 
+    /// The same past the page cache of the image: what isn't cached of the file system comes from where the image lies.
+    pub(crate) fn direct(image: &Path, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
+        Self::on(Loop::attach(image, &["--direct-io=on"])?, target, fs, options)
+    }
+
     fn on(device: Loop, target: &Path, fs: &str, options: &str) -> Result<Self, String> {
         let mounted = mount::mount(&device.device, target, Some(fs), Some(options));
         // From now on the device goes with the mount, so that nobody has to know of it.
@@ -197,7 +202,7 @@ pub(crate) fn make(order: &Order, interrupt: &Interrupt) -> Result<Label, String
         file_bytes: tree.bytes(),
         found,
         image_bytes: amount.image_bytes,
-        image_sha256: sha256(image.path()).map_err(said)?,
+        image_sha256: sha256(image.path(), interrupt)?,
     };
     interrupt.check()?;
     let text = serde_json::to_string_pretty(&label).map_err(|error| error.to_string())?;
@@ -218,15 +223,33 @@ fn remove(path: &Path) -> Result<(), String> {
 }
 
 /// SHA-256 of a file, holes read as zeros.
-pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(0))?;
+pub(crate) fn sha256(path: &Path, interrupt: &Interrupt) -> Result<String, String> {
+    let said = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut file = File::open(path).map_err(said)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        match file.read(&mut buffer)? {
+        interrupt.check()?;
+        match file.read(&mut buffer).map_err(said)? {
             0 => return Ok(hex(&hash.finalize())),
             len => hash.update(&buffer[..len]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_can_be_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        fs::write(&image, "abc").unwrap();
+        let interrupt = Interrupt::default();
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(&image, &interrupt).as_deref(), Ok(known));
+        interrupt.tell();
+        assert!(sha256(&image, &interrupt).is_err());
     }
 }

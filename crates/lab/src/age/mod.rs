@@ -12,5 +12,5 @@ mod fragments;
 pub(crate) mod image;
 pub(crate) mod pack;
 pub(crate) mod recipe;
-mod recipes;
+pub(crate) mod recipes;
 pub(crate) mod tree;

@@ -81,6 +81,8 @@ pub(crate) enum Recipe {
     Mail,
     /// 50 directories under creates, deletes, reads and writes until the disk is three quarters full and beyond (DFS 5.2)
     Dfs,
+    /// The same with smaller files, 79 % of which have at most 8 KiB (the file servers of C-FFS)
+    DfsSmall,
     /// 30,000 files with DAFT's sizes and fragments (DAFT's table III)
     Fragmented,
     /// 1,630,000 files in 140,000 directories, a tenth of FastDu's server A, then 13 days of changes (FastDu 3.2)
@@ -159,6 +161,11 @@ impl Recipe {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Whether there are steps that age what it makes.
+    pub(crate) fn ages(self) -> bool {
+        !matches!(self, Self::Daft4 | Self::Daft16 | Self::Daft64 | Self::Mixed | Self::Mail)
+    }
+
     /// Its operations.
     pub(crate) fn ops(self, amount: &Amount) -> Ops {
         let steps: Box<dyn Steps> = match self {
@@ -169,7 +176,8 @@ impl Recipe {
             Self::Daft64 => Box::new(recipes::daft::Daft::new(amount, 100, 65_536)),
             Self::Mixed => Box::new(recipes::mixed::Mixed::new(amount)),
             Self::Mail => Box::new(recipes::mail::Mail::new(amount)),
-            Self::Dfs => Box::new(recipes::dfs::Dfs::new(amount)),
+            Self::Dfs => Box::new(recipes::dfs::Dfs::new(amount, &recipes::dfs::MIXED)),
+            Self::DfsSmall => Box::new(recipes::dfs::Dfs::new(amount, &recipes::dfs::SMALL)),
             Self::Fragmented => Box::new(recipes::fragmented::Fragmented::new(amount)),
             Self::DaysA => Box::new(recipes::days::Days::new(amount, &recipes::days::A)),
             Self::DaysB => Box::new(recipes::days::Days::new(amount, &recipes::days::B)),
@@ -181,7 +189,7 @@ impl Recipe {
     pub(crate) fn image(self) -> (u64, u64) {
         match self {
             Self::Random => (8 << 30, 1 << 19),
-            Self::Source | Self::Dfs => (2 << 30, 1 << 17),
+            Self::Source | Self::Dfs | Self::DfsSmall => (2 << 30, 1 << 17),
             Self::Daft4 => (8 << 30, 1_100_000),
             Self::Daft16 => (20 << 30, 1_100_000),
             Self::Daft64 => (8 << 30, 1 << 18),
@@ -211,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Recipe; 11] = [
+    const ALL: [Recipe; 12] = [
         Recipe::Random,
         Recipe::Source,
         Recipe::Daft4,
@@ -220,6 +228,7 @@ mod tests {
         Recipe::Mixed,
         Recipe::Mail,
         Recipe::Dfs,
+        Recipe::DfsSmall,
         Recipe::Fragmented,
         Recipe::DaysA,
         Recipe::DaysB,
@@ -252,9 +261,9 @@ mod tests {
         assert_eq!(known, KNOWN);
     }
 
-    const KNOWN: [&str; 11] = [
-        "834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca", "2b1700d6",
-        "1e93b678", "5d495f42",
+    const KNOWN: [&str; 12] = [
+        "834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca", "b9b2f168",
+        "2b1700d6", "1e93b678", "5d495f42",
     ];
 
     /// Nothing is made twice, nothing is used that isn't there, and directories come before what is in them.

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::bench::dfs;
 use crate::bench::du;
 use crate::bench::quick::{self, Quick};
-use crate::bench::report;
+use crate::bench::report::{self, Part};
 use crate::bench::sweep::{self, Again};
 use crate::bench::work::Programs;
 
@@ -14,6 +15,7 @@ use crate::bench::work::Programs;
 pub(super) enum Bench {
     Sweep(SweepArgs),
     Du(DuArgs),
+    Dfs(DfsArgs),
     Report(ReportArgs),
 }
 
@@ -91,7 +93,7 @@ pub(super) struct DuArgs {
     /// Where the random numbers of the recipes start
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Make everything smaller or larger, to try things; the page shows none of these
+    /// Make everything smaller or larger, to try things, below 0.1 in few rounds; the page shows none of these
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
     /// Measure again what was measured before
@@ -134,6 +136,27 @@ impl DuArgs {
     }
 }
 
+/// Measure DFS on a model of FFS, as its paper does: figures 6 to 9 and table 3
+///
+/// No disk and no privileges are needed. The operations are those of the recipes `dfs` and `dfs-small`; the tables are
+/// printed, too.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bench dfs --out target/bench\n  \
+    onesweep-lab bench dfs --out /tmp/try --scale 0.1 --seed 2\n  \
+    onesweep-lab bench report target/bench --only dfs")]
+pub(super) struct DfsArgs {
+    /// The directory of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Where the random numbers of the recipes start
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Make file system, cache and visits smaller, to try things; the page shows none of these
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+}
+
 /// Write tables and pictures of the results into a page, between its marks
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
@@ -148,6 +171,16 @@ pub(super) struct ReportArgs {
     /// The directory of the pictures, beside the page
     #[arg(long, value_name = "DIR", default_value = "docs/pictures")]
     pictures: PathBuf,
+    /// Write one part alone, and leave the rest of the page as it is
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
+}
+
+impl ReportArgs {
+    fn run(self) -> Result<u8, String> {
+        let Self { dir, seed, page, pictures, only } = self;
+        report::run(&report::Order { dir, seed, page, pictures, only })
+    }
 }
 
 impl Bench {
@@ -155,9 +188,8 @@ impl Bench {
         match self {
             Self::Sweep(args) => args.run(),
             Self::Du(args) => args.run(),
-            Self::Report(args) => {
-                report::run(&report::Order { dir: args.dir, seed: args.seed, page: args.page, pictures: args.pictures })
-            }
+            Self::Dfs(DfsArgs { out, seed, scale }) => dfs::run(&dfs::Order { out, seed, scale }),
+            Self::Report(args) => args.run(),
         }
     }
 }

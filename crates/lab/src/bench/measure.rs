@@ -36,9 +36,10 @@ pub(crate) struct Unpacked {
 /// What stands for the device until there is one.
 const DEVICE: &str = "DEVICE";
 
-/// Programs of which the whole way of the head is kept.
-fn keeps_head(work: &Work) -> bool {
-    matches!(work.tool, Tool::GnuTar | Tool::Tar) && work.options.is_empty() && work.budget.is_none()
+/// Runs of which the whole way of the head is kept.
+fn keeps_head(run: &Run) -> bool {
+    let Run { work, round, .. } = run;
+    *round == 0 && matches!(work.tool, Tool::GnuTar | Tool::Tar) && work.options.is_empty() && work.budget.is_none()
 }
 
 /// Measures. What a program complains of is an outcome; an error is a fault of the lab.
@@ -208,7 +209,7 @@ fn cold(
         writes: count(&books["writes"], "requests"),
         seeks: count(&books, "seeks"),
         wall_s: ended.wall_s,
-        head: if keeps_head(&run.work) { share::head(entries.iter().filter(ours)) } else { Vec::new() },
+        head: if keeps_head(run) { share::head(entries.iter().filter(ours)) } else { Vec::new() },
         detail,
         ..Outcome::default()
     })
@@ -387,6 +388,13 @@ mod tests {
         assert_eq!(failed, "ended with 1: tar: bad");
     }
 
+    #[test]
+    fn the_way_of_the_head_is_kept_once() {
+        let kept = |work: Work| setting().run(work).rounds(2).iter().map(keeps_head).collect::<Vec<_>>();
+        assert_eq!(kept(Work::of(Tool::Tar)), [true, false]);
+        assert_eq!(kept(Work::of(Tool::Bound)), [false, false]);
+    }
+
     /// A run that changes the image would make all later ones runs on another.
     #[test]
     fn a_warm_run_changes_nothing_of_the_image() {
@@ -398,14 +406,14 @@ mod tests {
         let image = dir.path().join("image");
         fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
         mount::run("mkfs.ext4", ["-q", "-F", image.to_str().unwrap()]).unwrap();
-        let before = sha256(&image).unwrap();
+        let before = sha256(&image, &Interrupt::default()).unwrap();
         let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0, survey: OnceCell::new() };
         let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
         let outcome =
             measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs, &Interrupt::default());
         let outcome = outcome.unwrap();
         assert_eq!(outcome.missing, None);
-        assert_eq!(sha256(&unpacked.image).unwrap(), before);
+        assert_eq!(sha256(&unpacked.image, &Interrupt::default()).unwrap(), before);
     }
 
     #[test]

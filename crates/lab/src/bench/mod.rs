@@ -10,10 +10,12 @@
 //! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
 //! | [`report`] | the page and its pictures |
 //! | [`du`] | directory summaries |
+//! | [`dfs`] | DFS's tables and figures, from a model |
 //! | [`quick`] | the small run that is held against a baseline |
 
 mod calibration;
 mod company;
+pub(crate) mod dfs;
 pub(crate) mod du;
 mod exhibits;
 mod images;

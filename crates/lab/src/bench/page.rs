@@ -99,6 +99,13 @@ pub(crate) fn between(page: &str, begin: &str, end: &str, text: &str) -> String 
     }
 }
 
+/// What stands there between the marks.
+pub(crate) fn published(path: &Path, begin: &str, end: &str) -> Result<String, String> {
+    let page = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let part = page.split_once(begin).and_then(|(_, behind)| behind.split_once(end));
+    Ok(part.map(|(part, _)| part.to_owned()).unwrap_or_default())
+}
+
 pub(crate) fn publish(path: &Path, begin: &str, end: &str, text: &str) -> Result<(), String> {
     let said = |error: std::io::Error| format!("{}: {error}", path.display());
     let page = fs::read_to_string(path).map_err(said)?;

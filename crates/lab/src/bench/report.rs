@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::dfs;
 use super::du;
 use super::exhibits;
-use super::page;
+use super::page::{self, Table};
 use super::plot::Pictures;
 use super::results::Results;
+use super::run::Subject;
 
 const BEGIN: &str = "<!-- lab: written by `onesweep-lab bench report` -->\n";
 const END: &str = "<!-- end of lab -->\n";
@@ -20,10 +22,28 @@ pub(crate) struct Order {
     pub(crate) page: PathBuf,
     /// The directory of the pictures, beside the page.
     pub(crate) pictures: PathBuf,
+    /// One part alone; all others stay as they are.
+    pub(crate) only: Option<Part>,
+}
+
+/// A part that can be written without the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// What `bench dfs` measured
+    Dfs,
 }
 
 /// Writes the page's part between its marks.
 pub(crate) fn run(order: &Order) -> Result<u8, String> {
+    if order.only == Some(Part::Dfs) {
+        let text = dfs::show(&order.dir, &mut Pictures::into(&order.pictures)?)?;
+        if text.is_empty() {
+            return Err(format!("{} has no results; `onesweep-lab bench dfs` makes them", order.dir.display()));
+        }
+        page::publish(&order.page, dfs::BEGIN, dfs::END, &text)?;
+        eprintln!("written to {}", order.page.display());
+        return Ok(0);
+    }
     let results = Results::load(&order.dir)?;
     if results.runs.is_empty() {
         return Err(format!("{} has no results; `onesweep-lab bench sweep` makes them", order.dir.display()));
@@ -33,8 +53,18 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     for exhibit in exhibits::all(order.seed) {
         text += "\n";
         text += &exhibit.show(&results, &mut pictures)?;
+        if let Some(missing) = exhibits::missing(exhibit.as_ref(), &results) {
+            text += "\n";
+            text += &missing;
+        }
     }
+    text += &images(&results);
     text += &du::show(&order.dir, &mut pictures)?;
+    let of_dfs = dfs::show(&order.dir, &mut pictures)?;
+    if !of_dfs.is_empty() {
+        text += &format!("\n{}{of_dfs}{}", dfs::BEGIN, dfs::END);
+    }
+    pictures.drop_others(&page::published(&order.page, BEGIN, END)?)?;
     text += "\n";
     page::publish(&order.page, BEGIN, END, &text)?;
     eprintln!("written to {}", order.page.display());
@@ -53,13 +83,41 @@ fn preface(results: &Results) -> String {
          Programs: {}. GNU tar is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
          ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
          mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read. There are two \
-         exceptions: where everything is cached, a program runs twice on one mount, and the second time counts; and beside \
+         exceptions: where everything is cached, GNU tar has brought the files in before; and beside \
          a writer, a copy of the image is mounted for writing.\n",
         if commits.len() == 1 { "commit" } else { "commits" },
         commits.join(", "),
         hosts.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; and "),
         programs.join(", "),
     )
+}
+
+/// What was read, for the tables above.
+fn images(results: &Results) -> String {
+    let mut table =
+        Table::new(&["recipe", "file system", "scale", "steps", "seed", "options of mkfs", "files", "SHA-256"]);
+    let mut subjects: Vec<&Subject> = Vec::new();
+    for record in &results.runs {
+        let subject = &record.run.setting.image;
+        if results.of(&record.run).is_some() && !subjects.contains(&subject) {
+            subjects.push(subject);
+        }
+    }
+    subjects.sort_by_key(|subject| subject.name());
+    for subject in subjects {
+        let Some(facts) = results.images.get(&subject.name()) else { continue };
+        table.row(vec![
+            format!("`{}`", subject.recipe),
+            subject.fs.clone(),
+            subject.scale.to_string(),
+            subject.steps.map_or("all".into(), |steps| steps.to_string()),
+            subject.seed.to_string(),
+            subject.mkfs.join(" "),
+            page::count(facts.files),
+            format!("`{}…`", facts.image_sha256.get(..16).unwrap_or(&facts.image_sha256)),
+        ]);
+    }
+    format!("\n### Images\n\nMade by `onesweep-lab age`, whose sidecars hold the whole hashes.\n\n{table}")
 }
 
 #[cfg(test)]
@@ -91,17 +149,32 @@ mod tests {
             seed: 1,
             page: dir.path().join("page.md"),
             pictures: dir.path().join("pictures"),
+            only: None,
         };
         assert!(run(&order).unwrap_err().contains("no results"));
         let mut results = on_its_image();
         results.enter(record(setting().run(Work::of(Tool::GnuTar)), 3000.0));
         results.enter(record(setting().run(Work::of(Tool::Tar)), 100.0));
         results.save(dir.path()).unwrap();
-        std::fs::write(&order.page, "# Mine\n").unwrap();
+        let former = format!("{BEGIN}![words](pictures/of-former-results.svg)\n{END}");
+        std::fs::write(&order.page, format!("# Mine\n![mine](pictures/mine.svg)\n{former}")).unwrap();
+        std::fs::create_dir(&order.pictures).unwrap();
+        for name in ["of-former-results.svg", "mine.svg", "of-another-page.svg"] {
+            std::fs::write(order.pictures.join(name), "<svg/>").unwrap();
+        }
         run(&order).unwrap();
         let first = std::fs::read_to_string(&order.page).unwrap();
         assert!(first.starts_with("# Mine\n") && first.contains("| 30.0 |"), "{first}");
+        assert!(
+            first.contains("*Not yet measured: ") && first.contains("| `random` | ext4 | 1 | all | 1 |"),
+            "{first}"
+        );
         run(&order).unwrap();
         assert_eq!(std::fs::read_to_string(&order.page).unwrap(), first);
+        let of_dfs = Order { only: Some(Part::Dfs), ..order };
+        assert!(run(&of_dfs).unwrap_err().contains("bench dfs"));
+        let order = of_dfs;
+        let is_there = |name| order.pictures.join(name).exists();
+        assert!(!is_there("of-former-results.svg") && is_there("mine.svg") && is_there("of-another-page.svg"));
     }
 }

@@ -1,9 +1,9 @@
-//! `onesweep-lab bench sweep`: measures what is still missing, and writes every run down as soon as it is done.
+//! `onesweep-lab bench sweep`: measures what is still missing, and writes down what is done, every few seconds.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
@@ -18,6 +18,9 @@ use crate::mount;
 
 /// What is said when it was told to end.
 const ENDED: &str = "interrupted; what was measured is kept";
+
+/// How much may be lost when this is killed. All results are one file, which takes its time with thousands of runs in it.
+const KEPT_EVERY: Duration = Duration::from_secs(10);
 
 /// Which of the runs that are already there are made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -130,11 +133,13 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
-    let (machine, commit) = (results.number_of(machine(&order.programs)), commit());
+    let (machine, commit) =
+        (results.number_of(machine(&order.programs, &["tar", "bsdtar", "cp", "find", "rsync", "fclones"])), commit());
     let mut images = Images::new(&order.cache)?;
     let batches = by_image(runs);
     let mut count: usize = batches.iter().map(|batch| due(&batch.runs, &results, order.again).len()).sum();
     let (began, mut number, mut code) = (Instant::now(), 0, 0);
+    let mut kept = began;
     for Batch { name, runs } in batches {
         let foreseen = due(&runs, &results, order.again).len();
         if foreseen == 0 {
@@ -142,7 +147,10 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         }
         let unpacked = match unpack(&mut images, &runs, &order.programs, &interrupt) {
             Ok(unpacked) => unpacked,
-            Err(_) if interrupt.came() => return Err(ENDED.into()),
+            Err(_) if interrupt.came() => {
+                results.save(&order.out)?;
+                return Err(ENDED.into());
+            }
             Err(complaint) => {
                 eprintln!("{name} is left out: {complaint}");
                 (code, count) = (1, count - foreseen);
@@ -156,6 +164,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         for run in runs {
             let measured = measure::measure(&run, &unpacked, &order.programs, &interrupt);
             if interrupt.came() {
+                results.save(&order.out)?;
                 return Err(ENDED.into());
             }
             let outcome = match measured {
@@ -167,9 +176,13 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
             eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&outcome));
             let image_sha256 = unpacked.facts.image_sha256.clone();
             results.enter(Record { run, image_sha256, machine, outcome });
-            results.save(&order.out)?;
+            if kept.elapsed() >= KEPT_EVERY {
+                results.save(&order.out)?;
+                kept = Instant::now();
+            }
         }
     }
+    results.save(&order.out)?;
     Ok(code)
 }
 
@@ -196,20 +209,24 @@ fn first_line(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned()
 }
 
+/// That of these programs, where they were built by `make bench`; else that of the working directory.
 pub(super) fn commit() -> String {
+    if let Some(commit) = option_env!("ONESWEEP_COMMIT") {
+        return commit.to_owned();
+    }
     let commit = first_line("git", &["describe", "--always", "--dirty"]);
     if commit.is_empty() { "unknown".into() } else { commit }
 }
 
-fn machine(programs: &Programs) -> Machine {
+/// This machine, with the versions of the programs of those names.
+pub(super) fn machine(programs: &Programs, names: &[&str]) -> Machine {
     let model = first_line("sh", &["-c", "grep -m1 'model name' /proc/cpuinfo | cut -d: -f2"]);
     let processors = format!("{} processors ({model})", first_line("nproc", &[]));
     let version = |name: &str| -> Option<(String, String)> {
         let program = programs.find(name)?;
         Some((name.to_owned(), first_line(program.to_str()?, &["--version"])))
     };
-    let versions: BTreeMap<String, String> =
-        ["tar", "bsdtar", "cp", "find", "rsync", "fclones"].into_iter().filter_map(version).collect();
+    let versions: BTreeMap<String, String> = names.iter().filter_map(|name| version(name)).collect();
     Machine { processors, kernel: first_line("uname", &["-r"]), programs: versions }
 }
 

@@ -54,6 +54,9 @@ impl Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Threshold {
+    /// As the program chooses.
+    Auto,
+    Deferred,
     FirstFit,
     /// That many sixteenths of the budget.
     Sixteenths(u64),
@@ -72,9 +75,11 @@ impl Budget {
         let bytes = self.share.bytes(peak);
         let mut args = vec!["--budget".to_owned(), bytes.to_string()];
         args.extend(match self.threshold {
-            Threshold::FirstFit => ["--reassembly".to_owned(), "first-fit".to_owned()],
-            Threshold::OnDemand => ["--reassembly".to_owned(), "on-demand".to_owned()],
-            Threshold::Sixteenths(part) => ["--threshold".to_owned(), (bytes * part / 16).to_string()],
+            Threshold::Auto => Vec::new(),
+            Threshold::Deferred => vec!["--reassembly".to_owned(), "deferred".to_owned()],
+            Threshold::FirstFit => vec!["--reassembly".to_owned(), "first-fit".to_owned()],
+            Threshold::OnDemand => vec!["--reassembly".to_owned(), "on-demand".to_owned()],
+            Threshold::Sixteenths(part) => vec!["--threshold".to_owned(), (bytes * part / 16).to_string()],
         });
         args
     }
@@ -211,6 +216,8 @@ impl Work {
         if let Some(Budget { share, threshold }) = self.budget {
             name += &format!(" --budget {}/{}", share.of, share.parts);
             name += &match threshold {
+                Threshold::Auto => String::new(),
+                Threshold::Deferred => " --reassembly deferred".to_owned(),
                 Threshold::FirstFit => " --reassembly first-fit".to_owned(),
                 Threshold::OnDemand => " --reassembly on-demand".to_owned(),
                 Threshold::Sixteenths(part) => format!(" --threshold {part}/16"),

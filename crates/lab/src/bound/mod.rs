@@ -1,6 +1,6 @@
-//! `onesweep-lab bound`: the least that reading all files of an image can cost on a disk.
+//! `onesweep-lab bound`: what streaming all files of an image costs on a disk, and one perfect sweep over them.
 //!
-//! Made without any of the code that it is held against: extents as `filefrag` prints them, and the sectors outside them
+//! What is to be read is found without any of the code that it is held against: extents as `filefrag` prints them, and the sectors outside them
 //! that the emulated disk saw while `find -size +0` and one FIEMAP of each file ran from cold caches with read-ahead 0.
 //! On btrfs, whose extents have addresses of its own, the sectors that the disk saw while every file was read stand for
 //! the extents. On NTFS, where `filefrag` knows nothing, ntfs-3g is asked for the blocks one by one.
@@ -21,6 +21,7 @@ use crate::disk::geometry::{self, Span};
 use crate::disk::model::DiskModel;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
+use crate::interrupt::Interrupt;
 use crate::mount::{self, run};
 use crate::scratch::Scratch;
 use layout::Layout;
@@ -105,6 +106,12 @@ impl Survey {
     }
 }
 
+/// Milliseconds of one rising pass over those runs, of an image that covers that part of the disk.
+pub(crate) fn pass_ms(runs: &[AddressRun], model: &DiskModel, image_bytes: u64, (from, to): (f64, f64)) -> f64 {
+    let geometry = geometry::of(model, image_bytes, Span { from, to });
+    Sweep::over(runs, &geometry, model.overhead_ms).ms
+}
+
 /// The model without its track buffer: what is touched doesn't depend on it, and a pass needs none.
 fn unbuffered(model: &DiskModel) -> DiskModel {
     DiskModel { buffer_segments: 0, ..model.clone() }
@@ -156,7 +163,7 @@ pub(crate) fn survey(subject: &Subject) -> Result<Survey, String> {
         layout.extents = data;
     }
     let image_bytes = fs::metadata(&subject.image).map_err(said)?.len();
-    let image_sha256 = sha256(&subject.image).map_err(said)?;
+    let image_sha256 = sha256(&subject.image, &Interrupt::default())?;
     Ok(Survey { layout, touched, image_bytes, image_sha256 })
 }
 
@@ -191,20 +198,24 @@ fn now_ms(stats: &str) -> Result<f64, String> {
 }
 
 /// The bounds for people.
-pub(crate) fn print(bound: &Bound) {
+pub(crate) fn told(bound: &Bound) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
-    println!("{} files, {:.1} MB in {} extents", bound.files, mb(bound.useful_bytes), bound.extents);
-    println!("streaming the useful bytes  {:>10.2} s", bound.streaming_ms / 1000.0);
-    println!(
-        "one perfect sweep           {:>10.2} s   {} runs, {} seeks, {:.1} MB of metadata, {:.1} MB read through",
-        bound.sweep.ms / 1000.0,
-        bound.sweep.runs,
-        bound.sweep.seeks,
+    let Bound { model, image_sha256, sweep, .. } = bound;
+    let counts = format!("{} files, {:.1} MB in {} extents", bound.files, mb(bound.useful_bytes), bound.extents);
+    let of_sweep = format!(
+        "   {} runs, {} seeks, {:.1} MB of metadata, {:.1} MB read through",
+        sweep.runs,
+        sweep.seeks,
         mb(bound.metadata_bytes),
-        mb(bound.sweep.gap_bytes)
+        mb(sweep.gap_bytes)
     );
-    println!("the metadata alone          {:>10.2} s", bound.metadata_sweep.ms / 1000.0);
-    println!("the same with a queue       {:>10.2} s", bound.queued_sweep_ms / 1000.0);
-    println!("metadata first, then data   {:>10.2} s", bound.metadata_first_ms / 1000.0);
-    println!("on {}, image {}", bound.model, bound.image_sha256);
+    let rows = [
+        ("streaming the useful bytes", bound.streaming_ms, ""),
+        ("one perfect sweep", sweep.ms, of_sweep.as_str()),
+        ("the metadata alone", bound.metadata_sweep.ms, ""),
+        ("the same with a queue", bound.queued_sweep_ms, ""),
+        ("metadata first, then data", bound.metadata_first_ms, ""),
+    ];
+    let rows = rows.map(|(name, ms, more)| format!("{name:<26}  {:>10.2} s{more}\n", ms / 1000.0)).concat();
+    format!("{counts}\n{rows}on {model}, image {image_sha256}\n")
 }

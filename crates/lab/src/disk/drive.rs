@@ -23,6 +23,16 @@ pub(crate) struct Command {
 }
 
 impl Command {
+    pub(crate) const FLUSH: Self = Self { op: Op::Flush, start: 0, len: 0 };
+
+    pub(crate) fn read(start: u64, len: u64) -> Self {
+        Self { op: Op::Read, start, len }
+    }
+
+    pub(crate) fn write(start: u64, len: u64) -> Self {
+        Self { op: Op::Write, start, len }
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.start + self.len
     }
@@ -245,16 +255,6 @@ mod tests {
     use super::super::geometry::tests::{close, round};
     use super::*;
 
-    fn read(start: u64, len: u64) -> Command {
-        Command { op: Op::Read, start, len }
-    }
-
-    fn write(start: u64, len: u64) -> Command {
-        Command { op: Op::Write, start, len }
-    }
-
-    const FLUSH: Command = Command { op: Op::Flush, start: 0, len: 0 };
-
     fn drive(model: DiskModel) -> Drive {
         let len = model.capacity;
         Drive::new(model, len, Span::WHOLE)
@@ -282,7 +282,7 @@ mod tests {
             let zones = f64::from(model.zones);
             let mut disk = unbuffered(model.clone());
             let (len, count) = (1_u64 << 20, 1000);
-            let took: f64 = (0..count).map(|index| disk.serve(&read(index * len, len), false).ms()).sum();
+            let took: f64 = (0..count).map(|index| disk.serve(&Command::read(index * len, len), false).ms()).sum();
             let in_first_zone = ((count * len) as f64) < model.capacity as f64 / zones;
             assert!(in_first_zone || name == "fireball-ex", "{name}");
             let expected = disk.geometry.transfer_ms(0, count * len);
@@ -303,8 +303,10 @@ mod tests {
             let mut disk = unbuffered(model.clone());
             let blocks = model.capacity / 4096;
             let count = 20_000;
-            let took: f64 =
-                places(blocks).take(count).map(|block| disk.serve(&read(block * 4096, 4096), false).ms()).sum();
+            let took: f64 = places(blocks)
+                .take(count)
+                .map(|block| disk.serve(&Command::read(block * 4096, 4096), false).ms())
+                .sum();
             let mean = took / count as f64;
             let exact = 0.2 * model.seek_track_ms + 0.652 * model.seek_average_ms + 0.148 * model.seek_full_ms;
             let transfer = 4096.0 / (model.outer_rate + model.inner_rate) * 2000.0;
@@ -331,7 +333,10 @@ mod tests {
         let mean = |len: u64| {
             let mut disk = unbuffered(model.clone());
             let blocks = (model.capacity - len) / 4096;
-            places(blocks).take(20_000).map(|block| disk.serve(&read(block * 4096, len), false).ms()).sum::<f64>()
+            places(blocks)
+                .take(20_000)
+                .map(|block| disk.serve(&Command::read(block * 4096, len), false).ms())
+                .sum::<f64>()
         };
         let ratio = mean(65_536) / mean(4096);
         assert!(ratio <= 1.3 && ratio > 1.1, "{ratio}");
@@ -340,37 +345,37 @@ mod tests {
     #[test]
     fn the_track_buffer_reads_on_while_no_command_waits() {
         let mut disk = drive(round());
-        assert!(disk.serve(&read(0, 100_000), false).ms() >= 1.0);
+        assert!(disk.serve(&Command::read(0, 100_000), false).ms() >= 1.0);
         disk.think(2.0); // 200,000 bytes at 100 MB/s
-        let hit = disk.serve(&read(150_000, 100_000), false);
+        let hit = disk.serve(&Command::read(150_000, 100_000), false);
         assert_eq!(hit.buffered_bytes, 100_000);
         close(hit.ms(), 100_000.0 / 300e6 * 1000.0); // the interface is slower than the overhead here
         // While it was served the head read on: 33,333 bytes. 83,333 are held, the rest is read without waiting.
-        let part = disk.serve(&read(250_000, 100_000), false);
+        let part = disk.serve(&Command::read(250_000, 100_000), false);
         assert_eq!(part.buffered_bytes, 83_333);
         close(part.ms(), 16_667.0 / 100_000.0);
         // A segment is 512 KiB: after a long time no more than that is held.
         disk.think(1000.0);
-        assert_eq!(disk.serve(&read(350_000, 524_288), false).seeks, 0);
-        assert_eq!(disk.serve(&read(900_000_000, 4096), false).buffered_bytes, 0);
+        assert_eq!(disk.serve(&Command::read(350_000, 524_288), false).seeks, 0);
+        assert_eq!(disk.serve(&Command::read(900_000_000, 4096), false).buffered_bytes, 0);
     }
 
     #[test]
     fn without_the_buffer_thinking_costs_a_turn() {
         let mut disk = unbuffered(round());
-        disk.serve(&read(0, 100_000), false);
+        disk.serve(&Command::read(0, 100_000), false);
         disk.think(2.0);
         // 0.5 ms of gap went by 1.5 ms ago: the rest of the turn is waited for.
-        close(disk.serve(&read(150_000, 100_000), false).ms(), 8.5 + 1.0);
+        close(disk.serve(&Command::read(150_000, 100_000), false).ms(), 8.5 + 1.0);
         disk.think(2.0);
-        close(disk.serve(&read(250_000, 100_000), false).ms(), 1.0); // starts where the last ended
+        close(disk.serve(&Command::read(250_000, 100_000), false).ms(), 1.0); // starts where the last ended
     }
 
     #[test]
     fn a_command_that_waits_stops_the_read_ahead() {
         let mut disk = drive(round());
-        disk.serve(&read(0, 100_000), true);
-        let next = disk.serve(&read(150_000, 100_000), true);
+        disk.serve(&Command::read(0, 100_000), true);
+        let next = disk.serve(&Command::read(150_000, 100_000), true);
         assert_eq!(next.buffered_bytes, 0);
         close(next.ms(), 0.5 + 1.0);
     }
@@ -378,40 +383,40 @@ mod tests {
     #[test]
     fn writes_are_cheap_until_the_flush() {
         let mut disk = drive(round());
-        disk.serve(&read(0, 4096), false);
-        close(disk.serve(&write(400_000_000, 4096), false).ms(), 0.1);
-        close(disk.serve(&write(400_004_096, 4096), false).ms(), 0.1);
-        close(disk.serve(&read(400_000_000, 8192), false).ms(), 0.1); // its own memory knows
-        let flush = disk.serve(&FLUSH, false);
+        disk.serve(&Command::read(0, 4096), false);
+        close(disk.serve(&Command::write(400_000_000, 4096), false).ms(), 0.1);
+        close(disk.serve(&Command::write(400_004_096, 4096), false).ms(), 0.1);
+        close(disk.serve(&Command::read(400_000_000, 8192), false).ms(), 0.1); // its own memory knows
+        let flush = disk.serve(&Command::FLUSH, false);
         assert_eq!(flush.seeks, 1);
         close(flush.transfer_ms, 0.08192);
         assert!(flush.seek_ms > 8.9 && flush.seek_ms < 9.1, "{flush:?}");
-        close(disk.serve(&FLUSH, false).ms(), 0.1);
+        close(disk.serve(&Command::FLUSH, false).ms(), 0.1);
     }
 
     #[test]
     fn a_full_cache_writes_back_and_no_cache_writes_through() {
         let mut disk = drive(DiskModel { write_cache: 1 << 20, ..round() });
-        let took: f64 = (0..3).map(|index| disk.serve(&write(index * 500_000_000, 1 << 19), false).ms()).sum();
+        let took: f64 = (0..3).map(|index| disk.serve(&Command::write(index * 500_000_000, 1 << 19), false).ms()).sum();
         assert!(took > 10.0, "the first two had to go: {took}");
         let mut through = drive(DiskModel { write_cache: 0, ..round() });
-        assert!(through.serve(&write(400_000_000, 4096), false).seek_ms > 8.9);
+        assert!(through.serve(&Command::write(400_000_000, 4096), false).seek_ms > 8.9);
     }
 
     #[test]
     fn standby_costs_a_spin_up() {
         let mut disk = drive(DiskModel { standby_after_s: 5.0, spin_up_s: 8.0, ..round() });
         disk.think(4999.0);
-        assert_eq!(disk.serve(&read(0, 4096), false).spin_up_ms, 0.0);
+        assert_eq!(disk.serve(&Command::read(0, 4096), false).spin_up_ms, 0.0);
         disk.think(5000.0);
-        assert_eq!(disk.serve(&read(0, 4096), false).spin_up_ms, 8000.0);
-        assert_eq!(disk.serve(&read(8192, 4096), false).spin_up_ms, 0.0);
+        assert_eq!(disk.serve(&Command::read(0, 4096), false).spin_up_ms, 8000.0);
+        assert_eq!(disk.serve(&Command::read(8192, 4096), false).spin_up_ms, 0.0);
     }
 
     #[test]
     fn a_disk_without_a_head_only_transfers() {
         let mut disk = drive(DiskModel::named("ssd").unwrap());
-        close(disk.serve(&read(1 << 38, 4096), false).ms(), 0.02);
-        close(disk.serve(&read(0, 520_000), false).ms(), 1.0);
+        close(disk.serve(&Command::read(1 << 38, 4096), false).ms(), 0.02);
+        close(disk.serve(&Command::read(0, 520_000), false).ms(), 1.0);
     }
 }

@@ -211,15 +211,29 @@ impl DiskModel {
     fn check(&self) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("model {}: {what}", self.name));
         let positive = |value: f64| value.is_finite() && value > 0.0;
-        let times = [self.rpm, self.seek_track_ms, self.seek_average_ms, self.seek_full_ms, self.overhead_ms];
-        if times.iter().any(|&time| !time.is_finite() || time < 0.0) {
-            return wrong("times must not be negative");
+        let times = [
+            ("seek_track_ms", self.seek_track_ms),
+            ("seek_average_ms", self.seek_average_ms),
+            ("seek_full_ms", self.seek_full_ms),
+            ("overhead_ms", self.overhead_ms),
+            ("patience_ms", self.patience_ms),
+            ("standby_after_s", self.standby_after_s),
+            ("spin_up_s", self.spin_up_s),
+        ];
+        if let Some((name, _)) = times.iter().find(|(_, time)| !time.is_finite() || *time < 0.0) {
+            return wrong(&format!("{name} must be a time, not below 0"));
+        }
+        if self.rpm != 0.0 && !(60.0..=100_000.0).contains(&self.rpm) {
+            return wrong("rpm must be 0, for a disk without a head, or from 60 to 100,000");
         }
         if !(self.seek_track_ms <= self.seek_average_ms && self.seek_average_ms <= self.seek_full_ms) {
             return wrong("seek_track_ms, seek_average_ms and seek_full_ms must rise");
         }
         if ![self.outer_rate, self.inner_rate, self.interface_rate].into_iter().all(positive) {
             return wrong("rates must be above 0");
+        }
+        if self.outer_rate < self.inner_rate {
+            return wrong("outer_rate must not be below inner_rate: the disk begins at its outer edge");
         }
         if self.capacity == 0 || self.zones == 0 || self.queue_depth == 0 {
             return wrong("capacity, zones and queue_depth must be at least 1");
@@ -312,6 +326,18 @@ mod tests {
         assert_eq!((model.queue_depth, model.zones, model.buffer_segments), (32, 16, 16));
         assert!(DiskModel::from_toml(&text.replace("19.0", "2.0")).unwrap_err().contains("rise"));
         assert!(DiskModel::from_toml(&format!("{text}colour = 3")).is_err());
+        for (wrong, named) in [
+            (text.replace("6000.0", "1e-300"), "rpm"),
+            (text.replace("6000.0", "nan"), "rpm"),
+            (text.replace("1e8", "1e3"), "outer_rate"),
+            (text.replace("= 1e8", "= inf"), "rates"),
+            (format!("{text}spin_up_s = inf"), "spin_up_s"),
+            (format!("{text}patience_ms = -1.0"), "patience_ms"),
+            (format!("{text}standby_after_s = nan"), "standby_after_s"),
+        ] {
+            let said = DiskModel::from_toml(&wrong).unwrap_err();
+            assert!(said.contains(named), "{said}");
+        }
         let round = toml::to_string(&DiskModel::named("ssd").unwrap()).unwrap();
         assert_eq!(DiskModel::from_toml(&round).unwrap(), DiskModel::named("ssd").unwrap());
     }

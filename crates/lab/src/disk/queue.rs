@@ -40,8 +40,11 @@ pub(crate) fn choose(queue: &[Waiting], drive: &Drive) -> Option<usize> {
             None => break,
         }
     }
-    let chosen = seen[best].command;
-    Some(seen[..best].iter().position(|waiting| waiting.command.conflicts(&chosen)).unwrap_or(best))
+    // What goes before the best one for touching the same bytes may itself have to wait for another.
+    while let Some(earlier) = seen[..best].iter().position(|waiting| waiting.command.conflicts(&seen[best].command)) {
+        best = earlier;
+    }
+    Some(best)
 }
 
 #[cfg(test)]
@@ -128,5 +131,8 @@ mod tests {
         assert_eq!(choose(&waiting[1..], &drive()), Some(0));
         let overlap = queue(&[(Op::Read, 8192, 4096), (Op::Write, 8192, 4096)]);
         assert_eq!(choose(&overlap, &drive()), Some(0));
+        // The last one is nearest, waits for the second, and that for the first.
+        let chain = queue(&[(Op::Write, 900_000_000, 8192), (Op::Write, 0, 900_004_096), (Op::Read, 0, 4096)]);
+        assert_eq!(choose(&chain, &drive()), Some(0));
     }
 }

@@ -1,9 +1,12 @@
 //! What goes on beside a disk that is shown: a program that is run to its end, or nothing until a signal comes.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
+
+use onesweep_sys::process;
 
 use super::{Emulation, MountSpec, Spec};
 use crate::interrupt::{self, Interrupt};
@@ -45,15 +48,20 @@ fn watch(
 /// Runs a command beside the disk and prints the books after it.
 fn accompany(emulation: &mut Emulation, interrupt: &Interrupt, program: &str, args: &[String]) -> Result<u8, String> {
     emulation.reset()?;
-    let mut child =
-        Command::new(program).args(args).spawn().map_err(|error| format!("can't run {program}: {error}"))?;
+    let mut command = Command::new(program);
+    // A terminal's Ctrl-C reaches all that was started on it; other signals are handed on here.
+    let is_group = !std::io::stdin().is_terminal();
+    if is_group {
+        command.process_group(0);
+    }
+    let mut child = command.args(args).spawn().map_err(|error| format!("can't run {program}: {error}"))?;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             eprint!("{}", emulation.stats()?);
             return Ok(status.code().map_or(1, |code| code as u8));
         }
         if interrupt.came() || emulation.server_is_gone() {
-            let _ = child.kill();
+            let _ = if is_group { process::kill_group(child.id()) } else { child.kill() };
             let _ = child.wait();
             return if interrupt.came() { Ok(interrupt::EXIT_CODE) } else { Err("the server ended".into()) };
         }

@@ -27,6 +27,10 @@ impl Emulation {
         for complaint in mount::take_down(&spec.dir) {
             eprintln!("onesweep-lab: left by a former run: {complaint}");
         }
+        let said = |error: std::io::Error| format!("{}: {error}", spec.dir.display());
+        if fs::read_dir(&spec.dir).map_err(said)?.next().is_some() {
+            return Err(format!("{} is not empty: name an empty directory to show the disk at", spec.dir.display()));
+        }
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let json = serde_json::to_string(spec).map_err(|error| error.to_string())?;
         let mut server = Command::new(program)
@@ -58,9 +62,8 @@ impl Emulation {
         let device = Loop::attach(&self.dir.join("disk"), &options)?;
         let rotational = mount.rotational.unwrap_or(spec.model.has_head());
         device.set("rotational", if rotational { "1" } else { "0" })?;
-        if let Some(scheduler) = &mount.scheduler {
-            device.set("scheduler", scheduler)?;
-        }
+        // A loop device keeps what the one before it on the same number was told.
+        device.set_scheduler(mount.scheduler.as_deref().unwrap_or("none"))?;
         if let Some(kilobytes) = mount.read_ahead_kb {
             device.set("read_ahead_kb", &kilobytes.to_string())?;
         }

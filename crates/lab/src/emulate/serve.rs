@@ -8,7 +8,6 @@ use std::thread;
 
 use super::Spec;
 use crate::disk::drive::Drive;
-use crate::disk::faults::Fault;
 use crate::disk::geometry::Span;
 use crate::fuse::DiskDir;
 use crate::mount;
@@ -56,10 +55,10 @@ fn present(spec: &Spec) -> Result<(fuser::BackgroundSession, Arc<Server>), Strin
     let drive = Drive::new(spec.model.clone(), image_bytes, Span { from: spec.span.0, to: spec.span.1 });
     let server = Server::new(image, drive, facts, trace).map_err(|error| error.to_string())?;
     for fault in &spec.faults {
-        server.add_fault(fault.parse::<Fault>()?);
+        server.control(fault)?;
     }
     let mut config = fuser::Config::default();
-    config.mount_options = vec![fuser::MountOption::FSName("onesweep-lab".into())];
+    config.mount_options = vec![fuser::MountOption::FSName(mount::SHOWN.into())];
     let session = fuser::spawn_mount(DiskDir::new(Arc::clone(&server)), &spec.dir, &config).map_err(said(&spec.dir))?;
     let thread = Arc::clone(&server);
     thread::Builder::new()

@@ -2,7 +2,7 @@
 
 pub(super) mod daft;
 pub(super) mod days;
-pub(super) mod dfs;
+pub(crate) mod dfs;
 pub(super) mod fragmented;
 pub(super) mod mail;
 pub(super) mod mixed;

@@ -1,18 +1,22 @@
-//! What a tracker costs others (FastDu, table 2, and a write into a directory that has changed).
+//! What a tracker costs others (FastDu, table 2).
 //!
-//! Each step runs with the server and without it, in turns, so that both meet the same machine.
+//! Each step runs with the server and without it, in turns, so that both meet the same machine: in memory, where the work of
+//! the processor is left, and on an emulated disk in real time, from cold, where a step ends when all of it is on the disk.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt as _;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
+use clap::ValueEnum as _;
 use onesweep_sys::usage;
 
-use super::outcomes::{Costs, Overwrite, Step, Times};
+use super::outcomes::{Costs, Step, Times};
 use super::served::Served;
+use super::stage::{self, Stage};
 use super::volume::Volume;
 use crate::age::apply;
+use crate::age::image::Fs;
 use crate::age::recipe::{Amount, Recipe};
 use crate::age::tree::Tree;
 use crate::bench::pipe;
@@ -24,8 +28,9 @@ use crate::scratch::Scratch;
 const ROUNDS: usize = 10;
 /// Sources that are compiled.
 const SOURCES: u64 = 200;
-const OVERWRITES: usize = 200_000;
-const BLOCK_BYTES: usize = 4096;
+/// The part of the source tree on the disk, where a round takes its time.
+const ON_DISK: f64 = 0.25;
+const DISK_BYTES: u64 = 4 << 30;
 
 /// What is done with a source tree. `@` stands for the directory of the file system, `%` for what was made before.
 const STEPS: [(&str, &str); 5] = [
@@ -35,6 +40,12 @@ const STEPS: [(&str, &str); 5] = [
     ("compile", "cp -a %/sources @/sources && cd @/sources && for f in *.c; do cc -O1 -c $f || exit 1; done"),
     ("rm -r", "rm -r @/new @/copy @/sources"),
 ];
+
+/// The server looks every 100 ms for what was done.
+const TOLD: Duration = Duration::from_millis(250);
+
+/// The compiler is brought into memory before a step that runs from cold: it lies on another disk.
+const COMPILER: &str = "cc -O1 -c %/sources/s0.c -o %/s0.o";
 
 /// A source tree in a tar file, and C files, beside the measured file system.
 struct Material {
@@ -48,7 +59,7 @@ impl Material {
         mount::mount(Path::new("onesweep-lab"), &dir, Some("tmpfs"), None)?;
         let (tree, sources) = (dir.join("tree"), dir.join("sources"));
         fs::create_dir(&tree).and_then(|()| fs::create_dir(&sources)).map_err(said)?;
-        let recipe = <Recipe as clap::ValueEnum>::from_str("source", false)?;
+        let recipe = Recipe::from_str("source", false)?;
         let amount = Amount { seed, scale, steps: Some(0), image_bytes: recipe.image().0 };
         let mut made = Tree::default();
         apply::apply(recipe.ops(&amount), &tree, &mut made, interrupt)?;
@@ -74,77 +85,98 @@ impl Drop for Material {
     }
 }
 
-/// Steps on a file system in memory: what is left is the work of the processor.
-pub(super) fn steps(scale: f64, seed: u64, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
+/// Where the steps are done.
+struct Bed<'a> {
+    tree: &'a Path,
+    scratch: &'a Scratch,
+    /// The emulated disk, if it is on one.
+    stage: Option<&'a Stage>,
+    rounds: usize,
+}
+
+impl Bed<'_> {
+    fn script(&self, script: &str, material: &Material) -> Vec<String> {
+        let script = script.replace('@', &self.tree.display().to_string());
+        let script = script.replace('%', &material.dir.display().to_string());
+        ["sh".into(), "-c".into(), script].into()
+    }
+
+    /// From cold, if it is on a disk; then until nothing is left to be written.
+    fn step(&self, script: &str, material: &Material, interrupt: &Interrupt) -> Result<f64, String> {
+        let run = |script: &str| {
+            let ended = pipe::run(&self.script(script, material), interrupt)?;
+            if ended.code == 0 { Ok(ended.wall_s) } else { Err(ended.complaint) }
+        };
+        match self.stage {
+            Some(stage) => {
+                stage.cold()?;
+                run(COMPILER)?;
+                run(&format!("({script}) && sync -f @"))
+            }
+            None => run(script),
+        }
+    }
+
+    /// All steps, with a server or without.
+    fn round(&self, served: Option<&Served>, material: &Material, interrupt: &Interrupt) -> Result<Vec<Times>, String> {
+        let cpu = || {
+            let served_s = served.map_or(Ok(0.0), Served::processor_s)?;
+            Ok::<_, String>((usage::of_children().as_secs_f64(), served_s))
+        };
+        let one = |(name, script): &(&str, &str)| {
+            let before = cpu()?;
+            let wall_s = self.step(script, material, interrupt).map_err(|complaint| format!("{name}: {complaint}"))?;
+            thread::sleep(TOLD);
+            let after = cpu()?;
+            let served_s = after.1 - before.1;
+            Ok(Times { wall_s, cpu_s: after.0 - before.0 + served_s, served_s })
+        };
+        STEPS.iter().map(one).collect()
+    }
+
+    fn rounds(&self, material: &Material, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
+        let mut steps: Vec<Step> =
+            STEPS.iter().map(|(name, _)| Step { name: (*name).to_owned(), ..Step::default() }).collect();
+        // The first round, which finds nothing in memory, doesn't count.
+        for round in 0..=self.rounds {
+            for tracked in [round % 2 == 0, round % 2 != 0] {
+                let served = tracked.then(|| Served::start(programs, self.scratch, self.tree)).transpose()?;
+                let times = self.round(served.as_ref(), material, interrupt)?;
+                served.map_or(Ok(()), |served| served.stop(interrupt))?;
+                let all_s: f64 = times.iter().map(|times| times.wall_s).sum();
+                eprintln!("  round {round}, {}: {all_s:.1} s", if tracked { "tracked" } else { "alone" });
+                for (step, times) in steps.iter_mut().zip(times).filter(|_| round > 0) {
+                    if tracked { &mut step.tracked } else { &mut step.alone }.push(times);
+                }
+            }
+        }
+        Ok(Costs { files: material.files, steps })
+    }
+}
+
+/// On a file system in memory: what is left is the work of the processor.
+pub(super) fn in_memory(scale: f64, seed: u64, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
     let scratch = Scratch::new("du")?;
     let material = Material::make(scratch.dir("material")?, scale, seed, interrupt)?;
     let volume = Volume::in_memory("ext4", (100_000.0 * scale) as u64 + 5000)?;
-    let mut steps: Vec<Step> =
-        STEPS.iter().map(|(name, _)| Step { name: (*name).to_owned(), ..Step::default() }).collect();
-    // The first round, which finds nothing in memory, doesn't count.
-    for round in 0..=ROUNDS {
-        for tracked in [round % 2 == 0, round % 2 != 0] {
-            let served = match tracked {
-                true => Some(Served::start(programs, &volume.scratch, &volume.tree)?),
-                false => None,
-            };
-            for (step, (name, script)) in steps.iter_mut().zip(STEPS) {
-                let script = script.replace('@', &volume.tree.display().to_string());
-                let script = script.replace('%', &material.dir.display().to_string());
-                let cpu = || {
-                    let served_s = served.as_ref().map_or(Ok(0.0), Served::processor_s)?;
-                    Ok::<f64, String>(usage::of_children().as_secs_f64() + served_s)
-                };
-                let before = cpu()?;
-                let ended = pipe::run(&["sh".into(), "-c".into(), script], interrupt)?;
-                if ended.code != 0 {
-                    return Err(format!("{name}: {}", ended.complaint));
-                }
-                let cpu_s = cpu()? - before;
-                let times = if tracked { &mut step.tracked } else { &mut step.alone };
-                if round > 0 {
-                    times.push(Times { wall_s: ended.wall_s, cpu_s });
-                }
-            }
-            served.map_or(Ok(()), |served| served.stop(interrupt))?;
-        }
-    }
-    let files = material.files;
+    let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None, rounds: super::rounds(scale, ROUNDS) };
+    let costs = bed.rounds(&material, programs, interrupt)?;
     volume.end()?;
-    Ok(Costs { files, steps })
+    Ok(costs)
 }
 
-/// A write of a block that is in memory, into a directory that has changed already.
-pub(super) fn overwrite(programs: &Programs, interrupt: &Interrupt) -> Result<Overwrite, String> {
-    let volume = Volume::in_memory("ext4", 5000)?;
-    let said = |error: std::io::Error| error.to_string();
-    let path = volume.tree.join("dirty/file");
-    fs::create_dir(volume.tree.join("dirty")).map_err(said)?;
-    fs::write(&path, vec![1; 1 << 20]).map_err(said)?;
-    let file = OpenOptions::new().write(true).open(&path).map_err(said)?;
-    let (mut alone_us, mut tracked_us) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        for tracked in [round % 2 == 0, round % 2 != 0] {
-            let served = tracked.then(|| Served::start(programs, &volume.scratch, &volume.tree)).transpose()?;
-            fs::write(volume.tree.join("dirty/other"), "x").map_err(said)?;
-            write(&file, OVERWRITES / 10).map_err(said)?;
-            // The tracker looks every 100 ms; then the directory is ignored.
-            std::thread::sleep(Duration::from_millis(300));
-            let us = write(&file, OVERWRITES).map_err(said)?.as_secs_f64() * 1e6 / OVERWRITES as f64;
-            if tracked { &mut tracked_us } else { &mut alone_us }.push(us);
-            served.map_or(Ok(()), |served| served.stop(interrupt))?;
-        }
-    }
-    drop(file);
-    volume.end()?;
-    Ok(Overwrite { alone_us, tracked_us })
-}
-
-fn write(file: &File, times: usize) -> std::io::Result<Duration> {
-    let block = [7; BLOCK_BYTES];
-    let began = Instant::now();
-    for number in 0..times {
-        file.write_all_at(&block, (number % 256 * BLOCK_BYTES) as u64)?;
-    }
-    Ok(began.elapsed())
+/// On an emulated disk of 7,200 turns a minute that takes its time.
+pub(super) fn on_disk(scale: f64, seed: u64, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
+    let scratch = Scratch::new("du")?;
+    let material = Material::make(scratch.dir("material")?, ON_DISK * scale, seed, interrupt)?;
+    let (image, fs) = (scratch.file("image"), Fs::Ext4);
+    let said = |error: std::io::Error| format!("{}: {error}", image.display());
+    File::create(&image).and_then(|file| file.set_len(DISK_BYTES)).map_err(said)?;
+    fs.make(&image, 200_000, &["-b".to_owned(), "4096".to_owned()])?;
+    let mut stage = Stage::up(&stage::disk().real(1.0).buffered(true), &image, fs.mount_type(), &scratch)?;
+    let bed = Bed { tree: &stage.tree, scratch: &scratch, stage: Some(&stage), rounds: super::rounds(scale, ROUNDS) };
+    let costs = bed.rounds(&material, programs, interrupt);
+    let ended = stage.end();
+    let _ = std::fs::remove_dir_all(scratch.file("store"));
+    ended.and(costs)
 }

@@ -2,25 +2,39 @@
 //!
 //! | module | what it measures |
 //! |---|---|
-//! | [`days`] | questions after a day's changes, with cold caches (FastDu, figure 2) |
+//! | [`days`], [`passes`] | questions after a day's changes, with cold caches (FastDu, figure 2); a first harvest; another start |
 //! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
-//! | [`cost`] | what a tracker costs others |
-//! | [`served`] | the server that is asked |
+//! | [`cost`] | what a tracker costs others (FastDu, table 2) |
+//! | [`overwrite`] | what it costs a write into a directory that has changed |
+//! | [`records`], [`confined`] | what it costs reads and writes of a large file, with little memory (FastDu, figure 3) |
+//! | [`storm`], [`slab`] | memory under more events than anybody can follow |
+//! | [`served`], [`peers`] | the server that is asked, and others that tell the same |
+//! | [`stage`] | an emulated disk |
 //! | [`volume`] | what is measured on where the disk doesn't matter |
 //! | [`outcomes`] | what came out, in a file |
-//! | [`page`] | tables and pictures of it |
+//! | [`page`], [`goals`], [`costs`] | tables and pictures of it |
 
+mod confined;
 mod cost;
+mod costs;
 mod days;
+mod goals;
 mod outcomes;
+mod overwrite;
 mod page;
+mod passes;
+mod peers;
+mod records;
 mod served;
+mod slab;
+mod stage;
 mod still;
+mod storm;
 mod volume;
 
 use std::path::PathBuf;
 
-use self::outcomes::{Outcome, Outcomes};
+use self::outcomes::{Measured, Outcome, Outcomes};
 use super::images::Images;
 use super::run::Subject;
 use super::sweep;
@@ -28,6 +42,7 @@ use super::work::Programs;
 use crate::interrupt::Interrupt;
 
 pub(crate) use self::page::show;
+pub(crate) use self::records::{Kind, run as do_records};
 
 /// What is asked for.
 pub(crate) struct Order {
@@ -54,13 +69,19 @@ enum Case {
     Homes,
     /// Many directories, on a file system: memory, and a start after a pause.
     Many(&'static str),
-    /// Work on a source tree, with a tracker and without.
+    /// Work on a source tree in memory, with a tracker and without.
     Cost,
+    /// The same on a disk that takes its time.
+    CostOnDisk,
     /// Writes into a directory that has changed.
     Overwrite,
+    /// A large file, by records of many sizes.
+    Records,
+    /// More events than anybody can follow.
+    Storm,
 }
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 14] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -71,8 +92,16 @@ const CASES: [Case; 11] = [
     Case::Many("xfs"),
     Case::Many("btrfs"),
     Case::Cost,
+    Case::CostOnDisk,
     Case::Overwrite,
+    Case::Records,
+    Case::Storm,
 ];
+
+/// Things are tried at small scales, and so in few rounds.
+fn rounds(scale: f64, rounds: usize) -> usize {
+    if scale < 0.1 { 1 } else { rounds }
+}
 
 impl Case {
     fn name(self) -> String {
@@ -82,7 +111,10 @@ impl Case {
             Self::Homes => "homes".into(),
             Self::Many(fs) => format!("many-{fs}"),
             Self::Cost => "cost".into(),
+            Self::CostOnDisk => "disk-cost".into(),
             Self::Overwrite => "overwrite".into(),
+            Self::Records => "records".into(),
+            Self::Storm => "storm".into(),
         }
     }
 
@@ -94,8 +126,11 @@ impl Case {
             }
             Self::Still => still::questions(order.scale, &order.programs, interrupt).map(Outcome::Still),
             Self::Homes => still::homes(order.scale, &order.programs, interrupt).map(Outcome::Homes),
-            Self::Cost => cost::steps(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
-            Self::Overwrite => cost::overwrite(&order.programs, interrupt).map(Outcome::Overwrite),
+            Self::Cost => cost::in_memory(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::CostOnDisk => cost::on_disk(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::Overwrite => overwrite::measure(order.scale, &order.programs, interrupt).map(Outcome::Overwrite),
+            Self::Records => records::measure(order.scale, &order.programs, interrupt).map(Outcome::Records),
+            Self::Storm => storm::measure(order.scale, &order.programs, interrupt).map(Outcome::Storm),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
         }
     }
@@ -123,7 +158,8 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
         eprintln!("measuring {name}");
         match case.measure(order, &mut images, &interrupt) {
             Ok(outcome) => {
-                outcomes.enter(name, order.scale, sweep::commit(), outcome);
+                let (machine, commit) = (sweep::machine(&order.programs, &peers::PROGRAMS), sweep::commit());
+                outcomes.enter(name, Measured { scale: order.scale, commit, machine, outcome });
                 outcomes.save(&order.out)?;
             }
             Err(_) if interrupt.came() => return Err("interrupted; what was measured is kept".into()),

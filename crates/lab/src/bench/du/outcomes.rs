@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::records::Kind;
+use crate::bench::results::Machine;
 use crate::partial::Partial;
 
 const FILE: &str = "du.json";
@@ -40,6 +42,21 @@ pub(crate) struct Days {
     pub(crate) days: Vec<Day>,
     /// A file made in every hundredth directory.
     pub(crate) scattered: Day,
+    /// A start after that, with everything to be read, until all is known again.
+    #[serde(default)]
+    pub(crate) restart: Option<Cost>,
+    /// One rising pass over the inode tables, on ext4.
+    #[serde(default)]
+    pub(crate) pass_ms: Option<f64>,
+}
+
+/// Questions right after a file was closed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Closed {
+    pub(crate) asked: u64,
+    /// Of them those whose answer was true to the byte.
+    pub(crate) exact: u64,
+    pub(crate) median_us: f64,
 }
 
 /// Questions where nothing has changed.
@@ -53,6 +70,8 @@ pub(crate) struct Still {
     pub(crate) per_second: f64,
     /// A getppid in the same run, to compare machines.
     pub(crate) getppid_us: f64,
+    #[serde(default)]
+    pub(crate) after_close: Option<Closed>,
 }
 
 /// A user's question among homes that are closed to him.
@@ -74,8 +93,11 @@ pub(crate) struct Many {
     pub(crate) walks_s: BTreeMap<String, f64>,
     pub(crate) resident_kib: u64,
     pub(crate) store_bytes: u64,
-    /// From the start to the first exact answer, after a pause in which nothing has changed.
+    /// From the start to the first exact answer, after a pause in which a hundred directories have changed.
     pub(crate) restart_s: f64,
+    /// Directories that it read.
+    #[serde(default)]
+    pub(crate) restart_read: u64,
 }
 
 /// What a step took.
@@ -84,6 +106,9 @@ pub(crate) struct Times {
     pub(crate) wall_s: f64,
     /// With the server's.
     pub(crate) cpu_s: f64,
+    /// The server's.
+    #[serde(default)]
+    pub(crate) served_s: f64,
 }
 
 /// A step with a server and without one, round by round.
@@ -107,6 +132,63 @@ pub(crate) struct Costs {
 pub(crate) struct Overwrite {
     pub(crate) alone_us: Vec<f64>,
     pub(crate) tracked_us: Vec<f64>,
+    /// With sizes that follow at close.
+    #[serde(default)]
+    pub(crate) at_close_us: Vec<f64>,
+    /// A getppid beside each pair.
+    #[serde(default)]
+    pub(crate) getppid_us: Vec<f64>,
+}
+
+/// Megabytes a second by records of one size, round by round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) record_bytes: u64,
+    pub(crate) kind: Kind,
+    /// Before the one with a server, and after it.
+    pub(crate) alone: Vec<[f64; 2]>,
+    pub(crate) tracked: Vec<f64>,
+}
+
+impl Record {
+    pub(crate) fn new(kind: Kind, record_bytes: u64) -> Self {
+        Self { record_bytes, kind, alone: Vec::new(), tracked: Vec::new() }
+    }
+}
+
+/// FastDu's figure 3.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Records {
+    pub(crate) file_bytes: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) records: Vec<Record>,
+}
+
+/// What a server takes. What the kernel takes for it isn't told everywhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) resident_kib: u64,
+    pub(crate) marks_bytes: Option<u64>,
+    pub(crate) events_bytes: Option<u64>,
+}
+
+/// Very many events.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Storm {
+    pub(crate) directories: u64,
+    /// Before the kernel merges any.
+    pub(crate) events: u64,
+    pub(crate) seconds: f64,
+    pub(crate) before: Memory,
+    /// The most of each.
+    pub(crate) during: Memory,
+    /// After an answer, which was GNU du's.
+    pub(crate) after: Memory,
+    pub(crate) answered_s: f64,
+    /// The tracker couldn't tell all, and the server had to look for what has changed.
+    pub(crate) overflowed: bool,
+    /// What is counted of the kernel.
+    pub(crate) caches: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -118,28 +200,49 @@ pub(crate) enum Outcome {
     Still(Still),
     Homes(Homes),
     Many(Many),
+    Records(Records),
+    Storm(Storm),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) scale: f64,
     pub(crate) commit: String,
+    #[serde(default)]
+    pub(crate) machine: Machine,
     pub(crate) outcome: Outcome,
 }
 
 /// All of them, by case.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcomes {
+    #[serde(default = "version")]
+    version: u32,
     pub(crate) cases: BTreeMap<String, Measured>,
+}
+
+/// Of the file. The first ones didn't say theirs.
+fn version() -> u32 {
+    1
+}
+
+impl Default for Outcomes {
+    fn default() -> Self {
+        Self { version: version(), cases: BTreeMap::new() }
+    }
 }
 
 impl Outcomes {
     pub(crate) fn load(dir: &Path) -> Result<Self, String> {
         let path = dir.join(FILE);
-        match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(format!("{}: {error}", path.display())),
-            Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display())),
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let outcomes: Self = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            read => serde_json::from_str(&read.map_err(|error| said(&error))?).map_err(|error| said(&error))?,
+        };
+        match outcomes.version {
+            1 => Ok(outcomes),
+            other => Err(said(&format_args!("version {other} is not known; measure into another directory"))),
         }
     }
 
@@ -156,8 +259,8 @@ impl Outcomes {
         self.cases.get(case).is_some_and(|measured| measured.scale == scale)
     }
 
-    pub(crate) fn enter(&mut self, case: String, scale: f64, commit: String, outcome: Outcome) {
-        self.cases.insert(case, Measured { scale, commit, outcome });
+    pub(crate) fn enter(&mut self, case: String, measured: Measured) {
+        self.cases.insert(case, measured);
     }
 }
 
@@ -169,10 +272,14 @@ mod tests {
     fn outcomes_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut outcomes = Outcomes::load(dir.path()).unwrap();
-        outcomes.enter("still".into(), 0.5, "abc".into(), Outcome::Still(Still::default()));
+        let outcome = Outcome::Still(Still::default());
+        let machine = Machine::default();
+        outcomes.enter("still".into(), Measured { scale: 0.5, commit: "abc".into(), machine, outcome });
         outcomes.save(dir.path()).unwrap();
         let back = Outcomes::load(dir.path()).unwrap();
         assert_eq!(back, outcomes);
+        fs::write(dir.path().join(FILE), r#"{"version":2,"cases":{}}"#).unwrap();
+        assert!(Outcomes::load(dir.path()).unwrap_err().contains("version 2"));
         assert!(back.has("still", 0.5) && !back.has("still", 1.0) && !back.has("homes", 0.5));
     }
 }

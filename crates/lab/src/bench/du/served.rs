@@ -1,7 +1,6 @@
 //! A server of summaries, as long as it is measured.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,36 +12,63 @@ use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
 use crate::scratch::Scratch;
 
+/// What is in its log when it is ready.
+const HARVESTED: &str = " directories harvested in ";
+
 /// `onesweep serve` of one file system. It ends when this goes.
 pub(super) struct Served {
     child: Child,
     socket: PathBuf,
+    log: PathBuf,
     program: PathBuf,
     /// From the start until everything was harvested.
     pub(super) started_in: Duration,
+    /// Directories that were read for that.
+    pub(super) read: u64,
 }
 
 impl Served {
     /// Starts it, and waits until everything is harvested. Its store is kept in `scratch`, for the next one too.
     pub(super) fn start(programs: &Programs, scratch: &Scratch, tree: &Path) -> Result<Self, String> {
+        Self::start_with(programs, scratch, tree, &[])
+    }
+
+    /// The same with further options.
+    pub(super) fn start_with(
+        programs: &Programs,
+        scratch: &Scratch,
+        tree: &Path,
+        options: &[&str],
+    ) -> Result<Self, String> {
         let (socket, store, log) = (scratch.file("socket"), scratch.file("store"), scratch.file("log"));
         let said = |error: std::io::Error| format!("can't start the server: {error}");
         let began = Instant::now();
         let child = Command::new(&programs.onesweep)
             .args(["serve".as_ref(), "--socket".as_ref(), socket.as_os_str(), "--store".as_ref(), store.as_os_str()])
+            .args(options)
             .arg(tree)
             .stderr(Stdio::from(File::create(&log).map_err(said)?))
             .spawn()
             .map_err(said)?;
-        let mut served = Self { child, socket, program: programs.onesweep.clone(), started_in: Duration::ZERO };
-        while !fs::read_to_string(&log).is_ok_and(|log| log.contains(" directories harvested in ")) {
+        let mut served =
+            Self { child, socket, log, program: programs.onesweep.clone(), started_in: Duration::ZERO, read: 0 };
+        while !served.said(HARVESTED) {
             if !matches!(served.child.try_wait(), Ok(None)) {
-                return Err(format!("the server ended: {}", fs::read_to_string(&log).unwrap_or_default().trim()));
+                return Err(format!(
+                    "the server ended: {}",
+                    fs::read_to_string(&served.log).unwrap_or_default().trim()
+                ));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         served.started_in = began.elapsed();
+        served.read = fs::read_to_string(&served.log).ok().and_then(|log| read(&log)).unwrap_or_default();
         Ok(served)
+    }
+
+    /// Whether that is in its log.
+    pub(super) fn said(&self, words: &str) -> bool {
+        fs::read_to_string(&self.log).is_ok_and(|log| log.contains(words))
     }
 
     pub(super) fn socket(&self) -> &Path {
@@ -56,19 +82,48 @@ impl Served {
         [vec![program], options.to_vec(), vec![tree]].concat()
     }
 
-    /// What its status says, in KiB.
-    pub(super) fn resident_kib(&self) -> Result<u64, String> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = File::open(&path).map_err(|error| format!("{path}: {error}"))?;
-        let lines = BufReader::new(status).lines().map_while(Result::ok);
-        let line = lines.filter_map(|line| line.strip_prefix("VmRSS:").map(str::to_owned)).next();
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        kib.ok_or_else(|| format!("{path}: no resident size"))
+    /// It, and the warden, which has its rights.
+    fn processes(&self) -> Result<Vec<String>, String> {
+        let own = self.child.id().to_string();
+        let path = format!("/proc/{own}/task/{own}/children");
+        let children = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        Ok([own].into_iter().chain(children.split_whitespace().map(str::to_owned)).collect())
     }
 
-    /// Seconds of the processor that it has used so far.
+    /// Memory that is resident now, in KiB.
+    pub(super) fn resident_kib(&self) -> Result<u64, String> {
+        self.status("VmRSS:")
+    }
+
+    /// The most of it that ever was at a time, of each, since [`forget_peak`](Self::forget_peak).
+    pub(super) fn peak_kib(&self) -> Result<u64, String> {
+        self.status("VmHWM:")
+    }
+
+    /// The peak begins anew.
+    pub(super) fn forget_peak(&self) -> Result<(), String> {
+        self.processes()?.iter().try_for_each(|pid| {
+            let path = format!("/proc/{pid}/clear_refs");
+            fs::write(&path, "5").map_err(|error| format!("{path}: {error}"))
+        })
+    }
+
+    /// What the status of both says, in KiB.
+    fn status(&self, key: &str) -> Result<u64, String> {
+        self.processes()?.iter().map(|pid| Self::status_of(pid, key)).sum()
+    }
+
+    fn status_of(pid: &str, key: &str) -> Result<u64, String> {
+        let path = format!("/proc/{pid}/status");
+        let status = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        kib.ok_or_else(|| format!("{path}: no {key}"))
+    }
+
+    /// Seconds of the processor that both have used so far.
     pub(super) fn processor_s(&self) -> Result<f64, String> {
-        calibration::processor_s(&self.child.id().to_string())
+        self.processes()?.iter().map(|pid| calibration::processor_s(pid)).sum()
     }
 
     /// Ends it in good order.
@@ -90,5 +145,23 @@ impl Drop for Served {
             self.end();
             let _ = self.child.wait();
         }
+    }
+}
+
+/// What the last line about a harvest says that it read.
+fn read(log: &str) -> Option<u64> {
+    let line = log.lines().rfind(|line| line.contains(HARVESTED))?;
+    line.split(HARVESTED).next()?.rsplit(": ").next()?.split(" of ").next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_tells_what_was_read() {
+        let log = "INFO serving\nINFO /srv/a: b: 17 of 1000 directories harvested in 0.1 s\nINFO ready\n";
+        assert_eq!(read(log), Some(17));
+        assert_eq!(read("nothing"), None);
     }
 }

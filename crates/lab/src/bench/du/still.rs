@@ -1,29 +1,35 @@
 //! What no disk is needed for: questions where nothing has changed, memory, and a start after a pause.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use onesweep_summary::service::{client::Client, protocol::Question};
 
-use super::days::{WALKS, walk};
-use super::outcomes::{Homes, Many, Still};
+use super::outcomes::{Closed, Homes, Many, Still};
+use super::peers::{DU, PEERS, first_word};
 use super::served::Served;
 use super::volume::{self, Volume};
 use crate::bench::calibration;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
+use crate::mount;
 
 const DIRECTORIES: f64 = 100_000.0;
 const MANY: f64 = 1_000_000.0;
 const HOMES: f64 = 3000.0;
 const QUESTIONS: usize = 10_000;
 const CONNECTIONS: usize = 4;
+/// Questions, each asked when a file was closed just now.
+const CLOSES: usize = 1000;
+/// Directories that change while no server runs.
+const CHANGES: usize = 100;
 /// Rounds where a program is started for each.
 const ROUNDS: usize = 11;
 /// The user that asks among closed homes.
@@ -73,6 +79,7 @@ pub(super) fn questions(scale: f64, programs: &Programs, interrupt: &Interrupt) 
     })?;
     let per_second = asked as f64 / began.elapsed().as_secs_f64();
     let getppid_us = calibration::getppid_ns() / 1e3;
+    let after_close = Some(after_closes(socket, tree)?);
     served.stop(interrupt)?;
     volume.end()?;
     let micros = |time: Option<&Duration>| time.copied().unwrap_or_default().as_secs_f64() * 1e6;
@@ -83,7 +90,34 @@ pub(super) fn questions(scale: f64, programs: &Programs, interrupt: &Interrupt) 
         slowest_of_100_us: micros(times.get(QUESTIONS * 99 / 100)),
         per_second,
         getppid_us,
+        after_close,
     })
+}
+
+/// A file grows and is closed; then its directory is asked for. All bytes have to be in the answer.
+fn after_closes(socket: &Path, tree: &Path) -> Result<Closed, String> {
+    let said = |error: std::io::Error| format!("{}: {error}", tree.display());
+    let path = tree.join("d1");
+    let directory = File::open(&path).map_err(said)?;
+    let mut client = Client::connect(socket).map_err(said)?;
+    let bytes = |client: &mut Client| {
+        let mut bytes = None;
+        match client.ask(directory.as_fd(), &Question::plain(), |row| bytes = Some(row.total.bytes)).map_err(said)? {
+            Ok(head) if head.exact => bytes.ok_or_else(|| "no answer".to_owned()),
+            other => Err(format!("not an exact answer: {other:?}")),
+        }
+    };
+    let (mut expected, mut exact, mut times) = (bytes(&mut client)?, 0, Vec::new());
+    for more in 1..=CLOSES {
+        let mut file = OpenOptions::new().append(true).create(true).open(path.join("grows")).map_err(said)?;
+        file.write_all(&vec![1; more]).map_err(said)?;
+        drop(file);
+        expected += more as i64;
+        let began = Instant::now();
+        exact += u64::from(bytes(&mut client)? == expected);
+        times.push(began.elapsed());
+    }
+    Ok(Closed { asked: CLOSES as u64, exact, median_us: median(times).as_secs_f64() * 1e6 })
 }
 
 /// Homes of mode 0700, asked for by a user who may enter one of them.
@@ -111,7 +145,7 @@ pub(super) fn homes(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
             .map(median)
     };
     let ours = by_the_user(served.question(&volume.tree))?;
-    let du = by_the_user(walk("du".as_ref(), WALKS[0].1, &volume.tree))?;
+    let du = by_the_user(DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?)?;
     served.stop(interrupt)?;
     volume.end()?;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -122,31 +156,68 @@ pub(super) fn homes(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
 pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Many, String> {
     let directories = scaled(MANY, scale);
     let volume = Volume::new(fs, directories)?;
-    volume.fill(directories, interrupt)?;
-    let mut walks_s = BTreeMap::new();
-    for (name, options) in WALKS {
-        if let Some(program) = programs.find(name) {
-            let argv = walk(&program, options, &volume.tree);
-            // The first one brings everything into memory.
-            let times = (0..4).map(|_| pipe::run(&argv, interrupt).map(|ended| Duration::from_secs_f64(ended.wall_s)));
-            let times = times.collect::<Result<Vec<_>, _>>()?;
-            walks_s.insert(name.to_owned(), median(times[1..].to_vec()).as_secs_f64());
-        }
-    }
+    let paths = volume.fill(directories, interrupt)?;
+    // What belongs to the last that btrfs has written down may have changed since: that shall be next to nothing.
+    on_disk(&volume.tree)?;
+    fs::write(volume.tree.join("last"), "x").map_err(|error| format!("{}: {error}", volume.tree.display()))?;
+    on_disk(&volume.tree)?;
+    let walks_s = walks(&volume, programs, interrupt)?;
     let served = Served::start(programs, &volume.scratch, &volume.tree)?;
     let first_s = served.started_in.as_secs_f64();
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
     served.stop(interrupt)?;
+    change(&paths)?;
     let began = Instant::now();
     let served = Served::start(programs, &volume.scratch, &volume.tree)?;
     ask(served.socket(), &volume.tree, 1)?;
-    let restart_s = began.elapsed().as_secs_f64();
+    let (restart_s, restart_read) = (began.elapsed().as_secs_f64(), served.read);
+    let ours = pipe::run(&served.question(&volume.tree), interrupt)?;
+    let du = pipe::run(&DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?, interrupt)?;
+    let (ours, du) = (first_word(&ours.output), first_word(&du.output));
+    if ours != du {
+        return Err(format!("after another start onesweep says {ours}, du {du}"));
+    }
     served.stop(interrupt)?;
     let store_bytes = bytes_in(&volume.scratch.file("store"))?;
     volume.end()?;
     let inodes = directories + directories / volume::FAN_OUT as u64;
-    Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s })
+    Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s, restart_read })
+}
+
+/// What others take, everything in memory: the median of three times, after one that brings it there.
+fn walks(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<BTreeMap<String, f64>, String> {
+    let index = volume.scratch.file("index");
+    let mut walks_s = BTreeMap::new();
+    for peer in PEERS {
+        let Some(argv) = peer.argv(programs, &volume.tree, &index) else { continue };
+        let mut times = Vec::new();
+        for _ in 0..4 {
+            let ended = pipe::run(&argv, interrupt)?;
+            if ended.code != 0 {
+                eprintln!("  {} ended with {}: {}", peer.name, ended.code, ended.complaint);
+                break;
+            }
+            times.push(Duration::from_secs_f64(ended.wall_s));
+        }
+        if times.len() == 4 {
+            walks_s.insert(peer.name.to_owned(), median(times[1..].to_vec()).as_secs_f64());
+        }
+    }
+    Ok(walks_s)
+}
+
+/// Makes files here and there.
+fn change(paths: &[PathBuf]) -> Result<(), String> {
+    for path in paths.iter().step_by((paths.len() / CHANGES).max(1)) {
+        fs::write(path.join("new"), "new").map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    on_disk(&paths[0])
+}
+
+/// Nothing waits to be written.
+fn on_disk(tree: &Path) -> Result<(), String> {
+    mount::run("sync", ["-f".as_ref(), tree.as_os_str()]).map(drop)
 }
 
 fn bytes_in(dir: &Path) -> Result<u64, String> {

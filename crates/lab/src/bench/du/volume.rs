@@ -14,6 +14,9 @@ use crate::scratch::Scratch;
 /// Directories in one.
 pub(super) const FAN_OUT: usize = 100;
 
+/// How an image is mounted.
+type Mounted = fn(&Path, &Path, &str, &str) -> Result<PlainMount, String>;
+
 /// A mounted image of no disk in particular.
 pub(super) struct Volume {
     mounted: PlainMount,
@@ -35,11 +38,35 @@ impl Drop for Memory {
     }
 }
 
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.scratch.file("store"));
+    }
+}
+
+/// How large one is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    bytes: u64,
+    inodes: u64,
+}
+
+impl Size {
+    /// For so many directories, and some files.
+    fn of(directories: u64) -> Self {
+        Self { bytes: (512 << 20) + directories * 6 * 4096, inodes: directories + directories / 8 + 4096 }
+    }
+}
+
 impl Volume {
     pub(super) fn new(fs: &str, directories: u64) -> Result<Self, String> {
-        let scratch = Scratch::new("du")?;
-        let image = scratch.file("image");
-        Self::on(scratch, image, None, fs, directories)
+        Self::beside(fs, Size::of(directories), PlainMount::writable)
+    }
+
+    /// The same with room for content, whose image nobody caches.
+    pub(super) fn direct(fs: &str, content_bytes: u64) -> Result<Self, String> {
+        let size = Size::of(100);
+        Self::beside(fs, Size { bytes: size.bytes + content_bytes, ..size }, PlainMount::direct)
     }
 
     /// The same, not even on a real disk.
@@ -48,7 +75,13 @@ impl Volume {
         let memory = scratch.dir("memory")?;
         mount::mount(Path::new("onesweep-lab"), &memory, Some("tmpfs"), None)?;
         let image = memory.join("image");
-        Self::on(scratch, image, Some(Memory(memory)), fs, directories)
+        Self::on(scratch, image, Some(Memory(memory)), fs, Size::of(directories), PlainMount::writable)
+    }
+
+    fn beside(fs: &str, size: Size, mounted: Mounted) -> Result<Self, String> {
+        let scratch = Scratch::new("du")?;
+        let image = scratch.file("image");
+        Self::on(scratch, image, None, fs, size, mounted)
     }
 
     fn on(
@@ -56,24 +89,24 @@ impl Volume {
         image: PathBuf,
         memory: Option<Memory>,
         fs: &str,
-        directories: u64,
+        size: Size,
+        mounted: Mounted,
     ) -> Result<Self, String> {
         let tree = scratch.dir("tree")?;
         let fs = Fs::from_str(fs, false)?;
-        let bytes = (512 << 20) + directories * 6 * 4096;
         let said = |error: std::io::Error| format!("{}: {error}", image.display());
-        File::create(&image).and_then(|file| file.set_len(bytes)).map_err(said)?;
-        fs.make(&image, directories + directories / 8 + 4096, &[])?;
-        let options = if fs == Fs::Ext4 { "barrier=0,noatime" } else { "noatime" };
-        let mounted = PlainMount::writable(&image, &tree, fs.mount_type(), options)?;
+        File::create(&image).and_then(|file| file.set_len(size.bytes)).map_err(said)?;
+        fs.make(&image, size.inodes, &[])?;
+        let options = if fs == Fs::Ext4 { "barrier=0,noatime,noinit_itable" } else { "noatime" };
+        let mounted = mounted(&image, &tree, fs.mount_type(), options)?;
         // Whoever asks has to get there.
         let opened = fs::set_permissions(image.parent().unwrap_or(&image), fs::Permissions::from_mode(0o755));
         opened.map_err(said)?;
         Ok(Self { mounted, image, memory, tree, scratch })
     }
 
-    /// Makes directories in directories, with a file in each hundredth.
-    pub(super) fn fill(&self, directories: u64, interrupt: &Interrupt) -> Result<(), String> {
+    /// Makes directories in directories, with a file in each hundredth; all of them, the top first.
+    pub(super) fn fill(&self, directories: u64, interrupt: &Interrupt) -> Result<Vec<PathBuf>, String> {
         let mut made = vec![self.tree.clone()];
         let mut next = 0;
         while (made.len() as u64) < directories {
@@ -89,12 +122,11 @@ impl Volume {
                 made.push(path);
             }
         }
-        Ok(())
+        Ok(made)
     }
 
     pub(super) fn end(mut self) -> Result<(), String> {
         self.mounted.end()?;
-        let _ = fs::remove_dir_all(self.scratch.file("store"));
         fs::remove_file(&self.image).map_err(|error| error.to_string())?;
         drop(self.memory.take());
         Ok(())

@@ -9,7 +9,7 @@ mod peers;
 mod qtar;
 mod tables;
 
-pub(crate) use goal::Goal;
+pub(crate) use goal::{Aim, Goal};
 pub(crate) use goals::{Goals, quick};
 
 use super::plot::Pictures;
@@ -27,8 +27,24 @@ pub(crate) struct Case {
 pub(crate) trait Exhibit {
     fn cases(&self) -> Vec<Case>;
 
-    /// Its part of the page, with its pictures drawn. Says what wasn't measured.
+    /// Its part of the page, with its pictures drawn.
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String>;
+}
+
+/// Says which runs of an exhibit there are none of yet: a picture or a table of the others might look whole.
+pub(crate) fn missing(exhibit: &dyn Exhibit, results: &Results) -> Option<String> {
+    let cases = exhibit.cases();
+    let lacks = |run: &&Run| results.of(run).is_none();
+    let all: usize = cases.iter().map(|case| case.runs.len()).sum();
+    let lacking: Vec<(&str, usize)> = cases
+        .iter()
+        .map(|case| (case.name.as_str(), case.runs.iter().filter(lacks).count()))
+        .filter(|(_, lacking)| *lacking > 0)
+        .collect();
+    let (first, _) = lacking.first()?;
+    let count: usize = lacking.iter().map(|(_, count)| count).sum();
+    let others = if lacking.len() > 1 { format!(" and {} other cases", lacking.len() - 1) } else { String::new() };
+    Some(format!("*Not yet measured: {count} of {all} runs (`onesweep-lab bench sweep`, case `{first}`{others}).*\n"))
 }
 
 /// All of them, in the order of the page.

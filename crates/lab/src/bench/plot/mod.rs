@@ -12,6 +12,8 @@ pub(crate) use boxes::{Boxes, Group};
 pub(crate) use lines::{Line, Lines};
 pub(crate) use ways::{Way, Ways};
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,29 +54,47 @@ pub(crate) trait Draw {
 /// Where pictures go.
 pub(crate) struct Pictures {
     dir: Option<PathBuf>,
+    drawn: BTreeSet<OsString>,
 }
 
 impl Pictures {
     pub(crate) fn into(dir: &Path) -> Result<Self, String> {
         fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        Ok(Self { dir: Some(dir.to_owned()) })
+        Ok(Self { dir: Some(dir.to_owned()), drawn: BTreeSet::new() })
     }
 
     /// Draws nothing.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
-        Self { dir: None }
+        Self { dir: None, drawn: BTreeSet::new() }
     }
 
     /// Draws `NAME.svg`, and gives the Markdown that shows it.
-    pub(crate) fn add(&self, name: &str, words: &str, picture: &impl Draw) -> Result<String, String> {
+    pub(crate) fn add(&mut self, name: &str, words: &str, picture: &impl Draw) -> Result<String, String> {
         let folder = self.dir.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
         if let Some(dir) = &self.dir {
             let svg = svg(picture).map_err(|error| format!("{name}: {error}"))?;
             let path = dir.join(format!("{name}.svg"));
             fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
+            self.drawn.extend(path.file_name().map(OsString::from));
         }
         Ok(format!("![{words}]({folder}/{name}.svg)\n"))
+    }
+
+    /// Removes pictures of former results that are shown no more: those that the page showed `before`. Others' stay.
+    pub(crate) fn drop_others(&self, before: &str) -> Result<(), String> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let said = |error: std::io::Error| format!("{}: {error}", dir.display());
+        for entry in fs::read_dir(dir).map_err(said)? {
+            let path = entry.map_err(said)?.path();
+            let is_picture = path.extension().is_some_and(|extension| extension == "svg");
+            let Some(name) = path.file_name().filter(|_| is_picture) else { continue };
+            let is_ours = before.contains(&format!("/{})", name.to_string_lossy()));
+            if is_ours && !self.drawn.contains(name) {
+                fs::remove_file(&path).map_err(said)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -155,7 +175,7 @@ mod tests {
     #[test]
     fn a_picture_is_shown_beside_its_page() {
         let dir = tempfile::tempdir().unwrap();
-        let pictures = Pictures::into(&dir.path().join("pictures")).unwrap();
+        let mut pictures = Pictures::into(&dir.path().join("pictures")).unwrap();
         let bars = Bars {
             title: "A title".into(),
             axis: "seconds".into(),

@@ -1,0 +1,97 @@
+//! `onesweep-lab bench dfs`: DFS's tables and figures, from a model of FFS on an emulated disk.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`measure`] | a recipe under one variant of the file system, from the first operation to the paper's point 2 |
+//! | [`outcomes`] | what came out, in a file |
+//! | [`goals`] | the paper's figures, and what has to be reached |
+//! | [`page`] | tables and pictures of it |
+
+mod goals;
+mod measure;
+mod outcomes;
+mod page;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::{fs, thread};
+
+use self::measure::Variant;
+use self::outcomes::{Outcome, Outcomes, Recipes};
+use super::sweep;
+use crate::age::recipe::{Amount, Recipe};
+use crate::age::recipes::dfs::Points;
+use crate::interrupt::{EXIT_CODE, Interrupt};
+
+pub(crate) use self::page::{BEGIN, END, show};
+
+/// What is asked for.
+pub(crate) struct Order {
+    /// The directory of the results.
+    pub(crate) out: PathBuf,
+    pub(crate) seed: u64,
+    /// Of the file system, the cache and the visits to a directory.
+    pub(crate) scale: f64,
+}
+
+/// The same operations with the two kinds of sizes.
+const RECIPES: [Recipe; 2] = [Recipe::Dfs, Recipe::DfsSmall];
+
+/// The paper's file system, which the recipe fills.
+const IMAGE_BYTES: u64 = 2 << 30;
+
+impl Order {
+    /// All operations, however many are needed to come to the points.
+    fn amount(&self) -> Amount {
+        let image_bytes = (IMAGE_BYTES as f64 * self.scale) as u64;
+        Amount { seed: self.seed, scale: self.scale, steps: Some(u32::MAX), image_bytes }
+    }
+}
+
+/// Measures all variants, as many at a time as there are processors.
+pub(crate) fn run(order: &Order) -> Result<u8, String> {
+    if !(0.01..=1.0).contains(&order.scale) {
+        return Err("--scale needs a number from 0.01 to 1".into());
+    }
+    let interrupt = Interrupt::by_signals()?;
+    fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
+    let mut jobs = Vec::new();
+    let mut outcomes = Outcomes::new(sweep::commit(), order.seed, order.scale);
+    for recipe in RECIPES {
+        let amount = order.amount();
+        let points = Points::of(recipe.ops(&amount), amount.image_bytes)
+            .ok_or_else(|| format!("{}: three quarters are never used", recipe.name()))?;
+        outcomes.recipes.insert(recipe.name(), Recipes { points, variants: BTreeMap::new() });
+        // The longest ones first.
+        jobs.extend(Variant::ALL.into_iter().map(|variant| (recipe, variant, points)));
+    }
+    let (jobs, done) = (Mutex::new(jobs), Mutex::new(Vec::new()));
+    let next = || jobs.lock().ok().and_then(|mut jobs| jobs.pop());
+    let work = || {
+        while let Some((recipe, variant, points)) = next() {
+            let outcome = measure::measure(recipe, &order.amount(), variant, points, &interrupt);
+            if let Ok(mut done) = done.lock() {
+                done.push((recipe, variant, outcome));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, |count| count.get()) {
+            scope.spawn(work);
+        }
+    });
+    let done: Vec<(Recipe, Variant, Result<Outcome, String>)> = done.into_inner().unwrap_or_default();
+    for (recipe, variant, outcome) in done {
+        if interrupt.came() {
+            return Ok(EXIT_CODE);
+        }
+        let outcome = outcome.map_err(|error| format!("{}, {}: {error}", recipe.name(), variant.name()))?;
+        if let Some(recipe) = outcomes.recipes.get_mut(&recipe.name()) {
+            recipe.variants.insert(variant.name().to_owned(), outcome);
+        }
+    }
+    outcomes.save(&order.out)?;
+    print!("{}", page::told(&outcomes));
+    Ok(0)
+}

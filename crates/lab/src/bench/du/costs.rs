@@ -1,0 +1,212 @@
+//! Tables and pictures of what a tracker costs others, and of storms.
+
+use std::fmt::Write as _;
+
+use super::goals::{self, Outcomes, more};
+use super::outcomes::{Costs, Memory, Overwrite, Records, Step, Storm, Times};
+use super::records::Kind;
+use super::stage;
+use crate::bench::page::{Table, count, number, spread};
+use crate::bench::plot::{Line, Lines, Pictures};
+use crate::bench::statistics;
+
+/// The mean, and the standard deviation beside it.
+fn mean(values: &[f64]) -> String {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count.max(1.0);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    format!("{} ± {}", number(mean), number((squares / (count - 1.0).max(1.0)).sqrt()))
+}
+
+/// A figure of a step without a tracker, with it, and what it adds round by round.
+fn cells(step: &Step, of: fn(&Times) -> f64) -> [String; 3] {
+    let means = |times: &[Times]| mean(&times.iter().map(of).collect::<Vec<_>>());
+    [means(&step.alone), means(&step.tracked), more(step, of).map_or(String::new(), spread)]
+}
+
+fn explained(costs: &Costs) -> String {
+    format!(
+        "A source tree of {} files on ext4, ten rounds with the tracker and without it in turns: means with their standard \
+         deviations, and the median of what it adds in each round, with the least and the greatest.",
+        count(costs.files)
+    )
+}
+
+/// Where the processor is all that counts.
+pub(super) fn in_memory(costs: &Costs) -> String {
+    let heads = ["without (s)", "with (s)", "more (%)"];
+    let heads = ["elapsed", "CPU"].map(|what| heads.map(|head| format!("{what} {head}"))).concat();
+    let heads: Vec<&str> = ["step"].into_iter().chain(heads.iter().map(String::as_str)).collect();
+    let mut table = Table::new(&heads);
+    for step in &costs.steps {
+        let [wall, cpu] = [cells(step, |times| times.wall_s), cells(step, |times| times.cpu_s)];
+        table.row([vec![step.name.clone()], wall.into(), cpu.into()].concat());
+    }
+    format!(
+        "\n### FastDu, table 2: what the tracker costs others in memory\n\n{} The server's CPU counts.\n\n{table}",
+        explained(costs)
+    )
+}
+
+/// Where nobody gets on faster than the disk.
+pub(super) fn on_disk(costs: &Costs) -> String {
+    let mut table = Table::new(&["step", "without (s)", "with (s)", "more (%)", "the paper: without (s)", "with (s)"]);
+    for step in &costs.steps {
+        let paper = PAPER.iter().find(|row| row.0 == step.name).map_or(["–"; 2], |row| row.1);
+        let measured = cells(step, |times| times.wall_s);
+        table.row([vec![step.name.clone()], measured.into(), paper.map(String::from).into()].concat());
+    }
+    format!(
+        "\n### FastDu, table 2: what the tracker costs others on a disk\n\n{} By the clock, on an emulated disk (`{}`) that takes \
+         its time, from cold, until all is written. The paper's tree is the source of a kernel.\n\n{table}",
+        explained(costs),
+        stage::MODEL
+    )
+}
+
+/// The paper's table, by our names of the steps.
+const PAPER: [(&str, [&str; 2]); 5] = [
+    ("untar", ["14.9 ± 0.7", "15.1 ± 0.7"]),
+    ("tar", ["5.5 ± 0.3", "5.3 ± 0.1"]),
+    ("cp", ["68.1 ± 1.3", "68.3 ± 0.8"]),
+    ("rm -r", ["4.2 ± 1.0", "3.6 ± 1.9"]),
+    ("compile", ["219.4 ± 0.9", "219.4 ± 1.4"]),
+];
+
+pub(super) fn of_overwrite(overwrite: &Overwrite) -> String {
+    let middle = |times: &[f64]| statistics::spread(times.to_vec()).map_or(String::new(), spread);
+    format!(
+        "\n### A write into a directory that has changed\n\n4 KiB that are in memory, on ext4, in µs: {} with the tracker, {} \
+         where sizes follow at close, {} without; a `getppid` takes {} in the same rounds.\n",
+        middle(&overwrite.tracked_us),
+        middle(&overwrite.at_close_us),
+        middle(&overwrite.alone_us),
+        middle(&overwrite.getppid_us),
+    )
+}
+
+/// FastDu's figure 3.
+pub(super) fn of_records(records: &Records, outcomes: &Outcomes, pictures: &mut Pictures) -> Result<String, String> {
+    let mib = |bytes: u64| bytes >> 20;
+    let mut text = format!(
+        "\n### FastDu, figure 3: what the tracker costs reads and writes\n\nA file of {} MiB on an ext4 whose image lies on this \
+         machine's disk, in a control group with {} MiB of memory, caches dropped before each; a write ends when all is on \
+         the disk. In each of five rounds without the tracker, with it, and without it again: a median has the least and \
+         the greatest size of records beside it, and what the two without it differ by is what the machine does itself. A block \
+         of 4 KiB of which a part is rewritten is read before.\n\n",
+        mib(records.file_bytes),
+        mib(records.memory_bytes),
+    );
+    let mut table = Table::new(&["", "with the tracker, longer (%)", "without it, the second time, longer (%)"]);
+    for kind in Kind::ALL {
+        if let Some((tracked, alone)) = goals::slower(outcomes, kind) {
+            table.row(vec![kind.name().into(), spread(tracked), spread(alone)]);
+        }
+    }
+    let _ = writeln!(text, "{table}");
+    for (name, kinds) in [("writes", [Kind::Write, Kind::Rewrite]), ("reads", [Kind::Read, Kind::Reread])] {
+        let line = |kind: Kind, tracked: bool| {
+            let of_kind = records.records.iter().filter(move |record| record.kind == kind);
+            let points = of_kind.filter_map(|record| {
+                let rounds = match tracked {
+                    true => record.tracked.clone(),
+                    false => record.alone.iter().flatten().copied().collect(),
+                };
+                Some(((record.record_bytes >> 10) as f64, statistics::spread(rounds)?.median))
+            });
+            let name = format!("{}, {}", kind.name(), if tracked { "tracked" } else { "alone" });
+            Line { name, points: points.collect() }
+        };
+        let picture = Lines {
+            title: format!("{} MiB with {} MiB of memory", mib(records.file_bytes), mib(records.memory_bytes)),
+            x_axis: "size of a record (KiB)".into(),
+            y_axis: "MB/s".into(),
+            lines: kinds.iter().flat_map(|&kind| [line(kind, false), line(kind, true)]).collect(),
+            log_x: true,
+            log_y: false,
+        };
+        let words = format!("{name} by size of record, with the tracker and without");
+        text += &pictures.add(&format!("fastdu-3-{name}"), &words, &picture)?;
+    }
+    Ok(text)
+}
+
+pub(super) fn of_storm(storm: &Storm) -> String {
+    let mut table = Table::new(&["MiB", "both processes", "the kernel, for marks", "for events"]);
+    let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
+    for (when, memory) in
+        [("before", storm.before), ("during, the most of each", storm.during), ("after an answer", storm.after)]
+    {
+        let Memory { resident_kib, marks_bytes, events_bytes } = memory;
+        let told = |bytes: Option<u64>| bytes.map_or("not told".into(), mib);
+        table.row(vec![when.into(), mib(resident_kib << 10), told(marks_bytes), told(events_bytes)]);
+    }
+    format!(
+        "\n### A storm of events\n\n{} directories on ext4; {} events in {} s, {} a second, of four writers that make, link \
+         and remove files, before the kernel merges any. {}; the answer after it took {} s, and was GNU du's. Of the kernel \
+         is counted what came since the start of the server in the caches {}.\n\n{table}",
+        count(storm.directories),
+        count(storm.events),
+        number(storm.seconds),
+        count((storm.events as f64 / storm.seconds.max(1e-9)) as u64),
+        if storm.overflowed {
+            "The server could not be told all, said so, and found out what had changed"
+        } else {
+            "Nothing was lost"
+        },
+        number(storm.answered_s),
+        if storm.caches.is_empty() { "(none are told)".to_owned() } else { storm.caches.join(", ") },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_has_its_deviation() {
+        assert_eq!(mean(&[1.0, 2.0, 3.0]), "2.00 ± 1.00");
+        assert_eq!(mean(&[5.0]), "5.00 ± 0.00");
+    }
+
+    #[test]
+    fn steps_stand_beside_those_of_the_paper() {
+        let times = |wall_s| vec![Times { wall_s, cpu_s: wall_s / 2.0, served_s: 0.0 }];
+        let step = |name: &str| Step { name: name.into(), tracked: times(11.0), alone: times(10.0) };
+        let costs = Costs { files: 7, steps: vec![step("cp"), step("rm -r")] };
+        let text = on_disk(&costs);
+        assert!(text.contains("| cp | 10.0 ± 0.00 | 11.0 ± 0.00 | 10.0 | 68.1 ± 1.3 | 68.3 ± 0.8 |"), "{text}");
+        let text = in_memory(&costs);
+        assert!(text.contains("| step | elapsed without (s) |") && text.contains("| CPU more (%) |"), "{text}");
+        assert!(text.contains("| 10.0 | 5.00 ± 0.00 | 5.50 ± 0.00 | 10.0 |"), "{text}");
+    }
+
+    #[test]
+    fn a_storm_says_whether_all_was_told() {
+        let storm = Storm { events: 6_000_000, seconds: 60.0, ..Storm::default() };
+        let text = of_storm(&storm);
+        assert!(text.contains("6,000,000 events in 60.0 s, 100,000 a second") && text.contains("Nothing was lost"));
+        assert!(text.contains("| before | 0.00 | not told | not told |"), "{text}");
+        assert!(of_storm(&Storm { overflowed: true, ..storm }).contains("could not be told all"));
+    }
+
+    #[test]
+    fn reads_and_writes_are_drawn_by_the_size_of_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::into(dir.path()).unwrap();
+        let record = |kind, record_bytes| super::super::outcomes::Record {
+            alone: vec![[200.0, 210.0], [190.0, 200.0]],
+            tracked: vec![195.0, 200.0],
+            ..super::super::outcomes::Record::new(kind, record_bytes)
+        };
+        let all = [1024, 2048].into_iter().flat_map(|bytes| Kind::ALL.map(|kind| record(kind, bytes)));
+        let records = Records { file_bytes: 512 << 20, memory_bytes: 256 << 20, records: all.collect() };
+        let outcome = super::super::outcomes::Outcome::Records(records.clone());
+        let text = of_records(&records, &Outcomes::from([("records", &outcome)]), &mut pictures).unwrap();
+        assert!(
+            text.contains("512 MiB") && text.contains("| re-read |") && text.contains("fastdu-3-reads.svg"),
+            "{text}"
+        );
+        assert!(std::fs::read_to_string(dir.path().join("fastdu-3-writes.svg")).unwrap().contains("rewrite, tracked"));
+    }
+}

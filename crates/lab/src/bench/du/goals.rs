@@ -1,0 +1,327 @@
+//! What has to come out of directory summaries: the paper's figure, the goal, and what was measured.
+
+use std::collections::BTreeMap;
+
+use super::outcomes::{Cost, Day, Days, Many, Outcome, Overwrite, Step, Times};
+use super::peers::PARALLEL;
+use super::records::Kind;
+use crate::bench::exhibits::Aim;
+use crate::bench::page::{Table, count, fs_name, spread};
+use crate::bench::statistics::{self, Spread};
+
+/// The outcomes of full size, by case.
+pub(super) type Outcomes<'a> = BTreeMap<&'a str, &'a Outcome>;
+
+/// One row.
+struct Row {
+    what: String,
+    /// What the figure is, with its unit.
+    figure: &'static str,
+    paper: &'static str,
+    aim: Option<Aim>,
+    value: Option<Spread>,
+}
+
+/// The rows, whatever of them was measured.
+pub(super) fn table(outcomes: &Outcomes) -> Table {
+    let mut table = Table::new(&["case", "figure", "the paper", "to reach", "measured", ""]);
+    for row in rows(outcomes) {
+        let verdict = match (row.aim, row.value) {
+            (_, None) => "not measured",
+            (None, _) => "",
+            (Some(aim), Some(value)) if aim.is_met(value.median) => "met",
+            _ => "**not met**",
+        };
+        let aim = row.aim.map_or("–".into(), Aim::text);
+        let measured = row.value.map_or("–".into(), spread);
+        table.row(vec![row.what, row.figure.into(), row.paper.into(), aim, measured, verdict.into()]);
+    }
+    table
+}
+
+fn rows(outcomes: &Outcomes) -> Vec<Row> {
+    let all = [still, days, costs, memory, harvests, restarts];
+    all.iter().flat_map(|rows| rows(outcomes)).collect()
+}
+
+fn row(what: &str, figure: &'static str, aim: Option<Aim>, value: Option<f64>) -> Row {
+    spread_row(what, figure, aim, value.and_then(|value| statistics::spread(vec![value])))
+}
+
+fn spread_row(what: &str, figure: &'static str, aim: Option<Aim>, value: Option<Spread>) -> Row {
+    Row { what: what.into(), figure, paper: "–", aim, value }
+}
+
+impl Row {
+    fn paper(self, paper: &'static str) -> Self {
+        Self { paper, ..self }
+    }
+}
+
+fn still(outcomes: &Outcomes) -> Vec<Row> {
+    let still = match outcomes.get("still") {
+        Some(Outcome::Still(still)) => Some(still),
+        _ => None,
+    };
+    let homes = match outcomes.get("homes") {
+        Some(Outcome::Homes(homes)) => Some(homes),
+        _ => None,
+    };
+    let closed = still.and_then(|still| still.after_close.as_ref());
+    let exact = closed.map(|closed| closed.exact as f64 / closed.asked.max(1) as f64);
+    vec![
+        row("the root, nothing changed", "ms", Some(Aim::AtMost(1.0)), still.map(|still| still.median_us / 1e3)),
+        row("the same, by four connections", "a second", Some(Aim::AtLeast(1e4)), still.map(|still| still.per_second)),
+        row(
+            "3,000 closed homes, asked for by a user",
+            "ms",
+            Some(Aim::AtMost(50.0)),
+            homes.map(|homes| homes.median_ms),
+        ),
+        row(HELD, "number, all of them the same", None, held(outcomes)),
+        row("right after a close", "part of the answers that is exact", Some(Aim::AtLeast(1.0)), exact).paper("exact"),
+    ]
+}
+
+const HELD: &str = "whole answers held against GNU du's, after a day, a start or a storm";
+
+/// How many: a case in which one is another has no outcome.
+fn held(outcomes: &Outcomes) -> Option<f64> {
+    let of = |outcome: &Outcome| match outcome {
+        Outcome::Days(days) => days.days.len() + 1 + usize::from(days.restart.is_some()),
+        Outcome::Many(_) | Outcome::Storm(_) => 1,
+        _ => 0,
+    };
+    let all = outcomes.values().map(|outcome| of(outcome)).sum::<usize>();
+    (all > 0).then_some(all as f64)
+}
+
+fn days_of<'a>(outcomes: &Outcomes<'a>, case: &str) -> Option<&'a Days> {
+    match outcomes.get(case) {
+        Some(Outcome::Days(days)) => Some(days),
+        _ => None,
+    }
+}
+
+/// How many times as long du took.
+pub(super) fn times(day: &Day) -> f64 {
+    day.du.busy_ms / day.ours.busy_ms.max(0.001)
+}
+
+/// Days like others: on the eleventh, whole projects come to server A.
+pub(super) fn is_plain(day: &&Day) -> bool {
+    day.day != 11
+}
+
+fn days(outcomes: &Outcomes) -> Vec<Row> {
+    const FIGURE: &str = "disk time, GNU du ÷ ours";
+    let mut rows = Vec::new();
+    for (fs, plain, scattered) in [("ext4", 100.0, 30.0), ("xfs", 50.0, 15.0)] {
+        let (days, fs_name) = (days_of(outcomes, &format!("days-a-{fs}")), fs_name(fs));
+        let all = |days: &Days| statistics::spread(days.days.iter().filter(is_plain).map(times).collect());
+        let eleventh = |days: &Days| days.days.iter().find(|day| day.day == 11).map(times);
+        let row = |what: &str, least, value: Option<Spread>| {
+            spread_row(&format!("server A, {fs_name}: {what}"), FIGURE, Some(Aim::AtLeast(least)), value)
+        };
+        let one = |value: Option<f64>| statistics::spread(value.into_iter().collect());
+        rows.push(row("after a day, 0.1 % of directories changed", plain, days.and_then(all)).paper("over 100"));
+        rows.push(row("1 % changed, scattered", scattered, one(days.map(|days| times(&days.scattered)))));
+        rows.push(row("after day 11, 8 % new files", 10.0, one(days.and_then(eleventh))).paper("about 10"));
+    }
+    rows
+}
+
+/// What a tracker adds to a step, in percent, round by round.
+pub(super) fn more(step: &Step, of: fn(&Times) -> f64) -> Option<Spread> {
+    let pairs = step.tracked.iter().zip(&step.alone);
+    statistics::spread(pairs.map(|(tracked, alone)| (of(tracked) / of(alone).max(1e-9) - 1.0) * 100.0).collect())
+}
+
+/// The change by a server of each kind and size of record, in percent, as the median of all rounds; and how much the two runs
+/// without one differ in the same way.
+pub(super) fn slower(outcomes: &Outcomes, kind: Kind) -> Option<(Spread, Spread)> {
+    let Some(Outcome::Records(records)) = outcomes.get("records") else { return None };
+    let (mut tracked, mut alone) = (Vec::new(), Vec::new());
+    for record in records.records.iter().filter(|record| record.kind == kind) {
+        let rounds = || record.alone.iter().zip(&record.tracked);
+        let slower = |alone: f64, other: f64| (alone / other.max(1e-9) - 1.0) * 100.0;
+        let middle = |values: Vec<f64>| statistics::spread(values).map(|spread| spread.median);
+        tracked.extend(middle(rounds().map(|(alone, with)| slower((alone[0] + alone[1]) / 2.0, *with)).collect()));
+        alone.extend(middle(rounds().map(|(alone, _)| slower(alone[0], alone[1])).collect()));
+    }
+    statistics::spread(tracked).zip(statistics::spread(alone))
+}
+
+fn costs(outcomes: &Outcomes) -> Vec<Row> {
+    const ELAPSED: &str = "elapsed, more (%)";
+    let steps = |case: &str| match outcomes.get(case) {
+        Some(Outcome::Costs(costs)) => Some(costs),
+        _ => None,
+    };
+    let mut rows = Vec::new();
+    for (name, most) in [("untar", 5.0), ("tar", 5.0), ("cp", 5.0), ("rm -r", 5.0), ("compile", 2.0)] {
+        let step = steps("disk-cost").and_then(|costs| costs.steps.iter().find(|step| step.name == name));
+        let value = step.and_then(|step| more(step, |times| times.wall_s));
+        let what = format!("{name}, a disk in real time");
+        rows.push(spread_row(&what, ELAPSED, Some(Aim::AtMost(most)), value).paper("within noise"));
+    }
+    for name in ["untar", "cp"] {
+        let for_a_file = |of: fn(&Times, &Times) -> f64| {
+            let costs = steps("cost")?;
+            let step = costs.steps.iter().find(|step| step.name == name)?;
+            let pairs = step.tracked.iter().zip(&step.alone);
+            let us = |(tracked, alone)| of(tracked, alone) * 1e6 / costs.files.max(1) as f64;
+            statistics::spread(pairs.map(us).collect())
+        };
+        let what = format!("{name}, in memory");
+        let all = for_a_file(|tracked, alone| tracked.cpu_s - alone.cpu_s);
+        rows.push(spread_row(&what, "CPU for each file, more (µs)", Some(Aim::AtMost(8.0)), all));
+        let served = for_a_file(|tracked, _| tracked.served_s);
+        rows.push(spread_row(&what, "of that the server's, which may be harvesting (µs)", None, served));
+    }
+    for kind in Kind::ALL {
+        let worst = slower(outcomes, kind).map(|(tracked, _)| tracked.greatest);
+        let what = format!("{}, 512 MiB in 256 MiB, the worst of all sizes of records", kind.name());
+        rows.push(row(&what, ELAPSED, Some(Aim::AtMost(5.0)), worst).paper("within noise"));
+    }
+    let more = |of: fn(&Overwrite) -> &[f64]| match outcomes.get("overwrite") {
+        Some(Outcome::Overwrite(overwrite)) => {
+            let pairs = of(overwrite).iter().zip(&overwrite.alone_us);
+            statistics::spread(pairs.map(|(tracked, alone)| tracked - alone).collect())
+        }
+        _ => None,
+    };
+    let what = "4 KiB overwritten in a changed directory";
+    rows.push(spread_row(what, "more (µs)", Some(Aim::AtMost(0.6)), more(|overwrite| &overwrite.tracked_us)));
+    let at_close = more(|overwrite| &overwrite.at_close_us);
+    let what = format!("{what}, sizes at close");
+    rows.push(spread_row(&what, "more (µs)", Some(Aim::AtMost(0.3)), at_close));
+    rows
+}
+
+fn many<'a>(outcomes: &Outcomes<'a>, fs: &str) -> Option<&'a Many> {
+    match outcomes.get(&*format!("many-{fs}")) {
+        Some(Outcome::Many(many)) => Some(many),
+        _ => None,
+    }
+}
+
+fn memory(outcomes: &Outcomes) -> Vec<Row> {
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    let mut rows = Vec::new();
+    for fs in ["ext4", "xfs", "btrfs"] {
+        let what = format!("1,000,000 directories, {}: both processes", fs_name(fs));
+        let value = many(outcomes, fs).map(|many| mib(many.resident_kib));
+        rows.push(row(&what, "resident (MiB)", Some(Aim::AtMost(100.0)), value));
+    }
+    let storm = match outcomes.get("storm") {
+        Some(Outcome::Storm(storm)) => Some(storm),
+        _ => None,
+    };
+    let rate = storm.map(|storm| storm.events as f64 / storm.seconds.max(1e-9) / 1000.0);
+    let lost = storm.map(|storm| if storm.overflowed { 1.0 } else { 0.0 });
+    // How fast it goes is the machine's business.
+    rows.push(row("a storm of events for a minute", "thousands a second", None, rate));
+    rows.push(row(
+        "the same: the most at a time",
+        "resident (MiB)",
+        None,
+        storm.map(|storm| mib(storm.during.resident_kib)),
+    ));
+    rows.push(row("the same: whether events were lost", "0 or 1", Some(Aim::AtMost(0.0)), lost));
+    rows
+}
+
+/// The quickest of those that walk with many threads.
+fn quickest<T>(walks: &BTreeMap<String, T>, of: impl Fn(&T) -> f64) -> Option<f64> {
+    walks.iter().filter(|walk| PARALLEL.contains(&walk.0.as_str())).map(|walk| of(walk.1)).min_by(f64::total_cmp)
+}
+
+fn harvests(outcomes: &Outcomes) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for fs in ["ext4", "xfs", "btrfs"] {
+        let ratio =
+            many(outcomes, fs).and_then(|many| Some(many.first_s / quickest(&many.walks_s, |seconds| *seconds)?));
+        let what = format!("first harvest, 1,000,000 directories, {}, warm", fs_name(fs));
+        rows.push(row(&what, "ours ÷ quickest parallel walk", Some(Aim::AtMost(1.3)), ratio));
+    }
+    for (case, aim) in
+        [("days-a-ext4", Some(Aim::AtLeast(3.0))), ("days-b-ext4", Some(Aim::AtLeast(3.0))), ("days-a-xfs", None)]
+    {
+        let busy = |cost: &Cost| cost.busy_ms;
+        let ratio =
+            days_of(outcomes, case).and_then(|days| Some(quickest(&days.walks, busy)? / days.first.busy_ms.max(0.001)));
+        rows.push(row(
+            &format!("first harvest, `{case}`, cold"),
+            "disk time, quickest parallel walk ÷ ours",
+            aim,
+            ratio,
+        ));
+    }
+    rows
+}
+
+fn restarts(outcomes: &Outcomes) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (fs, most) in [("btrfs", 0.5), ("ext4", 2.0), ("xfs", 10.0)] {
+        let many = many(outcomes, fs);
+        let inodes = many.map_or("1,000,000".into(), |many| count(many.inodes));
+        let what = format!("restart, {inodes} inodes, {}, warm", fs_name(fs));
+        rows.push(row(&what, "s", Some(Aim::AtMost(most)), many.map(|many| many.restart_s)));
+    }
+    let ratio =
+        days_of(outcomes, "days-a-ext4").and_then(|days| Some(days.restart?.busy_ms / days.pass_ms?.max(0.001)));
+    let figure = "disk time, ours ÷ one pass over the inode tables";
+    rows.push(row("restart, server A, ext4, cold", figure, Some(Aim::AtMost(1.3)), ratio));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcomes::{Costs, Overwrite, Record, Records, Storm};
+    use super::*;
+
+    #[test]
+    fn rows_are_met_or_not_or_not_measured() {
+        let times = |wall_s| Times { wall_s, cpu_s: wall_s, served_s: 0.5 };
+        let step = Step { name: "compile".into(), tracked: vec![times(10.5)], alone: vec![times(10.0)] };
+        let costs = Outcome::Costs(Costs { files: 1000, steps: vec![step.clone()] });
+        let in_memory = Outcome::Costs(Costs { files: 100_000, steps: vec![Step { name: "cp".into(), ..step }] });
+        let overwrite = Outcome::Overwrite(Overwrite {
+            alone_us: vec![1.0, 1.0, 1.1],
+            tracked_us: vec![1.5, 1.4, 1.6],
+            at_close_us: vec![1.25, 1.25, 1.3],
+            ..Overwrite::default()
+        });
+        let walks_s =
+            [("gdu", 2.0), ("dua", 1.0), ("du", 0.1)].map(|(name, seconds)| (name.to_owned(), seconds)).into();
+        let many = Outcome::Many(Many { first_s: 1.2, walks_s, restart_s: 3.0, ..Many::default() });
+        let storm = Outcome::Storm(Storm { events: 600_000, seconds: 6.0, ..Storm::default() });
+        let record = Record { alone: vec![[100.0, 100.0]], tracked: vec![80.0], ..Record::new(Kind::Write, 1024) };
+        let records = Outcome::Records(Records { records: vec![record], ..Records::default() });
+        let outcomes = Outcomes::from([
+            ("disk-cost", &costs),
+            ("cost", &in_memory),
+            ("overwrite", &overwrite),
+            ("many-ext4", &many),
+            ("storm", &storm),
+            ("records", &records),
+        ]);
+        let text = table(&outcomes).to_string();
+        for line in [
+            "| compile, a disk in real time | elapsed, more (%) | within noise | ≤ 2 | 5.00 | **not met** |",
+            "| cp, in memory | CPU for each file, more (µs) | – | ≤ 8 | 5.00 | met |",
+            "| cp, in memory | of that the server's, which may be harvesting (µs) | – | – | 5.00 |  |",
+            "| 4 KiB overwritten in a changed directory | more (µs) | – | ≤ 0.6 | 0.50 (0.40 to 0.50) | met |",
+            "| 4 KiB overwritten in a changed directory, sizes at close | more (µs) | – | ≤ 0.3 | 0.25 (0.20 to 0.25) | met |",
+            "warm | ours ÷ quickest parallel walk | – | ≤ 1.3 | 1.20 | met |",
+            "ext4, warm | s | – | ≤ 2 | 3.00 | **not met** |",
+            "| write, 512 MiB in 256 MiB, the worst of all sizes of records | elapsed, more (%) | within noise | ≤ 5 | 25.0 | **not met** |",
+            "| thousands a second | – | – | 100 |  |",
+            "| whole answers held against GNU du's, after a day, a start or a storm | number, all of them the same | – | – | 2.00 |  |",
+            "| the root, nothing changed | ms | – | ≤ 1 | – | not measured |",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! More happens than anybody can follow: what a server takes of memory then, and whether it is right afterwards.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::outcomes::{Memory, Storm};
+use super::peers::{DU, first_word};
+use super::served::Served;
+use super::slab::{self, Slab};
+use super::volume::Volume;
+use crate::bench::pipe;
+use crate::bench::work::Programs;
+use crate::interrupt::Interrupt;
+
+const DIRECTORIES: f64 = 1_000_000.0;
+/// Events a second.
+const RATE: f64 = 100_000.0;
+const SECONDS: f64 = 60.0;
+const WRITERS: usize = 4;
+/// One file in so many stays.
+const STAYS: usize = 16;
+/// Directories are met in an order that has nothing to do with their places.
+const STRIDE: usize = 7_919;
+const LOOK: Duration = Duration::from_millis(100);
+/// The server says within a second when it couldn't be told all.
+const SAYS: Duration = Duration::from_millis(2500);
+const LOST: &str = "more happened than could be told";
+
+/// A server of many directories, in many of which files are made, linked and removed.
+pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Storm, String> {
+    let directories = ((DIRECTORIES * scale) as u64).max(100);
+    let volume = Volume::new("ext4", directories + directories / 4)?;
+    let paths = volume.fill(directories, interrupt)?;
+    let books = Path::new(slab::BOOKS);
+    let at_rest = Slab::now(books);
+    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    let slab_since = || Some(Slab::now(books)?.since(at_rest?));
+    let memory = |slab: Option<Slab>, resident_kib| Memory {
+        resident_kib,
+        marks_bytes: slab.map(|slab| slab.marks),
+        events_bytes: slab.map(|slab| slab.events),
+    };
+    let before = memory(slab_since(), served.resident_kib()?);
+    served.forget_peak()?;
+    let work = Work::over(&paths, Duration::from_secs_f64((SECONDS * scale).max(1.0)));
+    let (elapsed, peak_slab) = work.run(&slab_since, interrupt)?;
+    let during = memory(peak_slab, served.peak_kib()?);
+    let asked = Instant::now();
+    let ours = pipe::run(&served.question(&volume.tree), interrupt)?;
+    let answered_s = asked.elapsed().as_secs_f64();
+    let after = memory(slab_since(), served.resident_kib()?);
+    let argv = DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?;
+    let du = pipe::run(&argv, interrupt)?;
+    let (ours, du) = (first_word(&ours.output), first_word(&du.output));
+    if ours != du {
+        return Err(format!("after the storm onesweep says {ours}, du {du}"));
+    }
+    thread::sleep(SAYS);
+    let overflowed = served.said(LOST);
+    served.stop(interrupt)?;
+    volume.end()?;
+    let events = work.events.into_inner();
+    Ok(Storm {
+        directories,
+        events,
+        seconds: elapsed.as_secs_f64(),
+        before,
+        during,
+        after,
+        answered_s,
+        overflowed,
+        caches: slab::described(books),
+    })
+}
+
+/// What goes on in the storm.
+struct Work<'a> {
+    paths: &'a [PathBuf],
+    length: Duration,
+    /// What the kernel has to tell of what was done.
+    events: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl<'a> Work<'a> {
+    fn over(paths: &'a [PathBuf], length: Duration) -> Self {
+        Self { paths, length, events: AtomicU64::new(0), ended: AtomicBool::new(false) }
+    }
+
+    /// At the rate, or as fast as it goes; how long it took, and the most that the kernel kept at a time.
+    fn run(
+        &self,
+        slab: &(dyn Fn() -> Option<Slab> + Sync),
+        interrupt: &Interrupt,
+    ) -> Result<(Duration, Option<Slab>), String> {
+        let began = Instant::now();
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || self.write(writer, began))).collect();
+            let watch = scope.spawn(|| {
+                let mut most: Option<Slab> = None;
+                // Once at least, however late it comes.
+                loop {
+                    if let Some(now) = slab() {
+                        let so_far = most.get_or_insert_default();
+                        so_far.marks = so_far.marks.max(now.marks);
+                        so_far.events = so_far.events.max(now.events);
+                    }
+                    if interrupt.came() {
+                        self.ended.store(true, Ordering::Relaxed);
+                    }
+                    if self.ended.load(Ordering::Relaxed) {
+                        break most;
+                    }
+                    thread::sleep(LOOK);
+                }
+            });
+            let written: Result<Vec<()>, String> =
+                writers.into_iter().map(|writer| writer.join().map_err(|_| "a writer failed".to_owned())?).collect();
+            let elapsed = began.elapsed();
+            self.ended.store(true, Ordering::Relaxed);
+            let most = watch.join().map_err(|_| "the watch failed")?;
+            interrupt.check()?;
+            written.map(|_| (elapsed, most))
+        })
+    }
+
+    fn write(&self, writer: usize, began: Instant) -> Result<(), String> {
+        let mut number = writer;
+        loop {
+            let place = number.wrapping_mul(STRIDE) % self.paths.len();
+            let directory = &self.paths[place];
+            let events = step(directory, writer, number.is_multiple_of(STAYS))
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
+            let so_far = self.events.fetch_add(events, Ordering::Relaxed) + events;
+            let due = Duration::from_secs_f64(so_far as f64 / RATE);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            number += WRITERS;
+            if began.elapsed() >= self.length || self.ended.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A file is made, linked and unlinked, and stays or goes. How many events the kernel makes of it, before it merges any:
+/// a name that comes or goes is one of the directory and one of the inode.
+fn step(directory: &Path, writer: usize, stays: bool) -> io::Result<u64> {
+    let [file, other] = ["s", "t"].map(|name| directory.join(format!("{name}{writer}")));
+    fs::write(&file, "storm")?; // made, written, closed
+    fs::hard_link(&file, &other)?;
+    fs::remove_file(&other)?;
+    if stays {
+        return Ok(7);
+    }
+    fs::remove_file(&file)?;
+    Ok(9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storm_leaves_some_files_and_counts_what_it_did() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(step(dir.path(), 0, true).unwrap(), 7);
+        assert_eq!(step(dir.path(), 1, false).unwrap(), 9);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let paths = [dir.path().to_owned()];
+        let work = Work::over(&paths, Duration::from_millis(30));
+        let slab = || Some(Slab { marks: 3, events: 4 });
+        let (elapsed, most) = work.run(&slab, &Interrupt::default()).unwrap();
+        assert_eq!(most, Some(Slab { marks: 3, events: 4 }));
+        let events = work.events.into_inner();
+        assert!(events >= 7 && events as f64 <= RATE * elapsed.as_secs_f64() + 9.0 * WRITERS as f64, "{events}");
+    }
+}

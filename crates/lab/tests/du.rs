@@ -1,0 +1,121 @@
+//! `bench du` with a server that isn't one: it says that it is ready, and answers by GNU du. Needs root, `/dev/fuse`, loop
+//! devices, e2fsprogs and a control group for memory; says so and passes where one is missing.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_onesweep-lab");
+
+const SERVER: &str = "#!/bin/sh
+case $1 in
+serve)
+    echo 'tree: 1 of 1 directories harvested in 0.0 s' >&2
+    tail -f /dev/null &
+    trap 'kill $!; exit 0' TERM
+    wait;;
+du)
+    for tree; do :; done
+    exec du -s -B1 \"$tree\";;
+esac
+";
+
+fn has_memory_groups() -> bool {
+    let first = fs::read_to_string("/proc/self/cgroup").is_ok_and(|groups| groups.contains(":memory:"));
+    let second = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control");
+    first || second.is_ok_and(|given| given.contains("memory"))
+}
+
+fn missing() -> Option<String> {
+    let lacks = |program: &&&str| Command::new("which").arg(program).output().is_ok_and(|out| !out.status.success());
+    if fs::metadata("/proc/self").map_or(1, |process| process.uid()) != 0 {
+        Some("not root".to_owned())
+    } else if !Path::new("/dev/fuse").exists() {
+        Some("no /dev/fuse".to_owned())
+    } else if !has_memory_groups() {
+        Some("no control group for memory".to_owned())
+    } else {
+        let needed = ["mkfs.ext4", "dumpe2fs", "losetup", "fsfreeze", "cc", "du"];
+        needed.iter().find(lacks).map(|program| format!("no {program}"))
+    }
+}
+
+#[test]
+fn small_cases_come_to_their_end_and_leave_nothing() {
+    if let Some(reason) = missing() {
+        let _ = writeln!(io::stderr(), "skipped: small_cases_come_to_their_end_and_leave_nothing: {reason}");
+        return;
+    }
+    let home = tempfile::Builder::new().prefix("onesweep-lab-du-").tempdir().unwrap();
+    let home = home.path();
+    let server = home.join("onesweep");
+    fs::write(&server, SERVER).unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let cases = ["days-b-ext4", "disk-cost", "overwrite", "records", "storm"];
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["bench", "du", "--scale", "0.001", "--onesweep"]).arg(&server).env("TMPDIR", home);
+    bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
+    bench.args(cases.iter().flat_map(|case| ["--case", case]));
+    let output = bench.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+
+    let results = fs::read_to_string(home.join("out/du.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    let outcome = |case: &str, kind: &str| results["cases"][case]["outcome"][kind].clone();
+    let days = outcome("days-b-ext4", "days");
+    assert_eq!(days["days"].as_array().unwrap().len(), 13, "{said}");
+    assert!(days["walks"]["du"]["busy_ms"].as_f64() > Some(0.0), "{days}");
+    assert!(days["pass_ms"].as_f64() > Some(0.0) && days["restart"]["busy_ms"].is_number(), "{days}");
+    let steps = outcome("disk-cost", "costs")["steps"].clone();
+    let names: Vec<&str> = steps.as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["untar", "tar", "cp", "compile", "rm -r"]);
+    assert!(steps[0]["tracked"][0]["wall_s"].as_f64() > Some(0.0) && steps[4]["alone"].as_array().unwrap().len() == 1);
+    let overwrite = outcome("overwrite", "overwrite");
+    assert!(overwrite["tracked_us"][0].as_f64() > Some(0.0) && overwrite["getppid_us"][0].as_f64() > Some(0.0));
+    let records = outcome("records", "records")["records"].clone();
+    assert_eq!(records.as_array().unwrap().len(), 4 * 4, "{records}");
+    assert!(records.as_array().unwrap().iter().all(|record| record["tracked"][0].as_f64() > Some(0.0)), "{records}");
+    let storm = outcome("storm", "storm");
+    assert!(storm["events"].as_u64() > Some(0) && storm["during"]["resident_kib"].as_u64() > Some(0), "{storm}");
+
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(home.to_str().unwrap()), "still mounted: {mounts}");
+    let left = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("onesweep-lab-")).count(), 0);
+}
+
+/// While the server runs that a case is about.
+#[test]
+fn a_case_that_is_told_to_end_leaves_nothing() {
+    if let Some(reason) = missing() {
+        let _ = writeln!(io::stderr(), "skipped: a_case_that_is_told_to_end_leaves_nothing: {reason}");
+        return;
+    }
+    let home = tempfile::Builder::new().prefix("onesweep-lab-du-").tempdir().unwrap();
+    let home = home.path();
+    let (server, started) = (home.join("onesweep"), home.join("started"));
+    let keeping = SERVER.replace("    tail -f", "    mkdir \"$5\"; touch \"$5/file\" \"$STARTED\"\n    tail -f");
+    fs::write(&server, keeping).unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["bench", "du", "--scale", "0.02", "--case", "overwrite", "--onesweep"]).arg(&server);
+    bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
+    let bench = bench.env("TMPDIR", home).env("STARTED", &started).stderr(Stdio::null()).spawn();
+    let mut bench = bench.unwrap();
+    let until = Instant::now() + Duration::from_secs(300);
+    while !started.exists() {
+        assert!(Instant::now() < until, "the server never started");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").arg(bench.id().to_string()).status().unwrap().success());
+    assert_eq!(bench.wait().unwrap().code(), Some(2));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(home.to_str().unwrap()), "still mounted: {mounts}");
+    let left: Vec<_> = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with("onesweep-lab-")), "{left:?}");
+}
