@@ -31,6 +31,8 @@ export interface Listing {
     denied: boolean;
     partial: boolean;
     exact: boolean;
+    /** When files that stay open were looked at last, where sizes follow at close. */
+    checked_at?: number;
     harvested_at: number;
     unreadable: number;
     total: Figures;

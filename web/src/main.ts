@@ -60,7 +60,7 @@ const live = new Live(async (signal) => {
         show(path, listing);
         await breakdown.follow(path, by, signal);
         growth.show(await growthOf(path, signal), listing.total, by, listing.answered_at, shown(listing.path));
-        connected(listing.exact ? "Live" : "Still changing");
+        connected(listing.exact ? "Live" : listing.checked_at !== undefined ? "Live but for open files" : "Still changing");
         return true;
     } catch (error) {
         if (signal.aborted) return false;
@@ -192,7 +192,9 @@ function describe(listing: Listing, now: number): void {
     if (total.others > 0) told.push(["Others", count(total.others)]);
     if (largest !== undefined) told.push(["Largest file", bytes(largest)]);
     if (newest !== undefined) told.push(["Newest change", ago(newest, now), moment(newest)]);
-    if (!listing.exact) told.push(["Counted", `${span(now - listing.harvested_at)} ago`, moment(listing.harvested_at)]);
+    const { checked_at } = listing;
+    if (checked_at !== undefined) told.push(["Open files as of", `${span(now - checked_at)} ago`, moment(checked_at)]);
+    else if (!listing.exact) told.push(["Counted", `${span(now - listing.harvested_at)} ago`, moment(listing.harvested_at)]);
     while (facts.children.length > told.length) facts.lastElementChild!.remove();
     told.forEach(([name, value, more], at) => {
         const there = facts.children[at] ?? facts.appendChild(element("div", {}, element("dt"), element("dd")));

@@ -344,6 +344,23 @@ test("a breakdown shows what is declared, by the keyboard too, in dark and in li
     }
 });
 
+test("where sizes follow at close the page claims no more", async () => {
+    const disk = image(64);
+    let serving;
+    try {
+        fill(disk.root, "a/file", 100);
+        serving = await serve(disk, "", ["--sizes-follow", "close"]);
+        const { page, complaints, close } = await open(serving.root, {}, "", serving);
+        await page.getByText("Live but for open files", { exact: true }).waitFor();
+        await page.getByText("Open files as of", { exact: true }).waitFor();
+        assert.deepEqual(complaints, []);
+        await close();
+    } finally {
+        await serving?.close();
+        disk.close();
+    }
+});
+
 test("a server that is away is said to be, and taken up again", async () => {
     const { page, close } = await open(server.root);
     await page.getByText("Live", { exact: true }).waitFor();
@@ -372,6 +389,9 @@ test("growth is a line over time, and a table, and goes on while somebody looks"
         const first = await open(serving.root, {}, "", serving);
         await first.page.getByText("Noted from now on").or(first.page.locator(".plot .line")).waitFor();
         await first.close();
+        // Of each second the last total is kept.
+        const second = () => Math.floor(Date.now() / 1000);
+        for (const before = second(); second() === before; ) await new Promise((done) => setTimeout(done, 20));
         fill(grown.root, "sub/more", 4096);
         execFileSync("sync", ["--file-system", grown.root]);
         await serving.close();
