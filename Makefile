@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 DIR ?= /usr/share
+PREFIX ?= /usr/local
 # What `make test-long` gives each property; the short set uses proptest's own number.
 LONG_PROPTEST_CASES ?= 20000
 
@@ -16,15 +17,19 @@ BUILD_TOOLS := cc:build-essential
 TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
-	rsync:rsync xargs:findutils script:bsdutils
+	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm
 WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:mount
 
 # The programs that `make bench` measures beside ours.
-PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils
+PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
+	fsfreeze:util-linux dumpe2fs:e2fsprogs
+# Those of crates.io, with their versions.
 FCLONES ?= 0.35
+DUA ?= 2.46
+DISKUS ?= 0.8
 # For how long, or how often, `make fuzz` runs each target.
 FUZZ ?= -max_total_time=60
 CARGO_FUZZ ?= 0.13
@@ -35,6 +40,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
+	@echo 'make install    the program, and onesweep serve as a service of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
@@ -62,6 +68,18 @@ build-deps:
 
 build:
 	$(CARGO) build --release --bin onesweep
+
+# Settings that are there stay as they are. Nothing is started.
+install: build
+	install -Dm755 $(TARGET)/release/onesweep $(DESTDIR)$(PREFIX)/bin/onesweep
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/sysusers.d
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-serve.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-serve.service
+	install -m644 packaging/onesweep.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/onesweep.conf
+	install -Dm644 packaging/serve.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/serve.toml
+	install -Dm644 packaging/summaries.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/summaries.toml
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)/etc/onesweep
+	$(TARGET)/release/onesweep man $(DESTDIR)$(PREFIX)/share/man/man1
+	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
 
 try: build-deps build
 	@CARGO='$(CARGO)' bench/try "$(DIR)"
@@ -95,9 +113,10 @@ web-test: web/node_modules
 
 bench: deps peers
 	$(CARGO) bench --package onesweep-cli --bench against_tar
-	$(CARGO) build --release --bin onesweep --bin onesweep-lab
+	ONESWEEP_COMMIT=$$(git describe --always --dirty) $(CARGO) build --release --bin onesweep --bin onesweep-lab
 	$(TARGET)/release/onesweep-lab bench sweep --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench du --out $(TARGET)/bench
+	$(TARGET)/release/onesweep-lab bench dfs --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
@@ -108,6 +127,8 @@ bench-quick: deps
 peers:
 	@.ci/deps $(PEERS)
 	@test -x $(TARGET)/tools/bin/fclones || $(CARGO) install fclones --version '^$(FCLONES)' --locked --root $(TARGET)/tools
+	@test -x $(TARGET)/tools/bin/dua || $(CARGO) install dua-cli --version '^$(DUA)' --no-default-features --locked --root $(TARGET)/tools
+	@test -x $(TARGET)/tools/bin/diskus || $(CARGO) install diskus --version '^$(DISKUS)' --locked --root $(TARGET)/tools
 
 # Images for the fuzzer to begin with are made once; `rm -r fuzz/images` makes them anew. What it finds lies in fuzz/artifacts.
 fuzz: deps
@@ -121,4 +142,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build try test test-long web web-test bench bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install try test test-long web web-test bench bench-quick peers fuzz doc clean
