@@ -368,7 +368,8 @@ fn pieces(root: &Path) -> PathBuf {
             file.write_all(&[7; 9000]).and_then(|()| file.sync_all()).expect("a piece");
         }
     }
-    fs::write(root.join("tree/alone"), [1; 5000]).expect("a file");
+    // Large enough to have cells of a map for itself.
+    fs::write(root.join("tree/alone"), vec![1; 2 << 20]).expect("a file");
     tree::sync(root);
     worst
 }
