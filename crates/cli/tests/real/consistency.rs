@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io::Read,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -16,7 +17,9 @@ use std::{
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{disk_bytes_read, figure, finish, long, onesweep, path_of, root_test, run, say, seed, short, summary, text},
+    run::{
+        disk_bytes_read, figure, finish, hold, long, onesweep, path_of, root_test, run, say, seed, short, summary, text,
+    },
     tree::{self, Rng, sum_lines, sums},
 };
 
@@ -90,15 +93,12 @@ fn a_file_that_becomes_a_fifo_is_an_error() {
         }
         tree::sync(&root);
         image.cold();
-        let mut sum =
-            onesweep(["sum", "--algorithm", "md5", "--order", "inode", "--budget", "1M", "--queue-depth", "1"]);
-        sum.args(["--bwlimit", "2M"]).arg(&root).env("ONESWEEP_HIDE", hidden);
-        let mut running = sum.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        // Its inode is the last, so it is planned and not open yet when the first bytes come.
-        while disk_bytes_read(&running) < 256 << 10 {
-            assert!(running.try_wait().expect("its state").is_none(), "it ended before it could be disturbed");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let mut tar = onesweep(["tar", "--order", "inode", "--budget", "1M", "--queue-depth", "1", "-cf", "-", "-C"]);
+        tar.arg(&root).arg(".").env("ONESWEEP_HIDE", hidden);
+        let mut running = tar.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        // Its inode is the last: when the first bytes come it is planned, and it isn't open before more of them are taken.
+        let mut archive = vec![0; 256 << 10];
+        running.stdout.as_mut().expect("a pipe").read_exact(&mut archive).expect("the first bytes");
         let last = root.join("59");
         fs::remove_file(&last).expect("it goes");
         run(Command::new("mkfifo").arg(&last));
@@ -107,7 +107,15 @@ fn a_file_that_becomes_a_fifo_is_an_error() {
         drop(writer);
         assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
         assert!(text(&out.stderr).contains("no regular file"), "{}", text(&out.stderr));
-        assert_eq!(out.stdout.split(|byte| *byte == b'\n').count(), 60, "59 lines and what is behind the last");
+        let (whole, folder) = (image.beside("whole.tar"), image.beside("out"));
+        archive.extend(out.stdout);
+        fs::write(&whole, archive).and_then(|()| fs::create_dir(&folder)).expect("the archive");
+        run(Command::new("tar").arg("-xf").arg(&whole).arg("-C").arg(&folder));
+        for number in 0..59 {
+            let there = fs::read(folder.join(format!("{number:02}"))).expect("a file");
+            assert!(there == Rng::new(number).bytes(128 << 10), "{number}");
+        }
+        assert!(!folder.join("59").exists());
     }
 }
 
@@ -175,10 +183,12 @@ fn changes_between_the_survey_and_the_read_are_found() {
         sum.args(["--bwlimit", "4M", "--budget", "1M", "--large", "1M"]).arg(&root);
         let running = sum.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut running = running.expect("it starts");
-        while disk_bytes_read(&running) < 2 << 20 {
+        // More than all metadata, which come before the plan.
+        while disk_bytes_read(&running) < 5 << 20 {
             assert!(running.try_wait().expect("its state").is_none(), "it ended before anything was changed");
             thread::sleep(Duration::from_millis(2));
         }
+        let held = hold(&running);
         // The last third, long before its turn.
         for (number, path) in order.iter().skip(2 * FILES as usize / 3).enumerate() {
             let file = path.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a number");
@@ -193,7 +203,7 @@ fn changes_between_the_survey_and_the_read_are_found() {
                 _ => open.set_len(BLOCKS / 2 * BLOCK as u64).expect("a cut"),
             }
         }
-        assert!(running.try_wait().expect("its state").is_none(), "the changes came too late");
+        drop(held);
         for (name, sum) in sums(&[&root]) {
             states.entry(name).or_default().push(sum);
         }

@@ -70,6 +70,33 @@ pub(crate) fn disk_bytes_read(running: &Child) -> u64 {
     told.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok()).unwrap_or(0)
 }
 
+/// A process that stands still until this is dropped, so that what is done meanwhile comes at no other moment, however busy
+/// the machine is.
+pub(crate) struct Held(rustix::process::Pid);
+
+pub(crate) fn hold(running: &Child) -> Held {
+    let pid = rustix::process::Pid::from_child(running);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is a child of ours");
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", running.id())).expect("its state");
+    // The name, in parentheses, may hold any byte.
+    loop {
+        let state = state();
+        match state.rsplit(')').next().map(str::trim_start) {
+            Some(rest) if rest.starts_with('T') => break,
+            Some(rest) if rest.starts_with('Z') => panic!("it ended before it could be held"),
+            _ => {}
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Held(pid)
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
+    }
+}
+
 /// The start of a message, for one that may be long.
 pub(crate) fn short(bytes: &[u8]) -> String {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
