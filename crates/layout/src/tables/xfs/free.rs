@@ -3,14 +3,19 @@
 //! As in the tree of inodes, keys must rise over the whole tree and each block begin with the key of its parent, so that no
 //! block is read twice, whatever the bytes are. Blocks that a group keeps for its own trees (the AGFL) count as used.
 
-use super::{allocation_group::MAX_LEVELS, block::Block, volume::Volume};
+use super::{allocation_group::MAX_LEVELS, block::Block, group_btree::GroupTree, volume::Volume};
 use crate::{block_read::BlockRead, tables::TableError};
 
 const AGF_MAGIC: u32 = 0x5841_4746; // XAGF
-const MAGIC_V4: u32 = 0x4142_5442; // ABTB
-const MAGIC_V5: u32 = 0x4142_3342; // AB3B
 /// Bytes of a record, and of a key.
 const RECORD_BYTES: usize = 8;
+const TREE: GroupTree = GroupTree {
+    name: "the space tree",
+    block: "a space tree block",
+    magic: [0x4142_5442, 0x4142_3342], // ABTB, AB3B
+    record_bytes: RECORD_BYTES,
+    key_bytes: RECORD_BYTES,
+};
 
 /// Visits the free runs, in bytes. Ends at the first thing that is damaged.
 pub(super) fn runs<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
@@ -52,40 +57,11 @@ struct Walk<'a, B> {
 
 impl<B: BlockRead> Walk<'_, B> {
     fn visit(&mut self, number: u32, level: u16, key: Option<u32>) -> Result<(), TableError> {
-        let superblock = &self.volume.superblock;
-        let at = superblock.group_block_address(self.group, number, 1).ok_or_else(|| {
-            let what = format!("the space tree of allocation group {}", self.group);
-            let expected = format!("blocks below {}", superblock.group_length(self.group));
-            TableError::damaged(what, superblock.group_start(self.group), expected, number)
-        })?;
-        let bytes = self.volume.read(at, superblock.block_bytes())?;
-        let block = Block { what: "a space tree block", at, bytes: &bytes };
-        let header = match &superblock.uuid {
-            Some(uuid) => {
-                block.check_magic(0, MAGIC_V5)?;
-                block.check_crc(52)?;
-                block.check_address(16)?;
-                block.check_uuid(32, uuid)?;
-                block.check(48, "the owner", self.group, block.u32(48)?)?;
-                56
-            }
-            None => {
-                block.check_magic(0, MAGIC_V4)?;
-                16
-            }
-        };
-        block.check(4, "the level", level, block.u16(4)?)?;
-        let count = usize::from(block.u16(6)?);
-        let most = (bytes.len() - header) / if level == 0 { RECORD_BYTES } else { RECORD_BYTES + 4 };
-        // A group without free space has a single empty leaf.
-        if count > most || count == 0 && key.is_some() {
-            return Err(block.damaged(6, "the number of entries", format!("1 to {most}"), count));
-        }
-        if let Some(key) = key {
-            block.check(header, &format!("the first key (child block {number})"), key, block.u32(header)?)?;
-        }
-        for index in 0..count {
-            let entry = header + index * RECORD_BYTES;
+        let (at, bytes) = TREE.read(self.volume, self.group, number)?;
+        let block = Block { what: TREE.block, at, bytes: &bytes };
+        let entries = TREE.entries(&self.volume.superblock, self.group, &block, (number, level, key))?;
+        for index in 0..entries.count {
+            let entry = entries.start + index * RECORD_BYTES;
             let first = block.u32(entry)?;
             if u64::from(first) < self.next {
                 return Err(block.damaged(entry, "the first block", format!("{} or more", self.next), first));
@@ -93,7 +69,7 @@ impl<B: BlockRead> Walk<'_, B> {
             if level == 0 {
                 self.run(&block, entry, first)?;
             } else {
-                self.visit(block.u32(header + most * RECORD_BYTES + index * 4)?, level - 1, Some(first))?;
+                self.visit(entries.child(&block, index)?, level - 1, Some(first))?;
             }
         }
         Ok(())

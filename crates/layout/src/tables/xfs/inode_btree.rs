@@ -5,14 +5,25 @@
 
 use std::ops::ControlFlow;
 
-use super::{allocation_group::GroupInodes, block::Block, volume::Volume};
+use super::{
+    allocation_group::GroupInodes,
+    block::Block,
+    group_btree::{Entries, GroupTree},
+    volume::Volume,
+};
 use crate::{block_read::BlockRead, tables::TableError};
 
 /// Inodes of a chunk, which is one record.
 pub(super) const CHUNK_INODES: u32 = 64;
-const MAGIC_V4: u32 = 0x4941_4254; // IABT
-const MAGIC_V5: u32 = 0x4941_4233; // IAB3
 const RECORD_BYTES: usize = 16;
+const KEY_BYTES: usize = 4;
+const TREE: GroupTree = GroupTree {
+    name: "the inode tree",
+    block: "an inode tree block",
+    magic: [0x4941_4254, 0x4941_4233], // IABT, IAB3
+    record_bytes: RECORD_BYTES,
+    key_bytes: KEY_BYTES,
+};
 
 /// 64 inodes with numbers and places in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,70 +77,21 @@ struct Walk<'a, B> {
 
 impl<B: BlockRead> Walk<'_, B> {
     fn visit(&mut self, number: u32, level: u16, key: Option<u32>) -> ControlFlow<()> {
-        let bytes = match self.read(number) {
-            Ok((at, bytes)) => (at, bytes),
+        let (at, bytes) = match TREE.read(self.volume, self.group, number) {
+            Ok(read) => read,
             Err(error) => return (self.each)(Err(error)),
         };
-        let block = Block { what: "an inode tree block", at: bytes.0, bytes: &bytes.1 };
-        match self.entries(&block, number, level, key) {
+        let block = Block { what: TREE.block, at, bytes: &bytes };
+        match TREE.entries(&self.volume.superblock, self.group, &block, (number, level, key)) {
             Err(error) => (self.each)(Err(error)),
-            Ok((header, count)) if level == 0 => self.leaf(&block, header, count),
-            Ok((header, count)) => self.node(&block, level, header, count),
+            Ok(entries) if level == 0 => self.leaf(&block, &entries),
+            Ok(entries) => self.node(&block, level, &entries),
         }
     }
 
-    fn read(&self, number: u32) -> Result<(u64, Vec<u8>), TableError> {
-        let superblock = &self.volume.superblock;
-        let at = superblock.group_block_address(self.group, number, 1).ok_or_else(|| {
-            let at = superblock.group_start(self.group);
-            TableError::damaged(
-                format!("the inode tree of allocation group {}", self.group),
-                at,
-                format!("blocks below {}", superblock.group_length(self.group)),
-                number,
-            )
-        })?;
-        Ok((at, self.volume.read(at, superblock.block_bytes())?))
-    }
-
-    /// Checks the header; its bytes and the number of entries.
-    fn entries(
-        &self,
-        block: &Block<'_>,
-        number: u32,
-        level: u16,
-        key: Option<u32>,
-    ) -> Result<(usize, usize), TableError> {
-        let header = match &self.volume.superblock.uuid {
-            Some(uuid) => {
-                block.check_magic(0, MAGIC_V5)?;
-                block.check_crc(52)?;
-                block.check_address(16)?;
-                block.check_uuid(32, uuid)?;
-                block.check(48, "the owner", self.group, block.u32(48)?)?;
-                56
-            }
-            None => {
-                block.check_magic(0, MAGIC_V4)?;
-                16
-            }
-        };
-        block.check(4, "the level", level, block.u16(4)?)?;
-        let count = usize::from(block.u16(6)?);
-        let most = (block.bytes.len() - header) / if level == 0 { RECORD_BYTES } else { 8 };
-        // A group without any inodes has a single empty leaf.
-        if count > most || count == 0 && key.is_some() {
-            return Err(block.damaged(6, "the number of entries", format!("1 to {most}"), count));
-        }
-        if let Some(key) = key {
-            block.check(header, &format!("the first key (child block {number})"), key, block.u32(header)?)?;
-        }
-        Ok((header, count))
-    }
-
-    fn leaf(&mut self, block: &Block<'_>, header: usize, count: usize) -> ControlFlow<()> {
-        for index in 0..count {
-            let offset = header + index * RECORD_BYTES;
+    fn leaf(&mut self, block: &Block<'_>, entries: &Entries) -> ControlFlow<()> {
+        for index in 0..entries.count {
+            let offset = entries.start + index * RECORD_BYTES;
             let chunk = block
                 .part("an inode chunk record", offset, RECORD_BYTES)
                 .and_then(|record| Chunk::parse(&record, self.volume.superblock.has_sparse_inodes))
@@ -148,11 +110,10 @@ impl<B: BlockRead> Walk<'_, B> {
         Ok(chunk)
     }
 
-    fn node(&mut self, block: &Block<'_>, level: u16, header: usize, count: usize) -> ControlFlow<()> {
-        let most = (block.bytes.len() - header) / 8;
-        for index in 0..count {
-            let key_at = header + index * 4;
-            let entry = || Ok((block.u32(key_at)?, block.u32(header + most * 4 + index * 4)?));
+    fn node(&mut self, block: &Block<'_>, level: u16, entries: &Entries) -> ControlFlow<()> {
+        for index in 0..entries.count {
+            let key_at = entries.start + index * KEY_BYTES;
+            let entry = || Ok((block.u32(key_at)?, entries.child(block, index)?));
             let (key, child) = match entry() {
                 Ok(entry) => entry,
                 Err(error) => return (self.each)(Err(error)),

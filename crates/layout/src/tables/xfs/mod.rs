@@ -5,6 +5,7 @@
 //! | `superblock`, `features` | what kind of XFS it is, and the arithmetic of its addresses |
 //! | `log` | whether it was unmounted after the last write |
 //! | `allocation_group`, `inode_btree` | which inodes are in use |
+//! | `group_btree` | blocks of the trees of a group |
 //! | `free` | which blocks are free |
 //! | `inode`, `extents` | inodes, and where their content lies |
 //! | `mounted` | a mounted XFS, by what the kernel tells |
@@ -27,6 +28,7 @@ mod features;
 mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod group_btree;
 mod inode;
 mod inode_btree;
 mod log;
