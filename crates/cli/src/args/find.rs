@@ -7,21 +7,21 @@ use clap::Args;
 /// Finds files by what the tables of a file system say, without a walk
 ///
 /// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS; as root also those of a mounted ext2,
-/// ext3, ext4 or XFS, where a directory is named. What is changed meanwhile, and what is mounted below, the kernel is asked
-/// about on ext4; on XFS it may come as it was, and what is mounted is left out. All conditions have to be met.
+/// ext3, ext4, XFS or btrfs, where a directory is named. What is changed meanwhile, and what is mounted below, the kernel is
+/// asked about on ext4; on XFS and btrfs it may come as it was, and what is mounted is left out. All conditions have to be met.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   onesweep find disk.img                              all paths
   onesweep find /dev/sdb1 -name '*.mbox' -size +10M
   onesweep find disk.img@2:/home -mtime -7 -type f -l
-  onesweep find /srv -mtime -1 -type f                root, on a mounted ext4 or XFS
+  onesweep find /srv -mtime -1 -type f                root, on a mounted ext4, XFS or btrfs
   onesweep find --json usb.img | jq -r 'select(.fragments > 10).path'
 
 An image is named by its file, with a partition as IMAGE@2, with a directory as IMAGE:/home.
 Nothing is ever written to it.")]
 pub(crate) struct FindArgs {
-    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY; directories of a mounted ext4 or XFS
+    /// Images or devices, also as IMAGE@PARTITION and IMAGE:/DIRECTORY; directories of a mounted ext4, XFS or btrfs
     #[arg(required = true, value_name = "IMAGE|DIRECTORY")]
     pub(crate) images: Vec<PathBuf>,
     /// The last part of the path matches a shell pattern

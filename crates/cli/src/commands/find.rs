@@ -1,4 +1,4 @@
-//! `onesweep find`: what the tables of an image, or of a mounted ext4, say of its files.
+//! `onesweep find`: what the tables of an image, or of a mounted file system, say of its files.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},
@@ -14,7 +14,7 @@ use onesweep_layout::{
     tables::{Options, TableError, Timestamp, Tree, Wanted},
 };
 
-use super::find_xfs;
+use super::find_volume;
 use crate::{
     args::FindArgs,
     message, remarks,
@@ -43,7 +43,7 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     }
     for image in &args.images {
         let mut rows = Rows { out: &mut out, style, is_terminal };
-        let found = match find_xfs::find(image, &conditions, &mut rows) {
+        let found = match find_volume::find(image, &conditions, &mut rows) {
             Ok(None) if is_mounted(image) => find_mounted(image, &conditions, args.one_file_system, &mut rows),
             Ok(None) => find(image, &args, &conditions, &mut rows),
             found => found.map(Option::unwrap_or_default),
@@ -77,8 +77,8 @@ impl Rows<'_> {
         write_line(self.out, is_terminal, |out| write_row(out, path, row, style))
     }
 
-    /// Whether they tell where files lie.
-    pub(super) fn tells_places(&self) -> bool {
+    /// Whether they tell where files lie and links point.
+    pub(super) fn tells_all(&self) -> bool {
         matches!(self.style, Style::Long | Style::Json)
     }
 }
@@ -153,7 +153,7 @@ fn find_mounted(
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let directory = MountedDirectory::open(named).map_err(|error| nothing(&error))?;
-    let layout = rows.tells_places();
+    let layout = rows.tells_all();
     let prefix = named.as_os_str().as_bytes();
     let under = |path: &[u8]| {
         let slash = if path.is_empty() || prefix.ends_with(b"/") { &b""[..] } else { b"/" };

@@ -7,7 +7,7 @@ mod du;
 mod export;
 mod figures;
 mod find;
-mod find_xfs;
+mod find_volume;
 mod layout;
 mod list;
 mod manual;

@@ -19,7 +19,7 @@ mod du_files;
 mod equality;
 mod export;
 mod find;
-mod find_xfs;
+mod find_volume;
 mod image;
 mod images;
 mod layout;

@@ -10,7 +10,7 @@ use onesweep_sys::fiemap::{
 };
 use onesweep_sys::files::Stat;
 
-use super::items::FileExtent;
+use super::items::{FileExtent, ItemError};
 use super::kind;
 use crate::extent::Extent;
 use crate::source::{Checked, MapError, Mapped};
@@ -59,7 +59,10 @@ impl ItemExtents {
         let mut wrong = None;
         let key = |offset| Key { objectid: ino, kind: kind::EXTENT_DATA, offset };
         btrfs::search(fd, buffer, OWN_TREE, (key(0), key(u64::MAX)), &mut |item| {
-            wrong = keep(extents, item.key.offset, item.data).err();
+            wrong = keep(extents, item.key.offset, item.data).map_err(damaged).err();
+            if wrong.is_none() && extents.len() > EXTENTS_MAX {
+                wrong = Some(MapError::Unsupported);
+            }
             wrong.is_none()
         })?;
         wrong.map_or(Ok(extents), Err)
@@ -67,14 +70,17 @@ impl ItemExtents {
 }
 
 /// Adds what the item at a byte of the file tells, to the extent before it where it goes on from there.
-pub(super) fn keep(extents: &mut Vec<RawExtent>, logical: u64, item: &[u8]) -> Result<(), MapError> {
-    let wrong = |error| MapError::Io(io::Error::new(io::ErrorKind::InvalidData, error));
-    let Some(next) = raw(logical, &FileExtent::parse(item).map_err(wrong)?) else { return Ok(()) };
+pub(crate) fn keep(extents: &mut Vec<RawExtent>, logical: u64, item: &[u8]) -> Result<(), ItemError> {
+    let Some(next) = raw(logical, &FileExtent::parse(item)?) else { return Ok(()) };
     match extents.last_mut() {
         Some(run) if continues(run, &next) => run.length += next.length,
         _ => extents.push(next),
     }
-    if extents.len() > EXTENTS_MAX { Err(MapError::Unsupported) } else { Ok(()) }
+    Ok(())
+}
+
+fn damaged(error: ItemError) -> MapError {
+    MapError::Io(io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// What FIEMAP would say.

@@ -5,8 +5,8 @@ use std::{collections::HashSet, error::Error, ops::Range};
 use onesweep_sys::btrfs::Key;
 
 use super::{
-    Chunk, ChunkMap, DirItem, InodeItem, Lanes, Mirror, NameRef, Place, Profile, ReadNodes, RootItem, Stripe, Tree,
-    extents, kind, leaves,
+    Attribute, Chunk, ChunkMap, DirItem, InodeItem, Lanes, Mirror, NameRef, Place, Profile, ReadNodes, RootItem,
+    Stripe, Tree, extents, kind, leaves,
 };
 use crate::{
     fuzzing::{Target, cut, options},
@@ -45,6 +45,10 @@ fn item(input: &[u8]) {
         kind::DIR_INDEX => DirItem::parse(bytes).map(|item| assert!((1..=255).contains(&item.name.len()))),
         kind::INODE_REF => NameRef::parse(bytes, 256, &mut name),
         kind::INODE_EXTREF => NameRef::parse_extended(bytes, &mut name),
+        kind::XATTR_ITEM => Attribute::parse(bytes, &mut |one| {
+            names += 1;
+            assert!((1..=255).contains(&one.name.len()) && one.value.len() <= bytes.len());
+        }),
         _ => return parts(bytes),
     };
     assert!(names <= bytes.len() / 11);

@@ -180,6 +180,30 @@ impl<'a> NameRef<'a> {
     }
 }
 
+/// An extended attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute<'a> {
+    /// Its full name.
+    pub name: &'a [u8],
+    /// What it holds.
+    pub value: &'a [u8],
+}
+
+impl<'a> Attribute<'a> {
+    /// Visits the attributes in an `XATTR_ITEM`: those whose names have the same hash are in one.
+    pub fn parse(bytes: &'a [u8], visit: &mut dyn FnMut(Attribute<'a>)) -> Result<(), ItemError> {
+        let mut fields = Fields::new("extended attributes", bytes);
+        while !fields.is_at_end() {
+            fields.skip(17 + 8)?; // a key, unused, and the transaction
+            let (value_len, name_len) = (fields.u16()?, fields.u16()?);
+            fields.skip(1)?; // the type
+            let name = name(&mut fields, name_len)?;
+            visit(Attribute { name, value: fields.take(value_len.into())? });
+        }
+        Ok(())
+    }
+}
+
 /// A part of a file. Where it begins in the file, the offset of its key tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileExtent {
@@ -209,6 +233,12 @@ pub enum FileExtent {
 }
 
 impl FileExtent {
+    /// The bytes that an `EXTENT_DATA` of the inline kind holds itself, as they lie there.
+    pub fn content(item: &[u8]) -> Option<&[u8]> {
+        const HEAD: usize = 21;
+        item.get(HEAD..)
+    }
+
     /// From the bytes of an `EXTENT_DATA`.
     pub fn parse(bytes: &[u8]) -> Result<FileExtent, ItemError> {
         const INLINE: u8 = 0;
@@ -305,6 +335,20 @@ mod tests {
         assert!(said(&extent(1, 0, [u64::MAX, 1, 1])).contains("offset is 1"));
         assert!(said(&extent(1, 0, [u64::MAX - 1, 0, 2])).contains("64 bits"));
         assert_eq!(said(&extent(1, 0, [1; 3])[..52]), "extent of a file: needs 53 bytes, has 52");
+    }
+
+    #[test]
+    fn several_attributes_are_in_one_item() {
+        let one = |name: &[u8], value: &[u8]| {
+            let lens = [value.len() as u16, name.len() as u16].map(u16::to_le_bytes).concat();
+            [&[0; 25][..], &lens, &[8], name, value].concat()
+        };
+        let bytes = [one(b"user.a", b"first"), one(b"user.b", b"")].concat();
+        let mut found = Vec::new();
+        Attribute::parse(&bytes, &mut |one| found.push((one.name, one.value))).unwrap();
+        assert_eq!(found, [(&b"user.a"[..], &b"first"[..]), (b"user.b", b"")]);
+        let cut = Attribute::parse(&bytes[..bytes.len() - 1], &mut |_| ()).unwrap_err();
+        assert_eq!(cut.to_string(), "extended attributes: needs 75 bytes, has 74");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod nodes;
 
 pub use chunks::{Chunk, ChunkMap, Mirror, Place, Profile, Stripe};
 pub use extents::ItemExtents;
-pub use items::{DirItem, FileExtent, InodeItem, ItemError, NameRef, RootItem};
+pub use items::{Attribute, DirItem, FileExtent, InodeItem, ItemError, NameRef, RootItem};
 pub use lanes::Lanes;
 pub use nodes::{Leaf, ReadNodes, Tree, leaves};
 

@@ -9,6 +9,7 @@
 
 mod beginning;
 mod bits;
+pub mod btrfs;
 pub mod ext4;
 pub mod lost;
 pub mod ntfs;

@@ -1,5 +1,6 @@
 //! File systems read from their own tables, held against what the kernel says of the same image.
 
+mod btrfs;
 mod conformance;
 mod damage;
 mod ext4;

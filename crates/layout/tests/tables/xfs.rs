@@ -55,13 +55,18 @@ pub(crate) struct Recipe {
     pub(crate) names: u32,
     /// Whether the file system can share extents.
     pub(crate) reflink: bool,
+    /// Bytes of the largest extended attribute.
+    pub(crate) attribute: usize,
 }
+
+/// What XFS takes as one attribute.
+pub(crate) const ATTRIBUTE_MAX: usize = 65_536;
 
 /// Fills a mounted file system.
 pub(crate) fn fill(root: &Path, recipe: &Recipe) {
     let mut seeded = Seeded(0x0dd_ba11);
     files(root, &mut seeded, recipe);
-    attributes(root, &mut seeded);
+    attributes(root, &mut seeded, recipe.attribute);
     names(root, &mut seeded, recipe.names);
     special(root);
     // Deleted ones leave holes in chunks of inodes, and in directories.
@@ -108,7 +113,7 @@ fn files(root: &Path, seeded: &mut Seeded, recipe: &Recipe) {
     }
 }
 
-fn attributes(root: &Path, seeded: &mut Seeded) {
+fn attributes(root: &Path, seeded: &mut Seeded, most: usize) {
     let folder = root.join("attributes");
     fs::create_dir(&folder).unwrap();
     let set = |path: &Path, name: &str, value: &[u8]| {
@@ -117,7 +122,7 @@ fn attributes(root: &Path, seeded: &mut Seeded) {
     for (number, length) in [0, 1, 60, 255, 256, 1000, 3000, 5000, 30_000, 65_536].into_iter().enumerate() {
         let path = folder.join(format!("one {number}"));
         fs::write(&path, b"content").unwrap();
-        set(&path, "user.value", &seeded.bytes(length));
+        set(&path, "user.value", &seeded.bytes(length.min(most)));
         set(&path, "trusted.other", b"seen by root alone");
         set(&path, "security.label", &seeded.bytes(10));
     }
@@ -127,10 +132,10 @@ fn attributes(root: &Path, seeded: &mut Seeded) {
         let length = seeded.below(120) as usize;
         set(&path, &format!("user.name {number} {}", "x".repeat(length / 2)), &seeded.bytes(length));
     }
-    set(&path, "user.large", &seeded.bytes(40_000));
+    set(&path, "user.large", &seeded.bytes(most.min(40_000)));
     let emptied = folder.join("emptied");
     fs::write(&emptied, b"").unwrap();
-    set(&emptied, "user.a", &seeded.bytes(9000));
+    set(&emptied, "user.a", &seeded.bytes(most.min(9000)));
     rustix::fs::removexattr(&emptied, "user.a").unwrap();
     let below = folder.join("default");
     fs::create_dir(&below).unwrap();
@@ -257,7 +262,7 @@ fn different_inodes(tree: &Tree) -> usize {
 
 /// Holds the tables of an image against the kernel.
 fn conforms_to(mkfs: &[&str], names: u32, reflink: bool) {
-    let Some(mut image) = filled(320 * MIB, mkfs, &Recipe { names, reflink }) else { return };
+    let Some(mut image) = filled(320 * MIB, mkfs, &Recipe { names, reflink, attribute: ATTRIBUTE_MAX }) else { return };
     let before = hash(&image.path());
     let begin = Instant::now();
     let tables = by_tables(&mut open(&image), &[]);
@@ -324,7 +329,10 @@ conformance! {
 /// Another UUID leaves that of the metadata as it is.
 #[test]
 fn a_changed_uuid_conforms() {
-    let Some(mut image) = filled(320 * MIB, &[], &Recipe { names: 500, reflink: true }) else { return };
+    let Some(mut image) = filled(320 * MIB, &[], &Recipe { names: 500, reflink: true, attribute: ATTRIBUTE_MAX })
+    else {
+        return;
+    };
     run(Command::new("xfs_admin").args(["-U", "generate"]).arg(image.path()));
     let tables = by_tables(&mut open(&image), &[]);
     image.mount(&["-t", "xfs"], "ro");
@@ -336,7 +344,10 @@ fn a_changed_uuid_conforms() {
 /// The inodes of quotas belong to the file system itself.
 #[test]
 fn quotas_are_not_told() {
-    let Some(mut image) = filled(320 * MIB, &[], &Recipe { names: 100, reflink: true }) else { return };
+    let Some(mut image) = filled(320 * MIB, &[], &Recipe { names: 100, reflink: true, attribute: ATTRIBUTE_MAX })
+    else {
+        return;
+    };
     let options = ["-o", "loop,noatime,uquota,gquota,pquota"];
     let mounted = Command::new("mount").args(options).arg(image.path()).arg(image.root()).output().unwrap();
     if !mounted.status.success() {
@@ -380,7 +391,9 @@ fn orphans_and_files_of_a_realtime_device_are_told() {
 
 #[test]
 fn the_volume_tells_its_label_and_numbers() {
-    let Some(mut image) = filled(320 * MIB, &["-L", "twelve bytes"], &Recipe { names: 10, reflink: true }) else {
+    let Some(mut image) =
+        filled(320 * MIB, &["-L", "twelve bytes"], &Recipe { names: 10, reflink: true, attribute: ATTRIBUTE_MAX })
+    else {
         return;
     };
     let facts = open(&image).facts().clone();
@@ -451,7 +464,9 @@ fn the_caller_ends_a_scan() {
             panic!("{problem}")
         }
     }
-    let Some(image) = filled(320 * MIB, &[], &Recipe { names: 100, reflink: true }) else { return };
+    let Some(image) = filled(320 * MIB, &[], &Recipe { names: 100, reflink: true, attribute: ATTRIBUTE_MAX }) else {
+        return;
+    };
     let mut tables = open(&image);
     for calls in 1..1200 {
         tables.scan(Wanted { xattrs: calls % 2 == 0 }, &mut Few(calls)).unwrap();
@@ -573,7 +588,9 @@ impl Found for Damaged {
 
 #[test]
 fn damage_is_told_with_checksums() {
-    let Some(image) = filled(320 * MIB, &[], &Recipe { names: 300, reflink: false }) else { return };
+    let Some(image) = filled(320 * MIB, &[], &Recipe { names: 300, reflink: false, attribute: ATTRIBUTE_MAX }) else {
+        return;
+    };
     survives_damage(&image.path(), true);
     survives_consistent_damage(&image.path());
 }

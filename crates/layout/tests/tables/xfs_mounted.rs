@@ -14,7 +14,7 @@ use onesweep_layout::tables::{Found, Inode, Name, TableError, Tables, Wanted, xf
 use crate::{
     conformance::{Tree, by_kernel, by_tables, compare},
     image::{Image, not_here, run},
-    xfs::{Recipe, fill, open},
+    xfs::{ATTRIBUTE_MAX, Recipe, fill, open},
 };
 
 const MIB: u64 = 1 << 20;
@@ -72,7 +72,7 @@ fn without_content(mut tree: Tree) -> Tree {
 
 fn conforms(mkfs: &[&str], parents: bool, names: u32) {
     let Some(mut image) = mounted(mkfs, parents) else { return };
-    fill(&image.root(), &Recipe { names, reflink: true });
+    fill(&image.root(), &Recipe { names, reflink: true, attribute: ATTRIBUTE_MAX });
     // Names that come and go leave their marks in the attributes.
     let folder = image.root().join("links");
     fs::create_dir(&folder).unwrap();

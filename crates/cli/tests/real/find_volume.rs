@@ -1,4 +1,4 @@
-//! `find` in directories of a mounted XFS says what find(1) says.
+//! `find` in directories of a mounted XFS or btrfs says what find(1) says.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -23,7 +23,17 @@ fn by_find(root: &Path, conditions: &[&str]) -> BTreeSet<String> {
 #[test]
 fn a_mounted_xfs_is_found_without_a_walk() {
     root_test!();
-    let image = Image::new(Fs::Xfs, 320 << 20);
+    is_found_without_a_walk(Fs::Xfs);
+}
+
+#[test]
+fn a_mounted_btrfs_is_found_without_a_walk() {
+    root_test!();
+    is_found_without_a_walk(Fs::Btrfs);
+}
+
+fn is_found_without_a_walk(fs: Fs) {
+    let image = Image::new(fs, 320 << 20);
     let root = image.root();
     let mut rng = Rng::new(3);
     for folder in 0..20 {
@@ -61,13 +71,44 @@ fn a_mounted_xfs_is_found_without_a_walk() {
         told.lines().find_map(|line| line.trim().strip_prefix("0:")?.split(':').nth(1)?.trim().split('.').next());
     let address: u64 = address.and_then(|address| address.trim().parse().ok()).expect("an address");
     assert_eq!((row["fragments"].as_u64(), row["address"].as_u64()), (Some(1), Some(address)), "{told}");
+    let link = finish(onesweep(["find", "--json", "--type", "l"]).arg(&root), 0);
+    let row: serde_json::Value = serde_json::from_str(&text(&link.stdout)).expect("JSON of one link");
+    assert_eq!(row["target"], "f1");
 }
 
-/// What a mount hides is not told, and the mount is.
+/// A subvolume has inodes of its own: it is told, and found when it is named, from any directory in it.
 #[test]
-fn what_is_mounted_below_a_mounted_xfs_is_named() {
+fn subvolumes_below_a_mounted_btrfs_are_named() {
     root_test!();
-    let image = Image::new(Fs::Xfs, 320 << 20);
+    let image = Image::new(Fs::Btrfs, 320 << 20);
+    let root = image.root();
+    fs::create_dir(root.join("a")).expect("a folder");
+    fs::write(root.join("a/file"), "x").expect("a file");
+    let home = root.join("a/home");
+    run(Command::new("btrfs").args(["subvolume", "create"]).arg(&home));
+    fs::create_dir_all(home.join("b/c")).expect("folders");
+    fs::write(home.join("b/c/file"), "x").expect("a file");
+    let out = finish(onesweep(["find"]).arg(&root), 0);
+    let expected = ["", "/a", "/a/file"].map(|name| format!("{}{name}", root.display()));
+    assert_eq!(lines(&out.stdout), expected.into());
+    let told = format!("{}: another subvolume is there, which is not read; name it", home.display());
+    assert!(text(&out.stderr).contains(&told), "{}", text(&out.stderr));
+    for below in [home.clone(), home.join("b"), home.join("b/c")] {
+        let out = finish(onesweep(["find"]).arg(&below), 0);
+        assert_eq!(lines(&out.stdout), by_find(&below, &[]));
+        assert_eq!(text(&out.stderr), "");
+    }
+}
+
+/// What a mount hides is not told, and the mount is; ordinary users are told what they lack.
+#[test]
+fn what_is_mounted_below_is_named() {
+    root_test!();
+    [Fs::Xfs, Fs::Btrfs].into_iter().for_each(mounts_are_named);
+}
+
+fn mounts_are_named(fs: Fs) {
+    let image = Image::new(fs, 320 << 20);
     let root = image.root();
     let mount = root.join("a/mount");
     fs::create_dir_all(mount.join("hidden")).expect("a folder");
