@@ -220,6 +220,7 @@ struct Told {
     after: Option<Scores>,
     moved_files: u64,
     moved_bytes: u64,
+    moved_regions: u64,
     passes: u32,
     read_back_files: u64,
     torn_files: usize,
@@ -243,6 +244,7 @@ impl Told {
             after: None,
             moved_files: 0,
             moved_bytes: 0,
+            moved_regions: 0,
             passes: 0,
             read_back_files: 0,
             torn_files: 0,
@@ -258,6 +260,7 @@ impl Told {
         self.after = Some(Scores::of(&done.after));
         self.moved_files = done.report.files;
         self.moved_bytes = done.report.blocks * block_bytes;
+        self.moved_regions = done.report.regions;
         self.passes = done.passes;
         self.read_back_files = done.report.read_back;
         self.torn_files = done.report.torn.len();

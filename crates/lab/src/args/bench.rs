@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::bench::defrag;
 use crate::bench::dfs;
 use crate::bench::du;
 use crate::bench::quick::{self, Quick};
@@ -16,6 +17,7 @@ pub(super) enum Bench {
     Sweep(SweepArgs),
     Du(DuArgs),
     Dfs(DfsArgs),
+    Defrag(DefragArgs),
     Report(ReportArgs),
 }
 
@@ -157,6 +159,43 @@ pub(super) struct DfsArgs {
     scale: f64,
 }
 
+/// Measure `onesweep defrag` beside e4defrag: what it writes, and what readers gain
+///
+/// Copies of aged images are packed and read on an emulated disk. Packings are written down one by one, so what was ended
+/// goes on where it was.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bench defrag --out target/bench\n  \
+    onesweep-lab bench defrag --out /tmp/try --case dfs --scale 0.05\n  \
+    onesweep-lab bench report target/bench --only defrag")]
+pub(super) struct DefragArgs {
+    /// The directory of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// A case, or how its name begins; may be given again
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Where the random numbers of the recipes start
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Make every image smaller, to try things; the page shows none of these
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+    /// Measure again what was measured before
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    places: Places,
+}
+
+impl DefragArgs {
+    fn run(self) -> Result<u8, String> {
+        let (programs, cache) = self.places.find()?;
+        let Self { out, case, seed, scale, again, .. } = self;
+        defrag::run(&defrag::Order { out, cases: case, seed, scale, again, cache, programs })
+    }
+}
+
 /// Write tables and pictures of the results into a page, between its marks
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
@@ -189,6 +228,7 @@ impl Bench {
             Self::Sweep(args) => args.run(),
             Self::Du(args) => args.run(),
             Self::Dfs(DfsArgs { out, seed, scale }) => dfs::run(&dfs::Order { out, seed, scale }),
+            Self::Defrag(args) => args.run(),
             Self::Report(args) => args.run(),
         }
     }

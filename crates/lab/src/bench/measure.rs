@@ -126,7 +126,7 @@ impl Drop for Copies {
 }
 
 /// Options of the mount: nothing is written that nobody asked for, and copies of one image may be up at once.
-fn mount_options(fs: &str, writable: bool) -> String {
+pub(super) fn mount_options(fs: &str, writable: bool) -> String {
     let mut options = vec!["noatime"];
     options.extend((fs == "xfs").then_some("nouuid"));
     options.extend((fs == "ext4" && writable).then_some("noinit_itable"));
@@ -267,15 +267,15 @@ fn bounds(run: &Run, unpacked: &Unpacked) -> Result<Outcome, String> {
     Ok(Outcome { busy_ms, seeks, bytes, requests, detail, ..Outcome::default() })
 }
 
-fn stats(emulation: &Emulation) -> Result<Value, String> {
+pub(super) fn stats(emulation: &Emulation) -> Result<Value, String> {
     serde_json::from_str(&emulation.stats()?).map_err(|error| error.to_string())
 }
 
-fn number(value: &Value, key: &str) -> f64 {
+pub(super) fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_default()
 }
 
-fn count(value: &Value, key: &str) -> u64 {
+pub(super) fn count(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_default()
 }
 

@@ -11,10 +11,12 @@
 //! | [`report`] | the page and its pictures |
 //! | [`du`] | directory summaries |
 //! | [`dfs`] | DFS's tables and figures, from a model |
+//! | [`defrag`] | files moved side by side by programs, and who reads them then |
 //! | [`quick`] | the small run that is held against a baseline |
 
 mod calibration;
 mod company;
+pub(crate) mod defrag;
 pub(crate) mod dfs;
 pub(crate) mod du;
 mod exhibits;

@@ -1,8 +1,9 @@
 //! `onesweep-lab bench report`: the page and its pictures, from the results alone.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::defrag;
 use super::dfs;
 use super::du;
 use super::exhibits;
@@ -29,18 +30,55 @@ pub(crate) struct Order {
 /// A part that can be written without the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
+    /// What `bench du` measured
+    Du,
     /// What `bench dfs` measured
     Dfs,
+    /// What `bench defrag` measured
+    Defrag,
+}
+
+impl Part {
+    /// In the order of the page.
+    const ALL: [Self; 3] = [Self::Du, Self::Dfs, Self::Defrag];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Du => "du",
+            Self::Dfs => "dfs",
+            Self::Defrag => "defrag",
+        }
+    }
+
+    /// What stands around it.
+    fn marks(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Du => (du::BEGIN, du::END),
+            Self::Dfs => (dfs::BEGIN, dfs::END),
+            Self::Defrag => (defrag::BEGIN, defrag::END),
+        }
+    }
+
+    /// The part, without its marks; empty where nothing was measured at full size.
+    fn show(self, dir: &Path, pictures: &mut Pictures) -> Result<String, String> {
+        match self {
+            Self::Du => du::show(dir, pictures),
+            Self::Dfs => dfs::show(dir, pictures),
+            Self::Defrag => defrag::show(dir, pictures),
+        }
+    }
 }
 
 /// Writes the page's part between its marks.
 pub(crate) fn run(order: &Order) -> Result<u8, String> {
-    if order.only == Some(Part::Dfs) {
-        let text = dfs::show(&order.dir, &mut Pictures::into(&order.pictures)?)?;
+    if let Some(part) = order.only {
+        let text = part.show(&order.dir, &mut Pictures::into(&order.pictures)?)?;
         if text.is_empty() {
-            return Err(format!("{} has no results; `onesweep-lab bench dfs` makes them", order.dir.display()));
+            let (dir, name) = (order.dir.display(), part.name());
+            return Err(format!("{dir} has no results; `onesweep-lab bench {name}` makes them"));
         }
-        page::publish(&order.page, dfs::BEGIN, dfs::END, &text)?;
+        let (begin, end) = part.marks();
+        page::publish(&order.page, begin, end, &text)?;
         eprintln!("written to {}", order.page.display());
         return Ok(0);
     }
@@ -59,12 +97,20 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
         }
     }
     text += &images(&results);
-    text += &du::show(&order.dir, &mut pictures)?;
-    let of_dfs = dfs::show(&order.dir, &mut pictures)?;
-    if !of_dfs.is_empty() {
-        text += &format!("\n{}{of_dfs}{}", dfs::BEGIN, dfs::END);
+    let mut former = page::published(&order.page, BEGIN, END)?;
+    for part in Part::ALL {
+        let (begin, end) = part.marks();
+        let mut shown = part.show(&order.dir, &mut pictures)?;
+        if shown.is_empty() {
+            // Measured elsewhere: it stays as it is, with its pictures.
+            shown = page::published(&order.page, begin, end)?;
+            former = page::between(&former, begin, end, "");
+        }
+        if !shown.is_empty() {
+            text += &format!("\n{begin}{shown}{end}");
+        }
     }
-    pictures.drop_others(&page::published(&order.page, BEGIN, END)?)?;
+    pictures.drop_others(&former)?;
     text += "\n";
     page::publish(&order.page, BEGIN, END, &text)?;
     eprintln!("written to {}", order.page.display());

@@ -16,7 +16,7 @@ impl Content {
     }
 
     /// Whether any byte from `start` up to `end` is content.
-    fn touches(&self, start: u64, end: u64) -> bool {
+    pub(super) fn touches(&self, start: u64, end: u64) -> bool {
         let next = self.runs.partition_point(|run| run.end <= start);
         self.runs.get(next).is_some_and(|run| run.start < end)
     }

@@ -41,7 +41,7 @@ use super::sweep;
 use super::work::Programs;
 use crate::interrupt::Interrupt;
 
-pub(crate) use self::page::show;
+pub(crate) use self::page::{BEGIN, END, show};
 pub(crate) use self::records::{Kind, run as do_records};
 
 /// What is asked for.

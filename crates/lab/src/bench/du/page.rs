@@ -12,6 +12,10 @@ use crate::bench::page::{Table, count, fs_name, number, spread};
 use crate::bench::plot::{Line, Lines, Pictures};
 use crate::bench::statistics;
 
+/// Marks of this part, which can be written without the others.
+pub(crate) const BEGIN: &str = "<!-- du: written by `onesweep-lab bench report` -->\n";
+pub(crate) const END: &str = "<!-- end of du -->\n";
+
 /// The part of the page; empty where nothing was measured at full size.
 pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String> {
     let outcomes = Outcomes::load(dir)?;

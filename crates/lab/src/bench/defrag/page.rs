@@ -1,0 +1,245 @@
+//! Tables and a picture of what was measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::cases::{BOUND, CASES, Case};
+use super::goals::{self, Outcomes as BySize, times};
+use super::measure::MODEL;
+use super::outcomes::{Measured, Outcomes, Packed};
+use super::packing::NONE;
+use crate::bench::page::{Table, count, number};
+use crate::bench::plot::{Bars, Pictures};
+
+/// Marks of this part, which can be written without the others.
+pub(crate) const BEGIN: &str = "<!-- defrag: written by `onesweep-lab bench report` -->\n";
+pub(crate) const END: &str = "<!-- end of defrag -->\n";
+
+/// The part of the page, without its marks; empty where nothing was measured at full size.
+pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String> {
+    let outcomes = Outcomes::load(dir)?;
+    let is_whole = |measured: &&Measured| measured.scale == 1.0;
+    let all: Vec<&Measured> = outcomes.cases.values().flat_map(BTreeMap::values).filter(is_whole).collect();
+    if all.is_empty() {
+        return Ok(String::new());
+    }
+    let mut by_case = BySize::new();
+    for (case, packings) in &outcomes.cases {
+        let whole = packings.iter().filter(|packing| packing.1.scale == 1.0);
+        by_case.insert(case, whole.map(|(name, measured)| (name.as_str(), &measured.outcome)).collect());
+    }
+    let mut text = format!("\n## Files moved side by side: onesweep defrag\n\n{}\n", preface(&all));
+    let _ = write!(text, "\n### What has to come out of it\n\n{}", goals::table(&by_case));
+    for case in CASES {
+        if let Some(packings) = by_case.get(case.name) {
+            text += &of_one(case, packings, pictures)?;
+        }
+    }
+    Ok(text)
+}
+
+fn preface(all: &[&Measured]) -> String {
+    let commits: BTreeSet<String> = all.iter().map(|measured| format!("`{}`", measured.commit)).collect();
+    let host = |measured: &&Measured| format!("{}, Linux {}", measured.machine.processors, measured.machine.kernel);
+    let hosts: BTreeSet<String> = all.iter().map(host).collect();
+    let programs = all.iter().flat_map(|measured| measured.machine.programs.values().cloned());
+    let seeds: BTreeSet<String> = all.iter().map(|measured| measured.seed.to_string()).collect();
+    let listed = |all: BTreeSet<String>, between| all.into_iter().collect::<Vec<_>>().join(between);
+    format!(
+        "Measured by `onesweep-lab bench defrag`, seed {}, at {}, on {}. Programs: {}. Modelled disk time on the model `{MODEL}` with \
+         its track buffer, each run once and from cold. A copy of the aged image is mounted on that disk for writing, the program moves \
+         files, the file system is frozen until all is written, unmounted and checked (`e2fsck -fn`, `xfs_repair -n`), and the \
+         SHA-256 of each file has to be what it was; else there is no figure. Then each reader has the copy to itself, as in \
+         the tables above. *Not root*: by an ordinary user who owns all files.",
+        listed(seeds, ", "),
+        listed(commits, ", "),
+        listed(hosts, "; and "),
+        listed(programs.collect(), ", "),
+    )
+}
+
+/// The packings of a case that were measured, in the order of the case.
+fn measured<'a>(case: &Case, packings: &BTreeMap<&str, &'a Packed>) -> Vec<(&'static str, &'a Packed)> {
+    let of = |name: &'static str| Some((name, *packings.get(name)?));
+    case.lots.iter().filter_map(|lot| of(lot.packing.name)).collect()
+}
+
+fn of_one(case: &Case, packings: &BTreeMap<&str, &Packed>, pictures: &mut Pictures) -> Result<String, String> {
+    let all = measured(case, packings);
+    let Some((_, first)) = all.first() else { return Ok(String::new()) };
+    let image = &first.image;
+    let mut text = format!(
+        "\n### Packed: {}\n\n{} files, {:.0} MB, on {:.1} GiB, image SHA-256 `{}…`. Seconds of the disk for who reads, and how many \
+         times as fast that is as before.\n\n",
+        goals::shown(case.name),
+        count(image.files),
+        image.file_bytes as f64 / 1e6,
+        image.image_bytes as f64 / (1u64 << 30) as f64,
+        image.image_sha256.get(..12).unwrap_or(&image.image_sha256),
+    );
+    let mut readers: Vec<String> = Vec::new();
+    for reader in case.lots.iter().flat_map(|lot| lot.readers).map(|reader| reader.name()) {
+        if !readers.contains(&reader) {
+            readers.push(reader);
+        }
+    }
+    let before = packings.get(NONE.name).copied();
+    let mut table = Table::new(&["reader"].into_iter().chain(all.iter().map(|packing| packing.0)).collect::<Vec<_>>());
+    for reader in &readers {
+        let cell = |(name, packed): &(&str, &Packed)| {
+            let Some(outcome) = packed.of(reader) else { return "–".to_owned() };
+            let seconds = number(outcome.busy_ms / 1000.0);
+            let gain = times(before, Some(packed), reader).filter(|_| *name != NONE.name && *reader != BOUND.name());
+            gain.map_or(seconds.clone(), |gain| format!("{seconds} ({} ×)", number(gain)))
+        };
+        table.row([reader.clone()].into_iter().chain(all.iter().map(cell)).collect());
+    }
+    let _ = writeln!(text, "{table}\n{}", shares(&readers, &all));
+    text += &packing_costs(&all).to_string();
+    let group = |reader: &&String| **reader != BOUND.name();
+    let series = |(name, packed): &(&'static str, &Packed)| {
+        let seconds = |reader: &String| packed.of(reader).map(|outcome| outcome.busy_ms / 1000.0);
+        ((*name).to_owned(), readers.iter().filter(group).map(seconds).collect())
+    };
+    // More series than there are shades can't be told apart.
+    let bars = Bars {
+        title: format!("{}: reading after packing", case.name),
+        axis: "seconds of the disk".into(),
+        groups: readers.iter().filter(group).cloned().collect(),
+        series: all.iter().take(4).map(series).collect(),
+    };
+    text.push('\n');
+    text += &pictures.add(&format!("defrag-{}", case.name), &bars.title.clone(), &bars)?;
+    Ok(text)
+}
+
+/// What of the disk's time goes to what is in files, and what to finding it.
+fn shares(readers: &[String], all: &[(&'static str, &Packed)]) -> String {
+    let heads = ["of that, finding them"].into_iter().chain(all.iter().map(|packing| packing.0));
+    let mut table = Table::new(&heads.collect::<Vec<_>>());
+    for reader in readers {
+        let cell = |(_, packed): &(&str, &Packed)| {
+            let rest = |outcome: &crate::bench::results::Outcome| Some(outcome.busy_ms - outcome.data_ms?);
+            let rest_ms = packed.of(reader).and_then(rest);
+            rest_ms.map_or("–".into(), |ms| number(ms / 1000.0))
+        };
+        let cells: Vec<String> = all.iter().map(cell).collect();
+        if cells.iter().any(|cell| cell != "–") {
+            table.row([reader.clone()].into_iter().chain(cells).collect());
+        }
+    }
+    format!("Seconds of the disk for requests that touch no content of files:\n\n{table}\nWhat packing took:\n")
+}
+
+fn packing_costs(all: &[(&'static str, &Packed)]) -> Table {
+    let mut table = Table::new(&[
+        "packing",
+        "disk, s",
+        "clock, s",
+        "read, MB",
+        "written, MB",
+        "of that, content",
+        "files moved",
+        "their blocks, MB",
+        "regions",
+        "requests for content",
+        "apart",
+        "files that were in large pages",
+        "passes",
+        "seeks before, after",
+        "once more: files, s",
+    ]);
+    let mb = |bytes: u64| number(bytes as f64 / 1e6);
+    for (name, packed) in all.iter().filter(|packing| packing.0 != NONE.name) {
+        if let Some(words) = &packed.refused {
+            table.row(vec![(*name).to_owned(), format!("refused: “{words}”")]);
+            continue;
+        }
+        let said = |key: &str| packed.said[key].as_u64().map_or("–".to_owned(), count);
+        let seeks = |when: &str| packed.said[when]["seeks"].as_u64().map(count);
+        let written = &packed.written;
+        table.row(vec![
+            (*name).to_owned(),
+            number(packed.busy_ms / 1000.0),
+            number(packed.wall_s),
+            mb(packed.read_bytes),
+            mb(written.bytes),
+            mb(written.content_bytes),
+            count(packed.moved_files),
+            mb(packed.moved_bytes),
+            said("moved_regions"),
+            count(written.content_requests),
+            count(written.content_runs),
+            said("read_back_files"),
+            said("passes"),
+            seeks("before").zip(seeks("after")).map_or("–".into(), |(before, after)| format!("{before}, {after}")),
+            packed.again.as_ref().map_or("–".into(), |again| {
+                format!("{}, {}", count(again.moved_files), number(again.busy_ms / 1000.0))
+            }),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::bench::defrag::outcomes::{Again, Written};
+    use crate::bench::images::Facts;
+    use crate::bench::results::{Machine, Outcome};
+
+    #[test]
+    fn what_was_measured_at_full_size_is_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::into(&dir.path().join("pictures")).unwrap();
+        assert_eq!(show(dir.path(), &mut pictures).unwrap(), "");
+        let read = |ms: f64, data_ms| {
+            let outcome = Outcome { busy_ms: ms, data_ms: Some(data_ms), ..Outcome::default() };
+            BTreeMap::from([("GNU tar".to_owned(), outcome)])
+        };
+        let image = Facts { files: 22_500, file_bytes: 431_000_000, image_bytes: 8 << 30, ..Facts::default() };
+        let aged = Packed { image: image.clone(), readers: read(302_000.0, 300_000.0), ..Packed::default() };
+        let packed = Packed {
+            image,
+            busy_ms: 61_500.0,
+            written: Written { bytes: 440_000_000, content_requests: 800, content_runs: 400, ..Written::default() },
+            moved_files: 21_000,
+            moved_bytes: 400_000_000,
+            said: json!({"moved_regions": 200, "passes": 1, "before": {"seeks": 24_689}, "after": {"seeks": 241}}),
+            again: Some(Again { busy_ms: 4000.0, ..Again::default() }),
+            readers: read(20_000.0, 15_500.0),
+            ..Packed::default()
+        };
+        let refused = Packed { refused: Some("TREE: no ext4".into()), ..Packed::default() };
+        let mut outcomes = Outcomes::default();
+        for (case, packing, scale, outcome) in [
+            ("random-ext4", "as aged", 1.0, aged.clone()),
+            ("random-ext4", "onesweep defrag", 1.0, packed),
+            ("random-xfs", "as aged", 1.0, aged.clone()),
+            ("random-xfs", "onesweep defrag", 1.0, refused),
+            ("dfs-ext4", "as aged", 0.5, aged),
+        ] {
+            let machine = Machine { processors: "2 processors".into(), kernel: "6.18".into(), ..Machine::default() };
+            outcomes.enter(case, packing, Measured { scale, seed: 1, commit: "abc".into(), machine, outcome });
+        }
+        outcomes.save(dir.path()).unwrap();
+        let text = show(dir.path(), &mut pictures).unwrap();
+        for words in [
+            "seed 1, at `abc`, on 2 processors, Linux 6.18.",
+            "22,500 files, 431 MB, on 8.0 GiB",
+            "| GNU tar | 302 | 20.0 (15.1 ×) |",
+            "| GNU tar | 2.00 | 4.50 |",
+            "| onesweep defrag | 61.5 | 0.00 | 0.00 | 440 | 0.00 | 21,000 | 400 | 200 | 800 | 400 | – | 1 | 24,689, 241 | 0, 4.00 |",
+            "| onesweep defrag | refused: “TREE: no ext4” |",
+            "≤ 1.2 | 1.10 | met |",
+        ] {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
+        assert!(!text.contains("Packed: `dfs`"), "{text}");
+        let picture = std::fs::read_to_string(dir.path().join("pictures/defrag-random-ext4.svg")).unwrap();
+        assert!(picture.contains("onesweep defrag"));
+    }
+}
