@@ -202,10 +202,11 @@ mod tests {
         results.enter(record(setting().run(Work::of(Tool::GnuTar)), 3000.0));
         results.enter(record(setting().run(Work::of(Tool::Tar)), 100.0));
         results.save(dir.path()).unwrap();
-        let former = format!("{BEGIN}![words](pictures/of-former-results.svg)\n{END}");
+        let of_dfs = format!("{}![words](pictures/of-dfs.svg)\n{}", dfs::BEGIN, dfs::END);
+        let former = format!("{BEGIN}![words](pictures/of-former-results.svg)\n{of_dfs}{END}");
         std::fs::write(&order.page, format!("# Mine\n![mine](pictures/mine.svg)\n{former}")).unwrap();
         std::fs::create_dir(&order.pictures).unwrap();
-        for name in ["of-former-results.svg", "mine.svg", "of-another-page.svg"] {
+        for name in ["of-former-results.svg", "of-dfs.svg", "mine.svg", "of-another-page.svg"] {
             std::fs::write(order.pictures.join(name), "<svg/>").unwrap();
         }
         run(&order).unwrap();
@@ -217,10 +218,15 @@ mod tests {
         );
         run(&order).unwrap();
         assert_eq!(std::fs::read_to_string(&order.page).unwrap(), first);
-        let of_dfs = Order { only: Some(Part::Dfs), ..order };
-        assert!(run(&of_dfs).unwrap_err().contains("bench dfs"));
-        let order = of_dfs;
+        assert!(first.contains(&of_dfs), "what was measured elsewhere stays: {first}");
+        let mut order = order;
+        for part in Part::ALL {
+            order.only = Some(part);
+            assert!(run(&order).unwrap_err().contains(&format!("bench {}", part.name())));
+        }
+        assert_eq!(std::fs::read_to_string(&order.page).unwrap(), first);
         let is_there = |name| order.pictures.join(name).exists();
-        assert!(!is_there("of-former-results.svg") && is_there("mine.svg") && is_there("of-another-page.svg"));
+        assert!(!is_there("of-former-results.svg") && is_there("of-dfs.svg"));
+        assert!(is_there("mine.svg") && is_there("of-another-page.svg"));
     }
 }

@@ -142,9 +142,13 @@ fn sweeping(outcomes: &Outcomes) -> Vec<Row> {
 
 fn costs(outcomes: &Outcomes) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (case, packing) in
-        [("random-ext4", ROOT), ("random-ext4", USER), ("dfs-ext4", ROOT), ("random-xfs", ROOT), ("random-ext4", E4DEFRAG)]
-    {
+    for (case, packing) in [
+        ("random-ext4", ROOT),
+        ("random-ext4", USER),
+        ("dfs-ext4", ROOT),
+        ("random-xfs", ROOT),
+        ("random-ext4", E4DEFRAG),
+    ] {
         let written = "all that was written ÷ the blocks of the files that moved";
         let row = row(outcomes, (case, packing), packing.name, written, Packed::written_over_own);
         rows.push(if packing == E4DEFRAG { row } else { row.aim(Aim::AtMost(1.2)) });
@@ -192,8 +196,10 @@ mod tests {
     #[test]
     fn each_figure_is_held_against_its_goal() {
         let aged = read(&[("GNU tar", 300.0), ("cp -a", 300.0)]);
-        let mut packed = read(&[("GNU tar", 20.0), ("cp -a", 120.0), ("onesweep tar", 10.0), ("one perfect sweep", 8.0)]);
-        packed.readers.get_mut("one perfect sweep").unwrap().detail = json!({"streaming_ms": 4000.0, "useful_bytes": 100});
+        let mut packed =
+            read(&[("GNU tar", 20.0), ("cp -a", 120.0), ("onesweep tar", 10.0), ("one perfect sweep", 8.0)]);
+        packed.readers.get_mut("one perfect sweep").unwrap().detail =
+            json!({"streaming_ms": 4000.0, "useful_bytes": 100});
         packed.moved_bytes = 1000;
         packed.written = Written { bytes: 1300, content_runs: 30, ..Written::default() };
         packed.said = json!({"moved_regions": 20});

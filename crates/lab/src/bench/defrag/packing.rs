@@ -220,10 +220,7 @@ mod tests {
         let argv = |packing: Packing| packing.argv(Path::new("/mnt"), &programs()).join(" ");
         assert_eq!(argv(E4DEFRAG), "e4defrag /mnt");
         assert_eq!(argv(ROOT), "/bin/onesweep defrag --json /mnt");
-        assert_eq!(
-            argv(USER),
-            "setpriv --reuid=65534 --regid=65534 --clear-groups /bin/onesweep defrag --json /mnt"
-        );
+        assert_eq!(argv(USER), "setpriv --reuid=65534 --regid=65534 --clear-groups /bin/onesweep defrag --json /mnt");
         for packing in [REGION_64K, INODE, BY_NAME] {
             let options = packing.name.strip_prefix("onesweep defrag ").unwrap();
             assert_eq!(argv(packing), format!("/bin/onesweep defrag --json {options} /mnt"));
@@ -243,7 +240,9 @@ mod tests {
         let refused = refusal(&[], true, &ended(2, "a warning\nonesweep: no ext4")).unwrap();
         assert_eq!(refused.as_deref(), Some("onesweep: no ext4"));
         assert_eq!(refusal(&[], true, &ended(0, "a warning")).unwrap(), None);
-        assert!(refusal(&["e4defrag".into()], false, &ended(2, "bad")).unwrap_err().contains("e4defrag ended with 2: bad"));
+        assert!(
+            refusal(&["e4defrag".into()], false, &ended(2, "bad")).unwrap_err().contains("e4defrag ended with 2: bad")
+        );
         assert!(refusal(&[], true, &ended(1, "bad")).is_err());
         assert_eq!(said(true, &ended(0, "")).unwrap()["moved_files"], 3);
         assert_eq!(said(false, &ended(0, "")).unwrap(), Value::Null);

@@ -42,12 +42,12 @@ mod tests {
     #[test]
     fn writes_of_content_are_told_from_others() {
         let lines = [
-            "0 W 4096 4096 1 0 0 1",     // the journal
-            "1 W 8192 8192 1 0 0 1",     // content
-            "2 R 8192 8192 1 0 0 1",     // read
-            "3 W 16384 4096 1 0 0 1",    // goes on behind
-            "4 F 0 0 1 0 0 1",           // a flush
-            "5 W 1048576 4096 1 0 0 1",  // elsewhere
+            "0 W 4096 4096 1 0 0 1",    // the journal
+            "1 W 8192 8192 1 0 0 1",    // content
+            "2 R 8192 8192 1 0 0 1",    // read
+            "3 W 16384 4096 1 0 0 1",   // goes on behind
+            "4 F 0 0 1 0 0 1",          // a flush
+            "5 W 1048576 4096 1 0 0 1", // elsewhere
         ];
         let trace: Vec<Entry> = lines.iter().filter_map(|line| Entry::parse(line)).collect();
         assert_eq!(trace.len(), lines.len());
