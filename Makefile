@@ -117,6 +117,7 @@ bench: deps peers
 	$(TARGET)/release/onesweep-lab bench sweep --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench du --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench dfs --out $(TARGET)/bench
+	$(TARGET)/release/onesweep-lab bench defrag --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
