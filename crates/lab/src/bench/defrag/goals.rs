@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cases::{CAT, CP, OURS, RSYNC, Reader, TAR};
 use super::outcomes::Packed;
-use super::packing::{E4DEFRAG, NONE, Packing, REGION_64K, ROOT, USER};
+use super::packing::{E4DEFRAG, NONE, Packing, REGION_64K, REGION_256K, ROOT, USER};
 use crate::bench::exhibits::Aim;
 use crate::bench::measure::{count, number as number_in};
 use crate::bench::page::{Table, fs_name, number};
@@ -29,7 +29,8 @@ pub(super) fn table(outcomes: &Outcomes) -> Table {
     let mut table = Table::new(&["case", "figure", "the paper", "to reach", "measured", ""]);
     for row in rows(outcomes) {
         let verdict = match (row.aim, row.value, &row.refused) {
-            (_, _, Some(words)) => format!("refused: “{words}”"),
+            (Some(_), _, Some(words)) => format!("refused: “{words}”"),
+            (None, _, Some(_)) => "refused".into(),
             (_, None, None) => "not measured".into(),
             (None, ..) => String::new(),
             (Some(aim), Some(value), _) if aim.is_met(value) => "met".into(),
@@ -96,7 +97,7 @@ fn faster(outcomes: &Outcomes, (case, packing): (&str, Packing), reader: Reader)
 
 fn small_files(outcomes: &Outcomes) -> Vec<Row> {
     let of = |packing| faster(outcomes, ("dfs-ext4", packing), Reader::Small);
-    vec![of(ROOT).aim(Aim::AtLeast(2.5)).paper("1.47, 1.78"), of(E4DEFRAG)]
+    vec![of(ROOT).aim(Aim::AtLeast(2.5)).paper("1.47, 1.78"), of(REGION_256K), of(E4DEFRAG)]
 }
 
 fn all_files(outcomes: &Outcomes) -> Vec<Row> {
@@ -149,16 +150,21 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
         ("random-xfs", ROOT),
         ("random-ext4", E4DEFRAG),
     ] {
-        let written = "all that was written ÷ the blocks of the files that moved";
-        let row = row(outcomes, (case, packing), packing.name, written, Packed::written_over_own);
-        rows.push(if packing == E4DEFRAG { row } else { row.aim(Aim::AtMost(1.2)) });
+        let content = "content that was written ÷ the blocks of the files that moved";
+        let all = "the same with the journal and metadata";
+        for (figure, value) in
+            [(content, Packed::content_over_own as fn(&Packed) -> _), (all, Packed::written_over_own)]
+        {
+            let row = row(outcomes, (case, packing), packing.name, figure, value);
+            rows.push(if packing == E4DEFRAG { row } else { row.aim(Aim::AtMost(1.2)) });
+        }
     }
     for packing in [REGION_64K, ROOT] {
         let row = row(
             outcomes,
             ("random-ext4", packing),
             packing.name,
-            "write requests for a region, 4 KiB pages in memory",
+            "write requests for a region, those behind each other as one",
             Packed::requests_for_a_region,
         );
         rows.push(row.aim(Aim::AtMost(2.0)).paper("1"));
@@ -201,7 +207,7 @@ mod tests {
         packed.readers.get_mut("one perfect sweep").unwrap().detail =
             json!({"streaming_ms": 4000.0, "useful_bytes": 100});
         packed.moved_bytes = 1000;
-        packed.written = Written { bytes: 1300, content_runs: 30, ..Written::default() };
+        packed.written = Written { bytes: 1300, content_bytes: 1100, content_runs: 30, ..Written::default() };
         packed.said = json!({"moved_regions": 20});
         packed.again = Some(Again { moved_files: 7, ..Again::default() });
         let (user, refused) =
@@ -217,8 +223,9 @@ mod tests {
             "| `random`, XFS: GNU tar, after onesweep defrag | disk time, as aged ÷ packed | – | ≥ 3.3 | – | refused: “no ext4” |",
             "disk time, ours ÷ streaming the bytes that it read | – | ≤ 1.1 | 1.25 | **not met** |",
             "disk time, ours ÷ one perfect sweep | – | – | 1.25 |  |",
-            "the blocks of the files that moved | – | ≤ 1.2 | 1.30 | **not met** |",
-            "4 KiB pages in memory | 1 | ≤ 2 | 1.50 | met |",
+            "the blocks of the files that moved | – | ≤ 1.2 | 1.10 | met |",
+            "the same with the journal and metadata | – | ≤ 1.2 | 1.30 | **not met** |",
+            "behind each other as one | 1 | ≤ 2 | 1.50 | met |",
             "| `random`, ext4: onesweep defrag, once more | files that it moves | – | ≤ 0 | 7.00 | **not met** |",
             "| `dfs`, ext4: files of 2 to 12 blocks, after onesweep defrag | disk time, as aged ÷ packed | 1.47, 1.78 | ≥ 2.5 | – | not measured |",
         ] {

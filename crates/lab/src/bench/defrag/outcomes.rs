@@ -61,6 +61,11 @@ impl Packed {
         (self.moved_bytes > 0).then(|| self.written.bytes as f64 / self.moved_bytes as f64)
     }
 
+    /// The same of what was written where these files lie now.
+    pub(crate) fn content_over_own(&self) -> Option<f64> {
+        (self.moved_bytes > 0).then(|| self.written.content_bytes as f64 / self.moved_bytes as f64)
+    }
+
     /// Requests for content, by the regions that the program says it packed.
     pub(crate) fn requests_for_a_region(&self) -> Option<f64> {
         let regions = count(&self.said, "moved_regions");
@@ -153,8 +158,9 @@ mod tests {
 
     #[test]
     fn figures_are_taken_from_what_was_counted() {
-        let written = Written { bytes: 1100, content_runs: 30, ..Written::default() };
+        let written = Written { bytes: 1100, content_bytes: 1050, content_runs: 30, ..Written::default() };
         let packed = Packed { moved_bytes: 1000, written, said: json!({"moved_regions": 20}), ..Packed::default() };
+        assert_eq!(packed.content_over_own(), Some(1.05));
         assert_eq!((packed.written_over_own(), packed.requests_for_a_region()), (Some(1.1), Some(1.5)));
         let still = Packed { said: json!({"moved_regions": 0}), ..Packed::default() };
         assert_eq!((still.written_over_own(), still.requests_for_a_region()), (None, None));
