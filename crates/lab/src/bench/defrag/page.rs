@@ -139,7 +139,7 @@ fn packing_costs(all: &[(&'static str, &Packed)]) -> Table {
         "clock, s",
         "read, MB",
         "written, MB",
-        "of that, content",
+        "of that, where files lie now",
         "files moved",
         "their blocks, MB",
         "regions",
