@@ -62,12 +62,18 @@ pub enum Stays {
     /// It has blocks that were promised and never written.
     #[error("it has preallocated blocks")]
     Preallocated,
+    /// Other files have the same bytes at the same place.
+    #[error("it shares its place with other files or snapshots")]
+    Shared,
     /// Another process has a lease on it.
     #[error("another program has a lease on it")]
     Leased,
     /// The caller may not write to it.
     #[error("no permission to write to it")]
     Denied,
+    /// To read it would change its access time.
+    #[error("it is somebody else's, so that reading it would change its access time")]
+    Others,
     /// The file system can't move it.
     #[error("its file system cannot move it")]
     Unsupported,

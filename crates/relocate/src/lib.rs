@@ -34,13 +34,19 @@
 //! | [`passes`] | plans and carries out until nothing gains any more |
 //! | [`host`] | what moves blocks, and why a file stays |
 //! | [`ext4`] | a mounted ext4 as a host |
+//! | [`xfs`] | a mounted XFS with reflinks as a host |
+//! | [`mounted`] | the host of whatever is mounted |
 //! | [`dfs`] | the algorithm of *DFS: A De-fragmented File System*, pure: what lies in memory is put in order whenever a block of it is flushed |
 
 pub mod carry;
 pub mod dfs;
+mod errno;
 pub mod ext4;
+pub mod file;
 pub mod host;
+pub mod mounted;
 pub mod pack;
 pub mod passes;
 pub mod places;
 pub mod survey;
+pub mod xfs;

@@ -41,6 +41,7 @@
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`setting`] | a number in `/sys` that is raised for a while, likewise |
 //! | [`move_extents`] | blocks of files of ext4 that change places |
+//! | [`sharing`] | bytes of files that come to share one place, when they are equal |
 //! | [`folios`], [`one_cpu`] | what moving blocks wants to know and have |
 //! | [`mounting`] | mounting for reading |
 //! | [`local_time`] | times for people |
@@ -48,7 +49,7 @@
 //! | [`rights`] | giving up what root may do |
 //! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
 //! | [`process`] | ending and waiting for the programs that this one has started |
-//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names |
+//! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
@@ -85,6 +86,7 @@ pub mod read_queue;
 mod retry;
 pub mod rights;
 pub mod setting;
+pub mod sharing;
 pub mod stall;
 pub mod subvolume;
 #[cfg(test)]

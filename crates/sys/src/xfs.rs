@@ -1,4 +1,4 @@
-//! Inodes of a mounted XFS, and their names where it keeps parent pointers.
+//! Inodes of a mounted XFS, their names where it keeps parent pointers, and what it says of itself.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -153,6 +153,46 @@ impl Request {
         retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_BULKSTAT as _, &raw mut *self) })?;
         Ok(&self.answers[..(self.header.ocount as usize).min(BATCH)])
     }
+}
+
+/// `XFS_IOC_FSGEOMETRY` (Linux 5.2).
+const XFS_IOC_FSGEOMETRY: Opcode = opcode::read::<Geometry>(b'X', 126);
+/// Files can share blocks.
+const XFS_FSOP_GEOM_FLAGS_REFLINK: u32 = 1 << 20;
+
+/// `struct xfs_fsop_geom`, of which only some fields are told.
+#[repr(C)]
+struct Geometry {
+    sizes: [u32; 8],
+    counts: [u64; 4],
+    uuid: [u8; 16],
+    stripe: [u32; 2],
+    version: i32,
+    flags: u32,
+    more_sizes: [u32; 4],
+    sick: u32,
+    checked: u32,
+    reserved: [u64; 17],
+}
+
+const _: () = assert!(size_of::<Geometry>() == 256 && XFS_IOC_FSGEOMETRY == 0x8100_587E);
+const _: () = assert!(std::mem::offset_of!(Geometry, flags) == 92 && std::mem::offset_of!(Geometry, sick) == 112);
+
+/// What a mounted XFS says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Files can share blocks (`reflink=1`).
+    pub has_reflinks: bool,
+    /// The kernel has found damage that is not repaired.
+    pub is_sick: bool,
+}
+
+/// What the XFS of an open file says of itself. Needs no privilege. `ENOTTY` on other file systems and before Linux 5.2.
+#[doc(alias = "XFS_IOC_FSGEOMETRY")]
+pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
+    // SAFETY: XFS_IOC_FSGEOMETRY is a getter that writes a `struct xfs_fsop_geom`, which this is (asserted above).
+    let told = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<XFS_IOC_FSGEOMETRY, Geometry>::new())? };
+    Ok(Facts { has_reflinks: told.flags & XFS_FSOP_GEOM_FLAGS_REFLINK != 0, is_sick: told.sick != 0 })
 }
 
 /// `struct file_handle` of XFS.
@@ -344,6 +384,7 @@ mod tests {
         let file = std::fs::File::open("/proc/self/status").unwrap();
         let error = bulkstat(file.as_fd(), 0, &mut |_| true).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(facts(file.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         assert!(root_inode(file.as_fd()).is_err());
         assert!(open_directory(file.as_fd(), 1, 0).is_err());
         assert!(Parents::of(file.as_fd()).is_err());

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use onesweep_layout::source::{Fiemap, LayoutSource, MapError};
 use onesweep_sys::{
     files::{allocate, open_dir, open_unnamed, statx_fd},
     one_cpu::OnOneCpu,
@@ -12,7 +11,6 @@ use onesweep_sys::{
 
 use super::Refusal;
 use crate::host::Captured;
-use crate::places::{Places, Run};
 
 /// A preallocated file without a name.
 #[derive(Debug)]
@@ -26,21 +24,8 @@ impl Donor {
         self.fd.as_fd()
     }
 
-    pub(super) fn places(&self, fiemap: &mut Fiemap, block_bytes: u64) -> io::Result<Places> {
-        let mut runs = Vec::new();
-        let told = fiemap.map(self.fd(), self.bytes, &mut |extent| {
-            let place = extent.physical.map(|place| place / block_bytes);
-            runs.extend(place.map(|place| Run {
-                logical: extent.logical / block_bytes,
-                place,
-                blocks: extent.length / block_bytes,
-            }));
-        });
-        match told {
-            Ok(_) => Places::of(runs).ok_or_else(|| io::ErrorKind::InvalidData.into()),
-            Err(MapError::Io(error)) => Err(error),
-            Err(error) => Err(io::Error::other(error)),
-        }
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 

@@ -4,12 +4,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use onesweep_layout::{MountTable, SysTree};
-use onesweep_sys::{
-    files::{file_system, statx_fd},
-    memory::page_bytes,
-};
+use onesweep_layout::SysTree;
+use onesweep_sys::{files::file_system, memory::page_bytes};
 use thiserror::Error;
+
+use crate::mounted::mount_of;
 
 /// Why nothing of a file system is moved.
 #[derive(Debug, Error)]
@@ -75,26 +74,22 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn of(directory: BorrowedFd<'_>) -> Result<Facts, Refusal> {
         let unknown = |what| move |source| Refusal::Unknown { what, source };
-        let stat = statx_fd(directory).map_err(unknown("look at it"))?;
-        let mounts = MountTable::read().map_err(unknown("read the list of mounts"))?;
-        let mount = stat.mnt_id.and_then(|id| mounts.by_id(id));
-        let mount = mount.or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
-        let mount = mount.ok_or_else(|| unknown("find its mount")(io::ErrorKind::NotFound.into()))?;
+        let (dev, mount) = mount_of(directory).map_err(unknown("find its mount"))?;
         if mount.fs_type != "ext4" {
-            return Err(Refusal::NotExt4(mount.fs_type.clone()));
+            return Err(Refusal::NotExt4(mount.fs_type));
         }
         let has = |options: &str, wanted: &str| options.split(',').any(|option| option == wanted);
         if has(&mount.options, "ro") || has(&mount.super_options, "ro") {
             return Err(Refusal::ReadOnly);
         }
-        let name = SysTree::default().block(stat.dev).map_err(unknown("find its device in /sys"))?.name;
+        let name = SysTree::default().block(dev).map_err(unknown("find its device in /sys"))?.name;
         let read = |path: PathBuf| std::fs::read_to_string(path).map_err(unknown("ask the kernel about its ext4"));
         let options = read(Path::new("/proc/fs/ext4").join(&name).join("options"))?;
         let journal = read(settings(&name).join("journal_task"))?;
         let errors = read(settings(&name).join("errors_count"))?;
         let block_bytes = file_system(directory).map_err(unknown("ask for its block size"))?.block_size;
         judge(&options, &journal, &errors, block_bytes)?;
-        Ok(Facts { dev: stat.dev, block_bytes, name })
+        Ok(Facts { dev, block_bytes, name })
     }
 }
 

@@ -11,7 +11,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use onesweep_layout::source::Fiemap;
 use onesweep_sys::{
     features::kernel_version,
     files::{open_dir, sync_file_system},
@@ -20,7 +19,9 @@ use onesweep_sys::{
     setting::Raised,
 };
 
-pub use self::{donor::Donor, facts::Refusal, file::MovableFile};
+pub use self::{donor::Donor, facts::Refusal};
+use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
+use crate::file::{Asked, MovableFile, announce};
 use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Opened, Stays, Trouble};
 use crate::places::Places;
 
@@ -38,14 +39,12 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct Ext4 {
     root: OwnedFd,
-    dev: u64,
+    asked: Asked,
     /// The kernel's name of its device.
     name: String,
-    block_bytes: u64,
     unit: u64,
     raised: Option<Raised>,
     reading: Reading,
-    fiemap: Fiemap,
     folios: Option<Folios>,
     /// The kernel moves page by page and commits for each page of a larger folio.
     has_slow_folios: bool,
@@ -66,13 +65,11 @@ impl Ext4 {
         let version = kernel_version();
         Ok(Ext4 {
             root,
-            dev: facts.dev,
+            asked: Asked::new(facts.dev, facts.block_bytes),
             unit: facts::stream_request(&facts.name).clamp(1, LARGEST_UNIT),
             name: facts.name,
-            block_bytes: facts.block_bytes,
             raised: None,
             reading,
-            fiemap: Fiemap::default(),
             folios: Folios::open().ok(),
             has_slow_folios: ((6, 16)..(6, 19)).contains(&version),
             ends_at_first_error: version < (6, 8),
@@ -83,7 +80,7 @@ impl Ext4 {
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
-        self.block_bytes
+        self.asked.block_bytes
     }
 
     /// Makes donors of so many blocks come to lie near their directories too, instead of 16 (`mb_stream_req`). It holds for all that
@@ -118,7 +115,7 @@ impl Ext4 {
     /// [`Refusal::Bigalloc`], or that the file can't be made in that directory.
     pub fn rehearse(&mut self, directory: &Path) -> Result<(), Refusal> {
         if !self.is_without_clusters {
-            donor::refuse_clusters(directory, self.block_bytes)?;
+            donor::refuse_clusters(directory, self.asked.block_bytes)?;
             self.is_without_clusters = true;
         }
         Ok(())
@@ -137,12 +134,12 @@ impl Host for Ext4 {
     }
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
-        file::look(self, path)
+        self.asked.look(path, file::by_flags)
     }
 
     fn announce(&mut self, path: &Path) {
         if self.reading.uncached {
-            file::announce(path);
+            announce(path);
         }
     }
 
@@ -151,19 +148,19 @@ impl Host for Ext4 {
     }
 
     fn places(&mut self, file: &MovableFile) -> Result<Places, Trouble> {
-        let (places, stays) = file::places(self, file.fd(), file.path())?;
+        let (places, stays) = self.asked.places(file.fd(), file.path())?;
         stays.map_or(Ok(places), |stays| Err(stays.into()))
     }
 
     fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
         match self.rehearse(directory) {
-            Ok(()) => donor::capture(directory, self.unit.saturating_mul(self.block_bytes), donors),
+            Ok(()) => donor::capture(directory, self.unit.saturating_mul(self.asked.block_bytes), donors),
             Err(refusal) => Captured { donors: Vec::new(), error: Some(refusal.into()) },
         }
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
-        donor.places(&mut self.fiemap, self.block_bytes)
+        self.asked.donor_places(donor.fd(), donor.bytes())
     }
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
@@ -187,14 +184,3 @@ impl Host for Ext4 {
         sync_file_system(self.root.as_fd())
     }
 }
-
-const EPERM: i32 = 1;
-const EAGAIN: i32 = 11;
-const EACCES: i32 = 13;
-const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
-const ENOTTY: i32 = 25;
-const ETXTBSY: i32 = 26;
-const EROFS: i32 = 30;
-const ENODATA: i32 = 61;
-const EOPNOTSUPP: i32 = 95;

@@ -9,13 +9,16 @@ use onesweep_relocate::places::Places;
 pub(crate) trait Fixture {
     type Host: Host;
 
+    /// A donor has the old places of what it gave its own to, so that the same again brings them back.
+    const SWAPS: bool;
+
     fn host(&mut self) -> &mut Self::Host;
 
     /// Where files are made.
     fn directory(&self) -> PathBuf;
 
-    /// Makes a file of so many blocks, with bytes of its own, that is on the disk.
-    fn make(&mut self, name: &str, blocks: u64) -> PathBuf;
+    /// Makes a file of so many blocks, the last of which may lack some bytes, with bytes of its own, that is on the disk.
+    fn make(&mut self, name: &str, blocks: u64, cut: u64) -> PathBuf;
 
     /// Changes a byte of a file in memory, and nothing more.
     fn dirty(&mut self, path: &Path);
@@ -38,11 +41,15 @@ fn places_of(places: &Places) -> Vec<u64> {
 pub(crate) fn conforms<F: Fixture>(fixture: &mut F) {
     looks_and_opens(fixture);
     captures(fixture);
-    exchanges(fixture);
+    // The last block full, with a byte, and in between.
+    for (number, cut) in [0, 4095, 100].into_iter().enumerate() {
+        exchanges(fixture, number, cut);
+        packs(fixture, number, cut);
+    }
 }
 
 fn looks_and_opens<F: Fixture>(fixture: &mut F) {
-    let path = fixture.make("looked-at", 3);
+    let path = fixture.make("looked-at", 3, 0);
     let host = fixture.host();
     let looked = host.look(&path).unwrap();
     assert_eq!((looked.places.blocks(), looked.stays), (3, None));
@@ -59,13 +66,13 @@ fn looks_and_opens<F: Fixture>(fixture: &mut F) {
     fixture.host().commit().unwrap();
     assert_eq!(stays(fixture.host().open(&path, looked.inode)), None);
 
-    let empty = fixture.make("empty", 0);
+    let empty = fixture.make("empty", 0, 0);
     let looked = fixture.host().look(&empty).unwrap();
     assert_eq!(looked.places, Places::default());
 }
 
 fn captures<F: Fixture>(fixture: &mut F) {
-    let path = fixture.make("beside", 2);
+    let path = fixture.make("beside", 2, 0);
     let directory = fixture.directory();
     let host = fixture.host();
     let unit = host.unit();
@@ -82,8 +89,8 @@ fn captures<F: Fixture>(fixture: &mut F) {
     assert_eq!(taken.len() as u64, 3 * unit + 2, "each place is one block's");
 }
 
-fn exchanges<F: Fixture>(fixture: &mut F) {
-    let path = fixture.make("exchanged", 4);
+fn exchanges<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
+    let path = fixture.make(&format!("exchanged-{number}"), 4, cut);
     let bytes = fixture.contents(&path);
     let directory = fixture.directory();
     let host = fixture.host();
@@ -97,26 +104,66 @@ fn exchanges<F: Fixture>(fixture: &mut F) {
     // The middle of the file into the third and fourth block of the donor.
     let moved = host.exchange(&opened.file, donor, Exchange { from: 1, to: 2, blocks: 2 });
     assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
-    let after = places_of(&host.places(&opened.file).unwrap());
-    assert_eq!(after, [before[0], free[2], free[3], before[3]]);
+    let mut now = vec![before[0], free[2], free[3], before[3]];
+    assert_eq!(places_of(&host.places(&opened.file).unwrap()), now);
     let left = places_of(&host.donor_places(donor).unwrap());
-    assert_eq!(left[2..4], before[1..3], "the donor has the old places");
+    assert!(!left.contains(&free[2]) && !left.contains(&free[3]), "they are the file's alone");
     assert_eq!(fixture.contents(&path), bytes);
 
-    // What is exchanged again lies where it lay.
     let host = fixture.host();
     host.commit().unwrap();
-    let moved = host.exchange(&opened.file, donor, Exchange { from: 1, to: 2, blocks: 2 });
-    assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
-    assert_eq!(places_of(&host.places(&opened.file).unwrap()), before);
-    host.commit().unwrap();
+    if F::SWAPS {
+        assert_eq!(left[2..4], before[1..3], "the donor has the old places");
+        // What is exchanged again lies where it lay.
+        let moved = host.exchange(&opened.file, donor, Exchange { from: 1, to: 2, blocks: 2 });
+        assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
+        assert_eq!(places_of(&host.places(&opened.file).unwrap()), before);
+        host.commit().unwrap();
+        now = before;
+    }
 
-    // No more than there is.
+    // No more than there is, and from an earlier block of the donor.
     let moved = host.exchange(&opened.file, donor, Exchange { from: 2, to: 0, blocks: 9 });
     assert!(moved.trouble.is_none() && moved.blocks == 2, "{moved:?}");
     drop((opened, captured));
     host.commit().unwrap();
     assert_eq!(fixture.contents(&path), bytes);
     let host = fixture.host();
-    assert_eq!(places_of(&host.look(&path).unwrap().places), [before[0], before[1], free[0], free[1]]);
+    assert_eq!(places_of(&host.look(&path).unwrap().places), [now[0], now[1], free[0], free[1]]);
+}
+
+/// Files one behind the other into one donor, from its start on and from its end on: each lies where it was put, and alone.
+fn packs<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
+    for is_rising in [true, false] {
+        let made =
+            |fixture: &mut F, file: u64| fixture.make(&format!("packed-{number}-{is_rising}-{file}"), 1 + file, cut);
+        let paths: Vec<PathBuf> = (0..4).map(|file| made(fixture, file)).collect();
+        let contents: Vec<Vec<u8>> = paths.iter().map(|path| fixture.contents(path)).collect();
+        let directory = fixture.directory();
+        let host = fixture.host();
+        let captured = host.capture(&directory, 1);
+        let donor = &captured.donors[0];
+        let free = places_of(&host.donor_places(donor).unwrap());
+        let mut turns: Vec<u64> = (0..4).collect();
+        if !is_rising {
+            turns.reverse();
+        }
+        let first = |file: u64| (0..file).map(|before| 1 + before).sum::<u64>();
+        for &file in &turns {
+            let path = &paths[file as usize];
+            let inode = host.look(path).unwrap().inode;
+            let opened = host.open(path, inode).unwrap();
+            let exchange = Exchange { from: 0, to: first(file), blocks: 1 + file };
+            let moved = host.exchange(&opened.file, donor, exchange);
+            assert!(moved.trouble.is_none() && moved.blocks == 1 + file, "{moved:?}");
+        }
+        drop(captured);
+        host.commit().unwrap();
+        for (file, path) in (0..).zip(&paths) {
+            let looked = fixture.host().look(path).unwrap();
+            let wanted = &free[first(file) as usize..][..1 + file as usize];
+            assert_eq!((places_of(&looked.places), looked.stays), (wanted.to_vec(), None));
+            assert_eq!(fixture.contents(path), contents[file as usize]);
+        }
+    }
 }

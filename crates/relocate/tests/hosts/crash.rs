@@ -9,19 +9,25 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use onesweep_relocate::host::{Exchange, Host};
+use onesweep_relocate::host::{Exchange, Host, Stays};
 use onesweep_relocate::pack::{Piece, Rules, fit};
 use onesweep_relocate::places::Places;
 
 use crate::image::{Image, is_root};
-use crate::tree::{Kept, assert_same, blocks_of, breaks, bytes, host, kept, pack, planned, scatter, sync};
+use crate::tree::{
+    Kept, Kind, OnExt4, OnXfs, assert_same, blocks_of, breaks, bytes, host, kept, pack, planned, scatter, sync,
+};
 
 const MIB: u64 = 1 << 20;
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
 
 /// A file has its old or its new places.
-fn assert_old_or_new(directory: &Path, old: &BTreeMap<PathBuf, Places>, new: &BTreeMap<PathBuf, Places>) -> usize {
-    let (files, _) = planned(&mut host(directory), directory, &RULES);
+fn assert_old_or_new<K: Kind>(
+    directory: &Path,
+    old: &BTreeMap<PathBuf, Places>,
+    new: &BTreeMap<PathBuf, Places>,
+) -> usize {
+    let (files, _) = planned(&mut K::host(directory), directory, &RULES);
     let mut moved = 0;
     for file in &files {
         let (old, new) = (&old[&file.path], &new[&file.path]);
@@ -32,8 +38,8 @@ fn assert_old_or_new(directory: &Path, old: &BTreeMap<PathBuf, Places>, new: &BT
 }
 
 /// Moves all files into donors without a commit, so that a crash comes in the middle of it.
-fn move_all(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<PathBuf, Places>) {
-    let mut mover = host(directory);
+fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<PathBuf, Places>) {
+    let mut mover = K::host(directory);
     let (files, _) = planned(&mut mover, directory, &RULES);
     let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
     for file in files {
@@ -59,19 +65,28 @@ fn move_all(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<PathBuf, P
 
 #[test]
 fn a_crash_leaves_every_byte_before_and_after_the_commit() {
+    crashes_at_the_commit::<OnExt4>(&["data=ordered", "data=writeback"]);
+}
+
+#[test]
+fn a_crash_of_xfs_leaves_every_byte_before_and_after_the_commit() {
+    crashes_at_the_commit::<OnXfs>(&[""]);
+}
+
+fn crashes_at_the_commit<K: Kind>(options: &[&str]) {
     if !is_root() {
         return;
     }
-    for options in ["data=ordered", "data=writeback"] {
+    for options in options {
         for is_flushed in [false, true] {
-            let mut image = Image::new(512 * MIB, &[], options);
+            let mut image = K::image(512 * MIB, options);
             let directory = image.root().join("d");
             scatter(&directory, 60);
             image.cold();
             let before = kept(&directory);
-            let (old, new) = move_all(&directory);
+            let (old, new) = move_all::<K>(&directory);
             image.shut_down(is_flushed);
-            let moved = assert_old_or_new(&directory, &old, &new);
+            let moved = assert_old_or_new::<K>(&directory, &old, &new);
             eprintln!("{options}, journal flushed {is_flushed}: {moved} of 60 files have their new places");
             // Access times of directories aside, nothing was written since.
             assert_same(&directory, &before);
@@ -86,18 +101,27 @@ fn a_crash_leaves_every_byte_before_and_after_the_commit() {
 
 #[test]
 fn a_crash_after_a_run_leaves_what_the_run_has_done() {
+    crashes_after_a_run::<OnExt4>();
+}
+
+#[test]
+fn a_crash_of_xfs_after_a_run_leaves_what_the_run_has_done() {
+    crashes_after_a_run::<OnXfs>();
+}
+
+fn crashes_after_a_run<K: Kind>() {
     if !is_root() {
         return;
     }
-    let mut image = Image::new(512 * MIB, &[], "");
+    let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     scatter(&directory, 60);
     image.cold();
     let before = kept(&directory);
-    let (files, report) = pack(&mut host(&directory), &directory, &RULES);
+    let (files, report) = pack(&mut K::host(&directory), &directory, &RULES);
     assert!(report.commits == 1 && report.files > 50, "{report:?}");
     image.shut_down(false);
-    let (after, _) = planned(&mut host(&directory), &directory, &RULES);
+    let (after, _) = planned(&mut K::host(&directory), &directory, &RULES);
     assert!(files.iter().zip(&after).all(|(file, now)| (&file.path, &file.places) == (&now.path, &now.places)));
     assert_same(&directory, &before);
     image.check();
@@ -119,27 +143,56 @@ fn helper(does: &str, directory: &Path) -> Child {
 fn as_helper() {
     let Ok(told) = std::env::var(HELPER) else { return };
     let (does, directory) = told.split_once(':').unwrap();
-    let mut mover = host(Path::new(directory));
+    let directory = Path::new(directory);
+    if let Some(does) = does.strip_prefix("xfs-") {
+        return on_xfs(does, directory);
+    }
+    let mut mover = host(directory);
     if does == "owner" {
         assert!(mover.raise_unit(1024).is_err(), "that is for root");
-        let (files, report) = pack(&mut mover, Path::new(directory), &RULES);
+        let (files, report) = pack(&mut mover, directory, &RULES);
         assert!(report.ended.is_none() && report.files > 50 && breaks(&files) < 10, "{report:?}");
         return;
     }
     // What set it back for the one that was killed before may still be at it.
     assert!(mover.raise_unit(1024).unwrap() || does == "pack");
     println!("\nready");
+    if does == "panic" {
+        panic!("on purpose");
+    }
+    if does == "wait" {
+        thread::sleep(Duration::from_secs(600));
+    }
+    pack_for_ever(&mut mover, directory);
+}
+
+fn on_xfs(does: &str, directory: &Path) {
+    let mut mover = OnXfs::host(directory);
+    let report = match does {
+        "pack" => {
+            println!("\nready");
+            return pack_for_ever(&mut mover, directory);
+        }
+        _ => pack(&mut mover, directory, &RULES),
+    };
+    match (does, report) {
+        ("owner", (files, report)) => {
+            assert!(report.ended.is_none() && report.files > 50 && breaks(&files) < 10, "{report:?}");
+        }
+        ("others", (files, report)) => {
+            assert!(report.ended.is_none() && report.files == 0 && report.stayed.len() == files.len(), "{report:?}");
+            assert!(report.stayed.values().all(|stays| *stays == Stays::Others), "{report:?}");
+        }
+        (does, _) => panic!("nothing is called {does}"),
+    }
+}
+
+fn pack_for_ever<H: Host>(mover: &mut H, directory: &Path) {
     for round in 0.. {
-        if does == "panic" {
-            panic!("on purpose");
-        }
-        if does == "wait" {
-            thread::sleep(Duration::from_secs(600));
-        }
         // Regions of other sizes and orders give something to do each time.
         let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
-        let _ = pack(&mut mover, Path::new(directory), &rules);
-        disturb(Path::new(directory), round);
+        let _ = pack(mover, directory, &rules);
+        disturb(directory, round);
     }
 }
 
@@ -154,17 +207,38 @@ fn disturb(directory: &Path, round: u64) {
     sync(directory);
 }
 
+/// [`helper`] as another user, who has to succeed.
+pub(crate) fn as_somebody_else(does: &str, hidden: &str, directory: &Path, root: &Path) {
+    // Where the program lies may be closed to others.
+    let program = root.join("program");
+    if !program.exists() {
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    }
+    let mut command = Command::new(&program);
+    command.args(["--exact", "crash::as_helper", "--nocapture"]).env("ONESWEEP_HIDE", hidden);
+    command.env(HELPER, format!("{does}:{}", directory.display())).current_dir("/");
+    let out = command.uid(NOBODY).gid(NOBODY).output().unwrap();
+    assert!(out.status.success(), "{hidden} {}", String::from_utf8_lossy(&[out.stdout, out.stderr].concat()));
+}
+
+pub(crate) const NOBODY: u32 = 65_534;
+
 /// Files of one's own can be packed without any privilege.
 #[test]
 fn owners_pack_their_own_files() {
+    owners_pack::<OnExt4>("owner");
+}
+
+#[test]
+fn owners_pack_their_own_files_of_xfs() {
+    owners_pack::<OnXfs>("xfs-owner");
+}
+
+fn owners_pack<K: Kind>(does: &str) {
     if !is_root() {
         return;
     }
-    const NOBODY: u32 = 65_534;
-    let mut image = Image::new(512 * MIB, &[], "");
-    // Where the program lies may be closed to others.
-    let program = image.root().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut image = K::image(512 * MIB, "");
     // What is dirty isn't known before Linux 6.5.
     for hidden in ["", "cachestat"] {
         let directory = image.root().join(format!("d{hidden}"));
@@ -173,11 +247,7 @@ fn owners_pack_their_own_files() {
         }
         sync(&directory);
         let before = kept(&directory);
-        let mut command = Command::new(&program);
-        command.args(["--exact", "crash::as_helper", "--nocapture"]).env("ONESWEEP_HIDE", hidden);
-        command.env(HELPER, format!("owner:{}", directory.display())).current_dir("/");
-        let out = command.uid(NOBODY).gid(NOBODY).output().unwrap();
-        assert!(out.status.success(), "{hidden} {}", String::from_utf8_lossy(&[out.stdout, out.stderr].concat()));
+        as_somebody_else(does, hidden, &directory, &image.root());
         assert_same(&directory, &before);
     }
     image.check();
@@ -220,17 +290,26 @@ fn the_setting_is_set_back_however_the_process_ends() {
 /// kill -9 at any moment: contents, times and the file system are as they were.
 #[test]
 fn killed_movers_lose_nothing() {
+    killed_movers::<OnExt4>("pack");
+}
+
+#[test]
+fn killed_movers_lose_nothing_on_xfs() {
+    killed_movers::<OnXfs>("xfs-pack");
+}
+
+fn killed_movers<K: Kind>(does: &str) {
     if !is_root() {
         return;
     }
     let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
-    let mut image = Image::new(512 * MIB, &[], "");
+    let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     let still = scatter(&directory, 60);
     let before: BTreeMap<PathBuf, Kept> = kept(&directory);
     let kills = if is_long { 200 } else { 12 };
     for kill in 0..kills {
-        let mut child = helper("pack", &directory);
+        let mut child = helper(does, &directory);
         wait_until_ready(&mut child);
         thread::sleep(Duration::from_millis(kill * 37 % 220));
         child.kill().unwrap();

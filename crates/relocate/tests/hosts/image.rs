@@ -1,4 +1,4 @@
-//! ext4 in an image file on a loop device, taken down again whatever happens.
+//! A file system in an image file on a loop device, taken down again whatever happens.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// What makes, mounts and checks a file system.
+pub(crate) struct Tools {
+    pub(crate) name: &'static str,
+    pub(crate) mkfs: &'static [&'static str],
+    pub(crate) check: &'static [&'static str],
+    /// mkfs makes no smaller ones.
+    pub(crate) least_bytes: u64,
+}
+
+pub(crate) const EXT4: Tools = Tools {
+    name: "ext4",
+    mkfs: &["mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+    check: &["e2fsck", "-fn"],
+    least_bytes: 0,
+};
+
+pub(crate) const XFS: Tools =
+    Tools { name: "xfs", mkfs: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], least_bytes: 512 << 20 };
+
 pub(crate) struct Image {
+    tools: &'static Tools,
     folder: PathBuf,
     device: PathBuf,
     options: String,
@@ -44,19 +64,22 @@ pub(crate) fn is_root() -> bool {
 impl Image {
     /// A fresh ext4 with blocks of 4 KiB, unless the options of mkfs say else, and times kept strictly.
     pub(crate) fn new(bytes: u64, mkfs: &[&str], options: &str) -> Image {
+        Image::of(&EXT4, bytes, mkfs, options)
+    }
+
+    /// The same of any file system.
+    pub(crate) fn of(tools: &'static Tools, bytes: u64, mkfs: &[&str], options: &str) -> Image {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let base = std::env::var_os("ONESWEEP_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = base.join(format!("onesweep-test-{}-relocate-{number}", std::process::id()));
         fs::create_dir_all(folder.join("mnt")).expect("a folder of its own");
         let file = folder.join("disk.img");
-        fs::File::create(&file).and_then(|file| file.set_len(bytes)).expect("a sparse file");
-        let mut all = vec!["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-        all.extend(mkfs);
-        all.push(text(&file));
-        run("mkfs.ext4", &all);
+        fs::File::create(&file).and_then(|file| file.set_len(bytes.max(tools.least_bytes))).expect("a sparse file");
+        let all = [&tools.mkfs[1..], mkfs, &[text(&file)]].concat();
+        run(tools.mkfs[0], &all);
         let options = ["strictatime", options].join(",").trim_end_matches(',').to_owned();
-        let mut image = Image { folder, device: PathBuf::new(), options, is_mounted: false };
+        let mut image = Image { tools, folder, device: PathBuf::new(), options, is_mounted: false };
         image.device = attach(&file);
         image.mount();
         image
@@ -76,7 +99,7 @@ impl Image {
     }
 
     pub(crate) fn mount(&mut self) {
-        run("mount", &["-t", "ext4", "-o", &self.options, text(&self.device), text(&self.root())]);
+        run("mount", &["-t", self.tools.name, "-o", &self.options, text(&self.device), text(&self.root())]);
         self.is_mounted = true;
     }
 
@@ -103,7 +126,8 @@ impl Image {
     /// The checker finds nothing.
     pub(crate) fn check(&mut self) {
         self.unmount();
-        run("e2fsck", &["-fn", text(&self.device)]);
+        let check = self.tools.check;
+        run(check[0], &[&check[1..], &[text(&self.device)]].concat());
         self.mount();
     }
 

@@ -1,4 +1,4 @@
-//! Hosts: what holds for all of them, plans carried out on a model, and on a real ext4.
+//! Hosts: what holds for all of them, plans carried out on a model, and on real file systems.
 
 mod carry;
 mod conformance;
@@ -6,6 +6,8 @@ mod crash;
 mod ext4;
 mod image;
 mod model;
+mod packing;
 mod refusals;
 mod tree;
 mod writers;
+mod xfs;

@@ -257,6 +257,7 @@ impl Host for Model {
 
 impl Fixture for Model {
     type Host = Self;
+    const SWAPS: bool = true;
 
     fn host(&mut self) -> &mut Self {
         self
@@ -266,7 +267,7 @@ impl Fixture for Model {
         PathBuf::from("/")
     }
 
-    fn make(&mut self, name: &str, blocks: u64) -> PathBuf {
+    fn make(&mut self, name: &str, blocks: u64, _: u64) -> PathBuf {
         let count = self.disk.borrow().is_used.len() as u64;
         let free: Vec<u64> = (0..count).filter(|&place| self.is_free(place)).step_by(3).take(blocks as usize).collect();
         self.put(&format!("/{name}"), &free)

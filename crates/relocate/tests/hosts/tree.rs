@@ -13,9 +13,13 @@ use onesweep_relocate::ext4::{Ext4, Reading};
 use onesweep_relocate::host::Host;
 use onesweep_relocate::pack::{Item, Plan, Rules, plan, score};
 use onesweep_relocate::survey::{Candidate, Order, files_below, survey};
+use onesweep_relocate::xfs::Xfs;
 use onesweep_sys::files::{
     CURRENT_DIR, Time, list_xattrs_fd, open_file_at, set_xattr_fd, statx_fd, sync_file_system, xattr_fd,
 };
+
+use crate::conformance::Fixture;
+use crate::image::{EXT4, Image, Tools, XFS};
 
 pub(crate) const READ: Reading = Reading { uncached: true, large_pages: true };
 
@@ -107,4 +111,99 @@ pub(crate) fn pack<H: Host>(host: &mut H, directory: &Path, rules: &Rules) -> (V
 
 pub(crate) fn host(directory: &Path) -> Ext4 {
     Ext4::of(directory, READ).unwrap()
+}
+
+/// A file system on which the same tests run as on others.
+pub(crate) trait Kind {
+    type Host: Host;
+
+    const TOOLS: &'static Tools;
+    /// A donor has the old places of what it gave its own to, so that the same again brings them back.
+    const SWAPS: bool;
+    /// Files can share blocks.
+    const CLONES: bool;
+
+    fn host(directory: &Path) -> Self::Host;
+
+    /// A host that reads nothing.
+    fn host_of_cached(directory: &Path) -> Self::Host;
+
+    fn image(bytes: u64, options: &str) -> Image {
+        Image::of(Self::TOOLS, bytes, &[], options)
+    }
+}
+
+pub(crate) struct OnExt4;
+
+impl Kind for OnExt4 {
+    type Host = Ext4;
+    const TOOLS: &'static Tools = &EXT4;
+    const SWAPS: bool = true;
+    const CLONES: bool = false;
+
+    fn host(directory: &Path) -> Ext4 {
+        host(directory)
+    }
+
+    fn host_of_cached(directory: &Path) -> Ext4 {
+        Ext4::of(directory, Reading { uncached: false, large_pages: false }).unwrap()
+    }
+}
+
+pub(crate) struct OnXfs;
+
+impl Kind for OnXfs {
+    type Host = Xfs;
+    const TOOLS: &'static Tools = &XFS;
+    const SWAPS: bool = false;
+    const CLONES: bool = true;
+
+    fn host(directory: &Path) -> Xfs {
+        Xfs::of(directory, true).unwrap()
+    }
+
+    fn host_of_cached(directory: &Path) -> Xfs {
+        Xfs::of(directory, false).unwrap()
+    }
+}
+
+/// A mounted file system as the suite of all hosts wants it.
+pub(crate) struct Mounted<K: Kind> {
+    image: Image,
+    host: K::Host,
+}
+
+impl<K: Kind> Mounted<K> {
+    pub(crate) fn new(image: Image) -> Self {
+        let host = K::host(&image.root());
+        Self { image, host }
+    }
+}
+
+impl<K: Kind> Fixture for Mounted<K> {
+    type Host = K::Host;
+    const SWAPS: bool = K::SWAPS;
+
+    fn host(&mut self) -> &mut K::Host {
+        &mut self.host
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.image.root()
+    }
+
+    fn make(&mut self, name: &str, blocks: u64, cut: u64) -> PathBuf {
+        let path = self.image.root().join(name);
+        fs::write(&path, bytes(blocks, (blocks * 4096).saturating_sub(cut) as usize)).unwrap();
+        sync(&self.image.root());
+        path
+    }
+
+    fn dirty(&mut self, path: &Path) {
+        File::options().write(true).open(path).unwrap().write_all_at(b"!", 4096).unwrap();
+    }
+
+    fn contents(&mut self, path: &Path) -> Vec<u8> {
+        fs::read(path).unwrap()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use onesweep_relocate::pack::Rules;
+use onesweep_sys::files::clone_file;
 
-use crate::image::{Image, is_root, text};
-use crate::tree::{Kept, bytes, host, kept, pack, scatter, sync};
+use crate::image::{is_root, text};
+use crate::tree::{Kept, Kind, OnExt4, OnXfs, bytes, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 
@@ -32,14 +34,16 @@ struct Writer {
     directory: PathBuf,
     name: String,
     files: Vec<Vec<u8>>,
+    /// Files share blocks with others now and then.
+    clones: bool,
     steps: Steps,
 }
 
 impl Writer {
-    fn new(directory: &Path, number: u64) -> Writer {
+    fn new(directory: &Path, number: u64, clones: bool) -> Writer {
         let name = format!("w{number}");
         let files = (0..20).map(|file| bytes(1000 * (number + 1) + file, 20_000)).collect();
-        let writer = Writer { directory: directory.to_owned(), name, files, steps: Steps(number + 77) };
+        let writer = Writer { directory: directory.to_owned(), name, files, clones, steps: Steps(number + 77) };
         for (file, bytes) in writer.files.iter().enumerate() {
             fs::write(writer.path(file), bytes).unwrap();
         }
@@ -79,6 +83,14 @@ impl Writer {
                 fs::rename(&beside, &path).unwrap();
                 self.files[file] = own;
             }
+            6 if self.clones && self.steps.below(2) == 0 => {
+                let other = self.steps.below(self.files.len() as u64) as usize;
+                let clone = self.directory.join(format!("{}-clone", self.name));
+                let target = File::create(&clone).unwrap();
+                clone_file(File::open(self.path(other)).unwrap().as_fd(), target.as_fd()).unwrap();
+                fs::rename(&clone, &path).unwrap();
+                self.files[file] = self.files[other].clone();
+            }
             6 => File::open(&path).unwrap().sync_all().unwrap(),
             _ => assert!(fs::read(&path).unwrap() == self.files[file], "{}", path.display()),
         }
@@ -113,10 +125,19 @@ fn write_directly(directory: &Path, source: &Path, blocks: u64, goes_on: &Atomic
 
 #[test]
 fn writers_and_two_movers_do_each_other_no_harm() {
+    writers_and_two_movers::<OnExt4>();
+}
+
+#[test]
+fn writers_and_two_movers_of_xfs_do_each_other_no_harm() {
+    writers_and_two_movers::<OnXfs>();
+}
+
+fn writers_and_two_movers<K: Kind>() {
     if !is_root() {
         return;
     }
-    let mut image = Image::new(1024 * MIB, &[], "");
+    let mut image = K::image(1024 * MIB, "");
     let directory = image.root().join("d");
     let still = scatter(&directory, 80);
     let source = image.root().join("source");
@@ -138,7 +159,7 @@ fn writers_and_two_movers_do_each_other_no_harm() {
             .map(|mover| {
                 let (directory, goes_on, moved) = (&directory, &goes_on, &moved);
                 scope.spawn(move || {
-                    let mut host = host(directory);
+                    let mut host = K::host(directory);
                     let mut round = mover;
                     while goes_on.load(Ordering::Relaxed) {
                         let region = [512, 16, 64][round as usize % 3];
@@ -156,7 +177,7 @@ fn writers_and_two_movers_do_each_other_no_harm() {
             .map(|number| {
                 let directory = &directory;
                 scope.spawn(move || {
-                    let mut writer = Writer::new(directory, number);
+                    let mut writer = Writer::new(directory, number, K::CLONES);
                     for _ in 0..steps {
                         writer.step();
                     }

@@ -68,6 +68,19 @@ pub fn allocate(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), 0, bytes))?)
 }
 
+/// As [`allocate`], without making the file longer: the places are behind its end, and stay for what it grows by.
+#[doc(alias = "FALLOC_FL_KEEP_SIZE")]
+pub fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes))?)
+}
+
+/// Gives back the places of `len` bytes from `offset` on, also of those behind the end of the file. They read as zeros then.
+#[doc(alias = "FALLOC_FL_PUNCH_HOLE")]
+pub fn punch(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, flags, offset, len))?)
+}
+
 /// Makes `target` share all bytes of `source`. `EOPNOTSUPP` where the file system cannot, `EXDEV` across two of them.
 #[doc(alias = "FICLONE")]
 pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
@@ -96,6 +109,17 @@ mod tests {
         assert_eq!(seek_hole(file.as_fd(), 1 << 20).unwrap(), Some((1 << 20) + 4096));
         assert_eq!(seek_data(file.as_fd(), (1 << 20) + 4096).unwrap(), None);
         assert_eq!(seek_hole(file.as_fd(), 2 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn places_are_reserved_and_given_back() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = || std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) * 512;
+        reserve(file.as_fd(), 1 << 20).unwrap();
+        assert_eq!((file.metadata().unwrap().len(), bytes() >= 1 << 20), (0, true));
+        let before = bytes();
+        punch(file.as_fd(), 1 << 18, 1 << 18).unwrap();
+        assert!(bytes() <= before - (1 << 18) + 4096);
     }
 
     #[test]

@@ -172,6 +172,12 @@ pub fn let_block(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK)?)
 }
 
+/// Whether reads of an open file leave its access time alone, as was asked for (`O_NOATIME`).
+#[doc(alias = "F_GETFL")]
+pub fn is_untouched(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NOATIME))
+}
+
 /// Whether reads of an open file go past the page cache.
 #[doc(alias = "F_GETFL")]
 pub fn is_direct(fd: BorrowedFd<'_>) -> bool {

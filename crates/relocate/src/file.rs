@@ -1,0 +1,225 @@
+//! Files of mounted file systems: what keeps one from being moved, and how it gets ready.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use onesweep_layout::source::{Fiemap, LayoutSource, MapError};
+use onesweep_layout::{Extent, ExtentFlags};
+use onesweep_sys::{
+    cache::{Residency, prefetch, residency},
+    files::{CURRENT_DIR, EntryType, Stat, is_no_file, open_file_to_write, open_file_untouched, statx_at, statx_fd},
+    inode::{self, flags},
+    memory::page_bytes,
+};
+
+use crate::errno::{EACCES, EAGAIN, EOPNOTSUPP, EPERM, ETXTBSY};
+use crate::host::{Failure, Looked, Stays, Trouble};
+use crate::places::{Places, Run};
+
+/// A file that is open for reading and writing.
+#[derive(Debug)]
+pub struct MovableFile {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl MovableFile {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A file system as its files are asked about.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Its files have this device.
+    pub(crate) dev: u64,
+    /// Bytes of a block.
+    pub(crate) block_bytes: u64,
+    pub(crate) fiemap: Fiemap,
+}
+
+impl Asked {
+    pub(crate) fn new(dev: u64, block_bytes: u64) -> Asked {
+        Asked { dev, block_bytes: block_bytes.max(1), fiemap: Fiemap::default() }
+    }
+
+    /// Looks at a file; `by_flags` tells from its flags why it stays.
+    pub(crate) fn look(&mut self, path: &Path, by_flags: fn(u32) -> Option<Stays>) -> Result<Looked, Trouble> {
+        // What may not be read is seen before it is opened, and no fifo or device is opened.
+        let stat = statx_at(CURRENT_DIR, path, true).map_err(|error| trouble("look at it", path, error))?;
+        if stat.file_type() != EntryType::File {
+            return Err(Stays::NoFile.into());
+        }
+        let fd = open_file_untouched(path).map_err(|error| trouble("open it", path, error))?;
+        let stat = statx_fd(fd.as_fd()).map_err(|error| trouble("look at it", path, error))?;
+        self.same_file_system(&stat)?;
+        let flagged = flags(fd.as_fd()).map_err(|error| trouble("ask for its flags", path, error))?;
+        let (places, mapped) = self.places(fd.as_fd(), path)?;
+        Ok(Looked { inode: stat.ino, places, stays: flagged.and_then(by_flags).or(mapped) })
+    }
+
+    /// Opens a file that had this inode for reading and writing.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        inode: u64,
+        by_flags: fn(u32) -> Option<Stays>,
+    ) -> Result<(MovableFile, Stat), Trouble> {
+        let fd = open_file_to_write(path).map_err(|error| match error.raw_os_error() {
+            Some(ETXTBSY) => Stays::Running.into(),
+            Some(EAGAIN) => Stays::Leased.into(),
+            Some(EPERM | EACCES) => flagged_or_denied(path, by_flags).into(),
+            _ => trouble("open it for writing", path, error),
+        })?;
+        let stat = statx_fd(fd.as_fd()).map_err(|error| trouble("look at it", path, error))?;
+        if stat.ino != inode || stat.file_type() != EntryType::File {
+            return Err(Stays::Gone.into());
+        }
+        self.same_file_system(&stat)?;
+        Ok((MovableFile { fd, path: path.to_owned() }, stat))
+    }
+
+    fn same_file_system(&self, stat: &Stat) -> Result<(), Stays> {
+        if stat.dev == self.dev { Ok(()) } else { Err(Stays::Gone) }
+    }
+
+    /// Where the blocks that a reader would read lie, and why they can't be moved.
+    pub(crate) fn places(&mut self, fd: BorrowedFd<'_>, path: &Path) -> Result<(Places, Option<Stays>), Trouble> {
+        let size = statx_fd(fd).map_err(|error| trouble("look at it", path, error))?.size;
+        let block = self.block_bytes;
+        let (mut runs, mut stays) = (Vec::new(), None);
+        let told = self.fiemap.map(fd, size, &mut |extent| {
+            let reason = match run(&extent, block, size) {
+                Ok(run) => {
+                    runs.push(run);
+                    extent.flags.contains(ExtentFlags::SHARED).then_some(Stays::Shared)
+                }
+                Err(reason) => Some(reason),
+            };
+            stays = stays.or(reason);
+        });
+        match told {
+            Ok(_) => {}
+            Err(MapError::Io(error)) => return Err(trouble("ask where it lies", path, error)),
+            // It is being changed.
+            Err(MapError::Overlap { .. }) => return Err(Stays::Busy.into()),
+            Err(_) => return Err(Stays::Unsupported.into()),
+        }
+        let places = Places::of(runs).ok_or(Stays::Unsupported)?;
+        Ok((places, stays))
+    }
+
+    /// Where the blocks of a donor of so many bytes lie.
+    pub(crate) fn donor_places(&mut self, fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Places> {
+        let (mut runs, block) = (Vec::new(), self.block_bytes);
+        let told = self.fiemap.map(fd, bytes, &mut |extent| {
+            let place = extent.physical.map(|place| place / block);
+            runs.extend(place.map(|place| Run {
+                logical: extent.logical / block,
+                place,
+                blocks: extent.length / block,
+            }));
+        });
+        match told {
+            Ok(_) => Places::of(runs).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            Err(MapError::Io(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// Has a file read that is not in memory.
+pub(crate) fn announce(path: &Path) {
+    let Ok(fd) = open_file_untouched(path) else { return };
+    let Ok(stat) = statx_fd(fd.as_fd()) else { return };
+    if residency(fd.as_fd(), 0, 0).is_ok_and(|told| told.cached < stat.size.div_ceil(page_bytes())) {
+        let _ = prefetch(fd.as_fd(), 0, stat.size);
+    }
+}
+
+/// Sees to it that the bytes of a file are in memory, and also on the disk.
+pub(crate) fn clean_in_memory(file: &MovableFile, size: u64, may_read: bool) -> Result<(), Trouble> {
+    let failed = |doing| move |error| trouble(doing, file.path(), error);
+    let told = residency(file.fd(), 0, 0).map_err(failed("ask what of it is in memory"))?;
+    refuse_dirty(&told)?;
+    if told.cached < size.div_ceil(page_bytes()) {
+        if !may_read {
+            return Err(Stays::NotCached.into());
+        }
+        prefetch(file.fd(), 0, size).map_err(failed("read it"))?;
+    }
+    Ok(())
+}
+
+/// The kernel says the same to both.
+fn flagged_or_denied(path: &Path, by_flags: fn(u32) -> Option<Stays>) -> Stays {
+    let told = open_file_untouched(path).and_then(|fd| flags(fd.as_fd()));
+    told.ok().flatten().and_then(by_flags).unwrap_or(Stays::Denied)
+}
+
+fn refuse_dirty(told: &Residency) -> Result<(), Stays> {
+    let is_clean = told.dirty.unwrap_or(0) == 0 && told.writeback.unwrap_or(0) == 0;
+    if is_clean { Ok(()) } else { Err(Stays::Busy) }
+}
+
+fn run(extent: &Extent, block: u64, size: u64) -> Result<Run, Stays> {
+    let flags = extent.flags;
+    if flags.contains(ExtentFlags::INLINE) {
+        return Err(Stays::Inline);
+    }
+    if flags.contains(ExtentFlags::ENCRYPTED) {
+        return Err(Stays::Encrypted);
+    }
+    if flags.intersects(ExtentFlags::DELALLOC | ExtentFlags::UNKNOWN) {
+        return Err(Stays::Busy);
+    }
+    if flags.contains(ExtentFlags::UNWRITTEN) {
+        return Err(Stays::Preallocated);
+    }
+    // Only blocks that are joined for the answer carry this.
+    if flags.contains(ExtentFlags::MERGED) {
+        return Err(Stays::NoExtents);
+    }
+    match extent.physical {
+        Some(place) if place.is_multiple_of(block) && extent.logical.is_multiple_of(block) && extent.is_plain() => {
+            // Blocks behind the end may be there for what the file grows by.
+            let end = extent.logical_end().min(size).div_ceil(block);
+            let logical = extent.logical / block;
+            Ok(Run { logical, place: place / block, blocks: end.saturating_sub(logical) })
+        }
+        _ => Err(Stays::Unsupported),
+    }
+}
+
+/// Of flags that mean the same on all file systems.
+pub(crate) fn stays_by_flags(flags: u32) -> Option<Stays> {
+    let kinds = [
+        (inode::FLAG_IMMUTABLE, Stays::Immutable),
+        (inode::FLAG_APPEND, Stays::AppendOnly),
+        (inode::FLAG_ENCRYPTED, Stays::Encrypted),
+        (inode::FLAG_VERITY, Stays::Verity),
+        (inode::FLAG_JOURNALED, Stays::Journaled),
+        (inode::FLAG_DAX, Stays::Dax),
+        (inode::FLAG_INLINE, Stays::Inline),
+    ];
+    kinds.into_iter().find(|(flag, _)| flags & flag != 0).map(|(_, stays)| stays)
+}
+
+/// What an error of one file means: most are for it alone.
+pub(crate) fn trouble(doing: &'static str, path: &Path, error: io::Error) -> Trouble {
+    if is_no_file(&error) || error.kind() == io::ErrorKind::NotADirectory {
+        return Stays::Gone.into();
+    }
+    match error.raw_os_error() {
+        Some(EPERM | EACCES) => Stays::Denied.into(),
+        Some(EAGAIN) => Stays::Leased.into(),
+        Some(EOPNOTSUPP) => Stays::Unsupported.into(),
+        _ => Failure::new(doing, path, error).into(),
+    }
+}

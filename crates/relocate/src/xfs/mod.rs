@@ -1,0 +1,123 @@
+//! XFS with reflinks: bytes are written to captured places, and files come to share them, when they are equal, instead of their own.
+//!
+//! The kernel compares the bytes of both while nobody can write to either (`FIDEDUPERANGE`), so whoever writes to a file meanwhile
+//! keeps it where it is. Then the donor gives its share up, and the file alone has the new places. Files of which anything was shared
+//! before stay.
+//!
+//! Needs no privilege for files of one's own in directories of one's own.
+
+mod donor;
+mod facts;
+mod give;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use onesweep_sys::files::{is_untouched, open_dir, sync_file_system};
+use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
+
+pub use self::{donor::Donor, facts::Refusal};
+use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags, trouble};
+use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble};
+use crate::places::Places;
+
+/// A mounted XFS with reflinks, whose files can be moved.
+#[derive(Debug)]
+pub struct Xfs {
+    root: OwnedFd,
+    asked: Asked,
+    unit: u64,
+    /// Files that are not in memory are read. Else they stay.
+    reads_uncached: bool,
+    /// Bytes on their way.
+    bytes: Vec<u8>,
+}
+
+/// Blocks of a donor, unless the caller wants others.
+const UNIT: u64 = 512;
+/// Blocks of a donor at most: so many bytes are in memory at once.
+const LARGEST_UNIT: u64 = 2048;
+
+impl Xfs {
+    /// The file system of a directory. Files that are not in memory stay when nothing may be read.
+    ///
+    /// # Errors
+    ///
+    /// When files of it must not or can't be moved.
+    pub fn of(directory: &Path, reads_uncached: bool) -> Result<Xfs, Refusal> {
+        let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
+        let facts = facts::Facts::of(root.as_fd())?;
+        let asked = Asked::new(facts.dev, facts.block_bytes);
+        Ok(Xfs { root, asked, unit: UNIT, reads_uncached, bytes: Vec::new() })
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.asked.block_bytes
+    }
+
+    /// Makes donors of so many blocks, 8 MiB of the usual ones at most: XFS looks for a piece that holds all of a donor, near its
+    /// directory first.
+    pub fn set_unit(&mut self, blocks: u64) {
+        self.unit = blocks.clamp(1, LARGEST_UNIT);
+    }
+}
+
+impl Host for Xfs {
+    type File = MovableFile;
+    type Donor = Donor;
+
+    fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
+        self.asked.look(path, stays_by_flags)
+    }
+
+    fn announce(&mut self, path: &Path) {
+        if self.reads_uncached {
+            announce(path);
+        }
+    }
+
+    fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<MovableFile>, Trouble> {
+        let (file, stat) = self.asked.open(path, inode, stays_by_flags)?;
+        if !is_untouched(file.fd()) {
+            return Err(Stays::Others.into());
+        }
+        let flags = extended_flags(file.fd()).map_err(|error| trouble("ask for its flags", path, error))?;
+        if flags.is_some_and(|flags| flags & XFLAG_REALTIME != 0) {
+            return Err(Stays::Unsupported.into());
+        }
+        clean_in_memory(&file, stat.size, self.reads_uncached)?;
+        let (places, stays) = self.asked.places(file.fd(), path)?;
+        match stays {
+            Some(stays) => Err(stays.into()),
+            None => Ok(Opened { file, places, read_back: false }),
+        }
+    }
+
+    fn places(&mut self, file: &MovableFile) -> Result<Places, Trouble> {
+        let (places, stays) = self.asked.places(file.fd(), file.path())?;
+        stays.map_or(Ok(places), |stays| Err(stays.into()))
+    }
+
+    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
+        donor::capture(directory, self.unit.saturating_mul(self.asked.block_bytes), donors)
+    }
+
+    fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
+        self.asked.donor_places(donor.fd(), donor.bytes())
+    }
+
+    fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
+        give::give(file, donor, exchange, self.asked.block_bytes, &mut self.bytes)
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        sync_file_system(self.root.as_fd())
+    }
+}

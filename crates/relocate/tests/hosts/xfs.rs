@@ -1,0 +1,195 @@
+//! A real XFS.
+
+use std::fs;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+
+use onesweep_relocate::host::{Exchange, Host, Stays};
+use onesweep_relocate::pack::Rules;
+use onesweep_relocate::xfs::{Refusal, Xfs};
+use onesweep_sys::files::clone_file;
+
+use crate::conformance::conforms;
+use crate::crash::{NOBODY, as_somebody_else};
+use crate::image::{Image, XFS, is_root, run, text};
+use crate::packing;
+use crate::tree::{Kind, Mounted, OnXfs, assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
+
+const MIB: u64 = 1 << 20;
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+
+#[test]
+fn xfs_conforms() {
+    if !is_root() {
+        return;
+    }
+    conforms(&mut Mounted::<OnXfs>::new(OnXfs::image(512 * MIB, "")));
+}
+
+#[test]
+fn a_scattered_directory_comes_to_lie_side_by_side() {
+    packing::a_scattered_directory_comes_to_lie_side_by_side::<OnXfs>();
+}
+
+#[test]
+fn odd_files_are_packed_or_left() {
+    packing::odd_files_are_packed_or_left::<OnXfs>();
+}
+
+#[test]
+fn only_what_is_in_memory_is_moved_when_that_is_asked_for() {
+    packing::only_what_is_in_memory_is_moved_when_that_is_asked_for::<OnXfs>();
+}
+
+#[test]
+fn a_full_disk_and_a_read_only_one_change_nothing() {
+    packing::a_full_disk_and_a_read_only_one_change_nothing::<OnXfs>();
+}
+
+#[test]
+fn free_space_in_pieces_is_used_where_it_is_better() {
+    packing::free_space_in_pieces_is_used_where_it_is_better::<OnXfs>();
+}
+
+#[test]
+fn file_systems_are_refused_by_name() {
+    if !is_root() {
+        return;
+    }
+    let refused = |mkfs: &[&str], options: &str| {
+        let image = Image::of(&XFS, 0, mkfs, options);
+        Xfs::of(&image.root(), true).unwrap_err()
+    };
+    assert!(matches!(refused(&["-m", "reflink=0"], ""), Refusal::NoReflinks));
+    assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
+    assert!(matches!(Xfs::of(Path::new("/dev/shm"), true), Err(Refusal::NotXfs(name)) if name == "tmpfs"));
+    assert!(matches!(Xfs::of(Path::new("/dev/shm/none"), true), Err(Refusal::Unknown { .. })));
+}
+
+/// Blocks may be smaller than pages.
+#[test]
+fn small_blocks_are_packed_too() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::of(&XFS, 0, &["-b", "size=1024"], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 60);
+    // Ends everywhere in a page.
+    for number in 0..40 {
+        fs::write(directory.join(format!("odd-{number}")), bytes(number, 1 + number as usize * 333)).unwrap();
+    }
+    image.cold();
+    let before = kept(&directory);
+    let mut mover = OnXfs::host(&directory);
+    assert_eq!(mover.block_bytes(), 1024);
+    mover.set_unit(2048);
+    let rules = Rules { region: 2048, slack: 0, budget: 128, margin: 1 };
+    let (_, made) = planned(&mut mover, &directory, &rules);
+    let (after, report) = pack(&mut mover, &directory, &rules);
+    assert!(report.ended.is_none() && report.stayed.is_empty() && report.torn.is_empty(), "{report:?}");
+    assert!(breaks(&after) < 8 && made.before.breaks() > 200, "{} of {}", breaks(&after), made.before.breaks());
+    assert_same(&directory, &before);
+    drop(mover);
+    image.check();
+    assert_same(&directory, &before);
+}
+
+/// What is shared stays, with what it is shared with; all else comes to share nothing.
+#[test]
+fn shared_files_stay_shared() {
+    if !is_root() {
+        return;
+    }
+    let mut image = OnXfs::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    let paths = scatter(&directory, 40);
+    let clone = |from: &Path, name: &str| {
+        let target = File::create(directory.join(name)).unwrap();
+        clone_file(File::open(from).unwrap().as_fd(), target.as_fd()).unwrap();
+    };
+    clone(&paths[3], "clone-3");
+    clone(&paths[17], "clone-17");
+    sync(&directory);
+    image.cold();
+    let before = kept(&directory);
+    let used = || {
+        // What is being let go of in the background counts until then.
+        sync(&directory);
+        paths.iter().map(|path| fs::metadata(path).unwrap().blocks()).sum::<u64>()
+    };
+    let blocks = used();
+    let mut mover = OnXfs::host(&directory);
+    let (files, _) = planned(&mut mover, &directory, &RULES);
+    let shared = files.iter().filter(|file| file.stays == Some(Stays::Shared));
+    let mut names: Vec<_> = shared.map(|file| file.path.file_name().unwrap().to_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["clone-17", "clone-3", "file-17", "file-3"]);
+    let (after, report) = pack(&mut mover, &directory, &RULES);
+    assert!(report.ended.is_none() && report.files > 30, "{report:?}");
+    for (was, now) in files.iter().zip(&after) {
+        if was.stays.is_some() {
+            assert_eq!(was.places, now.places, "{}", was.path.display());
+        } else {
+            assert_eq!(mover.look(&now.path).unwrap().stays, None);
+        }
+    }
+    assert_eq!(used(), blocks);
+    assert_same(&directory, &before);
+    drop(mover);
+    image.check();
+    assert_same(&directory, &before);
+}
+
+/// Whoever writes between the reading and the sharing keeps the file where it is, with what was written.
+#[test]
+fn what_is_written_meanwhile_stays_where_it_is() {
+    if !is_root() {
+        return;
+    }
+    let mut image = OnXfs::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    let paths = scatter(&directory, 3);
+    let mut mover = OnXfs::host(&directory);
+    let captured = mover.capture(&directory, 1);
+    let donor = &captured.donors[0];
+    let mut to = 0;
+    for (number, path) in paths.iter().enumerate() {
+        let looked = mover.look(path).unwrap();
+        let opened = mover.open(path, looked.inode).unwrap();
+        let blocks = looked.places.blocks();
+        let file = File::options().write(true).open(path).unwrap();
+        let size = file.metadata().unwrap().len();
+        // It has become shorter, longer within its block, or longer by far since it was planned for.
+        let now = [size - 4096, size + 50, size + 9000][number];
+        file.set_len(now).unwrap();
+        let moved = mover.exchange(&opened.file, donor, Exchange { from: 0, to, blocks });
+        assert!(moved.blocks <= blocks, "{moved:?}");
+        let mut wanted = bytes(number as u64, size as usize);
+        wanted.resize(now as usize, 0);
+        assert!(fs::read(path).unwrap() == wanted);
+        to += blocks;
+    }
+    drop((captured, mover));
+    image.check();
+}
+
+/// Files of others could be read, but not without a trace.
+#[test]
+fn files_of_others_stay() {
+    if !is_root() {
+        return;
+    }
+    let image = OnXfs::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    for path in scatter(&directory, 20) {
+        run("chmod", &["666", text(&path)]);
+    }
+    chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
+    sync(&directory);
+    let before = kept(&directory);
+    as_somebody_else("xfs-others", "", &directory, &image.root());
+    assert_same(&directory, &before);
+}
