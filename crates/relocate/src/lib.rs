@@ -35,7 +35,9 @@
 //! | [`host`] | what moves blocks, and why a file stays |
 //! | [`ext4`] | a mounted ext4 as a host |
 //! | [`xfs`] | a mounted XFS with reflinks as a host |
-//! | [`mounted`] | the host of whatever is mounted |
+//! | [`shown`] | any other file system: looked at, not moved |
+//! | [`mounted`] | which of them a directory has |
+//! | [`file`] | files of all of them |
 //! | [`dfs`] | the algorithm of *DFS: A De-fragmented File System*, pure: what lies in memory is put in order whenever a block of it is flushed |
 
 pub mod carry;
@@ -48,5 +50,6 @@ pub mod mounted;
 pub mod pack;
 pub mod passes;
 pub mod places;
+pub mod shown;
 pub mod survey;
 pub mod xfs;

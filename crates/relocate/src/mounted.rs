@@ -1,10 +1,140 @@
-//! What is mounted where, and which host moves files there.
+//! Whatever is mounted: the host that moves files there, or why none does.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use onesweep_layout::{Mount, MountTable};
-use onesweep_sys::files::statx_fd;
+use onesweep_sys::files::{open_dir, statx_fd};
+use thiserror::Error;
+
+use crate::ext4::{self, Ext4, Reading};
+use crate::host::Host;
+use crate::shown::Shown;
+use crate::xfs::{self, Xfs};
+
+/// Why nothing of a file system is moved.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Of an ext4.
+    #[error(transparent)]
+    Ext4(#[from] ext4::Refusal),
+    /// Of an XFS.
+    #[error(transparent)]
+    Xfs(#[from] xfs::Refusal),
+    /// Files of such a file system are not moved.
+    #[error("its file system is {name}; only files of ext4 and XFS are moved: {why}")]
+    Kind {
+        /// The kernel's name of it.
+        name: String,
+        /// What stands against it.
+        why: &'static str,
+    },
+    /// Something could not be found out.
+    #[error("cannot {what}: {source}")]
+    Unknown {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl Refusal {
+    /// What could not be found out, and why, where that is it.
+    #[must_use]
+    pub fn unknown(&self) -> Option<(&'static str, &io::Error)> {
+        match self {
+            Refusal::Ext4(ext4::Refusal::Unknown { what, source })
+            | Refusal::Xfs(xfs::Refusal::Unknown { what, source })
+            | Refusal::Unknown { what, source } => Some((what, source)),
+            _ => None,
+        }
+    }
+}
+
+/// A mounted file system as a host.
+pub trait Mounted: Host {
+    /// Bytes of a block.
+    fn block_bytes(&self) -> u64;
+
+    /// Gets ready to move files below a directory into regions of so many blocks. Settings of the file system are changed meanwhile
+    /// where that helps, is possible and `may_set`.
+    ///
+    /// # Errors
+    ///
+    /// What is only found out now, without any harm.
+    fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal>;
+}
+
+impl Mounted for Ext4 {
+    fn block_bytes(&self) -> u64 {
+        Ext4::block_bytes(self)
+    }
+
+    fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal> {
+        if may_set {
+            // Only root may; without it, space near a directory comes in smaller pieces.
+            let _ = self.raise_unit(region);
+        }
+        Ok(self.rehearse(directory)?)
+    }
+}
+
+impl Mounted for Xfs {
+    fn block_bytes(&self) -> u64 {
+        Xfs::block_bytes(self)
+    }
+
+    fn get_ready(&mut self, _: &Path, region: u64, _: bool) -> Result<(), Refusal> {
+        self.set_unit(region);
+        Ok(())
+    }
+}
+
+/// The host of a mounted file system.
+#[derive(Debug)]
+pub enum Chosen {
+    /// Files are moved by changing places.
+    Ext4(Box<Ext4>),
+    /// Files are moved by sharing.
+    Xfs(Xfs),
+    /// Files are looked at, and stay, for this reason.
+    Shown(Shown, Refusal),
+}
+
+/// The host for a directory.
+///
+/// # Errors
+///
+/// When files there could be moved on another file system of that kind, but not on this one.
+pub fn host_of(directory: &Path, reading: Reading) -> Result<Chosen, Refusal> {
+    let unknown = |what| move |source| Refusal::Unknown { what, source };
+    let root = open_dir(directory).map_err(unknown("open it"))?;
+    let (dev, mount) = mount_of(root.as_fd()).map_err(unknown("find its mount"))?;
+    match mount.fs_type.as_str() {
+        "ext4" => Ok(Chosen::Ext4(Box::new(Ext4::of(directory, reading)?))),
+        "xfs" => Ok(Chosen::Xfs(Xfs::of(directory, reading.uncached)?)),
+        name => {
+            let refusal = Refusal::Kind { name: name.to_owned(), why: why_not(name) };
+            let shown = Shown::of(root, dev).map_err(unknown("ask for its block size"))?;
+            Ok(Chosen::Shown(shown, refusal))
+        }
+    }
+}
+
+fn why_not(name: &str) -> &'static str {
+    match name {
+        "btrfs" => {
+            "it puts what is written anew wherever it likes, and files would no longer share places with snapshots"
+        }
+        "f2fs" => "it joins pieces inside of files alone, and cleaning moves them again",
+        "ext2" | "ext3" => "it keeps places block by block, and only extents change places",
+        "tmpfs" | "ramfs" => "it lies in memory",
+        _ => "nothing there moves blocks safely while files are in use",
+    }
+}
 
 /// The mount of an open file, and the device of its files.
 pub(crate) fn mount_of(fd: BorrowedFd<'_>) -> io::Result<(u64, Mount)> {

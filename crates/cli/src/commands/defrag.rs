@@ -17,10 +17,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onesweep_layout::{Devices, LayoutScore};
 use onesweep_relocate::{
     carry::{Ended, Report, Settings},
-    ext4::{Ext4, Reading, Refusal},
+    ext4::Reading,
     host::{Failure as Failed, Host},
-    pack::{Plan, Rules, Score},
+    mounted::{Chosen, Mounted, Refusal, host_of},
+    pack::{Plan, Rules, Score, score},
     passes::{Done, pack_until_rest, plan_for},
+    shown::Shown,
     survey::{Candidate, Order, files_below, survey},
 };
 use serde::Serialize;
@@ -76,7 +78,31 @@ impl Run<'_> {
     /// Gives how many errors were told.
     fn run(&self) -> Result<u64, Failure> {
         let reading = Reading { uncached: !self.args.cached, large_pages: !self.args.cached };
-        let mut host = Ext4::of(self.path, reading).map_err(|refusal| self.refused(&refusal))?;
+        match host_of(self.path, reading).map_err(|refusal| self.refused(&refusal))? {
+            Chosen::Ext4(mut host) => self.run_on(&mut *host),
+            Chosen::Xfs(mut host) => self.run_on(&mut host),
+            Chosen::Shown(mut host, refusal) => {
+                self.show_scores(&mut host)?;
+                Err(self.refused(&refusal))
+            }
+        }
+    }
+
+    /// Tells how files lie that can't be moved; nothing where the file system tells no places.
+    fn show_scores(&self, host: &mut Shown) -> Result<(), Failure> {
+        let (files, _) = self.survey(host)?;
+        if files.iter().any(|file| file.places.blocks() > 0) {
+            let score = score(&files.iter().map(Candidate::item).collect::<Vec<_>>());
+            let plan = Plan { before: score, after: score, ..Plan::default() };
+            let told = Told { is_complete: false, ..Told::new(self.path, &files, &plan, host.block_bytes()) };
+            self.show(|out| told.show_before(out))?;
+            self.write_json(&told)?;
+        }
+        Ok(())
+    }
+
+    /// The files in the order of the reader, and how many errors were told.
+    fn survey(&self, host: &mut impl Host) -> Result<(Vec<Candidate>, u64), Failure> {
         // Places of what was written lately are not known before.
         host.commit().map_err(|error| Failure::io(self.path, "write what is dirty", &error))?;
         let order = match self.args.order {
@@ -90,8 +116,13 @@ impl Run<'_> {
             errors += 1;
         });
         let paths = paths.map_err(|error| Failure::io(self.path, "list it", &error))?;
-        let mut files = survey(&mut host, paths).map_err(|failed| Failure::told(message_of(&failed)))?;
+        let files = survey(host, paths).map_err(|failed| Failure::told(message_of(&failed)))?;
+        Ok((files, errors))
+    }
 
+    /// Gives how many errors were told.
+    fn run_on(&self, host: &mut impl Mounted) -> Result<u64, Failure> {
+        let (mut files, mut errors) = self.survey(host)?;
         let settings = self.settings(host.block_bytes());
         let plan = plan_for(&files, &settings);
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
@@ -102,13 +133,10 @@ impl Run<'_> {
             tell(&format!("{path}: its disk does not seek, so nothing was moved; --force moves all the same"));
         }
         if !self.args.dry_run && (!is_seekless || self.args.force) && !plan.regions.is_empty() {
-            if !self.args.no_raise {
-                // Only root may; without it, space near a directory comes in smaller pieces.
-                let _ = host.raise_unit(settings.rules.region);
-            }
-            host.rehearse(self.path).map_err(|refusal| self.refused(&refusal))?;
+            host.get_ready(self.path, settings.rules.region, !self.args.no_raise)
+                .map_err(|refusal| self.refused(&refusal))?;
             let started = Instant::now();
-            let done = self.carry_out(&mut host, &mut files, &settings, plan.blocks());
+            let done = self.carry_out(host, &mut files, &settings, plan.blocks());
             if let Some(Ended::Failed(failed)) = &done.report.ended {
                 tell(&format!("{}; what was moved before is whole", message_of(failed)));
                 errors += 1;
@@ -124,12 +152,17 @@ impl Run<'_> {
                 self.show(|out| writeln!(out, "  {path}: {stays}"))?;
             }
         }
-        if self.args.json {
-            let mut out = io::stdout().lock();
-            let written = serde_json::to_writer(&mut out, &told).map_err(io::Error::from);
-            written.and_then(|()| writeln!(out)).map_err(|error| Failure::output(&error, 0))?;
-        }
+        self.write_json(&told)?;
         Ok(errors)
+    }
+
+    fn write_json(&self, told: &Told) -> Result<(), Failure> {
+        if !self.args.json {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        let written = serde_json::to_writer(&mut out, told).map_err(io::Error::from);
+        written.and_then(|()| writeln!(out)).map_err(|error| Failure::output(&error, 0))
     }
 
     fn settings(&self, block_bytes: u64) -> Settings {
@@ -140,7 +173,7 @@ impl Run<'_> {
         Settings { gain_first: self.args.max_time.is_some(), ..Settings::new(rules) }
     }
 
-    fn carry_out(&self, host: &mut Ext4, files: &mut [Candidate], settings: &Settings, blocks: u64) -> Done {
+    fn carry_out(&self, host: &mut impl Host, files: &mut [Candidate], settings: &Settings, blocks: u64) -> Done {
         let is_shown = !self.args.quiet && io::stderr().is_terminal();
         let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(blocks), target);
@@ -166,9 +199,9 @@ impl Run<'_> {
     }
 
     fn refused(&self, refusal: &Refusal) -> Failure {
-        match refusal {
-            Refusal::Unknown { what, source } => Failure::io(self.path, what, source),
-            refusal => Failure::could_not_run(self.path, "move its files", refusal),
+        match refusal.unknown() {
+            Some((what, source)) => Failure::io(self.path, what, source),
+            None => Failure::could_not_run(self.path, "move its files", refusal),
         }
     }
 
@@ -275,9 +308,13 @@ impl Told {
         }
     }
 
-    fn show_plan(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn show_before(&self, out: &mut dyn Write) -> io::Result<()> {
         let (path, bytes) = (message::one_line(&self.path), Size(self.bytes));
-        writeln!(out, "{path}: {} files, {bytes}, {} seeks to read them", self.files, self.before.seeks)?;
+        writeln!(out, "{path}: {} files, {bytes}, {} seeks to read them", self.files, self.before.seeks)
+    }
+
+    fn show_plan(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.show_before(out)?;
         match self.planned_regions {
             0 => writeln!(out, "nothing to move: it would not be better by enough"),
             regions => writeln!(

@@ -47,10 +47,24 @@ fn entries(root: &Path) -> BTreeMap<PathBuf, Entry> {
     manifest(root).into_iter().map(|(path, (entry, _))| (path, entry)).collect()
 }
 
+/// The checker finds nothing.
+fn check(image: &mut Image) {
+    image.unmount();
+    let (program, option) = if image.fs == Fs::Xfs { ("xfs_repair", "-n") } else { ("e2fsck", "-fn") };
+    output(Command::new(program).arg(option).arg(image.device()));
+    image.mount();
+}
+
 #[test]
 fn a_plan_is_shown_carried_out_and_comes_to_rest() {
     root_test!();
-    let mut image = Image::new(Fs::Ext4, 512 << 20);
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        planned_and_carried_out(fs);
+    }
+}
+
+fn planned_and_carried_out(fs: Fs) {
+    let mut image = Image::new(fs, 512 << 20);
     let root = image.root().join("tree");
     scatter(&root, 200);
     scatter(&root.join("below"), 60);
@@ -73,14 +87,14 @@ fn a_plan_is_shown_carried_out_and_comes_to_rest() {
     assert_eq!(seeks(&second, "before"), seeks(&told, "after"));
 
     assert!(entries(&root) == before);
-    let name = image.device().file_name().expect("a loop device").to_owned();
-    let setting = Path::new("/sys/fs/ext4").join(name).join("mb_stream_req");
-    assert_eq!(fs::read_to_string(setting).expect("the setting").trim(), "16");
+    if fs == Fs::Ext4 {
+        let name = image.device().file_name().expect("a loop device").to_owned();
+        let setting = Path::new("/sys/fs/ext4").join(name).join("mb_stream_req");
+        assert_eq!(fs::read_to_string(setting).expect("the setting").trim(), "16");
+    }
     image.cold();
     assert_eq!(differences(&there, &sums(&[&root])), None);
-    image.unmount();
-    output(Command::new("e2fsck").arg("-fn").arg(image.device()));
-    image.mount();
+    check(&mut image);
 
     // The same for people.
     let out = finish(onesweep(["defrag", "--force", "--order", "name"]).arg(&root), 0);
@@ -116,7 +130,7 @@ fn what_cannot_be_moved_is_told_by_name() {
     assert_eq!((&stopped["moved_files"], &stopped["is_complete"]), (&0.into(), &false.into()), "{stopped}");
 
     for (fs, message) in [
-        (Fs::Xfs, "cannot move its files: its file system is xfs; only files of ext4 are moved this way"),
+        (Fs::Btrfs, "cannot move its files: its file system is btrfs; only files of ext4 and XFS are moved: it puts "),
         (Fs::Ext4Small, "cannot move its files: its blocks have 1024 bytes, and pages 4096: "),
     ] {
         let other = Image::new(fs, 320 << 20);
@@ -127,10 +141,33 @@ fn what_cannot_be_moved_is_told_by_name() {
     let unsafe_image = Image::with(Fs::Ext4, 320 << 20, &["-O", "^has_journal"]);
     let out = finish(onesweep(["defrag"]).arg(unsafe_image.root()), 2);
     assert!(text(&out.stderr).contains("its ext4 has no journal, without which a crash would damage what was moved"));
+    let plain = Image::with(Fs::Xfs, 320 << 20, &["-m", "reflink=0"]);
+    let out = finish(onesweep(["defrag"]).arg(plain.root()), 2);
+    assert!(text(&out.stderr).contains("its XFS has no reflinks (mkfs.xfs -m reflink=0)"), "{}", text(&out.stderr));
     let none = root.join("none");
     let out = finish(onesweep(["defrag"]).arg(&none).arg(&root), 1);
     assert!(text(&out.stderr).contains("/none: cannot open it: No such file or directory"), "{}", text(&out.stderr));
     assert!(text(&out.stdout).contains("40 files, "), "the other one is done");
+}
+
+/// Where nothing can be moved, it is told how the files lie, and why they stay.
+#[test]
+fn other_file_systems_are_looked_at_alone() {
+    root_test!();
+    let image = Image::new(Fs::Btrfs, 320 << 20);
+    let root = image.root().join("tree");
+    scatter(&root, 40);
+    let before = entries(&root);
+    for options in [&[][..], &["--dry-run"], &["--force"]] {
+        let out = finish(onesweep(["defrag"]).args(options).arg(&root), 2);
+        let said = text(&out.stdout);
+        assert!(said.contains("/tree: 40 files, ") && said.ends_with(" seeks to read them\n"), "{said}");
+        assert!(text(&out.stderr).contains("its file system is btrfs; only files of ext4 and XFS are moved: "));
+    }
+    let told = defrag(&[], &root, 2);
+    assert!(seeks(&told, "before") > 40 && told["after"].is_null() && told["is_complete"] == false, "{told}");
+    assert_eq!((&told["planned_regions"], &told["planned"]), (&0.into(), &told["before"]));
+    assert!(entries(&root) == before);
 }
 
 /// After an interrupt the region at hand is finished, and what is told is true.
@@ -175,14 +212,16 @@ fn an_interrupt_ends_it_where_nothing_is_lost() {
 #[test]
 fn gnu_tar_reads_a_packed_tree_in_a_fraction() {
     root_test!();
-    for (options, part) in [(&[][..], 5.0), (&["--no-raise"], 3.0)] {
-        packed_for_gnu_tar(options, part);
+    for (fs, options, part) in
+        [(Fs::Ext4, &[][..], 5.0), (Fs::Ext4, &["--no-raise"], 3.0), (Fs::Xfs, &["--region", "8M"], 3.3)]
+    {
+        packed_for_gnu_tar(fs, options, part);
     }
 }
 
-fn packed_for_gnu_tar(options: &[&str], part: f64) {
+fn packed_for_gnu_tar(fs: Fs, options: &[&str], part: f64) {
     let (files, bytes) = if long() { (20_000, 8 << 30) } else { (3000, 1 << 30) };
-    let mut image = tree::aged(Fs::Ext4, files, bytes);
+    let mut image = tree::aged(fs, files, bytes);
     let root = image.root().join("tree");
     let before = entries(&root);
     let time = |image: &mut Image| {
@@ -195,8 +234,9 @@ fn packed_for_gnu_tar(options: &[&str], part: f64) {
     let told = defrag(options, &root, 0);
     let (packed, packed_requests) = time(&mut image);
     say(&format!(
-        "{files} files {options:?}: {} seeks, {} planned, {} now, {} MB moved in {:.1} s; GNU tar {:.1} s by {requests} requests, then \
+        "{} {files} files {options:?}: {} seeks, {} planned, {} now, {} MB moved in {:.1} s; GNU tar {:.1} s by {requests} requests, then \
          {:.1} s by {packed_requests}",
+        fs.name(),
         seeks(&told, "before"),
         seeks(&told, "planned"),
         seeks(&told, "after"),
@@ -207,7 +247,5 @@ fn packed_for_gnu_tar(options: &[&str], part: f64) {
     ));
     assert!(packed * part <= scattered, "{told}");
     assert!(entries(&root) == before);
-    image.unmount();
-    output(Command::new("e2fsck").arg("-fn").arg(image.device()));
-    image.mount();
+    check(&mut image);
 }

@@ -302,12 +302,11 @@ fn killed_movers<K: Kind>(does: &str) {
     if !is_root() {
         return;
     }
-    let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
     let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     let still = scatter(&directory, 60);
     let before: BTreeMap<PathBuf, Kept> = kept(&directory);
-    let kills = if is_long { 200 } else { 12 };
+    let kills = if is_long() { 200 } else { 12 };
     for kill in 0..kills {
         let mut child = helper(does, &directory);
         wait_until_ready(&mut child);
@@ -322,4 +321,44 @@ fn killed_movers<K: Kind>(does: &str) {
         }
     }
     image.check();
+}
+
+/// The machine stops at any moment of a run.
+#[test]
+fn a_machine_that_stops_at_any_moment_loses_nothing() {
+    stopped_machines::<OnExt4>("pack");
+}
+
+#[test]
+fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs() {
+    stopped_machines::<OnXfs>("xfs-pack");
+}
+
+fn stopped_machines<K: Kind>(does: &str) {
+    if !is_root() {
+        return;
+    }
+    let mut image = K::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    let still = scatter(&directory, 60);
+    // All of it is on the disk.
+    image.cold();
+    let before: BTreeMap<PathBuf, Kept> = kept(&directory);
+    for stop in 0..if is_long() { 100 } else { 8 } {
+        let mut child = helper(does, &directory);
+        wait_until_ready(&mut child);
+        thread::sleep(Duration::from_millis(stop * 53 % 240));
+        image.stop(stop % 2 == 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        image.come_back();
+        let mut now = kept(&directory);
+        now.retain(|path, _| still.contains(path));
+        assert!(now == before, "after stop {stop}");
+        image.check();
+    }
+}
+
+fn is_long() -> bool {
+    std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }

@@ -93,6 +93,11 @@ impl Image {
         &self.device
     }
 
+    /// The file that it lies in.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.join("disk.img")
+    }
+
     /// The kernel's name of the device.
     pub(crate) fn name(&self) -> &str {
         self.device.file_name().and_then(|name| name.to_str()).expect("a loop device")
@@ -133,8 +138,18 @@ impl Image {
 
     /// Stops at once, as a machine does: what is not in the journal is gone, unless the journal is flushed first.
     pub(crate) fn shut_down(&mut self, is_flushed: bool) {
+        self.stop(is_flushed);
+        self.come_back();
+    }
+
+    /// The first half of [`Image::shut_down`], for somebody uses it still.
+    pub(crate) fn stop(&self, is_flushed: bool) {
         let command = if is_flushed { "shutdown -f" } else { "shutdown" };
         run("xfs_io", &["-x", "-c", command, text(&self.root())]);
+    }
+
+    /// The second half.
+    pub(crate) fn come_back(&mut self) {
         self.unmount();
         run("blockdev", &["--flushbufs", text(&self.device)]);
         self.mount();

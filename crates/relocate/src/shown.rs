@@ -1,0 +1,72 @@
+//! A file system whose files are looked at alone.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use onesweep_sys::files::{file_system, sync_file_system};
+
+use crate::file::Asked;
+use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble};
+use crate::places::Places;
+
+/// A file system that tells where its files lie, and moves none.
+#[derive(Debug)]
+pub struct Shown {
+    root: OwnedFd,
+    asked: Asked,
+}
+
+impl Shown {
+    pub(crate) fn of(root: OwnedFd, dev: u64) -> io::Result<Shown> {
+        let block_bytes = file_system(root.as_fd())?.block_size;
+        Ok(Shown { root, asked: Asked::new(dev, block_bytes) })
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.asked.block_bytes
+    }
+}
+
+impl Host for Shown {
+    type File = Infallible;
+    type Donor = Infallible;
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
+        let looked = self.asked.look(path, |_| None)?;
+        Ok(Looked { stays: looked.stays.or(Some(Stays::Unsupported)), ..looked })
+    }
+
+    fn announce(&mut self, _: &Path) {}
+
+    fn open(&mut self, _: &Path, _: u64) -> Result<Opened<Infallible>, Trouble> {
+        Err(Stays::Unsupported.into())
+    }
+
+    fn places(&mut self, file: &Infallible) -> Result<Places, Trouble> {
+        match *file {}
+    }
+
+    fn capture(&mut self, _: &Path, _: usize) -> Captured<Infallible> {
+        Captured { donors: Vec::new(), error: Some(io::ErrorKind::Unsupported.into()) }
+    }
+
+    fn donor_places(&mut self, donor: &Infallible) -> io::Result<Places> {
+        match *donor {}
+    }
+
+    fn exchange(&mut self, file: &Infallible, _: &Infallible, _: Exchange) -> Moved {
+        match *file {}
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        sync_file_system(self.root.as_fd())
+    }
+}
