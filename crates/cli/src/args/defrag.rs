@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::Seconds;
 use crate::size::Size;
 
-/// Moves small files side by side, in the order in which they are read (ext4)
+/// Moves small files side by side, in the order in which they are read (ext4, XFS)
 ///
 /// Contents, times and names stay as they are, also while programs use the files, and when the machine stops: each file has
 /// its old or its new place, and its right bytes. Files that others write, and all that can't be moved, stay. As an ordinary user,
@@ -41,7 +41,7 @@ pub(crate) struct DefragArgs {
     /// Move only what lies in memory: read nothing
     #[arg(long)]
     pub(crate) cached: bool,
-    /// As root, leave the file system's mb_stream_req as it is, which is else raised to --region meanwhile
+    /// As root, leave ext4's setting mb_stream_req as it is, which is else raised to --region meanwhile
     #[arg(long)]
     pub(crate) no_raise: bool,
     /// Also on disks that don't seek

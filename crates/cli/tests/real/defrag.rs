@@ -212,10 +212,17 @@ fn an_interrupt_ends_it_where_nothing_is_lost() {
 #[test]
 fn gnu_tar_reads_a_packed_tree_in_a_fraction() {
     root_test!();
-    for (fs, options, part) in
-        [(Fs::Ext4, &[][..], 5.0), (Fs::Ext4, &["--no-raise"], 3.0), (Fs::Xfs, &["--region", "8M"], 3.3)]
-    {
-        packed_for_gnu_tar(fs, options, part);
+    for (options, part) in [(&[][..], 5.0), (&["--no-raise"], 3.0)] {
+        packed_for_gnu_tar(Fs::Ext4, options, part);
+    }
+}
+
+/// On XFS most of what is left is metadata, which stays where it is.
+#[test]
+fn gnu_tar_reads_a_packed_xfs_in_a_fraction() {
+    root_test!();
+    for (options, part) in [(&[][..], 3.3), (&["--region", "8M"], 3.3)] {
+        packed_for_gnu_tar(Fs::Xfs, options, part);
     }
 }
 

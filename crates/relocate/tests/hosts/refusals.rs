@@ -76,7 +76,7 @@ fn clusters_are_found_out_before_anything_moves() {
 }
 
 /// A program that is ended with the test.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -86,7 +86,7 @@ impl Drop for Running {
 }
 
 /// Swapped to until this is dropped.
-struct Swapped<'a>(&'a Path);
+pub(crate) struct Swapped<'a>(pub(crate) &'a Path);
 
 impl Drop for Swapped<'_> {
     fn drop(&mut self) {

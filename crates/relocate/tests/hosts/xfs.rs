@@ -5,18 +5,21 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::Path;
+use std::process::Command;
 
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
-use onesweep_relocate::host::{Exchange, Host, Stays};
+use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
 use onesweep_relocate::pack::Rules;
 use onesweep_relocate::survey::Candidate;
 use onesweep_relocate::xfs::{Refusal, Xfs};
 use onesweep_sys::files::clone_file;
+use onesweep_sys::sharing::{Part, share_equal};
 
 use crate::conformance::conforms;
 use crate::crash::{NOBODY, as_somebody_else};
 use crate::image::{Image, XFS, is_root, run, text};
 use crate::packing;
+use crate::refusals::{Running, Swapped};
 use crate::tree::{Kind, Mounted, OnXfs, assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
 
 const MIB: u64 = 1 << 20;
@@ -68,6 +71,61 @@ fn file_systems_are_refused_by_name() {
     assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
     assert!(matches!(Xfs::of(Path::new("/dev/shm"), true), Err(Refusal::NotXfs(name)) if name == "tmpfs"));
     assert!(matches!(Xfs::of(Path::new("/dev/shm/none"), true), Err(Refusal::Unknown { .. })));
+}
+
+#[test]
+fn files_are_left_by_name() {
+    if !is_root() {
+        return;
+    }
+    let mut image = OnXfs::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, 30);
+    for (name, flag) in [("file-3", "+i"), ("file-5", "+a")] {
+        run("chattr", &[flag, text(&directory.join(name))]);
+    }
+    run("fallocate", &["-l", "40000", text(&directory.join("preallocated"))]);
+    let program = directory.join("running");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let swap = directory.join("swap");
+    fs::write(&swap, vec![0; 1 << 20]).unwrap();
+    run("chmod", &["600", text(&swap)]);
+    run("mkswap", &[text(&swap)]);
+    image.cold();
+    let running = Running(Command::new(&program).arg("1000").spawn().unwrap());
+    run("swapon", &[text(&swap)]);
+    let swapped = Swapped(&swap);
+
+    let mut mover = OnXfs::host(&directory);
+    let (files, report) = pack(&mut mover, &directory, &RULES);
+    assert!(report.ended.is_none() && report.files > 20, "{report:?}");
+    let stays = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap().stays;
+    assert_eq!(stays("file-3"), Some(Stays::Immutable));
+    assert_eq!(stays("file-5"), Some(Stays::AppendOnly));
+    assert_eq!(stays("preallocated"), Some(Stays::Preallocated));
+    // These lie in one piece, and so nobody has tried to move them.
+    let places = |mover: &mut Xfs| [&program, &swap].map(|path| mover.look(path).unwrap().places);
+    let before = places(&mut mover);
+    let mut alone = |path: &Path| {
+        let inode = mover.look(path).unwrap().inode;
+        let opened = match mover.open(path, inode) {
+            Err(Trouble::Stays(stays)) => return Some(stays),
+            opened => opened.unwrap(),
+        };
+        let captured = mover.capture(&directory, 1);
+        match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks: 1 }).trouble {
+            Some(Trouble::Stays(stays)) => Some(stays),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(alone(&program), Some(Stays::Running));
+    assert_eq!(alone(&swap), Some(Stays::Swap));
+    assert_eq!(places(&mut mover), before);
+    drop((running, swapped, mover));
+    for (name, flag) in [("file-3", "-i"), ("file-5", "-a")] {
+        run("chattr", &[flag, text(&directory.join(name))]);
+    }
+    image.check();
 }
 
 /// Blocks may be smaller than pages.
@@ -145,9 +203,9 @@ fn shared_files_stay_shared() {
     assert_same(&directory, &before);
 }
 
-/// Whoever writes between the reading and the sharing keeps the file where it is, with what was written.
+/// What a file was cut to or has grown by since it was opened is in it afterwards.
 #[test]
-fn what_is_written_meanwhile_stays_where_it_is() {
+fn what_is_cut_or_grows_meanwhile_keeps_its_bytes() {
     if !is_root() {
         return;
     }
@@ -176,6 +234,35 @@ fn what_is_written_meanwhile_stays_where_it_is() {
     }
     drop((captured, mover));
     image.check();
+}
+
+/// The kernel compares: whoever writes between the reading and the sharing keeps what was written, where it is.
+#[test]
+fn only_equal_bytes_come_to_be_shared() {
+    if !is_root() {
+        return;
+    }
+    let image = OnXfs::image(512 * MIB, "");
+    let made = |name: &str, bytes: &[u8]| {
+        let path = image.root().join(name);
+        fs::write(&path, bytes).unwrap();
+        sync(&image.root());
+        File::options().read(true).write(true).open(path).unwrap()
+    };
+    let ours = made("ours", &bytes(1, 13_000));
+    let part = Part { offset: 4096, bytes: 13_000 - 4096 };
+    let theirs = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bytes(1, 13_000)[4096..].to_vec();
+        change(&mut bytes);
+        let file = made("theirs", &bytes);
+        let told = share_equal(ours.as_fd(), part, file.as_fd(), 0);
+        assert!(fs::read(image.root().join("theirs")).unwrap() == bytes);
+        told.map_err(|error| error.raw_os_error())
+    };
+    assert_eq!(theirs(&|_| ()), Ok(Some(part.bytes)));
+    assert_eq!(theirs(&|bytes| bytes[5000] ^= 1), Ok(None));
+    assert_eq!(theirs(&|bytes| *bytes.last_mut().unwrap() ^= 1), Ok(None));
+    assert_eq!(theirs(&|bytes| bytes.truncate(5000)), Err(Some(22)));
 }
 
 /// A file whose bytes the disk doesn't give any more ends the run by its name; what was moved before is whole.
