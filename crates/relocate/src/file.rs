@@ -71,12 +71,11 @@ impl Asked {
         inode: u64,
         by_flags: fn(u32) -> Option<Stays>,
     ) -> Result<(MovableFile, Stat), Trouble> {
-        let fd = open_file_to_write(path).map_err(|error| match error.raw_os_error() {
-            Some(ETXTBSY) => Stays::Running.into(),
-            Some(EAGAIN) => Stays::Leased.into(),
-            Some(EPERM | EACCES) => flagged_or_denied(path, by_flags).into(),
-            _ => trouble("open it for writing", path, error),
-        })?;
+        self.opened(open_to_write(path, by_flags)?, path, inode)
+    }
+
+    /// What was opened, if it is the file that had this inode.
+    pub(crate) fn opened(&self, fd: OwnedFd, path: &Path, inode: u64) -> Result<(MovableFile, Stat), Trouble> {
         let stat = statx_fd(fd.as_fd()).map_err(|error| trouble("look at it", path, error))?;
         if stat.ino != inode || stat.file_type() != EntryType::File {
             return Err(Stays::Gone.into());
@@ -131,6 +130,19 @@ impl Asked {
             Err(MapError::Io(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         }
+    }
+}
+
+pub(crate) fn open_to_write(path: &Path, by_flags: fn(u32) -> Option<Stays>) -> Result<OwnedFd, Trouble> {
+    open_file_to_write(path).map_err(|error| not_opened(path, by_flags, error))
+}
+
+fn not_opened(path: &Path, by_flags: fn(u32) -> Option<Stays>, error: io::Error) -> Trouble {
+    match error.raw_os_error() {
+        Some(ETXTBSY) => Stays::Running.into(),
+        Some(EAGAIN) => Stays::Leased.into(),
+        Some(EPERM | EACCES) => flagged_or_denied(path, by_flags).into(),
+        _ => trouble("open it for writing", path, error),
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use onesweep_sys::files::{open_dir, open_unnamed, punch, reserve};
+use onesweep_sys::files::{give_back, open_dir, open_unnamed, reserve};
 use onesweep_sys::sharing::{Part, clone_part};
 
 use crate::host::Captured;
@@ -48,7 +48,7 @@ impl Source<'_> {
     /// Gives its share of so many bytes up at once: what is dropped is let go of in the background.
     pub(super) fn give_up(&self, bytes: u64) -> io::Result<()> {
         match self {
-            Source::Donor(donor, offset) => punch(donor.fd(), *offset, bytes),
+            Source::Donor(donor, offset) => give_back(donor.fd(), *offset, bytes),
             Source::Staged(file) => file.set_len(0),
         }
     }
@@ -78,7 +78,7 @@ impl Donor {
         let staged = File::from(open_unnamed(self.directory.as_fd())?);
         clone_part(self.fd(), whole, staged.as_fd(), 0)?;
         // While the block was shared, to cut it would need another one.
-        punch(self.fd(), offset, whole.bytes)?;
+        give_back(self.fd(), offset, whole.bytes)?;
         staged.set_len(length)?;
         Ok(Source::Staged(staged))
     }

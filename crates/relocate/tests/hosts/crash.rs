@@ -351,7 +351,7 @@ fn stopped_machines<K: Kind>(does: &str) {
         image.stop(stop % 2 == 1);
         child.kill().unwrap();
         child.wait().unwrap();
-        image.come_back();
+        image.restart();
         let mut now = kept(&directory);
         now.retain(|path, _| still.contains(path));
         assert!(now == before, "after stop {stop}");

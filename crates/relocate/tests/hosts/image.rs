@@ -139,17 +139,16 @@ impl Image {
     /// Stops at once, as a machine does: what is not in the journal is gone, unless the journal is flushed first.
     pub(crate) fn shut_down(&mut self, is_flushed: bool) {
         self.stop(is_flushed);
-        self.come_back();
+        self.restart();
     }
 
-    /// The first half of [`Image::shut_down`], for somebody uses it still.
+    /// From here on nothing reaches the disk.
     pub(crate) fn stop(&self, is_flushed: bool) {
         let command = if is_flushed { "shutdown -f" } else { "shutdown" };
         run("xfs_io", &["-x", "-c", command, text(&self.root())]);
     }
 
-    /// The second half.
-    pub(crate) fn come_back(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.unmount();
         run("blockdev", &["--flushbufs", text(&self.device)]);
         self.mount();

@@ -68,23 +68,23 @@ pub fn allocate(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), 0, bytes))?)
 }
 
-/// As [`allocate`], without making the file longer: the places are behind its end, and stay for what it grows by.
-#[doc(alias = "FALLOC_FL_KEEP_SIZE")]
-pub fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
-    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes))?)
-}
-
-/// Gives back the places of `len` bytes from `offset` on, also of those behind the end of the file. They read as zeros then.
+/// Gives places of a file back: the bytes read as zeros then, and its size stays.
 #[doc(alias = "FALLOC_FL_PUNCH_HOLE")]
-pub fn punch(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+pub fn give_back(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-    Ok(super::open::again(|| rustix::fs::fallocate(fd, flags, offset, len))?)
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, flags, offset, bytes))?)
 }
 
 /// Makes `target` share all bytes of `source`. `EOPNOTSUPP` where the file system cannot, `EXDEV` across two of them.
 #[doc(alias = "FICLONE")]
 pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::ioctl_ficlone(target, source)?)
+}
+
+/// As [`allocate`], without making the file longer: the places are behind its end, and stay for what it grows by.
+#[doc(alias = "FALLOC_FL_KEEP_SIZE")]
+pub fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes))?)
 }
 
 /// Writes the dirty bytes of one file to its device, with its size but without its times.
@@ -112,14 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn places_are_reserved_and_given_back() {
+    fn places_are_given_back() {
         let file = tempfile::tempfile().unwrap();
-        let bytes = || std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) * 512;
-        reserve(file.as_fd(), 1 << 20).unwrap();
-        assert_eq!((file.metadata().unwrap().len(), bytes() >= 1 << 20), (0, true));
-        let before = bytes();
-        punch(file.as_fd(), 1 << 18, 1 << 18).unwrap();
-        assert!(bytes() <= before - (1 << 18) + 4096);
+        allocate(file.as_fd(), 3 * 4096).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1; 3 * 4096], 0).unwrap();
+        give_back(file.as_fd(), 4096, 4096).unwrap();
+        let mut bytes = [9; 3 * 4096];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        assert!(bytes.chunks(4096).map(|block| block[0]).eq([1, 0, 1]));
+        assert_eq!(seek_hole(file.as_fd(), 0).unwrap(), Some(4096));
     }
 
     #[test]
@@ -131,5 +132,16 @@ mod tests {
         std::os::unix::fs::FileExt::read_exact_at(&target, &mut bytes, 0).unwrap();
         assert_eq!(&bytes, b"\0\x00456789");
         assert_eq!(copy_range(source.as_fd(), 10, target.as_fd(), 0, 100).unwrap(), 0);
+    }
+
+    #[test]
+    fn places_are_reserved_behind_the_end() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = || std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) * 512;
+        reserve(file.as_fd(), 1 << 20).unwrap();
+        assert_eq!((file.metadata().unwrap().len(), bytes() >= 1 << 20), (0, true));
+        let before = bytes();
+        give_back(file.as_fd(), 1 << 18, 1 << 18).unwrap();
+        assert!(bytes() <= before - (1 << 18) + 4096);
     }
 }

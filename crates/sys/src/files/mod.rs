@@ -25,7 +25,7 @@ pub use attributes::{
     set_mode_fd, set_mode_handle, set_owner_fd, set_owner_handle, set_times_fd, set_times_handle, set_times_path,
 };
 pub use content::{
-    allocate, clone_file, copy_range, is_refusal, punch, read_at, read_at_uncached, reserve, seek_data, seek_hole,
+    allocate, clone_file, copy_range, give_back, is_refusal, read_at, read_at_uncached, reserve, seek_data, seek_hole,
     sync_data,
 };
 pub use entry_type::EntryType;
