@@ -37,7 +37,7 @@
 //! | [`xfs`] | a mounted XFS with reflinks as a host |
 //! | [`shown`] | any other file system: looked at, not moved |
 //! | [`mounted`] | which of them a directory has |
-//! | [`file`] | files of all of them |
+//! | [`mod@file`] | files of all of them |
 //! | [`dfs`] | the algorithm of *DFS: A De-fragmented File System*, pure: what lies in memory is put in order whenever a block of it is flushed |
 
 pub mod carry;
