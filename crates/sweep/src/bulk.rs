@@ -200,6 +200,12 @@ impl BulkRead {
         self.with(|settings| settings.one_at_a_time = yes)
     }
 
+    /// Hands requests to the kernel [`queue_depth`](Self::queue_depth) at a time, each batch when the last one is over, so that
+    /// those of different files that lie side by side become one request of the disk. The disk may wait between two batches.
+    pub fn in_batches(self, yes: bool) -> Self {
+        self.with(|settings| settings.in_batches = yes)
+    }
+
     /// Gaps up to so many bytes are read through (`Merged`). Default: the disk model's break-even gap.
     pub fn gap(self, bytes: u64) -> Self {
         self.with(|settings| settings.gap = Some(bytes))

@@ -83,6 +83,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) stream_rules: StreamRules,
     pub(crate) xattrs: bool,
     pub(crate) queue_depth: usize,
+    /// Reads begin together, when the queue is full.
+    pub(crate) in_batches: bool,
 }
 
 /// A file that waits for bytes.
@@ -369,6 +371,9 @@ impl<'a> Reader<'a> {
         }
         while self.queue.in_flight() == self.queue.capacity() {
             self.reap()?;
+            while self.engine.in_batches && self.queue.in_flight() > 0 {
+                self.reap()?;
+            }
         }
         self.push(flight, file, parts)
     }
@@ -380,7 +385,10 @@ impl<'a> Reader<'a> {
         let op = ReadOp { token, file, offset: flight.offset, parts, dont_cache };
         self.flights.insert(token, flight);
         self.queue.push(op)?;
-        self.queue.submit()?;
+        // Waiting for one of them begins them all.
+        if !self.engine.in_batches {
+            self.queue.submit()?;
+        }
         Ok(())
     }
 

@@ -62,12 +62,13 @@ fn every_file_comes_whole_in_every_order_and_with_every_budget() {
             for reassembly in
                 [Reassembly::Deferred, Reassembly::FirstFit, Reassembly::OnDemand, Reassembly::Threshold(budget / 3)]
             {
-                for cold in [false, true] {
+                for (cold, in_batches) in [(false, false), (true, false), (true, true)] {
                     let read = BulkRead::new([root.path()])
                         .order(order)
                         .budget(budget)
                         .reassembly(reassembly)
                         .ignore_cache(cold)
+                        .in_batches(in_batches)
                         .catalog_limit(20_000);
                     let (found, errors, summary) = deliver(read);
                     assert!(errors.is_empty(), "{errors:?}");

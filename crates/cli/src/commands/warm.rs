@@ -1,9 +1,12 @@
 //! `onesweep warm`: the page cache, as far as it holds.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use onesweep::{BulkRead, CachePolicy, MetadataSource};
-use onesweep_deliver::warm::{Memory, Warmed, Warmer, default_limit};
+use onesweep_deliver::warm::{Memory, Warmed, Warmer, default_limit, own_files};
 use serde::Serialize;
 
 use crate::{
@@ -16,6 +19,9 @@ use crate::{
 
 /// A limit may be passed by as much as this, or by an eighth of it.
 const BUDGET_MIN: u64 = 64 << 10;
+
+/// Requests that are handed over at once with `--directory`.
+const BATCH: usize = 512;
 
 #[derive(Serialize)]
 struct Details {
@@ -34,6 +40,7 @@ pub(crate) fn run(mut args: WarmArgs) -> Result<u8, Failure> {
     args.common.settings.metadata = Some(MetadataSource::Walk);
     let session = Session::start(args.common, StandardOutput::Summary)?;
     session.check_roots(None, &args.paths)?;
+    let roots = if args.directory { own_files_of(&args.paths, session.follows_roots())? } else { args.paths.clone() };
     let limit = match args.limit {
         Some(limit) => limit.0,
         None => spare_bytes(session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0))?,
@@ -41,7 +48,12 @@ pub(crate) fn run(mut args: WarmArgs) -> Result<u8, Failure> {
     let mut warmer = Warmer::new(limit);
     // What waits to be handed over when the limit is reached has been read for nothing, and stays in the page cache.
     let budget = session.settings().budget.map_or(BulkRead::BUDGET, |budget| budget.0).min((limit / 8).max(BUDGET_MIN));
-    let sweep = session.bulk_read(&args.paths)?.budget(budget).cache(CachePolicy::Fill).snapshot(false).plan()?;
+    let mut read = session.bulk_read(&roots)?.budget(budget).cache(CachePolicy::Fill).snapshot(false);
+    if args.directory {
+        let depth = session.settings().queue_depth.map_or(BATCH, std::num::NonZeroUsize::get);
+        read = read.in_batches(true).no_recursion(true).queue_depth(depth);
+    }
+    let sweep = read.plan()?;
     let files_in_all = (!sweep.is_partial()).then(|| sweep.files().count() as u64);
     let summary = session.run_planned(sweep, |item| match item.and_then(|file| warmer.warm(file)) {
         Ok(going) => going,
@@ -59,6 +71,23 @@ pub(crate) fn run(mut args: WarmArgs) -> Result<u8, Failure> {
     }
     let all_fit = !(full || session.is_interrupted());
     session.finish("warm", &summary, Details { limit, warmed_files: files, warmed_bytes: bytes, files_in_all, all_fit })
+}
+
+/// Directories stand for the files in them, all else for itself.
+fn own_files_of(paths: &[PathBuf], follow: bool) -> Result<Vec<PathBuf>, Failure> {
+    let mut roots = Vec::new();
+    for path in paths {
+        let is_link = path.symlink_metadata().is_ok_and(|facts| facts.is_symlink());
+        let files = match path.is_dir() && (follow || !is_link) {
+            // What a link leads to.
+            true if is_link => path.canonicalize().and_then(|directory| own_files(&directory)),
+            true => own_files(path),
+            false => Ok(Vec::new()),
+        };
+        let files = files.map_err(|error| Failure::told(message::of_step(path, "list it", &error)))?;
+        if files.is_empty() { roots.push(path.clone()) } else { roots.extend(files) }
+    }
+    Ok(roots)
 }
 
 fn spare_bytes(budget: u64) -> Result<u64, Failure> {

@@ -21,7 +21,7 @@ use crate::{
 const FILES: usize = 300;
 
 /// Pages in memory of each file, by `fincore`.
-fn pages(files: &[PathBuf]) -> BTreeMap<PathBuf, u64> {
+pub(crate) fn pages(files: &[PathBuf]) -> BTreeMap<PathBuf, u64> {
     let mut all = BTreeMap::new();
     for some in files.chunks(100) {
         let out = output(Command::new("fincore").args(["--noheadings", "--raw", "--output", "PAGES,FILE"]).args(some));

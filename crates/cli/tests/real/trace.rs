@@ -52,6 +52,12 @@ pub(crate) fn from_cold(image: &mut Image, mut archiver: Command) -> Vec<Request
     })
 }
 
+/// The read requests of a command that starts with cold caches.
+pub(crate) fn of_command(image: &mut Image, mut command: Command) -> Vec<Request> {
+    image.cold();
+    reads(image, || run(&mut command))
+}
+
 /// A ring buffer of our own: traces of other programs don't meet it, and it ends with the test.
 struct Instance {
     folder: PathBuf,

@@ -3,6 +3,7 @@
 //! What was cached already counts too: it may be pushed out by what comes in just as well.
 
 mod memory;
+mod own_files;
 
 use std::{
     io::{self, BufReader, Read, Seek, SeekFrom},
@@ -12,6 +13,7 @@ use std::{
 use onesweep::{ContentReader, FileError, Kind, SweptFile};
 
 pub use memory::{Memory, default_limit};
+pub use own_files::own_files;
 
 /// Bytes of a page. Larger pages only make the estimate a little low.
 const PAGE_BYTES: u64 = 4096;

@@ -466,6 +466,7 @@ impl SpindleSweep {
             stream_rules,
             xattrs: self.settings.xattrs,
             queue_depth,
+            in_batches: self.settings.in_batches,
         };
         Reader::new(engine).run(requests)
     }
