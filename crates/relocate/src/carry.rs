@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use self::space::Space;
-use crate::host::{Failure, Host, Stays, Trouble};
+use crate::host::{Failure, Host, Moves, Stays, Trouble};
 use crate::pack::{Fitted, Item, Plan, Region, Rules, fit, plan};
 use crate::places::Places;
 use crate::survey::Candidate;
@@ -206,6 +206,7 @@ impl<H: Host> Carrier<'_, H> {
         self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
         let Some((space, fitted)) = self.find_space(region, &turns)? else { return Ok(()) };
 
+        self.tell_moves(&turns, &fitted, &space, open)?;
         self.report.regions += 1;
         for (&turn, planned) in turns.iter().zip(&fitted.files) {
             let Some(file) = open.get(&turn) else { continue };
@@ -213,6 +214,21 @@ impl<H: Host> Carrier<'_, H> {
         }
         drop(space);
         self.commit(self.settings.commit)
+    }
+
+    fn tell_moves(
+        &mut self,
+        turns: &[usize],
+        fitted: &Fitted,
+        space: &Space<H>,
+        open: &Open<H::File>,
+    ) -> Result<(), Failure> {
+        let of_file = |(turn, to): (&usize, &Places)| {
+            let file = &self.files[*turn];
+            Some(Moves { path: &file.path, file: open.get(turn)?, places: &file.places, steps: space.steps(to) })
+        };
+        let moves: Vec<_> = turns.iter().zip(&fitted.files).filter_map(of_file).collect();
+        self.host.prepare(&moves)
     }
 
     /// Free space in which the region is worth it.

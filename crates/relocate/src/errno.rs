@@ -9,3 +9,4 @@ pub(crate) const ENOTTY: i32 = 25;
 pub(crate) const ETXTBSY: i32 = 26;
 pub(crate) const ENODATA: i32 = 61;
 pub(crate) const EOPNOTSUPP: i32 = 95;
+pub(crate) const ESTALE: i32 = 116;

@@ -8,12 +8,15 @@ use onesweep_layout::source::{Fiemap, LayoutSource, MapError};
 use onesweep_layout::{Extent, ExtentFlags};
 use onesweep_sys::{
     cache::{Residency, prefetch, residency},
-    files::{CURRENT_DIR, EntryType, Stat, is_no_file, open_file_to_write, open_file_untouched, statx_at, statx_fd},
+    files::{
+        CURRENT_DIR, EntryType, Stat, is_no_file, is_verity, open_file_to_write, open_file_untouched, statx_at,
+        statx_fd,
+    },
     inode::{self, flags},
     memory::page_bytes,
 };
 
-use crate::errno::{EACCES, EAGAIN, EOPNOTSUPP, EPERM, ETXTBSY};
+use crate::errno::{EACCES, EAGAIN, EOPNOTSUPP, EPERM, ESTALE, ETXTBSY};
 use crate::host::{Failure, Looked, Stays, Trouble};
 use crate::places::{Places, Run};
 
@@ -56,7 +59,11 @@ impl Asked {
         if stat.file_type() != EntryType::File {
             return Err(Stays::NoFile.into());
         }
-        let fd = open_file_untouched(path).map_err(|error| trouble("open it", path, error))?;
+        let fd = open_file_untouched(path).map_err(|error| match error.raw_os_error() {
+            // A kernel without fs-verity.
+            Some(EOPNOTSUPP) if is_verity(path).unwrap_or(false) => Stays::Verity.into(),
+            _ => trouble("open it", path, error),
+        })?;
         let stat = statx_fd(fd.as_fd()).map_err(|error| trouble("look at it", path, error))?;
         self.same_file_system(&stat)?;
         let flagged = flags(fd.as_fd()).map_err(|error| trouble("ask for its flags", path, error))?;
@@ -137,10 +144,11 @@ pub(crate) fn open_to_write(path: &Path, by_flags: fn(u32) -> Option<Stays>) -> 
     open_file_to_write(path).map_err(|error| not_opened(path, by_flags, error))
 }
 
-fn not_opened(path: &Path, by_flags: fn(u32) -> Option<Stays>, error: io::Error) -> Trouble {
+pub(crate) fn not_opened(path: &Path, by_flags: fn(u32) -> Option<Stays>, error: io::Error) -> Trouble {
     match error.raw_os_error() {
         Some(ETXTBSY) => Stays::Running.into(),
         Some(EAGAIN) => Stays::Leased.into(),
+        Some(ESTALE) => Stays::Gone.into(),
         Some(EPERM | EACCES) => flagged_or_denied(path, by_flags).into(),
         _ => trouble("open it for writing", path, error),
     }

@@ -150,6 +150,19 @@ pub struct Moved {
     pub trouble: Option<Trouble>,
 }
 
+/// What is about to be done to one file.
+#[derive(Debug)]
+pub struct Moves<'a, F, D> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// The file.
+    pub file: &'a F,
+    /// Where its blocks lie now.
+    pub places: &'a Places,
+    /// Its exchanges.
+    pub steps: Vec<(&'a D, Exchange)>,
+}
+
 /// A file system whose files can be moved block by block, without anybody who uses them noticing.
 ///
 /// After an exchange, contents, times and names are as before; whenever the machine stops, each block has its old or its new
@@ -180,6 +193,13 @@ pub trait Host {
 
     /// Where the blocks of a donor lie.
     fn donor_places(&mut self, donor: &Self::Donor) -> io::Result<Places>;
+
+    /// Hears of all exchanges of a region before the first of them, to make ready for them and to keep what leads back. When that
+    /// fails, none of them is made.
+    fn prepare(&mut self, moves: &[Moves<'_, Self::File, Self::Donor>]) -> Result<(), Failure> {
+        let _ = moves;
+        Ok(())
+    }
 
     /// Exchanges blocks of a file with blocks of a donor.
     fn exchange(&mut self, file: &Self::File, donor: &Self::Donor, exchange: Exchange) -> Moved;

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onesweep_layout::{Mount, MountTable};
 use onesweep_sys::files::{open_dir, statx_fd};
 use thiserror::Error;
 
 use crate::ext4::{self, Ext4, Reading};
-use crate::host::Host;
+use crate::host::{Failure, Host};
 use crate::shown::Shown;
 use crate::xfs::{self, Xfs};
 
@@ -66,6 +66,19 @@ pub trait Mounted: Host {
     ///
     /// What is only found out now, without any harm.
     fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal>;
+
+    /// Keeps the old places of all that is moved from now on below a directory.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be kept.
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure>;
+
+    /// The name by which old places are kept, when any are.
+    fn kept_run(&self) -> Option<&str>;
+
+    /// The folder of kept places, if it lies below this directory. What is in it is not to be moved.
+    fn kept_below(&self, directory: &Path) -> Option<PathBuf>;
 }
 
 impl Mounted for Ext4 {
@@ -80,6 +93,18 @@ impl Mounted for Ext4 {
         }
         Ok(self.rehearse(directory)?)
     }
+
+    fn keep_old_places(&mut self, _: &Path) -> Result<(), Failure> {
+        Ext4::keep_old_places(self).map(|_| ())
+    }
+
+    fn kept_run(&self) -> Option<&str> {
+        Ext4::kept_run(self)
+    }
+
+    fn kept_below(&self, directory: &Path) -> Option<PathBuf> {
+        Ext4::kept_below(self, directory)
+    }
 }
 
 impl Mounted for Xfs {
@@ -90,6 +115,18 @@ impl Mounted for Xfs {
     fn get_ready(&mut self, _: &Path, region: u64, _: bool) -> Result<(), Refusal> {
         self.set_unit(region);
         Ok(())
+    }
+
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
+        Err(Failure::new("keep old places of its files", directory, io::ErrorKind::Unsupported.into()))
+    }
+
+    fn kept_run(&self) -> Option<&str> {
+        None
+    }
+
+    fn kept_below(&self, _: &Path) -> Option<PathBuf> {
+        None
     }
 }
 

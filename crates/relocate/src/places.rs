@@ -1,5 +1,7 @@
 //! Where the blocks of a file lie.
 
+use std::ops::Range;
+
 /// Blocks that lie side by side, in the file and on the disk. All numbers are blocks of the file system.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Run {
@@ -56,6 +58,31 @@ impl Places {
         &self.0
     }
 
+    /// Where a block of the file lies.
+    #[must_use]
+    pub fn at(&self, logical: u64) -> Option<u64> {
+        let behind = self.0.partition_point(|run| run.logical_end() <= logical);
+        let run = self.0.get(behind).filter(|run| run.logical <= logical)?;
+        Some(run.place + (logical - run.logical))
+    }
+
+    /// The places of these blocks, in the order of the file.
+    #[must_use]
+    pub fn within(&self, blocks: Range<u64>) -> Places {
+        let cut = |run: &Run| {
+            let (start, end) = (run.logical.max(blocks.start), run.logical_end().min(blocks.end));
+            (start < end).then(|| Run { logical: start, place: run.place + (start - run.logical), blocks: end - start })
+        };
+        Places(self.0.iter().filter_map(cut).collect())
+    }
+
+    /// The same places as those of a file whose first block among them has this number.
+    #[must_use]
+    pub fn shifted(&self, first: u64) -> Places {
+        let start = self.0.first().map_or(0, |run| run.logical);
+        Places(self.0.iter().map(|run| Run { logical: first + (run.logical - start), ..*run }).collect())
+    }
+
     /// Blocks that have a place.
     #[must_use]
     pub fn blocks(&self) -> u64 {
@@ -102,6 +129,16 @@ mod tests {
         assert_eq!((file.blocks(), file.breaks(), file.first(), file.end()), (7, 1, Some(10), Some(42)));
         assert!(file.leads_to(&places(&[(0, 42, 1)]).unwrap()));
         assert!(!file.leads_to(&Places::default()) && !Places::default().leads_to(&Places::default()));
+    }
+
+    #[test]
+    fn blocks_are_found() {
+        let file = places(&[(0, 10, 2), (5, 40, 3)]).unwrap();
+        let found: Vec<Option<u64>> = (0..9).map(|block| file.at(block)).collect();
+        assert_eq!(found, [Some(10), Some(11), None, None, None, Some(40), Some(41), Some(42), None]);
+        assert_eq!(file.within(1..7), places(&[(1, 11, 1), (5, 40, 2)]).unwrap());
+        assert_eq!(file.within(2..5), Places::default());
+        assert_eq!(file.shifted(7), places(&[(7, 10, 2), (12, 40, 3)]).unwrap());
     }
 
     #[test]

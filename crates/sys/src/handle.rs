@@ -95,6 +95,8 @@ pub enum Access {
     Facts,
     /// A file, for reading, without waiting for anybody.
     Read,
+    /// A file, for reading and writing, without waiting for anybody.
+    Write,
 }
 
 /// Opens an inode. `mount` is any open file of its file system, and what is opened belongs to that mount.
@@ -110,6 +112,7 @@ pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, access: Access
             Access::List => libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOATIME,
             Access::Facts => libc::O_PATH | libc::O_NOFOLLOW,
             Access::Read => libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOATIME,
+            Access::Write => libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOATIME,
         };
     // SAFETY: the handle is as many bytes of identity as it says, behind their number and type.
     let fd = unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags) };
@@ -147,6 +150,12 @@ mod tests {
         let whole = handle_at(dir.as_fd(), c"").unwrap();
         let opened = open_by_handle(dir.as_fd(), &whole, Access::List).unwrap();
         assert_eq!(files::statx_fd(opened.as_fd()).unwrap().ino, ino);
+        fs::write(tree.path().join("file"), b"bytes").unwrap();
+        let file = handle_at(dir.as_fd(), c"file").unwrap();
+        fs::rename(tree.path().join("file"), tree.path().join("renamed")).unwrap();
+        let opened = fs::File::from(open_by_handle(dir.as_fd(), &file, Access::Write).unwrap());
+        std::os::unix::fs::FileExt::write_all_at(&opened, b"B", 0).unwrap();
+        assert_eq!(fs::read(tree.path().join("renamed")).unwrap(), b"Bytes");
         fs::remove_dir(tree.path().join("two")).unwrap();
         let gone = open_by_handle(dir.as_fd(), &handle, Access::Facts).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ESTALE));

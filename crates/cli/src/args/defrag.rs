@@ -18,7 +18,10 @@ Examples:
   onesweep defrag --dry-run /srv/mail             the plan, and nothing else
   onesweep defrag /srv/mail                       for who reads it as GNU tar does
   onesweep defrag --order name /srv/www           for rsync, and cp with patterns
-  onesweep defrag --max-time 30m /srv/a /srv/b")]
+  onesweep defrag --max-time 30m /srv/a /srv/b
+  onesweep defrag --keep /srv/mail                hold the old places; it tells an ID
+  onesweep defrag --undo 20260314-151926 /srv/mail
+  onesweep defrag --forget 20260314-151926 /srv/mail")]
 pub(crate) struct DefragArgs {
     /// Directories; what is mounted below is left out
     #[arg(required = true, value_name = "DIRECTORY")]
@@ -47,6 +50,21 @@ pub(crate) struct DefragArgs {
     /// Also on disks that don't seek
     #[arg(long)]
     pub(crate) force: bool,
+    /// Hold the old places, in .onesweep/undo at the root of the mount, so that --undo can move all back
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Move back what a run with --keep has moved, on the file system of the directory
+    #[arg(
+        long, value_name = "ID",
+        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "no_raise"],
+    )]
+    pub(crate) undo: Option<String>,
+    /// Free the old places of a run with --keep
+    #[arg(
+        long, value_name = "ID",
+        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "no_raise", "force"],
+    )]
+    pub(crate) forget: Option<String>,
     /// Name each file that stays, and why
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) verbose: bool,
@@ -82,7 +100,15 @@ mod tests {
         };
         assert_eq!((args.region, args.write_budget), (Size(64 << 10), Size(128 << 10)));
         assert_eq!((args.order, args.max_time.map(|time| time.0)), (OrderName::Inode, Some(300)));
-        for line in ["defrag", "defrag --order none a", "defrag -v --json a", "defrag --max-time x a"] {
+        for line in [
+            "defrag",
+            "defrag --order none a",
+            "defrag -v --json a",
+            "defrag --max-time x a",
+            "defrag --undo 1 --forget 1 a",
+            "defrag --keep --undo 1 a",
+            "defrag --undo 1 -n a",
+        ] {
             assert!(parse_line(line).is_err(), "{line}");
         }
     }

@@ -1,10 +1,12 @@
 //! `onesweep defrag`: plan, show, move.
 
+mod undo;
+
 use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, IsTerminal, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::Path,
     sync::{
         Arc,
@@ -17,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onesweep_layout::{Devices, LayoutScore};
 use onesweep_relocate::{
     carry::{Ended, Report, Settings},
-    ext4::Reading,
+    ext4::{self, Reading},
     host::{Failure as Failed, Host},
     mounted::{Chosen, Mounted, Refusal, host_of},
     pack::{Plan, Rules, Score, score},
@@ -46,6 +48,12 @@ pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
         flag::register_conditional_shutdown(signal, report::INTERRUPTED.into(), Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| Failure::told(format!("cannot listen to signals: {}", message::why(&error))))?;
+    }
+    if let Some(id) = &args.undo {
+        return undo::undo(&args, id, &stop);
+    }
+    if let Some(id) = &args.forget {
+        return undo::forget(&args, id);
     }
     let until = args.max_time.map(|time| Instant::now() + Duration::from_secs(time.0.unsigned_abs()));
     let mut errors = 0;
@@ -78,19 +86,29 @@ impl Run<'_> {
     /// Gives how many errors were told.
     fn run(&self) -> Result<u64, Failure> {
         let reading = Reading { uncached: !self.args.cached, large_pages: !self.args.cached };
-        match host_of(self.path, reading).map_err(|refusal| self.refused(&refusal))? {
-            Chosen::Ext4(mut host) => self.run_on(&mut *host),
+        match host_of(self.path, reading).map_err(|refusal| refused(self.path, &refusal))? {
+            Chosen::Ext4(mut host) => {
+                // Where no file can be made, nothing can be moved either; that is told when it is tried.
+                if let Err(refusal @ ext4::Refusal::Bigalloc) = host.rehearse(self.path) {
+                    return Err(refused(self.path, &refusal.into()));
+                }
+                self.run_on(&mut *host)
+            }
+            Chosen::Xfs(_) if self.args.keep => {
+                let why = "on XFS a file's old place is free at once; leave --keep out";
+                Err(Failure::could_not_run(self.path, "keep old places", why))
+            }
             Chosen::Xfs(mut host) => self.run_on(&mut host),
             Chosen::Shown(mut host, refusal) => {
                 self.show_scores(&mut host)?;
-                Err(self.refused(&refusal))
+                Err(refused(self.path, &refusal))
             }
         }
     }
 
     /// Tells how files lie that can't be moved; nothing where the file system tells no places.
     fn show_scores(&self, host: &mut Shown) -> Result<(), Failure> {
-        let (files, _) = self.survey(host)?;
+        let (files, _) = self.survey(host, None)?;
         if files.iter().any(|file| file.places.blocks() > 0) {
             let score = score(&files.iter().map(Candidate::item).collect::<Vec<_>>());
             let plan = Plan { before: score, after: score, ..Plan::default() };
@@ -101,8 +119,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The files in the order of the reader, and how many errors were told.
-    fn survey(&self, host: &mut impl Host) -> Result<(Vec<Candidate>, u64), Failure> {
+    /// The files in the order of the reader, but for those in the folder of kept places, and how many errors were told.
+    fn survey(&self, host: &mut impl Host, kept: Option<&Path>) -> Result<(Vec<Candidate>, u64), Failure> {
         // Places of what was written lately are not known before.
         host.commit().map_err(|error| Failure::io(self.path, "write what is dirty", &error))?;
         let order = match self.args.order {
@@ -115,17 +133,21 @@ impl Run<'_> {
             tell(&message::of_step(path, "list it", &error));
             errors += 1;
         });
-        let paths = paths.map_err(|error| Failure::io(self.path, "list it", &error))?;
+        let mut paths = paths.map_err(|error| Failure::io(self.path, "list it", &error))?;
+        if let Some(kept) = kept {
+            paths.retain(|path| !path.starts_with(kept));
+        }
         let files = survey(host, paths).map_err(|failed| Failure::told(message_of(&failed)))?;
         Ok((files, errors))
     }
 
     /// Gives how many errors were told.
     fn run_on(&self, host: &mut impl Mounted) -> Result<u64, Failure> {
-        let (mut files, mut errors) = self.survey(host)?;
+        let (mut files, mut errors) = self.survey(host, host.kept_below(self.path).as_deref())?;
         let settings = self.settings(host.block_bytes());
         let plan = plan_for(&files, &settings);
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
+        told.held_blocks = self.args.keep.then(|| plan.blocks());
         self.show(|out| told.show_plan(out))?;
         let is_seekless = self.is_seekless();
         if is_seekless && !self.args.force && !self.args.dry_run && !plan.regions.is_empty() {
@@ -134,7 +156,10 @@ impl Run<'_> {
         }
         if !self.args.dry_run && (!is_seekless || self.args.force) && !plan.regions.is_empty() {
             host.get_ready(self.path, settings.rules.region, !self.args.no_raise)
-                .map_err(|refusal| self.refused(&refusal))?;
+                .map_err(|refusal| refused(self.path, &refusal))?;
+            if self.args.keep {
+                host.keep_old_places(self.path).map_err(|failed| Failure::told(message_of(&failed)))?;
+            }
             let started = Instant::now();
             let done = self.carry_out(host, &mut files, &settings, plan.blocks());
             if let Some(Ended::Failed(failed)) = &done.report.ended {
@@ -142,6 +167,7 @@ impl Run<'_> {
                 errors += 1;
             }
             told.add(&done, started.elapsed(), host.block_bytes());
+            told.undo = host.kept_run().map(str::to_owned);
             self.show(|out| told.show_done(out))?;
         }
         told.count_stayed(&files);
@@ -187,7 +213,9 @@ impl Run<'_> {
             bar.set_message(format!("{} files moved", report.files));
             !self.stop.load(Ordering::SeqCst) && self.until.is_none_or(|until| Instant::now() < until)
         };
-        let done = pack_until_rest(host, files, settings, PASSES, &mut goes_on);
+        // What is kept frees no room for another pass.
+        let passes = if self.args.keep { 1 } else { PASSES };
+        let done = pack_until_rest(host, files, settings, passes, &mut goes_on);
         bar.finish_and_clear();
         done
     }
@@ -198,19 +226,25 @@ impl Run<'_> {
         stack().is_some_and(|stack| !stack.disks.is_empty() && stack.is_seekless())
     }
 
-    fn refused(&self, refusal: &Refusal) -> Failure {
-        match refusal.unknown() {
-            Some((what, source)) => Failure::io(self.path, what, source),
-            None => Failure::could_not_run(self.path, "move its files", refusal),
-        }
-    }
-
     fn show(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         if self.args.quiet || self.args.json {
             return Ok(());
         }
         write(&mut io::stdout().lock()).map_err(|error| Failure::output(&error, 0))
     }
+}
+
+fn refused(path: &Path, refusal: &Refusal) -> Failure {
+    match refusal.unknown() {
+        Some((what, source)) => Failure::io(path, what, source),
+        None => Failure::could_not_run(path, "move its files", refusal),
+    }
+}
+
+/// The bytes in hexadecimal, when the path is not UTF-8.
+fn path_hex(path: &Path) -> Option<String> {
+    let hex = || path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    path.to_str().is_none().then(hex)
 }
 
 fn tell(text: &str) {
@@ -243,12 +277,20 @@ impl Scores {
 #[derive(Serialize)]
 struct Told {
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     files: usize,
     bytes: u64,
     before: Scores,
     planned: Scores,
     planned_regions: usize,
     planned_bytes: u64,
+    /// With `--keep`: those of the old places, when all is carried out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_blocks: Option<u64>,
+    /// The name by which they are undone and forgotten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo: Option<String>,
     /// Null when nothing was to be moved.
     after: Option<Scores>,
     moved_files: u64,
@@ -268,12 +310,15 @@ impl Told {
     fn new(path: &Path, files: &[Candidate], plan: &Plan, block_bytes: u64) -> Told {
         Told {
             path: path.to_string_lossy().into_owned(),
+            path_hex: path_hex(path),
             files: files.len(),
             bytes: files.iter().map(|file| file.places.blocks()).sum::<u64>() * block_bytes,
             before: Scores::of(&plan.before),
             planned: Scores::of(&plan.after),
             planned_regions: plan.regions.len(),
             planned_bytes: plan.blocks() * block_bytes,
+            held_blocks: None,
+            undo: None,
             after: None,
             moved_files: 0,
             moved_bytes: 0,
@@ -323,6 +368,16 @@ impl Told {
                 Size(self.planned_bytes),
                 self.planned.seeks
             ),
+        }?;
+        match self.held_blocks {
+            Some(blocks @ 1..) => {
+                writeln!(
+                    out,
+                    "to keep: {blocks} blocks, {}, are held until they are forgotten",
+                    Size(self.planned_bytes)
+                )
+            }
+            _ => Ok(()),
         }
     }
 
@@ -331,6 +386,10 @@ impl Told {
         let seeks = self.after.as_ref().map_or(0, |after| after.seeks);
         let whole = if self.is_complete { "" } else { "stopped early: " };
         writeln!(out, "{whole}{} files moved, {bytes} in {took}, {seeks} seeks now", self.moved_files)?;
+        if let Some(id) = &self.undo {
+            let path = message::one_line(&self.path);
+            writeln!(out, "kept: onesweep defrag --undo {id} {path}, or --forget {id}")?;
+        }
         if self.left_not_better > 0 {
             let left = self.left_not_better;
             writeln!(out, "{left} regions left: free space in pieces would not have made them better by enough")?;

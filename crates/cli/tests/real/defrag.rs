@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    os::unix::fs::FileExt,
+    os::unix::{ffi::OsStrExt, fs::FileExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -28,6 +28,20 @@ fn scatter(root: &Path, count: usize) {
     for block in 0..6 {
         for file in files.iter().skip(block).step_by(block + 1) {
             file.write_all_at(&rng.bytes(4096), block as u64 * 4096).expect("growth");
+        }
+        tree::sync(root);
+    }
+}
+
+/// Files of 2 to 6 blocks, without holes, that grew by turns.
+fn grow_by_turns(root: &Path, count: u64) {
+    fs::create_dir_all(root).expect("a folder");
+    let mut rng = Rng::new(seed());
+    for block in 0..6 {
+        for number in (0..count).filter(|number| block < 2 + number % 5) {
+            let path = root.join(format!("f{number}"));
+            let file = File::options().create(true).append(true).open(path).expect("a file");
+            file.write_all_at(&rng.bytes(4096), block * 4096).expect("growth");
         }
         tree::sync(root);
     }
@@ -129,21 +143,31 @@ fn what_cannot_be_moved_is_told_by_name() {
     let stopped = defrag(&["--max-time", "0s"], &root, 0);
     assert_eq!((&stopped["moved_files"], &stopped["is_complete"]), (&0.into(), &false.into()), "{stopped}");
 
-    for (fs, message) in [
-        (Fs::Btrfs, "cannot move its files: its file system is btrfs; only files of ext4 and XFS are moved: it puts "),
-        (Fs::Ext4Small, "cannot move its files: its blocks have 1024 bytes, and pages 4096: "),
-    ] {
-        let other = Image::new(fs, 320 << 20);
-        let out = finish(onesweep(["defrag"]).arg(other.root()), 2);
-        assert!(text(&out.stderr).contains(message), "{}", text(&out.stderr));
-        assert_eq!(text(&out.stdout), "");
+    let other = Image::new(Fs::Btrfs, 320 << 20);
+    let out = finish(onesweep(["defrag"]).arg(other.root()), 2);
+    let message = "cannot move its files: its file system is btrfs; only files of ext4 and XFS are moved: it puts ";
+    assert!(text(&out.stderr).contains(message), "{}", text(&out.stderr));
+    assert_eq!(text(&out.stdout), "");
+    let clusters = Image::with(Fs::Ext4, 320 << 20, &["-O", "bigalloc"]);
+    scatter(&clusters.root().join("tree"), 10);
+    for options in [&["-n"][..], &[]] {
+        let out = finish(onesweep(["defrag"]).args(options).arg(clusters.root()), 2);
+        assert!(text(&out.stderr).contains("its ext4 gives out space in clusters (bigalloc)"), "{}", text(&out.stderr));
     }
+    let odd = image.root().join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    scatter(&odd, 10);
+    let told = defrag(&["-n"], &odd, 0);
+    assert!(told["path_hex"].as_str().is_some_and(|hex| hex.ends_with("2f6f64642dff")), "{told}");
+    assert!(defrag(&["-n"], &root, 0)["path_hex"].is_null());
     let unsafe_image = Image::with(Fs::Ext4, 320 << 20, &["-O", "^has_journal"]);
     let out = finish(onesweep(["defrag"]).arg(unsafe_image.root()), 2);
     assert!(text(&out.stderr).contains("its ext4 has no journal, without which a crash would damage what was moved"));
     let plain = Image::with(Fs::Xfs, 320 << 20, &["-m", "reflink=0"]);
     let out = finish(onesweep(["defrag"]).arg(plain.root()), 2);
     assert!(text(&out.stderr).contains("its XFS has no reflinks (mkfs.xfs -m reflink=0)"), "{}", text(&out.stderr));
+    let xfs = Image::new(Fs::Xfs, 320 << 20);
+    let out = finish(onesweep(["defrag", "--keep"]).arg(xfs.root()), 2);
+    assert!(text(&out.stderr).contains("cannot keep old places: on XFS "), "{}", text(&out.stderr));
     let none = root.join("none");
     let out = finish(onesweep(["defrag"]).arg(&none).arg(&root), 1);
     assert!(text(&out.stderr).contains("/none: cannot open it: No such file or directory"), "{}", text(&out.stderr));
@@ -168,6 +192,109 @@ fn other_file_systems_are_looked_at_alone() {
     assert!(seeks(&told, "before") > 40 && told["after"].is_null() && told["is_complete"] == false, "{told}");
     assert_eq!((&told["planned_regions"], &told["planned"]), (&0.into(), &told["before"]));
     assert!(entries(&root) == before);
+}
+
+fn filefrag(root: &Path) -> Vec<u8> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(root).expect("a folder").map(|entry| entry.expect("one").path()).collect();
+    paths.sort();
+    output(Command::new("filefrag").arg("-e").args(paths))
+}
+
+/// What is kept is told in the plan, moves back, and is freed; and it is not moved itself.
+#[test]
+fn what_was_moved_goes_back() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 512 << 20);
+    let root = image.root().join("tree");
+    scatter(&root, 200);
+    image.cold();
+    let (before, there) = (entries(&root), filefrag(&root));
+
+    let planned = defrag(&["--keep", "-n"], &root, 0);
+    assert!(planned["held_blocks"].as_u64() > Some(200) && planned["undo"].is_null(), "{planned}");
+    assert!(!image.root().join(".onesweep").exists(), "nothing was made");
+    let said = text(&finish(onesweep(["defrag", "--keep", "-n"]).arg(&root), 0).stdout);
+    assert!(said.contains(&format!("\nto keep: {} blocks, ", planned["held_blocks"])), "{said}");
+
+    let told = defrag(&["--keep"], &root, 0);
+    assert_eq!((&told["held_blocks"], &told["passes"]), (&planned["held_blocks"], &1.into()), "{told}");
+    assert_eq!(told["moved_bytes"].as_u64(), told["held_blocks"].as_u64().map(|blocks| blocks * 4096));
+    let id = told["undo"].as_str().expect("a name").to_owned();
+    assert!(filefrag(&root) != there && entries(&root) == before);
+    let all = defrag(&["-n"], &image.root(), 0);
+    assert_eq!((&all["files"], &all["stayed"]), (&told["files"], &serde_json::json!({})), "{all}");
+
+    for known in ["none", "../undo", ""] {
+        for does in ["--undo", "--forget"] {
+            let out = finish(onesweep(["defrag", does, known]).arg(&root), 2);
+            let wanted = format!("tree: no old places are kept as {known}; there are {id}\n");
+            assert!(text(&out.stderr).ends_with(&wanted), "{}", text(&out.stderr));
+        }
+    }
+    let out = finish(onesweep(["defrag", "--undo", &id]).arg(&root).arg(image.root()), 2);
+    assert!(text(&out.stderr).contains("name one directory of it"), "{}", text(&out.stderr));
+
+    let undone = defrag(&["--undo", &id], &root, 0);
+    assert_eq!((&undone["moved_files"], &undone["moved_bytes"]), (&told["moved_files"], &told["moved_bytes"]));
+    assert_eq!((&undone["stayed"], &undone["is_complete"]), (&serde_json::json!({}), &true.into()), "{undone}");
+    assert!(filefrag(&root) == there && entries(&root) == before);
+    let said = text(&finish(onesweep(["defrag", "--undo", &id]).arg(&root), 0).stdout);
+    assert!(
+        said.starts_with("0 files moved back, ") && said.contains(" files lay at their old places already\n"),
+        "{said}"
+    );
+
+    let out = finish(onesweep(["defrag", "--json", "--forget", &id]).arg(&root), 0);
+    let freed: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert!(freed["freed_bytes"].as_u64() >= told["moved_bytes"].as_u64(), "{freed}");
+    let out = finish(onesweep(["defrag", "--undo", &id]).arg(&root), 2);
+    assert!(text(&out.stderr).contains("; there are none\n"), "{}", text(&out.stderr));
+    image.unmount();
+    output(Command::new("e2fsck").arg("-fn").arg(image.device()));
+    image.mount();
+    assert!(entries(&root) == before);
+}
+
+/// An ordinary user may keep old places where the mount is that user's own; elsewhere the path is named, and nothing moves.
+#[test]
+fn users_keep_where_they_may() {
+    root_test!();
+    const NOBODY: u32 = 65_534;
+    let image = Image::new(Fs::Ext4, 320 << 20);
+    let root = image.root().join("tree");
+    scatter(&root, 60);
+    for entry in fs::read_dir(&root).expect("a folder") {
+        std::os::unix::fs::chown(entry.expect("one").path(), Some(NOBODY), Some(NOBODY)).expect("an owner");
+    }
+    std::os::unix::fs::chown(&root, Some(NOBODY), Some(NOBODY)).expect("an owner");
+    tree::sync(&root);
+    // Where the program lies may be closed to others.
+    let program = image.root().join("program");
+    fs::copy(crate::run::program(), &program).expect("a copy");
+    let there = filefrag(&root);
+    let as_nobody = |words: &[&str], code| {
+        let mut command = Command::new(&program);
+        command.arg("defrag").args(words).arg("tree").current_dir(image.root()).uid(NOBODY).gid(NOBODY);
+        finish(&mut command, code)
+    };
+    let out = as_nobody(&["--keep", "--force"], 2);
+    assert!(
+        text(&out.stderr).contains("/.onesweep: cannot make this folder for old places: Permission denied; "),
+        "{}",
+        text(&out.stderr)
+    );
+    assert!(filefrag(&root) == there);
+
+    std::os::unix::fs::chown(image.root(), Some(NOBODY), Some(NOBODY)).expect("an owner");
+    let told: Value = serde_json::from_slice(&as_nobody(&["--keep", "--force", "--json"], 0).stdout).expect("JSON");
+    let id = told["undo"].as_str().expect("a name");
+    assert!(filefrag(&root) != there);
+    let out = finish(onesweep(["defrag", "--undo", id]).arg(&root), 2);
+    assert!(text(&out.stderr).contains("it belongs to user 65534; run as that user"), "{}", text(&out.stderr));
+    as_nobody(&["--undo", id], 0);
+    assert!(filefrag(&root) == there);
+    as_nobody(&["--forget", id], 0);
 }
 
 /// After an interrupt the region at hand is finished, and what is told is true.
@@ -223,6 +350,65 @@ fn gnu_tar_reads_a_packed_xfs_in_a_fraction() {
     root_test!();
     for (options, part) in [(&[][..], 3.3), (&["--region", "8M"], 3.3)] {
         packed_for_gnu_tar(Fs::Xfs, options, part);
+    }
+}
+
+/// Linux reads ahead file by file: a packed directory is one run, but a request for each file. In batches it is a few.
+#[test]
+fn a_packed_directory_is_warmed_by_few_requests() {
+    root_test!(alone);
+    let bytes = 512 << 20;
+    let mut image = Image::new(Fs::Ext4, bytes);
+    let root = image.root().join("tree");
+    grow_by_turns(&root, 256);
+    grow_by_turns(&root.join("below"), 20);
+    defrag(&[], &root, 0);
+    let in_memory = |image: &mut Image, options: &[&str]| {
+        let mut warm = onesweep(["warm", "--json"]);
+        warm.args(options).arg(&root);
+        let requests = trace::of_command(image, warm);
+        let files = |below: &Path| {
+            let entries = fs::read_dir(below).expect("a folder").map(|entry| entry.expect("one").path());
+            entries.filter(|path| path.is_file()).collect::<Vec<_>>()
+        };
+        let cached = |below| crate::cache::pages(&files(below)).values().sum::<u64>();
+        let data: Vec<_> = requests.into_iter().filter(|request| !request.metadata).collect();
+        (data, cached(&root), cached(&root.join("below")))
+    };
+    let own: u64 = fs::read_dir(&root)
+        .expect("a folder")
+        .map(|entry| entry.expect("one").metadata().expect("facts"))
+        .filter(|facts| facts.is_file())
+        .map(|facts| facts.len() / 4096)
+        .sum();
+    let (all, all_own, all_below) = in_memory(&mut image, &[]);
+    assert!(all_own == own && all_below > 0);
+    assert!(all.len() >= 256, "{} requests", all.len());
+    let (batch, batch_own, batch_below) = in_memory(&mut image, &["--directory"]);
+    let time = |requests: &[trace::Request]| Disk::of(bytes).serve(requests).total_ms();
+    say(&format!(
+        "256 packed files: {} requests one after the other, {:.1} ms of disk time; in a batch {} requests, {:.1} ms",
+        all.len(),
+        time(&all),
+        batch.len(),
+        time(&batch)
+    ));
+    assert_eq!((batch_own, batch_below), (own, 0));
+    assert!(batch.len() * 8 <= all.len(), "{} requests", batch.len());
+    assert!(batch.is_sorted_by_key(|request| request.start));
+
+    // What has no files of its own, and what is no directory.
+    let empty = image.root().join("empty");
+    fs::create_dir(&empty).expect("a folder");
+    std::os::unix::fs::symlink("tree", image.root().join("link")).expect("a link");
+    for (options, path, wanted) in [
+        (&["--directory"][..], &empty, "0 of 0 files warmed"),
+        (&["--directory"], &root.join("f1"), "1 of 1 files warmed"),
+        (&["--directory"], &image.root().join("link"), "0 of 0 files warmed"),
+        (&["--directory", "-H"], &image.root().join("link"), "256 of 256 files warmed"),
+    ] {
+        let out = finish(onesweep(["warm"]).args(options).arg(path), 0);
+        assert!(text(&out.stdout).starts_with(wanted), "{options:?} {}: {}", path.display(), text(&out.stdout));
     }
 }
 

@@ -1,22 +1,30 @@
 //! Preallocated files without a name.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use onesweep_layout::ExtentFlags;
+use onesweep_layout::source::{Fiemap, LayoutSource};
 use onesweep_sys::{
-    files::{allocate, open_dir, open_unnamed, statx_fd},
+    files::{EntryType, allocate, insert_hole, open_dir, open_unnamed, statx_fd},
     one_cpu::OnOneCpu,
+    user::effective_uid,
 };
 
 use super::Refusal;
-use crate::host::Captured;
+use crate::file::Asked;
+use crate::host::{Captured, Exchange};
+use crate::places::Places;
 
 /// A preallocated file without a name.
 #[derive(Debug)]
 pub struct Donor {
     fd: OwnedFd,
-    bytes: u64,
+    bytes: Cell<u64>,
+    /// Blocks before which holes were inserted, by their numbers without any hole, and how many blocks each hole has.
+    holes: RefCell<Vec<(u64, u64)>>,
 }
 
 impl Donor {
@@ -24,8 +32,48 @@ impl Donor {
         self.fd.as_fd()
     }
 
+    /// One that has a name again; `None` when it has bytes of its own, other names, or another owner.
+    pub(super) fn kept(fd: OwnedFd, fiemap: &mut Fiemap) -> io::Result<Option<Donor>> {
+        let stat = statx_fd(fd.as_fd())?;
+        let is_own = stat.uid == effective_uid() && stat.nlink == 1 && stat.file_type() == EntryType::File;
+        let donor = Donor::new(fd, stat.size);
+        let mut is_unwritten = true;
+        let told = fiemap.map(donor.fd(), stat.size, &mut |extent| {
+            is_unwritten &= extent.flags.contains(ExtentFlags::UNWRITTEN);
+        });
+        told.map_err(io::Error::other)?;
+        Ok((is_own && is_unwritten).then_some(donor))
+    }
+
+    fn new(fd: OwnedFd, bytes: u64) -> Donor {
+        Donor { fd, bytes: Cell::new(bytes), holes: RefCell::default() }
+    }
+
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.get()
+    }
+
+    /// The number that a block has by now.
+    pub(super) fn number(&self, block: u64) -> u64 {
+        let holes = self.holes.borrow();
+        block + holes.iter().filter(|(at, _)| *at <= block).map(|(_, blocks)| blocks).sum::<u64>()
+    }
+
+    /// Sees to it that the first block of an exchange is the same block of its page in both files, which the kernel wants where
+    /// blocks are smaller than pages: a hole before it shifts what is behind, and no place changes.
+    pub(super) fn align(&self, exchange: Exchange, page_blocks: u64, block_bytes: u64) -> io::Result<()> {
+        let number = self.number(exchange.to);
+        let missing = (exchange.from % page_blocks + page_blocks - number % page_blocks) % page_blocks;
+        if missing > 0 {
+            insert_hole(self.fd(), number * block_bytes, missing * block_bytes)?;
+            self.holes.borrow_mut().push((exchange.to, missing));
+            self.bytes.set(self.bytes.get() + missing * block_bytes);
+        }
+        Ok(())
+    }
+
+    pub(super) fn places(&self, asked: &mut Asked) -> io::Result<Places> {
+        asked.donor_places(self.fd(), self.bytes())
     }
 }
 
@@ -47,7 +95,7 @@ pub(super) fn capture(directory: &Path, bytes: u64, count: usize) -> Captured<Do
 fn donor(directory: BorrowedFd<'_>, bytes: u64) -> io::Result<Donor> {
     let fd = open_unnamed(directory)?;
     allocate(fd.as_fd(), bytes)?;
-    Ok(Donor { fd, bytes })
+    Ok(Donor::new(fd, bytes))
 }
 
 /// Nobody tells whether an ext4 gives out clusters, but a file of one block is charged for a whole one.

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use onesweep_layout::SysTree;
-use onesweep_sys::{files::file_system, memory::page_bytes};
+use onesweep_sys::files::file_system;
 use thiserror::Error;
 
 use crate::mounted::mount_of;
@@ -29,14 +29,6 @@ pub enum Refusal {
     /// Files are used where they lie.
     #[error("its ext4 is mounted with dax and cannot move files; mount it without")]
     Dax,
-    /// Blocks are smaller than pages, so that files can't lie side by side without a gap.
-    #[error("its blocks have {block} bytes, and pages {page}: files could not be packed without gaps")]
-    SmallBlocks {
-        /// Bytes of a block.
-        block: u64,
-        /// Bytes of a page.
-        page: u64,
-    },
     /// It is mounted for reading.
     #[error("it is mounted read-only")]
     ReadOnly,
@@ -69,6 +61,7 @@ pub(super) struct Facts {
     pub(super) block_bytes: u64,
     /// The kernel's name of the device.
     pub(super) name: String,
+    pub(super) mount_point: PathBuf,
 }
 
 impl Facts {
@@ -88,13 +81,13 @@ impl Facts {
         let journal = read(settings(&name).join("journal_task"))?;
         let errors = read(settings(&name).join("errors_count"))?;
         let block_bytes = file_system(directory).map_err(unknown("ask for its block size"))?.block_size;
-        judge(&options, &journal, &errors, block_bytes)?;
-        Ok(Facts { dev, block_bytes, name })
+        judge(&options, &journal, &errors)?;
+        Ok(Facts { dev, block_bytes, name, mount_point: mount.mount_point })
     }
 }
 
 /// Refuses what the kernel's own words don't show to be sound.
-fn judge(options: &str, journal: &str, errors: &str, block_bytes: u64) -> Result<(), Refusal> {
+fn judge(options: &str, journal: &str, errors: &str) -> Result<(), Refusal> {
     let mode = options.lines().find_map(|line| line.strip_prefix("data="));
     // The number of the journal's thread.
     if journal.trim().parse::<u32>().is_err() {
@@ -115,10 +108,6 @@ fn judge(options: &str, journal: &str, errors: &str, block_bytes: u64) -> Result
             let source = io::ErrorKind::InvalidData.into();
             return Err(Refusal::Unknown { what: "read how many errors its ext4 has recorded", source });
         }
-    }
-    let page = page_bytes();
-    if block_bytes < page {
-        return Err(Refusal::SmallBlocks { block: block_bytes, page });
     }
     Ok(())
 }
@@ -143,17 +132,15 @@ mod tests {
 
     #[test]
     fn what_is_not_shown_to_be_sound_is_refused() {
-        let page = page_bytes();
-        assert!(judge("rw\ndata=ordered\n", "77\n", "0\n", page).is_ok());
-        assert!(judge("rw\ndata=writeback\n", "77\n", "0\n", page).is_ok());
-        let refused = |options, journal, errors, block| judge(options, journal, errors, block).unwrap_err();
-        assert!(matches!(refused("rw", "<none>\n", "0", page), Refusal::NoJournal));
-        assert!(matches!(refused("rw\ndata=ordered", "<none>\n", "0", page), Refusal::NoJournal));
-        assert!(matches!(refused("rw", "77", "0", page), Refusal::NoJournal));
-        assert!(matches!(refused("data=journal", "77", "0", page), Refusal::DataJournal));
-        assert!(matches!(refused("data=ordered\ndax=always", "77", "0", page), Refusal::Dax));
-        assert!(matches!(refused("data=ordered", "77", "3", page), Refusal::Damaged(3)));
-        assert!(matches!(refused("data=ordered", "77", "", page), Refusal::Unknown { .. }));
-        assert!(matches!(refused("data=ordered", "77", "0", page / 4), Refusal::SmallBlocks { .. }));
+        assert!(judge("rw\ndata=ordered\n", "77\n", "0\n").is_ok());
+        assert!(judge("rw\ndata=writeback\n", "77\n", "0\n").is_ok());
+        let refused = |options, journal, errors| judge(options, journal, errors).unwrap_err();
+        assert!(matches!(refused("rw", "<none>\n", "0"), Refusal::NoJournal));
+        assert!(matches!(refused("rw\ndata=ordered", "<none>\n", "0"), Refusal::NoJournal));
+        assert!(matches!(refused("rw", "77", "0"), Refusal::NoJournal));
+        assert!(matches!(refused("data=journal", "77", "0"), Refusal::DataJournal));
+        assert!(matches!(refused("data=ordered\ndax=always", "77", "0"), Refusal::Dax));
+        assert!(matches!(refused("data=ordered", "77", "3"), Refusal::Damaged(3)));
+        assert!(matches!(refused("data=ordered", "77", ""), Refusal::Unknown { .. }));
     }
 }

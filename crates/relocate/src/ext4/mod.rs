@@ -6,23 +6,26 @@
 mod donor;
 mod facts;
 mod file;
+pub mod keep;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onesweep_sys::{
     features::kernel_version,
-    files::{open_dir, sync_file_system},
+    files::{open_dir, sync_data, sync_file_system},
     folios::Folios,
+    memory::page_bytes,
     move_extents::move_extents,
     setting::Raised,
 };
 
+use self::keep::Keeper;
 pub use self::{donor::Donor, facts::Refusal};
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
 use crate::file::{Asked, MovableFile, announce};
-use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Opened, Stays, Trouble};
+use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble};
 use crate::places::Places;
 
 /// What may be done to bring a file into a state in which it can be moved.
@@ -42,6 +45,8 @@ pub struct Ext4 {
     asked: Asked,
     /// The kernel's name of its device.
     name: String,
+    /// Blocks of a page, or 1.
+    page_blocks: u64,
     unit: u64,
     raised: Option<Raised>,
     reading: Reading,
@@ -51,6 +56,8 @@ pub struct Ext4 {
     /// The kernel may free blocks twice after an exchange that failed midway.
     ends_at_first_error: bool,
     is_without_clusters: bool,
+    mount_point: PathBuf,
+    keeper: Option<Keeper>,
 }
 
 impl Ext4 {
@@ -68,12 +75,15 @@ impl Ext4 {
             asked: Asked::new(facts.dev, facts.block_bytes),
             unit: facts::stream_request(&facts.name).clamp(1, LARGEST_UNIT),
             name: facts.name,
+            page_blocks: (page_bytes() / facts.block_bytes).max(1),
             raised: None,
             reading,
             folios: Folios::open().ok(),
             has_slow_folios: ((6, 16)..(6, 19)).contains(&version),
             ends_at_first_error: version < (6, 8),
             is_without_clusters: false,
+            mount_point: facts.mount_point,
+            keeper: None,
         })
     }
 
@@ -81,6 +91,31 @@ impl Ext4 {
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.asked.block_bytes
+    }
+
+    /// Keeps the old places of all that is moved from now on, in [`.onesweep/undo`](keep); gives the name by which they are
+    /// [undone](keep::undo) and [forgotten](keep::forget).
+    ///
+    /// # Errors
+    ///
+    /// When that folder can't be made in the root of the mount, or is not the caller's own.
+    pub fn keep_old_places(&mut self) -> Result<&str, Failure> {
+        let keeper = Keeper::begin(&self.mount_point, self.asked.dev)?;
+        Ok(self.keeper.insert(keeper).id())
+    }
+
+    /// The name by which old places are kept, when any are.
+    #[must_use]
+    pub fn kept_run(&self) -> Option<&str> {
+        self.keeper.as_ref().filter(|keeper| keeper.is_used()).map(Keeper::id)
+    }
+
+    /// The folder of kept places, if it lies below this directory. What is in it is not to be moved.
+    #[must_use]
+    pub fn kept_below(&self, directory: &Path) -> Option<PathBuf> {
+        let folder = keep::folder_path(&self.mount_point);
+        let below = folder.strip_prefix(directory.canonicalize().ok()?).ok()?.to_owned();
+        Some(directory.join(below))
     }
 
     /// Makes donors of so many blocks come to lie near their directories too, instead of 16 (`mb_stream_req`). It holds for all that
@@ -160,11 +195,33 @@ impl Host for Ext4 {
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
-        self.asked.donor_places(donor.fd(), donor.bytes())
+        donor.places(&mut self.asked)
+    }
+
+    fn prepare(&mut self, moves: &[Moves<'_, MovableFile, Donor>]) -> Result<(), Failure> {
+        let mut steps: Vec<_> = moves.iter().flat_map(|file| file.steps.iter().map(|step| (file.path, step))).collect();
+        // A hole shifts what is behind it, so the first ones come first.
+        steps.sort_by_key(|(_, (_, exchange))| exchange.to);
+        for (path, (donor, exchange)) in steps {
+            let aligned = donor.align(*exchange, self.page_blocks, self.asked.block_bytes);
+            aligned.map_err(|error| Failure::new("make ready to move it", path, error))?;
+        }
+        match &mut self.keeper {
+            Some(keeper) => keeper.keep(moves, &mut self.asked),
+            None => Ok(()),
+        }
     }
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
-        let told = move_extents(file.fd(), donor.fd(), exchange);
+        let aligned = donor.align(exchange, self.page_blocks, self.asked.block_bytes).and_then(|()| {
+            // The first blocks of its page may have been moved just now.
+            if exchange.from.is_multiple_of(self.page_blocks) { Ok(()) } else { sync_data(file.fd()) }
+        });
+        if let Err(error) = aligned {
+            let failure = Failure::new("make ready to move it", file.path(), error);
+            return Moved { blocks: 0, trouble: Some(failure.into()) };
+        }
+        let told = move_extents(file.fd(), donor.fd(), Exchange { to: donor.number(exchange.to), ..exchange });
         let trouble = told.error.map(|error| {
             let stays = match error.raw_os_error() {
                 _ if self.ends_at_first_error => None,

@@ -1,6 +1,7 @@
 //! A real ext4.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use onesweep_relocate::ext4::{Ext4, Reading};
@@ -10,7 +11,8 @@ use onesweep_relocate::pack::Rules;
 use crate::conformance::conforms;
 use crate::image::{Image, is_root};
 use crate::packing;
-use crate::tree::{Kind, Mounted, OnExt4, assert_same, breaks, bytes, host, kept, pack, scatter, sync};
+use crate::tree::{Kind, Mounted, OnExt4, assert_same, breaks, bytes, host, kept, pack, planned, scatter, sync};
+use crate::undo::{layout, undo_all};
 
 const MIB: u64 = 1 << 20;
 
@@ -45,6 +47,71 @@ fn a_full_disk_and_a_read_only_one_change_nothing() {
 #[test]
 fn free_space_in_pieces_is_used_where_it_is_better() {
     packing::free_space_in_pieces_is_used_where_it_is_better::<OnExt4>();
+}
+
+/// Files of odd numbers of blocks of 1 and 2 KiB, which the kernel exchanges only at the same block of a page, come to lie side by
+/// side without a gap, and go back.
+#[test]
+fn blocks_smaller_than_pages_are_packed_without_gaps() {
+    if !is_root() {
+        return;
+    }
+    for block in [1024_usize, 2048] {
+        let mut image = Image::new(256 * MIB, &["-b", &block.to_string()], "");
+        let directory = image.root().join("d");
+        fs::create_dir(&directory).unwrap();
+        let size = |number: usize| (1 + number * 7 % 13) * block - number % 90;
+        for at in 0..13 {
+            for number in (0..80).filter(|&number| at * block < size(number)) {
+                let path = directory.join(format!("file-{number}"));
+                let file = File::options().create(true).append(true).open(path).unwrap();
+                let all = bytes(number as u64, size(number));
+                file.write_all_at(&all[at * block..all.len().min((at + 1) * block)], (at * block) as u64).unwrap();
+            }
+            sync(&directory);
+        }
+        // A hole, and a piece that begins in the middle of a page.
+        let holes = File::create(directory.join("holes")).unwrap();
+        for at in [0, 3, 5, 6, 9] {
+            holes.write_all_at(&bytes(5, block), at * block as u64).unwrap();
+            sync(&directory);
+        }
+        drop(holes);
+        image.cold();
+        let (before, there) = (kept(&directory), layout(&directory));
+        let rules = Rules { region: 64, slack: 2, budget: 32, margin: 1 };
+        let mut mover = host(&directory);
+        let id = mover.keep_old_places().unwrap().to_owned();
+        let (files, made) = planned(&mut mover, &directory, &rules);
+        let (after, report) = pack(&mut mover, &directory, &rules);
+        eprintln!(
+            "blocks of {block}: {} breaks, {} planned, {} came",
+            breaks(&files),
+            made.after.breaks(),
+            breaks(&after)
+        );
+        assert!(report.ended.is_none() && report.torn.is_empty() && report.stayed.is_empty(), "{report:?}");
+        assert!(report.files >= 75 && breaks(&after) * 8 <= breaks(&files), "{report:?}");
+        assert_same(&directory, &before);
+        drop(mover);
+        image.shut_down(false);
+        assert_same(&directory, &before);
+        image.check();
+        assert_same(&directory, &before);
+        let undone = undo_all(&directory, &id);
+        assert!(undone.left.is_empty() && undone.blocks == report.blocks, "{undone:?}");
+        assert!(layout(&directory) == there);
+        image.check();
+        assert_same(&directory, &before);
+    }
+}
+
+#[test]
+fn small_blocks_conform() {
+    if !is_root() {
+        return;
+    }
+    conforms(&mut Mounted::<OnExt4>::new(Image::new(256 * MIB, &["-b", "1024"], "")));
 }
 
 /// With a raised setting, donors of 8 MiB lie near their directory too; it is set back.

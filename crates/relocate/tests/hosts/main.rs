@@ -9,5 +9,6 @@ mod model;
 mod packing;
 mod refusals;
 mod tree;
+mod undo;
 mod writers;
 mod xfs;

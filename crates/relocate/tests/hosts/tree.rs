@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use onesweep_relocate::carry::{Report, Settings, carry_out};
 use onesweep_relocate::ext4::{Ext4, Reading};
 use onesweep_relocate::host::Host;
+use onesweep_relocate::mounted::Mounted as MountedHost;
 use onesweep_relocate::pack::{Item, Plan, Rules, plan, score};
 use onesweep_relocate::survey::{Candidate, Order, files_below, survey};
 use onesweep_relocate::xfs::Xfs;
@@ -115,7 +116,7 @@ pub(crate) fn host(directory: &Path) -> Ext4 {
 
 /// A file system on which the same tests run as on others.
 pub(crate) trait Kind {
-    type Host: Host;
+    type Host: MountedHost;
 
     const TOOLS: &'static Tools;
     /// A donor has the old places of what it gave its own to, so that the same again brings them back.
@@ -194,13 +195,14 @@ impl<K: Kind> Fixture for Mounted<K> {
 
     fn make(&mut self, name: &str, blocks: u64, cut: u64) -> PathBuf {
         let path = self.image.root().join(name);
-        fs::write(&path, bytes(blocks, (blocks * 4096).saturating_sub(cut) as usize)).unwrap();
+        let block = self.host.block_bytes();
+        fs::write(&path, bytes(blocks, (blocks * block).saturating_sub(cut.min(block - 1)) as usize)).unwrap();
         sync(&self.image.root());
         path
     }
 
     fn dirty(&mut self, path: &Path) {
-        File::options().write(true).open(path).unwrap().write_all_at(b"!", 4096).unwrap();
+        File::options().write(true).open(path).unwrap().write_all_at(b"!", 1024).unwrap();
     }
 
     fn contents(&mut self, path: &Path) -> Vec<u8> {

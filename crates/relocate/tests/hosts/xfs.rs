@@ -31,6 +31,7 @@ fn xfs_conforms() {
         return;
     }
     conforms(&mut Mounted::<OnXfs>::new(OnXfs::image(512 * MIB, "")));
+    conforms(&mut Mounted::<OnXfs>::new(Image::of(&XFS, 0, &["-b", "size=1024"], "")));
 }
 
 #[test]
@@ -93,8 +94,7 @@ fn files_are_left_by_name() {
     run("mkswap", &[text(&swap)]);
     image.cold();
     let running = Running(Command::new(&program).arg("1000").spawn().unwrap());
-    run("swapon", &[text(&swap)]);
-    let swapped = Swapped(&swap);
+    let swapped = Swapped::to(&swap);
 
     let mut mover = OnXfs::host(&directory);
     let (files, report) = pack(&mut mover, &directory, &RULES);

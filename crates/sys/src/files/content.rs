@@ -75,6 +75,12 @@ pub fn give_back(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> 
     Ok(super::open::again(|| rustix::fs::fallocate(fd, flags, offset, bytes))?)
 }
 
+/// Moves all bytes from `offset` on further behind by `bytes`, both in whole blocks, so that a hole comes to lie there. No place changes.
+#[doc(alias = "FALLOC_FL_INSERT_RANGE")]
+pub fn insert_hole(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::INSERT_RANGE, offset, bytes))?)
+}
+
 /// Makes `target` share all bytes of `source`. `EOPNOTSUPP` where the file system cannot, `EXDEV` across two of them.
 #[doc(alias = "FICLONE")]
 pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {

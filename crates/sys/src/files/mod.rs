@@ -25,21 +25,22 @@ pub use attributes::{
     set_mode_fd, set_mode_handle, set_owner_fd, set_owner_handle, set_times_fd, set_times_handle, set_times_path,
 };
 pub use content::{
-    allocate, clone_file, copy_range, give_back, is_refusal, read_at, read_at_uncached, reserve, seek_data, seek_hole,
-    sync_data,
+    allocate, clone_file, copy_range, give_back, insert_hole, is_refusal, read_at, read_at_uncached, reserve,
+    seek_data, seek_hole, sync_data,
 };
 pub use entry_type::EntryType;
 pub use file_system::{FileSystem, file_system, sync_file_system};
 pub use listing::{DirEntry, DirReader};
 pub use names::{
-    link_at, make_directory_at, make_node_at, make_symlink_at, name_file, read_link_at, remove_at, rename_at,
+    link_at, make_directory_at, make_node_at, make_symlink_at, name_file, read_link_at, remove_at, remove_directory_at,
+    rename_at,
 };
 pub use open::{
     create_file_at, is_direct, is_link_refused, is_no_file, is_untouched, let_block, open_dir, open_dir_at,
     open_dir_handle, open_dir_handle_beneath, open_direct_at, open_file, open_file_at, open_file_to_write,
     open_file_untouched, open_handle, open_handle_at, open_handle_of_link, open_unnamed, reopen,
 };
-pub use stat::{Stat, Time, dev_numbers, makedev, statx_at, statx_fd};
+pub use stat::{Stat, Time, dev_numbers, is_verity, makedev, statx_at, statx_fd};
 pub use xattr::{
     list_xattrs_fd, list_xattrs_handle, list_xattrs_path, remove_xattr_fd, remove_xattr_handle, set_xattr_fd,
     set_xattr_handle, set_xattr_path, xattr_fd, xattr_handle, xattr_path,

@@ -80,6 +80,12 @@ pub fn remove_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
 }
 
+/// Takes an empty directory away.
+#[doc(alias = "rmdir")]
+pub fn remove_directory_at(dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};

@@ -93,6 +93,16 @@ pub fn statx_at(dir: BorrowedFd<'_>, path: impl PathArg, nofollow: bool) -> io::
     stat_with(dir, path, flags)
 }
 
+/// Whether a file is protected by fs-verity, also where this kernel can't open such files.
+#[doc(alias = "STATX_ATTR_VERITY")]
+pub fn is_verity(path: impl PathArg) -> io::Result<bool> {
+    let look = |dir: BorrowedFd<'_>, path: &CStr| {
+        rustix::fs::statx(dir, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)
+    };
+    let found = path.into_with_c_str(|path| call_of_path(super::CURRENT_DIR, path, look))?;
+    Ok(found.stx_attributes.contains(StatxAttributes::VERITY))
+}
+
 fn stat_with(dir: BorrowedFd<'_>, path: impl PathArg, flags: AtFlags) -> io::Result<Stat> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID | StatxFlags::DIOALIGN;
     let look = |dir: BorrowedFd<'_>, path: &CStr| rustix::fs::statx(dir, path, flags, wanted);
