@@ -1,6 +1,9 @@
 //! The emulated disk under a real file system. Needs root, `/dev/fuse`, loop devices and e2fsprogs; says so and passes
 //! where one is missing.
 
+#[path = "lab/relocation.rs"]
+mod relocation;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};

@@ -1,0 +1,263 @@
+//! The power goes while files are moved.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use onesweep_relocate::carry::Ended;
+use onesweep_relocate::ext4::keep::{forget, kept, undo};
+use onesweep_relocate::ext4::{Donor, Ext4, Reading};
+use onesweep_relocate::file::MovableFile;
+use onesweep_relocate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Trouble};
+use onesweep_relocate::pack::Rules;
+use onesweep_relocate::passes::pack_until_rest;
+use onesweep_relocate::places::Places;
+use onesweep_relocate::survey::{Candidate, Order, files_below, survey};
+
+use super::{Place, place, succeed};
+
+const HELPER: &str = "ONESWEEP_LAB_MOVES";
+/// Before the books of the disk.
+const BOOKS: &str = "the books:";
+const FILES: u64 = 40;
+const BLOCK: u64 = 4096;
+
+/// By file and block of the file.
+type Layout = BTreeMap<(String, u64), u64>;
+
+/// Bytes of which each word tells its file and place.
+fn bytes(file: u64) -> Vec<u8> {
+    let blocks = 2 + file * 7 % 11;
+    let words = (0..blocks * BLOCK / 8).map(|at| (file << 32 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+    let mut bytes: Vec<u8> = words.flatten().collect();
+    bytes.truncate(bytes.len() - 100);
+    bytes
+}
+
+fn path(file: u64) -> PathBuf {
+    PathBuf::from(format!("d/{file}"))
+}
+
+/// Files that grew by turns.
+fn scatter() -> io::Result<()> {
+    fs::create_dir("d")?;
+    for block in 0..12 {
+        for file in 0..FILES {
+            if let Some(part) = bytes(file).chunks(BLOCK as usize).nth(block) {
+                let open = File::options().create(true).write(true).truncate(false).open(path(file))?;
+                open.write_all_at(part, block as u64 * BLOCK)?;
+            }
+        }
+        succeed(&mut Command::new("sync"));
+    }
+    Ok(())
+}
+
+fn host() -> Ext4 {
+    Ext4::of(Path::new("d"), Reading { uncached: true, large_pages: true }).unwrap()
+}
+
+fn files(host: &mut impl Host) -> Vec<Candidate> {
+    let paths = files_below(Path::new("d"), Order::Name, &mut |path, error| panic!("{}: {error}", path.display()));
+    survey(host, paths.unwrap()).unwrap()
+}
+
+fn tell(word: &str, path: &Path, places: &Places) {
+    for run in places.runs() {
+        println!("{word} {} {} {} {}", path.display(), run.logical, run.place, run.blocks);
+    }
+}
+
+fn tell_layout(word: &str) {
+    for file in files(&mut host()) {
+        tell(word, &file.path, &file.places);
+    }
+}
+
+/// An ext4 that tells where files are to lie, before they are moved.
+struct Telling(Ext4);
+
+impl Host for Telling {
+    type File = MovableFile;
+    type Donor = Donor;
+
+    fn unit(&self) -> u64 {
+        self.0.unit()
+    }
+
+    fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
+        self.0.look(path)
+    }
+
+    fn announce(&mut self, path: &Path) {
+        self.0.announce(path);
+    }
+
+    fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<MovableFile>, Trouble> {
+        self.0.open(path, inode)
+    }
+
+    fn places(&mut self, file: &MovableFile) -> Result<Places, Trouble> {
+        self.0.places(file)
+    }
+
+    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
+        self.0.capture(directory, donors)
+    }
+
+    fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
+        self.0.donor_places(donor)
+    }
+
+    fn prepare(&mut self, moves: &[Moves<'_, MovableFile, Donor>]) -> Result<(), Failure> {
+        for file in moves {
+            for (donor, step) in &file.steps {
+                let held = self.0.donor_places(donor).unwrap();
+                tell("to", file.path, &held.within(step.to..step.to + step.blocks).shifted(step.from));
+            }
+        }
+        self.0.prepare(moves)
+    }
+
+    fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
+        self.0.exchange(file, donor, exchange)
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        self.0.commit()
+    }
+}
+
+/// Moves all, and keeps the old places. When the power goes, this fails.
+fn move_all() {
+    let mut host = Telling(host());
+    let mut files = files(&mut host);
+    host.0.keep_old_places().unwrap();
+    let rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
+    let settings = onesweep_relocate::carry::Settings { commit: 80, ..onesweep_relocate::carry::Settings::new(rules) };
+    let done = pack_until_rest(&mut host, &mut files, &settings, 1, &mut |_| true);
+    if let Some(Ended::Failed(failure)) = done.report.ended {
+        panic!("{failure}");
+    }
+    assert!(done.report.regions > 2, "{done:?}");
+}
+
+/// All bytes are right, and what was moved goes back.
+fn check_and_undo() {
+    for file in 0..FILES {
+        assert!(fs::read(path(file)).unwrap() == bytes(file), "{file} has other bytes");
+    }
+    tell_layout("is");
+    let mut host = host();
+    for id in kept(&host).unwrap() {
+        let undone = undo(&mut host, &id, &mut |_| true).unwrap();
+        assert!(undone.ended.is_none() && undone.left.is_empty(), "{undone:?}");
+        forget(&mut host, &id).unwrap();
+    }
+    tell_layout("back");
+    for file in 0..FILES {
+        assert!(fs::read(path(file)).unwrap() == bytes(file), "{file} has other bytes after the undo");
+    }
+}
+
+/// The test that is no test: what [`helped`] runs, in the mount.
+#[test]
+fn as_helper() {
+    // The harness has begun a line.
+    println!();
+    match std::env::var(HELPER).as_deref() {
+        Ok("scatter") => scatter().unwrap(),
+        Ok("move") => move_all(),
+        Ok("check") => check_and_undo(),
+        _ => {}
+    }
+}
+
+/// Runs a part of this very binary on the disk, after a line to it.
+fn helped(place: &Place, order: &str, does: &str) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let line = if order.is_empty() { String::new() } else { format!("echo {order} > ../disk/stats && ") };
+    let script = format!(
+        "{line}{HELPER}={does} {} --exact relocation::as_helper --nocapture --test-threads=1; code=$?; \
+         echo {BOOKS}; cat ../disk/stats; exit $code",
+        program.display()
+    );
+    place.script(&[], &script)
+}
+
+fn layout(out: &Output, word: &str) -> Layout {
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let mut layout = Layout::new();
+    for line in said.lines() {
+        if let [told, path, numbers @ ..] = &line.split(' ').collect::<Vec<_>>()[..]
+            && *told == word
+            && let Ok(numbers) = numbers.iter().map(|number| number.parse()).collect::<Result<Vec<u64>, _>>()
+            && let [logical, place, blocks] = numbers[..]
+        {
+            layout.extend((0..blocks).map(|block| (((*path).to_owned(), logical + block), place + block)));
+        }
+    }
+    layout
+}
+
+#[track_caller]
+fn assert_well(out: &Output) {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&[&out.stdout[..], &out.stderr].concat()));
+}
+
+/// The power goes at the k-th write of a relocation, for each k (for some of them in the quick test): after the journal was
+/// replayed, each block lies where it lay or where it was to lie, all bytes are right, and an undo brings all back.
+#[test]
+fn a_power_cut_leaves_every_block_at_its_old_or_new_place() {
+    let Some(place) = place(64) else { return };
+    let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
+    place.ext4();
+    assert_well(&helped(&place, "", "scatter"));
+    let fresh = place.home.path().join("fresh");
+    let copy = |from: &Path, to: &Path| succeed(Command::new("cp").args(["--sparse=always"]).arg(from).arg(to));
+    copy(&place.image, &fresh);
+
+    let out = helped(&place, "reset", "move");
+    assert_well(&out);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let (_, books) = said.split_once(BOOKS).expect("the books");
+    let books: serde_json::Value = serde_json::from_str(books).expect("JSON");
+    let writes = books["writes"]["requests"].as_u64().expect("a number of writes");
+    assert!(writes > 20, "{said}");
+    let out = helped(&place, "", "check");
+    assert_well(&out);
+    let old = layout(&out, "back");
+    assert!(old.len() as u64 > 5 * FILES && layout(&out, "is") != old);
+
+    let (mut cuts, mut moved, mut partly) = (0, 0, 0);
+    let step = if is_long { 1 } else { writes / 12 + 1 };
+    // Further than the last write of the run, for what the end of the mount writes.
+    for cut in (1..=writes + writes / 4).step_by(step as usize) {
+        copy(&fresh, &place.image);
+        let out = helped(&place, &format!("power-cut {cut} {cut}"), "move");
+        cuts += u64::from(!out.status.success());
+        let new = layout(&out, "to");
+        place.assert_down();
+        let replay = Command::new("e2fsck").arg("-fp").arg(&place.image).output().unwrap();
+        let said = String::from_utf8_lossy(&replay.stdout).into_owned();
+        assert!(matches!(replay.status.code(), Some(0 | 1)), "cut at {cut}: {said}");
+        succeed(Command::new("e2fsck").arg("-fn").arg(&place.image));
+        let out = helped(&place, "", "check");
+        assert_well(&out);
+        let is = layout(&out, "is");
+        assert_eq!(is.len(), old.len());
+        for (block, now) in &is {
+            assert!(old[block] == *now || new.get(block) == Some(now), "cut at {cut}: {block:?} lies at {now}");
+        }
+        let count = is.iter().filter(|(block, now)| old[*block] != **now).count();
+        moved += count;
+        partly += u64::from(count > 0 && count < new.len());
+        assert_eq!(layout(&out, "back"), old, "cut at {cut}");
+        succeed(Command::new("e2fsck").arg("-fn").arg(&place.image));
+    }
+    eprintln!("{writes} writes, {cuts} runs were cut; {moved} blocks had new places, {partly} runs were done in part");
+    assert!(cuts > 3 && moved > 0 && partly > 0);
+}
