@@ -348,7 +348,7 @@ mod tests {
         Attribute::parse(&bytes, &mut |one| found.push((one.name, one.value))).unwrap();
         assert_eq!(found, [(&b"user.a"[..], &b"first"[..]), (b"user.b", b"")]);
         let cut = Attribute::parse(&bytes[..bytes.len() - 1], &mut |_| ()).unwrap_err();
-        assert_eq!(cut.to_string(), "extended attributes: needs 75 bytes, has 74");
+        assert_eq!(cut.to_string(), "extended attributes: needs 77 bytes, has 76");
     }
 
     #[test]
