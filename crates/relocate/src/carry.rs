@@ -29,11 +29,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Up to four times a region is captured; every 16 MiB (with blocks of 4 KiB) there is a commit, and 64 MiB are read in one
+    /// Up to four times a region is captured; every 64 MiB (with blocks of 4 KiB) there is a commit, and as much is read in one
     /// sweep.
     #[must_use]
     pub fn new(rules: Rules) -> Settings {
-        Settings { rules, capture: 4, commit: 4096, sweep: 16_384, gain_first: false }
+        Settings { rules, capture: 4, commit: 16_384, sweep: 16_384, gain_first: false }
     }
 }
 
@@ -111,7 +111,7 @@ struct Carrier<'a, H: Host> {
     files: &'a mut [Candidate],
     settings: &'a Settings,
     report: Report,
-    /// Blocks that were moved since the last commit.
+    /// Blocks that were moved, or captured in vain, since the last commit: those that they leave are not free yet.
     uncommitted: u64,
     near: PathBuf,
 }
@@ -252,7 +252,7 @@ impl<H: Host> Carrier<'_, H> {
                 // More free space may hold a longer piece.
                 (Some(fitted), None) if fitted.breaks > 0 && !is_full => {}
                 (Some(fitted), _) => return Ok(Some((space, fitted))),
-                // The old places of what was moved are free after a commit.
+                // The old places of what was moved, and what was captured in vain, are free after a commit.
                 (None, Some(_)) if self.uncommitted > 0 && !is_tried_again => {
                     is_tried_again = true;
                     space = Space::new();
@@ -260,10 +260,12 @@ impl<H: Host> Carrier<'_, H> {
                 }
                 (None, Some(_)) => {
                     self.report.no_room += 1;
+                    self.uncommitted += space.blocks();
                     return Ok(None);
                 }
                 (None, None) if is_full => {
                     self.report.not_better += 1;
+                    self.uncommitted += space.blocks();
                     return Ok(None);
                 }
                 (None, None) => {}
@@ -314,7 +316,7 @@ impl<H: Host> Carrier<'_, H> {
         }
     }
 
-    /// Commits when more than so many blocks were moved.
+    /// Commits when more than so many blocks are not free yet.
     fn commit(&mut self, above: u64) -> Result<(), Failure> {
         if self.uncommitted <= above {
             return Ok(());

@@ -1,9 +1,16 @@
 //! Packing until nothing gains any more: each pass frees room for the next.
+//!
+//! Free space in pieces holds few large regions, and to try them again and again costs reads. So after a pass that found a
+//! place for less than half of its regions, the next one plans smaller ones.
 
 use crate::carry::{Ended, Report, Settings, carry_out};
 use crate::host::Host;
-use crate::pack::{Item, Plan, Score, plan, score};
+use crate::pack::{Item, Plan, Rules, Score, plan, score};
 use crate::survey::Candidate;
+
+/// How much smaller regions get, and the smallest there are, in blocks.
+const SMALLER: u64 = 4;
+const SMALLEST: u64 = 16;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -28,7 +35,7 @@ pub fn plan_for(files: &[Candidate], settings: &Settings) -> Plan {
     plan
 }
 
-/// Plans and carries out, `most` times at most, until a pass moves nothing.
+/// Plans and carries out, `most` times at most, until a pass moves nothing and smaller regions would find no place either.
 ///
 /// `goes_on` is asked before each region with the sum of what was done: regions, files, blocks and what was read back.
 pub fn pack_until_rest<H: Host>(
@@ -39,15 +46,16 @@ pub fn pack_until_rest<H: Host>(
     goes_on: &mut dyn FnMut(&Report) -> bool,
 ) -> Done {
     let mut done = Done { before: score(&items(files)), ..Done::default() };
+    let mut settings = *settings;
     for _ in 0..most {
-        let plan = plan_for(files, settings);
+        let plan = plan_for(files, &settings);
         if plan.regions.is_empty() {
             done.report.not_better = 0;
             done.report.no_room = 0;
             break;
         }
         let sum = &done.report;
-        let pass = carry_out(host, files, &plan, settings, &mut |now| {
+        let pass = carry_out(host, files, &plan, &settings, &mut |now| {
             goes_on(&Report {
                 regions: sum.regions + now.regions,
                 files: sum.files + now.files,
@@ -56,15 +64,24 @@ pub fn pack_until_rest<H: Host>(
                 ..Report::default()
             })
         });
-        let is_last = pass.regions == 0 || pass.ended.is_some();
-        done.passes += u32::from(pass.regions > 0);
+        let (found, has_ended) = (pass.regions, pass.ended.is_some());
+        done.passes += u32::from(found > 0);
         add(&mut done.report, pass);
-        if is_last {
+        let smaller = smaller(&settings.rules, found, &plan);
+        if has_ended || found == 0 && smaller.is_none() {
             break;
         }
+        settings.rules = smaller.unwrap_or(settings.rules);
     }
     done.after = score(&items(files));
     done
+}
+
+/// The rules for smaller regions, where too few of a plan's regions found a place.
+fn smaller(rules: &Rules, found: u64, plan: &Plan) -> Option<Rules> {
+    let region = (rules.region / SMALLER).max(SMALLEST);
+    let is_wanted = 2 * found < plan.regions.len() as u64 && region < rules.region;
+    is_wanted.then(|| Rules { slack: Rules::for_regions(region).slack, region, ..*rules })
 }
 
 fn items(files: &[Candidate]) -> Vec<Item<'_>> {
@@ -88,5 +105,23 @@ impl Done {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.report.ended, Some(Ended::Stopped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::Region;
+
+    #[test]
+    fn regions_get_smaller_where_few_found_a_place() {
+        let regions = vec![Region { files: 0..2, blocks: 8, saves: 3 }; 4];
+        let plan = Plan { regions, ..Plan::default() };
+        let rules = Rules { budget: 7, margin: 1, ..Rules::for_regions(512) };
+        let expected = Rules { budget: 7, margin: 1, ..Rules::for_regions(128) };
+        assert_eq!(smaller(&rules, 1, &plan), Some(expected));
+        assert_eq!(smaller(&rules, 2, &plan), None, "half of them did");
+        assert_eq!(smaller(&Rules { region: 20, ..rules }, 0, &plan).map(|rules| rules.region), Some(16));
+        assert_eq!(smaller(&Rules { region: 16, ..rules }, 0, &plan), None);
     }
 }

@@ -112,7 +112,10 @@ proptest! {
 
 /// Ten files of three blocks, all blocks apart, on a disk with much room behind.
 fn scattered() -> (Model, Vec<PathBuf>) {
-    let mut model = Model::new(400, 16);
+    scattered_on(Model::new(400, 16))
+}
+
+fn scattered_on(mut model: Model) -> (Model, Vec<PathBuf>) {
     let paths = (0..10).map(|file| model.put(&format!("/{file}"), &[file * 2, 60 + file * 2, 120 + file * 2]));
     let paths: Vec<PathBuf> = paths.collect();
     model.occupy((0..200).filter(|place| place % 2 == 1));
@@ -185,6 +188,23 @@ fn it_stops_where_it_is_told_to() {
     let report = carry_out(&mut model, &mut files, &made, &settings, &mut |report| report.regions == 0);
     assert_eq!((report.regions, report.commits), (1, 1));
     assert!(matches!(report.ended, Some(Ended::Stopped)));
+}
+
+/// Room for a part of a region only: what finds no place as a whole comes by smaller regions, and then rests.
+#[test]
+fn smaller_regions_are_tried_where_large_ones_find_no_place() {
+    let (mut model, paths) = scattered_on(Model::new(400, 4));
+    model.occupy(220..400);
+    let (_, report, before) = pack(&mut model, &paths, None);
+    assert_eq!((report.files, report.no_room), (0, 1));
+    let mut files = survey(&mut model, paths.clone()).unwrap();
+    let settings = Settings::new(RULES);
+    let done = pack_until_rest(&mut model, &mut files, &settings, 20, &mut |_| true);
+    model.check();
+    assert_eq!((before.breaks(), done.after.breaks(), done.passes), (29, 15, 1), "half of the files fit");
+    let mut files = survey(&mut model, paths).unwrap();
+    let again = pack_until_rest(&mut model, &mut files, &settings, 20, &mut |_| true);
+    assert_eq!((again.report.blocks, again.after), (0, done.after));
 }
 
 #[test]
