@@ -1,14 +1,14 @@
 //! A mounted btrfs: what the items of a subvolume say, held against a walk.
 
-use std::{fs, ops::ControlFlow, os::unix::ffi::OsStrExt, process::Command};
+use std::{fs, os::unix::ffi::OsStrExt, process::Command};
 
 use onesweep_layout::tables::{
-    Found, Inode, InodeFlags, Name, TableError, Tables, Wanted,
+    InodeFlags, Tables, Wanted,
     btrfs::{MountedBtrfs, Subvolume},
 };
 
 use crate::{
-    conformance::{by_kernel, by_tables, compare, scan},
+    conformance::{Until, by_kernel, by_tables, compare, scan},
     image::{Image, run},
     xfs::{Recipe, fill},
 };
@@ -99,24 +99,6 @@ fn what_is_in_memory_is_written_first() {
     }
     drop(btrfs);
     image.unmount();
-}
-
-/// Ends after so many inodes and names.
-struct Until(u32);
-
-impl Found for Until {
-    fn inode(&mut self, _: Inode) -> ControlFlow<()> {
-        self.0 -= 1;
-        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
-        self.inode(Inode::default())
-    }
-
-    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
-        panic!("{problem}")
-    }
 }
 
 #[test]

@@ -144,6 +144,24 @@ impl Found for Kept {
     }
 }
 
+/// Ends after so many inodes or names.
+pub(crate) struct Until(pub(crate) u32);
+
+impl Found for Until {
+    fn inode(&mut self, _: Inode) -> ControlFlow<()> {
+        self.0 -= 1;
+        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
+        self.inode(Inode::default())
+    }
+
+    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+        panic!("{problem}")
+    }
+}
+
 /// Everything that tables tell.
 pub(crate) fn scan(tables: &mut dyn Tables) -> Kept {
     let mut kept = Kept::default();

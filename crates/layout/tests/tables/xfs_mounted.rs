@@ -3,16 +3,15 @@
 use std::{
     fs::{self, File},
     io,
-    ops::ControlFlow,
     os::unix::fs::FileExt,
     path::Path,
     process::Command,
 };
 
-use onesweep_layout::tables::{Found, Inode, Name, TableError, Tables, Wanted, xfs::MountedXfs};
+use onesweep_layout::tables::{Tables, Wanted, xfs::MountedXfs};
 
 use crate::{
-    conformance::{Tree, by_kernel, by_tables, compare},
+    conformance::{Tree, Until, by_kernel, by_tables, compare},
     image::{Image, not_here, run},
     xfs::{ATTRIBUTE_MAX, Recipe, fill, open},
 };
@@ -108,24 +107,6 @@ fn names_come_from_parent_pointers() {
 #[test]
 fn names_of_small_blocks_come_from_parent_pointers() {
     conforms(&["-b", "size=1024", "-i", "size=512", "-d", "agcount=3"], true, 500);
-}
-
-/// Ends after so many inodes or names.
-struct Until(u32);
-
-impl Found for Until {
-    fn inode(&mut self, _: Inode) -> ControlFlow<()> {
-        self.0 -= 1;
-        if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
-        self.inode(Inode::default())
-    }
-
-    fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
-        panic!("{problem}")
-    }
 }
 
 /// Whoever wants no more gets no more, in the midst of inodes and of names.
