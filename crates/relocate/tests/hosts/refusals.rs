@@ -10,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
 use onesweep_relocate::ext4::{Ext4, Refusal};
-use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
+use onesweep_relocate::host::Stays;
 use onesweep_relocate::pack::Rules;
 
 use crate::image::{Image, is_root, run, text};
-use crate::tree::{Kept, READ, assert_same, blocks_of, bytes, host, kept, pack, planned, scatter, sync};
+use crate::tree::{Kept, READ, assert_same, blocks_of, bytes, host, kept, pack, planned, scatter, sync, why_it_stays};
 
 const MIB: u64 = 1 << 20;
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
@@ -212,20 +212,9 @@ fn files_are_left_by_name() {
     assert!(files.iter().all(|file| !file.path.ends_with("link")));
 
     // These lie in one piece, and so nobody has tried to move them.
-    let mut alone = |path: &Path| {
-        let inode = mover.look(path).unwrap().inode;
-        let opened = match mover.open(path, inode) {
-            Err(Trouble::Stays(stays)) => return Some(stays),
-            opened => opened.unwrap(),
-        };
-        let captured = mover.capture(&directory, 1);
-        match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks: 1 }).trouble {
-            Some(Trouble::Stays(stays)) => Some(stays),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(alone(&program), Some(Stays::Running));
-    assert_eq!(alone(&swap), Some(Stays::Swap));
+    let mut alone = |path: &Path| why_it_stays(&mut mover, &directory, path);
+    assert_eq!(alone(&program), Stays::Running);
+    assert_eq!(alone(&swap), Stays::Swap);
     drop((running, swapped));
     let swap_bytes = fs::read(&swap).unwrap();
     assert_eq!(swap_bytes.len(), 1 << 20);

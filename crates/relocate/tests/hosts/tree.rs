@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use onesweep_relocate::carry::{Report, Settings, carry_out};
 use onesweep_relocate::ext4::{Ext4, Reading};
-use onesweep_relocate::host::Host;
+use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
 use onesweep_relocate::mounted::Mounted as MountedHost;
 use onesweep_relocate::pack::{Item, Plan, Rules, plan, score};
 use onesweep_relocate::survey::{Candidate, Order, files_below, survey};
@@ -207,5 +207,19 @@ impl<K: Kind> Fixture for Mounted<K> {
 
     fn contents(&mut self, path: &Path) -> Vec<u8> {
         fs::read(path).unwrap()
+    }
+}
+
+/// Why a file that lies well is not moved, by trying to.
+pub(crate) fn why_it_stays<H: Host>(mover: &mut H, directory: &Path, path: &Path) -> Stays {
+    let inode = mover.look(path).unwrap().inode;
+    let opened = match mover.open(path, inode) {
+        Err(Trouble::Stays(stays)) => return stays,
+        opened => opened.unwrap(),
+    };
+    let captured = mover.capture(directory, 1);
+    match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks: 1 }).trouble {
+        Some(Trouble::Stays(stays)) => stays,
+        other => panic!("{other:?}"),
     }
 }

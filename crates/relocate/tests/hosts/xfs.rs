@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
-use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
+use onesweep_relocate::host::{Exchange, Host, Stays};
 use onesweep_relocate::pack::Rules;
 use onesweep_relocate::survey::Candidate;
 use onesweep_relocate::xfs::{Refusal, Xfs};
@@ -20,7 +20,7 @@ use crate::crash::{NOBODY, as_somebody_else};
 use crate::image::{Image, XFS, is_root, run, text};
 use crate::packing;
 use crate::refusals::{Running, Swapped};
-use crate::tree::{Kind, Mounted, OnXfs, assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
+use crate::tree::{Kind, Mounted, OnXfs, assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
 const MIB: u64 = 1 << 20;
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
@@ -106,20 +106,9 @@ fn files_are_left_by_name() {
     // These lie in one piece, and so nobody has tried to move them.
     let places = |mover: &mut Xfs| [&program, &swap].map(|path| mover.look(path).unwrap().places);
     let before = places(&mut mover);
-    let mut alone = |path: &Path| {
-        let inode = mover.look(path).unwrap().inode;
-        let opened = match mover.open(path, inode) {
-            Err(Trouble::Stays(stays)) => return Some(stays),
-            opened => opened.unwrap(),
-        };
-        let captured = mover.capture(&directory, 1);
-        match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks: 1 }).trouble {
-            Some(Trouble::Stays(stays)) => Some(stays),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(alone(&program), Some(Stays::Running));
-    assert_eq!(alone(&swap), Some(Stays::Swap));
+    let mut alone = |path: &Path| why_it_stays(&mut mover, &directory, path);
+    assert_eq!(alone(&program), Stays::Running);
+    assert_eq!(alone(&swap), Stays::Swap);
     assert_eq!(places(&mut mover), before);
     drop((running, swapped, mover));
     for (name, flag) in [("file-3", "-i"), ("file-5", "-a")] {
