@@ -115,7 +115,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::testing::skipped;
+    use crate::testing::on_xfs;
 
     #[test]
     fn file_systems_that_share_nothing_say_so() {
@@ -131,19 +131,19 @@ mod tests {
 
     #[test]
     fn only_equal_bytes_are_shared() {
-        let (one, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        one.write_all_at(&[1; 5000], 4096).unwrap();
-        other.write_all_at(&[1; 5000], 0).unwrap();
-        let part = Part { offset: 4096, bytes: 5000 };
-        match share_equal(one.as_fd(), part, other.as_fd(), 0) {
-            Err(error) => return skipped(&format!("files share nothing here: {error}")),
-            Ok(shared) => assert_eq!(shared, Some(5000), "the end is the end of both"),
-        }
-        other.write_all_at(&[2], 4999).unwrap();
-        assert_eq!(share_equal(one.as_fd(), part, other.as_fd(), 0).unwrap(), None);
-        clone_part(one.as_fd(), part, other.as_fd(), 8192).unwrap();
-        let mut bytes = [0; 5000];
-        other.read_exact_at(&mut bytes, 8192).unwrap();
-        assert_eq!(bytes, [1; 5000]);
+        on_xfs(|root| {
+            let (one, other) = (tempfile::tempfile_in(root).unwrap(), tempfile::tempfile_in(root).unwrap());
+            one.write_all_at(&[1; 5000], 4096).unwrap();
+            other.write_all_at(&[1; 5000], 0).unwrap();
+            let part = Part { offset: 4096, bytes: 5000 };
+            let shared = share_equal(one.as_fd(), part, other.as_fd(), 0).unwrap();
+            assert_eq!(shared, Some(5000), "the end is the end of both");
+            other.write_all_at(&[2], 4999).unwrap();
+            assert_eq!(share_equal(one.as_fd(), part, other.as_fd(), 0).unwrap(), None);
+            clone_part(one.as_fd(), part, other.as_fd(), 8192).unwrap();
+            let mut bytes = [0; 5000];
+            other.read_exact_at(&mut bytes, 8192).unwrap();
+            assert_eq!(bytes, [1; 5000]);
+        });
     }
 }

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
@@ -46,6 +48,29 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
         skipped("only root can become somebody else");
     }
     answer
+}
+
+/// Runs `body` with the root of a fresh XFS. Only one thread sees the mount, in a namespace of its own, so that mount and loop
+/// device go with it, whatever happens. Only root can; others are told what is left out.
+pub(crate) fn on_xfs(body: impl FnOnce(&Path) + Send) {
+    const LEAST_BYTES: u64 = 512 << 20;
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can mount");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (image, root) = (folder.path().join("image"), folder.path().join("root"));
+    File::create(&image).and_then(|image| image.set_len(LEAST_BYTES)).unwrap();
+    fs::create_dir(&root).unwrap();
+    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    let mounted = || {
+        // SAFETY: a plain number.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0, "{}", io::Error::last_os_error());
+        run(Command::new("mount").args(["--make-rprivate", "/"]));
+        run(Command::new("mkfs.xfs").arg("-q").arg(&image));
+        run(Command::new("mount").args(["-o", "loop"]).args([&image, &root]));
+        body(&root);
+    };
+    std::thread::scope(|scope| scope.spawn(mounted).join()).unwrap();
 }
 
 /// Pages of a file that the kernel can't reclaim while this lives.
