@@ -111,13 +111,24 @@ web-test: web/node_modules
 	$(CARGO) build --bin onesweep
 	cd web && CARGO_TARGET_DIR=$(abspath $(TARGET)) npm test
 
-bench: deps peers
+# Measuring takes days. What there is lies packed in bench/results: it goes on from there on any machine, and anybody can look.
+bench-resume:
+	@mkdir -p $(TARGET)/bench
+	@for packed in bench/results/*.json.zst; do \
+	    to="$(TARGET)/bench/$$(basename "$${packed%.zst}")"; test -e "$$to" || ! test -e "$$packed" || zstd -dq "$$packed" -o "$$to"; done
+
+bench-keep:
+	@mkdir -p bench/results
+	@for json in $(TARGET)/bench/*.json; do zstd -q -19 -f "$$json" -o "bench/results/$$(basename "$$json").zst"; done
+
+bench: deps peers bench-resume
 	$(CARGO) bench --package onesweep-cli --bench against_tar
 	ONESWEEP_COMMIT=$$(git describe --always --dirty) $(CARGO) build --release --bin onesweep --bin onesweep-lab
 	$(TARGET)/release/onesweep-lab bench sweep --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench du --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench dfs --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench defrag --out $(TARGET)/bench
+	$(MAKE) bench-keep
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
@@ -143,4 +154,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install try test test-long web web-test bench bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean

@@ -5,10 +5,11 @@
 //! | [`run`], [`work`] | what is measured: an image on a disk, and a program |
 //! | [`images`] | aged images, kept packed |
 //! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`], [`in_flight`], [`scan`] and [`calibration`] |
+//! | [`confined`] | little memory for a program |
 //! | [`results`], [`statistics`] | all runs in one JSON file, and medians |
 //! | [`sweep`] | measuring what is still missing |
 //! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
-//! | [`report`] | the page and its pictures |
+//! | [`report`], [`page`], [`section`] | the page and its pictures |
 //! | [`du`] | directory summaries |
 //! | [`dfs`] | DFS's tables and figures, from a model |
 //! | [`defrag`] | files moved side by side by programs, and who reads them then |
@@ -16,6 +17,7 @@
 
 mod calibration;
 mod company;
+mod confined;
 pub(crate) mod defrag;
 pub(crate) mod dfs;
 pub(crate) mod du;
@@ -31,6 +33,7 @@ pub(crate) mod report;
 mod results;
 mod run;
 pub(crate) mod scan;
+mod section;
 mod share;
 mod statistics;
 pub(crate) mod sweep;

@@ -1,5 +1,6 @@
 //! Markdown: numbers, tables, and putting text between marks of a page.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -64,6 +65,9 @@ pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
     text + &format!("; model `{}`{part}.", setting.disk.model)
 }
 
+/// A head and a rule.
+const HEAD_LINES: usize = 2;
+
 /// A table. Columns behind the first hold numbers.
 pub(crate) struct Table {
     columns: usize,
@@ -82,6 +86,15 @@ impl Table {
         cells.resize(self.columns, String::new());
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
         self.lines.push(format!("| {} |", cells.join(" | ")));
+    }
+
+    /// Adds the rows of a published table of the same columns whose first `keys` cells no row here has, and sorts all.
+    pub(crate) fn keep_rows_of(&mut self, published: &str, keys: usize) {
+        let key = |line: &str| line.split(" | ").take(keys).collect::<Vec<_>>().join(" | ");
+        let known: HashSet<String> = self.lines.iter().map(|line| key(line)).collect();
+        let kept = published.lines().filter(|line| line.starts_with("| ") && !known.contains(&key(line)));
+        self.lines.extend(kept.map(str::to_owned));
+        self.lines[HEAD_LINES..].sort();
     }
 }
 
@@ -137,6 +150,17 @@ mod tests {
         let mut table = Table::new(&["a", "b", "c"]);
         table.row(vec!["x|y".into(), "1".into()]);
         assert_eq!(table.to_string(), "| a | b | c |\n|---|--:|--:|\n| x\\|y | 1 |  |\n");
+    }
+
+    #[test]
+    fn rows_that_are_not_made_anew_are_kept() {
+        let mut table = Table::new(&["name", "size", "hash"]);
+        table.row(["b", "1", "new"].map(String::from).into());
+        let published =
+            "words\n\n| name | size | hash |\n|---|--:|--:|\n| b | 1 | old |\n| b | 2 | old |\n| a | 1 | old |\n";
+        table.keep_rows_of(published, 2);
+        let rows: Vec<&str> = table.lines.iter().skip(HEAD_LINES).map(String::as_str).collect();
+        assert_eq!(rows, ["| a | 1 | old |", "| b | 1 | new |", "| b | 2 | old |"]);
     }
 
     #[test]

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use super::defrag;
 use super::dfs;
 use super::du;
-use super::exhibits;
+use super::exhibits::{self, Exhibit};
 use super::page::{self, Table};
 use super::plot::Pictures;
-use super::results::Results;
+use super::results::{Record, Results};
 use super::run::Subject;
+use super::section;
 
 const BEGIN: &str = "<!-- lab: written by `onesweep-lab bench report` -->\n";
 const END: &str = "<!-- end of lab -->\n";
+const IMAGES: &str = "Images";
 
 /// What is asked for.
 pub(crate) struct Order {
@@ -87,17 +89,23 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
         return Err(format!("{} has no results; `onesweep-lab bench sweep` makes them", order.dir.display()));
     }
     let mut pictures = Pictures::into(&order.pictures)?;
+    let mut former = page::published(&order.page, BEGIN, END)?;
     let mut text = format!("\n## In the lab\n\n{}", preface(&results));
+    let mut is_any_kept = false;
     for exhibit in exhibits::all(order.seed) {
+        let exhibit = exhibit.as_ref();
         text += "\n";
-        text += &exhibit.show(&results, &mut pictures)?;
-        if let Some(missing) = exhibits::missing(exhibit.as_ref(), &results) {
-            text += "\n";
-            text += &missing;
+        match section::with_more_behind(&former, exhibit.title(), exhibits::lacking(exhibit, &results)) {
+            Some(kept) => {
+                eprintln!("stays, for more runs are behind it: {}", exhibit.title());
+                text += &format!("{}\n", kept.trim_end());
+                former = former.replace(kept, "");
+                is_any_kept = true;
+            }
+            None => text += &section(exhibit, &results, &mut pictures)?,
         }
     }
-    text += &images(&results);
-    let mut former = page::published(&order.page, BEGIN, END)?;
+    text += &images(&results, if is_any_kept { &former } else { "" });
     for part in Part::ALL {
         let (begin, end) = part.marks();
         let mut shown = part.show(&order.dir, &mut pictures)?;
@@ -117,29 +125,48 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     Ok(0)
 }
 
+/// An exhibit with what is behind it.
+fn section(exhibit: &dyn Exhibit, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
+    let mut text = format!("### {}\n\n{}", exhibit.title(), exhibit.show(results, pictures)?);
+    let records = exhibits::records(exhibit, results).into_iter().flatten();
+    for line in [exhibits::missing(exhibit, results), measured_at(records, results)] {
+        text += &line.map(|line| format!("\n{line}")).unwrap_or_default();
+    }
+    Ok(text)
+}
+
+/// By which programs of ours, and where.
+fn measured_at<'a>(records: impl Iterator<Item = &'a Record>, results: &Results) -> Option<String> {
+    let (mut commits, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+    for record in records {
+        commits.insert(format!("`{}`", record.outcome.commit));
+        hosts
+            .extend(results.machine(record).map(|machine| format!("{}, Linux {}", machine.processors, machine.kernel)));
+    }
+    let joined = |set: BTreeSet<String>, by: &str| set.into_iter().collect::<Vec<_>>().join(by);
+    let name = if commits.len() == 1 { "commit" } else { "commits" };
+    (!commits.is_empty())
+        .then(|| format!("*Measured at {name} {}, on {}.*\n", joined(commits, ", "), joined(hosts, "; and ")))
+}
+
 fn preface(results: &Results) -> String {
-    let commits: Vec<String> = results.commits().into_iter().map(|commit| format!("`{commit}`")).collect();
     let machines = results.machines();
-    let hosts = machines.iter().map(|machine| format!("{}, Linux {}", machine.processors, machine.kernel));
     // In the order of their names; each version that occurs.
     let programs = machines.iter().flat_map(|machine| machine.programs.iter()).collect::<BTreeSet<_>>();
     let programs: Vec<&str> = programs.into_iter().map(|program| program.1.as_str()).collect();
     format!(
-        "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md), at {} {}, on {}. \
+        "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md). \
          Programs: {}. GNU tar is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
          ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
          mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read. There are two \
          exceptions: where everything is cached, GNU tar has brought the files in before; and beside \
          a writer, a copy of the image is mounted for writing.\n",
-        if commits.len() == 1 { "commit" } else { "commits" },
-        commits.join(", "),
-        hosts.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; and "),
         programs.join(", "),
     )
 }
 
-/// What was read, for the tables above.
-fn images(results: &Results) -> String {
+/// What was read, for the tables above; and for those that stay what the page says already.
+fn images(results: &Results, former: &str) -> String {
     let mut table =
         Table::new(&["recipe", "file system", "scale", "steps", "seed", "options of mkfs", "files", "SHA-256"]);
     let mut subjects: Vec<&Subject> = Vec::new();
@@ -163,14 +190,15 @@ fn images(results: &Results) -> String {
             format!("`{}…`", facts.image_sha256.get(..16).unwrap_or(&facts.image_sha256)),
         ]);
     }
-    format!("\n### Images\n\nMade by `onesweep-lab age`, whose sidecars hold the whole hashes.\n\n{table}")
+    table.keep_rows_of(section::of(former, IMAGES).unwrap_or_default(), 6);
+    format!("\n### {IMAGES}\n\nMade by `onesweep-lab age`, whose sidecars hold the whole hashes.\n\n{table}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::results::Machine;
     use crate::bench::results::tests::{on_its_image, record, setting};
-    use crate::bench::results::{Machine, Record};
     use crate::bench::work::{Tool, Work};
 
     #[test]
@@ -182,8 +210,9 @@ mod tests {
             let machine = results.number_of(Machine { processors, kernel, programs: programs.into() });
             results.enter(Record { machine, ..record(setting().run(Work::of(tool)), 1.0) });
         }
+        let text = measured_at(results.runs.iter(), &results).unwrap();
+        assert_eq!(text, "*Measured at commit ``, on 2 processors, Linux 6.1; and 2 processors, Linux 6.18.*\n");
         let text = preface(&results);
-        assert!(text.contains("on 2 processors, Linux 6.1; and 2 processors, Linux 6.18. "), "{text}");
         assert!(text.contains("Programs: cp 9.1, tar 1.34, tar 1.35. "), "{text}");
     }
 
@@ -203,10 +232,12 @@ mod tests {
         results.enter(record(setting().run(Work::of(Tool::Tar)), 100.0));
         results.save(dir.path()).unwrap();
         let of_dfs = format!("{}![words](pictures/of-dfs.svg)\n{}", dfs::BEGIN, dfs::END);
-        let former = format!("{BEGIN}![words](pictures/of-former-results.svg)\n{of_dfs}{END}");
+        let stays = "### qtar, figure 5: partial sorts\n\n![words](pictures/of-figure-5.svg)\n";
+        let goes = "### qtar, figure 6: as the file system ages\n\n*Not yet measured: 9000 of 9001 runs.*\n";
+        let former = format!("{BEGIN}![words](pictures/of-former-results.svg)\n{stays}\n{goes}\n{of_dfs}{END}");
         std::fs::write(&order.page, format!("# Mine\n![mine](pictures/mine.svg)\n{former}")).unwrap();
         std::fs::create_dir(&order.pictures).unwrap();
-        for name in ["of-former-results.svg", "of-dfs.svg", "mine.svg", "of-another-page.svg"] {
+        for name in ["of-former-results.svg", "of-dfs.svg", "of-figure-5.svg", "mine.svg", "of-another-page.svg"] {
             std::fs::write(order.pictures.join(name), "<svg/>").unwrap();
         }
         run(&order).unwrap();
@@ -218,7 +249,8 @@ mod tests {
         );
         run(&order).unwrap();
         assert_eq!(std::fs::read_to_string(&order.page).unwrap(), first);
-        assert!(first.contains(&of_dfs), "what was measured elsewhere stays: {first}");
+        assert!(first.contains(&of_dfs) && first.contains(stays), "what was measured elsewhere stays: {first}");
+        assert!(!first.contains("9000 of 9001"), "{first}");
         let mut order = order;
         for part in Part::ALL {
             order.only = Some(part);
@@ -226,7 +258,7 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(&order.page).unwrap(), first);
         let is_there = |name| order.pictures.join(name).exists();
-        assert!(!is_there("of-former-results.svg") && is_there("of-dfs.svg"));
+        assert!(!is_there("of-former-results.svg") && is_there("of-dfs.svg") && is_there("of-figure-5.svg"));
         assert!(is_there("mine.svg") && is_there("of-another-page.svg"));
     }
 }

@@ -125,10 +125,9 @@ impl Results {
         used.into_iter().filter_map(|machine| self.machines.get(machine)).collect()
     }
 
-    /// The commits of the runs that are shown.
-    pub(crate) fn commits(&self) -> BTreeSet<&str> {
-        let shown = self.runs.iter().filter(|record| self.is_current(record));
-        shown.map(|record| record.outcome.commit.as_str()).collect()
+    /// What a run was made on.
+    pub(crate) fn machine(&self, record: &Record) -> Option<&Machine> {
+        self.machines.get(record.machine)
     }
 
     /// A run, if it was made on the image that is known under its name today.

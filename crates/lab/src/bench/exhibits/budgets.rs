@@ -84,6 +84,10 @@ impl Budgets {
 }
 
 impl Exhibit for Budgets {
+    fn title(&self) -> &'static str {
+        "Less memory"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let case = |setting: &Setting| {
             let mut runs = vec![setting.run(unlimited())];
@@ -97,7 +101,7 @@ impl Exhibit for Budgets {
 
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
         let mut text = String::from(
-            "### Less memory\n\nDisk time under a budget ÷ disk time without a limit, track buffer off. S is the batch \
+            "Disk time under a budget ÷ disk time without a limit, track buffer off. S is the batch \
              threshold as a part of the budget, between the paper's two algorithms; deferred is ours.\n",
         );
         for setting in &self.settings {

@@ -92,6 +92,10 @@ impl Figure2 {
 }
 
 impl Exhibit for Figure2 {
+    fn title(&self) -> &'static str {
+        "DAFT, figure 2 and table II: files in one piece"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for (size, (recipe, ..)) in SIZES.into_iter().enumerate() {
@@ -105,7 +109,7 @@ impl Exhibit for Figure2 {
 
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
         let mut text = String::from(
-            "### DAFT, figure 2 and table II: files in one piece\n\next4 with dir_index, track buffer off, the image at \
+            "ext4 with dir_index, track buffer off, the image at \
              the outer edge of as large a part of the disk as it has bytes. The paper's disks hold ten times as many \
              files (twice as many of 64 KB) on NTFS, whose table of files lies far from them.\n\n",
         );

@@ -120,6 +120,10 @@ impl Tables {
 }
 
 impl Exhibit for Tables {
+    fn title(&self) -> &'static str {
+        "DAFT, tables III and IV: files in pieces"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let plans = LIMITS.iter().map(|limit| self.plan(limit)).collect();
         let mut tars = Vec::new();
@@ -133,7 +137,7 @@ impl Exhibit for Tables {
 
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         Ok(format!(
-            "### DAFT, tables III and IV: files in pieces\n\n`fragmented` stands for the paper's volume, of which it tells \
+            "`fragmented` stands for the paper's volume, of which it tells \
              no more than the sizes and the fragments of its files: these are the same here. Larger files are left out by \
              a list of names that both sides get (`-X`). The image stands for a full disk; track buffer off.\n\n{}\n\
              Memory is what files hold that wait for their last fragment.\n\nTimes as fast as GNU tar:\n\n{}",

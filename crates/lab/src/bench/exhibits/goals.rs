@@ -197,6 +197,10 @@ impl Goals {
 }
 
 impl Exhibit for Goals {
+    fn title(&self) -> &'static str {
+        "What has to come out"
+    }
+
     fn cases(&self) -> Vec<Case> {
         self.goals.iter().map(Goal::case).collect()
     }
@@ -204,7 +208,7 @@ impl Exhibit for Goals {
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         let table = goal::table(&self.goals, results);
         let mut text = String::from(
-            "### What has to come out\n\nModelled disk time, cold, metadata and data together, on the Barracuda model \
+            "Modelled disk time, cold, metadata and data together, on the Barracuda model \
              unless another disk is named. With the track buffer on and off; where two goals are given, the first is \
              for off. A median has its least and greatest beside it. A goal that even one perfect sweep would not \
              reach counts as met within 1.25 of that sweep.\n\n",

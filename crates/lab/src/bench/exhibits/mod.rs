@@ -13,7 +13,7 @@ pub(crate) use goal::{Aim, Goal};
 pub(crate) use goals::{Goals, quick};
 
 use super::plot::Pictures;
-use super::results::Results;
+use super::results::{Record, Results};
 use super::run::Run;
 
 /// A name that can be asked for alone, with the runs that it needs.
@@ -25,10 +25,23 @@ pub(crate) struct Case {
 
 /// A table or a figure.
 pub(crate) trait Exhibit {
+    fn title(&self) -> &'static str;
+
     fn cases(&self) -> Vec<Case>;
 
-    /// Its part of the page, with its pictures drawn.
+    /// Its part of the page below the title, with its pictures drawn.
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String>;
+}
+
+/// What there is of each run of an exhibit.
+pub(crate) fn records<'a>(exhibit: &dyn Exhibit, results: &'a Results) -> Vec<Option<&'a Record>> {
+    let runs = exhibit.cases().into_iter().flat_map(|case| case.runs);
+    runs.map(|run| results.of(&run)).collect()
+}
+
+/// How many runs of an exhibit there are none of yet.
+pub(crate) fn lacking(exhibit: &dyn Exhibit, results: &Results) -> usize {
+    records(exhibit, results).iter().filter(|record| record.is_none()).count()
 }
 
 /// Says which runs of an exhibit there are none of yet: a picture or a table of the others might look whole.
@@ -73,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::bench::images::Facts;
-    use crate::bench::results::{Outcome, Record};
+    use crate::bench::results::Outcome;
     use crate::random::Random;
 
     #[test]

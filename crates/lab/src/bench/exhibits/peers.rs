@@ -100,6 +100,10 @@ impl Peers {
 }
 
 impl Exhibit for Peers {
+    fn title(&self) -> &'static str {
+        "Every program on the same disk"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let case = |setting: &Setting| Case {
             name: format!("peers-{}-{}", setting.image.recipe, setting.image.fs),
@@ -110,7 +114,7 @@ impl Exhibit for Peers {
 
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         let mut text = String::from(
-            "### Every program on the same disk\n\nCold, track buffer off. *Data* is the time of the requests that touch \
+            "Cold, track buffer off. *Data* is the time of the requests that touch \
              the content of files. fclones hashes every file when it is given a transformation; rmlint reads only what may be a duplicate: look at what it \
              read.\n\n",
         );

@@ -86,6 +86,10 @@ impl Figure1 {
 }
 
 impl Exhibit for Figure1 {
+    fn title(&self) -> &'static str {
+        "qtar, figure 1: programs and schedulers"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let groups = self.groups();
         let runs =
@@ -111,7 +115,7 @@ impl Exhibit for Figure1 {
         };
         let drawn = drawn(pictures, ("qtar-1", "disk time by program and scheduler"), &bars, (values, "figure-1"))?;
         Ok(format!(
-            "### qtar, figure 1: programs and schedulers\n\n`source`, clean and after 24 versions, on `{DIAMONDMAX}`, the \
+            "`source`, clean and after 24 versions, on `{DIAMONDMAX}`, the \
              paper's disk for this figure, track buffer on. NTFS by ntfs-3g. The paper's own there: 48.3 s for GNU tar and \
              11.6 s for qtar, on a tree of as many files as the clean one.\n\n{drawn}"
         ))
@@ -149,6 +153,10 @@ impl Figure3 {
 }
 
 impl Exhibit for Figure3 {
+    fn title(&self) -> &'static str {
+        "qtar, figure 3: time to archive a source tree"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let runs = Self::works().into_iter().flat_map(|(_, work)| [self.run(Some(0), &work), self.run(None, &work)]);
         vec![Case { name: "figure-3".into(), runs: runs.collect() }]
@@ -172,7 +180,7 @@ impl Exhibit for Figure3 {
         };
         let drawn = drawn(pictures, ("qtar-3", "disk time to archive a source tree"), &bars, (values, "figure-3"))?;
         Ok(format!(
-            "### qtar, figure 3: time to archive a source tree\n\n`source` of {files}, ext4, track buffer on. The paper's own: 82.5 s for GNU \
+            "`source` of {files}, ext4, track buffer on. The paper's own: 82.5 s for GNU \
              tar, 17.9 s for qtar.\n\n{drawn}"
         ))
     }
@@ -195,6 +203,10 @@ impl Figure4 {
 }
 
 impl Exhibit for Figure4 {
+    fn title(&self) -> &'static str {
+        "qtar, figure 4: the way of the head"
+    }
+
     fn cases(&self) -> Vec<Case> {
         vec![Case { name: "figure-4".into(), runs: self.runs().to_vec() }]
     }
@@ -212,7 +224,7 @@ impl Exhibit for Figure4 {
         let (values, ways) = (panels.len(), Ways { axis: "place (GB)".into(), top, panels });
         let drawn = drawn(pictures, ("qtar-4", "place of the head over time"), &ways, (values, "figure-4"))?;
         Ok(format!(
-            "### qtar, figure 4: the way of the head\n\nLowest and highest place in each tenth of a second, `source` \
+            "Lowest and highest place in each tenth of a second, `source` \
              after 24 versions, ext4, track buffer on. The time axes differ.\n\n{drawn}"
         ))
     }
@@ -260,6 +272,10 @@ fn thousandths(files: f64) -> f64 {
 }
 
 impl Exhibit for Figure5 {
+    fn title(&self) -> &'static str {
+        "qtar, figure 5: partial sorts"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let runs = Self::works().into_iter().flat_map(|(_, work)| [false, true].map(|on| self.run(&work, on)));
         vec![Case { name: "figure-5".into(), runs: runs.collect() }]
@@ -282,7 +298,7 @@ impl Exhibit for Figure5 {
             series,
         };
         let drawn = drawn(pictures, ("qtar-5", "disk time by order"), &bars, (values, "figure-5"))?;
-        Ok(format!("### qtar, figure 5: partial sorts\n\n`source` of {files}, which are read; ext4.\n\n{drawn}"))
+        Ok(format!("`source` of {files}, which are read; ext4.\n\n{drawn}"))
     }
 }
 
@@ -308,6 +324,10 @@ impl Figure6 {
 }
 
 impl Exhibit for Figure6 {
+    fn title(&self) -> &'static str {
+        "qtar, figure 6: as the file system ages"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let runs = (0..=STEPS).flat_map(|step| Self::works().map(|work| self.run(step, &work)));
         vec![Case { name: "figure-6".into(), runs: runs.collect() }]
@@ -330,7 +350,7 @@ impl Exhibit for Figure6 {
         };
         let drawn = drawn(pictures, ("qtar-6", "disk time by age"), &picture, (values, "figure-6"))?;
         Ok(format!(
-            "### qtar, figure 6: as the file system ages\n\n`source`, ext4, track buffer on; versions 1, 2, 10 and 17 \
+            "`source`, ext4, track buffer on; versions 1, 2, 10 and 17 \
              change most. The paper's improvement over GNU tar grows from 3.95 to 4.75.\n\n{drawn}"
         ))
     }
@@ -434,6 +454,10 @@ impl Figure7 {
 }
 
 impl Exhibit for Figure7 {
+    fn title(&self) -> &'static str {
+        "qtar, figures 7 and 8: sizes of trees"
+    }
+
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for files in SIZES {
@@ -455,7 +479,7 @@ impl Exhibit for Figure7 {
         let drawn_7 = drawn(pictures, ("qtar-7", "disk time by size of the tree"), &boxes, (values, "figure-7"))?;
         let drawn_8 = drawn(pictures, ("qtar-8", "improvement by size of the tree"), &lines, (values, "figure-7"))?;
         let mut text = format!(
-            "### qtar, figures 7 and 8: sizes of trees\n\n`source` made with as many files as given ({}), track buffer \
+            "`source` made with as many files as given ({}), track buffer \
              on; {DIRECTORIES} directories, by seeds from {} on, each in a file system of its own, {ROUNDS} runs of each. A \
              box goes from quartile to quartile of the directories, its arms to the extremes; steps of the time axes \
              are factors. The paper's improvements: about 1.1 for 100 files on a clean XFS, about 3 for 22,500 on an \

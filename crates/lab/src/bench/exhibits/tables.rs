@@ -164,13 +164,17 @@ fn daft(recipe: &str, fs: &str, scale: f64, model: &str, seed: u64) -> Setting {
 }
 
 impl Exhibit for Tables {
+    fn title(&self) -> &'static str {
+        "File systems read from their own tables"
+    }
+
     fn cases(&self) -> Vec<Case> {
         self.goals.iter().map(Goal::case).collect()
     }
 
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         Ok(format!(
-            "### File systems read from their own tables\n\nModelled disk time, cold, track buffer off, on the Barracuda \
+            "Modelled disk time, cold, track buffer off, on the Barracuda \
              model unless another disk is named. `DEVICE` is the emulated disk with nothing mounted; what ours is held \
              against has the file system mounted, NTFS by ntfs-3g. One pass over the metadata is computed from the sectors \
              that `find -size +0` and a map of each file made the disk read, each once, in rising order. On NTFS the extents \
