@@ -26,6 +26,8 @@ pub struct Settings {
     /// Regions that save most for what is written come first, for who may not have the time for all; else the first in
     /// the order of reading, so that regions lie side by side, too. Heeded by [`passes`](crate::passes).
     pub gain_first: bool,
+    /// Whether it is waited until all that was moved is on the disk. Else the journal brings it there in its own time, with no less safety.
+    pub is_durable: bool,
 }
 
 impl Settings {
@@ -33,7 +35,7 @@ impl Settings {
     /// sweep.
     #[must_use]
     pub fn new(rules: Rules) -> Settings {
-        Settings { rules, capture: 4, commit: 16_384, sweep: 16_384, gain_first: false }
+        Settings { rules, capture: 4, commit: 16_384, sweep: 16_384, gain_first: false, is_durable: true }
     }
 }
 
@@ -59,8 +61,8 @@ pub struct Report {
     pub not_better: u64,
     /// Regions for which there was no free space, or that lie where the caller may make no files.
     pub no_room: u64,
-    /// Files that had large pages in memory and were read again.
-    pub read_back: u64,
+    /// Files that had large pages in memory, which were made small.
+    pub large: u64,
     /// Files that stayed, by their turns, and why.
     pub stayed: BTreeMap<usize, Stays>,
     /// Files that came to lie elsewhere than planned, or in part, by their turns. Their bytes are right.
@@ -74,7 +76,7 @@ pub struct Report {
 /// Carries out a plan that was made of `files`, whose places and reasons to stay are kept up to date.
 ///
 /// `goes_on` is asked before each region with what was done so far: a place to stop without any loss. All that was moved is
-/// on the disk at the end.
+/// on the disk at the end, where that is asked for.
 pub fn carry_out<H: Host>(
     host: &mut H,
     files: &mut [Candidate],
@@ -98,7 +100,8 @@ pub fn carry_out<H: Host>(
             break;
         }
     }
-    if let Err(failure) = carrier.commit(0)
+    if settings.is_durable
+        && let Err(failure) = carrier.commit(0)
         && carrier.report.ended.is_none()
     {
         carrier.report.ended = Some(Ended::Failed(failure));
@@ -159,7 +162,7 @@ impl<H: Host> Carrier<'_, H> {
             let known = &mut self.files[turn];
             match self.host.open(&known.path, known.inode) {
                 Ok(opened) => {
-                    self.report.read_back += u64::from(opened.read_back);
+                    self.report.large += u64::from(opened.was_large);
                     if opened.places != known.places {
                         known.places = opened.places;
                         as_planned = false;

@@ -9,15 +9,15 @@ use onesweep_layout::{Extent, ExtentFlags};
 use onesweep_sys::{
     cache::{Residency, prefetch, residency},
     files::{
-        CURRENT_DIR, EntryType, Stat, is_no_file, is_verity, open_file_to_write, open_file_untouched, statx_at,
-        statx_fd,
+        CURRENT_DIR, EntryType, Stat, is_no_file, is_verity, open_file_in_memory, open_file_to_write,
+        open_file_untouched, statx_at, statx_fd,
     },
     inode::{self, flags},
     memory::page_bytes,
 };
 
 use crate::errno::{EACCES, EAGAIN, EOPNOTSUPP, EPERM, ESTALE, ETXTBSY};
-use crate::host::{Failure, Looked, Stays, Trouble};
+use crate::host::{Failure, Looked, Stays, Trouble, Uncached};
 use crate::places::{Places, Run};
 
 /// A file that is open for reading and writing.
@@ -64,10 +64,38 @@ impl Asked {
             Some(EOPNOTSUPP) if is_verity(path).unwrap_or(false) => Stays::Verity.into(),
             _ => trouble("open it", path, error),
         })?;
+        self.look_at_open(fd.as_fd(), path, by_flags)
+    }
+
+    /// The same, if nothing has to be read from the disk for it.
+    pub(crate) fn look_in_memory(
+        &mut self,
+        path: &Path,
+        by_flags: fn(u32) -> Option<Stays>,
+    ) -> Result<Option<Looked>, Trouble> {
+        let opened = open_file_in_memory(path).map_err(|error| trouble("open it", path, error))?;
+        let Some(fd) = opened else { return Ok(None) };
         let stat = statx_fd(fd.as_fd()).map_err(|error| trouble("look at it", path, error))?;
+        if stat.file_type() != EntryType::File {
+            return Err(Stays::NoFile.into());
+        }
+        let told = residency(fd.as_fd(), 0, 0).map_err(|error| trouble("ask what of it is in memory", path, error))?;
+        refuse_dirty(&told)?;
+        let looked = self.look_at_open(fd.as_fd(), path, by_flags)?;
+        let is_in_memory = told.cached >= stat.size.div_ceil(page_bytes());
+        Ok(Some(Looked { stays: looked.stays.or((!is_in_memory).then_some(Stays::NotCached)), ..looked }))
+    }
+
+    fn look_at_open(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        path: &Path,
+        by_flags: fn(u32) -> Option<Stays>,
+    ) -> Result<Looked, Trouble> {
+        let stat = statx_fd(fd).map_err(|error| trouble("look at it", path, error))?;
         self.same_file_system(&stat)?;
-        let flagged = flags(fd.as_fd()).map_err(|error| trouble("ask for its flags", path, error))?;
-        let (places, mapped) = self.places(fd.as_fd(), path)?;
+        let flagged = flags(fd).map_err(|error| trouble("ask for its flags", path, error))?;
+        let (places, mapped) = self.places(fd, path)?;
         Ok(Looked { inode: stat.ino, places, stays: flagged.and_then(by_flags).or(mapped) })
     }
 
@@ -164,12 +192,12 @@ pub(crate) fn announce(path: &Path) {
 }
 
 /// Sees to it that the bytes of a file are in memory, and also on the disk.
-pub(crate) fn clean_in_memory(file: &MovableFile, size: u64, may_read: bool) -> Result<(), Trouble> {
+pub(crate) fn clean_in_memory(file: &MovableFile, size: u64, uncached: Uncached) -> Result<(), Trouble> {
     let failed = |doing| move |error| trouble(doing, file.path(), error);
     let told = residency(file.fd(), 0, 0).map_err(failed("ask what of it is in memory"))?;
     refuse_dirty(&told)?;
     if told.cached < size.div_ceil(page_bytes()) {
-        if !may_read {
+        if uncached == Uncached::Stays {
             return Err(Stays::NotCached.into());
         }
         prefetch(file.fd(), 0, size).map_err(failed("read it"))?;

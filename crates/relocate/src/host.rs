@@ -110,6 +110,15 @@ pub enum Trouble {
     Failed(#[from] Failure),
 }
 
+/// What becomes of files that are not in memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Uncached {
+    /// They are read.
+    Read,
+    /// They stay where they are.
+    Stays,
+}
+
 /// A file as it was looked at.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Looked {
@@ -128,8 +137,8 @@ pub struct Opened<F> {
     pub file: F,
     /// Where its blocks lie.
     pub places: Places,
-    /// Its pages were large ones, so they were dropped and read again.
-    pub read_back: bool,
+    /// Its pages in memory were large ones, and are small ones now.
+    pub was_large: bool,
 }
 
 /// Free space that was captured.
@@ -178,6 +187,10 @@ pub trait Host {
 
     /// Looks at a file without changing anything.
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble>;
+
+    /// The same of a file that is in memory with all that is known of it; `None` when something would have to be read from the disk for
+    /// that. One whose bytes are not in memory, or not on the disk, stays.
+    fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble>;
 
     /// Says that a file will be opened soon, so that it can come into memory. Errors come then.
     fn announce(&mut self, path: &Path);

@@ -5,14 +5,14 @@
 //! ```no_run
 //! use std::path::Path;
 //! use onesweep_relocate::carry::Settings;
-//! use onesweep_relocate::ext4::{Ext4, Reading};
-//! use onesweep_relocate::host::Host;
+//! use onesweep_relocate::ext4::Ext4;
+//! use onesweep_relocate::host::{Host, Uncached};
 //! use onesweep_relocate::pack::Rules;
 //! use onesweep_relocate::passes::{pack_until_rest, plan_for};
 //! use onesweep_relocate::survey::{Order, files_below, survey};
 //!
 //! let directory = Path::new("/srv/mail");
-//! let mut host = Ext4::of(directory, Reading { uncached: true, large_pages: true })?;
+//! let mut host = Ext4::of(directory, Uncached::Read)?;
 //! host.commit()?; // what was written lately has its place now
 //! let paths = files_below(directory, Order::Readdir, &mut |path, error| eprintln!("{}: {error}", path.display()))?;
 //! let mut files = survey(&mut host, paths)?;
@@ -32,6 +32,7 @@
 //! | [`pack`] | which files to put side by side, pure |
 //! | [`carry`] | a plan carried out |
 //! | [`passes`] | plans and carries out until nothing gains any more |
+//! | [`follow`] | directories put in order just after they were written |
 //! | [`host`] | what moves blocks, and why a file stays |
 //! | [`ext4`] | a mounted ext4 as a host |
 //! | [`xfs`] | a mounted XFS with reflinks as a host |
@@ -45,6 +46,7 @@ pub mod dfs;
 mod errno;
 pub mod ext4;
 pub mod file;
+pub mod follow;
 pub mod host;
 pub mod mounted;
 pub mod pack;

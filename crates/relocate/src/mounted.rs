@@ -8,8 +8,8 @@ use onesweep_layout::{Mount, MountTable};
 use onesweep_sys::files::{open_dir, statx_fd};
 use thiserror::Error;
 
-use crate::ext4::{self, Ext4, Reading};
-use crate::host::{Failure, Host};
+use crate::ext4::{self, Ext4};
+use crate::host::{Failure, Host, Uncached};
 use crate::shown::Shown;
 use crate::xfs::{self, Xfs};
 
@@ -146,13 +146,13 @@ pub enum Chosen {
 /// # Errors
 ///
 /// When files there could be moved on another file system of that kind, but not on this one.
-pub fn host_of(directory: &Path, reading: Reading) -> Result<Chosen, Refusal> {
+pub fn host_of(directory: &Path, uncached: Uncached) -> Result<Chosen, Refusal> {
     let unknown = |what| move |source| Refusal::Unknown { what, source };
     let root = open_dir(directory).map_err(unknown("open it"))?;
     let (dev, mount) = mount_of(root.as_fd()).map_err(unknown("find its mount"))?;
     match mount.fs_type.as_str() {
-        "ext4" => Ok(Chosen::Ext4(Box::new(Ext4::of(directory, reading)?))),
-        "xfs" => Ok(Chosen::Xfs(Xfs::of(directory, reading.uncached)?)),
+        "ext4" => Ok(Chosen::Ext4(Box::new(Ext4::of(directory, uncached)?))),
+        "xfs" => Ok(Chosen::Xfs(Xfs::of(directory, uncached)?)),
         name => {
             let refusal = Refusal::Kind { name: name.to_owned(), why: why_not(name) };
             let shown = Shown::of(root, dev).map_err(unknown("ask for its block size"))?;

@@ -37,7 +37,7 @@ pub fn plan_for(files: &[Candidate], settings: &Settings) -> Plan {
 
 /// Plans and carries out, `most` times at most, until a pass moves nothing and smaller regions would find no place either.
 ///
-/// `goes_on` is asked before each region with the sum of what was done: regions, files, blocks and what was read back.
+/// `goes_on` is asked before each region with the sum of what was done: regions, files, blocks and large pages.
 pub fn pack_until_rest<H: Host>(
     host: &mut H,
     files: &mut [Candidate],
@@ -60,7 +60,7 @@ pub fn pack_until_rest<H: Host>(
                 regions: sum.regions + now.regions,
                 files: sum.files + now.files,
                 blocks: sum.blocks + now.blocks,
-                read_back: sum.read_back + now.read_back,
+                large: sum.large + now.large,
                 ..Report::default()
             })
         });
@@ -92,7 +92,7 @@ fn add(sum: &mut Report, pass: Report) {
     sum.regions += pass.regions;
     sum.files += pass.files;
     sum.blocks += pass.blocks;
-    sum.read_back += pass.read_back;
+    sum.large += pass.large;
     sum.commits += pass.commits;
     sum.stayed.extend(pass.stayed);
     sum.torn.extend(pass.torn);

@@ -44,6 +44,11 @@ impl Host for Shown {
         Ok(Looked { stays: looked.stays.or(Some(Stays::Unsupported)), ..looked })
     }
 
+    fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble> {
+        let looked = self.asked.look_in_memory(path, |_| None)?;
+        Ok(looked.map(|looked| Looked { stays: looked.stays.or(Some(Stays::Unsupported)), ..looked }))
+    }
+
     fn announce(&mut self, _: &Path) {}
 
     fn open(&mut self, _: &Path, _: u64) -> Result<Opened<Infallible>, Trouble> {

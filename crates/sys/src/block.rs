@@ -59,6 +59,17 @@ pub fn open_device(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, DEVICE_FLAGS, Mode::empty())?)
 }
 
+/// Bytes that a block device, or a part of one, has written since it is there.
+///
+/// Errors as of reading `/sys`; `NotFound` for what is no block device, as what btrfs calls one.
+pub fn written_bytes(device: u64) -> io::Result<u64> {
+    const SECTORS_WRITTEN: usize = 6;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat"))?;
+    let sectors: Option<u64> = told.split_whitespace().nth(SECTORS_WRITTEN).and_then(|number| number.parse().ok());
+    sectors.map(|sectors| sectors * 512).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 const DEVICE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 #[cfg(test)]
@@ -68,7 +79,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::testing::skipped;
+    use crate::files;
+    use crate::testing::{on_xfs, skipped};
 
     /// A read-only loop device on a sparse image of 1 MiB, detached when dropped.
     struct Loop {
@@ -114,6 +126,20 @@ mod tests {
         if features().direct {
             open_device_direct(&device.device).unwrap();
         }
+    }
+
+    #[test]
+    fn what_a_device_writes_is_counted() {
+        on_xfs(|own| {
+            let device = files::statx_fd(files::open_dir(own.root.as_path()).unwrap().as_fd()).unwrap().dev;
+            let before = written_bytes(device).unwrap();
+            let file = tempfile::tempfile_in(&own.root).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 20], 0).unwrap();
+            file.sync_all().unwrap();
+            let written = written_bytes(device).unwrap() - before;
+            assert!((1 << 20..1 << 24).contains(&written), "{written}");
+        });
+        assert_eq!(written_bytes(0).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -81,7 +81,18 @@ impl Group {
     #[doc(alias = "fanotify_init")]
     pub fn new(unlimited: bool) -> io::Result<Group> {
         let bounds = if unlimited { UNLIMITED_QUEUE | UNLIMITED_MARKS } else { 0 };
-        let flags = CLOEXEC | NONBLOCK | REPORT_FID | REPORT_DIR_FID | bounds;
+        Group::with(REPORT_FID | REPORT_DIR_FID | bounds)
+    }
+
+    /// A group whose events name directories alone, so that the kernel merges all that one process does in one of them. What finds no
+    /// room in its queue is lost.
+    #[doc(alias = "fanotify_init")]
+    pub fn of_directories() -> io::Result<Group> {
+        Group::with(REPORT_DIR_FID)
+    }
+
+    fn with(flags: u32) -> io::Result<Group> {
+        let flags = CLOEXEC | NONBLOCK | flags;
         // SAFETY: two numbers, no pointers.
         let fd = unsafe { libc::fanotify_init(flags, libc::O_CLOEXEC as u32) };
         if fd < 0 {

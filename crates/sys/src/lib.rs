@@ -80,6 +80,7 @@ pub mod mounting;
 pub mod move_extents;
 pub mod one_cpu;
 pub mod peer;
+pub mod pressure;
 pub mod priority;
 pub mod process;
 pub mod read_queue;

@@ -13,6 +13,8 @@ pub enum Right {
     SysAdmin,
     /// `CAP_DAC_READ_SEARCH`.
     DacReadSearch,
+    /// `CAP_DAC_OVERRIDE`.
+    DacOverride,
     /// `CAP_LEASE`.
     Lease,
     /// `CAP_FOWNER`.
@@ -31,6 +33,7 @@ impl Right {
     fn bit(self) -> CapabilitySet {
         match self {
             Right::SysAdmin => CapabilitySet::SYS_ADMIN,
+            Right::DacOverride => CapabilitySet::DAC_OVERRIDE,
             Right::DacReadSearch => CapabilitySet::DAC_READ_SEARCH,
             Right::Lease => CapabilitySet::LEASE,
             Right::Fowner => CapabilitySet::FOWNER,

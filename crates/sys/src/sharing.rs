@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn only_equal_bytes_are_shared() {
-        on_xfs(|root| {
-            let (one, other) = (tempfile::tempfile_in(root).unwrap(), tempfile::tempfile_in(root).unwrap());
+        on_xfs(|own| {
+            let (one, other) = (tempfile::tempfile_in(&own.root).unwrap(), tempfile::tempfile_in(&own.root).unwrap());
             one.write_all_at(&[1; 5000], 4096).unwrap();
             other.write_all_at(&[1; 5000], 0).unwrap();
             let part = Part { offset: 4096, bytes: 5000 };

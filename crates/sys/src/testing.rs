@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode};
@@ -50,25 +50,46 @@ pub(crate) fn as_stranger<T: Send>(body: impl FnOnce() -> T + Send) -> Option<T>
     answer
 }
 
-/// Runs `body` with the root of a fresh XFS. Only one thread sees the mount, in a namespace of its own, so that mount and loop
+/// A mounted XFS in an image.
+pub(crate) struct OwnXfs {
+    image: PathBuf,
+    pub(crate) root: PathBuf,
+}
+
+impl OwnXfs {
+    /// Nothing of it is in memory afterwards.
+    pub(crate) fn mount_again(&self) {
+        run(Command::new("umount").arg(&self.root));
+        self.mount();
+    }
+
+    fn mount(&self) {
+        run(Command::new("mount").args(["-o", "loop"]).args([&self.image, &self.root]));
+    }
+}
+
+fn run(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// Runs `body` with a fresh XFS. Only one thread sees the mount, in a namespace of its own, so that mount and loop
 /// device go with it, whatever happens. Only root can; others are told what is left out.
-pub(crate) fn on_xfs(body: impl FnOnce(&Path) + Send) {
+pub(crate) fn on_xfs(body: impl FnOnce(&OwnXfs) + Send) {
     const LEAST_BYTES: u64 = 512 << 20;
     if !rustix::process::geteuid().is_root() {
         return skipped("only root can mount");
     }
     let folder = tempfile::tempdir().unwrap();
-    let (image, root) = (folder.path().join("image"), folder.path().join("root"));
-    File::create(&image).and_then(|image| image.set_len(LEAST_BYTES)).unwrap();
-    fs::create_dir(&root).unwrap();
-    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    let own = OwnXfs { image: folder.path().join("image"), root: folder.path().join("root") };
+    File::create(&own.image).and_then(|image| image.set_len(LEAST_BYTES)).unwrap();
+    fs::create_dir(&own.root).unwrap();
     let mounted = || {
         // SAFETY: a plain number.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0, "{}", io::Error::last_os_error());
         run(Command::new("mount").args(["--make-rprivate", "/"]));
-        run(Command::new("mkfs.xfs").arg("-q").arg(&image));
-        run(Command::new("mount").args(["-o", "loop"]).args([&image, &root]));
-        body(&root);
+        run(Command::new("mkfs.xfs").arg("-q").arg(&own.image));
+        own.mount();
+        body(&own);
     };
     std::thread::scope(|scope| scope.spawn(mounted).join()).unwrap();
 }

@@ -19,8 +19,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onesweep_layout::{Devices, LayoutScore};
 use onesweep_relocate::{
     carry::{Ended, Report, Settings},
-    ext4::{self, Reading},
-    host::{Failure as Failed, Host},
+    ext4,
+    host::{Failure as Failed, Host, Uncached},
     mounted::{Chosen, Mounted, Refusal, host_of},
     pack::{Plan, Rules, Score, score},
     passes::{Done, pack_until_rest, plan_for},
@@ -85,8 +85,8 @@ struct Run<'a> {
 impl Run<'_> {
     /// Gives how many errors were told.
     fn run(&self) -> Result<u64, Failure> {
-        let reading = Reading { uncached: !self.args.cached, large_pages: !self.args.cached };
-        match host_of(self.path, reading).map_err(|refusal| refused(self.path, &refusal))? {
+        let uncached = if self.args.cached { Uncached::Stays } else { Uncached::Read };
+        match host_of(self.path, uncached).map_err(|refusal| refused(self.path, &refusal))? {
             Chosen::Ext4(mut host) => {
                 // Where no file can be made, nothing can be moved either; that is told when it is tried.
                 if let Err(refusal @ ext4::Refusal::Bigalloc) = host.rehearse(self.path) {
@@ -297,7 +297,7 @@ struct Told {
     moved_bytes: u64,
     moved_regions: u64,
     passes: u32,
-    read_back_files: u64,
+    large_page_files: u64,
     torn_files: usize,
     left_not_better: u64,
     left_no_room: u64,
@@ -324,7 +324,7 @@ impl Told {
             moved_bytes: 0,
             moved_regions: 0,
             passes: 0,
-            read_back_files: 0,
+            large_page_files: 0,
             torn_files: 0,
             left_not_better: 0,
             left_no_room: 0,
@@ -340,7 +340,7 @@ impl Told {
         self.moved_bytes = done.report.blocks * block_bytes;
         self.moved_regions = done.report.regions;
         self.passes = done.passes;
-        self.read_back_files = done.report.read_back;
+        self.large_page_files = done.report.large;
         self.torn_files = done.report.torn.len();
         (self.left_not_better, self.left_no_room) = (done.report.not_better, done.report.no_room);
         self.is_complete = done.report.ended.is_none();

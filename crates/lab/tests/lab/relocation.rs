@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 
 use onesweep_relocate::carry::Ended;
 use onesweep_relocate::ext4::keep::{forget, kept, undo};
-use onesweep_relocate::ext4::{Donor, Ext4, Reading};
+use onesweep_relocate::ext4::{Donor, Ext4};
 use onesweep_relocate::file::MovableFile;
-use onesweep_relocate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Trouble};
+use onesweep_relocate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Trouble, Uncached};
 use onesweep_relocate::pack::Rules;
 use onesweep_relocate::passes::pack_until_rest;
 use onesweep_relocate::places::Places;
@@ -57,7 +57,7 @@ fn scatter() -> io::Result<()> {
 }
 
 fn host() -> Ext4 {
-    Ext4::of(Path::new("d"), Reading { uncached: true, large_pages: true }).unwrap()
+    Ext4::of(Path::new("d"), Uncached::Read).unwrap()
 }
 
 fn files(host: &mut impl Host) -> Vec<Candidate> {
@@ -90,6 +90,10 @@ impl Host for Telling {
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
         self.0.look(path)
+    }
+
+    fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble> {
+        self.0.look_in_memory(path)
     }
 
     fn announce(&mut self, path: &Path) {

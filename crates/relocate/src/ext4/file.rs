@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use onesweep_sys::{
-    cache::{drop_cached, prefetch, residency},
     files::statx_fd,
+    folios::make_small,
     handle::{Access, FileHandle, open_by_handle},
     inode::{self, generation as generation_of},
     memory::page_bytes,
@@ -53,37 +53,35 @@ pub(super) fn open_again(
 /// Its bytes in memory and on the disk.
 fn prepare(host: &mut Ext4, fd: OwnedFd, path: &Path, inode: u64) -> Result<Opened<MovableFile>, Trouble> {
     let (file, stat) = host.asked.opened(fd, path, inode)?;
-    let read_back = ready(host, &file, stat.size)?;
+    let was_large = ready(host, &file, stat.size)?;
     let (places, stays) = host.asked.places(file.fd(), path)?;
     match stays {
         Some(stays) => Err(stays.into()),
-        None => Ok(Opened { file, places, read_back }),
+        None => Ok(Opened { file, places, was_large }),
     }
 }
 
-/// Bytes in memory that are also on the disk, in small pages; true when they had to be read again.
+/// Bytes in memory that are also on the disk, in small pages; true when those were large ones before.
 fn ready(host: &Ext4, file: &MovableFile, size: u64) -> Result<bool, Trouble> {
-    clean_in_memory(file, size, host.reading.uncached)?;
+    clean_in_memory(file, size, host.uncached)?;
     if !host.has_slow_folios || size <= page_bytes() {
         return Ok(false);
     }
     let failed = |doing| move |error| trouble(doing, file.path(), error);
     let Ok(bytes) = usize::try_from(size) else { return Err(Stays::LargePages.into()) };
-    let told = host.folios.as_ref().map(|folios| folios.any_large(file.fd(), bytes)).transpose();
-    if told.map_err(failed("ask for its pages in memory"))?.flatten() == Some(false) {
+    let any_large = || {
+        let told = host.folios.as_ref().map(|folios| folios.any_large(file.fd(), bytes)).transpose();
+        told.map(Option::flatten).map_err(failed("ask for its pages in memory"))
+    };
+    if any_large()? == Some(false) {
         return Ok(false);
     }
-    if !host.reading.large_pages {
-        return Err(Stays::LargePages.into());
+    make_small(file.fd(), bytes).map_err(failed("make its pages in memory small"))?;
+    // Only root learns whether that was possible: those that another program has mapped stay as they are.
+    match any_large()? {
+        Some(true) => Err(Stays::LargePages.into()),
+        _ => Ok(true),
     }
-    drop_cached(file.fd(), 0, 0).map_err(failed("drop it from memory"))?;
-    let told = residency(file.fd(), 0, 0).map_err(failed("ask what of it is in memory"))?;
-    if told.cached > 0 {
-        return Err(Stays::Busy.into());
-    }
-    // Announced pages are small ones, whatever the size of the file.
-    prefetch(file.fd(), 0, size).map_err(failed("read it"))?;
-    Ok(true)
 }
 
 pub(super) fn by_flags(flags: u32) -> Option<Stays> {

@@ -25,18 +25,8 @@ use self::keep::Keeper;
 pub use self::{donor::Donor, facts::Refusal};
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
 use crate::file::{Asked, MovableFile, announce};
-use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble};
+use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached};
 use crate::places::Places;
-
-/// What may be done to bring a file into a state in which it can be moved.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Reading {
-    /// Files that are not in memory are read. Else they stay.
-    pub uncached: bool,
-    /// Files that lie in large pages in memory are dropped from it and read again. Else they stay. Where the kernel doesn't
-    /// tell, all files of more than a page count as such from Linux 6.16 to 6.18.
-    pub large_pages: bool,
-}
 
 /// A mounted ext4 whose files can be moved.
 #[derive(Debug)]
@@ -49,7 +39,7 @@ pub struct Ext4 {
     page_blocks: u64,
     unit: u64,
     raised: Option<Raised>,
-    reading: Reading,
+    uncached: Uncached,
     folios: Option<Folios>,
     /// The kernel moves page by page and commits for each page of a larger folio.
     has_slow_folios: bool,
@@ -66,7 +56,7 @@ impl Ext4 {
     /// # Errors
     ///
     /// When files of it must not or can't be moved.
-    pub fn of(directory: &Path, reading: Reading) -> Result<Ext4, Refusal> {
+    pub fn of(directory: &Path, uncached: Uncached) -> Result<Ext4, Refusal> {
         let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
         let facts = facts::Facts::of(root.as_fd())?;
         let version = kernel_version();
@@ -77,7 +67,7 @@ impl Ext4 {
             name: facts.name,
             page_blocks: (page_bytes() / facts.block_bytes).max(1),
             raised: None,
-            reading,
+            uncached,
             folios: Folios::open().ok(),
             has_slow_folios: ((6, 16)..(6, 19)).contains(&version),
             ends_at_first_error: version < (6, 8),
@@ -172,8 +162,12 @@ impl Host for Ext4 {
         self.asked.look(path, file::by_flags)
     }
 
+    fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble> {
+        self.asked.look_in_memory(path, file::by_flags)
+    }
+
     fn announce(&mut self, path: &Path) {
-        if self.reading.uncached {
+        if self.uncached == Uncached::Read {
             announce(path);
         }
     }

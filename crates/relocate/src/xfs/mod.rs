@@ -19,7 +19,7 @@ use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
 
 pub use self::{donor::Donor, facts::Refusal};
 use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags, trouble};
-use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble};
+use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble, Uncached};
 use crate::places::Places;
 
 /// A mounted XFS with reflinks, whose files can be moved.
@@ -28,8 +28,7 @@ pub struct Xfs {
     root: OwnedFd,
     asked: Asked,
     unit: u64,
-    /// Files that are not in memory are read. Else they stay.
-    reads_uncached: bool,
+    uncached: Uncached,
     /// Bytes on their way.
     bytes: Vec<u8>,
 }
@@ -40,16 +39,16 @@ const UNIT: u64 = 512;
 const LARGEST_UNIT: u64 = 2048;
 
 impl Xfs {
-    /// The file system of a directory. Files that are not in memory stay when nothing may be read.
+    /// The file system of a directory.
     ///
     /// # Errors
     ///
     /// When files of it must not or can't be moved.
-    pub fn of(directory: &Path, reads_uncached: bool) -> Result<Xfs, Refusal> {
+    pub fn of(directory: &Path, uncached: Uncached) -> Result<Xfs, Refusal> {
         let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
         let facts = facts::Facts::of(root.as_fd())?;
         let asked = Asked::new(facts.dev, facts.block_bytes);
-        Ok(Xfs { root, asked, unit: UNIT, reads_uncached, bytes: Vec::new() })
+        Ok(Xfs { root, asked, unit: UNIT, uncached, bytes: Vec::new() })
     }
 
     /// Bytes of a block.
@@ -77,8 +76,12 @@ impl Host for Xfs {
         self.asked.look(path, stays_by_flags)
     }
 
+    fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble> {
+        self.asked.look_in_memory(path, stays_by_flags)
+    }
+
     fn announce(&mut self, path: &Path) {
-        if self.reads_uncached {
+        if self.uncached == Uncached::Read {
             announce(path);
         }
     }
@@ -92,11 +95,11 @@ impl Host for Xfs {
         if flags.is_some_and(|flags| flags & XFLAG_REALTIME != 0) {
             return Err(Stays::Unsupported.into());
         }
-        clean_in_memory(&file, stat.size, self.reads_uncached)?;
+        clean_in_memory(&file, stat.size, self.uncached)?;
         let (places, stays) = self.asked.places(file.fd(), path)?;
         match stays {
             Some(stays) => Err(stays.into()),
-            None => Ok(Opened { file, places, read_back: false }),
+            None => Ok(Opened { file, places, was_large: false }),
         }
     }
 

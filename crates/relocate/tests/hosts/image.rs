@@ -156,9 +156,18 @@ impl Image {
 
     /// Write requests and 512-byte sectors written so far.
     pub(crate) fn written(&self) -> (u64, u64) {
+        (self.count(4), self.count(6))
+    }
+
+    /// Sectors read so far.
+    pub(crate) fn read(&self) -> u64 {
+        self.count(2)
+    }
+
+    fn count(&self, field: usize) -> u64 {
         let told = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).expect("the device counts");
         let numbers: Vec<u64> = told.split_whitespace().map(|number| number.parse().expect("a number")).collect();
-        (numbers[4], numbers[6])
+        numbers[field]
     }
 }
 

@@ -170,6 +170,12 @@ impl Host for Model {
         Ok(Looked { inode: file.inode, places: places(&file.places), stays: None })
     }
 
+    fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble> {
+        let is_dirty = self.file(path)?.is_dirty;
+        let looked = self.look(path)?;
+        Ok(Some(Looked { stays: is_dirty.then_some(Stays::Busy), ..looked }))
+    }
+
     fn announce(&mut self, _: &Path) {}
 
     fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<PathBuf>, Trouble> {
@@ -178,7 +184,7 @@ impl Host for Model {
         match (file.inode == inode, file.is_dirty) {
             (false, _) => Err(Stays::Gone.into()),
             (true, true) => Err(Stays::Busy.into()),
-            (true, false) => Ok(Opened { file: path.to_owned(), places: places(&file.places), read_back: false }),
+            (true, false) => Ok(Opened { file: path.to_owned(), places: places(&file.places), was_large: false }),
         }
     }
 

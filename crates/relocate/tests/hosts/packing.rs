@@ -42,7 +42,7 @@ pub(crate) fn a_scattered_directory_comes_to_lie_side_by_side<K: Kind>() {
             report.files,
             report.blocks,
             report.regions,
-            report.read_back,
+            report.large,
             report.not_better,
             end.0 - start.0,
             (end.1 - start.1) / 8,
@@ -55,7 +55,7 @@ pub(crate) fn a_scattered_directory_comes_to_lie_side_by_side<K: Kind>() {
         assert!(report.blocks <= all && end.0 - start.0 <= requests + 60, "{report:?}");
         assert_same(&directory, &before);
         let (_, second) = pack(&mut movers, &directory, &rules);
-        assert_eq!((second.regions, second.blocks, second.read_back), (0, 0, 0));
+        assert_eq!((second.regions, second.blocks, second.large), (0, 0, 0));
     }
     drop(movers);
     image.check();

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use onesweep_relocate::carry::{Report, Settings, carry_out};
-use onesweep_relocate::ext4::{Ext4, Reading};
-use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
+use onesweep_relocate::ext4::Ext4;
+use onesweep_relocate::host::{Exchange, Host, Stays, Trouble, Uncached};
 use onesweep_relocate::mounted::Mounted as MountedHost;
 use onesweep_relocate::pack::{Item, Plan, Rules, plan, score};
 use onesweep_relocate::survey::{Candidate, Order, files_below, survey};
@@ -22,7 +22,7 @@ use onesweep_sys::files::{
 use crate::conformance::Fixture;
 use crate::image::{EXT4, Image, Tools, XFS};
 
-pub(crate) const READ: Reading = Reading { uncached: true, large_pages: true };
+pub(crate) const READ: Uncached = Uncached::Read;
 
 /// Bytes of which each block tells its file and number.
 pub(crate) fn bytes(file: u64, size: usize) -> Vec<u8> {
@@ -147,7 +147,7 @@ impl Kind for OnExt4 {
     }
 
     fn host_of_cached(directory: &Path) -> Ext4 {
-        Ext4::of(directory, Reading { uncached: false, large_pages: false }).unwrap()
+        Ext4::of(directory, Uncached::Stays).unwrap()
     }
 }
 
@@ -160,11 +160,11 @@ impl Kind for OnXfs {
     const CLONES: bool = true;
 
     fn host(directory: &Path) -> Xfs {
-        Xfs::of(directory, true).unwrap()
+        Xfs::of(directory, READ).unwrap()
     }
 
     fn host_of_cached(directory: &Path) -> Xfs {
-        Xfs::of(directory, false).unwrap()
+        Xfs::of(directory, Uncached::Stays).unwrap()
     }
 }
 

@@ -20,7 +20,9 @@ use crate::crash::{NOBODY, as_somebody_else};
 use crate::image::{Image, XFS, is_root, run, text};
 use crate::packing;
 use crate::refusals::{Running, Swapped};
-use crate::tree::{Kind, Mounted, OnXfs, assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays};
+use crate::tree::{
+    Kind, Mounted, OnXfs, READ, assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays,
+};
 
 const MIB: u64 = 1 << 20;
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
@@ -66,12 +68,12 @@ fn file_systems_are_refused_by_name() {
     }
     let refused = |mkfs: &[&str], options: &str| {
         let image = Image::of(&XFS, 0, mkfs, options);
-        Xfs::of(&image.root(), true).unwrap_err()
+        Xfs::of(&image.root(), READ).unwrap_err()
     };
     assert!(matches!(refused(&["-m", "reflink=0"], ""), Refusal::NoReflinks));
     assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
-    assert!(matches!(Xfs::of(Path::new("/dev/shm"), true), Err(Refusal::NotXfs(name)) if name == "tmpfs"));
-    assert!(matches!(Xfs::of(Path::new("/dev/shm/none"), true), Err(Refusal::Unknown { .. })));
+    assert!(matches!(Xfs::of(Path::new("/dev/shm"), READ), Err(Refusal::NotXfs(name)) if name == "tmpfs"));
+    assert!(matches!(Xfs::of(Path::new("/dev/shm/none"), READ), Err(Refusal::Unknown { .. })));
 }
 
 #[test]

@@ -155,6 +155,21 @@ pub fn open_file_to_write(path: impl PathArg) -> io::Result<OwnedFd> {
     open_untouched(path, FILE_FLAGS | OFlags::RDWR)
 }
 
+/// As [`open_file`], if all that it takes is in memory; `None` when something would have to be read from the disk, or somebody has a
+/// lease on the file (Linux 5.12).
+#[doc(alias = "RESOLVE_CACHED")]
+pub fn open_file_in_memory(path: impl PathArg) -> io::Result<Option<OwnedFd>> {
+    if !features().openat2 {
+        return Ok(None);
+    }
+    let open =
+        |path: &CStr| again(|| rustix::fs::openat2(CURRENT_DIR, path, FILE_FLAGS, Mode::empty(), ResolveFlags::CACHED));
+    match path.into_with_c_str(open) {
+        Err(Errno::AGAIN) => Ok(None),
+        opened => Ok(Some(opened?)),
+    }
+}
+
 fn open_untouched(path: impl PathArg, flags: OFlags) -> io::Result<OwnedFd> {
     const EPERM: i32 = 1;
     let path = path.into_c_str()?;
@@ -261,10 +276,28 @@ mod tests {
 
     use super::*;
     use crate::files::{EntryType, statx_fd};
-    use crate::testing::{skipped, tree};
+    use crate::testing::{on_xfs, skipped, tree};
 
     fn code<T>(answer: io::Result<T>) -> Option<i32> {
         answer.err().and_then(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_not_opened() {
+        on_xfs(|own| {
+            fs::create_dir(own.root.join("deep")).unwrap();
+            let path = own.root.join("deep/file");
+            fs::write(&path, "bytes").unwrap();
+            let is_opened = || open_file_in_memory(path.as_path()).unwrap().is_some();
+            assert!(is_opened(), "it was just written");
+            own.mount_again();
+            assert!(!is_opened());
+            path.metadata().unwrap();
+            assert!(is_opened());
+            fs::remove_file(&path).unwrap();
+            let gone = open_file_in_memory(path.as_path()).map(|opened| opened.is_some());
+            assert!(gone.as_ref().map_or_else(is_no_file, |is_opened| !is_opened), "{gone:?}");
+        });
     }
 
     #[test]

@@ -11,9 +11,10 @@ use std::{
 use onesweep_relocate::{
     carry::Ended,
     ext4::{
-        Ext4, Reading,
+        Ext4,
         keep::{self, Undone, Unknown},
     },
+    host::Uncached,
 };
 use serde::Serialize;
 
@@ -94,8 +95,7 @@ fn host(args: &DefragArgs) -> Result<(&Path, Ext4), Failure> {
     let [path] = &args.paths[..] else {
         return Err(Failure::told("old places are kept on one file system: name one directory of it"));
     };
-    let reading = Reading { uncached: true, large_pages: true };
-    let host = Ext4::of(path, reading).map_err(|refusal| refused(path, &refusal.into()))?;
+    let host = Ext4::of(path, Uncached::Read).map_err(|refusal| refused(path, &refusal.into()))?;
     Ok((path, host))
 }
 

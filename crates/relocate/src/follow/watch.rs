@@ -1,0 +1,77 @@
+//! Who is told that files were written: by fanotify, which reports the directory of each file that is closed after writing.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use onesweep_sys::fanotify::{Group, Happened};
+use onesweep_sys::files::{open_dir, statx_fd};
+use onesweep_sys::handle::{Access, FileHandle, open_by_handle};
+
+/// Takes some 1,000 events.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Hears of the directories of one file system in which somebody else has written a file.
+#[derive(Debug)]
+pub struct Watch {
+    group: Group,
+    root: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// Begins to listen. Needs `CAP_SYS_ADMIN`, and `CAP_DAC_READ_SEARCH` to find the directories; costs each closing of a
+    /// written file some 2 µs.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` without these, `Unsupported` where inodes have no handles.
+    pub fn start(directory: &Path) -> io::Result<Watch> {
+        let root = open_dir(directory)?;
+        let group = Group::of_directories()?;
+        group.watch_file_system(root.as_fd(), Happened::CLOSE_WRITE)?;
+        Ok(Watch { group, root, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// Tells of each directory that was written to since the last time, maybe more than once. When the kernel's queue was full, some are
+    /// missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading from the kernel.
+    pub fn hear(&mut self, mut each: impl FnMut(FileHandle)) -> io::Result<()> {
+        let own = i32::try_from(std::process::id()).unwrap_or_default();
+        let mut tell = |event: onesweep_sys::fanotify::Event| {
+            // A group that is told of directories alone is told of them as objects.
+            if event.pid != own
+                && let Some(directory) = event.directory.or(event.object)
+            {
+                each(directory);
+            }
+        };
+        while self.group.read(&mut self.buffer, &mut tell)? {}
+        Ok(())
+    }
+
+    /// Where a directory is now, as this process sees it; `None` when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` without `CAP_DAC_READ_SEARCH`.
+    pub fn path_of(&self, directory: &FileHandle) -> io::Result<Option<PathBuf>> {
+        let open = match open_by_handle(self.root.as_fd(), directory, Access::List) {
+            Err(error) if is_gone(&error) => return Ok(None),
+            opened => opened?,
+        };
+        let stat = statx_fd(open.as_fd())?;
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd()))?;
+        // One that was removed, or lies where this process sees nothing, has no path that leads to it.
+        let found = open_dir(path.as_path()).and_then(|found| statx_fd(found.as_fd()));
+        Ok(found.is_ok_and(|found| (found.dev, found.ino) == (stat.dev, stat.ino)).then_some(path))
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    const ESTALE: i32 = 116;
+    error.raw_os_error() == Some(ESTALE) || error.kind() == io::ErrorKind::NotADirectory
+}

@@ -1,0 +1,183 @@
+//! Directories put in order just after they were written, while their files are in memory.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use onesweep_relocate::follow::watch::Watch;
+use onesweep_relocate::follow::{Follower, Moment, Policy, Told};
+use onesweep_relocate::host::Host;
+use onesweep_relocate::pack::Rules;
+use onesweep_sys::files::open_dir;
+use onesweep_sys::handle::handle_at;
+
+use crate::image::{Image, is_root};
+use crate::tree::{Kind, OnExt4, OnXfs, assert_same, breaks, kept, planned, scatter, sync};
+
+const MIB: u64 = 1 << 20;
+const SETTLE: Duration = Duration::from_secs(40);
+const FILES: u64 = 100;
+
+fn follower(percent: Option<u32>) -> Follower<&'static str> {
+    Follower::new(Policy { settle: SETTLE, rules: Rules::for_regions(64), percent })
+}
+
+/// Has a directory put in order that was written to, at such a moment.
+fn put_in_order(follower: &mut Follower<&'static str>, host: &mut impl Host, path: &Path, written: u64) -> Told {
+    follower.written("d", Duration::ZERO);
+    let now = follower.next().expect("it waits");
+    let directory = follower.take(now).expect("its time has come");
+    follower.put_in_order(host, (directory, path), Moment { now, written }, &mut || true).unwrap()
+}
+
+fn breaks_of<K: Kind>(directory: &Path) -> u64 {
+    breaks(&planned(&mut K::host(directory), directory, &Rules::for_regions(64)).0)
+}
+
+fn what_is_in_memory_is_put_in_order<K: Kind>() {
+    if !is_root() {
+        return;
+    }
+    let image = K::image(256 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, FILES);
+    let (before, breaks_before) = (kept(&directory), breaks_of::<K>(&directory));
+    let mut follower = follower(None);
+    let told = put_in_order(&mut follower, &mut K::host_of_cached(&directory), &directory, 0);
+    assert_eq!((told.files, told.in_memory), (FILES as usize, FILES as usize));
+    assert_eq!(told.before.breaks(), breaks_before);
+    assert!(told.report.stayed.is_empty() && !told.again, "{told:?}");
+    assert_eq!(told.report.commits, 0, "nobody waits for the disk");
+    assert!(told.sizes_may_differ, "files of more pieces than an inode holds were joined");
+    let now = breaks_of::<K>(&directory);
+    assert!(now * 4 < breaks_before, "{breaks_before} breaks before, {now} now");
+    assert_same(&directory, &before);
+    let again = put_in_order(&mut follower, &mut K::host_of_cached(&directory), &directory, 0);
+    assert!(again.report.blocks <= told.report.blocks / 4, "{again:?}");
+}
+
+#[test]
+fn what_is_in_memory_is_put_in_order_on_ext4() {
+    what_is_in_memory_is_put_in_order::<OnExt4>();
+}
+
+#[test]
+fn what_is_in_memory_is_put_in_order_on_xfs() {
+    what_is_in_memory_is_put_in_order::<OnXfs>();
+}
+
+fn nothing_is_read<K: Kind>() {
+    if !is_root() {
+        return;
+    }
+    let mut image = K::image(256 * MIB, "");
+    let directory = image.root().join("d");
+    let paths = scatter(&directory, FILES);
+    image.restart();
+    // One file comes into memory with all that is around it in the tables; of the others at most the facts.
+    fs::read(&paths[0]).unwrap();
+    let before = image.read();
+    let told = put_in_order(&mut follower(None), &mut K::host_of_cached(&directory), &directory, 0);
+    assert_eq!((told.files, told.report.files), (FILES as usize, 0));
+    assert!(told.in_memory < FILES as usize / 2, "{told:?}");
+    let sectors = image.read() - before;
+    assert!(sectors < 8 * FILES / 2, "{sectors} sectors were read for {FILES} files");
+}
+
+#[test]
+fn nothing_is_read_on_ext4() {
+    nothing_is_read::<OnExt4>();
+}
+
+#[test]
+fn nothing_is_read_on_xfs() {
+    nothing_is_read::<OnXfs>();
+}
+
+#[test]
+fn what_is_dirty_is_looked_at_again() {
+    if !is_root() {
+        return;
+    }
+    let image = OnExt4::image(256 * MIB, "");
+    let directory = image.root().join("d");
+    let paths = scatter(&directory, FILES);
+    let mut host = OnExt4::host_of_cached(&directory);
+    OpenOptions::new().append(true).open(&paths[7]).unwrap().write_all(b"more").unwrap();
+    let before = kept(&directory);
+    let mut follower = follower(None);
+    let told = put_in_order(&mut follower, &mut host, &directory, 0);
+    assert!(told.again && told.report.files > 0, "{told:?}");
+    assert_eq!(follower.next(), Some(SETTLE * 2));
+    sync(&directory);
+    let rest = put_in_order(&mut follower, &mut host, &directory, 0);
+    assert!(!rest.again && rest.report.stayed.is_empty(), "{rest:?}");
+    assert_same(&directory, &before);
+}
+
+#[test]
+fn no_more_is_moved_than_its_part() {
+    if !is_root() {
+        return;
+    }
+    let image = OnExt4::image(256 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, FILES);
+    let mut host = OnExt4::host_of_cached(&directory);
+    let mut follower = follower(Some(10));
+    let told = put_in_order(&mut follower, &mut host, &directory, 5000);
+    assert!(told.report.blocks == 0 && told.again, "nothing was written since it began: {told:?}");
+    let told = put_in_order(&mut follower, &mut host, &directory, 6000);
+    assert!((1..=100 + 64).contains(&told.report.blocks) && told.again, "{told:?}");
+}
+
+#[test]
+fn directories_that_others_write_to_are_heard_of() {
+    if !is_root() {
+        return;
+    }
+    let image = Image::new(64 * MIB, &["-O", "^has_journal"], "");
+    let directory = image.root().join("d");
+    fs::create_dir(&directory).unwrap();
+    let mut watch = Watch::start(&image.root()).unwrap();
+    let heard = |watch: &mut Watch| {
+        let mut all = Vec::new();
+        watch.hear(|directory| all.push(directory)).unwrap();
+        all
+    };
+    fs::write(directory.join("own"), "bytes").unwrap();
+    assert_eq!(heard(&mut watch), [], "what this process does itself is no news");
+    let script = "echo x > \"$0/one\"; echo x > \"$0/two\"";
+    assert!(Command::new("sh").args(["-c", script]).arg(&directory).status().unwrap().success());
+    let told = heard(&mut watch);
+    let handle = handle_at(open_dir(directory.as_path()).unwrap().as_fd(), c"").unwrap();
+    assert!(!told.is_empty() && told.iter().all(|one| *one == handle), "{told:?}");
+    assert_eq!(watch.path_of(&handle).unwrap().as_deref(), Some(directory.as_path()));
+    let moved = image.root().join("moved");
+    fs::rename(&directory, &moved).unwrap();
+    assert_eq!(watch.path_of(&handle).unwrap(), Some(moved.clone()));
+    fs::remove_dir_all(&moved).unwrap();
+    assert_eq!(watch.path_of(&handle).unwrap(), None);
+}
+
+/// A directory that goes while its turn comes ends nothing.
+#[test]
+fn a_directory_that_is_gone_is_an_error_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    let image = OnExt4::image(64 * MIB, "");
+    let directory = image.root().join("d");
+    fs::create_dir(&directory).unwrap();
+    let mut host = OnExt4::host_of_cached(&directory);
+    fs::remove_dir(&directory).unwrap();
+    let mut follower = follower(None);
+    follower.written("d", Duration::ZERO);
+    let moment = Moment { now: SETTLE, written: 0 };
+    let directory = (follower.take(SETTLE).unwrap(), directory.as_path());
+    let failure = follower.put_in_order(&mut host, directory, moment, &mut || true).unwrap_err();
+    assert_eq!(failure.source.kind(), std::io::ErrorKind::NotFound);
+}
