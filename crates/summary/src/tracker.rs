@@ -9,14 +9,17 @@ use std::{
     io,
     os::fd::BorrowedFd,
     sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use onesweep_sys::fanotify::{Group, Happened};
+use onesweep_sys::{
+    fanotify::{Group, Happened},
+    handle::FileHandle,
+};
 
 use crate::{file_system::FileSystem, identity::NodeId};
 
@@ -115,6 +118,8 @@ struct Shared {
     volume: Arc<dyn FileSystem>,
     state: Mutex<State>,
     ended: AtomicBool,
+    /// The process that moves blocks and changes nothing; 0 where there is none.
+    mover: AtomicI32,
 }
 
 #[derive(Debug, Default)]
@@ -157,7 +162,13 @@ impl Fanotify {
     /// The same of a group that watches the file system already. Needs no privilege.
     pub fn take_up(volume: Arc<dyn FileSystem>, group: Group) -> io::Result<Fanotify> {
         let state = State { buffer: vec![0; BUFFER_BYTES], ..State::default() };
-        let shared = Arc::new(Shared { group, volume, state: Mutex::new(state), ended: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            group,
+            volume,
+            state: Mutex::new(state),
+            ended: AtomicBool::new(false),
+            mover: AtomicI32::new(0),
+        });
         let drainer = {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name("tracker".into()).spawn(move || {
@@ -170,10 +181,39 @@ impl Fanotify {
         Ok(Fanotify { shared, drainer: Some(drainer) })
     }
 
+    /// For who moves blocks of files.
+    pub fn moves(&self) -> Moves {
+        Moves(Arc::downgrade(&self.shared))
+    }
+
     /// Events that the kernel has told so far, and changes that wait to be asked for.
     pub fn told(&self) -> (u64, usize) {
         let state = self.shared.lock();
         (state.told, state.changes.len())
+    }
+}
+
+/// What a tracker has to know of a process that moves blocks of files.
+#[derive(Clone, Debug)]
+pub struct Moves(Weak<Shared>);
+
+impl Moves {
+    /// What this process does from now on is no change. The kernel merges nothing of one process with what another does.
+    pub fn are_by(&self, process: u32) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.mover.store(i32::try_from(process).unwrap_or_default(), Ordering::Relaxed);
+        }
+    }
+
+    /// Files of a directory of the file system with this device take more or fewer blocks now. `None` when the tracker is gone.
+    pub fn sizes_changed(&self, dev: u64, directory: &FileHandle) -> Option<()> {
+        let shared = self.0.upgrade()?;
+        if shared.volume.may_hold(dev)
+            && let Some(node) = shared.volume.family().node(directory)
+        {
+            shared.lock().add((Some(node), None), Happened::MODIFY);
+        }
+        Some(())
     }
 }
 
@@ -205,9 +245,13 @@ impl Shared {
         let mut buffer = std::mem::take(&mut state.buffer);
         let mut reported = HashSet::new();
         loop {
+            let mover = self.mover.load(Ordering::Relaxed);
             let told = self.group.read(&mut buffer, |event| {
                 state.told += 1;
                 state.lost |= event.happened.contains(Happened::OVERFLOW);
+                if mover != 0 && event.pid == mover {
+                    return;
+                }
                 let node = |handle: Option<_>| handle.and_then(|handle| family.node(&handle));
                 let (directory, object) = (node(event.directory), node(event.object));
                 // One of a kind that isn't known names nothing: then something has happened somewhere.
@@ -317,15 +361,21 @@ mod tests {
     use std::{
         fs::File,
         os::fd::{AsFd, OwnedFd},
+        process::{Command, Stdio},
     };
 
-    use onesweep_sys::files::Stat;
+    use onesweep_sys::{
+        files::{self, Stat},
+        handle::handle_at,
+    };
 
     use super::*;
     use crate::{
         identity::Family,
         reading::{Directories, LinkedName, Reading},
     };
+
+    const DEVICE: u64 = 7;
 
     /// One that can be told to fail.
     #[derive(Debug)]
@@ -367,8 +417,8 @@ mod tests {
     }
 
     impl FileSystem for Model {
-        fn may_hold(&self, _: u64) -> bool {
-            false
+        fn may_hold(&self, dev: u64) -> bool {
+            dev == DEVICE
         }
         fn is_it(&self, _: &Stat, _: NodeId) -> bool {
             false
@@ -377,7 +427,7 @@ mod tests {
             NodeId::default()
         }
         fn family(&self) -> Family {
-            Family::Short
+            Family::Shmem
         }
         fn top(&self) -> BorrowedFd<'_> {
             self.top.as_fd()
@@ -401,6 +451,41 @@ mod tests {
             self.heeded.lock().expect("no panic").push(directory);
             Ok(())
         }
+    }
+
+    /// Whoever moves blocks opens and closes files for writing; only what it says itself is a change.
+    #[test]
+    fn what_the_mover_does_is_no_change() {
+        if onesweep_sys::user::effective_uid() != 0 {
+            return;
+        }
+        let tree = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let top = files::open_dir(tree.path()).expect("it opens");
+        let handle = handle_at(top.as_fd(), c"").expect("a handle");
+        let node = Family::Shmem.node(&handle).expect("an inode");
+        let (_, tracker) = Model::tracker();
+        tracker.shared.group.watch_file_system(top.as_fd(), WATCHED).expect("it is watched");
+        let has_changed = || {
+            let drained = tracker.drain().expect("what happened");
+            assert!(!drained.lost);
+            drained.changes.iter().any(|change| change.directory == Some(node))
+        };
+        let script = "read go; echo x > \"$0/file\"";
+        let mut mover = Command::new("sh");
+        let mut mover = mover.args(["-c", script]).arg(tree.path()).stdin(Stdio::piped()).spawn().expect("it starts");
+        tracker.moves().are_by(mover.id());
+        drop(mover.stdin.take());
+        mover.wait().expect("it ends");
+        assert!(tree.path().join("file").exists() && !has_changed());
+        std::fs::write(tree.path().join("file"), "bytes").expect("it is written");
+        assert!(has_changed());
+        let moves = tracker.moves();
+        assert_eq!(moves.sizes_changed(DEVICE + 1, &handle), Some(()));
+        assert!(!has_changed(), "that is another file system");
+        assert_eq!(moves.sizes_changed(DEVICE, &handle), Some(()));
+        assert!(has_changed());
+        drop(tracker);
+        assert_eq!(moves.sizes_changed(DEVICE, &handle), None);
     }
 
     /// Directories that were made, used and removed before anybody asked.

@@ -28,7 +28,7 @@ pub(crate) use find::FindArgs;
 pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use plan::PlanArgs;
-pub(crate) use serve::{LogLevel, Seconds, ServeArgs, ServeSettings};
+pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, Output, ProgressWhen, ReassemblyName, Selection, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};

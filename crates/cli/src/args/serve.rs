@@ -38,6 +38,9 @@ pub(crate) struct ServeArgs {
     /// The part with the rights; its standard input is the socket to the rest.
     #[arg(long, hide = true)]
     pub(crate) warden: bool,
+    /// The part that moves files; its standard input is a pipe from the rest.
+    #[arg(long, hide = true)]
+    pub(crate) mover: bool,
 }
 
 /// What can be typed and be a line of the file.
@@ -88,6 +91,17 @@ pub(crate) struct ServeSettings {
     /// With --sizes-follow close: so often files that stay open for writing are looked at [default: 1m]
     #[arg(long, value_name = "TIME")]
     pub(crate) check_open_every: Option<Seconds>,
+    /// Whether small files are moved side by side when they were written, as defrag does, while they are in memory: never, on disks
+    /// that seek, or always [default: never]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) relocate: Option<Relocate>,
+    /// With --relocate: so long after the first write to a directory it is put in order [default: 40s, when it has been flushed]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) relocate_after: Option<Seconds>,
+    /// With --relocate: so much is written for that at most, in percent of what others write to the device; 0 for as much as is
+    /// worth it [default: 20]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) relocate_budget: Option<u32>,
     /// What is told on standard error [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<LogLevel>,
@@ -102,6 +116,19 @@ pub(crate) enum SizesFollow {
     Write,
     /// When the file is closed
     Close,
+}
+
+/// Where files are moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Relocate {
+    /// Nowhere
+    #[default]
+    Never,
+    /// On disks that seek
+    Seeking,
+    /// On all disks
+    Always,
 }
 
 /// How much is told.
@@ -162,12 +189,20 @@ impl ServeSettings {
             background_budget: self.background_budget.or(lower.background_budget),
             sizes_follow: self.sizes_follow.or(lower.sizes_follow),
             check_open_every: self.check_open_every.or(lower.check_open_every),
+            relocate: self.relocate.or(lower.relocate),
+            relocate_after: self.relocate_after.or(lower.relocate_after),
+            relocate_budget: self.relocate_budget.or(lower.relocate_budget),
             log: self.log.or(lower.log),
         }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
         socket(self.socket.as_ref())
+    }
+
+    /// Whether files are moved anywhere.
+    pub(crate) fn relocates(&self) -> bool {
+        self.relocate.unwrap_or_default() != Relocate::Never
     }
 
     pub(crate) fn sizes_follow(&self) -> tracker::SizesFollow {

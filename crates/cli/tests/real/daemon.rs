@@ -1,6 +1,7 @@
 //! The daemon as its administrator and many at once know it.
 
 mod declared;
+mod moving;
 
 use std::{
     fs::{self, File},

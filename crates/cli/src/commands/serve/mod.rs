@@ -4,12 +4,15 @@
 //! |---|---|
 //! | [`settings`] | what was typed, and the file |
 //! | [`rights`] | starts the warden, which has the rights, and gives up those of the daemon |
+//! | [`moves`], [`mover`] | the process that moves files, where that is switched on, and its end here |
 //! | [`sockets`] | where it listens |
 //! | [`background`] | what is harvested by itself |
 //! | [`log`], [`ready`] | what people and systemd are told |
 
 mod background;
 mod log;
+mod mover;
+mod moves;
 mod ready;
 mod rights;
 mod settings;
@@ -43,7 +46,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use self::{background::Schedule, rights::Running};
+use self::{background::Schedule, moves::Mover, rights::Running};
 use super::summaries;
 use crate::{
     args::{ServeArgs, ServeSettings},
@@ -63,6 +66,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     if args.warden {
         return rights::run_warden(args);
     }
+    if args.mover {
+        return mover::run(&args);
+    }
     let settings = settings::read(&args)?;
     if let (Some(file), Some(uid)) = (&settings.http_tokens, args.new_token) {
         return new_token(file, uid);
@@ -76,7 +82,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let log = log::start(settings.log.unwrap_or_default());
-    let running = Running::start()?;
+    let running = Running::start(settings.relocates())?;
     // What can't be tracked is told before anything is made.
     let found = match found(&running) {
         Ok(found) => found,
@@ -93,7 +99,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         if user.is_none() && onesweep_sys::user::effective_uid() == 0 {
             tracing::info!("there is no user onesweep: it runs as root, without root's rights");
         }
-        let tracked = found.into_iter().map(|one| track(one, &store, settings.sizes_follow()));
+        let tracked = found.into_iter().map(|one| track(one, &store, settings.sizes_follow(), running.mover.as_ref()));
         Ok((listener, tracked.collect::<Result<Vec<_>, _>>()?))
     };
     let (listener, volumes) = match began() {
@@ -205,7 +211,12 @@ fn opened((path, found): Found) -> Result<ToTrack, String> {
 }
 
 /// The summaries of a file system.
-fn track((path, guarded, group): ToTrack, stores: &Path, wanted: SizesFollow) -> Result<Arc<Served>, Failure> {
+fn track(
+    (path, guarded, group): ToTrack,
+    stores: &Path,
+    wanted: SizesFollow,
+    mover: Option<&Mover>,
+) -> Result<Arc<Served>, Failure> {
     let path = path.as_path();
     let identity = guarded.identity().map_err(|error| Failure::io(path, "tell its file system", &error))?;
     let name: String =
@@ -217,6 +228,9 @@ fn track((path, guarded, group): ToTrack, stores: &Path, wanted: SizesFollow) ->
     }
     let tracker = Fanotify::take_up(Arc::clone(&guarded), group)
         .map_err(|error| Failure::could_not_run(path, "watch its file system", message::why(&error)))?;
+    if let Some(mover) = mover {
+        mover.is_heard_by(tracker.moves());
+    }
     let store = sockets::patiently(|| Store::open(&stores.join(&name)), StoreError::is_in_use)
         .map_err(|error| Failure::told(error.to_string()))?;
     let root = guarded.root();
@@ -368,6 +382,9 @@ impl Daemon {
                 tracing::warn!("the file of tokens can't be used: {}", message::why(&error));
             }
         }
+        if let Some(mover) = &mut self.running.mover {
+            mover.reload();
+        }
         self.track_others(told);
         Ok(())
     }
@@ -406,7 +423,7 @@ impl Daemon {
         let store = settings::store(&self.settings);
         let mut added = Vec::new();
         for one in new {
-            match track(one, &store, self.settings.sizes_follow()) {
+            match track(one, &store, self.settings.sizes_follow(), self.running.mover.as_ref()) {
                 Ok(served) => added.push(served),
                 Err(failure) => failure.messages().iter().for_each(|message| tracing::error!("{message}")),
             }

@@ -29,7 +29,7 @@ use onesweep_sys::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{super::summaries, settings};
+use super::{super::summaries, moves::Mover, settings};
 use crate::{
     args::{ServeArgs, ServeSettings},
     message,
@@ -103,15 +103,16 @@ fn give_store(path: &Path, uid: u32, gid: u32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The warden, and the end of its process.
+/// The warden, and the end of its process; with the mover, where there is one.
 pub(super) struct Running {
     pub(super) warden: Arc<Warden>,
+    pub(super) mover: Option<Mover>,
     process: Child,
 }
 
 impl Running {
-    /// Starts the warden: this program once more.
-    pub(super) fn start() -> Result<Running, Failure> {
+    /// Starts the warden: this program once more. And the mover, where files are to be moved.
+    pub(super) fn start(relocates: bool) -> Result<Running, Failure> {
         let failed = |error: io::Error| Failure::told(format!("cannot start the warden: {}", message::why(&error)));
         let (ours, its) = UnixStream::pair().map_err(failed)?;
         let mut words: Vec<OsString> = env::args_os().skip(1).collect();
@@ -129,11 +130,24 @@ impl Running {
             tracing::error!("cannot go on without the warden: {}", message::why(error));
             std::process::exit(CANNOT_RUN.into());
         });
-        Ok(Running { warden, process })
+        let mut running = Running { warden, mover: None, process };
+        if relocates {
+            match Mover::start() {
+                Ok(mover) => running.mover = Some(mover),
+                Err(failure) => {
+                    running.end();
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(running)
     }
 
-    /// Ends it, which removes the socket, and waits for that.
+    /// Ends both, which removes the socket, and waits for that.
     pub(super) fn end(mut self) {
+        if let Some(mover) = self.mover.take() {
+            mover.end();
+        }
         self.warden.end();
         let _ = self.process.wait();
     }

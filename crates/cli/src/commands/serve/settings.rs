@@ -56,6 +56,8 @@ pub(super) fn fixed(before: &ServeSettings, now: &ServeSettings) -> Vec<&'static
         ("user", before.user != now.user),
         ("mount-namespace", before.mount_namespace != now.mount_namespace),
         ("http", before.http != now.http),
+        // The mover takes rights that are given up at the start.
+        ("relocate", now.relocates() && !before.relocates()),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
@@ -81,11 +83,12 @@ mod tests {
     fn every_option_can_stand_in_the_file_and_what_is_typed_wins() {
         let typed = args(
             "/a /b --socket s --store d --user 7 --mount-namespace n --full-totals 1,2 --summaries d.toml --http 127.0.0.1:1 --http-tokens t --metrics /m \
-             --harvest-after 5m --background-budget 9 --sizes-follow close --check-open-every 5s --log warn",
+             --harvest-after 5m --background-budget 9 --sizes-follow close --check-open-every 5s --relocate seeking --relocate-after 9s --relocate-budget 7 --log warn",
         );
         let file: ServeSettings = config::of_file(
             "paths = [\"/a\", \"/b\"]\nsocket = \"s\"\nstore = \"d\"\nuser = 7\nmount-namespace = \"n\"\nfull-totals = [1, 2]\nsummaries = \"d.toml\"\nhttp = \"127.0.0.1:1\"\n\
-             http-tokens = \"t\"\nmetrics = [\"/m\"]\nharvest-after = \"5m\"\nbackground-budget = 9\nsizes-follow = \"close\"\ncheck-open-every = \"5s\"\nlog = \"warn\"\n",
+             http-tokens = \"t\"\nmetrics = [\"/m\"]\nharvest-after = \"5m\"\nbackground-budget = 9\nsizes-follow = \"close\"\ncheck-open-every = \"5s\"\nrelocate = \"seeking\"\nrelocate-after = \"9s\"\nrelocate-budget = 7\n\
+             log = \"warn\"\n",
         )
         .unwrap();
         assert_eq!(typed.settings, file);
@@ -93,7 +96,10 @@ mod tests {
         let both = other.clone().or(file.clone());
         assert_eq!((both.log, &both.paths, &both.metrics), (other.log, &other.paths, &file.metrics));
         assert_eq!(fixed(&both, &file), Vec::<&str>::new());
-        assert_eq!(fixed(&ServeSettings::default(), &file), ["socket", "store", "user", "mount-namespace", "http"]);
+        assert_eq!(
+            fixed(&ServeSettings::default(), &file),
+            ["socket", "store", "user", "mount-namespace", "http", "relocate"]
+        );
     }
 
     #[test]
@@ -103,6 +109,7 @@ mod tests {
             ("\n\nharvest-after = \"5\"", "line 3: '5' is no time"),
             ("log = \"loud\"", "line 1: unknown variant `loud`"),
             ("sizes-follow = \"later\"", "line 1: unknown variant `later`"),
+            ("relocate = true", "line 1: "),
             ("http = \"nowhere\"", "line 1: "),
             ("full-totals = 7", "line 1: "),
             ("paths = [", "line 1: "),

@@ -1,0 +1,104 @@
+//! The daemon's end of the mover, and what the two say to each other.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use onesweep_summary::tracker::Moves;
+use onesweep_sys::handle::FileHandle;
+
+use crate::{message, report::Failure};
+
+/// To the mover: the settings are to be read again. When the pipe ends, it ends.
+pub(super) const RELOAD: u8 = b'r';
+
+/// From the mover: files of this directory may take fewer blocks now.
+pub(super) fn line(dev: u64, directory: &FileHandle) -> String {
+    let identity: String = directory.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{dev} {} {identity}", directory.kind())
+}
+
+fn parsed(line: &str) -> Option<(u64, FileHandle)> {
+    let mut words = line.split(' ');
+    let (dev, kind, identity) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?);
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let identity: Option<Vec<u8>> = identity.as_bytes().chunks(2).map(byte).collect();
+    Some((dev, FileHandle::new(kind, &identity?)?))
+}
+
+/// The mover's process.
+pub(super) struct Mover {
+    process: Child,
+    control: Option<ChildStdin>,
+    /// Of each file system that is tracked.
+    tracked: Arc<Mutex<Vec<Moves>>>,
+}
+
+impl Mover {
+    /// Starts it: this program once more, with the rights that there are now.
+    pub(super) fn start() -> Result<Mover, Failure> {
+        let failed = |why: String| Failure::told(format!("cannot start the mover: {why}"));
+        let mut words: Vec<OsString> = env::args_os().skip(1).collect();
+        // Behind the command, before what may be paths alone.
+        let place = words.iter().position(|word| word == "serve").map_or(0, |place| place + 1);
+        words.insert(place, "--mover".into());
+        let started = Command::new("/proc/self/exe")
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .env_remove("NOTIFY_SOCKET")
+            .spawn();
+        let mut process = started.map_err(|error| failed(message::why(&error).to_string()))?;
+        let (control, told) = (process.stdin.take(), process.stdout.take());
+        let told = told.ok_or_else(|| failed("it has no output".into()))?;
+        let tracked = Arc::<Mutex<Vec<Moves>>>::default();
+        let tell = Arc::clone(&tracked);
+        let heard = thread::Builder::new().name("moves".into()).spawn(move || {
+            for line in BufReader::new(told).lines().map_while(Result::ok) {
+                let Some((dev, directory)) = parsed(&line) else { continue };
+                let mut tracked = tell.lock().unwrap_or_else(PoisonError::into_inner);
+                tracked.retain(|moves| moves.sizes_changed(dev, &directory).is_some());
+            }
+        });
+        heard.map_err(|error| failed(message::why(&error).to_string()))?;
+        Ok(Mover { process, control, tracked })
+    }
+
+    /// What it does on this file system is no change, but for what it says.
+    pub(super) fn is_heard_by(&self, moves: Moves) {
+        moves.are_by(self.process.id());
+        self.tracked.lock().unwrap_or_else(PoisonError::into_inner).push(moves);
+    }
+
+    pub(super) fn reload(&mut self) {
+        let said = self.control.as_mut().map(|control| control.write_all(&[RELOAD]).and_then(|()| control.flush()));
+        if let Some(Err(error)) = said {
+            tracing::error!("the mover has ended: {}; no more files are moved", message::why(&error));
+        }
+    }
+
+    /// Ends it behind the region that it moves, and waits for that.
+    pub(super) fn end(mut self) {
+        self.control = None;
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let directory = FileHandle::new(0x81, &[0, 1, 0xfe, 7, 8, 9, 10, 11]).unwrap();
+        assert_eq!(parsed(&line(2049, &directory)), Some((2049, directory)));
+        for bad in ["", "1", "1 2", "x 1 00", "1 x 00", "1 1 0g", "1 1 é0", &format!("1 1 {}", "00".repeat(99))] {
+            assert_eq!(parsed(bad), None, "{bad}");
+        }
+    }
+}
