@@ -12,6 +12,7 @@ use crate::age::day;
 use crate::age::image::{self, Fs};
 use crate::age::pack;
 use crate::age::recipe::Recipe;
+use crate::bench::defrag;
 use crate::bench::du;
 use crate::bench::in_flight;
 use crate::bench::scan;
@@ -74,6 +75,11 @@ enum Sub {
     #[command(hide = true)]
     Scan {
         image: PathBuf,
+    },
+    /// A part of `bench defrag`: a load, with what the daemon does beside it
+    #[command(hide = true)]
+    Ageing {
+        order: String,
     },
     /// A part of `bench du`: a file by records of one size, done in the control group behind the door
     #[command(hide = true)]
@@ -399,6 +405,10 @@ pub(crate) fn run() -> Result<u8, String> {
         }
         Sub::Scan { image } => {
             println!("{}", serde_json::to_string(&scan::measure(&image)?).map_err(|error| error.to_string())?);
+            Ok(0)
+        }
+        Sub::Ageing { order } => {
+            println!("{}", defrag::do_ageing(&order)?);
             Ok(0)
         }
         Sub::Records { door, kind, path, bytes, record } => {

@@ -27,13 +27,25 @@ pub(crate) fn apply(
     tree: &mut Tree,
     interrupt: &Interrupt,
 ) -> Result<Done, String> {
+    apply_with(ops, root, tree, interrupt, &mut |_| Ok(()))
+}
+
+/// The same with something `beside` it, after each operation.
+pub(crate) fn apply_with(
+    ops: impl Iterator<Item = Op>,
+    root: &Path,
+    tree: &mut Tree,
+    interrupt: &Interrupt,
+    beside: &mut dyn FnMut(&Op) -> io::Result<()>,
+) -> Result<Done, String> {
     let mut apart = Apart::default();
     let mut hash = Sha256::new();
     let before = tree.operations;
     for op in ops {
         interrupt.check()?;
         let number = tree.operations;
-        one(&op, root, tree, &mut apart).map_err(|error| format!("operation {number}, {op}: {error}"))?;
+        let done = one(&op, root, tree, &mut apart).and_then(|()| beside(&op));
+        done.map_err(|error| format!("operation {number}, {op}: {error}"))?;
         hash.update(format!("{op}\n"));
         tree.follow(&op);
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::cases::{CAT, CP, OURS, RSYNC, Reader, TAR};
+use super::daemon::{self, Way};
 use super::outcomes::Packed;
 use super::packing::{E4DEFRAG, NONE, Packing, REGION_64K, REGION_256K, ROOT, USER};
+use super::small;
 use crate::bench::exhibits::Aim;
 use crate::bench::measure::{count, number as number_in};
 use crate::bench::page::{Table, fs_name, number};
@@ -44,7 +46,7 @@ pub(super) fn table(outcomes: &Outcomes) -> Table {
 }
 
 fn rows(outcomes: &Outcomes) -> Vec<Row> {
-    [small_files, all_files, sweeping, costs, rest].iter().flat_map(|rows| rows(outcomes)).collect()
+    [beside_a_load, small_files, all_files, sweeping, costs, rest].iter().flat_map(|rows| rows(outcomes)).collect()
 }
 
 fn of<'a>(outcomes: &Outcomes<'a>, case: &str, packing: Packing) -> Option<&'a Packed> {
@@ -93,6 +95,30 @@ fn faster(outcomes: &Outcomes, (case, packing): (&str, Packing), reader: Reader)
     let (reader, before) = (reader.name(), of(outcomes, case, NONE));
     let what = format!("{reader}, after {}", packing.name);
     row(outcomes, (case, packing), &what, TIMES, |packed| times(before, Some(packed), &reader))
+}
+
+/// The daemon beside a load: what readers gain by it, and what it costs the load.
+fn beside_a_load(outcomes: &Outcomes) -> Vec<Row> {
+    let of = |way: Way| outcomes.get(daemon::CASE).and_then(|ways| ways.get(way.name)).copied();
+    let row = |way: Way, figure, value: Option<f64>, aim| {
+        let what = format!("`dfs`, ext4: {}, {}", small::NAME, way.name);
+        Row { what, figure, paper: "–", aim, value, refused: None }
+    };
+    let gain = |way, aim, paper| {
+        row(way, "disk time, without it ÷ with it", times(of(daemon::OFF), of(way), small::NAME), aim).paper(paper)
+    };
+    let cost = |way, aim, paper| {
+        let value = of(way).zip(of(daemon::OFF)).map(|(with, without)| with.busy_ms / without.busy_ms);
+        row(way, "disk time of the load and all moves ÷ of the load alone", value, aim).paper(paper)
+    };
+    let mut rows = vec![
+        gain(daemon::DEFAULT, Some(Aim::AtLeast(1.47)), "1.47, 1.78"),
+        gain(daemon::UNBOUNDED, Some(Aim::AtLeast(1.78)), "1.47, 1.78"),
+        cost(daemon::DEFAULT, Some(Aim::AtMost(1.17)), "1.11, 1.17"),
+    ];
+    rows.extend([daemon::TENTH, daemon::HALF].map(|way| gain(way, None, "–")));
+    rows.extend([daemon::TENTH, daemon::HALF, daemon::UNBOUNDED].map(|way| cost(way, None, "–")));
+    rows
 }
 
 fn small_files(outcomes: &Outcomes) -> Vec<Row> {
@@ -212,10 +238,16 @@ mod tests {
         packed.again = Some(Again { moved_files: 7, ..Again::default() });
         let (user, refused) =
             (read(&[("GNU tar", 100.0)]), Packed { refused: Some("no ext4".into()), ..Packed::default() });
+        let way = |busy_ms, seconds| Packed { busy_ms, ..read(&[(small::NAME, seconds)]) };
+        let (off, on) = (way(1000.0, 30.0), way(1200.0, 20.0));
+        let ways = [(daemon::OFF.name, &off), (daemon::DEFAULT.name, &on)].into();
         let ext4 = [(NONE.name, &aged), (ROOT.name, &packed), (USER.name, &user)].into();
         let xfs = [(NONE.name, &aged), (ROOT.name, &refused)].into();
-        let text = table(&[("random-ext4", ext4), ("random-xfs", xfs)].into()).to_string();
+        let text = table(&[("random-ext4", ext4), ("random-xfs", xfs), (daemon::CASE, ways)].into()).to_string();
         for row in [
+            "daemon, budget 20 % | disk time, without it ÷ with it | 1.47, 1.78 | ≥ 1.47 | 1.50 | met |",
+            "daemon, budget 20 % | disk time of the load and all moves ÷ of the load alone | 1.11, 1.17 | ≤ 1.17 | 1.20 | **not met** |",
+            "daemon, no budget | disk time, without it ÷ with it | 1.47, 1.78 | ≥ 1.78 | – | not measured |",
             "| `random`, ext4: GNU tar, after onesweep defrag | disk time, as aged ÷ packed | – | ≥ 12 | 15.0 | met |",
             "| `random`, ext4: GNU tar, after onesweep defrag, not root | disk time, as aged ÷ packed | – | ≥ 4.5 | 3.00 | **not met** |",
             "| `random`, ext4: cp -a, after onesweep defrag | disk time, as aged ÷ packed | – | – | 2.50 |  |",

@@ -8,11 +8,14 @@
 //! | [`written`] | what a trace says of writes |
 //! | [`small`] | the small files of each directory, from cold |
 //! | [`measure`] | a copy that is packed, checked, held against the image and read |
+//! | [`daemon`], [`ageing`] | the daemon beside a load that ages the file system |
 //! | [`outcomes`] | what came out, in a file |
 //! | [`goals`], [`page`] | tables and a picture of it |
 
+mod ageing;
 mod cases;
 mod contents;
+mod daemon;
 mod goals;
 mod measure;
 mod outcomes;
@@ -24,13 +27,15 @@ mod written;
 use std::path::PathBuf;
 
 use self::cases::{CASES, Case};
-use self::outcomes::{Measured, Outcomes};
+use self::daemon::Load;
+use self::outcomes::{Measured, Outcomes, Packed};
 use super::images::Images;
 use super::run::Subject;
 use super::sweep;
 use super::work::Programs;
 use crate::interrupt::Interrupt;
 
+pub(crate) use self::ageing::run as do_ageing;
 pub(crate) use self::page::{BEGIN, END, show};
 
 /// What is asked for.
@@ -61,36 +66,65 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
     let is_asked = |name: &str| order.cases.is_empty() || order.cases.iter().any(|asked| name.starts_with(&**asked));
     let cases: Vec<_> = CASES.iter().filter(|case| is_asked(case.name)).collect();
-    if cases.is_empty() {
-        let known: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+    let is_daemon_asked = is_asked(daemon::CASE);
+    if cases.is_empty() && !is_daemon_asked {
+        let known: Vec<&str> = CASES.iter().map(|case| case.name).chain([daemon::CASE]).collect();
         return Err(format!("no such case; known are {}", known.join(", ")));
     }
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut outcomes = Outcomes::load(&order.out)?;
     let mut images = Images::new(&order.cache)?;
-    let mut code = 0;
+    let mut measuring = Measuring { order, interrupt: &interrupt, outcomes: &mut outcomes, code: 0 };
     for case in cases {
         let subject = subject(case, order);
         for lot in case.lots {
-            let packing = lot.packing;
-            if outcomes.has(case.name, packing.name, order.scale, order.seed) && !order.again {
-                continue;
+            measuring.one(case.name, lot.packing.name, || {
+                measure::measure(&subject, lot, &mut images, &order.programs, &interrupt)
+            })?;
+        }
+    }
+    let load = Load { scale: order.scale, seed: order.seed, programs: &order.programs, interrupt: &interrupt };
+    for way in daemon::WAYS.into_iter().filter(|_| is_daemon_asked) {
+        measuring.one(daemon::CASE, way.name, || load.measure(way))?;
+    }
+    Ok(measuring.code)
+}
+
+/// One after the other, each written down.
+struct Measuring<'a> {
+    order: &'a Order,
+    interrupt: &'a Interrupt,
+    outcomes: &'a mut Outcomes,
+    /// How it ends.
+    code: u8,
+}
+
+impl Measuring<'_> {
+    /// What fails is told, and left out.
+    fn one(
+        &mut self,
+        case: &str,
+        packing: &str,
+        measure: impl FnOnce() -> Result<Packed, String>,
+    ) -> Result<(), String> {
+        let order = self.order;
+        if self.outcomes.has(case, packing, order.scale, order.seed) && !order.again {
+            return Ok(());
+        }
+        eprintln!("{case}: {packing}");
+        match measure() {
+            Ok(outcome) => {
+                let (machine, commit) = (sweep::machine(&order.programs, &PROGRAMS), sweep::commit());
+                let measured = Measured { scale: order.scale, seed: order.seed, commit, machine, outcome };
+                self.outcomes.enter(case, packing, measured);
+                self.outcomes.save(&order.out)
             }
-            eprintln!("{}: {}", case.name, packing.name);
-            match measure::measure(&subject, lot, &mut images, &order.programs, &interrupt) {
-                Ok(outcome) => {
-                    let (machine, commit) = (sweep::machine(&order.programs, &PROGRAMS), sweep::commit());
-                    let measured = Measured { scale: order.scale, seed: order.seed, commit, machine, outcome };
-                    outcomes.enter(case.name, packing.name, measured);
-                    outcomes.save(&order.out)?;
-                }
-                Err(_) if interrupt.came() => return Err("interrupted; what was measured is kept".into()),
-                Err(complaint) => {
-                    eprintln!("{}, {} is left out: {complaint}", case.name, packing.name);
-                    code = 1;
-                }
+            Err(_) if self.interrupt.came() => Err("interrupted; what was measured is kept".into()),
+            Err(complaint) => {
+                eprintln!("{case}, {packing} is left out: {complaint}");
+                self.code = 1;
+                Ok(())
             }
         }
     }
-    Ok(code)
 }

@@ -6,7 +6,7 @@
 //! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
 //! | [`cost`] | what a tracker costs others (FastDu, table 2) |
 //! | [`overwrite`] | what it costs a write into a directory that has changed |
-//! | [`records`], [`confined`] | what it costs reads and writes of a large file, with little memory (FastDu, figure 3) |
+//! | [`records`] | what it costs reads and writes of a large file, with little memory (FastDu, figure 3) |
 //! | [`storm`], [`slab`] | memory under more events than anybody can follow |
 //! | [`served`], [`peers`] | the server that is asked, and others that tell the same |
 //! | [`stage`] | an emulated disk |
@@ -14,7 +14,6 @@
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`], [`goals`], [`costs`] | tables and pictures of it |
 
-mod confined;
 mod cost;
 mod costs;
 mod days;

@@ -11,11 +11,11 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::confined::Confined;
 use super::outcomes::{Record, Records};
 use super::served::Served;
 use super::stage::drop_caches;
 use super::volume::Volume;
+use crate::bench::confined::Confined;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;

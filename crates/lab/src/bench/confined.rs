@@ -10,10 +10,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The group. It goes when this goes.
 #[derive(Debug)]
-pub(super) struct Confined(PathBuf);
+pub(crate) struct Confined(PathBuf);
 
 impl Confined {
-    pub(super) fn to(bytes: u64) -> Result<Self, String> {
+    pub(crate) fn to(bytes: u64) -> Result<Self, String> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("mountinfo: {error}"))?;
         let (parent, limit) = hierarchy(&mounts, |path| fs::read_to_string(path).unwrap_or_default())
             .ok_or("no control group for memory is mounted")?;
@@ -26,7 +26,7 @@ impl Confined {
     }
 
     /// Who writes `0` there is in it from then on.
-    pub(super) fn door(&self) -> PathBuf {
+    pub(crate) fn door(&self) -> PathBuf {
         self.0.join("cgroup.procs")
     }
 }
