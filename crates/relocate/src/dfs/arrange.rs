@@ -30,18 +30,23 @@ pub(super) fn arrange(domains: &Domains, mut gathered: Gathered, chosen: &Chosen
     moves.then_some(plan)
 }
 
-/// Blocks of a file that comes in no further, by their numbers; but what goes on from a block just before the region stays
-/// first, where it is.
+/// Blocks of a file that comes in no further, by their numbers, where that puts more of them side by side, so that what is moved
+/// is never moved back; but what goes on from a block just before the region stays first, where it is.
 fn inside(domains: &Domains, gathered: &Gathered, file: FileId) -> Vec<Placed> {
     let own = gathered.blocks.iter().filter(|(_, cached)| cached.file == file);
-    let mut blocks: Vec<Placed> =
-        own.map(|&(from, Cached { file, logical, .. })| Placed { file, logical, from }).collect();
+    let blocks: Vec<Placed> = own.map(|&(from, Cached { file, logical, .. })| Placed { file, logical, from }).collect();
     let start = gathered.region.start;
     let goes_on = blocks[0].from == start && before(domains, file, blocks[0].logical) == start.checked_sub(1);
     let first = blocks[0].logical;
     // The head's own number comes first, then those above it, and those below at last.
-    blocks.sort_by_key(|block| (goes_on && block.logical < first, block.logical));
-    blocks
+    let mut by_number = blocks.clone();
+    by_number.sort_by_key(|block| (goes_on && block.logical < first, block.logical));
+    if in_order(&by_number) > in_order(&blocks) { by_number } else { blocks }
+}
+
+/// Pairs of which the second is the next block of the file.
+fn in_order(blocks: &[Placed]) -> usize {
+    blocks.windows(2).filter(|pair| pair[0].logical + 1 == pair[1].logical).count()
 }
 
 fn before(domains: &Domains, file: FileId, logical: u32) -> Option<Block> {

@@ -71,6 +71,15 @@ fn a_file_of_one_block_is_closed_up_and_never_fetched() {
     assert_eq!(flushed("a0 . . c0 # d0", 4), "a0 c0 . . # d0");
 }
 
+/// Two orders that are as good as each other: flushed here and there, the blocks went from one to the other and back.
+#[test]
+fn what_would_be_no_better_stays() {
+    let disk = disk("h4 h5 ~h2 h3 h6 h0 h1 . .");
+    for start in 0..9 {
+        assert_eq!(disk.plan(start, 5), None, "{start}");
+    }
+}
+
 /// What lies in one piece over the region's edge is not torn.
 #[test]
 fn what_goes_on_behind_the_end_stays() {
