@@ -20,9 +20,10 @@ pub struct Fitted {
     pub breaks: u64,
 }
 
-/// Puts files, in their order, into as few pieces of free space as will do; `None` where they don't fit.
+/// Puts files, in their order, into as few pieces of free space as will do; `None` where there is too little of it.
 ///
-/// The places rise. A file goes on in another piece only where none that follows can hold all of it. `slack` places stay
+/// The places rise. A file goes on in another piece only where none that follows can hold all of it, or where what is passed over for
+/// that would be missing in the end. `slack` places stay
 /// free behind the last file, if there are so many. Pieces may come in any order, touch, but not overlap.
 #[must_use]
 pub fn fit(files: &[&Places], pieces: &[Piece], slack: u64) -> Option<Fitted> {
@@ -32,21 +33,26 @@ pub fn fit(files: &[&Places], pieces: &[Piece], slack: u64) -> Option<Fitted> {
     by_size.sort_by_key(|piece| (std::cmp::Reverse(piece.blocks), piece.place));
     // The smallest piece that holds everything, so that larger ones stay whole.
     if let Some(one) = by_size.iter().rev().find(|piece| piece.blocks >= needed.saturating_add(slack)) {
-        return in_pieces(files, &[*one]);
+        return in_pieces(files, &[*one], Filled::ByWholeFiles);
     }
-    let mut total = 0_u64;
-    for used in 1..=by_size.len() {
-        total = total.saturating_add(by_size[used - 1].blocks);
-        if total < needed {
-            continue;
-        }
-        let mut chosen = by_size[..used].to_vec();
-        chosen.sort_by_key(|piece| piece.place);
-        if let Some(fitted) = in_pieces(files, &chosen) {
-            return Some(fitted);
-        }
-    }
-    None
+    [Filled::ByWholeFiles, Filled::ToTheEnd].into_iter().find_map(|filled| {
+        let mut total = 0_u64;
+        (1..=by_size.len()).find_map(|used| {
+            total = total.saturating_add(by_size[used - 1].blocks);
+            let mut chosen = by_size[..used].to_vec();
+            chosen.sort_by_key(|piece| piece.place);
+            if total >= needed { in_pieces(files, &chosen, filled) } else { None }
+        })
+    })
+}
+
+/// How pieces are used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Filled {
+    /// A file that doesn't fit into the rest of one goes into one that holds it.
+    ByWholeFiles,
+    /// Each to its end.
+    ToTheEnd,
 }
 
 /// Rising, with those that touch as one.
@@ -64,14 +70,15 @@ fn joined(pieces: &[Piece]) -> Vec<Piece> {
 }
 
 /// Into these pieces, which rise, from the first one on.
-fn in_pieces(files: &[&Places], pieces: &[Piece]) -> Option<Fitted> {
+fn in_pieces(files: &[&Places], pieces: &[Piece], filled: Filled) -> Option<Fitted> {
     let mut free = pieces.iter().copied();
     let mut here = free.next()?;
     let mut fitted = Fitted::default();
     let mut previous: Option<u64> = None;
     for places in files {
         let needed = places.blocks();
-        if here.blocks < needed && free.clone().any(|piece| piece.blocks >= needed) {
+        let is_wanted_whole = filled == Filled::ByWholeFiles && here.blocks < needed;
+        if is_wanted_whole && free.clone().any(|piece| piece.blocks >= needed) {
             here = free.find(|piece| piece.blocks >= needed)?;
         }
         let mut runs = Vec::new();
@@ -140,6 +147,13 @@ mod tests {
         let told = fitted(&[9], &[(100, 5), (200, 5)], 0);
         assert_eq!(told, Some((vec![vec![(100, 5), (200, 4)]], 1)));
         assert_eq!(fitted(&[9], &[(100, 5), (200, 3)], 0), None);
+    }
+
+    #[test]
+    fn files_are_cut_where_they_would_not_fit_else() {
+        // The second file would pass over seven places for those that hold all of it, and the third would find two.
+        let told = fitted(&[2, 4, 6], &[(100, 3), (200, 3), (300, 3), (400, 6)], 0);
+        assert_eq!(told, Some((vec![vec![(100, 2)], vec![(102, 1), (200, 3)], vec![(400, 6)]], 2)));
     }
 
     #[test]
