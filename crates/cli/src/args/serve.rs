@@ -95,7 +95,7 @@ pub(crate) struct ServeSettings {
     /// that seek, or always [default: never]
     #[arg(long, value_name = "WHEN")]
     pub(crate) relocate: Option<Relocate>,
-    /// With --relocate: so long after the first write to a directory it is put in order [default: 40s, when it has been flushed]
+    /// With --relocate: so long after the first write to a directory it is looked at, and then so often until it was flushed [default: 2s]
     #[arg(long, value_name = "TIME")]
     pub(crate) relocate_after: Option<Seconds>,
     /// With --relocate: so much is written for that at most, in percent of what others write to the device; 0 for as much as is

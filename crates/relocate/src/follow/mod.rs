@@ -1,8 +1,8 @@
 //! Directories put in order just after they were written, while their files are in memory: the moment that *DFS* chose (3.2).
 //!
 //! DFS does it when a block is flushed. Nobody tells a program of that, and what is dirty can't be moved. So a directory in which a
-//! file was written is looked at when the kernel has had its time to flush, and once more while something in it is still dirty. Only
-//! what is in memory is looked at and moved: nothing is read.
+//! file was written is looked at again and again while something in it is dirty, and put in order as soon as most of it was flushed: later, what
+//! else is read and written may have driven it out of memory. Only what is in memory is looked at and moved: nothing is read.
 //!
 //! | module | subject |
 //! |---|---|
@@ -31,7 +31,7 @@ use self::queue::Queue;
 use self::unseen::with_unseen;
 use crate::carry::{Ended, Report, Settings, carry_out};
 use crate::host::{Failure, Host, Stays, Trouble};
-use crate::pack::{Rules, Score};
+use crate::pack::{Plan, Rules};
 use crate::passes::plan_for;
 use crate::survey::Candidate;
 
@@ -43,7 +43,7 @@ const PIECES_IN_INODE: usize = 4;
 /// How directories are put in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// From the first write to a directory until it is looked at.
+    /// From the first write to a directory until it is looked at, and then until it is looked at once more.
     pub settle: Duration,
     /// What a region may cost.
     pub rules: Rules,
@@ -53,8 +53,8 @@ pub struct Policy {
 
 /// Blocks for each hundred that others write, unless somebody wants it otherwise.
 pub const PERCENT: u32 = 20;
-/// The kernel's `dirty_expire_centisecs` and `dirty_writeback_centisecs`, as they come, and some time for the disk.
-const SETTLE: Duration = Duration::from_secs(40);
+/// With little memory a flushed file is there for seconds.
+const SETTLE: Duration = Duration::from_secs(2);
 /// Blocks of a region, in which ext4 still finds place on a disk that is three quarters full.
 const REGION: u64 = 128;
 
@@ -82,8 +82,6 @@ pub struct Told {
     pub files: usize,
     /// Those of them that are in memory, with the facts about them.
     pub in_memory: usize,
-    /// The scores before, of what is in memory.
-    pub before: Score,
     /// What was moved.
     pub report: Report,
     /// It will be looked at again by itself: something was dirty, or might not be written for.
@@ -150,8 +148,9 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         let files = seen.len();
         self.queue.looked(directory.clone(), files, moment.now);
         let mut known = with_unseen(seen);
-        let is_dirty = known.iter().any(|file| file.stays == Some(Stays::Busy));
-        let plan = plan_for(&known, &self.settings);
+        let dirty = known.iter().filter(|file| file.stays == Some(Stays::Busy)).count();
+        let clean = known.iter().filter(|file| file.stays.is_none()).count();
+        let plan = if dirty > clean { Plan::default() } else { plan_for(&known, &self.settings) };
         let pieces: Vec<usize> = known.iter().map(|file| file.places.runs().len()).collect();
         let allowed = self.budget.allows(moment.written);
         let report = if allowed > 0 {
@@ -160,14 +159,14 @@ impl<K: Clone + Eq + Hash> Follower<K> {
             Report { ended: (!plan.regions.is_empty()).then_some(Ended::Stopped), ..Report::default() }
         };
         self.budget.spend(report.blocks);
-        let again = is_dirty || matches!(report.ended, Some(Ended::Stopped));
+        let again = dirty > 0 || matches!(report.ended, Some(Ended::Stopped));
         if again {
             self.queue.written(directory, moment.now);
         }
         let changed = known.iter().zip(pieces).filter(|(file, before)| file.places.runs().len() != *before);
         let sizes_may_differ = changed.into_iter().any(|(_, before)| before > PIECES_IN_INODE);
         let in_memory = known.iter().filter(|file| !file.path.as_os_str().is_empty()).count();
-        Ok(Told { files, in_memory, before: plan.before, report, again, sizes_may_differ })
+        Ok(Told { files, in_memory, report, again, sizes_may_differ })
     }
 
     /// The files of a directory in its order; `None` for each that is not in memory. Nothing where there are too many.

@@ -64,7 +64,7 @@ struct Moving<H> {
 
 enum Volume {
     Ext4(Box<Moving<Ext4>>),
-    Xfs(Moving<Xfs>),
+    Xfs(Box<Moving<Xfs>>),
 }
 
 /// Is the mover, until the daemon is gone.
@@ -175,7 +175,8 @@ fn volume(path: &Path, settings: &ServeSettings, devices: &mut Vec<u64>) -> Resu
         }
         Chosen::Xfs(host) => {
             let block_bytes = host.block_bytes();
-            Ok(Some(Volume::Xfs(Moving { path, dev, block_bytes, watch, host, follower })))
+            let moving = Moving { path, dev, block_bytes, watch, host, follower };
+            Ok(Some(Volume::Xfs(Box::new(moving))))
         }
         Chosen::Shown(_, refusal) => Err(refusal.to_string()),
     }
