@@ -102,6 +102,10 @@ pub(crate) struct ServeSettings {
     /// worth it [default: 20]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) relocate_budget: Option<u32>,
+    /// With --relocate: while programs wait for disks for more of the time than this, in percent, nothing is moved; 100 to move all the
+    /// same [default: 20]
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) relocate_pressure: Option<u8>,
     /// What is told on standard error [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<LogLevel>,
@@ -192,6 +196,7 @@ impl ServeSettings {
             relocate: self.relocate.or(lower.relocate),
             relocate_after: self.relocate_after.or(lower.relocate_after),
             relocate_budget: self.relocate_budget.or(lower.relocate_budget),
+            relocate_pressure: self.relocate_pressure.or(lower.relocate_pressure),
             log: self.log.or(lower.log),
         }
     }

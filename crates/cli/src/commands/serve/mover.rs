@@ -42,8 +42,8 @@ use crate::{
 const KEPT: [Right; 4] = [Right::SysAdmin, Right::DacReadSearch, Right::DacOverride, Right::Fowner];
 /// So often it hears what was written; what the kernel can't keep until then is lost.
 const HEAR_EVERY: Duration = Duration::from_secs(1);
-/// While somebody waits for a disk for more than such a part of the time, nothing is moved.
-const BUSY: f64 = 0.2;
+/// While somebody waits for a disk for more of the time, in percent, nothing is moved.
+const PRESSURE: u8 = 20;
 
 /// What the daemon says.
 struct Control {
@@ -77,7 +77,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
     }
     // For people alone.
     let _ = process::set_name(c"onesweep-mover");
-    let settings = settings::read(args)?;
+    let mut settings = settings::read(args)?;
     if let Some(namespace) = &settings.mount_namespace {
         mounting::see_mounts_of(namespace)
             .map_err(|error| Failure::io(namespace, "see file systems as they are mounted there", &error))?;
@@ -94,14 +94,16 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
             Err(RecvTimeoutError::Disconnected) => return Ok(0),
             // Where they can't be used all stays as it is, and the daemon tells why.
             Ok(()) => {
-                if let Ok(settings) = settings::read(args) {
+                if let Ok(now) = settings::read(args) {
+                    settings = now;
                     log.set(settings.log.unwrap_or_default());
                     volumes = self::volumes(&settings);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let is_busy = pressure::of_disks().is_ok_and(|part| part > BUSY);
+        let most = f64::from(settings.relocate_pressure.unwrap_or(PRESSURE)) / 100.0;
+        let is_busy = pressure::of_disks().is_ok_and(|part| part > most);
         volumes.retain_mut(|volume| match volume {
             Volume::Ext4(moving) => moving.go_on(began.elapsed(), is_busy, &control.has_ended),
             Volume::Xfs(moving) => moving.go_on(began.elapsed(), is_busy, &control.has_ended),

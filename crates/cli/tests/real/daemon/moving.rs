@@ -42,8 +42,10 @@ fn seeks(root: &Path) -> u64 {
 }
 
 fn serving(image: &Image, relocate: &str) -> Serving {
-    let options = ["--relocate", relocate, "--relocate-after", "1s", "--relocate-budget", "0", "--log", "debug"];
-    Serving::start_with(&[image], &options.map(OsStr::new))
+    // Whatever else this machine does meanwhile.
+    let at_once = "--relocate-after 1s --relocate-budget 0 --relocate-pressure 100 --log debug";
+    let options: Vec<&OsStr> = ["--relocate", relocate].into_iter().chain(at_once.split(' ')).map(OsStr::new).collect();
+    Serving::start_with(&[image], &options)
 }
 
 fn blocks(du: &mut Command) -> String {
