@@ -53,7 +53,8 @@ pub(super) fn merged(
             joined.push(Piece { count, ..piece });
             end = end.max(piece.block + u64::from(count));
             piece.block += u64::from(count);
-            piece.offset += count;
+            // Behind the last block that a file can have there is no number left, nor anything to read.
+            piece.offset = piece.offset.wrapping_add(count);
             piece.count -= count;
         }
     }
