@@ -1,4 +1,8 @@
 //! A plan carried out on a host: region by region, each into the free space that there really is.
+//!
+//! Free space is captured for a batch of regions before anything is read for them. Where so little of it lies side by side that the
+//! batch would save less than a tenth of what was planned, it is left as it is: else each run would find a little more to do, and
+//! would read all files for it.
 
 mod space;
 
@@ -21,8 +25,9 @@ pub struct Settings {
     pub capture: u64,
     /// Blocks after which there is a commit: so many of the old places are not free yet.
     pub commit: u64,
-    /// Blocks of regions that are read in one sweep before the first of them is packed.
-    pub sweep: u64,
+    /// Blocks of a batch: of regions for which free space is found, and which are then read in one sweep, before the first of them is
+    /// packed.
+    pub batch: u64,
     /// Regions that save most for what is written come first, for who may not have the time for all; else the first in
     /// the order of reading, so that regions lie side by side, too. Heeded by [`passes`](crate::passes).
     pub gain_first: bool,
@@ -31,13 +36,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Up to four times a region is captured; every 64 MiB (with blocks of 4 KiB) there is a commit, and as much is read in one
-    /// sweep.
+    /// Up to four times a region is captured; every 256 MiB (with blocks of 4 KiB) there is a commit, and 64 MiB are a batch.
     #[must_use]
     pub fn new(rules: Rules) -> Settings {
-        Settings { rules, capture: 4, commit: 16_384, sweep: 16_384, gain_first: false, is_durable: true }
+        Settings { rules, capture: 4, commit: 65_536, batch: 16_384, gain_first: false, is_durable: true }
     }
 }
+
+/// A batch has to save one of so many breaks that it was planned to save.
+const LEAST_SHARE: u64 = 10;
 
 /// Why a plan was not carried out to its end.
 #[derive(Debug)]
@@ -46,6 +53,12 @@ pub enum Ended {
     Stopped,
     /// Something failed. What was moved before is whole.
     Failed(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Ended::Failed(failure)
+    }
 }
 
 /// What was done.
@@ -57,7 +70,7 @@ pub struct Report {
     pub files: u64,
     /// Blocks that were written for them.
     pub blocks: u64,
-    /// Regions that free space in pieces would not have made better.
+    /// Regions that free space in pieces would not have made better, or with the others of their batch by so little that it was left.
     pub not_better: u64,
     /// Regions for which there was no free space, or that lie where the caller may make no files.
     pub no_room: u64,
@@ -86,17 +99,9 @@ pub fn carry_out<H: Host>(
 ) -> Report {
     let mut carrier =
         Carrier { host, files, settings, report: Report::default(), uncommitted: 0, near: PathBuf::new() };
-    let mut announced = 0;
-    for (number, region) in plan.regions.iter().enumerate() {
-        if !goes_on(&carrier.report) {
-            carrier.report.ended = Some(Ended::Stopped);
-            break;
-        }
-        if number == announced {
-            announced += carrier.announce(&plan.regions[number..]);
-        }
-        if let Err(failure) = carrier.carry(region) {
-            carrier.report.ended = Some(Ended::Failed(failure));
+    for batch in batches(&plan.regions, settings.batch) {
+        if let Err(ended) = carrier.carry_batch(batch, goes_on) {
+            carrier.report.ended = Some(ended);
             break;
         }
     }
@@ -109,12 +114,36 @@ pub fn carry_out<H: Host>(
     carrier.report
 }
 
+/// Regions by batches of about so many blocks, in their order.
+fn batches(regions: &[Region], blocks: u64) -> impl Iterator<Item = &[Region]> {
+    let mut rest = regions;
+    std::iter::from_fn(move || {
+        let mut left = blocks;
+        let taken = rest.iter().take_while(|region| {
+            let fits = left > 0;
+            left = left.saturating_sub(region.blocks);
+            fits
+        });
+        let count = taken.count().max(1);
+        let (batch, behind) = rest.split_at_checked(count)?;
+        rest = behind;
+        Some(batch)
+    })
+}
+
+/// A region, and where its files are to lie.
+struct Placed<'a> {
+    region: &'a Region,
+    turns: Vec<usize>,
+    fitted: Fitted,
+}
+
 struct Carrier<'a, H: Host> {
     host: &'a mut H,
     files: &'a mut [Candidate],
     settings: &'a Settings,
     report: Report,
-    /// Blocks that were moved, or captured in vain, since the last commit: those that they leave are not free yet.
+    /// Blocks that were moved, or captured in vain, since the last commit: what they leave is not free yet.
     uncommitted: u64,
     near: PathBuf,
 }
@@ -123,32 +152,71 @@ struct Carrier<'a, H: Host> {
 type Open<F> = BTreeMap<usize, F>;
 
 impl<H: Host> Carrier<'_, H> {
-    /// Has as many of the regions as one sweep takes brought into memory, in the order of the disk; gives their number.
-    fn announce(&mut self, regions: &[Region]) -> usize {
-        let mut left = self.settings.sweep;
-        let taken = regions.iter().take_while(|region| {
-            let fits = left > 0;
-            left = left.saturating_sub(region.blocks);
-            fits
-        });
-        let count = taken.count().max(1);
-        let mut turns: Vec<usize> = regions[..count].iter().flat_map(|region| region.files.clone()).collect();
-        turns.sort_by_key(|&turn| self.files[turn].places.first());
-        for turn in turns.into_iter().filter(|&turn| self.files[turn].places.blocks() > 0) {
-            self.host.announce(&self.files[turn].path);
+    fn carry_batch(&mut self, batch: &[Region], goes_on: &mut dyn FnMut(&Report) -> bool) -> Result<(), Ended> {
+        let mut space = self.no_space(&batch[0])?;
+        let mut placed = Vec::new();
+        for region in batch {
+            if !goes_on(&self.report) {
+                return Err(Ended::Stopped);
+            }
+            placed.extend(self.place(region, &mut space)?);
         }
-        count
+        let planned: u64 = batch.iter().map(|region| region.saves).sum();
+        let saved: u64 = placed.iter().map(|one| one.region.saves.saturating_sub(one.fitted.breaks)).sum();
+        if saved.saturating_mul(LEAST_SHARE) < planned {
+            self.report.not_better += placed.len() as u64;
+            placed.clear();
+            space.let_go();
+        }
+        self.uncommitted += space.give_back_unused();
+        self.announce(&placed);
+        for one in placed {
+            if !goes_on(&self.report) {
+                return Err(Ended::Stopped);
+            }
+            self.carry(one, &mut space)?;
+        }
+        drop(space);
+        Ok(self.commit(self.settings.commit)?)
     }
 
-    fn carry(&mut self, region: &Region) -> Result<(), Failure> {
+    fn no_space(&mut self, near: &Region) -> Result<Space<H>, Failure> {
+        let free = self.host.free_blocks();
+        let near = &self.files[near.files.start].path;
+        Ok(Space::of(free.map_err(|source| Failure::new("ask how much is free", near, source))?))
+    }
+
+    /// Has the files of a batch brought into memory, in the order of the disk.
+    fn announce(&mut self, placed: &[Placed<'_>]) {
+        let mut turns: Vec<usize> = placed.iter().flat_map(|one| one.turns.iter().copied()).collect();
+        turns.sort_by_key(|&turn| self.files[turn].places.first());
+        for turn in turns {
+            self.host.announce(&self.files[turn].path);
+        }
+    }
+
+    /// Finds free space for a region, where there is some in which it is worth it.
+    fn place<'r>(&mut self, region: &'r Region, space: &mut Space<H>) -> Result<Option<Placed<'r>>, Failure> {
         let turns: Vec<usize> = region.files.clone().filter(|&turn| self.files[turn].places.blocks() > 0).collect();
-        let (open, as_planned) = self.open(&turns)?;
+        let Some(first) = turns.first() else { return Ok(None) };
+        self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
+        let fitted = self.find_space(region, &turns, space)?;
+        Ok(fitted.map(|fitted| {
+            space.take(&fitted.files, self.settings.rules.slack);
+            Placed { region, turns, fitted }
+        }))
+    }
+
+    fn carry(&mut self, placed: Placed<'_>, space: &mut Space<H>) -> Result<(), Failure> {
+        let (open, as_planned) = self.open(&placed.turns)?;
         if as_planned {
-            return self.pack(region, &open);
+            return self.pack(&placed, &open, space);
         }
         // What can't be moved lies between what can: is the rest still worth it?
-        for region in self.plan_again(&region.files) {
-            self.pack(&region, &open)?;
+        for region in self.plan_again(&placed.region.files) {
+            if let Some(placed) = self.place(&region, space)? {
+                self.pack(&placed, &open, space)?;
+            }
         }
         Ok(())
     }
@@ -202,77 +270,67 @@ impl<H: Host> Carrier<'_, H> {
         regions
     }
 
-    /// Packs a region, all files of which are open, where free space allows it.
-    fn pack(&mut self, region: &Region, open: &Open<H::File>) -> Result<(), Failure> {
-        let turns: Vec<usize> = region.files.clone().filter(|turn| open.contains_key(turn)).collect();
-        let Some(first) = turns.first() else { return Ok(()) };
-        self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
-        let Some((space, fitted)) = self.find_space(region, &turns)? else { return Ok(()) };
-
-        self.tell_moves(&turns, &fitted, &space, open)?;
+    /// Packs a region, all files of which are open.
+    fn pack(&mut self, placed: &Placed<'_>, open: &Open<H::File>, space: &Space<H>) -> Result<(), Failure> {
+        self.tell_moves(placed, space, open)?;
         self.report.regions += 1;
-        for (&turn, planned) in turns.iter().zip(&fitted.files) {
+        for (&turn, planned) in placed.turns.iter().zip(&placed.fitted.files) {
             let Some(file) = open.get(&turn) else { continue };
-            self.move_file(turn, file, &space, planned)?;
+            self.move_file(turn, file, space, planned)?;
         }
-        drop(space);
-        self.commit(self.settings.commit)
+        Ok(())
     }
 
-    fn tell_moves(
-        &mut self,
-        turns: &[usize],
-        fitted: &Fitted,
-        space: &Space<H>,
-        open: &Open<H::File>,
-    ) -> Result<(), Failure> {
+    fn tell_moves(&mut self, placed: &Placed<'_>, space: &Space<H>, open: &Open<H::File>) -> Result<(), Failure> {
         let of_file = |(turn, to): (&usize, &Places)| {
             let file = &self.files[*turn];
             Some(Moves { path: &file.path, file: open.get(turn)?, places: &file.places, steps: space.steps(to) })
         };
-        let moves: Vec<_> = turns.iter().zip(&fitted.files).filter_map(of_file).collect();
+        let moves: Vec<_> = placed.turns.iter().zip(&placed.fitted.files).filter_map(of_file).collect();
         self.host.prepare(&moves)
     }
 
-    /// Free space in which the region is worth it.
-    fn find_space(&mut self, region: &Region, turns: &[usize]) -> Result<Option<(Space<H>, Fitted)>, Failure> {
+    /// Where the region is worth it, in space that no other has.
+    fn find_space(
+        &mut self,
+        region: &Region,
+        turns: &[usize],
+        space: &mut Space<H>,
+    ) -> Result<Option<Fitted>, Failure> {
         let rules = self.settings.rules;
         let needed = region.blocks.saturating_add(rules.slack);
         let most = needed.saturating_mul(self.settings.capture.max(1));
-        let mut space = Space::new();
-        let mut is_tried_again = false;
+        let mut captured = 0;
         loop {
-            let wanted = needed.saturating_sub(space.blocks()).max(needed.div_ceil(2));
-            let error = space.capture(self.host, &self.near, wanted)?;
             let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
-            let fitted = fit(&files, &space.pieces(), rules.slack);
+            let fitted = fit(&files, &space.pieces().collect::<Vec<_>>(), rules.slack);
             let worth = fitted.filter(|fitted| {
                 let torn = files.iter().zip(&fitted.files).any(|(before, after)| after.breaks() > before.breaks());
                 !torn && rules.is_worth(region.saves.saturating_sub(fitted.breaks), region.blocks)
             });
-            let is_full = space.blocks() >= most;
-            match (worth, error) {
+            let is_all = space.is_exhausted || captured >= most;
+            match worth {
                 // More free space may hold a longer piece.
-                (Some(fitted), None) if fitted.breaks > 0 && !is_full => {}
-                (Some(fitted), _) => return Ok(Some((space, fitted))),
-                // The old places of what was moved, and what was captured in vain, are free after a commit.
-                (None, Some(_)) if self.uncommitted > 0 && !is_tried_again => {
-                    is_tried_again = true;
-                    space = Space::new();
+                Some(fitted) if fitted.breaks > 0 && !is_all => {}
+                Some(fitted) => return Ok(Some(fitted)),
+                // What was left and given back is free after a commit.
+                None if space.is_exhausted && self.uncommitted >= needed => {
                     self.commit(0)?;
+                    space.is_exhausted = false;
                 }
-                (None, Some(_)) => {
+                None if space.is_exhausted => {
                     self.report.no_room += 1;
-                    self.uncommitted += space.blocks();
                     return Ok(None);
                 }
-                (None, None) if is_full => {
+                None if is_all => {
                     self.report.not_better += 1;
-                    self.uncommitted += space.blocks();
                     return Ok(None);
                 }
-                (None, None) => {}
+                None => {}
             }
+            let wanted = needed.saturating_sub(space.unused()).max(needed.div_ceil(2));
+            space.capture(self.host, &self.near, wanted)?;
+            captured += wanted;
         }
     }
 

@@ -144,7 +144,7 @@ pub struct Opened<F> {
 /// Free space that was captured.
 #[derive(Debug)]
 pub struct Captured<D> {
-    /// Files that hold it, each of [`Host::unit`] blocks.
+    /// Files that hold it.
     pub donors: Vec<D>,
     /// Why they are fewer than was asked for.
     pub error: Option<io::Error>,
@@ -172,6 +172,12 @@ pub struct Moves<'a, F, D> {
     pub steps: Vec<(&'a D, Exchange)>,
 }
 
+/// The blocks of each donor, when so many blocks are captured.
+pub(crate) fn donors_of(blocks: u64, unit: u64) -> impl Iterator<Item = u64> {
+    let unit = unit.max(1);
+    (0..blocks.div_ceil(unit)).map(move |number| unit.min(blocks - number * unit))
+}
+
 /// A file system whose files can be moved block by block, without anybody who uses them noticing.
 ///
 /// After an exchange, contents, times and names are as before; whenever the machine stops, each block has its old or its new
@@ -182,8 +188,11 @@ pub trait Host {
     /// Free space that is held. It is given back, with what has come there, when this is dropped.
     type Donor;
 
-    /// Blocks that a donor has. With as many it comes to lie near its directory.
+    /// The most blocks that a donor has. With as many it comes to lie near its directory.
     fn unit(&self) -> u64;
+
+    /// Blocks that hold nothing.
+    fn free_blocks(&mut self) -> io::Result<u64>;
 
     /// Looks at a file without changing anything.
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble>;
@@ -201,8 +210,8 @@ pub trait Host {
     /// Where the blocks of an open file lie now.
     fn places(&mut self, file: &Self::File) -> Result<Places, Trouble>;
 
-    /// Captures free space near a directory, `donors` times [`Host::unit`] blocks.
-    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Self::Donor>;
+    /// Captures so many blocks of free space near a directory, in donors of [`Host::unit`] blocks, the last one of which may have less.
+    fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Self::Donor>;
 
     /// Where the blocks of a donor lie.
     fn donor_places(&mut self, donor: &Self::Donor) -> io::Result<Places>;

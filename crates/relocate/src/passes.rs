@@ -1,7 +1,8 @@
 //! Packing until nothing gains any more: each pass frees room for the next.
 //!
-//! Free space in pieces holds few large regions, and to try them again and again costs reads. So after a pass that found a
-//! place for less than half of its regions, the next one plans smaller ones.
+//! Free space in pieces holds few large regions. So after a pass that found a place for less than half of its regions, the next one
+//! plans smaller ones. What those leave may hold large ones again: so it begins anew, until it went through all sizes and nothing
+//! was moved. A run after that finds what this one found, and moves nothing.
 
 use crate::carry::{Ended, Report, Settings, carry_out};
 use crate::host::Host;
@@ -23,6 +24,8 @@ pub struct Done {
     pub passes: u32,
     /// All passes together. Regions that were left are those of the last one.
     pub report: Report,
+    /// Nothing gains any more: it did not end for another reason.
+    pub is_at_rest: bool,
 }
 
 /// The plan for files in the order of their survey.
@@ -35,7 +38,7 @@ pub fn plan_for(files: &[Candidate], settings: &Settings) -> Plan {
     plan
 }
 
-/// Plans and carries out, `most` times at most, until a pass moves nothing and smaller regions would find no place either.
+/// Plans and carries out, `most` times at most, until regions of no size gain any more.
 ///
 /// `goes_on` is asked before each region with the sum of what was done: regions, files, blocks and large pages.
 pub fn pack_until_rest<H: Host>(
@@ -46,32 +49,35 @@ pub fn pack_until_rest<H: Host>(
     goes_on: &mut dyn FnMut(&Report) -> bool,
 ) -> Done {
     let mut done = Done { before: score(&items(files)), ..Done::default() };
-    let mut settings = *settings;
+    let (mut now, mut has_moved) = (*settings, false);
     for _ in 0..most {
-        let plan = plan_for(files, &settings);
-        if plan.regions.is_empty() {
-            done.report.not_better = 0;
-            done.report.no_room = 0;
-            break;
-        }
+        let plan = plan_for(files, &now);
         let sum = &done.report;
-        let pass = carry_out(host, files, &plan, &settings, &mut |now| {
+        let pass = carry_out(host, files, &plan, &now, &mut |own| {
             goes_on(&Report {
-                regions: sum.regions + now.regions,
-                files: sum.files + now.files,
-                blocks: sum.blocks + now.blocks,
-                large: sum.large + now.large,
+                regions: sum.regions + own.regions,
+                files: sum.files + own.files,
+                blocks: sum.blocks + own.blocks,
+                large: sum.large + own.large,
                 ..Report::default()
             })
         });
         let (found, has_ended) = (pass.regions, pass.ended.is_some());
         done.passes += u32::from(found > 0);
         add(&mut done.report, pass);
-        let smaller = smaller(&settings.rules, found, &plan);
-        if has_ended || found == 0 && smaller.is_none() {
+        has_moved |= found > 0;
+        if has_ended {
             break;
         }
-        settings.rules = smaller.unwrap_or(settings.rules);
+        match smaller(&now.rules, found, &plan) {
+            Some(smaller) => now.rules = smaller,
+            None if found > 0 => {}
+            None if has_moved && now.rules != settings.rules => (now, has_moved) = (*settings, false),
+            None => {
+                done.is_at_rest = true;
+                break;
+            }
+        }
     }
     done.after = score(&items(files));
     done

@@ -36,7 +36,7 @@ pub(crate) struct DefragArgs {
     #[arg(long, value_name = "SIZE", default_value = "2M")]
     pub(crate) region: Size,
     /// The most that is written for each seek that is saved
-    #[arg(long, value_name = "SIZE", default_value = "128K")]
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub(crate) write_budget: Size,
     /// Stop after so long, where nothing is lost; a number with s, m, h or d behind it
     #[arg(long, value_name = "TIME")]

@@ -108,8 +108,12 @@ impl Host for Telling {
         self.0.places(file)
     }
 
-    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
-        self.0.capture(directory, donors)
+    fn free_blocks(&mut self) -> io::Result<u64> {
+        self.0.free_blocks()
+    }
+
+    fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Donor> {
+        self.0.capture(directory, blocks)
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {

@@ -1,4 +1,4 @@
-//! Free space that is held by donors.
+//! Free space that is held by donors, for the regions of a batch.
 
 use std::io;
 use std::path::Path;
@@ -7,62 +7,106 @@ use crate::host::{Exchange, Failure, Host};
 use crate::pack::Piece;
 use crate::places::{Places, Run};
 
-/// Donors, and which of them holds what.
+/// Donors, what they hold, and which of them a region has.
 pub(super) struct Space<H: Host> {
-    donors: Vec<H::Donor>,
+    donors: Vec<Donor<H::Donor>>,
     /// By place: the donor, and a run of its blocks.
     held: Vec<(usize, Run)>,
+    /// Nothing more could be captured.
+    pub(super) is_exhausted: bool,
+    /// So many blocks may be captured yet, so that others find room meanwhile.
+    left: u64,
 }
 
+struct Donor<D> {
+    /// Until it is given back.
+    held: Option<D>,
+    /// A region has it.
+    is_taken: bool,
+}
+
+/// Blocks that are captured together, at least: where the donors are, no page has blocks of two.
+const TOGETHER: u64 = 16;
+
 impl<H: Host> Space<H> {
-    pub(super) fn new() -> Self {
-        Self { donors: Vec::new(), held: Vec::new() }
+    /// Half of what is free is left to others.
+    pub(super) fn of(free_blocks: u64) -> Self {
+        Self { donors: Vec::new(), held: Vec::new(), is_exhausted: false, left: free_blocks / 2 }
     }
 
-    pub(super) fn blocks(&self) -> u64 {
-        self.held.iter().map(|(_, run)| run.blocks).sum()
+    /// Blocks that no region has.
+    pub(super) fn unused(&self) -> u64 {
+        self.pieces().map(|piece| piece.blocks).sum()
     }
 
-    /// Captures at least so many blocks more; gives the error when free space or quota is short.
-    pub(super) fn capture(&mut self, host: &mut H, near: &Path, blocks: u64) -> Result<Option<io::Error>, Failure> {
-        let count = blocks.div_ceil(host.unit().max(1)).max(1);
-        let captured = host.capture(near, usize::try_from(count).unwrap_or(usize::MAX));
+    /// Pieces that no region has.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let unused = self.held.iter().filter(|(donor, _)| !self.donors[*donor].is_taken);
+        unused.map(|(_, run)| Piece { place: run.place, blocks: run.blocks })
+    }
+
+    /// Captures as many blocks more, or what there is.
+    pub(super) fn capture(&mut self, host: &mut H, near: &Path, blocks: u64) -> Result<(), Failure> {
+        let wanted = blocks.max(1).next_multiple_of(TOGETHER);
+        let captured = host.capture(near, wanted.min(self.left));
+        self.is_exhausted = captured.error.is_some() || captured.donors.is_empty() || wanted >= self.left;
+        self.left = self.left.saturating_sub(wanted);
         let is_short = captured.error.as_ref().is_none_or(is_short);
-        let came = captured.donors.len();
         for donor in captured.donors {
             let places = host.donor_places(&donor);
             let places = places.map_err(|source| Failure::new("tell where free space lies", near, source))?;
             self.held.extend(places.runs().iter().map(|&run| (self.donors.len(), run)));
-            self.donors.push(donor);
+            self.donors.push(Donor { held: Some(donor), is_taken: false });
         }
         self.held.sort_by_key(|(_, run)| run.place);
         match captured.error {
             Some(source) if !is_short => Err(Failure::new("capture free space", near, source)),
-            None if came == 0 => Ok(Some(io::ErrorKind::StorageFull.into())),
-            error => Ok(error),
+            _ => Ok(()),
         }
     }
 
-    pub(super) fn pieces(&self) -> Vec<Piece> {
-        self.held.iter().map(|(_, run)| Piece { place: run.place, blocks: run.blocks }).collect()
+    /// Gives a region the donors of these places, and of so many behind them.
+    pub(super) fn take(&mut self, files: &[Places], slack: u64) {
+        let behind = files.last().and_then(Places::end).map(|place| Run { logical: 0, place, blocks: slack });
+        let runs = files.iter().flat_map(Places::runs).copied().chain(behind);
+        let donors: Vec<usize> = runs.flat_map(|run| self.held_in(run)).map(|(donor, _)| donor).collect();
+        donors.into_iter().for_each(|donor| self.donors[donor].is_taken = true);
+    }
+
+    /// No region has anything.
+    pub(super) fn let_go(&mut self) {
+        self.donors.iter_mut().for_each(|donor| donor.is_taken = false);
+    }
+
+    /// Gives back what no region has; tells how many blocks.
+    pub(super) fn give_back_unused(&mut self) -> u64 {
+        let unused = self.unused();
+        self.donors.iter_mut().filter(|donor| !donor.is_taken).for_each(|donor| donor.held = None);
+        unused
     }
 
     /// The exchanges by which a file comes to these places, all of which are held.
     pub(super) fn steps(&self, to: &Places) -> Vec<(&H::Donor, Exchange)> {
         let mut steps = Vec::new();
-        for run in to.runs() {
-            let behind = self.held.partition_point(|(_, held)| held.end() <= run.place);
-            for (donor, held) in self.held[behind..].iter().take_while(|(_, held)| held.place < run.end()) {
+        for &run in to.runs() {
+            for (donor, held) in self.held_in(run) {
+                let Some(donor) = &self.donors[donor].held else { continue };
                 let (start, end) = (held.place.max(run.place), held.end().min(run.end()));
                 let exchange = Exchange {
                     from: run.logical + (start - run.place),
                     to: held.logical + (start - held.place),
                     blocks: end - start,
                 };
-                steps.push((&self.donors[*donor], exchange));
+                steps.push((donor, exchange));
             }
         }
         steps
+    }
+
+    /// What is held of a run of places.
+    fn held_in(&self, run: Run) -> impl Iterator<Item = (usize, Run)> {
+        let behind = self.held.partition_point(|(_, held)| held.end() <= run.place);
+        self.held[behind..].iter().copied().take_while(move |(_, held)| held.place < run.end())
     }
 }
 

@@ -77,14 +77,14 @@ impl Donor {
     }
 }
 
-/// Makes donors in a directory, in whose block group they come to lie.
-pub(super) fn capture(directory: &Path, bytes: u64, count: usize) -> Captured<Donor> {
+/// Makes donors of so many blocks each in a directory, in whose block group they come to lie.
+pub(super) fn capture(directory: &Path, blocks: impl Iterator<Item = u64>, block_bytes: u64) -> Captured<Donor> {
     let mut captured = Captured { donors: Vec::new(), error: None };
     let made = open_dir(directory).and_then(|directory| {
         // The space that ext4 keeps for small files is apart for each processor: on one, donors follow each other.
         let _stays = OnOneCpu::stay();
-        for _ in 0..count {
-            captured.donors.push(donor(directory.as_fd(), bytes)?);
+        for blocks in blocks {
+            captured.donors.push(donor(directory.as_fd(), blocks * block_bytes)?);
         }
         Ok(())
     });

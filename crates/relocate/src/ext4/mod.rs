@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use onesweep_sys::{
     features::kernel_version,
-    files::{open_dir, sync_data, sync_file_system},
+    files::{file_system, open_dir, sync_data, sync_file_system},
     folios::Folios,
     memory::page_bytes,
     move_extents::move_extents,
@@ -25,7 +25,9 @@ use self::keep::Keeper;
 pub use self::{donor::Donor, facts::Refusal};
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
 use crate::file::{Asked, MovableFile, announce};
-use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached};
+use crate::host::{
+    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached, donors_of,
+};
 use crate::places::Places;
 
 /// A mounted ext4 whose files can be moved.
@@ -181,9 +183,13 @@ impl Host for Ext4 {
         stays.map_or(Ok(places), |stays| Err(stays.into()))
     }
 
-    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
+    fn free_blocks(&mut self) -> io::Result<u64> {
+        Ok(file_system(self.root.as_fd())?.blocks_free)
+    }
+
+    fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Donor> {
         match self.rehearse(directory) {
-            Ok(()) => donor::capture(directory, self.unit.saturating_mul(self.asked.block_bytes), donors),
+            Ok(()) => donor::capture(directory, donors_of(blocks, self.unit), self.asked.block_bytes),
             Err(refusal) => Captured { donors: Vec::new(), error: Some(refusal.into()) },
         }
     }

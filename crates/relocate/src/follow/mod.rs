@@ -104,7 +104,7 @@ impl<K: Clone + Eq + Hash> Follower<K> {
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         // Nobody waits for the moves to be on the disk: the journal brings them there in order.
-        let settings = Settings { gain_first: true, sweep: 0, is_durable: false, ..Settings::new(policy.rules) };
+        let settings = Settings { gain_first: true, batch: 0, is_durable: false, ..Settings::new(policy.rules) };
         let (queue, budget) = (Queue::new(policy.settle), Budget::new(policy.percent));
         Follower { queue, budget, settings, reader: DirReader::default() }
     }

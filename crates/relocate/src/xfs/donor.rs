@@ -84,11 +84,11 @@ impl Donor {
     }
 }
 
-/// Makes donors in a directory, near which they come to lie.
-pub(super) fn capture(directory: &Path, bytes: u64, count: usize) -> Captured<Donor> {
+/// Makes donors of so many blocks each in a directory, near which they come to lie.
+pub(super) fn capture(directory: &Path, blocks: impl Iterator<Item = u64>, block_bytes: u64) -> Captured<Donor> {
     let mut captured = Captured { donors: Vec::new(), error: None };
     let made = open_dir(directory).map(Rc::new).and_then(|directory| {
-        for _ in 0..count {
+        for bytes in blocks.map(|blocks| blocks * block_bytes) {
             let file = File::from(open_unnamed(directory.as_fd().as_fd())?);
             reserve(file.as_fd(), bytes)?;
             captured.donors.push(Donor { file, bytes, directory: Rc::clone(&directory) });

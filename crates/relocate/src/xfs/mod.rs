@@ -14,12 +14,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use onesweep_sys::files::{is_untouched, open_dir, sync_file_system};
+use onesweep_sys::files::{file_system, is_untouched, open_dir, sync_file_system};
 use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
 
 pub use self::{donor::Donor, facts::Refusal};
 use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags, trouble};
-use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble, Uncached};
+use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble, Uncached, donors_of};
 use crate::places::Places;
 
 /// A mounted XFS with reflinks, whose files can be moved.
@@ -108,8 +108,12 @@ impl Host for Xfs {
         stays.map_or(Ok(places), |stays| Err(stays.into()))
     }
 
-    fn capture(&mut self, directory: &Path, donors: usize) -> Captured<Donor> {
-        donor::capture(directory, self.unit.saturating_mul(self.asked.block_bytes), donors)
+    fn free_blocks(&mut self) -> io::Result<u64> {
+        Ok(file_system(self.root.as_fd())?.blocks_free)
+    }
+
+    fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Donor> {
+        donor::capture(directory, donors_of(blocks, self.unit), self.asked.block_bytes)
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {

@@ -76,7 +76,7 @@ fn captures<F: Fixture>(fixture: &mut F) {
     let directory = fixture.directory();
     let host = fixture.host();
     let unit = host.unit();
-    let captured = host.capture(&directory, 3);
+    let captured = host.capture(&directory, 3 * host.unit());
     assert!(captured.error.is_none() && captured.donors.len() == 3);
     let mut taken = places_of(&host.look(&path).unwrap().places);
     for donor in &captured.donors {
@@ -96,7 +96,7 @@ fn exchanges<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
     let host = fixture.host();
     let looked = host.look(&path).unwrap();
     let opened = host.open(&path, looked.inode).unwrap();
-    let captured = host.capture(&directory, 1);
+    let captured = host.capture(&directory, host.unit());
     let donor = &captured.donors[0];
     let free = places_of(&host.donor_places(donor).unwrap());
     let before = places_of(&opened.places);
@@ -141,7 +141,7 @@ fn packs<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
         let contents: Vec<Vec<u8>> = paths.iter().map(|path| fixture.contents(path)).collect();
         let directory = fixture.directory();
         let host = fixture.host();
-        let captured = host.capture(&directory, 1);
+        let captured = host.capture(&directory, host.unit());
         let donor = &captured.donors[0];
         let free = places_of(&host.donor_places(donor).unwrap());
         let mut turns: Vec<u64> = (0..4).collect();

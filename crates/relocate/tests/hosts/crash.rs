@@ -52,7 +52,7 @@ fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<P
             new.insert(file.path, file.places);
             continue;
         }
-        let captured = mover.capture(directory, 1);
+        let captured = mover.capture(directory, mover.unit());
         let donor = &captured.donors[0];
         let free = mover.donor_places(donor).unwrap();
         let pieces: Vec<Piece> = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
@@ -435,13 +435,15 @@ fn a_crash_leaves_what_can_be_undone() {
     image.cold();
     let (before, there) = (kept(&directory), layout(&directory));
     let mut moved = Vec::new();
+    // It is asked before it looks for a region's place and before it moves its files.
+    let by_one = Settings { batch: 0, ..Settings::new(KEPT) };
     for (is_flushed, at) in [(false, 0), (false, 1), (true, 2), (false, 4)] {
         let mut mover = host(&directory);
         let (mut files, made) = planned(&mut mover, &directory, &KEPT);
         assert!(made.regions.len() > at + 1);
         mover.keep_old_places().unwrap();
         let mut regions = 0;
-        let report = carry_out(&mut mover, &mut files, &made, &Settings::new(KEPT), &mut |_| {
+        let report = carry_out(&mut mover, &mut files, &made, &by_one, &mut |_| {
             if regions == at {
                 image.stop(is_flushed);
             }

@@ -42,6 +42,8 @@ struct Disk {
     /// Not free before the next commit.
     given_back: Vec<u64>,
     next: u64,
+    /// The most places that donors had at once.
+    most_captured: usize,
 }
 
 pub(crate) struct Model {
@@ -104,6 +106,11 @@ impl Model {
     /// How many calls there were.
     pub(crate) fn calls(&self) -> u64 {
         self.calls
+    }
+
+    /// The most places that were captured at once.
+    pub(crate) fn most_captured(&self) -> usize {
+        self.disk.borrow().most_captured
     }
 
     /// Each file has its own bytes, and no place is two blocks'.
@@ -193,9 +200,17 @@ impl Host for Model {
         Ok(places(&self.file(file)?.places))
     }
 
-    fn capture(&mut self, _: &Path, donors: usize) -> Captured<ModelDonor> {
+    fn free_blocks(&mut self) -> io::Result<u64> {
+        self.call_fault()?;
+        Ok(self.disk.borrow().is_used.iter().filter(|&&is_used| !is_used).count() as u64)
+    }
+
+    fn capture(&mut self, _: &Path, blocks: u64) -> Captured<ModelDonor> {
         let mut captured = Captured { donors: Vec::new(), error: None };
-        for _ in 0..donors {
+        let mut left = blocks;
+        while left > 0 {
+            let unit = left.min(self.unit);
+            left -= unit;
             let error = match self.fault() {
                 Some(Fault::Full) => Some(io::ErrorKind::StorageFull.into()),
                 Some(Fault::Broken) => Some(io::Error::from_raw_os_error(5)),
@@ -204,15 +219,16 @@ impl Host for Model {
             let mut disk = self.disk.borrow_mut();
             let free: Vec<u64> =
                 (0..disk.is_used.len()).filter(|&place| !disk.is_used[place]).map(|place| place as u64).collect();
-            if error.is_some() || (free.len() as u64) < self.unit {
+            if error.is_some() || (free.len() as u64) < unit {
                 captured.error = error.or(Some(io::ErrorKind::StorageFull.into()));
                 break;
             }
-            let taken = free[..self.unit as usize].to_vec();
+            let taken = free[..unit as usize].to_vec();
             taken.iter().for_each(|&place| disk.is_used[place as usize] = true);
             disk.next += 1;
             let id = disk.next;
             disk.donors.insert(id, taken);
+            disk.most_captured = disk.donors.values().map(Vec::len).sum::<usize>().max(disk.most_captured);
             captured.donors.push(ModelDonor { disk: Rc::clone(&self.disk), id });
         }
         captured

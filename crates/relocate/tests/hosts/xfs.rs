@@ -204,7 +204,7 @@ fn what_is_cut_or_grows_meanwhile_keeps_its_bytes() {
     let directory = image.root().join("d");
     let paths = scatter(&directory, 3);
     let mut mover = OnXfs::host(&directory);
-    let captured = mover.capture(&directory, 1);
+    let captured = mover.capture(&directory, mover.unit());
     let donor = &captured.donors[0];
     let mut to = 0;
     for (number, path) in paths.iter().enumerate() {
