@@ -1,6 +1,8 @@
 //! The emulated disk under a real file system. Needs root, `/dev/fuse`, loop devices and e2fsprogs; says so and passes
 //! where one is missing.
 
+#[path = "lab/mechanics.rs"]
+mod mechanics;
 #[path = "lab/relocation.rs"]
 mod relocation;
 
