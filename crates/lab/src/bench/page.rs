@@ -34,6 +34,14 @@ pub(crate) fn spread(spread: Spread) -> String {
     format!("{} ({} to {})", number(spread.median), number(spread.least), number(spread.greatest))
 }
 
+/// What stands in a cell where nothing was measured.
+pub(crate) const NOT_MEASURED: &str = "not measured";
+
+/// A spread, or that there is none.
+pub(crate) fn measured(figure: Option<Spread>) -> String {
+    figure.map_or_else(|| NOT_MEASURED.to_owned(), spread)
+}
+
 /// A file system as it writes itself.
 pub(crate) fn fs_name(fs: &str) -> &str {
     match fs {
@@ -46,7 +54,8 @@ pub(crate) fn fs_name(fs: &str) -> &str {
 /// What the runs of a table were made on.
 pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
     let image = &setting.image;
-    let mut text = format!("Recipe `{}`, {}, seed {}", image.recipe, fs_name(&image.fs), image.seed);
+    let mut text =
+        format!("Image `{}`: recipe `{}`, {}, seed {}", image.name(), image.recipe, fs_name(&image.fs), image.seed);
     if image.scale != 1.0 {
         text += &format!(", scale {}", image.scale);
     }
@@ -59,7 +68,7 @@ pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
     if let Some(facts) = results.images.get(&image.name()) {
         let sha256 = facts.image_sha256.get(..12).unwrap_or(&facts.image_sha256);
         let megabytes = facts.file_bytes as f64 / 1e6;
-        text += &format!(": {} files, {megabytes:.0} MB, image SHA-256 `{sha256}…`", facts.files);
+        text += &format!("; {} files, {megabytes:.0} MB, SHA-256 `{sha256}…`", count(facts.files));
     }
     let part = if setting.disk.span == Stretch::Whole { "" } else { " (a part in proportion)" };
     text + &format!("; model `{}`{part}.", setting.disk.model)

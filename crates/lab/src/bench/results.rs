@@ -165,6 +165,17 @@ impl Results {
         statistics::spread(self.by_round(run, figure).into_values().collect())
     }
 
+    /// The disk's time for one run ÷ that for another, round by round.
+    pub(crate) fn times(&self, over: &Run, under: &Run) -> Option<Spread> {
+        let busy = |run| self.by_round(run, |outcome| Some(outcome.busy_ms));
+        statistics::ratios_or_against_one(&busy(over), &busy(under))
+    }
+
+    /// The disk's time.
+    pub(crate) fn seconds(&self, run: &Run) -> Option<Spread> {
+        self.figure(run, |outcome| Some(outcome.busy_ms / 1000.0))
+    }
+
     /// The disk's time.
     pub(crate) fn busy_ms(&self, run: &Run) -> Option<Spread> {
         self.figure(run, |outcome| Some(outcome.busy_ms))

@@ -40,6 +40,19 @@ pub(crate) fn ratios(over: &Rounds, under: &Rounds) -> Option<Spread> {
     spread(over.iter().filter_map(ratio).collect())
 }
 
+/// The same, where a side that was measured once is held against every round of the other.
+pub(crate) fn ratios_or_against_one(over: &Rounds, under: &Rounds) -> Option<Spread> {
+    let repeated = |one: &Rounds, many: &Rounds| -> Rounds {
+        let value = one.values().next().copied();
+        many.keys().filter_map(|&round| Some((round, value?))).collect()
+    };
+    match (over.len(), under.len()) {
+        (1, 2..) => ratios(&repeated(over, under), under),
+        (2.., 1) => ratios(over, &repeated(under, over)),
+        _ => ratios(over, under),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +73,17 @@ mod tests {
         assert_eq!(ratios(&rounds(&[(0, 1.0)]), &rounds(&[(0, 0.0)])), None);
         let lacking = ratios(&rounds(&[(0, 1.0), (2, 6.0)]), &rounds(&[(1, 1.0), (2, 2.0), (3, 1.0)])).unwrap();
         assert_eq!((lacking.count, lacking.median), (1, 3.0));
+    }
+
+    #[test]
+    fn what_was_measured_once_is_held_against_every_round() {
+        let rounds = |values: &[(u32, f64)]| values.iter().copied().collect::<Rounds>();
+        let (one, three) = (rounds(&[(0, 6.0)]), rounds(&[(0, 1.0), (1, 2.0), (2, 3.0)]));
+        let over = ratios_or_against_one(&one, &three).unwrap();
+        assert_eq!((over.count, over.least, over.median, over.greatest), (3, 2.0, 3.0, 6.0));
+        let under = ratios_or_against_one(&three, &one).unwrap();
+        assert_eq!((under.count, under.greatest), (3, 0.5));
+        assert_eq!(ratios_or_against_one(&three, &three).unwrap().count, 3);
+        assert_eq!(ratios_or_against_one(&Rounds::new(), &three), None);
     }
 }

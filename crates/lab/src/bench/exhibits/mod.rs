@@ -7,6 +7,7 @@ mod goal;
 mod goals;
 mod peers;
 mod qtar;
+mod settled;
 mod tables;
 
 pub(crate) use goal::{Aim, Goal};
@@ -67,6 +68,7 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
         Box::new(tables::Tables::new(seed)),
         Box::new(peers::Peers::new(seed)),
         Box::new(budgets::Budgets::new(seed)),
+        Box::new(settled::Settled::new(seed)),
         Box::new(daft::Figure2::new(seed)),
         Box::new(fragmented::Tables::new(seed)),
         Box::new(qtar::Figure1::new(seed)),
