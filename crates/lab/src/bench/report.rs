@@ -129,7 +129,8 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
 fn section(exhibit: &dyn Exhibit, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
     let mut text = format!("### {}\n\n{}", exhibit.title(), exhibit.show(results, pictures)?);
     let records = exhibits::records(exhibit, results).into_iter().flatten();
-    for line in [exhibits::missing(exhibit, results), measured_at(records, results)] {
+    for line in [exhibits::source(exhibit, results), exhibits::missing(exhibit, results), measured_at(records, results)]
+    {
         text += &line.map(|line| format!("\n{line}")).unwrap_or_default();
     }
     Ok(text)
@@ -187,11 +188,18 @@ fn images(results: &Results, former: &str) -> String {
             subject.seed.to_string(),
             subject.mkfs.join(" "),
             page::count(facts.files),
-            format!("`{}…`", facts.image_sha256.get(..16).unwrap_or(&facts.image_sha256)),
+            format!("`{}`", facts.image_sha256),
         ]);
     }
     table.keep_rows_of(section::of(former, IMAGES).unwrap_or_default(), 6);
-    format!("\n### {IMAGES}\n\nMade by `onesweep-lab age`, whose sidecars hold the whole hashes.\n\n{table}")
+    let table = table.to_string();
+    let cut =
+        "A hash that ends in … was written down before whole ones were; the sidecar of the image has all of it.\n\n";
+    let cut = if table.contains('…') { cut } else { "" };
+    format!(
+        "\n### {IMAGES}\n\nMade by `onesweep-lab age`. The first six columns, one behind the other, are an image's name, as in \
+         `random-ext4-1-all-1`.\n\n{cut}{table}"
+    )
 }
 
 #[cfg(test)]
@@ -242,7 +250,8 @@ mod tests {
         }
         run(&order).unwrap();
         let first = std::fs::read_to_string(&order.page).unwrap();
-        assert!(first.starts_with("# Mine\n") && first.contains("| 30.0 |"), "{first}");
+        assert!(first.starts_with("# Mine\n") && first.contains("| 30.0, one round |"), "{first}");
+        assert!(first.contains("([SHA-256](#images))") && first.contains(" |  | 0 | `abc` |\n"), "{first}");
         assert!(
             first.contains("*Not yet measured: ") && first.contains("| `random` | ext4 | 1 | all | 1 |"),
             "{first}"

@@ -5,6 +5,7 @@ use crate::bench::page::{self, Table};
 use crate::bench::plot::{Line, Lines, Pictures};
 use crate::bench::results::Results;
 use crate::bench::run::{Disk, Run, Setting, Stretch, Subject};
+use crate::bench::statistics::Spread;
 use crate::bench::work::{Budget, Share, Threshold, Tool, Work};
 
 /// Parts of what a sweep without a limit holds.
@@ -46,15 +47,14 @@ impl Budgets {
     }
 
     /// How many times as long as without a limit.
-    fn times(setting: &Setting, share: Share, threshold: Threshold, results: &Results) -> Option<f64> {
-        let free = results.busy_ms(&setting.run(unlimited()))?.median;
-        Some(results.busy_ms(&Self::run(setting, share, threshold))?.median / free)
+    fn times(setting: &Setting, share: Share, threshold: Threshold, results: &Results) -> Option<Spread> {
+        results.times(&Self::run(setting, share, threshold), &setting.run(unlimited()))
     }
 
     fn lines(setting: &Setting, results: &Results) -> Lines {
         let line = |(name, threshold): (&str, Threshold)| {
             let point = |share: Share| {
-                Some((share.of as f64 / share.parts as f64, Self::times(setting, share, threshold, results)?))
+                Some((share.of as f64 / share.parts as f64, Self::times(setting, share, threshold, results)?.median))
             };
             Line { name: name.to_owned(), points: SHARES.into_iter().filter_map(point).collect() }
         };
@@ -74,9 +74,9 @@ impl Budgets {
         let mut table = Table::new(&heads);
         for share in SHARES.into_iter().rev() {
             let mut row = vec![format!("{}/{}", share.of, share.parts)];
-            row.extend(THRESHOLDS.map(|(_, threshold)| {
-                Self::times(setting, share, threshold, results).map_or("not measured".into(), page::number)
-            }));
+            row.extend(
+                THRESHOLDS.map(|(_, threshold)| page::measured(Self::times(setting, share, threshold, results))),
+            );
             table.row(row);
         }
         table

@@ -72,12 +72,8 @@ impl Figure2 {
         let mut table = Table::new(&["disk, files", "the paper", "merged", "unmerged", "through the file system"]);
         for (disk, (disk_name, _)) in DISKS.into_iter().enumerate() {
             for (size, (.., size_name, paper)) in SIZES.into_iter().enumerate() {
-                let tar = results.busy_ms(&self.run(size, disk, &Work::of(Tool::GnuTar)));
-                let times = |work: Work| {
-                    let ours = results.busy_ms(&self.run(size, disk, &work));
-                    let times = tar.zip(ours).map(|(tar, ours)| page::number(tar.median / ours.median));
-                    times.unwrap_or_else(|| "not measured".into())
-                };
+                let tar = self.run(size, disk, &Work::of(Tool::GnuTar));
+                let times = |work: Work| page::measured(results.times(&tar, &self.run(size, disk, &work)));
                 table.row(vec![
                     format!("{disk_name}, {size_name}"),
                     paper[disk].to_string(),
@@ -85,6 +81,25 @@ impl Figure2 {
                     times(unmerged()),
                     times(Work::of(Tool::Tar)),
                 ]);
+            }
+        }
+        table
+    }
+}
+
+/// Useful megabytes in a second: the values of the pictures.
+impl Figure2 {
+    fn values(&self, results: &Results) -> Table {
+        let mut heads = vec!["disk, files"];
+        heads.extend(Self::works().iter().map(|work| work.0));
+        let mut table = Table::new(&heads);
+        for (disk, (disk_name, _)) in DISKS.into_iter().enumerate() {
+            for (size, (.., size_name, _)) in SIZES.into_iter().enumerate() {
+                let value = |work: &Work| self.throughput(results, size, disk, work);
+                let cell = |(_, work): (&str, Work)| value(&work).map_or(page::NOT_MEASURED.into(), page::number);
+                let mut row = vec![format!("{disk_name}, {size_name}")];
+                row.extend(Self::works().map(cell));
+                table.row(row);
             }
         }
         table
@@ -119,6 +134,8 @@ impl Exhibit for Figure2 {
                 text += &pictures.add(&format!("daft-2-{name}"), &format!("throughput on the {name} disk"), &bars)?;
             }
         }
+        text += "\nUseful MB/s:\n\n";
+        text += &self.values(results).to_string();
         text += "\nTimes as fast as GNU tar:\n\n";
         text += &self.table(results).to_string();
         Ok(text)

@@ -289,6 +289,7 @@ impl Goal {
     pub(super) fn row(&self, results: &Results) -> Vec<String> {
         let cell = |track_buffer: bool| match self.value(results, track_buffer) {
             _ if track_buffer && !self.both => String::new(),
+            Some(spread) if spread.count == 1 => format!("{}, one round", page::number(spread.median)),
             Some(spread) => page::spread(spread),
             None => why_not(results, &[self.our_run(track_buffer), self.other_run(track_buffer)]),
         };
@@ -303,7 +304,9 @@ impl Goal {
         let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
         let verdict = self.verdict(results);
         let paper = self.paper.clone();
-        vec![self.what.clone(), name, measure, paper, aims.join(" / "), cell(false), cell(true), sweep, verdict]
+        let by = [self.case.clone(), self.setting.image.name()].map(|name| format!("`{name}`"));
+        let figures = [paper, aims.join(" / "), cell(false), cell(true), sweep, verdict];
+        [&[self.what.clone(), name, measure], &figures[..], &by].concat()
     }
 }
 
@@ -340,6 +343,8 @@ pub(super) fn table(goals: &[Goal], results: &Results) -> Table {
         "on",
         "a perfect sweep would give",
         "",
+        "`--case`",
+        "image",
     ]);
     for goal in goals {
         table.row(goal.row(results));
@@ -383,7 +388,8 @@ mod tests {
         assert!(excused.starts_with("met: 1.11 of the sweep"), "{excused}");
         assert_eq!(goal().verdict(&Results::default()), "not measured");
         let row = goal().row(&results(100.0, 10.0, 8.0));
-        assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0", "10.0", "12.5"]);
+        assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0, one round", "10.0, one round", "12.5"]);
+        assert_eq!(row[9..], ["`random`", "`random-ext4-1-all-1`"]);
     }
 
     /// What the sweep would give against a GNU tar that reads ahead is not what it would give against one that can't.
@@ -407,7 +413,7 @@ mod tests {
             results.enter(record(goal.other_run(false), 100.0));
             results.enter(record(goal.our_run(false), 10.0));
             results.enter(record(goal.bound_run(), 9.0));
-            assert_eq!(goal.row(&results)[7..], ["", "**not met**"]);
+            assert_eq!(goal.row(&results)[7..9], ["", "**not met**"]);
             assert!(goal.runs().iter().all(|run| run.work.tool != Tool::Bound));
         }
         assert!(shared(Company::Alone).runs().iter().any(|run| run.work.tool == Tool::Bound));
@@ -436,7 +442,7 @@ mod tests {
         let outcome = Outcome { detail: serde_json::json!({"rate": 3e6}), ..Outcome::default() };
         results.enter(Record { outcome, ..record(goal.our_run(false), 0.0) });
         assert_eq!((goal.verdict(&results).as_str(), goal.score(&results)), ("met", Some(3e6)));
-        assert_eq!(goal.row(&results)[2..6], ["things a second", "–", "≥ 2000000", "3000000"]);
+        assert_eq!(goal.row(&results)[2..6], ["things a second", "–", "≥ 2000000", "3000000, one round"]);
     }
 
     #[test]

@@ -13,9 +13,14 @@ mod tables;
 pub(crate) use goal::{Aim, Goal};
 pub(crate) use goals::{Goals, quick};
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::plot::Pictures;
 use super::results::{Record, Results};
 use super::run::Run;
+
+/// More images than these are told by the first and the last of their names.
+const IMAGES_NAMED: usize = 6;
 
 /// A name that can be asked for alone, with the runs that it needs.
 #[derive(Debug, Clone)]
@@ -61,6 +66,57 @@ pub(crate) fn missing(exhibit: &dyn Exhibit, results: &Results) -> Option<String
     Some(format!("*Not yet measured: {count} of {all} runs (`onesweep-lab bench sweep`, case `{first}`{others}).*\n"))
 }
 
+/// What to ask for to get the runs of an exhibit: how the names of all its cases begin. `None` where they have nothing in
+/// common, and each row names its own.
+fn asked_for(exhibit: &dyn Exhibit) -> Option<String> {
+    let names: Vec<String> = exhibit.cases().into_iter().map(|case| case.name).collect();
+    let common =
+        |one: &str, other: &str| one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    let first = names.first()?;
+    let length = names.iter().map(|name| common(first, name)).min()?;
+    (length > 0).then(|| first[..length].to_owned())
+}
+
+/// How often the runs of an exhibit were measured: the fewest and the most rounds.
+fn rounds(records: &[&Record]) -> Option<(usize, usize)> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for record in records {
+        *counts.entry(format!("{:?}{:?}", record.run.setting, record.run.work)).or_default() += 1;
+    }
+    Some((*counts.values().min()?, *counts.values().max()?))
+}
+
+/// Says how what an exhibit shows was measured: the command, the images, the disks, and how often.
+pub(crate) fn source(exhibit: &dyn Exhibit, results: &Results) -> Option<String> {
+    let records: Vec<&Record> = records(exhibit, results).into_iter().flatten().collect();
+    let (fewest, most) = rounds(&records)?;
+    let mut images: Vec<String> = records.iter().map(|record| record.run.setting.image.name()).collect();
+    images.sort();
+    images.dedup();
+    let models: BTreeSet<&str> = records.iter().map(|record| record.run.setting.disk.model.as_str()).collect();
+    let quoted = |name: &str| format!("`{name}`");
+    let case = asked_for(exhibit).unwrap_or_else(|| "CASE".into());
+    let images = match images.as_slice() {
+        many if many.len() > IMAGES_NAMED => {
+            format!("{} images, `{}` to `{}`", many.len(), many[0], many[many.len() - 1])
+        }
+        few => few.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
+    };
+    let models = models.into_iter().map(quoted).collect::<Vec<_>>().join(", ");
+    let rounds = match (fewest, most) {
+        (1, 1) => "One round of each run.".to_owned(),
+        (fewest, most) if fewest == most => {
+            format!("{most} rounds of each run: the median, with the least and the greatest.")
+        }
+        _ => format!(
+            "{fewest} to {most} rounds of each run: the median, with the least and the greatest where there are several."
+        ),
+    };
+    Some(format!(
+        "*By `onesweep-lab bench sweep --case {case}` on {models}; from {images} ([SHA-256](#images)). {rounds}*\n"
+    ))
+}
+
 /// All of them, in the order of the page.
 pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
     vec![
@@ -89,6 +145,7 @@ mod tests {
     use super::*;
     use crate::bench::images::Facts;
     use crate::bench::results::Outcome;
+    use crate::bench::results::tests::{on_its_image, record};
     use crate::random::Random;
 
     #[test]
@@ -143,6 +200,43 @@ mod tests {
             assert!(!page.contains("not measured") && !page.contains("Not measured"), "{page}");
         }
         assert!(std::fs::read_dir(dir.path()).unwrap().count() >= 11);
+    }
+
+    /// Whoever types what a section says gets its runs and no others.
+    #[test]
+    fn a_section_names_its_own_cases() {
+        let (exhibits, mut named) = (all(1), 0);
+        for (index, exhibit) in exhibits.iter().enumerate() {
+            let Some(asked) = asked_for(exhibit.as_ref()) else { continue };
+            named += 1;
+            for (other, exhibit) in exhibits.iter().enumerate() {
+                let chosen = exhibit.cases().iter().filter(|case| case.name.starts_with(&asked)).count();
+                let expected = if other == index { exhibit.cases().len() } else { 0 };
+                assert_eq!(chosen, expected, "{asked}: {}", exhibit.title());
+            }
+        }
+        assert_eq!(named, exhibits.len() - 1, "all but the goals, whose rows name their cases");
+    }
+
+    #[test]
+    fn a_section_says_how_it_was_measured() {
+        let exhibit = settled::Settled::new(1);
+        let mut results = on_its_image();
+        assert_eq!(source(&exhibit, &results), None);
+        let runs = exhibit.cases().swap_remove(0).runs;
+        results.enter(record(runs[0].clone(), 1.0));
+        let text = source(&exhibit, &results).unwrap();
+        assert_eq!(
+            text,
+            "*By `onesweep-lab bench sweep --case settled-` on `barracuda-7200.11`; from `random-ext4-1-all-1` \
+             ([SHA-256](#images)). One round of each run.*\n"
+        );
+        results.enter(record(runs[1].clone(), 2.0));
+        let text = source(&exhibit, &results).unwrap();
+        assert!(text.contains(" 2 rounds of each run: the median"), "{text}");
+        results.enter(record(runs.iter().find(|run| run.work != runs[0].work).unwrap().clone(), 2.0));
+        let text = source(&exhibit, &results).unwrap();
+        assert!(text.contains(" 1 to 2 rounds of each run"), "{text}");
     }
 
     /// Nothing measured yet is no reason to fail.

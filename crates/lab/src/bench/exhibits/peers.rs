@@ -63,7 +63,7 @@ impl Peers {
     fn table(setting: &Setting, results: &Results) -> Table {
         let mut table =
             Table::new(&["program", "requests", "MB read", "seeks", "data s", "disk time s", "GNU tar ÷ this"]);
-        let tar = results.busy_ms(&setting.run(Work::of(Tool::GnuTar)));
+        let tar = setting.run(Work::of(Tool::GnuTar));
         for run in Self::runs(setting) {
             let name = run.work.name();
             let name = if run.work.is_ours() { format!("`{name}`") } else { name };
@@ -76,14 +76,14 @@ impl Peers {
                 table.row(vec![name, format!("missing: {missing}")]);
                 continue;
             }
-            let times = tar.map_or(String::new(), |tar| page::number(tar.median / outcome.busy_ms));
+            let times = results.times(&tar, &run).map_or(String::new(), page::spread);
             table.row(vec![
                 name,
                 outcome.requests.to_string(),
                 format!("{:.0}", outcome.bytes as f64 / 1e6),
                 outcome.seeks.to_string(),
                 outcome.data_ms.map_or(String::new(), |ms| page::number(ms / 1000.0)),
-                page::number(outcome.busy_ms / 1000.0),
+                results.seconds(&run).map_or(String::new(), page::spread),
                 times,
             ]);
         }
@@ -92,7 +92,7 @@ impl Peers {
             let mut row = vec!["streaming the useful bytes".to_owned()];
             row.extend(std::iter::repeat_n(String::new(), 4));
             row.push(page::number(ms / 1000.0));
-            row.push(tar.map_or(String::new(), |tar| page::number(tar.median / ms)));
+            row.push(results.busy_ms(&tar).map_or(String::new(), |tar| page::number(tar.median / ms)));
             table.row(row);
         }
         table
@@ -115,7 +115,7 @@ impl Exhibit for Peers {
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         let mut text = String::from(
             "Cold, track buffer off. *Data* is the time of the requests that touch \
-             the content of files. fclones hashes every file when it is given a transformation; rmlint reads only what may be a duplicate: look at what it \
+             the content of files; all columns before the disk time are of the first round. fclones hashes every file when it is given a transformation; rmlint reads only what may be a duplicate: look at what it \
              read.\n\n",
         );
         for setting in &self.settings {
