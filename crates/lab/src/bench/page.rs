@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use super::results::Results;
-use super::run::{Setting, Stretch};
+use super::run::{Setting, Stretch, Subject};
 use super::statistics::Spread;
 
 /// Three digits that count.
@@ -51,11 +51,30 @@ pub(crate) fn fs_name(fs: &str) -> &str {
     }
 }
 
+/// The name of an image, with the beginning of its hash: one that is made anew has the same name.
+pub(crate) fn image(image: &Subject, results: &Results) -> String {
+    let name = image.name();
+    match results.images.get(&name) {
+        Some(facts) => format!("`{name}` (`{}…`)", beginning(&facts.image_sha256, 12)),
+        None => format!("`{name}`"),
+    }
+}
+
+/// So many digits of a hash, or all of a shorter one.
+pub(crate) fn beginning(hash: &str, digits: usize) -> &str {
+    hash.get(..digits).unwrap_or(hash)
+}
+
 /// What the runs of a table were made on.
 pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
     let image = &setting.image;
-    let mut text =
-        format!("Image `{}`: recipe `{}`, {}, seed {}", image.name(), image.recipe, fs_name(&image.fs), image.seed);
+    let mut text = format!(
+        "Image {}: recipe `{}`, {}, seed {}",
+        self::image(image, results),
+        image.recipe,
+        fs_name(&image.fs),
+        image.seed
+    );
     if image.scale != 1.0 {
         text += &format!(", scale {}", image.scale);
     }
@@ -66,9 +85,8 @@ pub(crate) fn subject(setting: &Setting, results: &Results) -> String {
         text += &format!(", `{}`", image.mkfs.join(" "));
     }
     if let Some(facts) = results.images.get(&image.name()) {
-        let sha256 = facts.image_sha256.get(..12).unwrap_or(&facts.image_sha256);
         let megabytes = facts.file_bytes as f64 / 1e6;
-        text += &format!("; {} files, {megabytes:.0} MB, SHA-256 `{sha256}…`", count(facts.files));
+        text += &format!("; {} files, {megabytes:.0} MB", count(facts.files));
     }
     let part = if setting.disk.span == Stretch::Whole { "" } else { " (a part in proportion)" };
     text + &format!("; model `{}`{part}.", setting.disk.model)
@@ -97,11 +115,12 @@ impl Table {
         self.lines.push(format!("| {} |", cells.join(" | ")));
     }
 
-    /// Adds the rows of a published table of the same columns whose first `keys` cells no row here has, and sorts all.
-    pub(crate) fn keep_rows_of(&mut self, published: &str, keys: usize) {
-        let key = |line: &str| line.split(" | ").take(keys).collect::<Vec<_>>().join(" | ");
-        let known: HashSet<String> = self.lines.iter().map(|line| key(line)).collect();
-        let kept = published.lines().filter(|line| line.starts_with("| ") && !known.contains(&key(line)));
+    /// Adds the rows of a published table of the same columns whose key no row here has, and sorts all.
+    pub(crate) fn keep_rows_of(&mut self, published: &str, key: impl Fn(&[&str]) -> String) {
+        let key = |line: &str| key(&line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>());
+        let is_row = |line: &&str| line.starts_with("| ");
+        let known: HashSet<String> = self.lines.iter().map(String::as_str).filter(is_row).map(key).collect();
+        let kept = published.lines().filter(is_row).filter(|line| !known.contains(&key(line)));
         self.lines.extend(kept.map(str::to_owned));
         self.lines[HEAD_LINES..].sort();
     }
@@ -167,7 +186,7 @@ mod tests {
         table.row(["b", "1", "new"].map(String::from).into());
         let published =
             "words\n\n| name | size | hash |\n|---|--:|--:|\n| b | 1 | old |\n| b | 2 | old |\n| a | 1 | old |\n";
-        table.keep_rows_of(published, 2);
+        table.keep_rows_of(published, |cells| cells[..2].join(" "));
         let rows: Vec<&str> = table.lines.iter().skip(HEAD_LINES).map(String::as_str).collect();
         assert_eq!(rows, ["| a | 1 | old |", "| b | 1 | new |", "| b | 2 | old |"]);
     }

@@ -16,6 +16,9 @@ use super::section;
 const BEGIN: &str = "<!-- lab: written by `onesweep-lab bench report` -->\n";
 const END: &str = "<!-- end of lab -->\n";
 const IMAGES: &str = "Images";
+/// What stands around the list of programs.
+const PROGRAMS: &str = "Programs: ";
+const PROGRAMS_END: &str = ". GNU tar";
 
 /// What is asked for.
 pub(crate) struct Order {
@@ -90,7 +93,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     }
     let mut pictures = Pictures::into(&order.pictures)?;
     let mut former = page::published(&order.page, BEGIN, END)?;
-    let mut text = format!("\n## In the lab\n\n{}", preface(&results));
+    let mut text = String::new();
     let mut is_any_kept = false;
     for exhibit in exhibits::all(order.seed) {
         let exhibit = exhibit.as_ref();
@@ -105,7 +108,8 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
             None => text += &section(exhibit, &results, &mut pictures)?,
         }
     }
-    text += &images(&results, if is_any_kept { &former } else { "" });
+    let kept = if is_any_kept { former.clone() } else { String::new() };
+    text = format!("\n## In the lab\n\n{}{text}{}", preface(&results, &kept), images(&results, &kept));
     for part in Part::ALL {
         let (begin, end) = part.marks();
         let mut shown = part.show(&order.dir, &mut pictures)?;
@@ -150,19 +154,25 @@ fn measured_at<'a>(records: impl Iterator<Item = &'a Record>, results: &Results)
         .then(|| format!("*Measured at {name} {}, on {}.*\n", joined(commits, ", "), joined(hosts, "; and ")))
 }
 
-fn preface(results: &Results) -> String {
+/// What is measured; with the programs that the page tells of already, where sections of it stay.
+fn preface(results: &Results, former: &str) -> String {
     let machines = results.machines();
-    // In the order of their names; each version that occurs.
-    let programs = machines.iter().flat_map(|machine| machine.programs.iter()).collect::<BTreeSet<_>>();
-    let programs: Vec<&str> = programs.into_iter().map(|program| program.1.as_str()).collect();
+    let told = former.split_once(PROGRAMS).and_then(|(_, told)| told.split_once(PROGRAMS_END));
+    // Their names begin them; each version that occurs.
+    let programs: BTreeSet<&str> = machines
+        .iter()
+        .flat_map(|machine| machine.programs.values().map(String::as_str))
+        .chain(told.iter().flat_map(|(told, _)| told.split(", ")))
+        .filter(|program| !program.is_empty())
+        .collect();
     format!(
         "Measured by `onesweep-lab bench sweep` on the emulated disks of [lab.md](lab.md). \
-         Programs: {}. GNU tar is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
+         {PROGRAMS}{}{PROGRAMS_END} is `tar --format=posix --pax-option=delete=atime,delete=ctime -cf - -C TREE .`, \
          ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
          mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read. There are two \
          exceptions: where everything is cached, GNU tar has brought the files in before; and beside \
          a writer, a copy of the image is mounted for writing.\n",
-        programs.join(", "),
+        programs.into_iter().collect::<Vec<_>>().join(", "),
     )
 }
 
@@ -191,7 +201,12 @@ fn images(results: &Results, former: &str) -> String {
             format!("`{}`", facts.image_sha256),
         ]);
     }
-    table.keep_rows_of(section::of(former, IMAGES).unwrap_or_default(), 6);
+    // An image that was made anew has its old name, and stays beside the old one: what was measured on that may stay, too.
+    let key = |cells: &[&str]| {
+        let hash = cells.get(7).map_or("", |hash| hash.trim_matches(['`', '…']));
+        format!("{} {}", cells[..cells.len().min(6)].join(" "), page::beginning(hash, 16))
+    };
+    table.keep_rows_of(section::of(former, IMAGES).unwrap_or_default(), key);
     let table = table.to_string();
     let cut =
         "A hash that ends in … was written down before whole ones were; the sidecar of the image has all of it.\n\n";
@@ -220,8 +235,22 @@ mod tests {
         }
         let text = measured_at(results.runs.iter(), &results).unwrap();
         assert_eq!(text, "*Measured at commit ``, on 2 processors, Linux 6.1; and 2 processors, Linux 6.18.*\n");
-        let text = preface(&results);
+        let text = preface(&results, "");
         assert!(text.contains("Programs: cp 9.1, tar 1.34, tar 1.35. "), "{text}");
+        let former = preface(&on_its_image(), "Programs: rsync 3, tar 1.35. GNU tar is …");
+        let text = preface(&results, &former);
+        assert!(text.contains("Programs: cp 9.1, rsync 3, tar 1.34, tar 1.35. "), "what stays was measured with these");
+    }
+
+    /// A section that stays names the old one.
+    #[test]
+    fn an_image_that_was_made_anew_stands_beside_the_old_one() {
+        let mut results = on_its_image();
+        results.enter(record(setting().run(Work::of(Tool::Tar)), 1.0));
+        let row = |hash: &str| format!("| `random` | ext4 | 1 | all | 1 |  | 0 | `{hash}` |\n");
+        let former = format!("### Images\n\n| recipe |\n|---|\n{}{}", row("abc…"), row("def…"));
+        let text = images(&results, &former);
+        assert!(text.contains(&row("abc")) && text.contains(&row("def…")) && !text.contains("abc…"), "{text}");
     }
 
     #[test]
@@ -251,7 +280,7 @@ mod tests {
         run(&order).unwrap();
         let first = std::fs::read_to_string(&order.page).unwrap();
         assert!(first.starts_with("# Mine\n") && first.contains("| 30.0, one round |"), "{first}");
-        assert!(first.contains("([SHA-256](#images))") && first.contains(" |  | 0 | `abc` |\n"), "{first}");
+        assert!(first.contains("of the [images](#images)") && first.contains(" |  | 0 | `abc` |\n"), "{first}");
         assert!(
             first.contains("*Not yet measured: ") && first.contains("| `random` | ext4 | 1 | all | 1 |"),
             "{first}"

@@ -304,7 +304,7 @@ impl Goal {
         let (name, measure) = (format!("`{}`", self.ours.name()), self.measure.text());
         let verdict = self.verdict(results);
         let paper = self.paper.clone();
-        let by = [self.case.clone(), self.setting.image.name()].map(|name| format!("`{name}`"));
+        let by = [format!("`{}`", self.case), page::image(&self.setting.image, results)];
         let figures = [paper, aims.join(" / "), cell(false), cell(true), sweep, verdict];
         [&[self.what.clone(), name, measure], &figures[..], &by].concat()
     }
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(goal().verdict(&Results::default()), "not measured");
         let row = goal().row(&results(100.0, 10.0, 8.0));
         assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0, one round", "10.0, one round", "12.5"]);
-        assert_eq!(row[9..], ["`random`", "`random-ext4-1-all-1`"]);
+        assert_eq!(row[9..], ["`random`", "`random-ext4-1-all-1` (`abc…`)"]);
     }
 
     /// What the sweep would give against a GNU tar that reads ahead is not what it would give against one that can't.

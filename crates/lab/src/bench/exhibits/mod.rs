@@ -15,6 +15,7 @@ pub(crate) use goals::{Goals, quick};
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::page;
 use super::plot::Pictures;
 use super::results::{Record, Results};
 use super::run::Run;
@@ -90,7 +91,8 @@ fn rounds(records: &[&Record]) -> Option<(usize, usize)> {
 pub(crate) fn source(exhibit: &dyn Exhibit, results: &Results) -> Option<String> {
     let records: Vec<&Record> = records(exhibit, results).into_iter().flatten().collect();
     let (fewest, most) = rounds(&records)?;
-    let mut images: Vec<String> = records.iter().map(|record| record.run.setting.image.name()).collect();
+    let mut images: Vec<String> =
+        records.iter().map(|record| page::image(&record.run.setting.image, results)).collect();
     images.sort();
     images.dedup();
     let models: BTreeSet<&str> = records.iter().map(|record| record.run.setting.disk.model.as_str()).collect();
@@ -98,9 +100,9 @@ pub(crate) fn source(exhibit: &dyn Exhibit, results: &Results) -> Option<String>
     let case = asked_for(exhibit).unwrap_or_else(|| "CASE".into());
     let images = match images.as_slice() {
         many if many.len() > IMAGES_NAMED => {
-            format!("{} images, `{}` to `{}`", many.len(), many[0], many[many.len() - 1])
+            format!("{} images, {} to {}", many.len(), many[0], many[many.len() - 1])
         }
-        few => few.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
+        few => few.join(", "),
     };
     let models = models.into_iter().map(quoted).collect::<Vec<_>>().join(", ");
     let rounds = match (fewest, most) {
@@ -113,7 +115,7 @@ pub(crate) fn source(exhibit: &dyn Exhibit, results: &Results) -> Option<String>
         ),
     };
     Some(format!(
-        "*By `onesweep-lab bench sweep --case {case}` on {models}; from {images} ([SHA-256](#images)). {rounds}*\n"
+        "*By `onesweep-lab bench sweep --case {case}` on {models}; from {images} of the [images](#images). {rounds}*\n"
     ))
 }
 
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(
             text,
             "*By `onesweep-lab bench sweep --case settled-` on `barracuda-7200.11`; from `random-ext4-1-all-1` \
-             ([SHA-256](#images)). One round of each run.*\n"
+             (`abc…`) of the [images](#images). One round of each run.*\n"
         );
         results.enter(record(runs[1].clone(), 2.0));
         let text = source(&exhibit, &results).unwrap();
