@@ -40,6 +40,10 @@ use crate::{
 /// What XFS keeps in memory for an inode, at the most usual size of inodes.
 const INODE_BYTES: u64 = 1024;
 
+/// With fewer inodes a walk is quicker, which comes to a directory's inode and its block at once: all inodes first, then all
+/// directories is a turn over the allocation groups more.
+const INODES_MIN: u64 = 192;
+
 /// Directories that are read at a time, for each disk: more than its queue holds, for some wait for their parents.
 const IN_FLIGHT: usize = 64;
 
@@ -129,7 +133,9 @@ impl Preload {
     }
 
     fn read_xfs(&self, root: BorrowedFd<'_>, threads: usize) {
-        if !(features().bulkstat && (self.is_wished || is_root(root)) && fits_in_memory(root)) {
+        let inodes = files::file_system(root).map_or(u64::MAX, |facts| facts.inodes_used);
+        let is_wanted = self.is_wished || (gains(inodes) && is_root(root));
+        if !(features().bulkstat && is_wanted && fits_in_memory(inodes)) {
             return;
         }
         let (mut upper, mut lowest) = (Vec::new(), Vec::new());
@@ -182,8 +188,23 @@ fn is_root(directory: BorrowedFd<'_>) -> bool {
     stat.is_ok_and(|stat| xfs::root_inode(directory).is_ok_and(|root| root == stat.ino))
 }
 
-fn fits_in_memory(directory: BorrowedFd<'_>) -> bool {
-    let inodes = files::file_system(directory).map_or(u64::MAX, |facts| facts.inodes_used);
+/// Whether an XFS of so many inodes is quicker with all of them brought in.
+fn gains(inodes: u64) -> bool {
+    inodes >= INODES_MIN
+}
+
+fn fits_in_memory(inodes: u64) -> bool {
     let available = memory::available_bytes().unwrap_or(0);
     inodes.saturating_mul(INODE_BYTES) <= available / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By measurement: 100 files of the source recipe are read sooner by a walk, 250 are not.
+    #[test]
+    fn a_small_xfs_is_walked() {
+        assert!(!gains(110) && gains(270));
+    }
 }
