@@ -51,6 +51,7 @@
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
+//! | [`ready`] | waiting for a socket, and a bell that another thread rings |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
 //! | [`lease`] | whether a file is open for writing |
@@ -84,6 +85,7 @@ pub mod pressure;
 pub mod priority;
 pub mod process;
 pub mod read_queue;
+pub mod ready;
 mod retry;
 pub mod rights;
 pub mod setting;
