@@ -1,0 +1,416 @@
+//! The thread that talks to one server: connects, sends what waits, tells who asked, and connects again.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use onesweep_sys::ready::{self, Wanted};
+
+use super::{
+    Failure,
+    counters::add,
+    link::{Link, Reply},
+};
+use crate::{
+    buffers::{Incoming, Outgoing},
+    tls,
+    transport::Transport,
+    wire::{Answer, Closing, Greeting, HEAD_BYTES, Refusal, VERSION, Welcome, answer},
+};
+
+/// The first pause between two tries to connect, and the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_LAST: Duration = Duration::from_secs(10);
+
+/// Why a connection came to its end.
+#[derive(Debug, thiserror::Error)]
+enum Over {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the server has closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Told(Closing),
+    #[error("what the server said can't be understood: {0}")]
+    Frame(#[from] crate::wire::FrameError),
+    #[error("the server said what nobody had asked for")]
+    Unasked,
+    #[error("the server did not answer within {} ms", .0.as_millis())]
+    Silent(Duration),
+    #[error("the server speaks version {0} of the protocol")]
+    Version(u16),
+    #[error("nobody asks any more")]
+    Ended,
+}
+
+/// Talks until nobody will ask any more.
+pub(super) fn talk(link: &Arc<Link>) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let mut was_answered = false;
+        let over = match connect(link) {
+            Ok(transport) => Conversation::new(link, transport).run(&mut was_answered),
+            Err(error) => Err(error),
+        };
+        let over = over.err().unwrap_or(Over::Closed);
+        if was_answered {
+            // A server that takes connections and lets them go is not worth a quick try.
+            pause = PAUSE_FIRST;
+        }
+        if !finish(link, &over) {
+            return;
+        }
+        if !rest(link, pause) {
+            pause = PAUSE_FIRST;
+            continue;
+        }
+        pause = (2 * pause).min(PAUSE_LAST);
+    }
+}
+
+/// Tells all who wait. False where nobody will ask any more.
+fn finish(link: &Link, over: &Over) -> bool {
+    let mut state = link.state();
+    let counter = if state.welcome.is_some() { &link.counters.broken } else { &link.counters.refused };
+    let goes_on = !state.is_ended && !matches!(over, Over::Ended);
+    if goes_on {
+        add(counter, 1);
+        state.last_error = Some(over.to_string().into());
+        state.closing = if let Over::Told(why) = over { Some(*why) } else { None };
+    }
+    let lost = state.take_all();
+    drop(state);
+    link.changed.notify_all();
+    add(&link.counters.lost, lost.iter().filter(|reply| !matches!(reply, Reply::Ping { .. })).count() as u64);
+    lost.into_iter().for_each(|reply| reply.fail(Failure::Disconnected));
+    goes_on
+}
+
+/// Waits before the next try. False where it was woken to try at once.
+fn rest(link: &Link, pause: Duration) -> bool {
+    // Clients that lost the same server don't come back in step.
+    let spread = pause.mul_f64(f64::from(RandomState::new().hash_one(0) as u16) / f64::from(u16::MAX) / 4.0);
+    let until = Instant::now() + pause + spread;
+    loop {
+        let mut state = link.state();
+        if state.is_ended || std::mem::take(&mut state.is_nudged) {
+            return false;
+        }
+        drop(state);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        if ready::wait_for_bell(&link.bell, Some(left)).is_err() {
+            return true;
+        }
+    }
+}
+
+fn connect(link: &Link) -> Result<Transport, Over> {
+    if link.state().is_ended {
+        return Err(Over::Ended);
+    }
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in link.address.to_socket_addrs()? {
+        match connect_to(link, address) {
+            Ok(transport) => return Ok(transport),
+            Err(error) => last = error,
+        }
+    }
+    Err(last.into())
+}
+
+fn connect_to(link: &Link, address: SocketAddr) -> io::Result<Transport> {
+    let settings = &link.settings;
+    let encryption = match &settings.tls {
+        Some(tls) => Some(tls.connection().map_err(io::Error::other)?),
+        None if tls::is_loopback(address.ip()) => None,
+        None => {
+            let what = format!("{address} is not a loopback address: without TLS nobody is asked there");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+    };
+    Transport::new(TcpStream::connect_timeout(&address, settings.connect)?, encryption)
+}
+
+/// A connection.
+struct Conversation<'a> {
+    link: &'a Arc<Link>,
+    transport: Transport,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    began: Instant,
+    /// When the last frame came.
+    heard: Instant,
+    /// Since then something is waited for, and no frame came.
+    waits_since: Option<Instant>,
+    /// A ping has no answer yet.
+    is_pinging: bool,
+    /// The network has changed since the last frame: one ping without an answer is enough.
+    is_doubted: bool,
+}
+
+impl<'a> Conversation<'a> {
+    fn new(link: &'a Arc<Link>, transport: Transport) -> Self {
+        let now = Instant::now();
+        let mut outgoing = Outgoing::default();
+        Greeting { lowest: VERSION, highest: VERSION, domain: link.settings.domain.name() }.encode(outgoing.end());
+        Self {
+            link,
+            transport,
+            incoming: Incoming::new(4),
+            outgoing,
+            began: now,
+            heard: now,
+            waits_since: None,
+            is_pinging: false,
+            is_doubted: false,
+        }
+    }
+
+    fn run(mut self, was_answered: &mut bool) -> Result<(), Over> {
+        self.greet()?;
+        self.link.ping(self.link.settings.ping);
+        self.is_pinging = true;
+        loop {
+            self.tell_late()?;
+            self.watch()?;
+            {
+                let mut state = self.link.state();
+                if state.is_ended {
+                    drop(state);
+                    self.transport.close();
+                    return Err(Over::Ended);
+                }
+                let unsent = self.outgoing.len();
+                state.write(self.outgoing.end(), unsent);
+            }
+            let mut did_something = self.write()?;
+            did_something |= self.hear()?;
+            while let Some((answer, used)) = answer(self.incoming.bytes())? {
+                self.heard = Instant::now();
+                (self.waits_since, self.is_doubted) = (None, false);
+                *was_answered = true;
+                take(self.link, &answer, &mut self.is_pinging)?;
+                self.incoming.consume(used);
+            }
+            if !did_something {
+                self.wait()?;
+            }
+        }
+    }
+
+    /// Up to the welcome.
+    fn greet(&mut self) -> Result<(), Over> {
+        let limit = self.link.settings.connect;
+        let welcome = loop {
+            let did_something = self.write()? | self.hear()?;
+            match answer(self.incoming.bytes())? {
+                Some((Answer::Welcome(welcome), used)) => {
+                    self.incoming.consume(used);
+                    break welcome;
+                }
+                Some((Answer::Closing(why), _)) => return Err(Over::Told(why)),
+                Some(_) => return Err(Over::Unasked),
+                None => {}
+            }
+            let left = (self.began + limit).saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Over::Silent(limit));
+            }
+            if self.link.state().is_ended {
+                return Err(Over::Ended);
+            }
+            if !did_something {
+                let wanted = self.wanted();
+                ready::wait(self.transport.socket(), wanted, &self.link.bell, Some(left))?;
+            }
+        };
+        if welcome.version != VERSION {
+            return Err(Over::Version(welcome.version));
+        }
+        self.heard = Instant::now();
+        self.up(welcome);
+        Ok(())
+    }
+
+    fn up(&self, welcome: Welcome) {
+        let mut state = self.link.state();
+        state.welcome = Some(welcome);
+        state.last_error = None;
+        state.closing = None;
+        drop(state);
+        add(&self.link.counters.connections, 1);
+        self.link.changed.notify_all();
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { read: true, write: !self.outgoing.is_empty() || self.transport.wants_write() }
+    }
+
+    fn write(&mut self) -> Result<bool, Over> {
+        self.transport.flush()?;
+        if self.outgoing.is_empty() {
+            return Ok(false);
+        }
+        match self.outgoing.drain(|bytes| self.transport.write(bytes)) {
+            Ok(0) => Err(Over::Closed),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn hear(&mut self) -> Result<bool, Over> {
+        match self.incoming.fill(|room| self.transport.read(room)) {
+            Ok(0) => Err(Over::Closed),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells those whose time is over.
+    fn tell_late(&mut self) -> Result<(), Over> {
+        let now = Instant::now();
+        let mut state = self.link.state();
+        if state.next_due().is_none_or(|due| due > now) {
+            return Ok(());
+        }
+        let late = state.take_late(now);
+        let mut is_dead = false;
+        for reply in &late {
+            match reply {
+                Reply::Ping { .. } => {
+                    self.is_pinging = false;
+                    is_dead = self.is_doubted;
+                    state.breaker.probe_failed(now);
+                    state.breaker.failure(now);
+                }
+                _ => state.breaker.failure(now),
+            }
+        }
+        drop(state);
+        add(&self.link.counters.late, late.iter().filter(|reply| matches!(reply, Reply::Get { .. })).count() as u64);
+        late.into_iter().for_each(|reply| reply.fail(Failure::Late));
+        if is_dead { Err(Over::Silent(self.link.settings.ping)) } else { Ok(()) }
+    }
+
+    /// Sends probes, and finds out that a connection is dead.
+    fn watch(&mut self) -> Result<(), Over> {
+        let (now, settings) = (Instant::now(), &self.link.settings);
+        let mut state = self.link.state();
+        if state.flights.is_empty() {
+            self.waits_since = None;
+        } else {
+            self.waits_since.get_or_insert(now);
+        }
+        let is_probe_due = state.breaker.probe_at().is_some_and(|at| at <= now);
+        let is_nudged = std::mem::take(&mut state.is_nudged);
+        drop(state);
+        if self.waits_since.is_some_and(|since| now - since > settings.silence) {
+            return Err(Over::Silent(settings.silence));
+        }
+        self.is_doubted |= is_nudged;
+        let is_quiet = now - self.heard >= settings.quiet;
+        if !self.is_pinging && (is_probe_due || is_quiet || is_nudged) {
+            self.is_pinging = true;
+            self.link.ping(settings.ping);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), Over> {
+        let settings = &self.link.settings;
+        let now = Instant::now();
+        let mut state = self.link.state();
+        if state.is_ended || state.is_nudged || (state.has_work() && self.outgoing.is_empty()) {
+            return Ok(());
+        }
+        let mut until = self.waits_since.unwrap_or(now) + settings.silence;
+        if !self.is_pinging {
+            until = until.min(self.heard + settings.quiet);
+            until = state.breaker.probe_at().map_or(until, |at| at.min(until));
+        }
+        until = state.next_due().map_or(until, |due| due.min(until));
+        state.is_asleep = true;
+        drop(state);
+        let left = until.saturating_duration_since(now);
+        let waited = ready::wait(self.transport.socket(), self.wanted(), &self.link.bell, Some(left));
+        self.link.state().is_asleep = false;
+        waited?;
+        Ok(())
+    }
+}
+
+/// Takes an answer to where it is waited for.
+fn take(link: &Link, answer: &Answer<'_>, is_pinging: &mut bool) -> Result<(), Over> {
+    let (id, counters) = match *answer {
+        Answer::Welcome(_) => return Err(Over::Unasked),
+        Answer::Closing(why) => return Err(Over::Told(why)),
+        Answer::Block { id, .. }
+        | Answer::Has { id, .. }
+        | Answer::Stored { id, .. }
+        | Answer::Failed { id, .. }
+        | Answer::Stat { id, .. }
+        | Answer::Pong { id } => (id, &link.counters),
+    };
+    // Each number has one answer.
+    let reply = link.state().land(id).ok_or(Over::Unasked)?.reply;
+    match (reply, *answer) {
+        // Nobody waits for it any more.
+        (None, Answer::Block { bytes, .. }) => add(&counters.late_bytes, (HEAD_BYTES + 4 + bytes.len()) as u64),
+        (None, _) => {}
+        (Some(Reply::Get { hash, done }), Answer::Block { bytes, .. }) => {
+            if link.settings.domain.is_hash_of(&hash, bytes) {
+                link.state().breaker.success();
+                add(&counters.hits, 1);
+                add(&counters.hit_bytes, bytes.len() as u64);
+                done(Ok(bytes));
+            } else {
+                link.state().breaker.wrong(Instant::now());
+                add(&counters.wrong, 1);
+                done(Err(Failure::WrongBytes));
+            }
+        }
+        (Some(Reply::Put { done }), Answer::Stored { was_known, .. }) => {
+            link.state().breaker.success();
+            done(Ok(was_known));
+        }
+        (Some(Reply::Has { count, done }), Answer::Has { bits, .. }) if bits.len() == count => {
+            link.state().breaker.success();
+            done(Ok(bits.iter().collect()));
+        }
+        (Some(Reply::Stat { done }), Answer::Stat { text, .. }) => done(Ok(text.to_owned())),
+        (Some(Reply::Ping { sent }), Answer::Pong { .. }) => {
+            *is_pinging = false;
+            let us = sent.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
+            counters.ping_us.store(us, std::sync::atomic::Ordering::Relaxed);
+            link.state().breaker.probe_answered();
+            link.changed.notify_all();
+        }
+        (Some(reply), Answer::Failed { why, .. }) => {
+            let is_absent = why == Refusal::Absent;
+            let mut state = link.state();
+            match why {
+                // That it isn't there is an answer as good as any.
+                Refusal::Absent => state.breaker.success(),
+                Refusal::Cancelled => {}
+                _ => state.breaker.failure(Instant::now()),
+            }
+            drop(state);
+            add(if is_absent { &counters.absent } else { &counters.failed }, 1);
+            reply.fail(if is_absent { Failure::Absent } else { Failure::Refused(why) });
+        }
+        (Some(reply), _) => {
+            reply.fail(Failure::Disconnected);
+            return Err(Over::Unasked);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Another machine answers a read that the local disk would be slow to answer.
+//!
+//! The system of *An Architecture for Opportunistic Network File System Services* (Meyer, DiBernardo): blocks are kept by a
+//! server on the local network, and whoever would wait for a disk asks for them there as well. The local disk is always
+//! right: a block is asked for by the hash that the asker's own index has, and what comes is checked against it, so that a
+//! slow, dead or lying peer can only fail to help.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`id`] | the hash of a block, and the key that machines which trust each other share |
+//! | [`wire`] | what is said between client and server: bytes in, bytes out |
+//! | [`store`] | blocks by hash: in memory, on disk, and one above the other |
+//! | [`serve`] | the server |
+//! | [`client`] | connections that stay, many requests in flight, several servers |
+//! | [`tls`] | who may talk to whom, by certificates |
+//! | [`keys`] | a small authority that makes them |
+//!
+//! ```
+//! use std::{net::TcpListener, sync::Arc, time::Duration};
+//! use onesweep_peer::{client::{Peers, Settings}, id::TrustDomain, serve::{self, Server}, store::Memory};
+//!
+//! let domain = TrustDomain::generate()?;
+//! let store = Arc::new(Memory::new(64 << 20));
+//! let server = Server::start(TcpListener::bind("127.0.0.1:0")?, store, serve::Settings::plain(domain.clone()))?;
+//!
+//! let peers = Peers::connect([server.address().to_string()], Settings::plain(domain.clone()))?;
+//! assert!(peers.wait_until_usable(Duration::from_secs(5)));
+//! let block = vec![7; 4096];
+//! let hash = domain.hash(&block);
+//! peers.put_and_wait(&hash, &block)?;
+//! assert_eq!(peers.get_and_wait(&hash)?, block);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod buffers;
+pub mod client;
+pub mod id;
+pub mod keys;
+pub mod serve;
+pub mod store;
+pub mod tls;
+mod transport;
+pub mod wire;

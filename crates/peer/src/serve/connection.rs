@@ -1,0 +1,198 @@
+//! One connection, on a thread of its own: bytes come, frames are answered, bytes go.
+//!
+//! ```text
+//!   socket ──► incoming ──► session ──► waiting, prefetch ──► store ──► outgoing ──► socket
+//! ```
+//! A block is taken from the store only when there is room for it in `outgoing`. So a client that doesn't read costs that
+//! room and no more; nothing more is read from it meanwhile, and after a while it is let go.
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use onesweep_sys::ready::{self, Bell, Wanted};
+
+use super::{
+    counters::add,
+    session::{Session, Shared},
+};
+use crate::{
+    buffers::{Incoming, Outgoing},
+    tls::{self, Role},
+    transport::Transport,
+    wire::{Answer, Closing},
+};
+
+/// How a connection came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The client has gone.
+    Gone,
+    /// The client is told why.
+    Told(Closing),
+    /// The client takes nothing any more, so it can't be told.
+    Stalled,
+}
+
+/// A connection.
+pub(super) struct Connection<'a> {
+    shared: &'a Shared,
+    session: Session<'a>,
+    transport: Transport,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    began: Instant,
+    /// When something was last heard, and when something last went or nothing had to.
+    heard: Instant,
+    went: Instant,
+    is_encrypted: bool,
+}
+
+impl<'a> Connection<'a> {
+    pub(super) fn new(shared: &'a Shared, transport: Transport, is_encrypted: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            session: Session::new(shared),
+            transport,
+            incoming: Incoming::new(2),
+            outgoing: Outgoing::default(),
+            began: now,
+            heard: now,
+            went: now,
+            is_encrypted,
+        }
+    }
+
+    /// Serves until one of both ends it.
+    pub(super) fn run(mut self, bell: &Bell, is_stopping: &AtomicBool) {
+        let end = loop {
+            if is_stopping.load(Ordering::Acquire) {
+                break End::Told(Closing::Stopping);
+            }
+            if let Err(end) = self.turn(bell) {
+                break end;
+            }
+        };
+        let counters = &self.shared.counters;
+        match end {
+            End::Told(Closing::Frame | Closing::Idle) | End::Stalled => add(&counters.broken, 1),
+            End::Told(Closing::Version | Closing::Domain | Closing::Role) => add(&counters.refused, 1),
+            End::Told(_) | End::Gone => {}
+        }
+        if let End::Told(why) = end {
+            Answer::Closing(why).encode(self.outgoing.end());
+            self.flush_for(self.shared.limits.farewell, bell);
+        }
+        self.transport.close();
+    }
+
+    /// Does what can be done, and waits where nothing can.
+    fn turn(&mut self, bell: &Bell) -> Result<(), End> {
+        let mut did_something = self.hear()?;
+        did_something |= self.answer()?;
+        did_something |= self.write()?;
+        if did_something { Ok(()) } else { self.wait(bell) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outgoing.len() < self.shared.limits.queued_bytes
+    }
+
+    fn hear(&mut self) -> Result<bool, End> {
+        if !self.has_room() || self.incoming.is_full() {
+            return Ok(false);
+        }
+        match self.incoming.fill(|room| self.transport.read(room)) {
+            Ok(0) => Err(End::Gone),
+            Ok(_) => {
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                // No certificate, a wrong one, or no TLS at all.
+                add(&self.shared.counters.refused, 1);
+                Err(End::Gone)
+            }
+            Err(_) => Err(End::Gone),
+        }
+    }
+
+    /// Takes the frames that came, and serves what they ask for, as far as there is room.
+    fn answer(&mut self) -> Result<bool, End> {
+        let mut did_something = false;
+        while self.has_room() {
+            let (transport, is_encrypted) = (&self.transport, self.is_encrypted);
+            // On the loopback, who comes is not asked for his role: he has to know the key for his hashes.
+            let role = || if is_encrypted { tls::role_of(transport.certificate()?) } else { Some(Role::Client) };
+            match self.session.take(self.incoming.bytes(), role, self.outgoing.end()).map_err(End::Told)? {
+                None => break,
+                Some(used) => self.incoming.consume(used),
+            }
+            did_something = true;
+        }
+        while self.has_room() && self.session.serve_one(self.outgoing.end()) {
+            did_something = true;
+        }
+        Ok(did_something)
+    }
+
+    fn write(&mut self) -> Result<bool, End> {
+        self.transport.flush().map_err(|_| End::Gone)?;
+        if self.outgoing.is_empty() {
+            self.went = Instant::now();
+            return Ok(false);
+        }
+        match self.outgoing.drain(|bytes| self.transport.write(bytes)) {
+            Ok(0) => Err(End::Gone),
+            Ok(_) => {
+                self.went = Instant::now();
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(_) => Err(End::Gone),
+        }
+    }
+
+    fn wait(&mut self, bell: &Bell) -> Result<(), End> {
+        let limits = &self.shared.limits;
+        let now = Instant::now();
+        let (since, most, end) = if !self.outgoing.is_empty() {
+            (self.went, limits.stalled, End::Stalled)
+        } else if self.session.was_greeted() {
+            (self.heard, limits.idle, End::Told(Closing::Idle))
+        } else {
+            // Bytes that come one by one don't make it longer.
+            (self.began, limits.greeting, End::Told(Closing::Idle))
+        };
+        let left = (since + most).saturating_duration_since(now);
+        if left.is_zero() {
+            return Err(end);
+        }
+        let wanted = Wanted { read: self.has_room(), write: !self.outgoing.is_empty() || self.transport.wants_write() };
+        let ready = ready::wait(self.transport.socket(), wanted, bell, Some(left)).map_err(|_| End::Gone)?;
+        // While it isn't read, a connection that is over would be ready at once again and again.
+        if ready.is_over && !wanted.read { Err(End::Gone) } else { Ok(()) }
+    }
+
+    /// Lets go what is to go, for so long at most.
+    fn flush_for(&mut self, time: Duration, bell: &Bell) {
+        let until = Instant::now() + time;
+        while !self.outgoing.is_empty() && Instant::now() < until {
+            match self.write() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(_) => return,
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let wanted = Wanted { read: false, write: true };
+            match ready::wait(self.transport.socket(), wanted, bell, Some(left)) {
+                Ok(ready) if !ready.is_over => {}
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Memory above another store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{BlockStore, Figure, Memory, Put, StoreError};
+use crate::id::Hash;
+
+/// Memory above a store that is larger and slower. What is read from below comes to be in memory, too.
+pub struct Tiered {
+    upper: Memory,
+    lower: Box<dyn BlockStore>,
+    upper_hits: AtomicU64,
+    lower_hits: AtomicU64,
+    lower_failures: AtomicU64,
+}
+
+impl Tiered {
+    /// The one above the other.
+    #[must_use]
+    pub fn new(upper: Memory, lower: Box<dyn BlockStore>) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { upper, lower, upper_hits: zero(), lower_hits: zero(), lower_failures: zero() }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl BlockStore for Tiered {
+    fn get(&self, hash: &Hash, into: &mut Vec<u8>) -> Result<bool, StoreError> {
+        if self.upper.get(hash, into)? {
+            count(&self.upper_hits);
+            return Ok(true);
+        }
+        let start = into.len();
+        let is_there = self.lower.get(hash, into).inspect_err(|_| count(&self.lower_failures))?;
+        if is_there {
+            count(&self.lower_hits);
+            self.upper.put(hash, &into[start..])?;
+        }
+        Ok(is_there)
+    }
+
+    /// Fails only where it is in neither.
+    fn put(&self, hash: &Hash, bytes: &[u8]) -> Result<Put, StoreError> {
+        let upper = self.upper.put(hash, bytes)?;
+        match self.lower.put(hash, bytes) {
+            Err(_) if self.upper.has(hash) => {
+                count(&self.lower_failures);
+                Ok(upper)
+            }
+            lower => lower.inspect_err(|_| count(&self.lower_failures)),
+        }
+    }
+
+    fn has(&self, hash: &Hash) -> bool {
+        self.upper.has(hash) || self.lower.has(hash)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.lower.blocks().max(self.upper.blocks())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.lower.bytes().max(self.upper.bytes())
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let figure = |name, help, is_counter, value| Figure { name, help, is_counter, value };
+        let told = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut figures = vec![
+            figure("memory_bytes", "Bytes of the blocks that are in memory.", false, self.upper.bytes()),
+            figure("memory_hits", "Blocks that came from memory.", true, told(&self.upper_hits)),
+            figure("lower_hits", "Blocks that came from the store below.", true, told(&self.lower_hits)),
+            figure("lower_failures", "What the store below could not do.", true, told(&self.lower_failures)),
+        ];
+        figures.extend(self.lower.figures());
+        figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::{self, Failing};
+
+    #[test]
+    fn it_is_a_store() {
+        conformance::all(&|| Box::new(Tiered::new(Memory::new(8 << 20), Box::new(Memory::new(64 << 20)))));
+        // All comes from below.
+        conformance::all(&|| Box::new(Tiered::new(Memory::new(0), Box::new(Memory::new(64 << 20)))));
+    }
+
+    #[test]
+    fn what_is_read_from_below_comes_up() {
+        let hash = Hash::from_bytes([1; 32]);
+        let lower = Memory::new(1 << 20);
+        lower.put(&hash, b"block").unwrap();
+        let store = Tiered::new(Memory::new(1 << 20), Box::new(lower));
+        let mut bytes = b"before".to_vec();
+        assert!(store.get(&hash, &mut bytes).unwrap() && store.get(&hash, &mut bytes).unwrap());
+        assert_eq!(bytes, b"beforeblockblock");
+        assert_eq!(store.upper_hits.load(Ordering::Relaxed), 1);
+        assert_eq!(store.lower_hits.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_store_below_that_fails_is_counted_and_memory_serves_on() {
+        let store = Tiered::new(Memory::new(1 << 20), Box::new(Failing));
+        let (hash, other) = (Hash::from_bytes([1; 32]), Hash::from_bytes([2; 32]));
+        assert_eq!(store.put(&hash, b"block").unwrap(), Put::New);
+        assert!(store.get(&hash, &mut Vec::new()).unwrap());
+        store.get(&other, &mut Vec::new()).unwrap_err();
+        assert_eq!(store.lower_failures.load(Ordering::Relaxed), 2);
+        Tiered::new(Memory::new(0), Box::new(Failing)).put(&hash, b"block").unwrap_err();
+    }
+}

@@ -1,0 +1,9 @@
+//! Clients and servers over real sockets of the loopback, honest and hostile.
+
+mod hostile_clients;
+mod hostile_servers;
+mod limits;
+mod sharing;
+mod support;
+mod tls;
+mod together;
