@@ -1,6 +1,6 @@
 //! What all targets share: their promises of memory, and the images that some begin with.
 //!
-//! Each file of `fuzz_targets` runs one target of `onesweep_layout::fuzzing`.
+//! Each file of `fuzz_targets` runs one target of `onesweep_layout::fuzzing`, or of `onesweep_peer::fuzzing`.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Runs what must not have more than so many bytes at any moment.
-fn within(memory: usize, run: impl FnOnce()) {
+pub fn within(memory: usize, run: impl FnOnce()) {
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
     run();

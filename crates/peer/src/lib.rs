@@ -12,6 +12,7 @@
 //! | [`store`] | blocks by hash: in memory, on disk, and one above the other |
 //! | [`serve`] | the server |
 //! | [`client`] | connections that stay, many requests in flight, several servers |
+//! | [`push`] | fills servers from what is read |
 //! | [`tls`] | who may talk to whom, by certificates |
 //! | [`keys`] | a small authority that makes them |
 //!
@@ -34,8 +35,11 @@
 
 mod buffers;
 pub mod client;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod id;
 pub mod keys;
+pub mod push;
 pub mod serve;
 pub mod store;
 pub mod tls;

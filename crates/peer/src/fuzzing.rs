@@ -1,0 +1,79 @@
+//! What the fuzzer calls: the wire format with bytes that nobody has looked at before. Compiled for `cargo fuzz` and for the
+//! tests of this crate, which go through all that the fuzzer has found before.
+
+use crate::wire::{Decoded, FRAME_BYTES_MAX, answer, request};
+
+/// Bytes that [`frames`] may have allocated at any moment: a frame, written again, and its hashes.
+pub const FRAMES_MEMORY: usize = 4 * FRAME_BYTES_MAX;
+
+/// Reads bytes as what a client says, and as what a server says. Panics where a promise is broken: that decoding ends, takes
+/// no more than there is, and that what it took for a frame is written as just those bytes.
+pub fn frames(input: &[u8]) {
+    all(input, |bytes| {
+        let decoded = request(bytes)?;
+        Ok(decoded.map(|(request, used)| (Box::new(move |out: &mut Vec<u8>| request.encode(out)) as Encode<'_>, used)))
+    });
+    all(input, |bytes| {
+        let decoded = answer(bytes)?;
+        Ok(decoded.map(|(answer, used)| (Box::new(move |out: &mut Vec<u8>| answer.encode(out)) as Encode<'_>, used)))
+    });
+}
+
+type Encode<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
+
+fn all<'a>(mut input: &'a [u8], decode: impl Fn(&'a [u8]) -> Decoded<Encode<'a>>) {
+    let mut again = Vec::new();
+    while let Ok(Some((encode, used))) = decode(input) {
+        assert!((5..=FRAME_BYTES_MAX).contains(&used), "a frame of {used} bytes");
+        again.clear();
+        encode(&mut again);
+        assert_eq!(again, input[..used], "a frame that is written otherwise than it was read");
+        input = &input[used..];
+    }
+    assert!(input.is_empty() || input.len() < FRAME_BYTES_MAX || decode(input).is_err(), "a frame that never ends");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::{
+        id::{DomainName, Hash},
+        wire::{Answer, Greeting, Priority, Request},
+    };
+
+    /// What broke a promise once.
+    #[test]
+    fn no_known_input_breaks_a_promise() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers/peer_frames");
+        for file in fs::read_dir(folder).into_iter().flatten() {
+            frames(&fs::read(file.unwrap().path()).unwrap());
+        }
+    }
+
+    fn valid() -> Vec<u8> {
+        let (mut out, hash) = (Vec::new(), Hash::from_bytes([3; 32]));
+        Greeting { lowest: 1, highest: 1, domain: DomainName([4; 16]) }.encode(&mut out);
+        Request::get(&mut out, 7, Priority::Waiting, &[hash; 3]);
+        Request::put(&mut out, 8, &hash, b"block");
+        Answer::Block { id: 9, bytes: b"block" }.encode(&mut out);
+        Answer::has(&mut out, 10, &[true; 11]);
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn changed_frames_break_no_promise(changes in vec((any::<usize>(), any::<u8>()), 0..6), cut in any::<usize>()) {
+            let mut bytes = valid();
+            for (at, value) in changes {
+                let at = at % bytes.len();
+                bytes[at] = value;
+            }
+            bytes.drain(..cut % bytes.len());
+            frames(&bytes);
+        }
+    }
+}
