@@ -7,6 +7,7 @@ mod export;
 mod find;
 mod layout;
 mod list;
+mod peer;
 mod plan;
 mod serve;
 mod sum;
@@ -27,6 +28,9 @@ pub(crate) use export::ExportArgs;
 pub(crate) use find::FindArgs;
 pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
+pub(crate) use peer::{
+    PeerArgs, PeerCommand, PeerKeysArgs, PeerPushArgs, PeerServeArgs, PeerStatArgs, RoleName, Servers as PeerServers,
+};
 pub(crate) use plan::PlanArgs;
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
 pub(crate) use sum::SumArgs;
@@ -73,6 +77,7 @@ pub(crate) enum Command {
     Watch(Box<WatchArgs>),
     Export(Box<ExportArgs>),
     Serve(Box<ServeArgs>),
+    Peer(Box<PeerArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]
     Completions {
@@ -128,6 +133,10 @@ mod tests {
         for subcommand in command().get_subcommands() {
             let help = subcommand.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{}", subcommand.get_name());
+            for nested in subcommand.get_subcommands() {
+                let help = nested.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("Example"), "{} {}", subcommand.get_name(), nested.get_name());
+            }
         }
     }
 

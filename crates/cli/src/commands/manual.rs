@@ -37,8 +37,9 @@ pub(super) fn run(dir: Option<&Path>) -> Result<u8, Failure> {
         io::stdout().lock().write_all(&page).map_err(|error| Failure::output(&error, 0))?;
         return Ok(0);
     };
-    let all = command.get_subcommands().filter(|command| !command.is_hide_set()).chain([&command]);
-    for command in all {
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let all = shown.flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
+    for command in all.chain([&command]) {
         let path = dir.join(Man::new(command.clone()).get_filename());
         let written = page(command).and_then(|page| replace(&path, &page));
         written.map_err(|error| Failure::io(&path, "write the manual page", &error))?;
@@ -52,7 +53,7 @@ fn commands() -> clap::Command {
     command.build();
     // What `-h` leaves out has no text in a page otherwise.
     let shown = |command: clap::Command| command.mut_args(|arg| arg.hide_short_help(false));
-    shown(command).mut_subcommands(shown)
+    shown(command).mut_subcommands(|command| shown(command).mut_subcommands(shown))
 }
 
 /// Gives a file new content, all of it or none.
@@ -122,7 +123,8 @@ mod tests {
     #[test]
     fn pages_end_with_examples_and_exit_status() {
         let command = commands();
-        for command in command.get_subcommands().chain([&command]) {
+        let nested = command.get_subcommands().flat_map(clap::Command::get_subcommands);
+        for command in command.get_subcommands().chain(nested).chain([&command]) {
             let page = String::from_utf8(page(command).unwrap()).unwrap();
             let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").expect("examples as they are typed");
             assert!(examples.starts_with("onesweep "), "{examples}");

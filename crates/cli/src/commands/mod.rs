@@ -12,6 +12,7 @@ mod layout;
 mod list;
 mod manual;
 mod member_names;
+mod peer;
 mod plan;
 mod serve;
 mod sum;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Watch(args) => watch::run(*args),
         Command::Export(args) => export::run(*args),
         Command::Serve(args) => serve::run(*args),
+        Command::Peer(args) => peer::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),
     }

@@ -19,7 +19,7 @@ use tracing_subscriber::{
 use crate::{args::LogLevel, message};
 
 /// Changes how much is told.
-pub(super) struct Switch(Box<dyn Fn(LevelFilter) + Send>);
+pub(in crate::commands) struct Switch(Box<dyn Fn(LevelFilter) + Send>);
 
 impl Switch {
     pub(super) fn set(&self, level: LogLevel) {
@@ -37,7 +37,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 }
 
 /// From now on everything that is told goes to standard error.
-pub(super) fn start(level: LogLevel) -> Switch {
+pub(in crate::commands) fn start(level: LogLevel) -> Switch {
     let (filter, handle) = reload::Layer::new(filter(level));
     let layer = tracing_subscriber::fmt::layer()
         .event_format(Lines { is_journal: is_journal() })

@@ -10,10 +10,10 @@
 //! | [`log`], [`ready`] | what people and systemd are told |
 
 mod background;
-mod log;
+pub(super) mod log;
 mod mover;
 mod moves;
-mod ready;
+pub(super) mod ready;
 mod rights;
 mod settings;
 mod sockets;

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// It answers.
-pub(super) fn ready(status: &str) {
+pub(in crate::commands) fn ready(status: &str) {
     notify(&format!("READY=1\nSTATUS={status}"));
 }
 
@@ -21,7 +21,7 @@ pub(super) fn reloading() {
 }
 
 /// It ends.
-pub(super) fn stopping() {
+pub(in crate::commands) fn stopping() {
     notify("STOPPING=1");
 }
 

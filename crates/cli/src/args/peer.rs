@@ -1,0 +1,214 @@
+//! What `onesweep peer` takes.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::LogLevel;
+use crate::size::Size;
+
+/// Where the keys are, unless told otherwise.
+const KEYS: &str = "/etc/onesweep/peer";
+/// Where a server listens, unless told otherwise: nobody but this machine comes there.
+const LISTEN: &str = "127.0.0.1:7497";
+
+const AFTER_HELP: &str = "\
+Examples:
+  onesweep peer keys                                      once, on one machine
+  onesweep peer serve --disk 100G                         on the server
+  onesweep peer push /dev/sda2                            fills it
+  onesweep peer stat
+
+The local disk is always right: a server is asked by the hash of what is on the disk, what comes is checked, and a server that
+is slow, dead or lies can only fail to help.";
+
+/// Keeps blocks on another machine, for reads that the local disk would be slow to answer
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, disable_help_subcommand = true)]
+pub(crate) struct PeerArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: PeerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PeerCommand {
+    Serve(PeerServeArgs),
+    Push(PeerPushArgs),
+    Keys(PeerKeysArgs),
+    Stat(PeerStatArgs),
+}
+
+/// Whose blocks, and who it is that talks.
+#[derive(Debug, Args)]
+pub(crate) struct Membership {
+    /// The key of the trust domain
+    #[arg(long, value_name = "FILE", default_value = "/etc/onesweep/peer/domain.key")]
+    pub(crate) key: PathBuf,
+    /// Encrypts; the certificate is DIR/NAME.pem, its key DIR/NAME.key, the authority's certificate DIR/ca.pem. Needed where
+    /// the address is not a loopback one
+    #[arg(long, value_name = "DIR/NAME")]
+    pub(crate) tls: Option<PathBuf>,
+}
+
+/// Who is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Servers {
+    /// A server; may be given again, and then each block has its own. All clients should name them alike
+    #[arg(long = "server", value_name = "HOST:PORT", default_value = LISTEN)]
+    pub(crate) servers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) membership: Membership,
+}
+
+const AFTER_SERVE_HELP: &str = "\
+Examples:
+  onesweep peer serve --disk 100G
+  onesweep peer serve --listen 0.0.0.0:7497 --tls /etc/onesweep/peer/server
+  onesweep peer serve --memory 16G --disk 0 --key ./domain.key
+
+Stays in the foreground until it is told to end (SIGTERM, SIGINT). Needs no privilege. Equal blocks are kept once, whoever
+sends them; when there is no room, the oldest go. It learns hashes and blocks, never a path, and keeps no block that isn't
+that of its hash.";
+
+/// Keeps blocks, and gives them to whoever has the right hash
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_SERVE_HELP)]
+pub(crate) struct PeerServeArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN)]
+    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) membership: Membership,
+    /// Memory for blocks
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub(crate) memory: Size,
+    /// Room for blocks on disk; 0 to keep them in memory alone
+    #[arg(long, value_name = "SIZE", default_value = "10G")]
+    pub(crate) disk: Size,
+    /// The directory of the blocks on disk
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/onesweep/peer")]
+    pub(crate) store: PathBuf,
+    /// Connections at a time, at most
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) connections: usize,
+    /// What is told on standard error
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: LogLevel,
+}
+
+const AFTER_PUSH_HELP: &str = "\
+Examples:
+  onesweep peer push /dev/sda2
+  onesweep peer push --server box:7497 --tls /etc/onesweep/peer/notebook disk.img
+  onesweep peer push --block 64K /srv/images
+
+Devices, images and files are read from their start to their end, directories in one sweep of the disk. Asks first which
+blocks are there; blocks of zeros are left out. Nothing local is written.
+
+Exit codes: 0 done; 1 some files could not be read; 2 could not run, or the server went away; 130 interrupted.";
+
+/// Sends servers the blocks that they lack
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_PUSH_HELP)]
+pub(crate) struct PeerPushArgs {
+    /// Devices, images, files and directories
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Bytes of a block: 4K, 8K, 16K, 32K or 64K; the same as in the client's index
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    pub(crate) block: Size,
+    /// Tells what was done as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const AFTER_KEYS_HELP: &str = "\
+Examples:
+  onesweep peer keys                                      makes the authority and the domain's key
+  onesweep peer keys --add server --role server
+  onesweep peer keys --add notebook --role client
+  onesweep peer keys ./keys --add scanner1 --role scanner --days 90
+
+A machine needs domain.key, ca.pem, and NAME.pem and NAME.key of its own. ca.key stays where machines are added. Nothing that
+is there is ever replaced.";
+
+/// Makes the keys and certificates of a trust domain
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_KEYS_HELP)]
+pub(crate) struct PeerKeysArgs {
+    /// The directory of the keys
+    #[arg(value_name = "DIR", default_value = KEYS)]
+    pub(crate) dir: PathBuf,
+    /// Makes a certificate for a machine of this name
+    #[arg(long, value_name = "NAME", requires = "role")]
+    pub(crate) add: Option<String>,
+    /// What that machine may do
+    #[arg(long, value_name = "ROLE", requires = "add")]
+    pub(crate) role: Option<RoleName>,
+    /// So long it counts [default: 3650 for the authority, 825 for machines]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub(crate) days: Option<u32>,
+}
+
+/// What a machine may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleName {
+    /// Ask for blocks and send blocks
+    Client,
+    /// A client that tells verdicts of a virus scanner, too
+    Scanner,
+    /// Keep blocks
+    Server,
+}
+
+const AFTER_STAT_HELP: &str = "\
+Examples:
+  onesweep peer stat
+  onesweep peer stat --server box:7497 --tls /etc/onesweep/peer/notebook
+  onesweep peer stat --metrics > /var/lib/node_exporter/onesweep_peer.prom";
+
+/// Tells what servers have counted
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_STAT_HELP)]
+pub(crate) struct PeerStatArgs {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// In the text form of OpenMetrics; one server
+    #[arg(long)]
+    pub(crate) metrics: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, parse_line};
+
+    fn parsed(line: &str) -> PeerCommand {
+        match parse_line(line) {
+            Ok(Command::Peer(args)) => args.command,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_typed_stays_on_this_machine() {
+        let PeerCommand::Serve(serve) = parsed("peer serve") else { panic!() };
+        assert!(serve.listen.ip().is_loopback());
+        let PeerCommand::Push(push) = parsed("peer push /dev/sda") else { panic!() };
+        assert_eq!(push.servers.servers, [LISTEN]);
+        let PeerCommand::Stat(stat) = parsed("peer stat --server a:1 --server b:2") else { panic!() };
+        assert_eq!(stat.servers.servers, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn a_machine_is_added_with_its_role() {
+        let PeerCommand::Keys(keys) = parsed("peer keys x --add box --role server --days 5") else { panic!() };
+        assert_eq!((keys.role, keys.days), (Some(RoleName::Server), Some(5)));
+        for line in ["peer", "peer push", "peer keys --add box", "peer keys --role client", "peer keys --days 0"] {
+            parse_line(line).unwrap_err();
+        }
+    }
+}
