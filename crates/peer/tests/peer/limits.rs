@@ -120,7 +120,7 @@ fn connections_are_counted_and_there_is_room_again() {
 
 #[test]
 fn who_says_nothing_is_let_go() {
-    let limits = Limits { idle: Duration::from_millis(200), greeting: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { idle: Duration::from_secs(1), greeting: Duration::from_secs(1), ..Limits::default() };
     let server = server_with(memory(), limits);
     let mut idle = Rude::greeted(&server);
     assert_eq!(idle.hear(), closing(Closing::Idle));
@@ -134,7 +134,7 @@ fn who_says_nothing_is_let_go() {
         if slow.stream.write_all(&[byte]).is_err() {
             break;
         }
-        std::thread::sleep(Duration::from_millis(30));
+        std::thread::sleep(Duration::from_millis(60));
     }
     assert_ne!(slow.hear(), "Welcome");
     assert_eq!(server.counters().broken.load(Ordering::Relaxed), 3);

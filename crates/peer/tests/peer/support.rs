@@ -49,10 +49,10 @@ pub(crate) fn server_with(store: Arc<dyn BlockStore>, limits: Limits) -> Server 
 /// Settings by which a test doesn't wait long for what never comes.
 pub(crate) fn hasty() -> Settings {
     Settings {
-        connect: Duration::from_millis(500),
-        ping: Duration::from_millis(200),
-        quiet: Duration::from_millis(300),
-        silence: Duration::from_millis(600),
+        connect: Duration::from_secs(1),
+        ping: Duration::from_secs(1),
+        quiet: Duration::from_secs(1),
+        silence: Duration::from_secs(2),
         patience: Duration::from_secs(10),
         ..Settings::plain(domain())
     }
