@@ -10,6 +10,7 @@
 mod beginning;
 mod bits;
 pub mod btrfs;
+pub mod change_marks;
 pub mod ext4;
 pub mod lost;
 pub mod ntfs;

@@ -63,6 +63,20 @@ fn dirty() -> TableError {
 
 /// Replays the journal of a file system that says it has to be recovered.
 pub(super) fn replay<B: BlockRead>(volume: &Volume<B>) -> Result<Overlay, TableError> {
+    let Some(journal) = Journal::open(volume, runs(volume)?)? else { return Ok(Overlay::default()) };
+    journal.replayed()
+}
+
+/// The number of the next transaction to be replayed, and the block where it begins: 0 where there is none.
+pub(super) fn position<B: BlockRead>(volume: &Volume<B>) -> Result<[u64; 2], TableError> {
+    let journal =
+        Journal { volume, runs: runs(volume)?, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
+    let bytes = volume.block(journal.place(0)?)?;
+    Ok([be32(&bytes, 24).into(), be32(&bytes, 28).into()])
+}
+
+/// Where the blocks of the journal lie.
+fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
     let superblock = &volume.superblock;
     if superblock.journal_inode == 0 {
         // It lies on another device.
@@ -75,12 +89,10 @@ pub(super) fn replay<B: BlockRead>(volume: &Volume<B>) -> Result<Overlay, TableE
     inode.check(volume, volume.byte_of(block) + byte as u64)?;
     let (runs, lack) = inode.runs(volume, &mut Direct::new(volume));
     match lack {
-        Some(Lack::Damaged(error)) => return Err(error),
-        Some(Lack::Blocks) => return Err(dirty()),
-        None => {}
+        Some(Lack::Damaged(error)) => Err(error),
+        Some(Lack::Blocks) => Err(dirty()),
+        None => Ok(runs),
     }
-    let Some(journal) = Journal::open(volume, runs)? else { return Ok(Overlay::default()) };
-    journal.replayed()
 }
 
 struct Journal<'a, B> {

@@ -120,6 +120,25 @@ impl<B: BlockRead> Ext4<B> {
     }
 }
 
+/// What changes whenever the file system is mounted and written to; see [`change_marks`](super::change_marks).
+pub(super) fn change_marks(device: &impl BlockRead) -> Result<Vec<u64>, TableError> {
+    let mut bytes = [0; superblock::BYTES];
+    let length = bytes.len() as u64;
+    let error = |source| TableError::Io { at: superblock::AT, length, source };
+    device.read_at(&mut bytes, superblock::AT).map_err(error)?;
+    let superblock = Superblock::parse(&bytes, device.len())?;
+    let word = |at| u64::from(fields::le32(&bytes, at));
+    let (written_at, mounted_at) =
+        (word(0x30) | u64::from(bytes[0x274]) << 32, word(0x2C) | u64::from(bytes[0x275]) << 32);
+    let (mounts, kibibytes) = (word(0x34) & 0xFFFF, word(0x178) | word(0x17C) << 32);
+    let mut marks = vec![written_at, mounted_at, mounts, kibibytes];
+    if superblock.journal_inode != 0 {
+        let (volume, _) = volume(device, superblock, 0);
+        marks.extend(journal::position(&volume)?);
+    }
+    Ok(marks)
+}
+
 fn volume<B: BlockRead>(device: B, superblock: Superblock, gap_bytes: u64) -> (Volume<B>, Vec<TableError>) {
     let mut volume = Volume { device, superblock, groups: Vec::new(), overlay: Overlay::default(), gap_bytes };
     let mut problems = Vec::new();

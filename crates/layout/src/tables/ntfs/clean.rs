@@ -98,21 +98,27 @@ pub(super) fn check<B: BlockRead>(
 }
 
 fn has_open_journal<B: BlockRead>(mft: &Mft<B>) -> Result<bool, TableError> {
+    Ok(!is_closed(restart_pages(mft)?))
+}
+
+/// The LSN of the newest restart page; `None` where the journal is empty.
+pub(super) fn restart_lsn<B: BlockRead>(mft: &Mft<B>) -> Result<Option<u64>, TableError> {
+    let mut bytes = restart_pages(mft)?;
+    Ok(restart_pages_of(&mut bytes).map(|(sequence, _)| sequence).max())
+}
+
+fn restart_pages<B: BlockRead>(mft: &Mft<B>) -> Result<Vec<u8>, TableError> {
     let mut log = Stream::default();
     read_file(mft, LOG_FILE, &mut |attribute| match (attribute.kind, attribute.name) {
         (kind::DATA, []) => log.take(attribute, &mft.geometry),
         _ => Ok(()),
     })?;
-    Ok(!is_closed(log.read(&mft.device, RESTART_BYTES)?))
+    log.read(&mft.device, RESTART_BYTES)
 }
 
 /// Whether the restart page that was written last says that nobody has the journal open. An empty journal has none.
 fn is_closed(mut bytes: Vec<u8>) -> bool {
-    let page_bytes = u32_at(&bytes, 16).and_then(|bytes| usize::try_from(bytes).ok());
-    let page_bytes =
-        page_bytes.filter(|page| page.is_power_of_two() && (512..=64 << 10).contains(page)).unwrap_or(4096);
-    let pages = bytes.chunks_exact_mut(page_bytes).take(2);
-    let newest = pages.filter_map(restart_page).max_by_key(|(sequence, _)| *sequence);
+    let newest = restart_pages_of(&mut bytes).max_by_key(|(sequence, _)| *sequence);
     match newest {
         Some((_, closed)) => closed,
         // Made anew (all ones), checked by chkdsk, or filled with zeros: there's nothing to play back. Anything else isn't
@@ -122,6 +128,14 @@ fn is_closed(mut bytes: Vec<u8>) -> bool {
             matches!(first, b"CHKD" | [] | [0xff, 0xff, 0xff, 0xff] | [0, 0, 0, 0])
         }
     }
+}
+
+/// The sound ones of both restart pages: the sequence number, and whether the journal is closed by it.
+fn restart_pages_of(bytes: &mut [u8]) -> impl Iterator<Item = (u64, bool)> {
+    let page_bytes = u32_at(bytes, 16).and_then(|bytes| usize::try_from(bytes).ok());
+    let page_bytes =
+        page_bytes.filter(|page| page.is_power_of_two() && (512..=64 << 10).contains(page)).unwrap_or(4096);
+    bytes.chunks_exact_mut(page_bytes).take(2).filter_map(restart_page)
 }
 
 /// The sequence number of a restart page, and whether the journal is closed by it; `None` when it isn't a sound one.

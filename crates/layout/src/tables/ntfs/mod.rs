@@ -124,6 +124,26 @@ pub struct Ntfs<B> {
     notes: Vec<TableError>,
 }
 
+/// Records whose numbers of writes tell that somebody writes to the volume: $MFT, $Volume, the root directory, $Bitmap.
+const WRITTEN_OFTEN: [u64; 4] = [0, 3, ROOT, 6];
+
+/// What changes whenever the volume is mounted and written to; see [`change_marks`](super::change_marks).
+pub(super) fn change_marks(device: &impl BlockRead) -> Result<Option<Vec<u64>>, TableError> {
+    let (geometry, _) = Geometry::read(&device)?;
+    let mft = Mft::open(device, geometry, &mut Vec::new())?;
+    let Some(lsn) = clean::restart_lsn(&mft)? else { return Ok(None) };
+    let mut marks = vec![lsn];
+    for number in WRITTEN_OFTEN {
+        let Some(at) = mft.at(number) else { return Ok(None) };
+        let mut record = mft.empty_record();
+        mft.read_device(&mut record, at)?;
+        // The update sequence number, which each write of a record counts up, and the record's own LSN.
+        let written = bytes::u16_at(&record, 4).and_then(|array| bytes::u16_at(&record, array.into()));
+        marks.extend([u64::from(written.unwrap_or(0)), bytes::u64_at(&record, 8).unwrap_or(0)]);
+    }
+    Ok(Some(marks))
+}
+
 impl<B: BlockRead> Ntfs<B> {
     /// Opens the NTFS that begins at the first byte.
     ///

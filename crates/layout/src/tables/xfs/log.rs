@@ -15,12 +15,16 @@ const LONGEST_RECORD: u64 = 2 * (256 << 10) / BLOCK_BYTES + 16;
 /// The flag of an operation that ends a mount.
 const UNMOUNT: u8 = 0x20;
 
+/// The round and the block where the log ends; `None` for a log in which nothing was ever written.
+pub(super) fn head<B: BlockRead>(volume: &Volume<B>) -> Result<Option<[u64; 2]>, TableError> {
+    let log = Log::of(volume);
+    let Some(head) = log.head()? else { return Ok(None) };
+    Ok(Some([log.cycle(head - 1)?.into(), head]))
+}
+
 /// Fails unless the file system was unmounted after the last write.
 pub(super) fn check_clean<B: BlockRead>(volume: &Volume<B>) -> Result<(), TableError> {
-    let (first, blocks) = volume.superblock.log;
-    let start = volume.superblock.block_address(first, u64::from(blocks)).unwrap_or(0);
-    let length = u64::from(blocks) * u64::from(volume.superblock.facts.block_bytes) / BLOCK_BYTES;
-    if (Log { volume, start, length }).is_clean()? {
+    if Log::of(volume).is_clean()? {
         return Ok(());
     }
     Err(TableError::Dirty {
@@ -37,7 +41,14 @@ struct Log<'a, B> {
     length: u64,
 }
 
-impl<B: BlockRead> Log<'_, B> {
+impl<'a, B: BlockRead> Log<'a, B> {
+    fn of(volume: &'a Volume<B>) -> Self {
+        let (first, blocks) = volume.superblock.log;
+        let start = volume.superblock.block_address(first, u64::from(blocks)).unwrap_or(0);
+        let length = u64::from(blocks) * u64::from(volume.superblock.facts.block_bytes) / BLOCK_BYTES;
+        Log { volume, start, length }
+    }
+
     fn block(&self, number: u64) -> Result<[u8; BLOCK_BYTES as usize], TableError> {
         let mut block = [0; BLOCK_BYTES as usize];
         self.volume.read_into(&mut block, self.start + number % self.length * BLOCK_BYTES)?;

@@ -78,6 +78,11 @@ pub struct Xfs<B> {
     volume: Volume<B>,
 }
 
+/// What changes whenever the file system is mounted and written to; see [`change_marks`](super::change_marks).
+pub(super) fn change_marks(device: &impl BlockRead) -> Result<Option<Vec<u64>>, TableError> {
+    Ok(log::head(&Volume::open(device)?)?.map(Vec::from))
+}
+
 impl<B: BlockRead> Xfs<B> {
     /// Begins to read a file system, which starts at byte 0 of the device.
     ///
