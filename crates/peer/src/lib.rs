@@ -13,6 +13,7 @@
 //! | [`serve`] | the server |
 //! | [`client`] | connections that stay, many requests in flight, several servers |
 //! | [`push`] | fills servers from what is read |
+//! | [`race`] | who is asked when, and whose answer counts; no threads, no clock |
 //! | [`tls`] | who may talk to whom, by certificates |
 //! | [`keys`] | a small authority that makes them |
 //!
@@ -40,6 +41,7 @@ pub mod fuzzing;
 pub mod id;
 pub mod keys;
 pub mod push;
+pub mod race;
 pub mod serve;
 pub mod store;
 pub mod tls;

@@ -1,0 +1,742 @@
+//! Who is asked when, and whose answer counts.
+//!
+//! [`Race`] decides for the reads of one device. It has no threads and no clock: it is told what happened and when, and
+//! tells what is to be done. Whoever drives it carries out [`Action`]s, checks remote answers against the index, and
+//! reports [`Event`]s. The rules:
+//!
+//! * The first *valid* answer wins. An error or a wrong hash never ends the race, whichever side it comes from.
+//! * By [`Policy::Race`] and [`Policy::LocalFirst`] the local disk is always asked. By the others it is asked at once when
+//!   the peer has nothing, and otherwise after a deadline.
+//! * Only blocks whose hash is known to be right are asked of a peer.
+//! * A remote request that has lost is cancelled. A local read that still waits here is withdrawn; one in service can't be.
+//!   Reads that may yet be abandoned in service go to the device one at a time (in so many *lanes* as the device serves reads
+//!   at once), the others wait in the order in which they were asked. So there is at most one abandoned read for a lane,
+//!   and it is all that a read ever waits for more than it would with the local disk alone.
+//! * While an abandoned read is in service, a waiting read whose remote answer is late goes out at once. It is then a
+//!   local read like any other: its remote request is cancelled, so that it can't be abandoned as well.
+//! * Requests that were of no use, and answers that came too late, are paid from a budget that successes fill. A peer that
+//!   fails is left alone and probed.
+//! * What the local disk can't read is asked of every peer, whatever the budget says.
+
+mod breaker;
+mod budget;
+mod latency;
+mod policy;
+
+use std::collections::{HashMap, VecDeque};
+
+use breaker::Breaker;
+use budget::Budget;
+
+pub use latency::{Latency, Micros};
+pub use policy::{Policy, QUIET_DISK_DEADLINE};
+
+/// After the local disk has failed, each peer gets so long.
+const RESCUE_LIMIT: Micros = 2_000_000;
+/// Of reads for which no delay is worth while, one in so many asks the peer at once: it may have become quicker.
+const EXPLORE_EACH: u32 = 32;
+
+/// A read. Numbers are never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReadId(pub u64);
+
+/// A request to a peer. A read can have several, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// A peer of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u16);
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody wants to read.
+    Asked {
+        /// The new read.
+        read: ReadId,
+        /// How many bytes.
+        bytes: u64,
+        /// Whether the index has hashes for all of it that hold: neither unknown nor suspect. Otherwise no answer of a
+        /// peer could be checked, and none is asked.
+        checkable: bool,
+        /// Who may be asked, the likeliest first.
+        peers: Vec<PeerId>,
+    },
+    /// The device has answered or failed.
+    Local {
+        /// The read that was in service.
+        read: ReadId,
+        /// Whether the bytes are there.
+        done: bool,
+    },
+    /// A peer has answered, or will not. Each request ends with one such event, except that one that was cancelled may end
+    /// without any.
+    Remote {
+        /// The read that it was for.
+        read: ReadId,
+        /// Which request.
+        request: RequestId,
+        /// Who was asked.
+        peer: PeerId,
+        /// How many bytes came over the wire.
+        bytes: u64,
+        /// What came.
+        answer: Answer,
+    },
+    /// The time of an [`Action::Wake`] has come. Early, late and needless ones do no harm.
+    Timer {
+        /// The read that it was for.
+        read: ReadId,
+    },
+    /// Nobody waits for the read any longer.
+    Cancel {
+        /// The read.
+        read: ReadId,
+    },
+    /// Links have changed: peers that failed are tried at once.
+    NetworkChanged,
+}
+
+/// What came from a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Bytes with the right hash.
+    Valid,
+    /// Other bytes.
+    Invalid,
+    /// It doesn't have the block.
+    Absent,
+    /// An error, a time-out, a connection that broke.
+    Failed,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Read from the device now. It ends with [`Event::Local`], also when the read was answered or cancelled meanwhile.
+    StartLocal {
+        /// The read.
+        read: ReadId,
+    },
+    /// Ask the peer now.
+    StartRemote {
+        /// The read.
+        read: ReadId,
+        /// The new request.
+        request: RequestId,
+        /// Who is asked.
+        peer: PeerId,
+    },
+    /// Tell the peer that its answer is of no use any more.
+    CancelRemote {
+        /// The read.
+        read: ReadId,
+        /// Which request.
+        request: RequestId,
+        /// Who was asked.
+        peer: PeerId,
+    },
+    /// Report [`Event::Timer`] at this time. A read has one timer; a new time takes the place of the old.
+    Wake {
+        /// The read.
+        read: ReadId,
+        /// When.
+        at: Micros,
+    },
+    /// The read is answered.
+    Answer {
+        /// The read.
+        read: ReadId,
+        /// Whose bytes.
+        source: Source,
+    },
+    /// The device failed, and no peer could help.
+    Fail {
+        /// The read.
+        read: ReadId,
+    },
+}
+
+/// Whose bytes answer a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The local disk.
+    Local,
+    /// A peer, checked.
+    Remote(PeerId),
+}
+
+/// How the race is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Who is asked first.
+    pub policy: Policy,
+    /// How many reads the device truly serves at the same time: 1 for a disk with one head.
+    pub lanes: usize,
+}
+
+/// Why reads went where they went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Reads asked.
+    pub reads: u64,
+    /// Of them without a hash that holds.
+    pub not_checkable: u64,
+    /// Of them that no peer was to be asked for: none is configured, or all are left alone after failures.
+    pub no_peer: u64,
+    /// Of them that the budget left to the local disk.
+    pub no_budget: u64,
+    /// Answered by the local disk.
+    pub local: u64,
+    /// Answered by a peer.
+    pub remote: u64,
+    /// Of them after the local disk had failed.
+    pub rescued: u64,
+    /// Failed on both sides.
+    pub failed: u64,
+    /// Cancelled by who had asked.
+    pub cancelled: u64,
+    /// Requests sent to peers.
+    pub requests: u64,
+    /// Of them without use: lost, failed, absent, wrong. Not those after the local disk had failed.
+    pub extra: u64,
+    /// Answers with a wrong hash.
+    pub invalid: u64,
+    /// Answers that came when nobody waited.
+    pub late: u64,
+    /// The bytes of these.
+    pub late_bytes: u64,
+    /// Local reads that waited here and were not needed.
+    pub withdrawn: u64,
+    /// Local reads in service when their read had been answered.
+    pub abandoned: u64,
+    /// Waiting local reads that went out since the answer of the peer was late.
+    pub hurried: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Local {
+    /// Not wanted yet.
+    Idle,
+    /// Waits for a lane.
+    Held,
+    /// At the device.
+    InService {
+        since: Micros,
+        in_lane: bool,
+    },
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remote {
+    /// To be asked later; the request is paid.
+    Planned {
+        at: Micros,
+    },
+    Out {
+        request: RequestId,
+        peer: PeerId,
+        since: Micros,
+        paid: bool,
+    },
+    /// Not, or no more.
+    Over,
+}
+
+#[derive(Debug)]
+struct Read {
+    bytes: u64,
+    checkable: bool,
+    peers: Vec<PeerId>,
+    /// Those that were asked, as bits of their places in `peers`.
+    asked: u64,
+    local: Local,
+    remote: Remote,
+    /// The local disk is asked at the latest now.
+    local_at: Micros,
+    /// Once the local disk has failed, the peer that was asked has until now.
+    give_up_at: Micros,
+    /// The remote answer is late, so the local read no longer waits for a lane.
+    is_late: bool,
+    explores: bool,
+    armed: Option<Micros>,
+}
+
+impl Read {
+    /// Whether a peer may yet answer, so that the local read would be abandoned.
+    fn is_raced(&self) -> bool {
+        self.remote != Remote::Over
+    }
+}
+
+/// A local read in service whose read has ended.
+#[derive(Clone, Copy, Debug)]
+struct Abandoned {
+    since: Micros,
+    in_lane: bool,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    breaker: Breaker,
+    latency: Latency,
+}
+
+/// The reads of one device.
+#[derive(Debug)]
+pub struct Race {
+    settings: Settings,
+    reads: HashMap<ReadId, Read>,
+    abandoned: HashMap<ReadId, Abandoned>,
+    /// Local reads that wait, in the order in which they came. Some may have ended meanwhile.
+    held: VecDeque<ReadId>,
+    lanes_used: usize,
+    budget: Budget,
+    local: Latency,
+    peers: HashMap<PeerId, Peer>,
+    since_explored: u32,
+    counts: Counts,
+}
+
+impl Race {
+    /// No reads yet, and nothing learnt.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings: Settings { lanes: settings.lanes.max(1), ..settings },
+            reads: HashMap::new(),
+            abandoned: HashMap::new(),
+            held: VecDeque::new(),
+            lanes_used: 0,
+            budget: Budget::default(),
+            local: Latency::default(),
+            peers: HashMap::new(),
+            since_explored: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How long the local disk takes, as far as is known.
+    pub fn local_latency(&self) -> &Latency {
+        &self.local
+    }
+
+    /// How many local reads are in service whose reads have ended.
+    pub fn abandoned(&self) -> usize {
+        self.abandoned.len()
+    }
+
+    /// Whether nothing is under way on either side, and nothing is held for it.
+    pub fn is_idle(&self) -> bool {
+        self.reads.is_empty()
+            && self.abandoned.is_empty()
+            && self.held.is_empty()
+            && self.lanes_used == 0
+            && self.budget.is_unreserved()
+    }
+
+    /// Tells how long a peer took to answer something small, before it was ever asked for a block.
+    pub fn seed(&mut self, peer: PeerId, round_trip: Micros) {
+        self.peers.entry(peer).or_default().latency.answered(round_trip);
+    }
+
+    /// Takes what happened at `now`, and appends what is to be done, in that order. Times never go back.
+    pub fn on(&mut self, now: Micros, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Asked { read, bytes, checkable, peers } => self.ask(now, read, bytes, checkable, peers, actions),
+            Event::Local { read, done } => self.local(now, read, done, actions),
+            Event::Remote { read, request, peer, bytes, answer } => {
+                self.remote(now, (read, request, peer), bytes, answer, actions)
+            }
+            Event::Timer { read } => self.timer(now, read, actions),
+            Event::Cancel { read } => self.cancel(now, read, actions),
+            Event::NetworkChanged => {
+                self.peers.values_mut().for_each(|peer| peer.breaker.renew(now));
+                self.budget.renew();
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        now: Micros,
+        id: ReadId,
+        bytes: u64,
+        checkable: bool,
+        peers: Vec<PeerId>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.counts.reads += 1;
+        self.budget.asked(bytes, policy::is_fast(&self.local));
+        let mut read = Read {
+            bytes,
+            checkable,
+            peers,
+            asked: 0,
+            local: Local::Idle,
+            remote: Remote::Over,
+            local_at: now,
+            give_up_at: Micros::MAX,
+            is_late: false,
+            explores: false,
+            armed: None,
+        };
+        if let Some(peer) = self.paid_peer(now, &read) {
+            let mut wait = 0;
+            match self.settings.policy {
+                Policy::RemoteFirst | Policy::QuietDisk => {
+                    read.local_at = now + policy::deadline(self.settings.policy, &self.local);
+                }
+                Policy::LocalFirst => (wait, read.explores) = self.delay(peer),
+                Policy::Race => {}
+            }
+            read.remote = Remote::Planned { at: now + wait };
+        }
+        let local_at_once = read.local_at == now;
+        self.reads.insert(id, read);
+        if local_at_once {
+            self.want_local(now, id, actions);
+        }
+        self.go_on(now, id, actions);
+    }
+
+    /// The peer that a new read could ask, whose request is then paid.
+    fn paid_peer(&mut self, now: Micros, read: &Read) -> Option<PeerId> {
+        if !read.checkable {
+            self.counts.not_checkable += 1;
+            return None;
+        }
+        let Some((_, peer)) = self.next_peer(now, read) else {
+            self.counts.no_peer += 1;
+            return None;
+        };
+        if !self.budget.reserve(self.settings.policy == Policy::QuietDisk) {
+            self.counts.no_budget += 1;
+            return None;
+        }
+        Some(peer)
+    }
+
+    /// The first peer that wasn't asked yet and isn't left alone, with its place.
+    fn next_peer(&self, now: Micros, read: &Read) -> Option<(usize, PeerId)> {
+        self.peers_left(read).find(|(_, id)| self.peers.get(id).is_none_or(|peer| peer.breaker.allows(now)))
+    }
+
+    fn peers_left<'a>(&self, read: &'a Read) -> impl Iterator<Item = (usize, PeerId)> + use<'a> {
+        read.peers.iter().copied().enumerate().take(64).filter(|(place, _)| read.asked >> place & 1 == 0)
+    }
+
+    /// How long a read waits until the peer is asked, and whether that is a trial.
+    fn delay(&mut self, peer: PeerId) -> (Micros, bool) {
+        let latency = &self.peers.entry(peer).or_default().latency;
+        if let Some(delay) = policy::delay(&self.local, latency) {
+            return (delay, false);
+        }
+        self.since_explored += 1;
+        if self.since_explored >= EXPLORE_EACH {
+            self.since_explored = 0;
+            return (0, true);
+        }
+        (policy::tail(&self.local), false)
+    }
+
+    /// The local disk is to be asked as soon as its order allows.
+    fn want_local(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        read.local = Local::Held;
+        self.held.push_back(id);
+        self.let_out(now, actions);
+    }
+
+    /// Sends waiting local reads to the device, in their order, as far as lanes allow.
+    fn let_out(&mut self, now: Micros, actions: &mut Vec<Action>) {
+        while let Some(&id) = self.held.front() {
+            let Some(read) = self.reads.get_mut(&id).filter(|read| read.local == Local::Held) else {
+                self.held.pop_front();
+                continue;
+            };
+            let is_full = self.lanes_used >= self.settings.lanes;
+            if read.is_raced() && is_full && !read.is_late {
+                return;
+            }
+            self.held.pop_front();
+            let hurries = read.is_raced() && is_full;
+            let in_lane = read.is_raced() && !is_full;
+            read.local = Local::InService { since: now, in_lane };
+            self.lanes_used += usize::from(in_lane);
+            if hurries {
+                self.counts.hurried += 1;
+                // Should the disk fail, whoever is late now may be asked again.
+                read.asked = 0;
+                self.end_remote(now, id, actions);
+            }
+            actions.push(Action::StartLocal { read: id });
+        }
+    }
+
+    /// Does what is due for a read, and arms its timer for the rest.
+    fn go_on(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get(&id) else { return };
+        if read.local == Local::Idle && now >= read.local_at {
+            self.want_local(now, id, actions);
+        }
+        let Some(read) = self.reads.get(&id) else { return };
+        if let Remote::Planned { at } = read.remote {
+            // Behind an abandoned read the disk is late in any case.
+            let waits_for_abandoned = read.local == Local::Held && !self.abandoned.is_empty();
+            if now >= at || waits_for_abandoned {
+                self.ask_planned(now, id, actions);
+            }
+        }
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        if let (Local::Held, Some(late_at), false) = (read.local, late_at(read, &self.local, &self.peers), read.is_late)
+            && now >= late_at
+        {
+            read.is_late = true;
+            self.let_out(now, actions);
+        }
+        self.arm(id, actions);
+    }
+
+    /// Asks a peer by the request that was paid when the read was asked.
+    fn ask_planned(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get(&id) else { return };
+        match self.next_peer(now, read) {
+            Some((place, peer)) => self.send(now, id, place, peer, true, actions),
+            // It has failed others since.
+            None => {
+                self.budget.released();
+                self.remote_over(now, id, actions);
+            }
+        }
+    }
+
+    fn send(&mut self, now: Micros, id: ReadId, place: usize, peer: PeerId, paid: bool, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        read.asked |= 1 << place;
+        if read.local == Local::Failed {
+            read.give_up_at = now + RESCUE_LIMIT;
+        }
+        let request = RequestId(self.counts.requests);
+        read.remote = Remote::Out { request, peer, since: now, paid };
+        self.peers.entry(peer).or_default().breaker.sent();
+        self.counts.requests += 1;
+        actions.push(Action::StartRemote { read: id, request, peer });
+    }
+
+    /// No peer will answer this read as it stands: the local disk must.
+    fn remote_over(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        read.remote = Remote::Over;
+        match &mut read.local {
+            Local::Idle => self.want_local(now, id, actions),
+            Local::Held => self.let_out(now, actions),
+            // It can't be abandoned any more, so others need not wait for it.
+            Local::InService { in_lane, .. } => {
+                if std::mem::take(in_lane) {
+                    self.lanes_used -= 1;
+                    self.let_out(now, actions);
+                }
+            }
+            Local::Failed => self.rescue(now, id, actions),
+        }
+    }
+
+    /// The local disk has failed: asks the next peer, or gives up.
+    fn rescue(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get(&id) else { return };
+        let any = || self.peers_left(read).next();
+        let next = if read.checkable { self.next_peer(now, read).or_else(any) } else { None };
+        match next {
+            Some((place, peer)) => {
+                self.send(now, id, place, peer, false, actions);
+                self.arm(id, actions);
+            }
+            None => {
+                self.reads.remove(&id);
+                self.counts.failed += 1;
+                actions.push(Action::Fail { read: id });
+            }
+        }
+    }
+
+    /// Takes back what was planned or asked of a peer.
+    fn end_remote(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        match std::mem::replace(&mut read.remote, Remote::Over) {
+            Remote::Over => {}
+            Remote::Planned { .. } => self.budget.released(),
+            Remote::Out { request, peer, since, paid } => {
+                let known = self.peers.entry(peer).or_default();
+                let waited = now - since;
+                known.breaker.given_up(now, policy::is_silent(&known.latency, waited));
+                known.latency.given_up(waited);
+                self.lost(paid);
+                actions.push(Action::CancelRemote { read: id, request, peer });
+            }
+        }
+    }
+
+    fn lost(&mut self, paid: bool) {
+        if paid {
+            self.counts.extra += 1;
+            self.budget.lost();
+        }
+    }
+
+    fn local(&mut self, now: Micros, id: ReadId, done: bool, actions: &mut Vec<Action>) {
+        if let Some(Abandoned { since, in_lane }) = self.abandoned.remove(&id) {
+            self.local.answered(now - since);
+            self.free_lane(now, in_lane, actions);
+            return;
+        }
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        let Local::InService { since, in_lane } = read.local else { return };
+        self.local.answered(now - since);
+        read.local = Local::Failed;
+        if done {
+            self.end_remote(now, id, actions);
+            self.reads.remove(&id);
+            self.counts.local += 1;
+            actions.push(Action::Answer { read: id, source: Source::Local });
+        } else if let Remote::Out { .. } = read.remote {
+            read.give_up_at = now + RESCUE_LIMIT;
+            self.arm(id, actions);
+        } else {
+            self.end_remote(now, id, actions);
+            self.rescue(now, id, actions);
+        }
+        self.free_lane(now, in_lane, actions);
+    }
+
+    fn free_lane(&mut self, now: Micros, in_lane: bool, actions: &mut Vec<Action>) {
+        self.lanes_used -= usize::from(in_lane);
+        self.let_out(now, actions);
+    }
+
+    fn remote(
+        &mut self,
+        now: Micros,
+        (id, request, peer): (ReadId, RequestId, PeerId),
+        bytes: u64,
+        answer: Answer,
+        actions: &mut Vec<Action>,
+    ) {
+        let known = self.peers.entry(peer).or_default();
+        let out = self.reads.get_mut(&id).and_then(|read| match read.remote {
+            Remote::Out { request: last, since, paid, .. } if last == request => Some((read, since, paid)),
+            _ => None,
+        });
+        let Some((read, since, paid)) = out else {
+            if matches!(answer, Answer::Valid | Answer::Invalid) {
+                self.counts.late += 1;
+                self.counts.late_bytes += bytes;
+                self.budget.wasted(bytes);
+            }
+            return;
+        };
+        let took = now - since;
+        match answer {
+            Answer::Valid => {
+                known.latency.answered(took);
+                known.breaker.answered();
+                if paid {
+                    self.budget.won(read.bytes);
+                }
+                if read.explores {
+                    // The next one tries again.
+                    self.since_explored = EXPLORE_EACH;
+                }
+                self.answer_by_peer(now, id, peer, actions);
+                return;
+            }
+            Answer::Absent => known.breaker.answered(),
+            Answer::Invalid => {
+                known.breaker.lied(now);
+                self.counts.invalid += 1;
+                self.budget.wasted(bytes);
+            }
+            Answer::Failed => {
+                known.latency.given_up(took);
+                known.breaker.failed(now);
+            }
+        }
+        self.lost(paid);
+        self.remote_over(now, id, actions);
+    }
+
+    fn answer_by_peer(&mut self, now: Micros, id: ReadId, peer: PeerId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.remove(&id) else { return };
+        self.counts.remote += 1;
+        self.counts.rescued += u64::from(read.local == Local::Failed);
+        actions.push(Action::Answer { read: id, source: Source::Remote(peer) });
+        self.leave_local(now, id, read.local, actions);
+    }
+
+    /// The read has ended, and its local side is of no use.
+    fn leave_local(&mut self, now: Micros, id: ReadId, local: Local, actions: &mut Vec<Action>) {
+        match local {
+            Local::InService { since, in_lane } => {
+                self.counts.abandoned += 1;
+                self.abandoned.insert(id, Abandoned { since, in_lane });
+                // What waits behind it is better asked of its peer as well.
+                for waiting in self.held.clone() {
+                    self.go_on(now, waiting, actions);
+                }
+            }
+            Local::Held => {
+                self.counts.withdrawn += 1;
+                self.let_out(now, actions);
+            }
+            Local::Idle | Local::Failed => {}
+        }
+    }
+
+    fn timer(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        read.armed = None;
+        if now >= read.give_up_at {
+            self.end_remote(now, id, actions);
+            self.rescue(now, id, actions);
+            return;
+        }
+        self.go_on(now, id, actions);
+    }
+
+    fn cancel(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
+        self.end_remote(now, id, actions);
+        let Some(read) = self.reads.remove(&id) else { return };
+        self.counts.cancelled += 1;
+        self.leave_local(now, id, read.local, actions);
+    }
+
+    fn arm(&mut self, id: ReadId, actions: &mut Vec<Action>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        let remote = match (read.remote, read.local) {
+            (Remote::Planned { at }, _) => Some(at),
+            (Remote::Out { .. }, Local::Failed) => Some(read.give_up_at),
+            (Remote::Out { .. }, Local::Held) if !read.is_late => late_at(read, &self.local, &self.peers),
+            _ => None,
+        };
+        let local = (read.local == Local::Idle).then_some(read.local_at);
+        let due = remote.into_iter().chain(local).min();
+        if let Some(at) = due
+            && read.armed != due
+        {
+            read.armed = due;
+            actions.push(Action::Wake { read: id, at });
+        }
+    }
+}
+
+/// When the remote answer of a read is late.
+fn late_at(read: &Read, local: &Latency, peers: &HashMap<PeerId, Peer>) -> Option<Micros> {
+    let Remote::Out { peer, since, .. } = read.remote else { return None };
+    peers.get(&peer).map(|peer| since + policy::late(local, &peer.latency))
+}

@@ -1,0 +1,165 @@
+//! When each side is asked.
+
+use super::latency::{Latency, Micros};
+
+/// Who is asked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Both at once.
+    Race,
+    /// The local disk; the peer as well once it is likelier to win than not.
+    LocalFirst,
+    /// The peer; the local disk at once on any error, otherwise after the local median.
+    RemoteFirst,
+    /// The peer, so that a disk in standby isn't woken; the local disk at once on any error, otherwise after
+    /// [`QUIET_DISK_DEADLINE`].
+    QuietDisk,
+}
+
+/// How long a disk is left in peace while a peer was asked.
+pub const QUIET_DISK_DEADLINE: Micros = 300_000;
+
+/// How long a peer is taken to need of which nothing is known.
+const UNKNOWN_PEER: Micros = 1000;
+/// The deadline of `remote-first` while nothing is known of the local disk.
+const UNKNOWN_DISK: Micros = 2000;
+/// Fewer samples of the local disk say nothing.
+const SAMPLES_LEAST: u32 = 8;
+/// A device whose reads mostly take less seldom gains from a peer.
+const FAST_DEVICE: Micros = 500;
+
+/// How long a peer seems to need: the half of its answers come within it.
+pub(super) fn time_of_peer(peer: &Latency) -> Micros {
+    match (peer.median(), peer.longest()) {
+        (Some(median), _) => median,
+        // Fewer than half came at all: longer than anybody has waited.
+        (None, Some(longest)) => longest * 2,
+        (None, None) => UNKNOWN_PEER,
+    }
+}
+
+/// How long the local disk is waited for before a peer is asked: until the peer is likelier to be the first from then on
+/// than the disk. `None` where that never happens.
+///
+/// While little is known of the disk, it is as long as the peer needs: then at worst twice the shorter time is waited.
+pub(super) fn delay(local: &Latency, peer: &Latency) -> Option<Micros> {
+    let needs = time_of_peer(peer);
+    if local.samples() < SAMPLES_LEAST {
+        return Some(needs);
+    }
+    let steps = std::iter::once((0, 1.0)).chain(local.longer());
+    steps
+        .take_while(|(_, longer)| *longer > 0.0)
+        .find(|(after, longer)| local.share_longer(after + needs) / longer >= 0.5)
+        .map(|(after, _)| after)
+}
+
+/// After so long the local disk is unusually late, whatever the peer needs.
+pub(super) fn tail(local: &Latency) -> Micros {
+    local.quantile(0.99).or(local.longest()).unwrap_or(UNKNOWN_DISK)
+}
+
+/// How long a peer that was asked first is waited for.
+pub(super) fn deadline(policy: Policy, local: &Latency) -> Micros {
+    match policy {
+        Policy::QuietDisk => QUIET_DISK_DEADLINE,
+        // Buckets tell their end, which is up to an eighth more.
+        _ => local.median().map_or(UNKNOWN_DISK, |end| end - end.div_ceil(8)),
+    }
+}
+
+/// After so long the answer of a peer is late, and a local read no longer waits for it.
+pub(super) fn late(local: &Latency, peer: &Latency) -> Micros {
+    let expected = peer.quantile(0.95).map(|most| 2 * most);
+    expected.or(local.median()).unwrap_or(UNKNOWN_DISK).clamp(UNKNOWN_PEER, 100_000)
+}
+
+/// Whether a peer that hasn't answered for so long should have, if it is as it was.
+pub(super) fn is_silent(peer: &Latency, waited: Micros) -> bool {
+    match peer.quantile(0.95) {
+        Some(most) => waited >= 2 * most,
+        // One that answers now and then may be about to; one that never did isn't waited for.
+        None => !peer.has_answers() && waited >= UNKNOWN_PEER,
+    }
+}
+
+/// Whether the device is so quick that a peer seldom helps.
+pub(super) fn is_fast(local: &Latency) -> bool {
+    local.samples() >= SAMPLES_LEAST && local.median().is_some_and(|median| median < FAST_DEVICE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latency(samples: impl IntoIterator<Item = Micros>) -> Latency {
+        let mut latency = Latency::default();
+        samples.into_iter().for_each(|micros| latency.answered(micros));
+        latency
+    }
+
+    fn disk() -> Latency {
+        latency((0..100).map(|turn| 4000 + turn * 83))
+    }
+
+    #[test]
+    fn a_disk_that_seeks_is_raced_at_once() {
+        assert_eq!(delay(&disk(), &latency([400; 50])), Some(0));
+    }
+
+    /// Most reads come from memory: it is enough to wait until it is plain that this one doesn't.
+    #[test]
+    fn hits_of_the_cache_are_waited_for() {
+        let local = latency((0..200).map(|read| if read % 10 == 0 { 8000 } else { 20 }));
+        let after = delay(&local, &latency([400; 50])).unwrap();
+        assert!((20..30).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn a_device_quicker_than_the_peer_is_left_alone() {
+        let local = latency((0..100).map(|read| 80 + read % 7));
+        assert_eq!(delay(&local, &latency([400; 50])), None);
+        assert!(is_fast(&local) && !is_fast(&disk()));
+    }
+
+    /// A peer that is dead from the start has no answers, only requests that were given up when the disk had answered.
+    #[test]
+    fn a_dead_peer_is_not_taken_for_a_quick_one() {
+        let mut dead = Latency::default();
+        assert_eq!(delay(&disk(), &dead), Some(0), "the first is worth a try");
+        for wait in 0..20 {
+            dead.given_up(4000 + 300 * wait);
+        }
+        assert_eq!(delay(&disk(), &dead), None);
+    }
+
+    /// With answers alone the peer that lets nine of ten requests wait would be asked at once for ever.
+    #[test]
+    fn a_peer_that_seldom_answers_is_not_taken_for_a_quick_one() {
+        let (mut all, answers_only) = (Latency::default(), latency([200; 10]));
+        for round in 0..100 {
+            if round % 10 == 0 { all.answered(200) } else { all.given_up(8000) }
+        }
+        assert_eq!(delay(&disk(), &answers_only), Some(0));
+        assert_eq!(delay(&disk(), &all), None);
+    }
+
+    #[test]
+    fn a_peer_that_becomes_slow_is_noticed() {
+        let mut peer = latency([400; 500]);
+        let mut reads = 0;
+        while delay(&disk(), &peer) == Some(0) {
+            peer.given_up(8000);
+            reads += 1;
+        }
+        assert!((1..=300).contains(&reads), "{reads}");
+    }
+
+    #[test]
+    fn deadlines_are_at_most_the_local_median() {
+        for micros in [3, 50, 777, 8000, 123_456] {
+            assert!(deadline(Policy::RemoteFirst, &latency([micros; 20])) <= micros, "{micros}");
+        }
+        assert_eq!(deadline(Policy::QuietDisk, &disk()), 300_000);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the race learns from what it sees.
+
+use onesweep_peer::race::{Micros, Policy};
+
+use crate::simulation::{End, Planned, Reply, Simulation, Told};
+
+fn read(service: Micros, reply: Reply) -> Planned {
+    let replies = vec![reply];
+    Planned { pause: 100, service, disk_fails: false, checkable: true, replies, cancel_after: None, deaf: false }
+}
+
+/// A disk that seeks: 4 to 12 ms.
+fn seek(number: usize) -> Micros {
+    4000 + (number as u64 * 7919) % 8000
+}
+
+fn by_peer(told: &[Told]) -> usize {
+    told.iter().filter(|told| told.end.is_some_and(|(_, end)| end == End::Remote)).count()
+}
+
+/// From the first read on the peer doesn't answer, so nothing is ever learnt from an answer. Requests stay few, and once it
+/// does answer it is asked again.
+#[test]
+fn a_peer_that_is_dead_at_the_start_costs_little_and_is_found_when_it_lives() {
+    for policy in [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst] {
+        let reply = |number| if number < 1200 { Reply::Never } else { Reply::Truth(400) };
+        let plan: Vec<_> = (0..3600).map(|number| read(seek(number), reply(number))).collect();
+        let (race, told) = Simulation::new(policy, 1, &plan[..1200], true).run();
+        assert_eq!(by_peer(&told), 0);
+        let all = race.counts().extra;
+        let (race, told) = Simulation::new(policy, 1, &plan[..200], true).run();
+        let first = race.counts().extra;
+        assert!(by_peer(&told) == 0 && all - first <= 50, "{policy:?}: {first} of 200, {all} of 1200");
+        let (_, told) = Simulation::new(policy, 1, &plan, true).run();
+        let helped = by_peer(&told[3000..]);
+        assert!(helped > 550, "{policy:?}: {helped} of 600");
+    }
+}
+
+#[test]
+fn a_peer_that_becomes_slow_is_left_and_found_again() {
+    for policy in [Policy::Race, Policy::LocalFirst] {
+        let slow = 600..1600;
+        let reply = |number| Reply::Truth(if slow.contains(&number) { 60_000 } else { 400 });
+        let plan: Vec<_> = (0..2400).map(|number| read(seek(number), reply(number))).collect();
+        let (race, told) = Simulation::new(policy, 1, &plan, true).run();
+        assert!(by_peer(&told[100..600]) > 450, "{policy:?}: {}", by_peer(&told[100..600]));
+        assert!(by_peer(&told[2000..]) > 350, "{policy:?}: {}", by_peer(&told[2000..]));
+        assert!(race.counts().extra < 64 + 8 + 2400 / 20, "{:?}", race.counts());
+    }
+}
+
+/// Answers alone say that the peer takes 300 µs; that nine of ten requests are lost, only the lost ones say.
+#[test]
+fn requests_that_lost_are_learnt_from() {
+    let reply = |number: usize| Reply::Truth(if number.is_multiple_of(10) { 300 } else { 60_000 });
+    let plan: Vec<_> = (0..2000).map(|number| read(seek(number), reply(number))).collect();
+    let (race, _) = Simulation::new(Policy::LocalFirst, 1, &plan, true).run();
+    let counts = race.counts();
+    assert!(counts.extra <= 8 + 2000 / 25 + 2 * counts.remote && counts.extra < 400, "{counts:?}");
+}
+
+/// Nine of ten reads come from memory: the peer is asked for the others only.
+#[test]
+fn reads_from_memory_ask_nobody() {
+    let service = |number: usize| if number.is_multiple_of(10) { 8000 } else { 15 };
+    let plan: Vec<_> = (0..2000).map(|number| read(service(number), Reply::Truth(400))).collect();
+    let (race, told) = Simulation::new(Policy::LocalFirst, 1, &plan, true).run();
+    let counts = race.counts();
+    assert!(by_peer(&told) > 180 && counts.extra <= 20, "{counts:?}");
+}
+
+/// The device is quicker than any peer: after 200 reads hardly a request is sent.
+#[test]
+fn a_fast_device_is_left_alone() {
+    for policy in [Policy::Race, Policy::LocalFirst] {
+        let plan: Vec<_> = (0..2200).map(|number| read(70 + number % 20, Reply::Truth(250))).collect();
+        let (race, told) = Simulation::new(policy, 1, &plan, true).run();
+        let (early, _) = Simulation::new(policy, 1, &plan[..200], true).run();
+        assert_eq!(told.len(), 2200);
+        let extra = race.counts().extra - early.counts().extra;
+        assert!(extra <= 20, "{policy:?}: {extra} of 2000 reads");
+    }
+}
+
+/// What the disk can't read comes from the peer, though the budget is used up and the peer is slow.
+#[test]
+fn what_the_disk_cannot_read_comes_from_a_peer() {
+    let mut plan: Vec<_> = (0..300).map(|number| read(seek(number), Reply::Never)).collect();
+    for number in 0..20 {
+        plan.push(Planned { disk_fails: true, ..read(seek(number), Reply::Truth(900_000)) });
+    }
+    for policy in [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk] {
+        let (race, told) = Simulation::new(policy, 1, &plan, true).run();
+        assert_eq!(by_peer(&told[300..]), 20, "{policy:?}");
+        assert_eq!(race.counts().failed, 0);
+    }
+}

@@ -1,0 +1,301 @@
+//! A device and peers by a simulated clock, driven by a [`Race`].
+//!
+//! The device serves one read at a time, in the order in which they come: what a read waits for there can be told exactly.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+};
+
+use onesweep_peer::{
+    id::{Hash, TrustDomain},
+    race::{
+        Action, Answer, Event, Micros, PeerId, Policy, QUIET_DISK_DEADLINE, Race, ReadId, RequestId, Settings, Source,
+    },
+};
+
+pub(crate) const BLOCK: u64 = 4096;
+
+/// What a peer does with a request, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reply {
+    Truth(Micros),
+    Lie(Micros),
+    Absent(Micros),
+    Error(Micros),
+    Never,
+}
+
+/// A read, and how each side will take it.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    /// After the read before was asked, or, in a closed loop, after it ended.
+    pub(crate) pause: Micros,
+    pub(crate) service: Micros,
+    pub(crate) disk_fails: bool,
+    pub(crate) checkable: bool,
+    pub(crate) replies: Vec<Reply>,
+    /// Nobody waits any longer from then on.
+    pub(crate) cancel_after: Option<Micros>,
+    /// The peer answers though it was told not to.
+    pub(crate) deaf: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Ask(usize),
+    DiskDone(usize),
+    Reply(RequestId),
+    Timer(usize),
+    Cancel(usize),
+}
+
+/// How a read ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Local,
+    Remote,
+    Failed,
+    Cancelled,
+}
+
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) asked: Micros,
+    pub(crate) end: Option<(Micros, End)>,
+    /// When the local disk alone would have answered, with the rest of one abandoned read and the deadline on top.
+    pub(crate) bound: Micros,
+    local_starts: u32,
+    content: u64,
+    hash: Hash,
+}
+
+pub(crate) struct Simulation<'a> {
+    race: Race,
+    policy: Policy,
+    lanes: usize,
+    plan: &'a [Planned],
+    closed: bool,
+    domain: TrustDomain,
+    now: Micros,
+    agenda: BinaryHeap<Reverse<(Micros, u64, Happening)>>,
+    order: u64,
+    /// Reads at the device; the first is in service, and ends at `busy_until`.
+    disk: VecDeque<usize>,
+    busy_until: Micros,
+    /// Requests that are out: read, peer, and whether they were cancelled.
+    remotes: HashMap<RequestId, (usize, u16, bool)>,
+    pub(crate) told: Vec<Told>,
+}
+
+fn content(read: usize) -> u64 {
+    (read as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl<'a> Simulation<'a> {
+    pub(crate) fn new(policy: Policy, lanes: usize, plan: &'a [Planned], closed: bool) -> Self {
+        Self {
+            race: Race::new(Settings { policy, lanes }),
+            policy,
+            lanes,
+            plan,
+            closed,
+            domain: TrustDomain::from_key([7; 32]),
+            now: 0,
+            agenda: BinaryHeap::new(),
+            order: 0,
+            disk: VecDeque::new(),
+            busy_until: 0,
+            remotes: HashMap::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Runs until nothing happens any more.
+    pub(crate) fn run(mut self) -> (Race, Vec<Told>) {
+        if let Some(first) = self.plan.first() {
+            self.at(first.pause, Happening::Ask(0));
+        }
+        while let Some(Reverse((at, _, happening))) = self.agenda.pop() {
+            assert!(self.order < 1_000_000, "it goes on for ever");
+            self.now = at;
+            self.happen(happening);
+        }
+        (self.race, self.told)
+    }
+
+    fn at(&mut self, at: Micros, happening: Happening) {
+        self.order += 1;
+        self.agenda.push(Reverse((at, self.order, happening)));
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Ask(read) => self.ask(read),
+            Happening::DiskDone(read) => {
+                assert_eq!(self.disk.pop_front(), Some(read));
+                self.serve();
+                let done = !self.plan[read].disk_fails;
+                self.tell(Event::Local { read: ReadId(read as u64), done });
+            }
+            Happening::Reply(request) => self.reply(request),
+            Happening::Timer(read) => self.tell(Event::Timer { read: ReadId(read as u64) }),
+            Happening::Cancel(read) if self.told[read].end.is_none() => {
+                self.end(read, End::Cancelled);
+                self.tell(Event::Cancel { read: ReadId(read as u64) });
+            }
+            Happening::Cancel(_) => {}
+        }
+    }
+
+    fn ask(&mut self, read: usize) {
+        let plan = &self.plan[read];
+        let content = content(read);
+        let hash = self.domain.hash(&content.to_le_bytes());
+        let bound = self.bound(read);
+        self.told.push(Told { asked: self.now, end: None, bound, local_starts: 0, content, hash });
+        if let Some(after) = plan.cancel_after {
+            self.at(self.now + after, Happening::Cancel(read));
+        }
+        if !self.closed {
+            self.ask_next(read);
+        }
+        let peers = (0..plan.replies.len() as u16).map(PeerId).collect();
+        let event = Event::Asked { read: ReadId(read as u64), bytes: BLOCK, checkable: plan.checkable, peers };
+        self.tell(event);
+    }
+
+    fn ask_next(&mut self, read: usize) {
+        if let Some(next) = self.plan.get(read + 1) {
+            self.at(self.now + next.pause, Happening::Ask(read + 1));
+        }
+    }
+
+    /// The local disk alone would first serve all reads asked before that somebody waits for, or did when it began. What is
+    /// in service since a peer won comes on top: at most one read, as is checked after each event.
+    fn bound(&self, read: usize) -> Micros {
+        let in_service = self.disk.front().map_or(0, |_| self.busy_until - self.now);
+        let at_device = self.disk.iter().skip(1).copied();
+        let waiting = (0..read).filter(|earlier| self.told[*earlier].end.is_none() && !self.disk.contains(earlier));
+        let before: Micros = at_device.chain(waiting).map(|earlier| self.plan[earlier].service).sum();
+        let deadline = match self.policy {
+            Policy::Race | Policy::LocalFirst => 0,
+            Policy::RemoteFirst => self.race.local_latency().median().unwrap_or(2000),
+            Policy::QuietDisk => QUIET_DISK_DEADLINE,
+        };
+        self.now + in_service + before + self.plan[read].service + deadline
+    }
+
+    fn serve(&mut self) {
+        if let Some(&next) = self.disk.front() {
+            self.busy_until = self.now + self.plan[next].service;
+            self.at(self.busy_until, Happening::DiskDone(next));
+        }
+    }
+
+    /// Checks a remote answer as a client does, by the hash that its index has.
+    fn reply(&mut self, request: RequestId) {
+        let (read, peer, cancelled) = self.remotes.remove(&request).expect("asked for");
+        let reply = self.plan[read].replies[peer as usize];
+        if cancelled && !self.plan[read].deaf {
+            return;
+        }
+        let content = self.told[read].content;
+        let came = match reply {
+            Reply::Truth(_) => Ok(content),
+            Reply::Lie(_) => Ok(content ^ 1),
+            Reply::Absent(_) => Err(Answer::Absent),
+            Reply::Error(_) | Reply::Never => Err(Answer::Failed),
+        };
+        let answer = match came {
+            Ok(bytes) if self.domain.hash(&bytes.to_le_bytes()) == self.told[read].hash => Answer::Valid,
+            Ok(_) => Answer::Invalid,
+            Err(answer) => answer,
+        };
+        let bytes = if came.is_ok() { BLOCK } else { 0 };
+        self.tell(Event::Remote { read: ReadId(read as u64), request, peer: PeerId(peer), bytes, answer });
+        if answer == Answer::Valid && !cancelled {
+            let end = self.told[read].end.expect("the first valid answer ends the read");
+            assert_eq!(end, (self.now, End::Remote), "read {read}");
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let mut actions = Vec::new();
+        self.race.on(self.now, event, &mut actions);
+        for action in actions {
+            self.carry_out(action);
+        }
+        let won = |read: &&usize| matches!(self.told[**read].end, Some((_, End::Remote)));
+        let abandoned = self.disk.iter().filter(won).count();
+        assert!(abandoned <= self.lanes, "{abandoned} abandoned reads at the device");
+        assert!(self.race.counts().extra <= self.allowed(), "{:?}", self.race.counts());
+    }
+
+    /// Extra requests: 8 at the start, 4 % of the reads, two for each success.
+    fn allowed(&self) -> u64 {
+        let counts = self.race.counts();
+        let patient = if self.policy == Policy::QuietDisk { self.plan.len() as u64 } else { 0 };
+        8 + counts.reads / 25 + 2 * counts.remote + patient
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::StartLocal { read } => {
+                let read = read.0 as usize;
+                self.told[read].local_starts += 1;
+                assert_eq!(self.told[read].local_starts, 1, "read {read} is started twice");
+                assert_eq!(self.told[read].end, None, "read {read} has ended");
+                self.disk.push_back(read);
+                if self.disk.len() == 1 {
+                    self.serve();
+                }
+            }
+            Action::StartRemote { read, request, peer } => {
+                let (read, peer) = (read.0 as usize, peer.0);
+                assert!(self.plan[read].checkable, "read {read} can't be checked");
+                let out = |(other, _, cancelled): &(usize, u16, bool)| *other == read && !cancelled;
+                assert!(!self.remotes.values().any(out), "read {read} has a request out");
+                assert!(self.remotes.insert(request, (read, peer, false)).is_none());
+                match self.plan[read].replies[peer as usize] {
+                    Reply::Truth(after) | Reply::Lie(after) | Reply::Absent(after) | Reply::Error(after) => {
+                        self.at(self.now + after, Happening::Reply(request));
+                    }
+                    Reply::Never => {}
+                }
+            }
+            Action::CancelRemote { request, .. } => {
+                let (_, _, cancelled) = self.remotes.get_mut(&request).expect("is out");
+                assert!(!std::mem::replace(cancelled, true), "cancelled twice");
+            }
+            Action::Wake { read, at } => self.at(at.max(self.now), Happening::Timer(read.0 as usize)),
+            Action::Answer { read, source } => {
+                let read = read.0 as usize;
+                match source {
+                    Source::Local => {
+                        assert!(!self.plan[read].disk_fails);
+                        self.end(read, End::Local);
+                    }
+                    Source::Remote(peer) => {
+                        let reply = self.plan[read].replies[peer.0 as usize];
+                        assert!(matches!(reply, Reply::Truth(_)), "read {read} got {reply:?}");
+                        self.end(read, End::Remote);
+                    }
+                }
+            }
+            Action::Fail { read } => {
+                let plan = &self.plan[read.0 as usize];
+                assert!(plan.disk_fails);
+                self.end(read.0 as usize, End::Failed);
+            }
+        }
+    }
+
+    fn end(&mut self, read: usize, end: End) {
+        assert_eq!(self.told[read].end, None, "read {read} ends twice");
+        self.told[read].end = Some((self.now, end));
+        if self.closed {
+            self.ask_next(read);
+        }
+    }
+}
