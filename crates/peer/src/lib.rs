@@ -13,6 +13,8 @@
 //! | [`serve`] | the server |
 //! | [`client`] | connections that stay, many requests in flight, several servers |
 //! | [`push`] | fills servers from what is read |
+//! | [`index`] | what each block of a device, or of the files of a directory, holds, as far as it is known |
+//! | [`marks`] | whether somebody else has written to the device meanwhile |
 //! | [`race`] | who is asked when, and whose answer counts; no threads, no clock |
 //! | [`tls`] | who may talk to whom, by certificates |
 //! | [`keys`] | a small authority that makes them |
@@ -39,7 +41,9 @@ pub mod client;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod id;
+pub mod index;
 pub mod keys;
+pub mod marks;
 pub mod push;
 pub mod race;
 pub mod serve;

@@ -59,6 +59,13 @@ pub fn open_device(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, DEVICE_FLAGS, Mode::empty())?)
 }
 
+/// Opens a block device for reading through the page cache, unless somebody has it mounted or open for themselves (`EBUSY`);
+/// until it is closed, nobody else gets it so (`O_EXCL`). Of an image, `O_EXCL` says nothing.
+#[doc(alias = "O_EXCL")]
+pub fn open_device_alone(path: impl PathArg) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, DEVICE_FLAGS | OFlags::EXCL, Mode::empty())?)
+}
+
 /// Bytes that a block device, or a part of one, has written since it is there.
 ///
 /// Errors as of reading `/sys`; `NotFound` for what is no block device, as what btrfs calls one.

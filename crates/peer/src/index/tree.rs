@@ -1,0 +1,234 @@
+//! The index of a directory: hashes for each file, under what its inode says.
+//!
+//! A file is found by inode number, generation, size, mtime and ctime, all of them. So one that was changed behind the
+//! index's back is not found, and never taken for what it was. Times tick coarsely, though: a file that was changed just
+//! before it was read may be changed again within the same tick, so such a file gets no hashes ([`is_settled`]).
+
+use std::{path::Path, time::SystemTime};
+
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+
+use super::IndexError;
+use crate::id::{Hash, TrustDomain};
+
+const HEADER: TableDefinition<&str, &[u8]> = TableDefinition::new("header");
+/// By the number of the inode.
+const FILES: TableDefinition<u64, &[u8]> = TableDefinition::new("files");
+const VERSION: u32 = 1;
+/// Bytes of a key before the hashes.
+const KEY_BYTES: usize = 36;
+/// No file system's times tick more coarsely, but FAT's, by 2 s.
+const TICK_SECONDS: i64 = 2;
+
+/// What names the content of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileKey {
+    /// The number of its inode.
+    pub inode: u64,
+    /// The generation of that number; 0 where the file system keeps none.
+    pub generation: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content: seconds and nanoseconds.
+    pub mtime: (i64, u32),
+    /// Last change of the inode.
+    pub ctime: (i64, u32),
+}
+
+impl FileKey {
+    fn encode(&self) -> [u8; KEY_BYTES] {
+        let mut bytes = [0; KEY_BYTES];
+        bytes[..4].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.size.to_le_bytes());
+        for (at, (seconds, nanoseconds)) in [(12, self.mtime), (24, self.ctime)] {
+            bytes[at..at + 8].copy_from_slice(&seconds.to_le_bytes());
+            bytes[at + 8..at + 12].copy_from_slice(&nanoseconds.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Whether a change after `read_at` would give the file another ctime than it has.
+    pub fn is_settled(&self, read_at: SystemTime) -> bool {
+        let seconds = read_at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        i64::try_from(seconds)
+            .is_ok_and(|seconds| self.ctime.0.max(self.mtime.0).saturating_add(TICK_SECONDS) < seconds)
+    }
+}
+
+/// The hashes of the blocks of a file; the last block may be shorter.
+pub fn hashes(domain: &TrustDomain, block_bytes: u32, content: &[u8]) -> Vec<Hash> {
+    content.chunks(block_bytes as usize).map(|block| domain.hash(block)).collect()
+}
+
+/// The index of a directory.
+#[derive(Debug)]
+pub struct TreeIndex {
+    database: Database,
+    block_bytes: u32,
+}
+
+impl TreeIndex {
+    /// Makes an empty index, of which there is no file yet. `file_system` is the number that `statfs` has for it.
+    pub fn create(
+        path: &Path,
+        block_bytes: u32,
+        file_system: u64,
+        domain: &TrustDomain,
+    ) -> Result<TreeIndex, IndexError> {
+        let database = Database::create(path).map_err(|error| io_error(error.into()))?;
+        let make = || -> Result<(), redb::Error> {
+            let transaction = database.begin_write()?;
+            {
+                let mut header = transaction.open_table(HEADER)?;
+                header.insert("what", &b"onesweep index of a tree"[..])?;
+                header.insert("version", &VERSION.to_le_bytes()[..])?;
+                header.insert("block_bytes", &block_bytes.to_le_bytes()[..])?;
+                header.insert("file_system", &file_system.to_le_bytes()[..])?;
+                header.insert("domain", &domain.name().0[..])?;
+                transaction.open_table(FILES)?;
+            }
+            Ok(transaction.commit()?)
+        };
+        make().map_err(io_error)?;
+        Ok(TreeIndex { database, block_bytes })
+    }
+
+    /// Opens an index for a directory of this file system.
+    pub fn open(path: &Path, file_system: u64, domain: &TrustDomain) -> Result<TreeIndex, IndexError> {
+        let database = Database::open(path).map_err(|error| match error {
+            redb::DatabaseError::Storage(redb::StorageError::Io(error)) if !is_content(&error) => IndexError::Io(error),
+            redb::DatabaseError::DatabaseAlreadyOpen => IndexError::Io(std::io::Error::other("it is in use")),
+            _ => IndexError::NoIndex,
+        })?;
+        let field = |name: &str| -> Result<Option<Vec<u8>>, redb::Error> {
+            let header = database.begin_read()?.open_table(HEADER)?;
+            Ok(header.get(name)?.map(|value| value.value().to_vec()))
+        };
+        let number = |name: &str| -> Result<u64, IndexError> {
+            let bytes = field(name).map_err(|_| IndexError::NoIndex)?.ok_or(IndexError::NoIndex)?;
+            Ok(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+        };
+        let version = number("version")?;
+        if version != u64::from(VERSION) {
+            return Err(IndexError::Version { found: version as u32, known: VERSION });
+        }
+        if field("domain").map_err(io_error)?.as_deref() != Some(&domain.name().0[..]) {
+            return Err(IndexError::Domain);
+        }
+        if number("file_system")? != file_system {
+            return Err(IndexError::FileSystem);
+        }
+        let block_bytes = number("block_bytes")? as u32;
+        super::Geometry::new(block_bytes, 0).ok_or(IndexError::Damaged { what: "the size of its blocks" })?;
+        Ok(TreeIndex { database, block_bytes })
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Keeps the hashes of files, all or none, durably.
+    pub fn keep(&self, files: &[(FileKey, Vec<Hash>)]) -> Result<(), IndexError> {
+        let keep = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut table = transaction.open_table(FILES)?;
+                for (key, hashes) in files {
+                    let mut value = key.encode().to_vec();
+                    hashes.iter().for_each(|hash| value.extend(hash.as_bytes()));
+                    table.insert(key.inode, &value[..])?;
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        keep().map_err(io_error)
+    }
+
+    /// The hashes of a file that is exactly as it was.
+    pub fn hashes(&self, key: &FileKey) -> Result<Option<Vec<Hash>>, IndexError> {
+        let look = || -> Result<Option<Vec<u8>>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(FILES)?;
+            Ok(table.get(key.inode)?.map(|value| value.value().to_vec()))
+        };
+        let Some(value) = look().map_err(io_error)? else { return Ok(None) };
+        let Some((kept, hashes)) = value.split_at_checked(KEY_BYTES) else { return Ok(None) };
+        if kept != key.encode() {
+            return Ok(None);
+        }
+        let hashes: Vec<Hash> =
+            hashes.chunks_exact(32).filter_map(<[u8]>::first_chunk).map(|hash| Hash::from_bytes(*hash)).collect();
+        // Each block has one, or the record isn't whole.
+        Ok((hashes.len() as u64 == key.size.div_ceil(self.block_bytes.into())).then_some(hashes))
+    }
+
+    /// How many files it has.
+    pub fn len(&self) -> Result<u64, IndexError> {
+        let count = || -> Result<u64, redb::Error> { Ok(self.database.begin_read()?.open_table(FILES)?.len()?) };
+        count().map_err(io_error)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> Result<bool, IndexError> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// Whether an error says that the file is something else.
+fn is_content(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof)
+}
+
+fn io_error(error: redb::Error) -> IndexError {
+    IndexError::Io(match error {
+        redb::Error::Io(error) => error,
+        error => std::io::Error::other(error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> FileKey {
+        FileKey { inode: 12, generation: 7, size: 10_000, mtime: (100, 5), ctime: (101, 6) }
+    }
+
+    #[test]
+    fn a_file_is_found_only_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index");
+        let domain = TrustDomain::from_key([1; 32]);
+        let content = vec![9; 10_000];
+        let kept = hashes(&domain, 4096, &content);
+        assert_eq!(kept.len(), 3);
+        let index = TreeIndex::create(&path, 4096, 77, &domain).unwrap();
+        index.keep(&[(key(), kept.clone())]).unwrap();
+        drop(index);
+
+        let index = TreeIndex::open(&path, 77, &domain).unwrap();
+        assert_eq!((index.hashes(&key()).unwrap(), index.len().unwrap()), (Some(kept), 1));
+        for other in [
+            FileKey { inode: 13, ..key() },
+            FileKey { generation: 8, ..key() },
+            FileKey { size: 9999, ..key() },
+            FileKey { mtime: (100, 6), ..key() },
+            FileKey { ctime: (102, 6), ..key() },
+        ] {
+            assert_eq!(index.hashes(&other).unwrap(), None, "{other:?}");
+        }
+        drop(index);
+        assert!(matches!(TreeIndex::open(&path, 78, &domain), Err(IndexError::FileSystem)));
+        let stranger = TrustDomain::from_key([2; 32]);
+        assert!(matches!(TreeIndex::open(&path, 77, &stranger), Err(IndexError::Domain)));
+        std::fs::write(&path, vec![3; 9000]).unwrap();
+        assert!(matches!(TreeIndex::open(&path, 77, &domain), Err(IndexError::NoIndex)));
+    }
+
+    #[test]
+    fn a_file_changed_just_now_is_not_settled() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        assert!(!key().is_settled(at(101)) && !key().is_settled(at(103)) && key().is_settled(at(104)));
+        assert!(!FileKey { mtime: (1 << 40, 0), ..key() }.is_settled(at(104)), "from the future");
+    }
+}

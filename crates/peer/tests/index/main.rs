@@ -1,0 +1,5 @@
+//! The index under faults and on real file systems.
+
+mod faults;
+mod real;
+mod simulated;
