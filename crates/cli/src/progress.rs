@@ -56,6 +56,15 @@ impl Bar {
         Self { bar, state: Mutex::default() }
     }
 
+    /// Shows bytes of so many; the caller counts them.
+    pub(crate) fn of_bytes(&self, bytes: u64) -> ProgressBar {
+        self.bar.set_length(bytes);
+        if !self.bar.is_hidden() {
+            self.bar.set_style(style("{bar:30} {bytes}/{total_bytes}, {eta} left"));
+        }
+        self.bar.clone()
+    }
+
     /// Lets `print` write to the terminal without mixing with the bar.
     pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)

@@ -119,6 +119,11 @@ impl Session {
         self.errors.fetch_add(errors, Ordering::Relaxed);
     }
 
+    /// A bar of its own for what is no sweep.
+    pub(crate) fn bytes_bar(&self, bytes: u64) -> indicatif::ProgressBar {
+        self.bar.of_bytes(bytes)
+    }
+
     /// Takes the bar away, before results are printed.
     pub(crate) fn end_progress(&self) {
         self.bar.finish();

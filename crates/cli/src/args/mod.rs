@@ -29,7 +29,8 @@ pub(crate) use find::FindArgs;
 pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use peer::{
-    PeerArgs, PeerCommand, PeerKeysArgs, PeerPushArgs, PeerServeArgs, PeerStatArgs, RoleName, Servers as PeerServers,
+    PeerArgs, PeerCommand, PeerIndexArgs, PeerKeysArgs, PeerPushArgs, PeerServeArgs, PeerStatArgs, RoleName,
+    Servers as PeerServers,
 };
 pub(crate) use plan::PlanArgs;
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};

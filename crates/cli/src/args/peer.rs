@@ -1,9 +1,12 @@
 //! What `onesweep peer` takes.
 
+mod index;
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
+pub(crate) use self::index::PeerIndexArgs;
 use super::LogLevel;
 use crate::size::Size;
 
@@ -17,6 +20,7 @@ Examples:
   onesweep peer keys                                      once, on one machine
   onesweep peer serve --disk 100G                         on the server
   onesweep peer push /dev/sda2                            fills it
+  onesweep peer index /dev/sda2                           what each block holds
   onesweep peer stat
 
 The local disk is always right: a server is asked by the hash of what is on the disk, what comes is checked, and a server that
@@ -33,6 +37,7 @@ pub(crate) struct PeerArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeerCommand {
+    Index(Box<PeerIndexArgs>),
     Serve(PeerServeArgs),
     Push(PeerPushArgs),
     Keys(PeerKeysArgs),
@@ -101,7 +106,7 @@ const AFTER_PUSH_HELP: &str = "\
 Examples:
   onesweep peer push /dev/sda2
   onesweep peer push --server box:7497 --tls /etc/onesweep/peer/notebook disk.img
-  onesweep peer push --block 64K /srv/images
+  onesweep peer push --block-size 64K /srv/images
 
 Devices, images and files are read from their start to their end, directories in one sweep of the disk. Asks first which
 blocks are there; blocks of zeros are left out. Nothing local is written.
@@ -119,7 +124,7 @@ pub(crate) struct PeerPushArgs {
     pub(crate) servers: Servers,
     /// Bytes of a block: 4K, 8K, 16K, 32K or 64K; the same as in the client's index
     #[arg(long, value_name = "SIZE", default_value = "4K")]
-    pub(crate) block: Size,
+    pub(crate) block_size: Size,
     /// Tells what was done as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,

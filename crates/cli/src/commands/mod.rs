@@ -42,11 +42,11 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Find(args) => find::run(*args),
         Command::Defrag(args) => defrag::run(*args),
         Command::Du(args) => du::run(*args),
+        Command::Peer(args) => peer::run(*args),
         Command::Top(args) => top::run(*args),
         Command::Watch(args) => watch::run(*args),
         Command::Export(args) => export::run(*args),
         Command::Serve(args) => serve::run(*args),
-        Command::Peer(args) => peer::run(*args),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => manual::run(dir.as_deref()),
     }

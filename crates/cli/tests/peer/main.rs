@@ -136,7 +136,7 @@ fn directories_are_pushed_and_what_cannot_be_read_is_told() {
     assert!(why.contains("nothing: cannot open it"), "{why}");
     let (_, why) = push(dir, &server, &["/dev/null"], 2);
     assert!(why.contains("no file, image, device or directory"), "{why}");
-    let (_, why) = push(dir, &server, &["--block", "5000", &path(dir, "tree")], 2);
+    let (_, why) = push(dir, &server, &["--block-size", "5000", &path(dir, "tree")], 2);
     assert!(why.contains("4K"), "{why}");
 }
 

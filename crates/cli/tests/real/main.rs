@@ -29,6 +29,7 @@ mod lists;
 mod memory;
 mod moments;
 mod order;
+mod peer;
 mod plans;
 mod read_only;
 mod run;

@@ -146,7 +146,11 @@ mod tests {
 
     fn header() -> Header {
         let closed = Some(Marks::of_file(7, (1, 2), (3, 4)));
-        Header { geometry: Geometry::new(4096, 10_000_000).unwrap(), domain: DomainName([3; DomainName::BYTES]), closed }
+        Header {
+            geometry: Geometry::new(4096, 10_000_000).unwrap(),
+            domain: DomainName([3; DomainName::BYTES]),
+            closed,
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `onesweep peer`: blocks on another machine.
 
+mod index;
 mod keys;
 mod push;
 mod serve;
@@ -24,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: PeerArgs) -> Result<u8, Failure> {
     match args.command {
+        PeerCommand::Index(args) => index::run(*args),
         PeerCommand::Serve(args) => serve::run(&args),
         PeerCommand::Push(args) => push::run(&args),
         PeerCommand::Keys(args) => keys::run(&args),

@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub(super) fn run(args: &PeerPushArgs) -> Result<u8, Failure> {
-    let Some(size) = BlockSize::new(args.block.0) else {
+    let Some(size) = BlockSize::new(args.block_size.0) else {
         return Err(Failure::told("a block has 4K, 8K, 16K, 32K or 64K"));
     };
     // All are looked at before the first is read.

@@ -1,0 +1,211 @@
+//! A directory, file by file, in one sweep.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::Path,
+    sync::Mutex,
+    time::SystemTime,
+};
+
+use onesweep::{FileError, Kind, MetadataSource, SweptFile};
+use onesweep_peer::{
+    id::{Hash, TrustDomain},
+    index::{
+        IndexError,
+        tree::{FileKey, TreeIndex, hashes},
+    },
+};
+use onesweep_sys::{files, inode};
+
+use super::{Details, draft, index_failure, put_in_place};
+use crate::{args::PeerIndexArgs, message, report::Failure, session::Session, size::Size};
+
+/// Hashes that are kept at once.
+const BATCH: usize = 1 << 18;
+
+#[derive(Default)]
+struct Found {
+    batch: Vec<(FileKey, Vec<Hash>)>,
+    batch_hashes: usize,
+    details: Details,
+    failed: Option<IndexError>,
+}
+
+pub(super) fn run(
+    session: &Session,
+    args: &PeerIndexArgs,
+    domain: &TrustDomain,
+    index_path: &Path,
+) -> Result<u8, Failure> {
+    let roots = std::slice::from_ref(&args.path);
+    session.check_roots(None, roots)?;
+    let look = |error| Failure::io(&args.path, "look at it", &error);
+    let file_system = files::file_system(fs::File::open(&args.path).map_err(look)?.as_fd()).map_err(look)?.id;
+    let draft = draft(index_path);
+    let failed = |error: &IndexError| index_failure(index_path, "use the index", error);
+    let index = if args.check {
+        TreeIndex::open(index_path, file_system, domain)
+    } else {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::io(&draft, "remove", &error)),
+            _ => TreeIndex::create(&draft, args.block_size, file_system, domain),
+        }
+    };
+    let index = index.map_err(|error| failed(&error))?;
+    let (found, begun) = (Mutex::new(Found::default()), SystemTime::now());
+    let mut summary = onesweep::Summary::default();
+    if !args.learn {
+        let read = session.bulk_read(roots)?.one_file_system(true).metadata(MetadataSource::Walk);
+        let take = |item: Result<SweptFile, FileError>| match item {
+            Ok(file) => take(session, &Taking { args, domain, index: &index, begun }, &found, file),
+            Err(error) => {
+                session.complain_of(&error);
+                true
+            }
+        };
+        summary = session.run_parallel(read, take)?;
+    }
+    let mut found = found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if found.failed.is_none() {
+        found.failed = index.keep(&found.batch).err();
+    }
+    if let Some(error) = &found.failed {
+        return Err(failed(error));
+    }
+    let block_bytes = index.block_bytes();
+    drop(index);
+    if session.is_interrupted() && !args.check {
+        let _ = fs::remove_file(&draft);
+    } else if !args.check {
+        put_in_place(&draft, index_path)?;
+    }
+    let mut details = found.details;
+    details.kind = "directory";
+    details.index = index_path.to_string_lossy().into_owned();
+    details.index_bytes = fs::metadata(index_path).map_or(0, |metadata| metadata.blocks() * 512);
+    details.block_bytes = block_bytes;
+    details.has_marks = true;
+    session.end_progress();
+    if details.stale > 0 {
+        let name = message::path_text(&args.path);
+        session.count_errors(details.stale);
+        session.tell(&format!("{name}: {} files changed though their inodes say nothing of it", details.stale));
+    }
+    if !session.is_json() && !session.is_quiet() && !session.is_interrupted() {
+        let told = writeln!(
+            io::stdout(),
+            "{}: {} blocks of {}, {} in the index; {} files were changed too recently",
+            message::path_text(index_path),
+            details.blocks,
+            Size(details.block_bytes.into()),
+            Size(details.index_bytes),
+            details.unsettled_files,
+        );
+        told.map_err(|error| session.output(&error))?;
+    }
+    session.finish("peer index", &summary, details)
+}
+
+/// What all files have in common.
+#[derive(Clone, Copy)]
+struct Taking<'a> {
+    args: &'a PeerIndexArgs,
+    domain: &'a TrustDomain,
+    index: &'a TreeIndex,
+    /// Before anything was read.
+    begun: SystemTime,
+}
+
+/// Hashes one file, and keeps the hashes or compares them. False when the index can't be written.
+fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: SweptFile) -> bool {
+    let Taking { args, domain, index, begun } = *taking;
+    // Another name of a file that came already has the same inode.
+    if file.metadata().kind != Kind::File || file.linked_to().is_some() {
+        return true;
+    }
+    let key = match key(&file) {
+        Ok(key) => key,
+        Err(error) => {
+            session.complain(&message::of_other(file.path(), "look at it", &error));
+            return true;
+        }
+    };
+    // It was read at some time after that.
+    let is_settled = key.is_settled(begun);
+    let hashed = match file.bytes() {
+        Some(bytes) => Ok(hashes(domain, index.block_bytes(), bytes)),
+        None => stream(domain, index.block_bytes(), &mut file),
+    };
+    let hashed = match hashed {
+        Ok(hashed) => hashed,
+        Err(error) => {
+            session.complain(&message::of_other(file.path(), "read", &error));
+            return true;
+        }
+    };
+    let mut found = found.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    found.details.blocks += hashed.len() as u64;
+    found.details.bytes += key.size;
+    if args.check {
+        match index.hashes(&key) {
+            Ok(Some(kept)) if kept == hashed => return true,
+            Ok(Some(_)) => {
+                found.details.differing += 1;
+                found.details.stale += 1;
+                session.tell(&format!("{}: differs", message::path_text(file.path())));
+            }
+            Ok(None) => found.details.new += 1,
+            Err(error) => {
+                found.failed = Some(error);
+                return false;
+            }
+        }
+    } else {
+        found.details.new += 1;
+    }
+    if !is_settled {
+        found.details.unsettled_files += 1;
+        return true;
+    }
+    found.batch_hashes += hashed.len() + 1;
+    found.batch.push((key, hashed));
+    if found.batch_hashes < BATCH {
+        return true;
+    }
+    let batch = std::mem::take(&mut found.batch);
+    found.batch_hashes = 0;
+    found.failed = index.keep(&batch).err();
+    found.failed.is_none()
+}
+
+/// What names the content: as the sweep saw it, and the generation of the same inode.
+fn key(file: &SweptFile) -> io::Result<FileKey> {
+    let metadata = file.metadata();
+    let fd = files::open_file_untouched(file.open_path())?;
+    let now = files::statx_fd(fd.as_fd())?;
+    if (now.ino, now.dev) != (metadata.ino, metadata.dev) {
+        return Err(io::Error::other("another file has its name now"));
+    }
+    Ok(FileKey {
+        inode: metadata.ino,
+        generation: inode::generation(fd.as_fd())?.unwrap_or(0),
+        size: metadata.size,
+        mtime: (metadata.mtime.seconds, metadata.mtime.nanoseconds),
+        ctime: (metadata.ctime.seconds, metadata.ctime.nanoseconds),
+    })
+}
+
+fn stream(domain: &TrustDomain, block_bytes: u32, file: &mut SweptFile) -> io::Result<Vec<Hash>> {
+    let mut reader = file.reader();
+    let mut all = Vec::new();
+    let mut block = Vec::with_capacity(block_bytes as usize);
+    loop {
+        block.clear();
+        if reader.by_ref().take(block_bytes.into()).read_to_end(&mut block)? == 0 {
+            return Ok(all);
+        }
+        all.push(domain.hash(&block));
+    }
+}
