@@ -1,7 +1,7 @@
 //! Inodes that change where nothing is told: those that have names in directories that aren't clean, and those that are written
 //! through names that they don't have any more, or never had.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use onesweep_sys::fanotify::Happened;
 
@@ -15,11 +15,18 @@ use crate::{
     tracker::{Change, Tracker},
 };
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Alien {
     id: NodeId,
-    heeded: Option<NodeId>,
+    /// Directories that aren't ignored on its account: they tell when it is written, and don't name it.
+    heeded: BTreeSet<NodeId>,
     seen: Option<Sums>,
+}
+
+impl Alien {
+    fn of(id: NodeId) -> Alien {
+        Alien { id, heeded: BTreeSet::new(), seen: None }
+    }
 }
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
@@ -33,9 +40,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return self.mark(slot);
         }
         let heeded = self.ledger.nodes.id(slot);
-        let alien = self.aliens.entry(key).or_insert(Alien { id: object, heeded: None, seen: None });
-        alien.heeded = alien.heeded.or(Some(heeded));
-        self.tracker.keep_heeding(heeded, true);
+        let was_heeded = self.aliens.values().any(|alien| alien.heeded.contains(&heeded));
+        self.aliens.entry(key).or_insert_with(|| Alien::of(object)).heeded.insert(heeded);
+        if !was_heeded {
+            self.tracker.keep_heeding(heeded, true);
+            // What happened there since was not told: it was ignored from this change on until now.
+            self.mark(slot)?;
+        }
         places.all().try_for_each(|place| self.mark(place))
     }
 
@@ -76,7 +87,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let places = self.ledger.places(key)?;
             let nodes = &self.ledger.nodes;
             let names_it = |heeded| !nodes.is_dirty(heeded) && places.named.contains(&heeded);
-            let is_at_home = alien.heeded.is_some_and(|heeded| nodes.find(heeded).is_none_or(names_it));
+            let mut heeded = alien.heeded.iter();
+            let is_at_home = heeded.len() > 0 && heeded.all(|&heeded| nodes.find(heeded).is_none_or(names_it));
             // Before it is looked at: what nobody writes any more stays as it is then.
             let is_written = !is_at_home && self.directories.is_written(alien.id).unwrap_or(true);
             let found = match self.directories.look(alien.id) {
@@ -91,7 +103,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let is_below = places.all().any(|place| nodes.contains(slot, place));
             if alien.seen != Some(found.weight) && (is_below || !is_written) {
                 has_changed |= is_below;
-                self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien });
+                self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien.clone() });
                 places.all().try_for_each(|place| self.mark(place))?;
             }
             if !is_written {
@@ -103,10 +115,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     fn forget_alien(&mut self, key: LinkKey, alien: Alien) {
         self.aliens.remove(&key);
-        if let Some(heeded) = alien.heeded
-            && self.aliens.values().all(|other| other.heeded != alien.heeded)
-        {
-            self.tracker.keep_heeding(heeded, false);
+        for heeded in alien.heeded {
+            if self.aliens.values().all(|other| !other.heeded.contains(&heeded)) {
+                self.tracker.keep_heeding(heeded, false);
+            }
         }
     }
 
@@ -118,7 +130,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             match self.directories.is_written(id) {
                 Ok(false) => {}
                 Err(error) if is_gone(&error) => {}
-                _ => _ = self.aliens.entry(key).or_insert(Alien { id, heeded: None, seen: None }),
+                _ => _ = self.aliens.entry(key).or_insert_with(|| Alien::of(id)),
             }
         }
     }

@@ -106,6 +106,32 @@ fn a_directory_may_come_to_lie_in_one_that_it_held() {
     agrees(&mut tracked, &tree, ROOT, "all of it");
 }
 
+/// It tells that a file was written by a name that it doesn't have, and is ignored from then on, until that is asked for.
+#[test]
+fn what_comes_after_a_name_that_is_gone_was_used_is_not_missed() {
+    let tree = Tree::new(7);
+    let (file, fresh, other) = (5000, 5001, 9000);
+    {
+        let mut state = tree.state();
+        state.files.insert(file, 10);
+        state.directories.insert(other, Directory { parent: ROOT, ..Directory::default() });
+        let root = state.directory(ROOT);
+        root.names.insert("file".to_owned(), file);
+        root.directories.insert(other, "other".to_owned());
+    }
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+    agrees(&mut tracked, &tree, ROOT, "at first");
+    {
+        let mut state = tree.state();
+        state.tell(other, Some(file), Happened::MODIFY);
+        state.files.insert(fresh, 20);
+        state.directory(other).names.insert("fresh".to_owned(), fresh);
+        state.tell(other, None, Happened::CREATE);
+        assert_eq!(state.told.len(), 1, "it is ignored");
+    }
+    agrees(&mut tracked, &tree, ROOT, "when another was made");
+}
+
 /// Nobody asks, nothing is told, and no directory is dirty: after the time it is looked at all the same.
 #[test]
 fn what_changes_where_nothing_is_told_is_seen_by_and_by() {
