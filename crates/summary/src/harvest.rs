@@ -1,9 +1,13 @@
 //! Reading many directories in the order of the disk, several at a time.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
-    sync::{Mutex, mpsc},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +23,9 @@ use crate::{
 /// over several at a time. Those that the disk is needed for go one by one, so that its queue holds neighbours.
 const IN_MEMORY: Duration = Duration::from_micros(500);
 const SHARE_MAX: usize = 64;
+
+/// So many entries may have been read and wait for a directory that is read since before them; some 40 bytes each.
+const HELD_MAX: usize = 1 << 17;
 
 /// So many directories are read in one order. What is found in them comes before the rest, so that few wait: else all of a level
 /// of the tree would be known before the first of the next is read.
@@ -77,26 +84,41 @@ impl Waiting {
     }
 }
 
-/// Reads all that waits, and what `merge` adds to it, by at most `readers` threads. What changes in a directory after it was
-/// read is told by the tracker. `merge` ends it by an error; when `gives_way`, what isn't being read by then is left as it is.
+/// Reads all that waits, and what `merge` adds to it, by as many threads as read side by side. What changes in a directory after it was
+/// read is told by the tracker. They are merged in the order in which their changes began to be told: where two readings
+/// contradict each other, because something changed between, the last one is the newer, or its directory, or the other one, has
+/// told of that change. `merge` ends it by an error; when `gives_way`, what isn't being read by then is left as it is.
 pub(crate) fn harvest<D: Directories, T: Tracker, E>(
     waiting: &mut Waiting,
     (directories, tracker): (&D, &T),
-    readers: usize,
     gives_way: &dyn Fn() -> bool,
     mut merge: impl FnMut(Slot, io::Result<Reading>, &mut Waiting) -> Result<(), E>,
 ) -> Result<(), E> {
+    let tickets = AtomicU64::new(0);
     let read = |ids: &[NodeId]| {
         // Before they are read: what happens then is told.
         ids.iter().for_each(|&id| tracker.heed(id));
-        directories.read_some(ids)
+        let ticket = tickets.fetch_add(1, Ordering::SeqCst);
+        (ticket, directories.read_some(ids))
     };
+    let readers = directories.readers();
     // Threads cost more than a few directories that are in memory.
-    while waiting.len() < 3 {
-        let Some((id, slot)) = waiting.take() else { return Ok(()) };
-        let reading = read(&[id]).pop().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
-        merge(slot, reading, waiting)?;
+    while waiting.len() < 3 || readers == 1 {
+        let share = if readers == 1 { SHARE_MAX } else { 1 };
+        let (ids, slots): (Vec<NodeId>, Vec<Slot>) = std::iter::from_fn(|| waiting.take()).take(share).unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut readings = read(&ids).1.into_iter();
+        for slot in slots {
+            let reading = readings.next().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
+            merge(slot, reading, waiting)?;
+        }
+        if readers == 1 && gives_way() {
+            waiting.clear();
+        }
     }
+    let mut next = tickets.load(Ordering::SeqCst);
     let (jobs, taken) = mpsc::channel::<Vec<(NodeId, Slot)>>();
     let taken = Mutex::new(taken);
     let (taken, read) = (&taken, &read);
@@ -108,18 +130,20 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
                 let Ok(job) = job else { break };
                 let (began, count) = (Instant::now(), job.len() as u32);
                 let (ids, slots): (Vec<NodeId>, Vec<Slot>) = job.into_iter().unzip();
-                let readings = slots.into_iter().zip(read(&ids)).collect();
-                if done.send(Done { readings, each_took: began.elapsed() / count.max(1) }).is_err() {
+                let (ticket, readings) = read(&ids);
+                let readings = slots.into_iter().zip(readings).collect();
+                if done.send(Done { ticket, readings, each_took: began.elapsed() / count.max(1) }).is_err() {
                     break;
                 }
             }
         };
         let (mut threads, mut in_flight, mut share) = (0, 0, 1);
+        let (mut held, mut entries_held) = (BTreeMap::new(), 0);
         loop {
             if gives_way() {
                 waiting.clear();
             }
-            while in_flight < readers {
+            while in_flight < readers && entries_held < HELD_MAX {
                 let job: Vec<_> = std::iter::from_fn(|| waiting.take()).take(share).collect();
                 if job.is_empty() {
                     break;
@@ -135,11 +159,17 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
             if in_flight == 0 {
                 return Ok(());
             }
-            let Done { readings, each_took } = results.recv().expect("a reader answers");
+            let done = results.recv().expect("a reader answers");
             in_flight -= 1;
-            share = if each_took < IN_MEMORY { (share * 2).min(SHARE_MAX) } else { 1 };
-            for (slot, reading) in readings {
-                merge(slot, reading, waiting)?;
+            share = if done.each_took < IN_MEMORY { (share * 2).min(SHARE_MAX) } else { 1 };
+            entries_held += done.entries();
+            held.insert(done.ticket, done);
+            while let Some(done) = held.remove(&next) {
+                next += 1;
+                entries_held -= done.entries();
+                for (slot, reading) in done.readings {
+                    merge(slot, reading, waiting)?;
+                }
             }
         }
     })
@@ -147,13 +177,100 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
 
 /// What a reader has read.
 struct Done {
+    /// Rises with each job, and was taken when all its directories were heeded and none was read.
+    ticket: u64,
     readings: Vec<(Slot, io::Result<Reading>)>,
     each_took: Duration,
 }
 
+impl Done {
+    fn entries(&self) -> usize {
+        let of = |reading: &Reading| reading.directories.len() + reading.inodes.len() + reading.linked.len();
+        self.readings.iter().map(|(_, reading)| 1 + reading.as_ref().map_or(0, of)).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Condvar;
+
     use super::*;
+    use crate::{reading::LinkedName, tracker::Drained};
+
+    /// The first directory takes until all others have been read, and those aren't heeded before it is being read.
+    #[derive(Default)]
+    struct Slow {
+        /// The first is being read; so many others have been.
+        state: Mutex<(bool, u64)>,
+        changed: Condvar,
+    }
+
+    const FIRST: u64 = 1;
+    const LAST: u64 = 4 * 32;
+
+    impl Slow {
+        fn wait_until(&self, is_it: impl Fn((bool, u64)) -> bool) {
+            let state = self.state.lock().expect("no panic");
+            drop(self.changed.wait_while(state, |state| !is_it(*state)).expect("no panic"));
+        }
+
+        fn change(&self, change: impl FnOnce(&mut (bool, u64))) {
+            change(&mut self.state.lock().expect("no panic"));
+            self.changed.notify_all();
+        }
+    }
+
+    impl Directories for Slow {
+        fn read(&self, directory: NodeId) -> io::Result<Reading> {
+            if directory.ino == FIRST {
+                self.change(|state| state.0 = true);
+                self.wait_until(|(_, read)| read == LAST - FIRST);
+            } else {
+                self.change(|state| state.1 += 1);
+            }
+            Ok(Reading::default())
+        }
+        fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn settling_seconds(&self) -> i64 {
+            0
+        }
+        fn parent(&self, _: NodeId) -> io::Result<NodeId> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    impl Tracker for Slow {
+        fn drain(&self) -> io::Result<Drained> {
+            Ok(Drained::default())
+        }
+        fn heed(&self, directory: NodeId) {
+            if directory.ino != FIRST {
+                self.wait_until(|(is_being_read, _)| is_being_read);
+            }
+        }
+        fn keep_heeding(&self, _: NodeId, _: bool) {}
+        fn start_anew(&self) {}
+    }
+
+    /// Or what it says of an inode that has moved on would replace what was found where that is now.
+    #[test]
+    fn what_was_read_first_is_merged_first() {
+        let slow = Slow::default();
+        let mut waiting = Waiting::of((FIRST..=LAST).map(|ino| (id(ino), Slot(ino as u32))));
+        let mut merged = Vec::new();
+        harvest(&mut waiting, (&slow, &slow), &|| false, |slot, _, _| {
+            merged.push(slot);
+            Ok::<_, ()>(())
+        })
+        .expect("nothing fails");
+        assert_eq!(merged[0], Slot(FIRST as u32));
+        assert_eq!(merged.len() as u64, LAST);
+    }
 
     fn id(ino: u64) -> NodeId {
         NodeId { ino, ..NodeId::default() }

@@ -69,6 +69,9 @@ pub enum Wanted<'a> {
     },
 }
 
+/// Directories that are read at the same time: a drive's queue holds as many.
+const READERS: usize = 32;
+
 /// Where directories are read: a file system, or a tree that a test makes up.
 pub trait Directories: Sync {
     /// Reads a directory. Entries that vanish meanwhile are left out. One that can be looked at and not listed is no error.
@@ -79,6 +82,11 @@ pub trait Directories: Sync {
     /// Reads several, one after the other.
     fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
         directories.iter().map(|&directory| self.read(directory)).collect()
+    }
+
+    /// So many at a time are read side by side. Where it is one, whoever harvests reads itself.
+    fn readers(&self) -> usize {
+        READERS
     }
 
     /// Looks at one inode. `ESTALE` (or `NotFound`) when it is gone.
@@ -159,6 +167,10 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
 
     fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
         (**self).read_some(directories)
+    }
+
+    fn readers(&self) -> usize {
+        (**self).readers()
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {

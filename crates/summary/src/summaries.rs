@@ -43,8 +43,6 @@ use crate::{
 const ROUNDS_MAX: usize = 16;
 /// Records that wait to be written; some 300 bytes each in memory.
 const UNWRITTEN_MAX: usize = 8_192;
-/// Directories that are read at the same time: a drive's queue holds as many.
-const READERS: usize = 32;
 
 /// Where one directory in so many is read, reading all metadata of the disk in one pass is as good.
 const MOST_SHARE: usize = 4;
@@ -505,7 +503,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let Self {
             ledger, directories, tracker, nowhere, open, unreadable, unsettled, unsettled_until, readings, ..
         } = self;
-        harvest::harvest(&mut waiting, (&*directories, &*tracker), READERS, gives_way, |slot, reading, waiting| {
+        harvest::harvest(&mut waiting, (&*directories, &*tracker), gives_way, |slot, reading, waiting| {
             *readings += 1;
             if !ledger.nodes.is_used(slot) {
                 return Ok(());

@@ -66,6 +66,34 @@ fn a_writer_at_every_step_is_not_missed() {
     }
 }
 
+/// The same with each step of the readings in an order that the seed gives.
+#[test]
+fn a_writer_between_the_steps_of_readings_is_not_missed() {
+    let seeds = if std::env::var_os("ONESWEEP_TEST_LONG").is_some() { 3000 } else { 30 };
+    for seed in 0..seeds {
+        let tree = if seed % 6 == 5 { Tree::with_summaries(seed) } else { Tree::new(seed) };
+        tree.state().is_woven = true;
+        let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+        for round in 0..6 {
+            tree.state().busy = 1 + (seed / 7) as u32 % 3;
+            let asked = tree.state().any_directory();
+            // It may be gone by then, and need not be exact.
+            let _ = tracked.query(id(asked), Freshness::Exact);
+            tree.state().busy = 0;
+            (0..round).for_each(|_| tree.state().change());
+            let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
+            for directory in directories.into_iter().rev().take(1 + seed as usize % 4) {
+                agrees(&mut tracked, &tree, directory, &format!("in round {round} of seed {seed}"));
+            }
+        }
+        let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
+        for directory in directories {
+            agrees(&mut tracked, &tree, directory, &format!("at the end of seed {seed}"));
+        }
+        assert_eq!(tracked.ledger().nodes.len(), tree.state().directories.len(), "seed {seed}: no more is kept");
+    }
+}
+
 /// A question where nothing has changed takes nothing and reads nothing, until something does.
 #[test]
 fn a_clean_question_looks_and_takes_nothing() {

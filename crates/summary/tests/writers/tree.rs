@@ -1,7 +1,7 @@
 //! The tree, and how it is told of.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     io,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -47,6 +47,10 @@ pub(crate) struct State {
     pub(crate) seed: u64,
     /// Changes that come with each reading.
     pub(crate) busy: u32,
+    /// Readings are torn, and each step of one comes in an order that the seed gives.
+    pub(crate) is_woven: bool,
+    /// Directories that are about to be read: from some moment before that on, what happens there is told.
+    pub(crate) to_heed: BTreeSet<u64>,
     pub(crate) lose: bool,
     /// Files that are open for writing, by whatever name.
     pub(crate) written: BTreeSet<u64>,
@@ -91,9 +95,25 @@ impl State {
         }
     }
 
+    /// What others do meanwhile, when the steps of readings are woven.
+    fn let_others_write(&mut self) {
+        for _ in 0..self.random(self.busy as usize + 1) {
+            self.change();
+        }
+    }
+
     pub(crate) fn links(&self, ino: u64) -> u32 {
         self.directories.values().flat_map(|directory| directory.names.values()).filter(|&&named| named == ino).count()
             as u32
+    }
+
+    /// The same of all files.
+    fn all_links(&self) -> HashMap<u64, u32> {
+        let mut links = HashMap::new();
+        for &named in self.directories.values().flat_map(|directory| directory.names.values()) {
+            *links.entry(named).or_default() += 1;
+        }
+        links
     }
 
     pub(crate) fn any_directory(&mut self) -> u64 {
@@ -103,13 +123,13 @@ impl State {
 
     /// A name and where it is.
     pub(crate) fn any_name(&mut self) -> Option<(u64, String, u64)> {
-        let all: Vec<_> = self
+        let count = self.directories.values().map(|directory| directory.names.len()).sum();
+        let at = self.random(count);
+        let mut all = self
             .directories
             .iter()
-            .flat_map(|(&ino, directory)| directory.names.iter().map(move |(name, &file)| (ino, name.clone(), file)))
-            .collect();
-        let at = self.random(all.len());
-        all.get(at).cloned()
+            .flat_map(|(&ino, directory)| directory.names.iter().map(move |(name, &file)| (ino, name, file)));
+        all.nth(at).map(|(ino, name, file)| (ino, name.clone(), file))
     }
 
     pub(crate) fn fresh(&mut self) -> u64 {
@@ -290,27 +310,62 @@ impl Tree {
     }
 }
 
-impl Directories for Tree {
-    fn read(&self, directory: NodeId) -> io::Result<Reading> {
-        let mut state = self.state();
-        for _ in 0..state.busy {
-            state.change();
-        }
-        let found = state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?;
+/// How far the reading of a directory is.
+enum Step {
+    Begun,
+    Heeded,
+    Listed(Listed),
+    Read(Box<io::Result<Reading>>),
+}
+
+/// The names in a directory at some moment.
+struct Listed {
+    ino: u64,
+    stamp: u64,
+    changed: u64,
+    directories: Vec<(NodeId, Vec<u8>)>,
+    names: BTreeMap<String, u64>,
+}
+
+impl Listed {
+    fn of(state: &State, ino: u64) -> io::Result<Listed> {
+        let found = state.directories.get(&ino).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Listed {
+            ino,
+            stamp: state.stamp(ino),
+            changed: state.changes,
+            directories: found.directories.iter().map(|(&ino, name)| (id(ino), name.clone().into_bytes())).collect(),
+            names: found.names.clone(),
+        })
+    }
+}
+
+impl Tree {
+    /// What was listed and is still there, as it is now.
+    fn reading(&self, state: &State, listed: Listed) -> Reading {
+        let Listed { ino: directory, changed, .. } = listed;
+        // Where it counts by sums, what has changed meanwhile is one that nothing comes to later.
+        let is_torn = changed != state.changes && state.method == Some(Method::Sums);
         let access = Access { mode: 0o40_755, ..Access::default() };
-        let mut reading = Reading { access, stamp: state.stamp(directory.ino), ..Reading::default() };
+        let mut reading = Reading { access, stamp: if is_torn { 0 } else { listed.stamp }, ..Reading::default() };
         reading.own.sums.directories = 1;
-        reading.directories =
-            found.directories.iter().map(|(&ino, name)| (id(ino), name.clone().into_bytes())).collect();
+        let is_here = |ino: u64| state.directories.get(&ino).is_some_and(|found| found.parent == directory);
+        reading.directories = listed.directories.into_iter().filter(|(found, _)| is_here(found.ino)).collect();
+        let now = state.directories.get(&directory).map(|found| &found.names);
+        let all_links = state.all_links();
         let mut gathering =
-            self.1.as_deref().map(|declared| Gathering::new(declared, &stat(directory.ino, true, 0), 0, None));
-        for (name, &ino) in &found.names {
-            if let Some(gathering) = &mut gathering {
-                let linked = (state.links(ino) > 1).then(|| id(ino));
-                gathering.add(name.as_bytes(), &stat(ino, false, state.files[&ino]), None, linked);
+            self.1.as_deref().map(|declared| Gathering::new(declared, &stat(directory, true, 0), 0, None));
+        for (name, ino) in listed.names {
+            if now.and_then(|names| names.get(&name)) != Some(&ino) {
+                continue;
             }
-            let weight = Sums { files: 1, bytes: state.files[&ino], ..Sums::default() };
-            match state.links(ino) {
+            let (bytes, links) = (state.files[&ino], all_links[&ino]);
+            if let Some(gathering) = &mut gathering {
+                let linked = (links > 1).then(|| id(ino));
+                gathering.add(name.as_bytes(), &stat(ino, false, bytes), None, linked);
+            }
+            let weight = Sums { files: 1, bytes, ..Sums::default() };
+            match links {
                 1 => {
                     reading.own.sums += weight;
                     reading.inodes.push(ino);
@@ -319,7 +374,67 @@ impl Directories for Tree {
             }
         }
         reading.custom = gathering.map(Gathering::finish);
-        Ok(reading)
+        reading
+    }
+}
+
+impl Directories for Tree {
+    fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        let mut state = self.state();
+        for _ in 0..state.busy {
+            state.change();
+        }
+        let listed = Listed::of(&state, directory.ino)?;
+        Ok(self.reading(&state, listed))
+    }
+
+    /// Where they are woven, others write at every step of a reading, and some are read at the same time.
+    fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
+        let mut state = self.state();
+        if !state.is_woven {
+            drop(state);
+            return directories.iter().map(|&directory| self.read(directory)).collect();
+        }
+        let mut steps: Vec<Step> = directories.iter().map(|_| Step::Begun).collect();
+        // Those that are being read, and the first that isn't: they are heeded in the order in which they are merged.
+        let (mut being_read, mut next) = (Vec::new(), 0);
+        while next < steps.len() || !being_read.is_empty() {
+            state.let_others_write();
+            let is_one_more = next < steps.len() && being_read.len() < 8;
+            let pick = state.random(being_read.len() + usize::from(is_one_more));
+            if pick == being_read.len() {
+                being_read.push(next);
+                next += 1;
+            }
+            let at = being_read[pick];
+            let ino = directories[at].ino;
+            steps[at] = match std::mem::replace(&mut steps[at], Step::Begun) {
+                Step::Begun => {
+                    state.ignored.remove(&ino);
+                    state.to_heed.remove(&ino);
+                    Step::Heeded
+                }
+                Step::Heeded => match Listed::of(&state, ino) {
+                    Ok(listed) => Step::Listed(listed),
+                    Err(error) => Step::Read(Box::new(Err(error))),
+                },
+                Step::Listed(listed) => Step::Read(Box::new(Ok(self.reading(&state, listed)))),
+                read => read,
+            };
+            if matches!(steps[at], Step::Read(_)) {
+                being_read.remove(pick);
+            }
+        }
+        state.let_others_write();
+        let read = |step| match step {
+            Step::Read(reading) => *reading,
+            _ => unreachable!("all have been read"),
+        };
+        steps.into_iter().map(read).collect()
+    }
+
+    fn readers(&self) -> usize {
+        if self.state().is_woven { 1 } else { 32 }
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
@@ -396,6 +511,9 @@ impl Directories for Tree {
 impl Tracker for Tree {
     fn drain(&self) -> io::Result<Drained> {
         let mut state = self.state();
+        for ino in std::mem::take(&mut state.to_heed) {
+            state.ignored.remove(&ino);
+        }
         let lost = std::mem::take(&mut state.lose);
         let changes = std::mem::take(&mut state.told);
         Ok(Drained { changes: if lost { Vec::new() } else { changes }, lost })
@@ -407,7 +525,12 @@ impl Tracker for Tree {
     }
 
     fn heed(&self, directory: NodeId) {
-        self.state().ignored.remove(&directory.ino);
+        let mut state = self.state();
+        if state.is_woven {
+            state.to_heed.insert(directory.ino);
+        } else {
+            state.ignored.remove(&directory.ino);
+        }
     }
 
     fn keep_heeding(&self, directory: NodeId, keep: bool) {
