@@ -60,7 +60,7 @@ impl Kind {
 }
 
 /// Where btrfs keeps its magic.
-const BTRFS_MAGIC: (u64, &[u8]) = (0x1_0040, b"_BHRfS_M");
+pub(super) const BTRFS_MAGIC: (u64, &[u8]) = (0x1_0040, b"_BHRfS_M");
 const QCOW2_MAGIC: (u64, &[u8]) = (0, b"QFI\xfb");
 
 /// What begins at byte 0. Reads the first 68 KiB, and where an NTFS may have lost its first sector, the last one.

@@ -18,7 +18,7 @@ mod open;
 mod tree;
 pub mod xfs;
 
-use std::{io, ops::ControlFlow};
+use std::{fmt, io, ops::ControlFlow};
 
 use bitflags::bitflags;
 use thiserror::Error;
@@ -178,7 +178,7 @@ pub trait Tables {
     /// system. Neighbours may come one by one. Ends at the first thing that is damaged.
     fn free(&self, _each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
         let feature = "no table of free space that is read here".to_owned();
-        Err(TableError::Unsupported { feature, advice: "ask the kernel that has it mounted" })
+        Err(TableError::Unsupported { feature, sign: None, advice: "ask the kernel that has it mounted" })
     }
 
     /// Content that is not where extents say, by rising `from`: they tell where it lies once the journal was replayed on the
@@ -199,7 +199,7 @@ pub trait Tables {
 #[non_exhaustive]
 pub enum TableError {
     /// There is no such file system here.
-    #[error("no {fs_type} file system begins here: byte {at} has no {what}")]
+    #[error("no {fs_type} file system begins here: byte {at} has no {what}, found {found}")]
     NotHere {
         /// The type that was looked for.
         fs_type: &'static str,
@@ -207,6 +207,8 @@ pub enum TableError {
         what: &'static str,
         /// Where it would be, in bytes.
         at: u64,
+        /// What is there.
+        found: String,
     },
     /// Bytes can't be read.
     #[error("cannot read {length} bytes at byte {at}: {source}")]
@@ -231,21 +233,65 @@ pub enum TableError {
         found: String,
     },
     /// The file system has a feature that isn't known here, so nothing can be believed.
-    #[error("the file system uses {feature}, which is not supported; {advice}")]
+    #[error("the file system uses {feature}, which is not supported{}; {advice}", in_parentheses(.sign))]
     Unsupported {
         /// Its name, as the file system's own tools have it.
         feature: String,
+        /// Where the file system says so; `None` where that is no matter of a single place.
+        sign: Option<Sign>,
         /// What to do.
         advice: &'static str,
     },
     /// What was written last is in the journal still.
-    #[error("{journal} has to be recovered first; {advice}")]
+    #[error("{journal} has to be recovered first ({sign}); {advice}")]
     Dirty {
         /// What has to be recovered.
         journal: &'static str,
+        /// Where that shows.
+        sign: Sign,
         /// What to do.
         advice: &'static str,
     },
+}
+
+/// Where something shows that makes a file system unreadable here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sign {
+    /// Where, in bytes from the start of the file system.
+    pub at: u64,
+    /// What could be read.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl Sign {
+    pub(crate) fn new(at: u64, expected: impl ToString, found: impl ToString) -> Sign {
+        Sign { at, expected: expected.to_string(), found: found.to_string() }
+    }
+}
+
+impl fmt::Display for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: expected {}, found {}", self.at, self.expected, self.found)
+    }
+}
+
+fn in_parentheses(sign: &Option<Sign>) -> String {
+    sign.as_ref().map(|sign| format!(" ({sign})")).unwrap_or_default()
+}
+
+/// A name as it is shown in messages, so that an empty one shows, too.
+fn quoted(name: &[u8]) -> String {
+    format!("\"{}\"", name.escape_ascii())
+}
+
+/// Bytes as they are shown in messages.
+fn hexadecimal(bytes: &[u8]) -> String {
+    match bytes {
+        [] => "the end of the device".to_owned(),
+        _ => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
+    }
 }
 
 impl TableError {

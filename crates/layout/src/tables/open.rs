@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    TableError, Tables,
-    beginning::{Kind, is_btrfs},
+    Sign, TableError, Tables,
+    beginning::{BTRFS_MAGIC, Kind, is_btrfs},
     ext4::Ext4,
+    hexadecimal,
     ntfs::{self, Ntfs},
     xfs::Xfs,
 };
@@ -28,7 +29,8 @@ type Opened = Result<Box<dyn Tables + Send>, TableError>;
 pub fn open(device: impl BlockRead + 'static, options: Options) -> Result<Box<dyn Tables + Send>, TableError> {
     if is_btrfs(&device) {
         let advice = "its trees are not read without the kernel: mount it for reading alone";
-        return Err(TableError::Unsupported { feature: "btrfs".into(), advice });
+        let sign = Sign::new(BTRFS_MAGIC.0, "ext2, ext3, ext4, XFS or NTFS", "the magic number of btrfs");
+        return Err(TableError::Unsupported { feature: "btrfs".into(), sign: Some(sign), advice });
     }
     let device: Device = Arc::new(device);
     let (shown, hidden): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(|kind| kind.has_magic(&*device));
@@ -38,7 +40,10 @@ pub fn open(device: impl BlockRead + 'static, options: Options) -> Result<Box<dy
             opened => return opened,
         }
     }
-    Err(TableError::NotHere { fs_type: "ext2, ext3, ext4, XFS or NTFS", what: "superblock", at: 0 })
+    let mut first = vec![0; 4.min(usize::try_from(device.len()).unwrap_or(4))];
+    device.read_at(&mut first, 0).map_err(|source| TableError::Io { at: 0, length: first.len() as u64, source })?;
+    let fs_type = "ext2, ext3, ext4, XFS or NTFS";
+    Err(TableError::NotHere { fs_type, what: "superblock", at: 0, found: hexadecimal(&first) })
 }
 
 fn open_as(kind: Kind, device: Device, Options { force_dirty }: Options) -> Opened {

@@ -229,6 +229,25 @@ fn facts(inode: &Inode) -> Facts {
     }
 }
 
+/// Fails unless an error names what is wrong with its byte, and with what was expected and found where bytes could be read.
+pub(crate) fn names_its_place(error: &TableError) {
+    let is_told = match error {
+        TableError::Damaged { what, expected, found, .. } => {
+            ![what, expected, found].iter().any(|text| text.is_empty())
+        }
+        TableError::NotHere { what, found, .. } => !what.is_empty() && !found.is_empty(),
+        TableError::Unsupported { sign, .. } => {
+            sign.as_ref().is_some_and(|sign| !sign.expected.is_empty() && !sign.found.is_empty())
+        }
+        TableError::Dirty { sign, .. } => !sign.expected.is_empty() && !sign.found.is_empty(),
+        TableError::Io { .. } => true,
+        _ => false,
+    };
+    let message = error.to_string();
+    assert!(is_told && message.contains("byte "), "{message}");
+    assert!(matches!(error, TableError::Io { .. }) || message.contains("found "), "{message}");
+}
+
 /// Fails where the two differ, with the first differences.
 pub(crate) fn compare(kernel: &Tree, tables: &Tree) {
     let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();

@@ -1,7 +1,8 @@
 //! Damaged images, held against what the checker of each file system says of them.
 //!
 //! Random bytes of the metadata are changed, 40 times for each file system and 2,000 times in the long set. Each image must
-//! end in facts that are right or in a problem. What a checksum protects is never other than it was without a word; of what
+//! end in facts that are right or in a problem, or be refused; a problem or refusal names its byte, and what was expected and
+//! found there. What a checksum protects is never other than it was without a word; of what
 //! none protects, the differences are counted by their kind and by what the checker says.
 
 use std::{
@@ -28,7 +29,7 @@ use onesweep_layout::{
 };
 
 use crate::{
-    conformance::Kept,
+    conformance::{Kept, names_its_place},
     image::{Image, not_here, run},
 };
 
@@ -183,13 +184,14 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
         let told = match &found {
             Err(error) => {
                 assert!(error.to_string().len() < 2000, "{error}");
+                names_its_place(error);
                 "refused"
             }
             Ok((facts, problems)) => {
                 let kinds = differences(&sound.0, facts);
                 match (problems.is_empty(), kinds.is_empty()) {
                     (false, _) => {
-                        assert!(problems.iter().all(|problem| problem.to_string().contains("byte ")), "{problems:?}");
+                        problems.iter().for_each(names_its_place);
                         if is_long() && checker == "finds nothing" {
                             println!("{name}, round {round}: the checker finds nothing, but we tell {}", problems[0]);
                         }

@@ -18,7 +18,7 @@ use onesweep_layout::{
 };
 
 use crate::{
-    conformance::{Kept, by_kernel, by_tables, compare, scan},
+    conformance::{Kept, by_kernel, by_tables, compare, names_its_place, scan},
     ext4_tree::{ALL, Amount, Random, fill},
     image::{Image, run},
 };
@@ -497,11 +497,13 @@ fn damaged(mkfs: &[&str], block_bytes: u64, seed: u64, crash: bool) {
             .collect();
         let undo: Vec<(usize, u8)> = changes.iter().map(|&(at, _)| (at, bytes[at])).collect();
         changes.iter().for_each(|&(at, byte)| bytes[at] = byte);
-        if let Ok(mut tables) = Ext4::open(bytes.as_slice()) {
+        let tables = Ext4::open(bytes.as_slice()).inspect_err(names_its_place);
+        if let Ok(mut tables) = tables {
             opened += 1;
             let mut kept = Kept::default();
             tables.scan(Wanted { xattrs: true }, &mut kept).unwrap();
             with_problems += u32::from(!kept.problems.is_empty());
+            kept.problems.iter().for_each(names_its_place);
             let all = Needs { layout: true, xattrs: true };
             Ext4::open_mounted(bytes.as_slice()).map(|tables| tables.bring_in(all, u64::MAX, &|| true)).ok();
             let most = changes.len() * 2000;

@@ -23,7 +23,7 @@ use onesweep_layout::{
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 
 use crate::{
-    conformance::{Kept, Tree, by_kernel, by_tables, compare, scan},
+    conformance::{Kept, Tree, by_kernel, by_tables, compare, names_its_place, scan},
     image::{Image, not_here, run, skipped},
 };
 
@@ -534,7 +534,8 @@ fn survives_damage(path: &Path, has_checksums: bool) {
         let changed = Changed::new(&image, changes);
         let mut tables = match Xfs::open(&changed) {
             Ok(tables) => tables,
-            Err(_) => {
+            Err(refused) => {
+                names_its_place(&refused);
                 outcomes[0] += 1;
                 continue;
             }
@@ -542,6 +543,7 @@ fn survives_damage(path: &Path, has_checksums: bool) {
         let mut kept = Damaged::default();
         tables.scan(Wanted { xattrs: true }, &mut kept).unwrap();
         let Damaged(mut kept) = kept;
+        kept.problems.iter().for_each(names_its_place);
         let is_whole = kept.inodes == sound.inodes && {
             kept.names.sort();
             kept.names == sound_names
@@ -675,6 +677,7 @@ fn survives_consistent_damage(path: &Path) {
         let changed = Changed::new(&image, changes);
         let mut kept = Damaged::default();
         Xfs::open(&changed).unwrap().scan(Wanted { xattrs: true }, &mut kept).unwrap();
+        kept.0.problems.iter().for_each(names_its_place);
         unharmed += u32::from(kept.0.problems.is_empty());
     }
     let took = begin.elapsed();
@@ -820,6 +823,6 @@ fn an_image_that_was_cut_off_is_refused() {
     );
     for length in [0, 1, 511, 512, 4096] {
         file.set_len(length).unwrap();
-        assert!(Xfs::open(ImageFile::open(&image.path()).unwrap()).is_err());
+        names_its_place(&Xfs::open(ImageFile::open(&image.path()).unwrap()).expect_err("a refusal"));
     }
 }

@@ -9,7 +9,7 @@ use super::{
     inode, no_key_name,
     superblock::Superblock,
 };
-use crate::tables::{Name, TableError};
+use crate::tables::{Name, TableError, quoted};
 
 /// What has to be known of a directory when its blocks come.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ pub(super) fn names(
             &shown[..]
         } else {
             if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-                tell(Err(problem(start, "a name", &"bytes other than / and 0", &name.escape_ascii())))?;
+                tell(Err(problem(start, "a name", &"bytes other than / and 0", &quoted(name))))?;
                 continue;
             }
             name

@@ -13,7 +13,10 @@ use super::{
     source::{Direct, Lack},
     volume::Volume,
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{Sign, TableError},
+};
 
 /// The first bytes of every block of the journal that isn't a copy. A copy that begins with them has zeros there instead.
 pub(super) const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
@@ -57,8 +60,14 @@ impl Overlay {
     }
 }
 
-fn dirty() -> TableError {
-    TableError::Dirty { journal: "the journal", advice: ADVICE }
+/// A journal that has to be recovered, by the word of the superblock.
+fn dirty(journal: &'static str) -> TableError {
+    let sign = Sign::new(
+        super::superblock::INCOMPATIBLE_AT,
+        "no needs_recovery, or a journal that can be replayed",
+        "neither",
+    );
+    TableError::Dirty { journal, sign, advice: ADVICE }
 }
 
 /// Replays the journal of a file system that says it has to be recovered.
@@ -80,8 +89,9 @@ fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
     let superblock = &volume.superblock;
     if superblock.journal_inode == 0 {
         // It lies on another device.
-        return Err(TableError::Dirty { journal: "the journal on another device", advice: ADVICE });
+        return Err(dirty("the journal on another device"));
     }
+    let dirty = || dirty("the journal");
     let (block, byte) = volume.inode_place(superblock.journal_inode).ok_or_else(dirty)?;
     let table = volume.block(block)?;
     let bytes = table.get(byte..byte + superblock.inode_bytes).ok_or_else(dirty)?;
@@ -129,7 +139,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         let unknown = journal.features & !INCOMPATIBLE_KNOWN;
         if unknown != 0 {
             let feature = format!("feature {unknown:#x} of the journal");
-            return Err(TableError::Unsupported { feature, advice: ADVICE });
+            let found = format!("{:#x}", journal.features);
+            let sign = Some(Sign::new(at + 40, format!("no bits but {INCOMPATIBLE_KNOWN:#x}"), found));
+            return Err(TableError::Unsupported { feature, sign, advice: ADVICE });
         }
         if journal.is_checksummed() {
             let crc = crc32c(crc32c(crc32c(!0, &bytes[..0xFC]), &[0; 4]), &bytes[0x100..1024]);
@@ -183,7 +195,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
     fn replayed(&self) -> Result<Overlay, TableError> {
         if self.features & INCOMPATIBLE_ASYNC_COMMIT != 0 && !self.is_checksummed() {
             // Whether all of a transaction was written only its old checksum tells.
-            return Err(dirty());
+            let at = self.volume.byte_of(self.place(0)?) + 40;
+            let sign = Sign::new(at, "no async_commit without checksums", format!("{:#x}", self.features));
+            return Err(TableError::Dirty { journal: "the journal", sign, advice: ADVICE });
         }
         let mut overlay = Overlay::default();
         // Transactions are taken over when their commit block is met; a revocation counts for all up to its own.
@@ -276,7 +290,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         const HEAD: [u8; 4] = [9, 0, 8, 0];
         let follows = super::fields::le32(&bytes, 8);
         if bytes[..4] == HEAD && follows == sequence {
-            return Err(TableError::Dirty { journal: "a fast commit in the journal", advice: ADVICE });
+            let found = format!("one that follows transaction {sequence}");
+            let sign = Sign::new(self.volume.byte_of(place), "no fast commit", found);
+            return Err(TableError::Dirty { journal: "a fast commit in the journal", sign, advice: ADVICE });
         }
         Ok(())
     }

@@ -8,11 +8,13 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{TableError, VolumeFacts},
+    tables::{Sign, TableError, VolumeFacts, hexadecimal},
 };
 
 /// Where the first superblock begins, in bytes.
 pub(super) const AT: u64 = 1024;
+/// Where the incompatible features are.
+pub(super) const INCOMPATIBLE_AT: u64 = AT + 0x60;
 /// Its bytes.
 pub(super) const BYTES: usize = 1024;
 
@@ -103,9 +105,9 @@ impl Superblock {
     /// Reads the first superblock of a device.
     pub(super) fn read(device: &impl BlockRead) -> Result<Superblock, TableError> {
         let mut bytes = vec![0; BYTES];
-        let absent = TableError::NotHere { fs_type: "ext4", what: "superblock", at: AT };
+        let absent = |found| TableError::NotHere { fs_type: "ext4", what: "magic number 53 ef", at: AT + 0x38, found };
         if device.len() < AT + BYTES as u64 {
-            return Err(absent);
+            return Err(absent(format!("a device of {} bytes", device.len())));
         }
         let read = device.read_at(&mut bytes, AT);
         read.map_err(|source| TableError::Io { at: AT, length: BYTES as u64, source })?;
@@ -115,7 +117,7 @@ impl Superblock {
                     let found = format!("{:#06x}; {advice}", le16(&bytes, 0x38));
                     TableError::damaged("the magic number of the superblock", AT + 0x38, format!("{MAGIC:#06x}"), found)
                 }
-                None => absent,
+                None => absent(hexadecimal(&bytes[0x38..0x3A])),
             });
         }
         Superblock::parse(&bytes, device.len()).map_err(|error| match (error, backup(device)) {
@@ -325,7 +327,9 @@ fn refuse_unknown(incompatible: u32) -> Result<(), TableError> {
         0x8 => "name the device of the file system, not that of its journal",
         _ => "mount it, if the kernel knows it",
     };
-    Err(TableError::Unsupported { feature: names.collect::<Vec<_>>().join(", "), advice })
+    let known = format!("no bits but {:#x}", Incompatible::all().bits());
+    let sign = Some(Sign::new(INCOMPATIBLE_AT, known, format!("{incompatible:#x}")));
+    Err(TableError::Unsupported { feature: names.collect::<Vec<_>>().join(", "), sign, advice })
 }
 
 /// How e2fsck gets at the first copy of the superblock that looks sound.

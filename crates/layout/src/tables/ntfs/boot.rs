@@ -1,7 +1,10 @@
 //! The boot sector: sizes of clusters and records, and where the $MFT begins.
 
 use super::bytes::{slice_at, u16_at, u32_at, u64_at};
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, hexadecimal},
+};
 
 /// What stands at byte 3 of a boot sector.
 const OEM_ID: &[u8] = b"NTFS    ";
@@ -43,7 +46,7 @@ impl Geometry {
     /// Reads the boot sector, or its backup at the end of the device when the first is damaged; then also what was wrong.
     pub(super) fn read(device: &impl BlockRead) -> Result<(Geometry, Option<TableError>), TableError> {
         if device.len() < BOOT_BYTES as u64 {
-            return Err(not_here());
+            return Err(not_here(&[]));
         }
         let mut sector = [0; BOOT_BYTES];
         let first = match device.read_at(&mut sector, 0) {
@@ -53,7 +56,7 @@ impl Geometry {
         let wrong = match first {
             Ok(geometry) => return Ok((geometry, None)),
             // Another file system was made here since, and the backup of an older one may still lie at the end.
-            Err(TableError::NotHere { .. }) if !may_have_been_ours(device, &sector) => return Err(not_here()),
+            Err(TableError::NotHere { .. }) if !may_have_been_ours(device, &sector) => return Err(not_here(&sector)),
             Err(wrong) => wrong,
         };
         match backup(device) {
@@ -65,7 +68,7 @@ impl Geometry {
     /// Reads a boot sector that lies at byte `at`.
     fn parse(sector: &[u8; BOOT_BYTES], at: u64) -> Result<Geometry, TableError> {
         if slice_at(sector, 3, OEM_ID.len()) != Some(OEM_ID) {
-            return Err(not_here());
+            return Err(not_here(sector));
         }
         let damaged = |what: &str, offset: u64, expected: &str, found: &dyn ToString| {
             TableError::damaged(format!("the boot sector's {what}"), at + offset, expected, found.to_string())
@@ -133,8 +136,8 @@ fn stood_in_for(wrong: TableError, backup_at: u64) -> TableError {
         TableError::Damaged { what, at, expected, found } => {
             TableError::Damaged { what, at, expected, found: format!("{found}; {used}") }
         }
-        TableError::NotHere { what, at, .. } => {
-            TableError::damaged("the boot sector", at, what, format!("none; {used}"))
+        TableError::NotHere { what, at, found, .. } => {
+            TableError::damaged("the boot sector", at, what, format!("{found}; {used}"))
         }
         other => TableError::damaged("the boot sector", 0, "a sector that can be read", format!("{other}; {used}")),
     }
@@ -148,8 +151,9 @@ pub(in crate::tables) fn has_backup_alone(device: &(impl BlockRead + ?Sized)) ->
         && backup(device).is_some_and(|(geometry, at)| geometry.bytes <= at + BOOT_BYTES as u64)
 }
 
-fn not_here() -> TableError {
-    TableError::NotHere { fs_type: "ntfs", what: "\"NTFS    \"", at: 3 }
+fn not_here(sector: &[u8]) -> TableError {
+    let found = hexadecimal(slice_at(sector, 3, OEM_ID.len()).unwrap_or_default());
+    TableError::NotHere { fs_type: "ntfs", what: "\"NTFS    \"", at: 3, found }
 }
 
 /// Whether a first sector without the mark of NTFS is one that was damaged rather than one of another file system.
@@ -221,7 +225,7 @@ mod tests {
         let (geometry, wrong) = Geometry::read(&device).unwrap();
         assert_eq!(geometry.serial, 0x1234);
         let wrong = wrong.unwrap().to_string();
-        assert!(wrong.contains("none; the backup at byte 1048064 is used"), "{wrong}");
+        assert!(wrong.contains("found 00 00 00 00 00 00 00 00; the backup at byte 1048064 is used"), "{wrong}");
 
         device[..BOOT_BYTES].copy_from_slice(&good);
         assert!(Geometry::read(&device).unwrap().1.is_none());

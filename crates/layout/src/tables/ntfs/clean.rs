@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{TableError, Wanted},
+    tables::{Sign, TableError, Wanted},
 };
 
 /// The records that tell.
@@ -41,6 +41,8 @@ pub(super) struct VolumeInformation {
     pub(super) label: String,
     pub(super) major_version: u8,
     pub(super) minor_version: u8,
+    /// Where that lies.
+    pub(super) at: u64,
     flags: u16,
 }
 
@@ -59,6 +61,7 @@ impl VolumeInformation {
                     let short = || TableError::damaged("$VOLUME_INFORMATION", attribute.at, "12 bytes", value.len());
                     volume.flags = u16_at(value, 10).ok_or_else(short)?;
                     (volume.major_version, volume.minor_version) = (value[8], value[9]);
+                    volume.at = attribute.at;
                     has_flags = true;
                 }
                 _ => {}
@@ -80,21 +83,24 @@ pub(super) fn check<B: BlockRead>(
     notes: &mut Vec<TableError>,
 ) -> Result<(), TableError> {
     let flagged = volume.map(|volume| volume.flags & IS_DIRTY != 0);
-    let mut told = |found: Result<bool, TableError>| found.map_err(|damage| notes.push(damage)).ok();
-    let hibernated = told(is_hibernated(mft));
-    let open = told(has_open_journal(mft));
-    let (journal, advice) = if flagged == Some(true) {
-        ("the volume, marked as dirty,", ADVICE)
-    } else if hibernated == Some(true) {
-        ("what a hibernating Windows keeps in memory", HIBERNATED_ADVICE)
+    let record = |number| mft.at(number).unwrap_or(0);
+    let hibernated = hibernation(mft).map_err(|damage| notes.push(damage)).ok();
+    let open = has_open_journal(mft).map_err(|damage| notes.push(damage)).ok();
+    let (journal, sign, advice) = if let Some(volume) = volume.filter(|_| flagged == Some(true)) {
+        let sign = Sign::new(volume.at, "no flag of a dirty volume", format!("the flags {:#x}", volume.flags));
+        ("the volume, marked as dirty,", sign, ADVICE)
+    } else if let Some(Some(number)) = hibernated {
+        let sign = Sign::new(record(number), "no hiberfil.sys in use", "one");
+        ("what a hibernating Windows keeps in memory", sign, HIBERNATED_ADVICE)
     } else if open == Some(true) {
-        ("$LogFile", ADVICE)
-    } else if [flagged, hibernated, open].contains(&None) {
-        ("the volume, so damaged that nobody can tell whether it was closed,", ADVICE)
+        ("$LogFile", Sign::new(record(LOG_FILE), "a closed journal", "an open one, or none"), ADVICE)
+    } else if flagged.is_none() || hibernated.is_none() || open.is_none() {
+        let sign = Sign::new(record(VOLUME), "a readable volume, journal and root", "damage");
+        ("the volume, so damaged that nobody can tell whether it was closed,", sign, ADVICE)
     } else {
         return Ok(());
     };
-    Err(TableError::Dirty { journal, advice })
+    Err(TableError::Dirty { journal, sign, advice })
 }
 
 fn has_open_journal<B: BlockRead>(mft: &Mft<B>) -> Result<bool, TableError> {
@@ -146,15 +152,16 @@ fn restart_page(page: &mut [u8]) -> Option<(u64, bool)> {
     Some((u64_at(area, 0)?, in_use == NO_CLIENT || flags & IS_CLEAN != 0))
 }
 
-/// Whether hiberfil.sys holds the memory of a Windows that goes on from it.
-fn is_hibernated<B: BlockRead>(mft: &Mft<B>) -> Result<bool, TableError> {
+/// The record of a hiberfil.sys that holds the memory of a Windows which goes on from it.
+fn hibernation<B: BlockRead>(mft: &Mft<B>) -> Result<Option<u64>, TableError> {
     let Some(reference) = look_up(mft, super::ROOT, b"HIBERFIL.SYS")? else {
-        return Ok(false);
+        return Ok(None);
     };
     let mut file = File::default();
     read_file(mft, reference.number, &mut |attribute| file.take(attribute, &mft.geometry, Wanted::default()))?;
     let start = file.data().read(&mft.device, HIBERNATION_BYTES)?;
-    Ok((start.len() as u64) < HIBERNATION_BYTES || start.starts_with(b"hibr") || start.starts_with(b"HIBR"))
+    let is_used = (start.len() as u64) < HIBERNATION_BYTES || start.starts_with(b"hibr") || start.starts_with(b"HIBR");
+    Ok(is_used.then_some(reference.number))
 }
 
 #[cfg(test)]

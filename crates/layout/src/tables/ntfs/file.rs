@@ -18,7 +18,7 @@ use super::{
 use crate::{
     block_read::BlockRead,
     extent::ExtentFlags,
-    tables::{Inode, InodeFlags, TableError, Wanted},
+    tables::{Inode, InodeFlags, Sign, TableError, Wanted},
 };
 
 /// The name of the index of names.
@@ -287,6 +287,7 @@ impl File {
             stream.finish(&mft.geometry)?;
             left = left.checked_sub(stream.size).ok_or_else(|| TableError::Unsupported {
                 feature: format!("more than {XATTRS_BYTES_MAX} bytes of streams in file {}", inode.number),
+                sign: mft.at(inode.number).map(|at| Sign::new(at, "fewer", "more")),
                 advice: "they are listed, but not read",
             })?;
             let value = content_of(stream, mft, XATTR_BYTES_MAX)?;

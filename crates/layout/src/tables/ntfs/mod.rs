@@ -95,7 +95,7 @@ mod times;
 use std::ops::ControlFlow;
 
 use self::{boot::Geometry, clean::VolumeInformation, mft::Mft, scan::Scan};
-use super::{Found, Inode, InodeFlags, Name, TableError, Tables, VolumeFacts, Wanted};
+use super::{Found, Inode, InodeFlags, Name, Sign, TableError, Tables, VolumeFacts, Wanted};
 use crate::block_read::BlockRead;
 
 pub(super) use self::boot::has_backup_alone;
@@ -160,8 +160,10 @@ impl<B: BlockRead> Ntfs<B> {
         let mft = Mft::open(device, geometry, &mut notes)?;
         let volume = VolumeInformation::read(&mft).map_err(|damage| notes.push(damage)).ok();
         if let Some(volume) = volume.as_ref().filter(|volume| volume.major_version > 3) {
+            let version = format!("{}.{}", volume.major_version, volume.minor_version);
             return Err(TableError::Unsupported {
-                feature: format!("version {}.{} of NTFS", volume.major_version, volume.minor_version),
+                feature: format!("version {version} of NTFS"),
+                sign: Some(Sign::new(volume.at, "a version up to 3", version)),
                 advice: "mount it by what made it",
             });
         }

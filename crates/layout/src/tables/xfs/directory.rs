@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Name, TableError},
+    tables::{Name, TableError, quoted},
 };
 
 /// The index of names begins at this byte of a directory; data is below.
@@ -40,7 +40,7 @@ pub(super) fn short_form<B>(
         let name = checked_name(&block, offset + 3, length)?;
         // Here the two stand for themselves; as names they would lead out of the directory.
         if matches!(name, b"." | b"..") {
-            return Err(block.damaged(offset + 3, "a name", "one other than . and ..", name.escape_ascii()));
+            return Err(block.damaged(offset + 3, "a name", "one other than . and ..", quoted(name)));
         }
         let number = if long > 0 { block.u64(number_at)? } else { u64::from(block.u32(number_at)?) };
         check_number(volume, &block, number_at, number)?;
@@ -190,7 +190,7 @@ fn single_end(block: &Block<'_>, start: usize) -> Result<usize, TableError> {
 fn checked_name<'a>(block: &Block<'a>, offset: usize, length: usize) -> Result<&'a [u8], TableError> {
     let name = block.slice(offset, length)?;
     if name.is_empty() || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
-        return Err(block.damaged(offset, "a name", "bytes other than 0 and /", name.escape_ascii()));
+        return Err(block.damaged(offset, "a name", "bytes other than 0 and /", quoted(name)));
     }
     Ok(name)
 }

@@ -1,6 +1,6 @@
 //! The features of a version 5 file system that change how it is read, by the names of its own tools.
 
-use crate::tables::TableError;
+use crate::tables::{Sign, TableError};
 
 /// Directory entries tell the type of the file.
 pub(super) const FTYPE: u32 = 1;
@@ -24,9 +24,12 @@ const READ: u32 = FTYPE
 /// What is known by name only.
 const NAMED: [(u32, &str); 2] = [(1 << 9, "zoned"), (1 << 10, "zone_gaps")];
 
-/// Fails when there is a bit of `incompat` that would make what is read here wrong.
-pub(super) fn check_incompat(incompat: u32) -> Result<(), TableError> {
-    let unsupported = |feature: String, advice| TableError::Unsupported { feature, advice };
+/// Fails when there is a bit of `incompat`, which lies at byte `at`, that would make what is read here wrong.
+pub(super) fn check_incompat(incompat: u32, at: u64) -> Result<(), TableError> {
+    let unsupported = |feature: String, advice| {
+        let sign = Sign::new(at, format!("no bits but {:#x}", READ & !NEEDS_REPAIR), format!("{incompat:#x}"));
+        TableError::Unsupported { feature, sign: Some(sign), advice }
+    };
     if incompat & NEEDS_REPAIR != 0 {
         return Err(unsupported(
             "needsrepair".to_owned(),
@@ -49,10 +52,10 @@ mod tests {
 
     #[test]
     fn unknown_bits_are_refused_by_name() {
-        assert!(check_incompat(FTYPE | SPARSE_INODES | META_UUID | 1 << 3 | 1 << 5).is_ok());
+        assert!(check_incompat(FTYPE | SPARSE_INODES | META_UUID | 1 << 3 | 1 << 5, 216).is_ok());
         for (bits, name) in [(1 << 4, "needsrepair"), (1 << 9 | 1, "zoned"), (1 << 31, "bit 0x80000000")] {
-            let error = check_incompat(bits).unwrap_err().to_string();
-            assert!(error.contains(name), "{error}");
+            let error = check_incompat(bits, 216).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("byte 216"), "{error}");
         }
     }
 }

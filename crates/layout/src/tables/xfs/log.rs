@@ -4,7 +4,10 @@
 //! is where the number falls. A file system that was unmounted has a record there that says so, and nothing behind it.
 
 use super::volume::Volume;
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{Sign, TableError},
+};
 
 const BLOCK_BYTES: u64 = 512;
 pub(super) const MAGIC: u32 = 0xfeed_babe;
@@ -24,11 +27,11 @@ pub(super) fn head<B: BlockRead>(volume: &Volume<B>) -> Result<Option<[u64; 2]>,
 
 /// Fails unless the file system was unmounted after the last write.
 pub(super) fn check_clean<B: BlockRead>(volume: &Volume<B>) -> Result<(), TableError> {
-    if Log::of(volume).is_clean()? {
-        return Ok(());
-    }
+    let log = Log::of(volume);
+    let Some(head) = log.unclean_head()? else { return Ok(()) };
     Err(TableError::Dirty {
         journal: "the log of the XFS",
+        sign: Sign::new(log.start + head * BLOCK_BYTES, "a record of an unmount before it", "something else"),
         advice: "mount and unmount it, or throw the log away by `xfs_repair -L` where that fails",
     })
 }
@@ -81,9 +84,14 @@ impl<'a, B: BlockRead> Log<'a, B> {
         Ok(Some(behind))
     }
 
-    fn is_clean(&self) -> Result<bool, TableError> {
+    /// The head, unless what lies before it says that the file system was unmounted.
+    fn unclean_head(&self) -> Result<Option<u64>, TableError> {
         // A log of zeros is one that xfs_repair has thrown away in older versions.
-        let Some(head) = self.head()? else { return Ok(true) };
+        let Some(head) = self.head()? else { return Ok(None) };
+        Ok((!self.is_clean_at(head)?).then_some(head))
+    }
+
+    fn is_clean_at(&self, head: u64) -> Result<bool, TableError> {
         let Some(last) = self.record_before(head)? else { return Ok(false) };
         if last.ends_at_head {
             return Ok(last.is_unmount);

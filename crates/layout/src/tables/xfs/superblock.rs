@@ -1,7 +1,7 @@
 //! The superblock: what kind of XFS it is, and the arithmetic of its addresses.
 
 use super::{block::Block, features};
-use crate::tables::{TableError, VolumeFacts};
+use crate::tables::{Sign, TableError, VolumeFacts, hexadecimal};
 
 /// Bytes of the superblock that are looked at; it has the first sector for itself.
 pub(super) const SUPERBLOCK_BYTES: usize = 512;
@@ -62,11 +62,13 @@ impl Superblock {
     ) -> Result<Superblock, TableError> {
         let block = Block { what: "the superblock", at: 0, bytes };
         if block.u32(0)? != MAGIC {
-            return Err(TableError::NotHere { fs_type: "xfs", what: "magic number \"XFSB\"", at: 0 });
+            let found = hexadecimal(&block.array::<4>(0)?);
+            return Err(TableError::NotHere { fs_type: "xfs", what: "magic number \"XFSB\"", at: 0, found });
         }
         let version = block.u16(100)?;
         if !matches!(version & VERSION, 4 | 5) {
-            return Err(unsupported(format!("version {} of the superblock", version & VERSION)));
+            let found = version & VERSION;
+            return Err(unsupported(format!("version {found} of the superblock"), Sign::new(100, "4 or 5", found)));
         }
         let sector_bytes = u32::from(block.u16(102)?);
         check_log(&block, 121, "the bytes of a sector", sector_bytes, 9..=15)?;
@@ -74,14 +76,16 @@ impl Superblock {
         if is_v5 {
             let sector = more(sector_bytes as usize)?;
             Block { bytes: &sector, ..block }.check_crc(224)?;
-            features::check_incompat(block.u32(216)?)?;
+            features::check_incompat(block.u32(216)?, 216)?;
         }
         if version & DIRECTORIES_V2 == 0 {
-            return Err(unsupported("version 1 of directories".to_owned()));
+            let sign = Sign::new(100, format!("the bit {DIRECTORIES_V2:#x}"), format!("{version:#x}"));
+            return Err(unsupported("version 1 of directories".to_owned(), sign));
         }
         if block.u64(48)? == 0 {
             let feature = "an external log".to_owned();
-            return Err(TableError::Unsupported { feature, advice: "mount it, and read it through the kernel" });
+            let sign = Some(Sign::new(48, "the block where the log begins", 0));
+            return Err(TableError::Unsupported { feature, sign, advice: "mount it, and read it through the kernel" });
         }
         if block.u8(126)? != 0 {
             return Err(block.damaged(126, "the mark of an unfinished mkfs.xfs", 0, block.u8(126)?));
@@ -254,8 +258,9 @@ fn check_log(
     block.check(offset, what, 1 << log, bytes)
 }
 
-fn unsupported(feature: String) -> TableError {
-    TableError::Unsupported { feature, advice: "copy its files to a newer one on a system that still mounts it" }
+fn unsupported(feature: String, sign: Sign) -> TableError {
+    let advice = "copy its files to a newer one on a system that still mounts it";
+    TableError::Unsupported { feature, sign: Some(sign), advice }
 }
 
 #[cfg(test)]
@@ -363,7 +368,7 @@ pub(super) mod tests {
             (56, &[0xff; 8], "the root directory"),
         ] {
             let error = refused(offset, field);
-            assert!(error.contains(expected), "{error}");
+            assert!(error.contains(expected) && error.contains("byte ") && error.contains("found"), "{error}");
         }
         let mut changed = bytes(true);
         changed[300] = 1;

@@ -12,7 +12,8 @@ pub(super) struct Volume<B> {
 impl<B: BlockRead> Volume<B> {
     pub(super) fn open(device: B) -> Result<Volume<B>, TableError> {
         if device.len() < SUPERBLOCK_BYTES as u64 {
-            return Err(TableError::NotHere { fs_type: "xfs", what: "magic number \"XFSB\"", at: 0 });
+            let found = format!("a device of {} bytes", device.len());
+            return Err(TableError::NotHere { fs_type: "xfs", what: "magic number \"XFSB\"", at: 0, found });
         }
         let first = read(&device, 0, SUPERBLOCK_BYTES)?;
         let superblock = Superblock::parse(&first, device.len(), |length| read(&device, 0, length))?;
