@@ -1,6 +1,7 @@
 //! File systems read from their own tables, held against what the kernel says of the same image.
 
 mod btrfs;
+mod casefold;
 mod conformance;
 mod damage;
 mod ext4;
