@@ -8,5 +8,6 @@ mod ext4;
 mod ext4_tree;
 mod image;
 mod ntfs;
+mod ntfs_runs;
 mod xfs;
 mod xfs_mounted;

@@ -27,6 +27,7 @@ use rustix::fs::{FileType, Mode, XattrFlags, mknodat};
 use crate::{
     conformance::{self, Kept, Tree},
     image::{self, Image},
+    ntfs_runs::compare_runs,
 };
 
 const CLOSED: Options = Options { force_dirty: false };
@@ -62,10 +63,10 @@ impl Random {
     }
 }
 
-fn make(cluster_bytes: u64, sector_bytes: u64) -> Option<Image> {
+fn make(cluster_bytes: u64, sector_bytes: u64, options: &[&str]) -> Option<Image> {
     let (cluster, sector) = (cluster_bytes.to_string(), sector_bytes.to_string());
     let arguments = ["-Q", "-F", "-s", &sector, "-p", "0", "-H", "0", "-S", "0", "-c", &cluster, "-L", "Größe", "-q"];
-    Image::new(192 << 20, &[&["mkntfs"], &arguments[..]].concat())
+    Image::new(192 << 20, &[&["mkntfs"], &arguments[..], options].concat())
 }
 
 fn set_xattr(path: &Path, name: &str, value: &[u8]) {
@@ -344,7 +345,11 @@ fn told(image: &Path) -> Tree {
 }
 
 fn conforms(cluster_bytes: u64, sector_bytes: u64) {
-    let Some(mut image) = make(cluster_bytes, sector_bytes) else { return };
+    conforms_made(cluster_bytes, sector_bytes, &[]);
+}
+
+fn conforms_made(cluster_bytes: u64, sector_bytes: u64, options: &[&str]) {
+    let Some(mut image) = make(cluster_bytes, sector_bytes, options) else { return };
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ cluster_bytes);
     image.mount_ntfs("compression");
     fill(&image.root(), cluster_bytes, &mut random);
@@ -365,6 +370,14 @@ fn conforms(cluster_bytes: u64, sector_bytes: u64) {
         .map(|inode| (inode.number, content(&device, inode, unit_bytes)))
         .collect();
     assert_eq!(digest(&image.path()), before, "the image was changed");
+    let regular = kept.inodes.values().filter(|inode| inode.mode & 0o170_000 == 0o100_000);
+    let outside = regular.filter(|inode| inode.size > 0 && inode.inline.is_none());
+    let in_pieces = outside.map(|inode| compare_runs(&image.path(), inode, cluster_bytes, unit_bytes.into()));
+    let in_pieces = in_pieces.fold((0, 0), |(files, runs), more| (files + 1, runs + more));
+    // In compressed files, holes smaller than a unit are none.
+    let is_compressed = options.contains(&"-C");
+    let least = if is_compressed { 300 } else { 1000 };
+    assert!(in_pieces.0 > 25 && in_pieces.1 > least, "files and runs: {in_pieces:?}");
 
     image.mount_ntfs("ro");
     conformance::compare(&shown(&image.root()), &tables);
@@ -375,15 +388,16 @@ fn conforms(cluster_bytes: u64, sector_bytes: u64) {
         files += 1;
     }
     assert!(files > 5900, "{files}");
-    seen(&kept, cluster_bytes);
+    seen(&kept, cluster_bytes, is_compressed);
 }
 
 /// Verifies that the image has what it was made for.
-fn seen(kept: &Kept, cluster_bytes: u64) {
+fn seen(kept: &Kept, cluster_bytes: u64, is_compressed: bool) {
     let inodes = || kept.inodes.values();
     let extents = inodes().map(|inode| inode.extents.len()).max().unwrap();
-    assert!(extents > 500, "no file has more than {extents} extents");
-    assert!(inodes().any(|inode| inode.extents.iter().any(|extent| extent.is_zeros())));
+    assert!(extents > if is_compressed { 80 } else { 500 }, "no file has more than {extents} extents");
+    // Of compressed files, all that has a place was written.
+    assert!(is_compressed || inodes().any(|inode| inode.extents.iter().any(|extent| extent.is_zeros())));
     let compressed = inodes().filter(|inode| inode.flags.contains(InodeFlags::COMPRESSED));
     let encoded = compressed.filter(|inode| !inode.extents.is_empty()).count();
     assert_eq!(encoded > 15, cluster_bytes <= 4096, "{encoded} compressed files");
@@ -439,6 +453,17 @@ fn records_of_4096_bytes() {
     conforms(4096, 4096);
 }
 
+/// Everything is compressed, unless it says otherwise.
+#[test]
+fn a_volume_that_is_compressed_from_its_root() {
+    conforms_made(4096, 512, &["-C"]);
+}
+
+#[test]
+fn a_volume_that_windows_is_not_to_index() {
+    conforms_made(4096, 512, &["-I"]);
+}
+
 /// A volume whose $MFT has so many runs that it needs an attribute list itself.
 #[test]
 fn an_mft_in_many_pieces() {
@@ -465,6 +490,11 @@ fn an_mft_in_many_pieces() {
     let second = first + number(&bytes, first + 4, 4);
     assert_eq!(number(&bytes, second, 4), 0x20, "the $MFT has no attribute list");
     let mut ntfs = Ntfs::open(bytes, CLOSED).unwrap();
+    let kept = conformance::scan(&mut ntfs);
+    let files = kept.inodes.values().filter(|inode| inode.number % 50 == 0 && inode.mode & 0o170_000 == 0o100_000);
+    files
+        .filter(|inode| inode.size > 0)
+        .for_each(|inode| assert!(compare_runs(&image.path(), inode, 512, 512 << 4) < 50));
     let mut tables = conformance::by_tables(&mut ntfs, &[]);
     tables.values_mut().for_each(|facts| facts.extents = None);
     image.mount_ntfs("ro");
@@ -750,7 +780,7 @@ fn a_volume_that_was_not_closed_is_refused() {
 
 #[test]
 fn a_volume_that_hibernates_is_refused() {
-    let Some(mut image) = make(4096, 512) else { return };
+    let Some(mut image) = make(4096, 512, &[]) else { return };
     let mut with = |content: &[u8]| {
         image.mount_ntfs("");
         fs::write(image.root().join("HiberFil.sys"), content).unwrap();
