@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     env, fs, io,
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex},
 };
@@ -171,6 +171,7 @@ variants! {
     ext2: "ext2" 4096 [] "";
     ext2_with_blocks_of_1_kib: "ext2" 1024 [] "";
     ext3: "ext3" 4096 [] "";
+    revision_0: "ext2" 1024 ["-r", "0"] "";
     short_descriptors: "ext4" 4096 ["-O", "^64bit"] "";
     meta_groups: "ext4" 1024 ["-O", "meta_bg,^resize_inode", "-g", "1024"] "";
     two_backups: "ext4" 4096 ["-O", "sparse_super2"] "";
@@ -246,6 +247,54 @@ fn encrypted_names_are_those_without_the_key() {
     let kept = scan(&mut open(&image).unwrap());
     assert!(kept.names.iter().any(|(_, _, name)| name.len() == 252), "no long name");
     conforms(image, None);
+}
+
+/// A device in a loop, which goes when this goes.
+struct Loop(String);
+
+impl Loop {
+    fn new(file: &Path) -> Loop {
+        let out = run(Command::new("losetup").args(["--find", "--show"]).arg(file)).stdout;
+        Loop(String::from_utf8_lossy(&out).trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// A journal on a device of its own is no file system; the file system it belongs to is read as long as it was closed.
+#[test]
+fn a_journal_on_another_device_is_named() {
+    let Some(mut image) = Image::new(64 * MIB, &["mke2fs", "-q", "-F", "-b", "4096", "-O", "journal_dev"]) else {
+        return;
+    };
+    let error = open(&image).err().expect("a journal alone").to_string();
+    assert!(error.contains("uses journal_dev, which is not supported (byte 1120: expected no bits but "), "{error}");
+    assert!(error.contains("name the device of the file system, not that of its journal"), "{error}");
+
+    let journal = image.path().with_extension("journal");
+    fs::rename(image.path(), &journal).unwrap();
+    fs::File::create(image.path()).and_then(|file| file.set_len(64 * MIB)).unwrap();
+    let (journal, device) = (Loop::new(&journal), Loop::new(&image.path()));
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-J", &format!("device={}", journal.0), &device.0]));
+    image.mount(&["-t", "ext4"], "");
+    fill_small(&image.root(), 6, 4096, Amount { files: 120, names: 600, pieces: 100 });
+    commit(&image);
+    let copy = copied(&image);
+    image.unmount();
+    let refused = Ext4::open(ImageFile::open(&copy).unwrap()).err().expect("what was not closed");
+    assert!(matches!(refused, TableError::Dirty { .. }), "{refused}");
+    names_its_place(&refused);
+    assert!(refused.to_string().contains("the journal on another device has to be recovered first"), "{refused}");
+    let tables = by_tables(&mut open(&image).expect("tables"), &[]);
+    image.mount(&["-t", "ext4"], "ro");
+    let kernel = by_kernel(&image.root(), &[]);
+    image.unmount();
+    compare(&kernel, &tables);
+    drop((journal, device));
 }
 
 /// Has everything written to the journal, but not yet to its place, which `sync` would do.
@@ -544,7 +593,7 @@ fn metadata(bytes: &[u8]) -> Vec<usize> {
     places.filter(|&at| bytes[at..at + 64].iter().any(|&byte| byte != bytes[at])).collect()
 }
 
-fn fill_small(root: &std::path::Path, seed: u64, block_bytes: u64, amount: Amount) {
+fn fill_small(root: &Path, seed: u64, block_bytes: u64, amount: Amount) {
     for index in 0..amount.files {
         fs::write(root.join(format!("file {index}")), vec![7; (index * 37 % 5000) as usize]).unwrap();
         let path = root.join(format!("file {index}"));
