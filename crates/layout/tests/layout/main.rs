@@ -3,4 +3,5 @@
 mod btrfs;
 mod fuzz_run;
 mod images;
+mod partitions;
 mod sys_trees;
