@@ -335,6 +335,39 @@ fn partitions_are_named_by_number() {
     assert!(text(&out.stderr).contains("no partition 3; there are 1, 2"), "{}", text(&out.stderr));
 }
 
+/// Partitions as sfdisk makes them: of a GPT, and a logical one.
+#[test]
+fn partitions_of_a_real_tool_are_swept() {
+    root_test!();
+    let made = ntfs(30);
+    let disk = made.folder.join("whole.img");
+    let sectors = fs::metadata(made.file()).expect("its size").len() / 512;
+    for (table, number) in [
+        ("label: gpt\nx1 : start=2048, size=100\nx3 : start=8192, size=SECTORS\n", 3),
+        (
+            "label: dos\nx2 : start=2048, size=830000, type=5\nx5 : start=3000, size=9\nx6 : start=8192, size=SECTORS\n",
+            6,
+        ),
+    ] {
+        fs::File::create(&disk).and_then(|file| file.set_len(840_000 * 512)).expect("a sparse file");
+        let script = made.folder.join("table");
+        fs::write(&script, table.replace("SECTORS", &sectors.to_string())).expect("a script");
+        let mut sfdisk = Command::new("sfdisk");
+        sfdisk.args(["--quiet", "--no-reread", "--no-tell-kernel"]).arg(&disk);
+        run(sfdisk.stdin(fs::File::open(&script).expect("the script")));
+        let (from, to) = (format!("if={}", made.file().display()), format!("of={}", disk.display()));
+        let seek = ["bs=1M", "seek=4194304", "oflag=seek_bytes", "conv=sparse,notrunc", "status=none"];
+        run(Command::new("dd").args([from, to]).args(seek));
+        let named = |inside: &str| PathBuf::from(format!("{}@{number}{inside}", disk.display()));
+        let out = finish(onesweep(SUM).arg(named(":/")), 0);
+        let delivered = sum_lines(&out.stdout).into_iter().collect();
+        assert_eq!(differences(&made.sums_below(&named(":")), &delivered), None, "{table}");
+        let out = finish(onesweep(["find"]).arg(&disk), 2);
+        let said = text(&out.stderr);
+        assert!(said.contains("name one of") && said.contains(&format!("whole.img@{number}")), "{said}");
+    }
+}
+
 /// What is mounted for writing is not in its tables yet.
 #[test]
 fn an_image_that_is_mounted_is_refused() {

@@ -314,20 +314,22 @@ fn writers_wait_for_the_plan() {
 #[test]
 fn writers_wait_for_no_longer_than_is_allowed() {
     root_test!();
-    let image = Image::new(Fs::Ext4, 64 << 20);
-    let root = image.root().join("tree");
-    make_tree(&root);
-    thread::scope(|scope| {
-        let read = BulkRead::new([&root]).snapshot(true).freeze_limit(Duration::from_millis(300));
-        let stopped = Stopped::sweep(scope, read);
-        assert!(writer(&root.join("late")).wait().expect("it ends").success());
-        let items = stopped.end();
-        let errors: Vec<String> =
-            items.iter().filter_map(|item| item.as_ref().err()).map(ToString::to_string).collect();
-        let expected = "tree: is not from one moment: the plan took longer than 0.3 s";
-        assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
-        assert_eq!(items.len(), 5, "the files come all the same");
-    });
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let image = Image::new(fs, 320 << 20);
+        let root = image.root().join("tree");
+        make_tree(&root);
+        thread::scope(|scope| {
+            let read = BulkRead::new([&root]).snapshot(true).freeze_limit(Duration::from_millis(300));
+            let stopped = Stopped::sweep(scope, read);
+            assert!(writer(&root.join("late")).wait().expect("it ends").success());
+            let items = stopped.end();
+            let errors: Vec<String> =
+                items.iter().filter_map(|item| item.as_ref().err()).map(ToString::to_string).collect();
+            let expected = "tree: is not from one moment: the plan took longer than 0.3 s";
+            assert!(errors.len() == 1 && errors[0].contains(expected), "{}: {errors:?}", fs.name());
+            assert_eq!(items.len(), 5, "the files come all the same");
+        });
+    }
 }
 
 /// A catalogue that holds a part of the tree only can't be planned at one moment, and says so.
@@ -350,13 +352,15 @@ fn a_tree_that_goes_by_windows_is_not_from_one_moment() {
 #[test]
 fn a_panic_thaws() {
     root_test!();
-    let image = Image::new(Fs::Ext4, 64 << 20);
-    make_tree(&image.root().join("tree"));
-    let read = BulkRead::new([image.root()]).snapshot(true).freeze_limit(Duration::from_secs(3600));
-    let read = read.observer(|event| assert!(!matches!(event, Progress::Walked { .. }), "on purpose"));
-    assert!(catch_unwind(AssertUnwindSafe(|| read.start().map(drop))).is_err());
-    let mut writer = writer(&image.root().join("late"));
-    until("the writer ends", || writer.try_wait().expect("its state"));
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let image = Image::new(fs, 320 << 20);
+        make_tree(&image.root().join("tree"));
+        let read = BulkRead::new([image.root()]).snapshot(true).freeze_limit(Duration::from_secs(3600));
+        let read = read.observer(|event| assert!(!matches!(event, Progress::Walked { .. }), "on purpose"));
+        assert!(catch_unwind(AssertUnwindSafe(|| read.start().map(drop))).is_err());
+        let mut writer = writer(&image.root().join("late"));
+        until("the writer ends", || writer.try_wait().expect("its state"));
+    }
 }
 
 /// Runs the program until its keeper has frozen the file system, and stops it there.
@@ -386,20 +390,22 @@ fn stopped_while_frozen(root: &Path) -> Child {
 #[test]
 fn a_killed_run_thaws() {
     root_test!();
-    let image = Image::new(Fs::Ext4, 128 << 20);
-    for number in 0..3000 {
-        fs::write(image.root().join(format!("f{number}")), "x").expect("a file");
-    }
-    for sent in ["KILL", "INT"] {
-        let mut running = stopped_while_frozen(&image.root());
-        let mut writer = writer(&image.root().join(sent));
-        until("the writer waits", || waits_in(writer.id(), &HELD).then_some(()));
-        signal(&running, sent);
-        signal(&running, "CONT");
-        let ended = running.wait().expect("it ends");
-        assert_eq!(ended.code(), (sent == "INT").then_some(130), "{sent}");
-        let written = until("the writer ends", || writer.try_wait().expect("its state"));
-        assert!(written.success());
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let image = Image::new(fs, 320 << 20);
+        for number in 0..3000 {
+            fs::write(image.root().join(format!("f{number}")), "x").expect("a file");
+        }
+        for sent in ["KILL", "INT"] {
+            let mut running = stopped_while_frozen(&image.root());
+            let mut writer = writer(&image.root().join(sent));
+            until("the writer waits", || waits_in(writer.id(), &HELD).then_some(()));
+            signal(&running, sent);
+            signal(&running, "CONT");
+            let ended = running.wait().expect("it ends");
+            assert_eq!(ended.code(), (sent == "INT").then_some(130), "{}, {sent}", fs.name());
+            let written = until("the writer ends", || writer.try_wait().expect("its state"));
+            assert!(written.success());
+        }
     }
 }
 
@@ -407,7 +413,11 @@ fn a_killed_run_thaws() {
 #[test]
 fn results_on_a_frozen_file_system_are_refused() {
     root_test!();
-    let image = Image::new(Fs::Ext4, 64 << 20);
+    [Fs::Ext4, Fs::Xfs].into_iter().for_each(results_are_refused_on);
+}
+
+fn results_are_refused_on(fs: Fs) {
+    let image = Image::new(fs, 320 << 20);
     let (root, elsewhere) = (image.root(), image.beside("elsewhere"));
     make_tree(&root.join("tree"));
     let stdout = || fs::File::create(root.join("out")).expect("a file");
@@ -419,13 +429,24 @@ fn results_on_a_frozen_file_system_are_refused() {
     tar.arg(root.join("a.tar")).arg(root.join("tree"));
     let mut copy = onesweep(["copy", "--snapshot"]);
     copy.arg(root.join("tree")).arg(root.join("not/yet/there"));
-    for command in [&mut to_file, &mut tar, &mut copy] {
+    let mut picture = onesweep(["layout", "--snapshot", "--svg"]);
+    picture.arg(root.join("tree.svg")).arg(root.join("tree"));
+    let mut map = onesweep(["layout", "--snapshot", "--map"]);
+    map.arg(root.join("tree.svg")).arg(root.join("tree"));
+    for command in [&mut to_file, &mut tar, &mut copy, &mut picture, &mut map] {
         let said = text(&finish(command, 2).stderr);
         assert!(said.contains("lies on the same file system, which is frozen while the plan is made"), "{said}");
         assert!(said.contains("write elsewhere, or leave out --snapshot"), "{said}");
     }
     finish(&mut errors_to_file, 2);
-    assert!(!root.join("a.tar").exists() && !root.join("not").exists());
+    assert!(!root.join("a.tar").exists() && !root.join("not").exists() && !root.join("tree.svg").exists());
+    // Whoever calls the library names what else is written meanwhile, such as a store that isn't there yet.
+    let read = BulkRead::new([root.join("tree")]).snapshot(true);
+    let to_store = read.writes_to([elsewhere.clone(), root.join("stores/totals")]).plan().map(drop);
+    let said = to_store.expect_err("a store on the frozen file system").to_string();
+    assert!(said.contains("stores/totals lies on the same file system, which is frozen"), "{said}");
+    let read = BulkRead::new([root.join("tree")]).snapshot(true);
+    read.writes_to([elsewhere.join("totals")]).plan().map(drop).expect("a plan with a store elsewhere");
     finish(onesweep(["copy", "--snapshot"]).arg(root.join("tree")).arg(&elsewhere), 0);
     assert!(elsewhere.join("folder/c").exists());
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -9,7 +10,7 @@ use std::{
 use super::SUM;
 use crate::{
     image::{Folder, unmount},
-    run::{finish, onesweep, output, root_test, run, text},
+    run::{finish, onesweep, root_test, run, text},
     tree::{sum_lines, sums},
 };
 
@@ -52,7 +53,12 @@ fn named(image: &Path, inside: &str) -> PathBuf {
 
 /// Paths that a command lists, without the name of the image.
 fn listed(arguments: &[&str], image: &Path) -> Vec<String> {
-    let out = output(onesweep(arguments.iter().copied()).arg(named(image, ":/")));
+    listed_with(0, arguments, image)
+}
+
+/// The same where the run ends with that code.
+fn listed_with(code: i32, arguments: &[&str], image: &Path) -> Vec<String> {
+    let out = finish(onesweep(arguments.iter().copied()).arg(named(image, ":/")), code).stdout;
     let prefix = format!("{}:/", image.display());
     let mut paths: Vec<String> =
         text(&out).split('\0').filter_map(|path| path.strip_prefix(&prefix)).map(str::to_owned).collect();
@@ -109,6 +115,77 @@ fn what_has_no_name_is_listed_when_asked_for() {
         sum_lines(&finish(onesweep(SUM).args(["--lost"]).args(options).arg(inside), 0).stdout)[0].1.clone()
     };
     assert_eq!(of_one(&[]), of_one(&["--catalog-limit", "4K"]));
+}
+
+/// Makes and fills an image: a directory `gone` with a file and a link below, and the file `there` that is linked. The inodes of
+/// both.
+fn with_gone(image: &Path, root: &Path, mkfs: &mut Command, mount: &mut Command) -> (u64, u64) {
+    fs::create_dir(root).expect("a mount point");
+    fs::File::create(image).and_then(|file| file.set_len(320 << 20)).expect("a sparse file");
+    run(mkfs.arg(image));
+    run(mount.arg(image).arg(root));
+    fs::create_dir_all(root.join("gone/below")).expect("folders");
+    fs::write(root.join("gone/below/file"), "in the gone one").expect("a file");
+    fs::write(root.join("there"), "there").expect("a file");
+    fs::hard_link(root.join("there"), root.join("gone/link")).expect("a link");
+    let inode = |name: &str| fs::metadata(root.join(name)).expect("an inode").ino();
+    let inodes = (inode("gone"), inode("there"));
+    unmount(root);
+    inodes
+}
+
+/// What comes of the file below `gone` when it is delivered.
+fn delivers_what_was_lost(code: i32, image: &Path, path: &str, folder: &Folder) {
+    let copied = folder.join("copied");
+    finish(onesweep(["copy", "--lost"]).arg(named(image, ":/")).arg(&copied), code);
+    assert_eq!(fs::read(copied.join(path)).expect("the lost file"), b"in the gone one");
+    assert_eq!(fs::read(copied.join("there")).expect("a file"), b"there");
+}
+
+/// An entry of the root leads elsewhere, so nothing leads to the directory that it named.
+#[test]
+fn what_xfs_has_lost_is_listed_when_asked_for() {
+    root_test!();
+    let folder = Folder::new();
+    let (image, root) = (folder.join("disk.img"), folder.join("mounted"));
+    let (mut mkfs, mut mount) = (Command::new("mkfs.xfs"), Command::new("mount"));
+    let (gone, there) = with_gone(&image, &root, mkfs.arg("-q"), mount.args(["-t", "xfs", "-o", "loop"]));
+    let entry = format!("write u3.sfdir3.list[0].inumber.i4 {there}");
+    run(Command::new("xfs_db").args(["-x", "-c", "sb 0", "-c", "addr rootino", "-c", &entry]).arg(&image));
+    for limit in [&[][..], &["--catalog-limit", "4K"]] {
+        let list = [&["list", "-0"][..], limit].concat();
+        assert_eq!(listed(&list, &image), ["gone", "there"]);
+        let lost = listed(&[&list[..], &["--lost"]].concat(), &image);
+        let below = |name: &str| format!("lost/{gone}/{name}");
+        assert_eq!(lost, ["gone".to_owned(), below("below/file"), below("link"), "there".to_owned()]);
+    }
+    assert!(listed(&["find", "-0", "--lost"], &image).contains(&format!("lost/{gone}/below")));
+    delivers_what_was_lost(0, &image, &format!("lost/{gone}/below/file"), &folder);
+}
+
+/// The record of a directory isn't in use any more, so what it held is told as damage, and found when it is asked for.
+#[test]
+fn what_ntfs_has_lost_is_listed_when_asked_for() {
+    root_test!();
+    let folder = Folder::new();
+    let (image, root) = (folder.join("disk.img"), folder.join("mounted"));
+    let (mut mkfs, mut mount) = (Command::new("mkntfs"), Command::new("ntfs-3g"));
+    let (gone, _) = with_gone(&image, &root, mkfs.args(["-QFq", "-s512", "-p0", "-H0", "-S0", "-c4096"]), &mut mount);
+    let disk = fs::File::options().read(true).write(true).open(&image).expect("the image");
+    let mut first_cluster = [0; 8];
+    disk.read_exact_at(&mut first_cluster, 48).expect("the cluster of $MFT");
+    let record = u64::from_le_bytes(first_cluster) * 4096 + gone * 1024;
+    let mut start = [0; 24];
+    disk.read_exact_at(&mut start, record).expect("the record");
+    assert!(start.starts_with(b"FILE") && start[22] & 1 == 1, "a record in use");
+    disk.write_all_at(&[start[22] & !1], record + 22).expect("a flag");
+    for limit in [&[][..], &["--catalog-limit", "4K"]] {
+        let list = [&["list", "-0"][..], limit].concat();
+        assert_eq!(listed_with(1, &list, &image), ["there"]);
+        let lost = listed_with(1, &[&list[..], &["--lost"]].concat(), &image);
+        assert_eq!(lost, [format!("lost/{}/file", gone + 1), "there".to_owned()]);
+    }
+    delivers_what_was_lost(1, &image, &format!("lost/{}/file", gone + 1), &folder);
 }
 
 /// A whole image with everything named gains nothing.
