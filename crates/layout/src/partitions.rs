@@ -1,10 +1,12 @@
 //! The partitions of a disk or disk image: GPT, and MBR with its logical ones.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::block_read::BlockRead;
+use crate::{block_read::BlockRead, tables::cast::to_usize};
 
 /// Logical partitions that are followed: each names the next, so a damaged chain could be without end.
 const LOGICAL_MAX: u32 = 128;
@@ -86,7 +88,7 @@ pub fn partitions(disk: &dyn BlockRead) -> Result<Vec<Partition>, PartitionError
 }
 
 fn read(disk: &dyn BlockRead, at: u64, length: u64) -> Result<Vec<u8>, PartitionError> {
-    let mut bytes = vec![0; length as usize];
+    let mut bytes = vec![0; to_usize(length)];
     disk.read_at(&mut bytes, at).map_err(|source| PartitionError::Io { at, source })?;
     Ok(bytes)
 }

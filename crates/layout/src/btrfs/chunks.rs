@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::fields::Fields;
 use super::items::ItemError;
 use super::{FIRST_CHUNK_TREE, kind, tree};
+use crate::tables::cast::to_usize;
 
 /// Chunks that a map holds at most: a pebibyte of chunks of a gibibyte.
 const CHUNKS_MAX: usize = 1 << 20;
@@ -168,10 +169,10 @@ impl Chunk {
         let stripe = match self.profile {
             Profile::StripedMirrors => {
                 let copies = usize::from(self.sub_stripes);
-                column as usize * copies + copy(copies)
+                to_usize(column) * copies + copy(copies)
             }
-            Profile::Parity(_) => ((row % stripes + column) % stripes) as usize,
-            _ => column as usize,
+            Profile::Parity(_) => to_usize((row % stripes + column) % stripes),
+            _ => to_usize(column),
         };
         at(stripe, row * self.stripe_bytes + within, (self.stripe_bytes - within).min(left))
     }

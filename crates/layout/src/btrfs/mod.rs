@@ -12,6 +12,8 @@
 //! | [`lanes`] | [`Lanes`]: addresses of several devices in one order, in which all of them are at work |
 //! | [`nodes`] | [`leaves`]: where the leaves of trees lie |
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 pub mod chunks;
 pub mod extents;
 mod fields;

@@ -1,5 +1,7 @@
 //! Bitmaps in which a bit that is not set stands for something free.
 
+use crate::tables::cast::to_usize;
+
 /// Visits the runs of bits that are not set: the number of the first, and how many. Bit 0 of each byte comes first; `count`
 /// bits count, or as many as there are.
 pub(super) fn clear_runs(bytes: &[u8], count: u64, each: &mut dyn FnMut(u64, u64)) {
@@ -7,7 +9,7 @@ pub(super) fn clear_runs(bytes: &[u8], count: u64, each: &mut dyn FnMut(u64, u64
     let mut open = None;
     let mut at = 0;
     while at < count {
-        let byte = bytes[(at / 8) as usize];
+        let byte = bytes[to_usize(at / 8)];
         // Whole bytes are most of it.
         let (is_set, step) = match byte {
             0 | 0xff if at.is_multiple_of(8) => (byte != 0, 8),

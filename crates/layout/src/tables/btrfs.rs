@@ -21,7 +21,7 @@ use crate::{
         kind,
     },
     source::Checked,
-    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, VolumeFacts, Wanted},
+    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, VolumeFacts, Wanted, cast::to_u32},
 };
 
 /// As in `statfs`.
@@ -208,7 +208,7 @@ fn told_inode(number: u64, item: &InodeItem) -> Inode {
     Inode {
         number,
         // As FS_IOC_GETVERSION and handles of files cut it.
-        generation: item.generation as u32,
+        generation: to_u32(item.generation & u64::from(u32::MAX)),
         mode: item.mode,
         uid: item.uid,
         gid: item.gid,

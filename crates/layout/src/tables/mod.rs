@@ -7,9 +7,12 @@
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
 //! Numbers from the disk go through checked conversions, and what is damaged is told with its place.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 mod beginning;
 mod bits;
 pub mod btrfs;
+pub(crate) mod cast;
 pub mod change_marks;
 pub mod ext4;
 pub mod lost;

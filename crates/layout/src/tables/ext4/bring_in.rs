@@ -19,7 +19,10 @@ use super::{
     volume::Volume,
     xattr,
 };
-use crate::block_read::BlockRead;
+use crate::{
+    block_read::BlockRead,
+    tables::cast::{to_u32, to_usize},
+};
 
 /// Requests that are announced ahead: what the queue of a drive holds.
 const AHEAD: usize = 32;
@@ -116,8 +119,8 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
         let is_new = chosen.noted.insert(block);
         if may_be_wanted && chosen.awaited.insert(number) {
             let inode_bytes = self.volume.superblock.inode_bytes;
-            let first = number - (byte / inode_bytes) as u32;
-            let count = self.volume.superblock.block_bytes / inode_bytes as u32;
+            let first = number - to_u32((byte / inode_bytes) as u64);
+            let count = self.volume.superblock.block_bytes / to_u32(inode_bytes as u64);
             self.note(block, 1, Look::Inodes(first, count));
         } else if is_new {
             self.note(block, 1, Look::None);
@@ -161,10 +164,10 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
     /// Cuts a table into requests.
     fn note_table(&mut self, table: &super::merge::Piece) {
         let superblock = &self.volume.superblock;
-        let per_block = superblock.block_bytes / superblock.inode_bytes as u32;
+        let per_block = superblock.block_bytes / to_u32(superblock.inode_bytes as u64);
         let first = table.tag * superblock.inodes_per_group + 1;
         let inodes = self.volume.groups[table.tag as usize].inodes;
-        let step = (REQUEST_BYTES / u64::from(superblock.block_bytes)).max(1) as u32;
+        let step = to_u32((REQUEST_BYTES / u64::from(superblock.block_bytes)).max(1));
         for from in (0..table.count).step_by(step as usize) {
             let count = step.min(table.count - from);
             let here = (inodes - from * per_block).min(count * per_block);
@@ -210,7 +213,7 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
             && (request.count == 0 || request.count + u64::from(noted.count) <= most)
         {
             self.noted.remove(&block);
-            let count = u64::from(noted.count).min(most) as u32;
+            let count = to_u32(u64::from(noted.count).min(most));
             if count < noted.count {
                 let rest = Noted { count: noted.count - count, look: Look::None };
                 self.noted.insert(block + u64::from(count), rest);
@@ -225,11 +228,11 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
     fn look(&mut self, request: &Request) {
         let block_bytes = self.volume.superblock.block_bytes as usize;
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(request.count as usize * block_bytes, 0);
+        buffer.resize(to_usize(request.count) * block_bytes, 0);
         // What can't be read the kernel will tell of.
         if self.volume.device.read_at(&mut buffer, self.volume.byte_of(request.first)).is_ok() {
             for (block, noted) in &request.runs {
-                let start = (block - request.first) as usize * block_bytes;
+                let start = to_usize(block - request.first) * block_bytes;
                 let bytes = &buffer[start..start + noted.count as usize * block_bytes];
                 match noted.look {
                     Look::None => {}

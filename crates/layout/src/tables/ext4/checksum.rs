@@ -14,7 +14,7 @@ pub(super) fn crc32c(mut crc: u32, bytes: &[u8]) -> u32 {
         }
     }
     for &byte in rest {
-        crc = crc >> 8 ^ CRC32C[0][usize::from(crc as u8 ^ byte)];
+        crc = crc >> 8 ^ CRC32C[0][usize::from(crc.to_le_bytes()[0] ^ byte)];
     }
     crc
 }
@@ -22,23 +22,23 @@ pub(super) fn crc32c(mut crc: u32, bytes: &[u8]) -> u32 {
 /// Adds bytes to a CRC-16 (polynomial 0x8005, reflected).
 pub(super) fn crc16(mut crc: u16, bytes: &[u8]) -> u16 {
     for &byte in bytes {
-        crc = crc >> 8 ^ CRC16[usize::from(crc as u8 ^ byte)];
+        crc = crc >> 8 ^ CRC16[usize::from(crc.to_le_bytes()[0] ^ byte)];
     }
     crc
 }
 
 static CRC32C: [[u32; 256]; 16] = {
     let mut tables = [[0; 256]; 16];
-    let mut byte = 0;
+    let (mut byte, mut number) = (0, 0_u32);
     while byte < 256 {
-        let mut crc = byte as u32;
+        let mut crc = number;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 1 { crc >> 1 ^ 0x82F6_3B78 } else { crc >> 1 };
             bit += 1;
         }
         tables[0][byte] = crc;
-        byte += 1;
+        (byte, number) = (byte + 1, number + 1);
     }
     let mut table = 1;
     while table < 16 {
@@ -55,16 +55,16 @@ static CRC32C: [[u32; 256]; 16] = {
 
 static CRC16: [u16; 256] = {
     let mut table = [0; 256];
-    let mut byte = 0;
+    let (mut byte, mut number) = (0, 0_u16);
     while byte < 256 {
-        let mut crc = byte as u16;
+        let mut crc = number;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 1 { crc >> 1 ^ 0xA001 } else { crc >> 1 };
             bit += 1;
         }
         table[byte] = crc;
-        byte += 1;
+        (byte, number) = (byte + 1, number + 1);
     }
     table
 };

@@ -2,6 +2,7 @@
 //! directories show without their key: the hash is a part of them.
 
 use super::fields::le32;
+use crate::tables::cast::to_u32;
 
 /// A hash of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,8 @@ impl NameHash {
 
     /// A part of a name as words, filled up with its length, of which `left` is that to the end of the name.
     fn words<const N: usize>(&self, part: &[u8], left: usize) -> [u32; N] {
-        let padding = (left as u32 | (left as u32) << 8).wrapping_mul(0x1_0001);
+        let left = to_u32(left as u64);
+        let padding = (left | left << 8).wrapping_mul(0x1_0001);
         let mut words = [padding; N];
         for (word, bytes) in words.iter_mut().zip(part.chunks(4)) {
             for &byte in bytes {

@@ -8,7 +8,10 @@ use super::{
     source::{Lack, Source},
     volume::Volume,
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, cast::to_usize},
+};
 
 /// Blocks of a file that lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,15 +82,15 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
     /// Goes through the 15 block numbers of an inode without extents, for `blocks` blocks of the file.
     pub(super) fn indirect_blocks(mut self, numbers: &[u8], blocks: u64) -> (Vec<Run>, Option<Lack>) {
         for index in 0..12.min(blocks) {
-            self.mapped_block(index, le32(numbers, index as usize * 4).into());
+            self.mapped_block(index, le32(numbers, to_usize(index) * 4).into());
         }
         let per_block = u64::from(self.volume.superblock.block_bytes / 4);
         let (mut first, mut covered) = (12, per_block);
-        for level in 0..3 {
+        for (level, depth) in (0..3).zip(0..) {
             if first >= blocks {
                 break;
             }
-            self.indirect(le32(numbers, (12 + level) * 4).into(), level as u32, first, blocks);
+            self.indirect(le32(numbers, (12 + level) * 4).into(), depth, first, blocks);
             first += covered;
             covered *= per_block;
         }

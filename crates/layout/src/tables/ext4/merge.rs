@@ -1,5 +1,7 @@
 //! Pieces on the disk, joined into large reads.
 
+use crate::tables::cast::to_u32;
+
 /// Blocks read through between two pieces, in bytes: a track or less, which costs a disk no more than to seek over it.
 pub(super) const GAP_BYTES: u64 = 256 << 10;
 /// Bytes of the largest read.
@@ -41,7 +43,7 @@ pub(super) fn merged(
         while piece.count > 0 {
             let far = piece.block > end + gap || piece.block < start || piece.block >= start + most;
             if !joined.is_empty() && far {
-                if !each(Request { block: start, count: (end - start) as u32, pieces: &joined }) {
+                if !each(Request { block: start, count: to_u32(end - start), pieces: &joined }) {
                     return false;
                 }
                 joined.clear();
@@ -49,7 +51,7 @@ pub(super) fn merged(
             if joined.is_empty() {
                 (start, end) = (piece.block, piece.block);
             }
-            let count = u64::from(piece.count).min(start + most - piece.block) as u32;
+            let count = to_u32(u64::from(piece.count).min(start + most - piece.block));
             joined.push(Piece { count, ..piece });
             end = end.max(piece.block + u64::from(count));
             piece.block += u64::from(count);
@@ -58,7 +60,7 @@ pub(super) fn merged(
             piece.count -= count;
         }
     }
-    joined.is_empty() || each(Request { block: start, count: (end - start) as u32, pieces: &joined })
+    joined.is_empty() || each(Request { block: start, count: to_u32(end - start), pieces: &joined })
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use superblock::{Incompatible, Superblock};
 use volume::Volume;
 
 use super::{Found, Moved, TableError, Tables, VolumeFacts, Wanted};
-use crate::block_read::BlockRead;
+use crate::{block_read::BlockRead, tables::cast::to_usize};
 
 /// An ext2, ext3 or ext4 file system on a device or in an image.
 pub struct Ext4<B> {
@@ -65,7 +65,7 @@ impl<B: BlockRead> Ext4<B> {
             if !volume.overlay.is_empty() {
                 // Both may be newer in the journal themselves.
                 let place = superblock::AT / u64::from(volume.superblock.block_bytes);
-                let byte = superblock::AT as usize % volume.superblock.block_bytes as usize;
+                let byte = to_usize(superblock::AT % u64::from(volume.superblock.block_bytes));
                 let block = volume.block(place)?;
                 let bytes = block.get(byte..byte + superblock::BYTES).unwrap_or_default();
                 volume.superblock = Superblock::parse(bytes, volume.device.len())?;

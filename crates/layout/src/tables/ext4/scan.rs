@@ -15,7 +15,10 @@ use super::{
 use crate::{
     block_read::BlockRead,
     extent::{Extent, ExtentFlags},
-    tables::{Found, Inode, TableError, Wanted},
+    tables::{
+        Found, Inode, TableError, Wanted,
+        cast::{to_u32, to_usize},
+    },
 };
 
 /// Inodes that wait for blocks, at most, and their bytes.
@@ -100,7 +103,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let volume = self.volume;
         let superblock = &volume.superblock;
         let block_bytes = superblock.block_bytes as usize;
-        let per_block = (block_bytes / superblock.inode_bytes) as u32;
+        let per_block = to_u32((block_bytes / superblock.inode_bytes) as u64);
         let mut buffer = Vec::new();
         let mut unread = Vec::new();
         merged(volume.tables(), volume.gap_bytes, superblock.block_bytes, |request| {
@@ -113,7 +116,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 }
             }
             for piece in request.pieces {
-                let start = (piece.block - request.block) as usize * block_bytes;
+                let start = to_usize(piece.block - request.block) * block_bytes;
                 let first = piece.offset * per_block;
                 let end = volume.groups[piece.tag as usize].inodes.min(first + piece.count * per_block);
                 let at = volume.byte_of(piece.block);
@@ -248,11 +251,11 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             return;
         }
-        let tag = self.directories.len() as u32;
+        let tag = to_u32(self.directories.len() as u64);
         self.directories.push(directory);
         for run in runs.iter().filter(|run| !run.unwritten && run.logical < blocks) {
-            let count = run.count.min(blocks - run.logical).min(u32::MAX.into()) as u32;
-            self.pieces.push(Piece { block: run.physical, count, tag, offset: run.logical as u32 });
+            let count = to_u32(run.count.min(blocks - run.logical));
+            self.pieces.push(Piece { block: run.physical, count, tag, offset: to_u32(run.logical) });
         }
     }
 
@@ -276,7 +279,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                         let _ = self.tell_problem(problem);
                         continue;
                     }
-                    let start = (block - request.block) as usize * block_bytes;
+                    let start = to_usize(block - request.block) * block_bytes;
                     self.block(&directory, &buffer[start..start + block_bytes], volume.byte_of(block));
                     if self.ended.is_break() {
                         return false;
@@ -392,7 +395,7 @@ fn inline(raw: &RawInode<'_>, at: u64, size: u64) -> Result<Vec<u8>, Lack> {
         let what = format!("the size of inode {}", raw.number);
         return Err(TableError::damaged(what, at + 4, format!("at most {}", content.len()), size).into());
     }
-    content.truncate(size as usize);
+    content.truncate(to_usize(size));
     Ok(content)
 }
 
@@ -416,7 +419,7 @@ fn target<B: BlockRead>(
         inline(raw, at, size)?
     } else if raw.is_fast_symlink(superblock) {
         let field = raw.block_field();
-        field.get(..size as usize).ok_or_else(|| damaged("at most 60 bytes", &size))?.to_vec()
+        field.get(..to_usize(size)).ok_or_else(|| damaged("at most 60 bytes", &size))?.to_vec()
     } else {
         let (runs, lack) = raw.runs(volume, source);
         if let Some(lack) = lack {
@@ -429,7 +432,7 @@ fn target<B: BlockRead>(
         if size > target.len() as u64 {
             return Err(damaged("a target within a block", &size));
         }
-        target.truncate(size as usize);
+        target.truncate(to_usize(size));
         target
     };
     if raw.flags() & inode::ENCRYPTED == 0 {

@@ -10,7 +10,10 @@ use super::{
     merge::{Piece, merged},
     volume::Volume,
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, cast::to_usize},
+};
 
 /// Why an inode can't be told now.
 pub(super) enum Lack {
@@ -84,12 +87,12 @@ impl Gathered {
         }
         let mut buffer = Vec::new();
         let pieces = wanted.iter().map(|&block| Piece { block, count: 1, tag: 0, offset: 0 });
-        merged(pieces, volume.gap_bytes, block_bytes as u32, |request| {
+        merged(pieces, volume.gap_bytes, volume.superblock.block_bytes, |request| {
             buffer.resize(request.count as usize * block_bytes, 0);
             let mut unread = Vec::new();
             volume.read(request.block, &mut buffer, &mut unread);
             for piece in request.pieces {
-                let start = (piece.block - request.block) as usize * block_bytes;
+                let start = to_usize(piece.block - request.block) * block_bytes;
                 let failed = unread.iter().any(|(block, _)| *block == piece.block);
                 let bytes = (!failed).then(|| Rc::from(&buffer[start..start + block_bytes]));
                 self.blocks.insert(piece.block, bytes);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Sign, TableError, VolumeFacts, hexadecimal},
+    tables::{Sign, TableError, VolumeFacts, cast::to_u32, hexadecimal},
 };
 
 /// Where the first superblock begins, in bytes.
@@ -206,7 +206,7 @@ impl Superblock {
             cluster_bytes,
             blocks_per_group,
             inodes_per_group,
-            groups: groups as u32,
+            groups: to_u32(groups),
             inode_bytes,
             first_inode: if dynamic { le32(bytes, 0x54) } else { 11 },
             compatible: Compatible::from_bits_retain(le32(bytes, 0x5C)),
@@ -359,7 +359,7 @@ impl Group {
         if superblock.is_checksummed() {
             let crc = crc32c(superblock.checksum_seed, &number.to_le_bytes());
             let crc = crc32c(crc32c(crc, &bytes[..0x1E]), &[0, 0]);
-            expected = crc32c(crc, &bytes[0x20..]) as u16;
+            expected = le16(&crc32c(crc, &bytes[0x20..]).to_le_bytes(), 0);
         } else if superblock.has_group_checksums() {
             let crc = super::checksum::crc16(!0, &superblock.uuid);
             let crc = super::checksum::crc16(super::checksum::crc16(crc, &number.to_le_bytes()), &bytes[..0x1E]);

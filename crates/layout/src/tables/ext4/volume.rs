@@ -5,7 +5,13 @@ use super::{
     merge::Piece,
     superblock::{Group, Superblock},
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{
+        TableError,
+        cast::{to_u32, to_usize},
+    },
+};
 
 /// A device and how its file system is laid out.
 pub(super) struct Volume<B> {
@@ -34,7 +40,7 @@ impl<B: BlockRead> Volume<B> {
         let table = |(tag, group): (u32, &Group)| {
             let bytes = u64::from(group.inodes) * self.superblock.inode_bytes as u64;
             let count = bytes.div_ceil(self.superblock.block_bytes.into());
-            Piece { block: group.inode_table, count: count as u32, tag, offset: 0 }
+            Piece { block: group.inode_table, count: to_u32(count), tag, offset: 0 }
         };
         let mut tables: Vec<Piece> = used.map(table).collect();
         tables.sort_by_key(|table| table.block);
@@ -57,7 +63,7 @@ impl<B: BlockRead> Volume<B> {
         }
         let count = (buffer.len() / block_bytes) as u64;
         for (replaced, by) in self.overlay.of(block, count) {
-            let start = (replaced - block) as usize * block_bytes;
+            let start = to_usize(replaced - block) * block_bytes;
             let Some(bytes) = buffer.get_mut(start..start + block_bytes) else { continue };
             let at = self.byte_of(by.block);
             match self.device.read_at(bytes, at) {
@@ -91,6 +97,6 @@ impl<B: BlockRead> Volume<B> {
         let byte = u64::from(index) * self.superblock.inode_bytes as u64;
         let block_bytes = u64::from(self.superblock.block_bytes);
         let block = group.inode_table.checked_add(byte / block_bytes)?;
-        self.holds(block, 1).then_some((block, (byte % block_bytes) as usize))
+        self.holds(block, 1).then_some((block, to_usize(byte % block_bytes)))
     }
 }

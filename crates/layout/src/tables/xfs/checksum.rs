@@ -8,16 +8,16 @@ static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0; 256]; 8];
-    let mut byte = 0;
+    let (mut byte, mut number) = (0, 0_u32);
     while byte < 256 {
-        let mut sum = byte as u32;
+        let mut sum = number;
         let mut bit = 0;
         while bit < 8 {
             sum = if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 };
             bit += 1;
         }
         tables[0][byte] = sum;
-        byte += 1;
+        (byte, number) = (byte + 1, number + 1);
     }
     let mut further = 1;
     while further < 8 {
@@ -46,7 +46,7 @@ fn update(mut sum: u32, bytes: &[u8]) -> u32 {
             ^ TABLES[1][usize::from(step[6])]
             ^ TABLES[0][usize::from(step[7])];
     }
-    rest.iter().fold(sum, |sum, byte| sum >> 8 ^ TABLES[0][usize::from(sum as u8 ^ byte)])
+    rest.iter().fold(sum, |sum, byte| sum >> 8 ^ TABLES[0][usize::from(sum.to_le_bytes()[0] ^ byte)])
 }
 
 /// The CRC-32C of a structure whose four bytes at `field` hold it; a field beyond the end counts as not there.

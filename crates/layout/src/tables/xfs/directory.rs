@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Name, TableError, quoted},
+    tables::{Name, TableError, cast::to_usize, quoted},
 };
 
 /// The index of names begins at this byte of a directory; data is below.
@@ -100,7 +100,7 @@ pub(super) fn blocks<B: BlockRead>(
                 return Err(wrong("the extents of the directory", expected, format!("block {within}")));
             }
             let take = ((1 << log) - within).min(behind - offset);
-            let bytes = take as usize * block_bytes;
+            let bytes = to_usize(take) * block_bytes;
             match pieces.last_mut() {
                 Some((from, length)) if *from + *length as u64 == at => *length += bytes,
                 _ => pieces.push((at, bytes)),

@@ -31,9 +31,9 @@ pub(super) struct Mapping {
 
 /// The bits of a record: first block of the fork, block number of the file system, blocks, unwritten.
 fn unpack(record: [u8; RECORD_BYTES]) -> (u64, u64, u64, bool) {
-    let bits = u128::from_be_bytes(record);
-    let field = |lowest: u32, bits_wide: u32| (bits >> lowest & ((1 << bits_wide) - 1)) as u64;
-    (field(73, 54), field(21, 52), field(0, 21), bits >> 127 == 1)
+    let [high, low] = [0, 8].map(|at| record[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)));
+    let block = (high & 0x1ff) << 43 | low >> 21;
+    (high >> 9 & ((1 << 54) - 1), block, low & ((1 << 21) - 1), high >> 63 == 1)
 }
 
 /// Tells every extent of a fork in rising order. What was told before an error is right.

@@ -9,7 +9,8 @@ use crate::{
     tables::{Sign, TableError},
 };
 
-const BLOCK_BYTES: u64 = 512;
+const BLOCK_BYTES: u64 = BLOCK as u64;
+const BLOCK: usize = 512;
 pub(super) const MAGIC: u32 = 0xfeed_babe;
 /// The bytes of a record for which one header block has room.
 const BYTES_PER_HEADER: u32 = 32 << 10;
@@ -52,8 +53,8 @@ impl<'a, B: BlockRead> Log<'a, B> {
         Log { volume, start, length }
     }
 
-    fn block(&self, number: u64) -> Result<[u8; BLOCK_BYTES as usize], TableError> {
-        let mut block = [0; BLOCK_BYTES as usize];
+    fn block(&self, number: u64) -> Result<[u8; BLOCK], TableError> {
+        let mut block = [0; BLOCK];
         self.volume.read_into(&mut block, self.start + number % self.length * BLOCK_BYTES)?;
         Ok(block)
     }

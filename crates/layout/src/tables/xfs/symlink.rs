@@ -6,7 +6,10 @@ use super::{
     inode::{Dinode, Format},
     volume::Volume,
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, cast::to_usize},
+};
 
 const MAGIC: u32 = 0x5853_4c4d; // XSLM
 const HEADER_BYTES: usize = 56;
@@ -28,9 +31,9 @@ pub(super) fn target<B: BlockRead>(volume: &Volume<B>, inode: &Dinode<'_>) -> Re
         let Some(at) = at else { continue };
         let room = length - target.len();
         // Each extent has one header, whatever its number of blocks. A damaged one isn't read beyond the longest target.
-        let most = (MAX_BYTES as usize + HEADER_BYTES).next_multiple_of(volume.superblock.block_bytes()) as u64;
-        let extent_bytes = blocks.saturating_mul(volume.superblock.block_bytes() as u64).min(most);
-        let bytes = volume.read(at, extent_bytes as usize)?;
+        let block_bytes = volume.superblock.block_bytes() as u64;
+        let most = (MAX_BYTES + HEADER_BYTES as u64).next_multiple_of(block_bytes);
+        let bytes = volume.read(at, to_usize(blocks.saturating_mul(block_bytes).min(most)))?;
         let block = Block { what: "the target of a symbolic link", at, bytes: &bytes };
         let header = match &volume.superblock.uuid {
             Some(uuid) => {
