@@ -151,7 +151,8 @@ fn a_journal_is_read_in_place_of_what_it_replaces() {
             named.push(":/");
             let out = onesweep(SUM).arg(named).output().expect("it runs");
             let old: Vec<String> = sum_lines(&out.stdout).into_iter().map(|(_, sum)| sum).collect();
-            assert!(delivered.iter().filter(|(_, sum)| !old.contains(sum)).count() > 20, "{mkfs:?}");
+            // How much of it depends on what was written back meanwhile; what was synced last was not.
+            assert!(delivered.iter().any(|(_, sum)| !old.contains(sum)), "{mkfs:?}");
         }
         let by_kernel = crashed.replayed_by_the_kernel();
         let differing = differences(&by_kernel.into_iter().collect(), &delivered.into_iter().collect());
