@@ -2,7 +2,7 @@
 //!
 //! A file is found by inode number, generation, size, mtime and ctime, all of them. So one that was changed behind the
 //! index's back is not found, and never taken for what it was. Times tick coarsely, though: a file that was changed just
-//! before it was read may be changed again within the same tick, so such a file gets no hashes ([`is_settled`]).
+//! before it was read may be changed again within the same tick, so such a file gets no hashes ([`FileKey::is_settled`]).
 
 use std::{path::Path, time::SystemTime};
 
