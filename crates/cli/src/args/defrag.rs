@@ -98,7 +98,7 @@ mod tests {
         let Ok(Command::Defrag(args)) = parse_line("defrag --order inode --region 64K --max-time 5m a b") else {
             panic!("it is understood");
         };
-        assert_eq!((args.region, args.write_budget), (Size(64 << 10), Size(128 << 10)));
+        assert_eq!((args.region, args.write_budget), (Size(64 << 10), Size(64 << 10)));
         assert_eq!((args.order, args.max_time.map(|time| time.0)), (OrderName::Inode, Some(300)));
         for line in [
             "defrag",
