@@ -261,7 +261,7 @@ fn what_was_moved_goes_back() {
 fn users_keep_where_they_may() {
     root_test!();
     const NOBODY: u32 = 65_534;
-    let image = Image::new(Fs::Ext4, 320 << 20);
+    let image = Image::new(Fs::Ext4, 1 << 30);
     let root = image.root().join("tree");
     scatter(&root, 60);
     for entry in fs::read_dir(&root).expect("a folder") {
