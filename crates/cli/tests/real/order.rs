@@ -154,7 +154,8 @@ fn a_whole_xfs_is_brought_into_memory_before_it_is_walked() {
     reading_ahead_gains(&mut image, "bulkstat");
 }
 
-/// How often it is tried: a machine that has much else to do keeps less in flight, which can only make it worse.
+/// How often it is tried: a machine that has much else to do keeps less in flight, and a neighbour that empties the
+/// caches has things read twice. Both can only make it worse.
 const TRIES: usize = 3;
 
 /// The metadata of a whole file system of 640 MiB, with and without what brings it into memory first.
@@ -212,34 +213,36 @@ fn a_whole_ext4_is_brought_into_memory_before_it_is_walked() {
             list.arg(image.root()).env("ONESWEEP_HIDE", hidden);
             trace::from_cold(&mut image, list)
         };
-        let ms = |requests: &[Request]| Disk::of(IMAGE_BYTES).serve(requests).total_ms();
-        let gains = |(walked, preloaded): &(Vec<Request>, Vec<Request>)| ms(preloaded) < 0.6 * ms(walked);
-        let mut tries: Vec<(Vec<Request>, Vec<Request>)> = Vec::new();
-        while tries.len() < TRIES && !tries.last().is_some_and(gains) {
-            tries.push((requests("tables"), requests("")));
-        }
-        let (walked, preloaded) = tries.pop().expect("one try at least");
-        say(&format!(
-            "metadata of a whole ext4: {:.0} ms of the disk in {} requests, {:.0} ms in {} by the walk alone",
-            ms(&preloaded),
-            preloaded.len(),
-            ms(&walked),
-            walked.len()
-        ));
-        assert!(ms(&preloaded) < 0.6 * ms(&walked));
-        // The kernel marks what it asks for itself as metadata.
-        let by_walk = preloaded.iter().filter(|request| request.metadata).count();
-        assert!(by_walk * 20 < walked.len(), "{by_walk} requests by the walk behind it");
-        let rising = rising(&preloaded.iter().collect::<Vec<_>>());
-        assert!(rising > 0.9, "only {rising} rise");
-        let bytes = |requests: &[Request]| requests.iter().map(|request| request.bytes).sum::<u64>();
-        assert!(
-            bytes(&preloaded) * 10 <= bytes(&walked) * 11,
-            "{} bytes are read, {} by the walk alone",
-            bytes(&preloaded),
-            bytes(&walked)
-        );
+        let complaints: Vec<String> =
+            (0..TRIES).map_while(|_| what_is_not_one_pass(&requests("tables"), &requests(""))).collect();
+        assert!(complaints.len() < TRIES, "{source}: {complaints:?}");
     }
+}
+
+/// What keeps the requests that bring metadata in first from being one cheap pass, held against those of the walk
+/// alone. `None` if nothing does.
+fn what_is_not_one_pass(walked: &[Request], preloaded: &[Request]) -> Option<String> {
+    let ms = |requests: &[Request]| Disk::of(IMAGE_BYTES).serve(requests).total_ms();
+    let bytes = |requests: &[Request]| requests.iter().map(|request| request.bytes).sum::<u64>();
+    // The kernel marks what it asks for itself as metadata.
+    let by_walk = preloaded.iter().filter(|request| request.metadata).count();
+    let rising = rising(&preloaded.iter().collect::<Vec<_>>());
+    let told = format!(
+        "metadata of a whole ext4: {:.0} ms of the disk in {} requests ({rising:.2} rise, {by_walk} by the walk, {} \
+         bytes), {:.0} ms in {} by the walk alone ({} bytes)",
+        ms(preloaded),
+        preloaded.len(),
+        bytes(preloaded),
+        ms(walked),
+        walked.len(),
+        bytes(walked),
+    );
+    say(&told);
+    let is_one_pass = ms(preloaded) < 0.6 * ms(walked)
+        && by_walk * 20 < walked.len()
+        && rising > 0.9
+        && bytes(preloaded) * 10 <= bytes(walked) * 11;
+    (!is_one_pass).then_some(told)
 }
 
 #[test]
