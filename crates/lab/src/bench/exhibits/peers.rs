@@ -32,7 +32,9 @@ impl Peers {
         Self { settings: images.map(setting).to_vec() }
     }
 
-    fn works() -> Vec<Work> {
+    /// btrfs has no device mode: what lies on its device need not be what its files hold.
+    fn works(fs: &str) -> Vec<Work> {
+        let strategies: &[&str] = if fs == "btrfs" { &[] } else { &["vanilla", "unmerged", "merged"] };
         let peers = [
             Tool::GnuTar,
             Tool::GnuTarByInode,
@@ -47,17 +49,14 @@ impl Peers {
         let mut works: Vec<Work> = peers.map(Work::of).to_vec();
         for tool in [Tool::Tar, Tool::Sum, Tool::Copy] {
             works.extend(ORDERS.map(|order| Work::with(tool, &["--order", order])));
-            works.extend(
-                ["vanilla", "unmerged", "merged"]
-                    .map(|strategy| Work::with(tool, &["--device", "--strategy", strategy])),
-            );
+            works.extend(strategies.iter().map(|strategy| Work::with(tool, &["--device", "--strategy", strategy])));
         }
         works.push(Work::of(Tool::Bound));
         works
     }
 
     fn runs(setting: &Setting) -> Vec<Run> {
-        Self::works().into_iter().map(|work| setting.run(work)).collect()
+        Self::works(&setting.image.fs).into_iter().map(|work| setting.run(work)).collect()
     }
 
     fn table(setting: &Setting, results: &Results) -> Table {
@@ -116,7 +115,7 @@ impl Exhibit for Peers {
         let mut text = String::from(
             "Cold, track buffer off. *Data* is the time of the requests that touch \
              the content of files; all columns before the disk time are of the first round. fclones hashes every file when it is given a transformation; rmlint reads only what may be a duplicate: look at what it \
-             read.\n\n",
+             read. btrfs refuses `--device`: what lies on its device need not be what its files hold.\n\n",
         );
         for setting in &self.settings {
             let _ = writeln!(text, "{}\n\n{}", page::subject(setting, results), Self::table(setting, results));
@@ -130,6 +129,13 @@ mod tests {
     use super::*;
     use crate::bench::results::tests::{on_its_image, record, setting};
     use crate::bench::results::{Outcome, Record};
+
+    #[test]
+    fn btrfs_is_not_asked_for_what_it_refuses() {
+        let of_device = |fs| Peers::works(fs).iter().filter(|work| work.name().contains("--device")).count();
+        assert_eq!((of_device("ext4"), of_device("btrfs")), (9, 0));
+        assert_eq!(Peers::works("ext4").len(), Peers::works("btrfs").len() + 9);
+    }
 
     #[test]
     fn a_missing_program_is_named() {
