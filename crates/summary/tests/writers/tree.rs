@@ -60,6 +60,10 @@ pub(crate) struct State {
     /// That of each file.
     pub(crate) file_changes: BTreeMap<u64, u64>,
     pub(crate) sizes: SizesFollow,
+    /// For so long after its last change blocks of a file may change, and nobody tells.
+    pub(crate) settling: i64,
+    /// When that was, of all files, in seconds since 1970.
+    pub(crate) changed_at: i64,
     /// Files that stay open for writing, and the directories of the names by which they were opened.
     pub(crate) open: BTreeMap<u64, u64>,
 }
@@ -347,7 +351,8 @@ impl Tree {
         // Where it counts by sums, what has changed meanwhile is one that nothing comes to later.
         let is_torn = changed != state.changes && state.method == Some(Method::Sums);
         let access = Access { mode: 0o40_755, ..Access::default() };
-        let mut reading = Reading { access, stamp: if is_torn { 0 } else { listed.stamp }, ..Reading::default() };
+        let stamp = if is_torn { 0 } else { listed.stamp };
+        let mut reading = Reading { access, stamp, changed_at: state.changed_at, ..Reading::default() };
         reading.own.sums.directories = 1;
         let is_here = |ino: u64| state.directories.get(&ino).is_some_and(|found| found.parent == directory);
         reading.directories = listed.directories.into_iter().filter(|(found, _)| is_here(found.ino)).collect();
@@ -467,7 +472,7 @@ impl Directories for Tree {
     }
 
     fn settling_seconds(&self) -> i64 {
-        0
+        self.state().settling
     }
 
     fn declared(&self) -> Option<Arc<Declared>> {
