@@ -27,6 +27,9 @@ use crate::{
 /// So many directories may be waiting for their first harvest before they are written without it.
 const FOUND_MAX: usize = 1 << 16;
 
+/// So many inodes that are gone may be in the index from inodes to directories, besides as many as there are; a byte or two each.
+const LOST_PLACES_MAX: u64 = 1 << 16;
+
 /// What has changed in a directory's subtree, and isn't in its totals yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
@@ -148,6 +151,24 @@ impl Ledger {
     pub fn compact(&mut self) -> Result<(), StoreError> {
         self.store.forget_places(|slot| !self.nodes.is_used(slot))?;
         self.store.compact_if_it_pays().map(drop)
+    }
+
+    /// Whether the store says of many more inodes where they are than there are.
+    pub(crate) fn has_lost_places(&self, root: Slot) -> Result<bool, StoreError> {
+        let sums = self.record(root)?.subtree.sums;
+        let there = u64::try_from(sums.files + sums.others).unwrap_or(0);
+        Ok(self.store.places() > 2 * there + LOST_PLACES_MAX)
+    }
+
+    /// Forgets which inodes were in directories that are gone, and in those that a harvest after `since` has read: these have to be
+    /// read again, and whoever opens the store meanwhile does so.
+    pub(crate) fn forget_places(&mut self, since: Count, facts: &Facts) -> Result<Vec<Slot>, StoreError> {
+        let read: Vec<Slot> = self.nodes.all().filter(|&slot| self.nodes.counts(slot).1 > since).collect();
+        read.iter().try_for_each(|&slot| self.doubt(slot))?;
+        self.commit(facts, true)?;
+        let nodes = &self.nodes;
+        self.store.forget_places(|slot| !nodes.is_used(slot) || nodes.counts(slot).1 > since)?;
+        Ok(read)
     }
 
     /// The record of a directory, with what isn't in the store yet.

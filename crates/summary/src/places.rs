@@ -38,6 +38,11 @@ impl Block {
         has_any
     }
 
+    /// Inodes of which it says where they are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -42,6 +42,8 @@ const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories")
 const VERSION: u32 = 3;
 /// A file that is no larger isn't worth the work.
 const SMALL_BYTES: u64 = 4 << 20;
+/// So many blocks of places that change are held at a time; some 500 bytes each.
+const BLOCKS_AT_ONCE: usize = 4096;
 /// Bytes of the file that are kept in memory.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -100,6 +102,8 @@ pub struct Facts {
     pub declared: u64,
     /// A directory that is in the records of the one above it may have no record.
     pub is_partial: bool,
+    /// The number of the last harvest when places of inodes that are gone were last forgotten.
+    pub tidied: Count,
 }
 
 /// What is to be written in one go: all of it, or nothing.
@@ -139,6 +143,8 @@ pub struct Store {
     path: PathBuf,
     /// Reading or writing it has failed: then it is of no more use before it is opened again.
     is_broken: AtomicBool,
+    /// Inodes of which it says where they are.
+    places: AtomicU64,
 }
 
 impl Store {
@@ -182,6 +188,7 @@ impl Store {
             database: opened?,
             path: path.to_owned(),
             is_broken: AtomicBool::new(false),
+            places: AtomicU64::new(0),
         };
         match store.fact("version")? {
             Some(bytes) => match bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) {
@@ -198,6 +205,7 @@ impl Store {
                 Ok(())
             })?,
         }
+        store.places.store(store.count_places()?, Ordering::Relaxed);
         Ok(store)
     }
 
@@ -240,8 +248,10 @@ impl Store {
             _ => 0,
         };
         let is_partial = self.fact("partial")?.is_some();
+        let tidied = self.fact("tidied")?.unwrap_or_default();
+        let tidied = tidied.first_chunk().map_or(0, |bytes| Count::from_le_bytes(*bytes));
         let (key, generation) = (number("key")?, number("generation")?);
-        Ok(Facts { count, file_system, key, generation, moment, declared, is_partial })
+        Ok(Facts { count, file_system, key, generation, moment, declared, is_partial, tidied })
     }
 
     /// The record of a directory.
@@ -342,6 +352,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let durability = if durable { Durability::Immediate } else { Durability::None };
         self.held.let_go(batch.records.keys());
+        let mut more_places = 0;
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;
             // Neighbours lie in the same page.
@@ -375,6 +386,7 @@ impl Store {
                     block.set(ino, slot);
                 }
                 if block != before {
+                    more_places += (block.len() - before.len()) as u64;
                     table.insert(key, block.encode().as_slice())?;
                 }
             }
@@ -402,33 +414,63 @@ impl Store {
                 let kept = [&facts.declared.to_le_bytes()[..], &facts.count.to_le_bytes()].concat();
                 table.insert("custom", kept.as_slice())?;
             }
+            table.insert("tidied", facts.tidied.to_le_bytes().as_slice())?;
             drop(table);
             custom::write(transaction, custom)?;
             Ok(())
+        })?;
+        self.places.fetch_add(more_places, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Inodes of which it says where they are, or were.
+    pub fn places(&self) -> u64 {
+        self.places.load(Ordering::Relaxed)
+    }
+
+    fn count_places(&self) -> Result<u64, StoreError> {
+        let failed = self.failed("read");
+        let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        let table = table.open_table(PLACES).map_err(|error| failed(error.into()))?;
+        let mut blocks = table.iter().map_err(|error| failed(error.into()))?;
+        blocks.try_fold(0, |sum, found| {
+            let (_, bytes) = found.map_err(|error| failed(error.into()))?;
+            Ok(sum + Block::decode(bytes.value()).len() as u64)
         })
     }
 
-    /// Forgets which inodes were in directories that are gone.
-    pub(crate) fn forget_places(&self, is_gone: impl Fn(Slot) -> bool) -> Result<(), StoreError> {
+    /// Forgets which inodes were in some directories.
+    pub(crate) fn forget_places(&self, is_forgotten: impl Fn(Slot) -> bool) -> Result<(), StoreError> {
         self.held.let_go([].iter());
+        let mut fewer = 0;
         self.write("write", Durability::Immediate, |transaction| {
             let mut table = transaction.open_table(PLACES)?;
-            let mut changed = Vec::new();
-            for found in table.iter()? {
-                let (key, bytes) = found?;
-                let mut block = Block::decode(bytes.value());
-                if block.forget(&is_gone) {
-                    changed.push((key.value(), block));
+            let (mut changed, mut from) = (Vec::new(), Some((0, 0)));
+            while let Some(first) = from.take() {
+                for found in table.range(first..)? {
+                    let (key, bytes) = found?;
+                    if changed.len() >= BLOCKS_AT_ONCE {
+                        from = Some(key.value());
+                        break;
+                    }
+                    let mut block = Block::decode(bytes.value());
+                    let before = block.len();
+                    if block.forget(&is_forgotten) {
+                        fewer += (before - block.len()) as u64;
+                        changed.push((key.value(), block));
+                    }
+                }
+                for (key, block) in changed.drain(..) {
+                    match block.is_empty() {
+                        true => table.remove(key)?,
+                        false => table.insert(key, block.encode().as_slice())?,
+                    };
                 }
             }
-            for (key, block) in changed {
-                match block.is_empty() {
-                    true => table.remove(key)?,
-                    false => table.insert(key, block.encode().as_slice())?,
-                };
-            }
             Ok(())
-        })
+        })?;
+        self.places.fetch_sub(fewer, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Bytes that the records of all directories take, and how many there are.

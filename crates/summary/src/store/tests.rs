@@ -24,8 +24,16 @@ fn what_is_written_is_there_after_opening_again() {
     let key = LinkKey { subvolume: 5, ino: 77 };
     let linked = Linked { links: 2, places: vec![Slot(1), Slot(2)], ..Linked::default() };
     let moment = Moment { seconds: 7, boot: b"one".into(), uptime: 3 };
-    let facts =
-        Facts { count: 9, file_system: b"ext4 x".into(), key: 5, generation: 6, moment, declared: 8, is_partial: true };
+    let facts = Facts {
+        count: 9,
+        file_system: b"ext4 x".into(),
+        key: 5,
+        generation: 6,
+        moment,
+        declared: 8,
+        is_partial: true,
+        tidied: 4,
+    };
     {
         let store = Store::open(&path).expect("a store");
         let mut first = batch([(1, Some(record(1, ""))), (2, Some(record(2, "a"))), (3, Some(record(3, "b")))]);

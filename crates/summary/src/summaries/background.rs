@@ -60,7 +60,21 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(Tended::Nothing);
         }
         self.commit(true)?;
+        self.tidy_places()?;
         Ok(Tended::All(read))
+    }
+
+    /// Nobody tells which inodes are gone from a directory, only that some are. So when that comes to more than there are, those
+    /// of all directories that were read since the last time are forgotten, and the next reading says which are there. Each
+    /// directory that is read for that stands for a change of it, and all of them for as many inodes that went.
+    fn tidy_places(&mut self) -> Result<(), SummaryError> {
+        if !self.ledger.has_lost_places(self.root)? {
+            return Ok(());
+        }
+        let since = std::mem::replace(&mut self.facts.tidied, self.count);
+        self.facts.count = self.count;
+        let read = self.ledger.forget_places(since, &self.facts)?;
+        read.into_iter().try_for_each(|slot| self.mark(slot))
     }
 
     /// Something is counted by what the kernel doesn't tell to have changed, but which can be found out: projects, and what
@@ -102,6 +116,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// All below is clean.
     pub(super) fn settled(&mut self, slot: Slot) -> Result<(), SummaryError> {
         self.ledger.pay()?;
+        if slot == self.root && self.facts.tidied == 0 {
+            // Nothing that the first harvest found was gone by then.
+            self.facts.tidied = self.count;
+        }
         if slot == self.root {
             // All directories have been read since they were declared.
             self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);

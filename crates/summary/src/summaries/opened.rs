@@ -82,6 +82,7 @@ impl Opened {
                 moment: Moment::now(),
                 declared: 0,
                 is_partial: false,
+                tidied: 0,
             },
         };
         let declared = directories.declared().filter(|declared| !declared.all().is_empty());

@@ -2,6 +2,7 @@
 //! nothing, a link made there shows as a change of the inode alone, and writes through its names show nowhere.
 
 mod declared;
+mod places;
 mod settling;
 mod tree;
 
