@@ -57,6 +57,25 @@ impl Opened {
         let facts = store.facts()?;
         let mut ledger = Ledger::open(store)?;
         let known = ledger.nodes.find(root).filter(|_| facts.file_system == identity);
+        let facts = match known {
+            Some(_) => facts,
+            None => Facts {
+                count: facts.count,
+                file_system: identity.to_owned(),
+                key: RandomState::new().hash_one(identity),
+                generation: 0,
+                moment: Moment::now(),
+                declared: 0,
+                is_partial: false,
+                tidied: 0,
+            },
+        };
+        // Before anything is forgotten, which they have to hear of, too.
+        let declared = directories.declared().filter(|declared| !declared.all().is_empty());
+        let hash = declared.as_ref().map_or(0, |declared| declared.hash());
+        let are_others = facts.declared != hash;
+        ledger.keep(declared, are_others)?;
+        let facts = Facts { declared: if are_others { 0 } else { facts.declared }, ..facts };
         if known.is_none() {
             let tops: Vec<Slot> = ledger.nodes.all().filter(|&slot| ledger.nodes.parent(slot).is_none()).collect();
             for top in tops {
@@ -72,24 +91,6 @@ impl Opened {
         for stray in strays {
             ledger.forget(stray)?;
         }
-        let facts = match known {
-            Some(_) => facts,
-            None => Facts {
-                count: facts.count,
-                file_system: identity.to_owned(),
-                key: RandomState::new().hash_one(identity),
-                generation: 0,
-                moment: Moment::now(),
-                declared: 0,
-                is_partial: false,
-                tidied: 0,
-            },
-        };
-        let declared = directories.declared().filter(|declared| !declared.all().is_empty());
-        let hash = declared.as_ref().map_or(0, |declared| declared.hash());
-        let are_others = facts.declared != hash;
-        ledger.keep(declared, are_others)?;
-        let facts = Facts { declared: if are_others { 0 } else { facts.declared }, ..facts };
         directories.set_key(facts.key);
         let generation = directories.generation().unwrap_or(0);
         let remembered =

@@ -4,6 +4,7 @@
 mod declared;
 mod places;
 mod settling;
+mod store_faults;
 mod tree;
 
 use onesweep_summary::{
