@@ -377,16 +377,29 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.drain()?;
             asking.round = self.count;
         }
-        if self.ledger.nodes.find(directory).is_none() && self.settle_more(self.root, asking, gives_way)?.is_none() {
-            return Ok(None);
+        for _ in 0..ROUNDS_MAX {
+            let Some(slot) = self.ledger.nodes.find(directory) else {
+                if self.settle_more(self.root, asking, gives_way)?.is_none() {
+                    return Ok(None);
+                }
+                if self.ledger.nodes.find(directory).is_none() {
+                    break;
+                }
+                continue;
+            };
+            match self.settle_more(slot, asking, gives_way) {
+                // It was forgotten together with one above it that is gone, and may have moved out of that: all is looked through.
+                Err(SummaryError::Unknown) => {}
+                Err(error) => return Err(error),
+                Ok(None) => return Ok(None),
+                Ok(Some(false)) => return self.cached(directory).map(Some),
+                Ok(Some(true)) => {
+                    self.remember(slot)?;
+                    return self.settled_answer(directory, freshness).map(Some);
+                }
+            }
         }
-        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
-        let Some(is_settled) = self.settle_more(slot, asking, gives_way)? else { return Ok(None) };
-        if !is_settled {
-            return self.cached(directory).map(Some);
-        }
-        self.remember(slot)?;
-        self.settled_answer(directory, freshness).map(Some)
+        Err(SummaryError::Unknown)
     }
 
     /// Directories in which blocks may have changed by now.
@@ -456,10 +469,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         asking: &mut Asking,
         gives_way: &dyn Fn() -> bool,
     ) -> Result<Option<bool>, SummaryError> {
-        let mut has_given_way = false;
+        let (mut id, mut has_given_way) = (None, false);
         loop {
             self.drain()?;
-            if !self.ledger.nodes.is_used(slot) {
+            let nodes = &self.ledger.nodes;
+            // Another may have its number by now.
+            if !nodes.is_used(slot) || *id.get_or_insert(nodes.id(slot)) != nodes.id(slot) {
                 return Err(SummaryError::Unknown);
             }
             let dirty = self.ledger.nodes.dirty_below(slot);

@@ -137,6 +137,25 @@ fn a_directory_may_come_to_lie_in_one_that_it_held() {
     agrees(&mut tracked, &tree, ROOT, "all of it");
 }
 
+/// What was above has come below, and what was between is gone: the one that is asked for isn't.
+#[test]
+fn a_directory_may_have_moved_out_of_one_that_is_gone() {
+    let tree = Tree::new(3);
+    let (above, gone, asked) = (9001, 9002, 9003);
+    for (ino, parent) in [(above, ROOT), (gone, above), (asked, gone)] {
+        let mut state = tree.state();
+        state.directories.insert(ino, Directory { parent, ..Directory::default() });
+        state.directory(parent).directories.insert(ino, ino.to_string());
+    }
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+    agrees(&mut tracked, &tree, ROOT, "at first");
+    tree.state().move_into(asked, ROOT);
+    tree.state().remove_directory(gone);
+    tree.state().move_into(above, asked);
+    agrees(&mut tracked, &tree, asked, "what has moved");
+    agrees(&mut tracked, &tree, ROOT, "all of it");
+}
+
 /// It tells that a file was written by a name that it doesn't have, and is ignored from then on, until that is asked for.
 #[test]
 fn what_comes_after_a_name_that_is_gone_was_used_is_not_missed() {
