@@ -231,17 +231,17 @@ fn what_is_cut_by_its_path_is_found_after_the_timeout() {
 
 #[test]
 fn ext4_under_random_operations() {
-    random_operations(Fs::Ext4, tracked);
+    random_operations(Fs::Ext4, &[tracked]);
 }
 
 #[test]
 fn xfs_under_random_operations() {
-    random_operations(Fs::Xfs, tracked);
+    random_operations(Fs::Xfs, &[tracked]);
 }
 
 #[test]
 fn btrfs_under_random_operations() {
-    random_operations(Fs::Btrfs, tracked);
+    random_operations(Fs::Btrfs, &[tracked]);
 }
 
 /// The head of an answer, and the bytes of all.

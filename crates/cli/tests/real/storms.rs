@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard},
     thread,
 };
 
@@ -24,25 +24,31 @@ use crate::{
 /// How many events wait in a queue of the kernel, from the next one on.
 const LIMIT: &str = "/proc/sys/fs/fanotify/max_queued_events";
 
-/// Brings the limit back, whatever happens.
-struct Limited(String);
+/// Brings the limit back, whatever happens. One at a time: another one's limit isn't the one to bring back.
+struct Limited {
+    before: String,
+    _one: MutexGuard<'static, ()>,
+}
+
+static LIMITED: Mutex<()> = Mutex::new(());
 
 impl Limited {
     fn to(events: u32) -> Self {
+        let _one = LIMITED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let before = fs::read_to_string(LIMIT).expect("the limit");
         fs::write(LIMIT, events.to_string()).expect("another limit");
-        Self(before)
+        Self { before, _one }
     }
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        fs::write(LIMIT, self.0.trim()).expect("the limit as it was");
+        fs::write(LIMIT, self.before.trim()).expect("the limit as it was");
     }
 }
 
-/// A tracker whose queue holds next to nothing.
-fn scarce(image: &Image) -> Tracked {
+/// A tracker whose queue holds next to nothing. The limit is that of the machine for a moment, which others with a queue of their own don't heed.
+pub(crate) fn scarce(image: &Image) -> Tracked {
     let volume = Arc::new(Volume::of(&image.root()).expect("a file system with handles"));
     let tracker = {
         let _limited = Limited::to(8);

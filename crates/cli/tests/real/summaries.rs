@@ -27,6 +27,7 @@ use onesweep_summary::{
 use crate::{
     image::{Fs, Image},
     run::{finish, long, onesweep, output, root_test, run, say, seed, text},
+    storms::scarce,
     tree::{Rng, until_another_second},
 };
 
@@ -65,7 +66,9 @@ pub(crate) fn as_du(answer: &Answer) -> [i64; 3] {
 }
 
 pub(crate) fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
-    let mut answer = ask(tracked, path, Freshness::Synced);
+    let asked = node(tracked, path);
+    let answered = tracked.query(asked, Freshness::Synced);
+    let mut answer = answered.unwrap_or_else(|error| panic!("{} after {after}: {error}", path.display()));
     let mut told = du(path);
     // XFS gives back what it has allocated ahead when it forgets an inode, which may be between the two.
     if told[0] < as_du(&answer)[0] {
@@ -286,15 +289,42 @@ pub(crate) fn write_mapped(path: &Path, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn random_operations(fs: Fs, tracked: fn(&Image) -> Tracked) {
+/// How a killed server leaves the store, for the next one: what has been written to the file by now, and nothing of its end.
+fn kill(tracked: Tracked, image: &Image) {
+    let (store, left) = (image.beside("store"), image.beside("store-left"));
+    fs::copy(&store, &left).expect("a copy");
+    drop(tracked);
+    fs::rename(left, store).expect("it takes the other's place");
+}
+
+/// `starts`: the ways to begin to track, one of which by chance after each kill.
+pub(crate) fn random_operations(fs: Fs, starts: &[fn(&Image) -> Tracked]) {
     root_test!();
     let image = Image::new(fs, 1 << 30);
-    let mut tracked = tracked(&image);
+    let mut tracked = starts[0](&image);
     let steps = if long() { 100_000 } else { 1500 };
     let mut tree = Shuffled::new(image.root(), seed(), fs.has_reflinks());
-    let mut log = Vec::new();
+    let (mut log, mut kills, mut commits, mut losses) = (Vec::new(), 0, 0, 0);
     for step in 0..steps {
         log.push(tree.step());
+        match tree.rng.below(400) {
+            0..=2 => {
+                tracked.commit(true).expect("it is written");
+                commits += 1;
+                log.push("commit".to_owned());
+            }
+            3 => {
+                losses += tracked.losses();
+                kill(tracked, &image);
+                let start = tree.rng.below(starts.len() as u64) as usize;
+                // Some of what happens is told to nobody.
+                log.extend((0..tree.rng.below(30)).map(|_| tree.step()));
+                tracked = starts[start](&image);
+                kills += 1;
+                log.push(format!("kill, start {start}"));
+            }
+            _ => {}
+        }
         if tree.rng.below(10) == 0 {
             let path = tree.directory();
             // The last ones say most.
@@ -316,22 +346,30 @@ pub(crate) fn random_operations(fs: Fs, tracked: fn(&Image) -> Tracked) {
         let kind = line.split(' ').next().unwrap_or_default();
         *kinds.entry(kind.to_owned()).or_default() += 1;
     }
-    say(&format!("{}: {steps} random operations: {kinds:?}", fs.name()));
+    losses += tracked.losses();
+    say(&format!(
+        "{}: {steps} random operations, {commits} commits, {kills} kills, {losses} times events lost: {kinds:?}",
+        fs.name()
+    ));
+    assert!(kills > 0 && commits > 0, "nothing was killed, so no start was tested");
 }
+
+/// With a queue that loses events, too.
+const STARTS: [fn(&Image) -> Tracked; 2] = [tracked, scarce];
 
 #[test]
 fn ext4_under_random_operations() {
-    random_operations(Fs::Ext4, tracked);
+    random_operations(Fs::Ext4, &STARTS);
 }
 
 #[test]
 fn xfs_under_random_operations() {
-    random_operations(Fs::Xfs, tracked);
+    random_operations(Fs::Xfs, &STARTS);
 }
 
 #[test]
 fn btrfs_under_random_operations() {
-    random_operations(Fs::Btrfs, tracked);
+    random_operations(Fs::Btrfs, &STARTS);
 }
 
 /// A server over an image; ended and waited for when it is dropped.
