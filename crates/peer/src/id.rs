@@ -134,10 +134,15 @@ impl TrustDomain {
         self.hash(block) == *hash
     }
 
+    /// A key for another use, which tells nothing of this one.
+    pub(crate) fn derived(&self, context: &str) -> [u8; KEY_BYTES] {
+        blake3::derive_key(context, &self.key)
+    }
+
     /// Its name, which may be told to anybody.
     #[must_use]
     pub fn name(&self) -> DomainName {
-        let derived = blake3::derive_key(NAME_CONTEXT, &self.key);
+        let derived = self.derived(NAME_CONTEXT);
         let mut name = [0; DomainName::BYTES];
         name.copy_from_slice(&derived[..DomainName::BYTES]);
         DomainName(name)

@@ -16,6 +16,7 @@
 //! | [`index`] | what each block of a device, or of the files of a directory, holds, as far as it is known |
 //! | [`marks`] | whether somebody else has written to the device meanwhile |
 //! | [`race`] | who is asked when, and whose answer counts; no threads, no clock |
+//! | [`scan`] | contents are scanned once for all machines |
 //! | [`tls`] | who may talk to whom, by certificates |
 //! | [`keys`] | a small authority that makes them |
 //!
@@ -46,6 +47,7 @@ pub mod keys;
 pub mod marks;
 pub mod push;
 pub mod race;
+pub mod scan;
 pub mod serve;
 pub mod store;
 pub mod tls;

@@ -145,6 +145,18 @@ impl Identity {
         })
     }
 
+    pub(crate) fn authority(&self) -> &CertificateDer<'static> {
+        &self.authority
+    }
+
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    pub(crate) fn key(&self) -> &PrivateKeyDer<'static> {
+        &self.key
+    }
+
     fn roots(&self) -> Result<Arc<RootCertStore>, TlsError> {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.clone()).map_err(unusable)?;
@@ -191,7 +203,7 @@ fn with_suffix(stem: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn read_pem<T: PemObject>(path: &Path, what: &'static str) -> Result<T, TlsError> {
+pub(crate) fn read_pem<T: PemObject>(path: &Path, what: &'static str) -> Result<T, TlsError> {
     let failed = |why: String| TlsError::File { path: path.to_owned(), what, why };
     let read = || {
         use io::Read;

@@ -38,6 +38,7 @@
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
+//! | [`memfd`] | bytes as a file in memory that nobody changes |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`setting`] | a number in `/sys` that is raised for a while, likewise |
 //! | [`move_extents`] | blocks of files of ext4 that change places |
@@ -76,6 +77,7 @@ mod keeper;
 pub mod lease;
 pub mod limits;
 pub mod local_time;
+pub mod memfd;
 pub mod memory;
 pub mod mounting;
 pub mod move_extents;

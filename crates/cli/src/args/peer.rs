@@ -97,6 +97,9 @@ pub(crate) struct PeerServeArgs {
     /// Connections at a time, at most
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) connections: usize,
+    /// Verdicts of scanners that are kept, at most; about 300 bytes each
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    pub(crate) verdicts: u64,
     /// What is told on standard error
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: LogLevel,

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     id::Hash,
-    wire::{Closing, Priority, Request, Welcome},
+    scan::{EngineId, Statement},
+    wire::{Closing, Priority, Request, VERDICT_BATCH_MAX, Welcome},
 };
 
 /// Told of a block, or why there is none.
@@ -25,6 +26,10 @@ pub(super) type GetDone = Box<dyn FnOnce(Result<&[u8], Failure>) + Send>;
 pub(super) type PutDone = Box<dyn FnOnce(Result<bool, Failure>) + Send>;
 /// Told of which blocks are there.
 pub(super) type HasDone = Box<dyn FnOnce(Result<Vec<bool>, Failure>) + Send>;
+/// Told of what is known of contents: of each, what others say.
+pub(super) type VerdictsDone = Box<dyn FnOnce(Result<Vec<Vec<Statement>>, Failure>) + Send>;
+/// Told of how many statements were new to the server.
+pub(super) type TellDone = Box<dyn FnOnce(Result<u64, Failure>) + Send>;
 /// Told of a text.
 pub(super) type StatDone = Box<dyn FnOnce(Result<String, Failure>) + Send>;
 
@@ -35,6 +40,8 @@ pub(super) enum Reply {
     Has { count: usize, done: HasDone },
     Stat { done: StatDone },
     Ping { sent: Instant },
+    Verdicts { hashes: Vec<Hash>, done: VerdictsDone },
+    Tell { done: TellDone },
 }
 
 impl Reply {
@@ -45,6 +52,8 @@ impl Reply {
             Self::Has { done, .. } => done(Err(why)),
             Self::Stat { done } => done(Err(why)),
             Self::Ping { .. } => {}
+            Self::Verdicts { done, .. } => done(Err(why)),
+            Self::Tell { done } => done(Err(why)),
         }
     }
 }
@@ -345,6 +354,38 @@ impl Link {
             return Err(Refused::Size);
         }
         self.ask(state, Reply::Has { count: hashes.len(), done }, time, |out, id| Request::has(out, id, hashes));
+        Ok(())
+    }
+
+    pub(super) fn verdicts(
+        &self,
+        engine: &EngineId,
+        hashes: &[Hash],
+        time: Duration,
+        done: VerdictsDone,
+    ) -> Result<(), Refused> {
+        let (state, _) = self.with_room(Priority::Waiting)?;
+        if !(1..=VERDICT_BATCH_MAX).contains(&hashes.len()) {
+            return Err(Refused::Size);
+        }
+        let reply = Reply::Verdicts { hashes: hashes.to_vec(), done };
+        self.ask(state, reply, time, |out, id| Request::verdicts(out, id, engine.on_wire(), hashes));
+        Ok(())
+    }
+
+    pub(super) fn tell(
+        &self,
+        engine: &EngineId,
+        statements: &[&Statement],
+        time: Duration,
+        done: TellDone,
+    ) -> Result<(), Refused> {
+        let (state, _) = self.with_room(Priority::Prefetch)?;
+        if !(1..=VERDICT_BATCH_MAX).contains(&statements.len()) {
+            return Err(Refused::Size);
+        }
+        let records: Vec<_> = statements.iter().map(|statement| (statement.hash, statement.on_wire())).collect();
+        self.ask(state, Reply::Tell { done }, time, |out, id| Request::tell(out, id, engine.on_wire(), &records));
         Ok(())
     }
 

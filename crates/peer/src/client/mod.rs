@@ -27,8 +27,9 @@ use link::Link;
 pub use self::{counters::Counted, link::Ticket};
 use crate::{
     id::{Hash, TrustDomain},
+    scan::{EngineId, Statement},
     tls::ClientTls,
-    wire::{BATCH_MAX, Closing, Priority, Refusal},
+    wire::{BATCH_MAX, Closing, Priority, Refusal, VERDICT_BATCH_MAX},
 };
 
 /// How a client is.
@@ -135,6 +136,9 @@ pub struct Health {
     pub counted: Counted,
 }
 
+/// Servers, each with the places of what belongs to it.
+type Shares<'a> = Vec<(&'a Arc<Link>, Vec<usize>)>;
+
 /// Some servers. Dropping it ends all connections; requests that have no answer then are told that they are lost.
 #[derive(Debug)]
 pub struct Peers {
@@ -204,15 +208,7 @@ impl Peers {
     /// Which of these blocks are there, each on its own server. Waits for it.
     pub fn has_and_wait(&self, hashes: &[Hash]) -> Result<Vec<bool>, Failure> {
         let mut are_there = vec![false; hashes.len()];
-        let mut groups: Vec<(&Arc<Link>, Vec<usize>)> = Vec::new();
-        for (at, hash) in hashes.iter().enumerate() {
-            let link = self.link(hash).ok_or(Refused::NoPeer)?;
-            match groups.iter_mut().find(|(other, _)| Arc::ptr_eq(other, link)) {
-                Some((_, places)) => places.push(at),
-                None => groups.push((link, vec![at])),
-            }
-        }
-        for (link, places) in groups {
+        for (link, places) in self.by_link(hashes.iter())? {
             for places in places.chunks(BATCH_MAX) {
                 let (tell, told) = mpsc::channel();
                 let some: Vec<Hash> = places.iter().map(|at| hashes[*at]).collect();
@@ -222,6 +218,54 @@ impl Peers {
             }
         }
         Ok(are_there)
+    }
+
+    /// What servers know of these contents: of each, what others say. Nobody has checked yet whose word it is. Waits for it.
+    pub fn verdicts_and_wait(&self, engine: &EngineId, hashes: &[Hash]) -> Result<Vec<Vec<Statement>>, Failure> {
+        let (tell, told) = mpsc::channel();
+        let mut asked = 0;
+        for (link, places) in self.by_link(hashes.iter())? {
+            for places in places.chunks(VERDICT_BATCH_MAX) {
+                let some: Vec<Hash> = places.iter().map(|at| hashes[*at]).collect();
+                let (tell, places) = (tell.clone(), places.to_vec());
+                let done = move |found| _ = tell.send((places, found));
+                link.verdicts(engine, &some, self.patience(), Box::new(done))?;
+                asked += 1;
+            }
+        }
+        let mut all = vec![Vec::new(); hashes.len()];
+        for _ in 0..asked {
+            let (places, found) = told.recv().map_err(|_| Failure::Disconnected)?;
+            places.into_iter().zip(found?).for_each(|(at, found): (usize, _)| all[at] = found);
+        }
+        Ok(all)
+    }
+
+    /// Tells servers what was found, and waits until it is kept; how much of it was new to them.
+    pub fn tell_and_wait(&self, engine: &EngineId, statements: &[Statement]) -> Result<u64, Failure> {
+        let mut new = 0;
+        for (link, places) in self.by_link(statements.iter().map(|statement| &statement.hash))? {
+            for places in places.chunks(VERDICT_BATCH_MAX) {
+                let (tell, told) = mpsc::channel();
+                let some: Vec<&Statement> = places.iter().map(|at| &statements[*at]).collect();
+                link.tell(engine, &some, self.patience(), Box::new(move |kept| _ = tell.send(kept)))?;
+                new += told.recv().unwrap_or(Err(Failure::Disconnected))?;
+            }
+        }
+        Ok(new)
+    }
+
+    /// Which of these belong to which server, by their places.
+    fn by_link<'a>(&self, hashes: impl Iterator<Item = &'a Hash>) -> Result<Shares<'_>, Refused> {
+        let mut groups: Shares<'_> = Vec::new();
+        for (at, hash) in hashes.enumerate() {
+            let link = self.link(hash).ok_or(Refused::NoPeer)?;
+            match groups.iter_mut().find(|(other, _)| Arc::ptr_eq(other, link)) {
+                Some((_, places)) => places.push(at),
+                None => groups.push((link, vec![at])),
+            }
+        }
+        Ok(groups)
     }
 
     /// What each server has counted, as OpenMetrics.

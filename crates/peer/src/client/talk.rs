@@ -17,9 +17,11 @@ use super::{
 };
 use crate::{
     buffers::{Incoming, Outgoing},
+    id::Hash,
+    scan::Statement,
     tls,
     transport::Transport,
-    wire::{Answer, Closing, Greeting, HEAD_BYTES, Refusal, VERSION, Welcome, answer},
+    wire::{Answer, Closing, Found, Greeting, HEAD_BYTES, Refusal, VERSION, Welcome, answer},
 };
 
 /// The first pause between two tries to connect, and the longest.
@@ -348,6 +350,16 @@ impl<'a> Conversation<'a> {
     }
 }
 
+/// What is said of each content that was asked about; none where something is said of another.
+fn by_content(hashes: &[Hash], found: Found<'_>) -> Option<Vec<Vec<Statement>>> {
+    let mut sorted = vec![Vec::new(); hashes.len()];
+    for (place, record) in found.iter() {
+        let place = usize::from(u16::from_le_bytes(place));
+        sorted.get_mut(place)?.push(Statement::of_wire(*hashes.get(place)?, &record));
+    }
+    Some(sorted)
+}
+
 /// Takes an answer to where it is waited for.
 fn take(link: &Link, answer: &Answer<'_>, is_pinging: &mut bool) -> Result<(), Over> {
     let (id, counters) = match *answer {
@@ -358,7 +370,9 @@ fn take(link: &Link, answer: &Answer<'_>, is_pinging: &mut bool) -> Result<(), O
         | Answer::Stored { id, .. }
         | Answer::Failed { id, .. }
         | Answer::Stat { id, .. }
-        | Answer::Pong { id } => (id, &link.counters),
+        | Answer::Pong { id }
+        | Answer::Verdicts { id, .. }
+        | Answer::Told { id, .. } => (id, &link.counters),
     };
     // Each number has one answer.
     let reply = link.state().land(id).ok_or(Over::Unasked)?.reply;
@@ -393,6 +407,18 @@ fn take(link: &Link, answer: &Answer<'_>, is_pinging: &mut bool) -> Result<(), O
             counters.ping_us.store(us, std::sync::atomic::Ordering::Relaxed);
             link.state().breaker.probe_answered();
             link.changed.notify_all();
+        }
+        (Some(Reply::Verdicts { hashes, done }), Answer::Verdicts { found, .. }) => {
+            let Some(sorted) = by_content(&hashes, found) else {
+                done(Err(Failure::Disconnected));
+                return Err(Over::Unasked);
+            };
+            link.state().breaker.success();
+            done(Ok(sorted));
+        }
+        (Some(Reply::Tell { done }), Answer::Told { new, .. }) => {
+            link.state().breaker.success();
+            done(Ok(new.into()));
         }
         (Some(reply), Answer::Failed { why, .. }) => {
             let is_absent = why == Refusal::Absent;

@@ -16,7 +16,7 @@ use onesweep_sys::ready::{self, Bell, Wanted};
 
 use super::{
     counters::add,
-    session::{Session, Shared},
+    session::{Caller, Session, Shared},
 };
 use crate::{
     buffers::{Incoming, Outgoing},
@@ -127,8 +127,14 @@ impl<'a> Connection<'a> {
         while self.has_room() {
             let (transport, is_encrypted) = (&self.transport, self.is_encrypted);
             // On the loopback, who comes is not asked for his role: he has to know the key for his hashes.
-            let role = || if is_encrypted { tls::role_of(transport.certificate()?) } else { Some(Role::Client) };
-            match self.session.take(self.incoming.bytes(), role, self.outgoing.end()).map_err(End::Told)? {
+            let caller = || match (is_encrypted, transport.certificate()) {
+                (true, certificate) => {
+                    let certificate = certificate?;
+                    Some(Caller { role: tls::role_of(certificate)?, certificate: Some(certificate.clone()) })
+                }
+                (false, _) => Some(Caller { role: Role::Client, certificate: None }),
+            };
+            match self.session.take(self.incoming.bytes(), caller, self.outgoing.end()).map_err(End::Told)? {
                 None => break,
                 Some(used) => self.incoming.consume(used),
             }

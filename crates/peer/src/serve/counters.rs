@@ -40,6 +40,14 @@ pub struct Counters {
     pub wrong: AtomicU64,
     /// What the store could not do.
     pub store_failures: AtomicU64,
+    /// Contents that somebody wanted a verdict of.
+    pub verdicts_asked: AtomicU64,
+    /// Those of which there was one.
+    pub verdicts_known: AtomicU64,
+    /// Verdicts that were told.
+    pub verdicts_told: AtomicU64,
+    /// Those that were not taken: of who may not tell any, or not signed by him.
+    pub verdicts_refused: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, count: u64) {
@@ -74,6 +82,10 @@ impl Counters {
             ("puts_known", "Blocks that were put and were there.", true, &self.known),
             ("puts_wrong", "Blocks that were put under another hash than theirs.", true, &self.wrong),
             ("store_failures", "What the store could not do.", true, &self.store_failures),
+            ("verdicts_asked", "Contents that somebody wanted a verdict of.", true, &self.verdicts_asked),
+            ("verdicts_known", "Contents of which a verdict was known.", true, &self.verdicts_known),
+            ("verdicts_told", "Verdicts that were told.", true, &self.verdicts_told),
+            ("verdicts_refused", "Verdicts that were not taken.", true, &self.verdicts_refused),
         ] {
             family(name, help, is_counter, counter.load(Ordering::Relaxed));
         }

@@ -26,6 +26,7 @@ pub use self::counters::Counters;
 use self::{connection::Connection, counters::add, session::Shared};
 use crate::{
     id::TrustDomain,
+    scan::Verdicts,
     store::BlockStore,
     tls::{self, ServerTls},
     transport::Transport,
@@ -82,19 +83,21 @@ pub struct Settings {
     pub limits: Limits,
     /// Who may come. Without it, only the loopback is listened on.
     pub tls: Option<ServerTls>,
+    /// Where verdicts of scanners are kept. Without it, none are.
+    pub verdicts: Option<Arc<Verdicts>>,
 }
 
 impl Settings {
     /// For the loopback alone.
     #[must_use]
     pub fn plain(domain: TrustDomain) -> Self {
-        Self { domain, limits: Limits::default(), tls: None }
+        Self { domain, limits: Limits::default(), tls: None, verdicts: None }
     }
 
     /// For anybody with a certificate.
     #[must_use]
     pub fn encrypted(domain: TrustDomain, tls: ServerTls) -> Self {
-        Self { domain, limits: Limits::default(), tls: Some(tls) }
+        Self { domain, limits: Limits::default(), tls: Some(tls), verdicts: None }
     }
 }
 
@@ -144,9 +147,9 @@ impl Server {
             ));
         }
         listener.set_nonblocking(true)?;
-        let Settings { domain, limits, tls } = settings;
+        let Settings { domain, limits, tls, verdicts } = settings;
         let inner = Arc::new(Inner {
-            shared: Shared { store, domain, limits, counters: Counters::default() },
+            shared: Shared { store, verdicts, domain, limits, counters: Counters::default() },
             tls,
             is_stopping: AtomicBool::new(false),
             bell: Bell::new()?,

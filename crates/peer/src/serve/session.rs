@@ -2,20 +2,28 @@
 
 use std::collections::VecDeque;
 
+use rustls::pki_types::CertificateDer;
+
 use super::{
     Limits,
     counters::{Counters, add},
 };
 use crate::{
     id::{BLOCK_BYTES_MAX, Hash, TrustDomain},
+    scan::{EngineId, Statement, Verdicts},
     store::{BlockStore, Put},
     tls::Role,
-    wire::{Answer, BATCH_MAX, Closing, Greeting, Hashes, Priority, Refusal, Request, VERSION, Welcome, request},
+    wire::{
+        Answer, BATCH_MAX, Closing, EngineName, Greeting, Hashes, Priority, Refusal, Request, Told,
+        VERDICTS_OF_ONE_MAX, VERSION, Welcome, request,
+    },
 };
 
 /// What all connections share.
 pub(super) struct Shared {
     pub(super) store: std::sync::Arc<dyn BlockStore>,
+    /// Where none is kept, none is known.
+    pub(super) verdicts: Option<std::sync::Arc<Verdicts>>,
     pub(super) domain: TrustDomain,
     pub(super) limits: Limits,
     pub(super) counters: Counters,
@@ -28,17 +36,27 @@ struct Wanted {
     hash: Hash,
 }
 
+/// Who has shown to be at the other end.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) role: Role,
+    /// None on the loopback without TLS.
+    pub(super) certificate: Option<CertificateDer<'static>>,
+}
+
 /// A connection's state.
 pub(super) struct Session<'a> {
     shared: &'a Shared,
     was_greeted: bool,
+    /// The certificate of a scanner, by which he signs.
+    scanner: Option<CertificateDer<'static>>,
     waiting: VecDeque<Wanted>,
     prefetch: VecDeque<Wanted>,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
-        Self { shared, was_greeted: false, waiting: VecDeque::new(), prefetch: VecDeque::new() }
+        Self { shared, was_greeted: false, scanner: None, waiting: VecDeque::new(), prefetch: VecDeque::new() }
     }
 
     pub(super) fn was_greeted(&self) -> bool {
@@ -51,16 +69,16 @@ impl<'a> Session<'a> {
     }
 
     /// Takes one frame, where it is whole: how many bytes it was, or why the connection ends.
-    /// `role` is asked for once: who the client has shown to be.
+    /// `caller` is asked for once: who the client has shown to be.
     pub(super) fn take(
         &mut self,
         input: &[u8],
-        role: impl FnOnce() -> Option<Role>,
+        caller: impl FnOnce() -> Option<Caller>,
         out: &mut Vec<u8>,
     ) -> Result<Option<usize>, Closing> {
         let Some((request, used)) = request(input).map_err(|_| Closing::Frame)? else { return Ok(None) };
         match request {
-            Request::Greeting(greeting) if !self.was_greeted => self.greet(&greeting, role(), out)?,
+            Request::Greeting(greeting) if !self.was_greeted => self.greet(&greeting, caller(), out)?,
             // Once, and first.
             Request::Greeting(_) => return Err(Closing::Frame),
             _ if !self.was_greeted => return Err(Closing::Frame),
@@ -73,21 +91,22 @@ impl<'a> Session<'a> {
                 Answer::Stat { id, text: &text }.encode(out);
             }
             Request::Ping { id } => Answer::Pong { id }.encode(out),
+            Request::Verdicts { id, engine, hashes } => self.tell_verdicts(id, engine, hashes, out),
+            Request::Tell { id, engine, told } => self.keep_verdicts(id, engine, told, out),
         }
         Ok(Some(used))
     }
 
-    fn greet(&mut self, greeting: &Greeting, role: Option<Role>, out: &mut Vec<u8>) -> Result<(), Closing> {
+    fn greet(&mut self, greeting: &Greeting, caller: Option<Caller>, out: &mut Vec<u8>) -> Result<(), Closing> {
         if !(greeting.lowest..=greeting.highest).contains(&VERSION) {
             return Err(Closing::Version);
         }
-        if !matches!(role, Some(Role::Client | Role::Scanner)) {
-            return Err(Closing::Role);
-        }
+        let caller = caller.filter(|caller| caller.role != Role::Server).ok_or(Closing::Role)?;
         if greeting.domain != self.shared.domain.name() {
             return Err(Closing::Domain);
         }
         self.was_greeted = true;
+        self.scanner = caller.certificate.filter(|_| caller.role == Role::Scanner);
         let limits = &self.shared.limits;
         Answer::Welcome(Welcome {
             version: VERSION,
@@ -156,6 +175,56 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// What is known of contents, and who says so; where much is, what is bad first.
+    fn tell_verdicts(&self, id: u32, engine: EngineName<'_>, hashes: Hashes<'_>, out: &mut Vec<u8>) {
+        let counters = &self.shared.counters;
+        add(&counters.verdicts_asked, hashes.len() as u64);
+        let hashes: Vec<Hash> = hashes.iter().collect();
+        let engine = EngineId::new(engine.name, engine.epoch);
+        let found = match (&self.shared.verdicts, engine) {
+            (Some(verdicts), Some(engine)) => verdicts.get(&engine, &hashes),
+            _ => Ok(vec![Vec::new(); hashes.len()]),
+        };
+        let Ok(mut found) = found else {
+            add(&counters.store_failures, 1);
+            return Answer::Failed { id, why: Refusal::Store }.encode(out);
+        };
+        found.iter_mut().for_each(|of_one| of_one.sort_by_key(|statement| !statement.verdict.is_infected()));
+        add(&counters.verdicts_known, found.iter().filter(|of_one| !of_one.is_empty()).count() as u64);
+        let numbered = (0_u16..).zip(&found);
+        let records: Vec<_> = numbered
+            .flat_map(|(place, of_one)| {
+                of_one.iter().take(VERDICTS_OF_ONE_MAX).map(move |statement| (place, statement.on_wire()))
+            })
+            .collect();
+        Answer::verdicts(out, id, &records);
+    }
+
+    /// Takes verdicts of a scanner alone, and only those that he has signed: all, or none.
+    fn keep_verdicts(&self, id: u32, engine: EngineName<'_>, told: Told<'_>, out: &mut Vec<u8>) {
+        let counters = &self.shared.counters;
+        add(&counters.verdicts_told, told.len() as u64);
+        let mut refuse = |why| {
+            add(&counters.verdicts_refused, told.len() as u64);
+            Answer::Failed { id, why }.encode(out);
+        };
+        let Some(scanner) = &self.scanner else { return refuse(Refusal::Role) };
+        let Some(engine) = EngineId::new(engine.name, engine.epoch) else { return refuse(Refusal::Signature) };
+        let statements: Vec<Statement> =
+            told.iter().map(|(hash, record)| Statement::of_wire(Hash::from_bytes(hash), &record)).collect();
+        let domain = self.shared.domain.name();
+        if !statements.iter().all(|statement| statement.is_signed_by(scanner, domain, &engine)) {
+            return refuse(Refusal::Signature);
+        }
+        match self.shared.verdicts.as_ref().map(|verdicts| verdicts.keep(&engine, &statements)) {
+            Some(Ok(new)) => Answer::Told { id, new: new as u16 }.encode(out),
+            Some(Err(_)) | None => {
+                add(&counters.store_failures, 1);
+                Answer::Failed { id, why: Refusal::Store }.encode(out);
+            }
+        }
+    }
+
     /// Answers for one block that was asked for: those first that somebody waits for. False where there is none.
     pub(super) fn serve_one(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(Wanted { id, hash }) = self.waiting.pop_front().or_else(|| self.prefetch.pop_front()) else {
@@ -193,14 +262,18 @@ mod tests {
 
     fn shared(store: Arc<dyn BlockStore>) -> Shared {
         let limits = Limits { in_flight: 4, ..Limits::default() };
-        Shared { store, domain: domain(), limits, counters: Counters::default() }
+        Shared { store, verdicts: None, domain: domain(), limits, counters: Counters::default() }
+    }
+
+    fn caller(role: Role) -> Caller {
+        Caller { role, certificate: None }
     }
 
     fn greeted(shared: &Shared) -> Session<'_> {
         let mut session = Session::new(shared);
         let (mut frame, mut out) = (Vec::new(), Vec::new());
         Greeting { lowest: 1, highest: 1, domain: shared.domain.name() }.encode(&mut frame);
-        assert_eq!(session.take(&frame, || Some(Role::Client), &mut out), Ok(Some(frame.len())));
+        assert_eq!(session.take(&frame, || Some(caller(Role::Client)), &mut out), Ok(Some(frame.len())));
         assert!(matches!(answer(&out), Ok(Some((Answer::Welcome(_), _)))));
         session
     }
@@ -249,7 +322,7 @@ mod tests {
         ] {
             let mut frame = Vec::new();
             greeting.encode(&mut frame);
-            let taken = Session::new(&shared).take(&frame, || role, &mut Vec::new());
+            let taken = Session::new(&shared).take(&frame, || role.map(caller), &mut Vec::new());
             assert_eq!(taken.err(), refused, "{greeting:?} {role:?}");
         }
         let mut ping = Vec::new();

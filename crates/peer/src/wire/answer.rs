@@ -1,7 +1,11 @@
 //! What servers say.
 
 use super::{
-    BATCH_MAX, Decoded, FrameError, HEAD_BYTES, Lengths, MAGIC, TEXT_BYTES_MAX, append, close, fields::Fields, frame,
+    BATCH_MAX, Decoded, Found, FrameError, HEAD_BYTES, Lengths, MAGIC, Record, TEXT_BYTES_MAX, VERDICT_BATCH_MAX,
+    VERDICTS_OF_ONE_MAX, append, close,
+    fields::Fields,
+    frame,
+    verdicts::{Records, records_bytes},
 };
 use crate::id::BLOCK_BYTES_MAX;
 
@@ -13,6 +17,11 @@ const FAILED: u8 = 0x85;
 const STAT: u8 = 0x86;
 const PONG: u8 = 0x87;
 const CLOSING: u8 = 0x88;
+const VERDICTS: u8 = 0x89;
+const TOLD: u8 = 0x8a;
+
+/// Verdicts of one answer, at most.
+const RECORDS_MAX: usize = VERDICT_BATCH_MAX * VERDICTS_OF_ONE_MAX;
 
 const WELCOME_BYTES: usize = MAGIC.len() + 2 + 4 * 4;
 
@@ -25,6 +34,11 @@ fn lengths(kind: u8) -> Option<Lengths> {
         STAT => 4..=4 + TEXT_BYTES_MAX,
         PONG => 4..=4,
         CLOSING => 1..=1,
+        VERDICTS => {
+            let found = records_bytes(2, 0, RECORDS_MAX);
+            4 + found.start()..=4 + found.end()
+        }
+        TOLD => 6..=6,
         _ => return None,
     })
 }
@@ -67,10 +81,14 @@ pub enum Refusal {
     /// The client's certificate doesn't allow it.
     #[error("the role of this client doesn't allow it")]
     Role = 5,
+    /// A verdict that the client tells is not signed by the key of its certificate.
+    #[error("the signature is not that of this client")]
+    Signature = 6,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] = [Self::Absent, Self::Cancelled, Self::Busy, Self::WrongHash, Self::Store, Self::Role];
+    const ALL: [Self; 7] =
+        [Self::Absent, Self::Cancelled, Self::Busy, Self::WrongHash, Self::Store, Self::Role, Self::Signature];
 }
 
 /// Why a server ends a connection.
@@ -180,6 +198,20 @@ pub enum Answer<'a> {
     },
     /// The last frame of a connection.
     Closing(Closing),
+    /// What is known of contents. Nobody has checked yet who says so.
+    Verdicts {
+        /// The request's number.
+        id: u32,
+        /// Of each content, [`VERDICTS_OF_ONE_MAX`] at most.
+        found: Found<'a>,
+    },
+    /// What was told is kept.
+    Told {
+        /// The request's number.
+        id: u32,
+        /// How much of it was new.
+        new: u16,
+    },
 }
 
 /// Reads the next frame of a server.
@@ -213,6 +245,8 @@ pub fn answer(input: &[u8]) -> Decoded<Answer<'_>> {
             let code = usize::from(fields.byte()?);
             Answer::Closing(*Closing::ALL.get(code).ok_or_else(|| fields.wrong("an unknown reason"))?)
         }
+        VERDICTS => Answer::Verdicts { id: fields.u32()?, found: Records::decode(&mut fields, 0, RECORDS_MAX)? },
+        TOLD => Answer::Told { id: fields.u32()?, new: fields.u16()? },
         _ => return Err(FrameError::Kind(kind)),
     };
     fields.end(Some((answer, used)))
@@ -270,6 +304,15 @@ impl Answer<'_> {
         });
     }
 
+    /// Appends what is known of contents, each under its place in the question.
+    pub fn verdicts(out: &mut Vec<u8>, id: u32, records: &[(u16, Record<'_>)]) {
+        debug_assert!(records.len() <= RECORDS_MAX, "an answer");
+        append(out, VERDICTS, |out| {
+            out.extend_from_slice(&id.to_le_bytes());
+            Records::encode(out, records.iter().map(|(place, record)| (place.to_le_bytes(), *record)));
+        });
+    }
+
     /// Appends the frame that was read as this.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
@@ -299,6 +342,14 @@ impl Answer<'_> {
             }),
             Self::Pong { id } => append(out, PONG, |out| out.extend_from_slice(&id.to_le_bytes())),
             Self::Closing(why) => append(out, CLOSING, |out| out.push(why as u8)),
+            Self::Verdicts { id, found } => append(out, VERDICTS, |out| {
+                out.extend_from_slice(&id.to_le_bytes());
+                found.encode_again(out);
+            }),
+            Self::Told { id, new } => append(out, TOLD, |out| {
+                out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(&new.to_le_bytes());
+            }),
         }
     }
 }

@@ -41,6 +41,11 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
+    /// All that is left, which stays there.
+    pub(super) fn all(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

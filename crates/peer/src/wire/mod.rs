@@ -12,9 +12,14 @@ mod fields;
 mod request;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 
 pub use answer::{Answer, Bits, Closing, Refusal, Welcome, answer};
 pub use request::{GetWriter, Greeting, Hashes, Priority, Request, request};
+pub use verdicts::{
+    ENGINE_BYTES_MAX, EPOCH_BYTES_MAX, EngineName, Found, INFECTION_BYTES_MAX, Record, SIGNATURE_BYTES_MAX, Told,
+    VERDICT_BATCH_MAX, VERDICTS_OF_ONE_MAX,
+};
 
 use crate::id::{BLOCK_BYTES_MAX, Hash};
 

@@ -1,6 +1,12 @@
 //! What clients say.
 
-use super::{BATCH_MAX, Decoded, FrameError, HEAD_BYTES, Lengths, MAGIC, append, close, fields::Fields, frame};
+use super::{
+    BATCH_MAX, Decoded, EngineName, FrameError, HEAD_BYTES, Lengths, MAGIC, Record, Told, VERDICT_BATCH_MAX, append,
+    close,
+    fields::Fields,
+    frame,
+    verdicts::{ENGINE_FIELDS_BYTES, Records, records_bytes},
+};
 use crate::id::{BLOCK_BYTES_MAX, DomainName, Hash};
 
 const GREETING: u8 = 0x01;
@@ -10,6 +16,8 @@ const PUT: u8 = 0x04;
 const CANCEL: u8 = 0x05;
 const STAT: u8 = 0x06;
 const PING: u8 = 0x07;
+const VERDICTS: u8 = 0x08;
+const TELL: u8 = 0x09;
 
 const GREETING_BYTES: usize = MAGIC.len() + 2 + 2 + DomainName::BYTES;
 
@@ -22,6 +30,14 @@ fn lengths(kind: u8) -> Option<Lengths> {
         PUT => 4 + ONE + 1..=4 + ONE + BLOCK_BYTES_MAX,
         CANCEL => 6..=6,
         STAT | PING => 4..=4,
+        VERDICTS => {
+            let head = 4 + 2;
+            head + ENGINE_FIELDS_BYTES.start() + ONE..=head + ENGINE_FIELDS_BYTES.end() + VERDICT_BATCH_MAX * ONE
+        }
+        TELL => {
+            let told = records_bytes(ONE, 1, VERDICT_BATCH_MAX);
+            4 + ENGINE_FIELDS_BYTES.start() + told.start()..=4 + ENGINE_FIELDS_BYTES.end() + told.end()
+        }
         _ => return None,
     })
 }
@@ -117,6 +133,24 @@ pub enum Request<'a> {
         /// The number.
         id: u32,
     },
+    /// What is known of these contents; one answer.
+    Verdicts {
+        /// The number.
+        id: u32,
+        /// By which engine.
+        engine: EngineName<'a>,
+        /// Of which, [`VERDICT_BATCH_MAX`] at most.
+        hashes: Hashes<'a>,
+    },
+    /// Keep what I have found.
+    Tell {
+        /// The number.
+        id: u32,
+        /// By which engine.
+        engine: EngineName<'a>,
+        /// What, of which contents.
+        told: Told<'a>,
+    },
 }
 
 /// Reads the next frame of a client.
@@ -140,6 +174,19 @@ pub fn request(input: &[u8]) -> Decoded<Request<'_>> {
         }
         STAT => Request::Stat { id: fields.u32()? },
         PING => Request::Ping { id: fields.u32()? },
+        VERDICTS => {
+            let (id, engine) = (fields.u32()?, EngineName::decode(&mut fields)?);
+            let hashes = hashes(&mut fields)?;
+            if hashes.len() > VERDICT_BATCH_MAX {
+                return Err(fields.wrong("a wrong number of hashes"));
+            }
+            Request::Verdicts { id, engine, hashes }
+        }
+        TELL => Request::Tell {
+            id: fields.u32()?,
+            engine: EngineName::decode(&mut fields)?,
+            told: Records::decode(&mut fields, 1, VERDICT_BATCH_MAX)?,
+        },
         _ => return Err(FrameError::Kind(kind)),
     };
     fields.end(Some((request, used)))
@@ -281,6 +328,27 @@ impl Request<'_> {
         append(out, PING, |out| out.extend_from_slice(&id.to_le_bytes()));
     }
 
+    /// Appends a question for what is known of contents; one at least, [`VERDICT_BATCH_MAX`] at most.
+    pub fn verdicts(out: &mut Vec<u8>, id: u32, engine: EngineName<'_>, hashes: &[Hash]) {
+        debug_assert!((1..=VERDICT_BATCH_MAX).contains(&hashes.len()), "a batch");
+        append(out, VERDICTS, |out| {
+            out.extend_from_slice(&id.to_le_bytes());
+            engine.encode(out);
+            out.extend_from_slice(&(hashes.len() as u16).to_le_bytes());
+            hashes.iter().for_each(|hash| out.extend_from_slice(hash.as_bytes()));
+        });
+    }
+
+    /// Appends what was found; one record at least, [`VERDICT_BATCH_MAX`] at most.
+    pub fn tell(out: &mut Vec<u8>, id: u32, engine: EngineName<'_>, records: &[(Hash, Record<'_>)]) {
+        debug_assert!((1..=VERDICT_BATCH_MAX).contains(&records.len()), "a batch");
+        append(out, TELL, |out| {
+            out.extend_from_slice(&id.to_le_bytes());
+            engine.encode(out);
+            Records::encode(out, records.iter().map(|(hash, record)| (*hash.as_bytes(), *record)));
+        });
+    }
+
     /// Appends the frame that was read as this.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
@@ -293,6 +361,14 @@ impl Request<'_> {
             Self::Cancel { first, count } => Self::cancel(out, first, count),
             Self::Stat { id } => Self::stat(out, id),
             Self::Ping { id } => Self::ping(out, id),
+            Self::Verdicts { id, engine, hashes } => {
+                Self::verdicts(out, id, engine, &hashes.iter().collect::<Vec<_>>());
+            }
+            Self::Tell { id, engine, told } => append(out, TELL, |out| {
+                out.extend_from_slice(&id.to_le_bytes());
+                engine.encode(out);
+                told.encode_again(out);
+            }),
         }
     }
 }

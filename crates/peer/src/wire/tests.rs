@@ -36,7 +36,28 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
             .prop_map(|(first, count)| written(|out| Request::cancel(out, first, count))),
         any::<u32>().prop_map(|id| written(|out| Request::stat(out, id))),
         any::<u32>().prop_map(|id| written(|out| Request::ping(out, id))),
+        (any::<u32>(), engine(), vec(hash(), 1..20)).prop_map(|(id, (name, epoch), hashes)| {
+            written(|out| Request::verdicts(out, id, EngineName { name: &name, epoch: &epoch }, &hashes))
+        }),
+        (any::<u32>(), engine(), vec((hash(), record()), 1..6)).prop_map(|(id, (name, epoch), records)| {
+            let told: Vec<_> = records.iter().map(|(hash, record)| (*hash, borrowed(record))).collect();
+            written(|out| Request::tell(out, id, EngineName { name: &name, epoch: &epoch }, &told))
+        }),
     ]
+}
+
+fn engine() -> impl Strategy<Value = (String, String)> {
+    ("[a-z]{1,20}", ".{1,40}")
+}
+
+type OwnedRecord = ([u8; 32], u64, Option<String>, Vec<u8>);
+
+fn record() -> impl Strategy<Value = OwnedRecord> {
+    (any::<[u8; 32]>(), any::<u64>(), proptest::option::of(".{1,30}"), vec(any::<u8>(), 0..80))
+}
+
+fn borrowed((signer, time, infection, signature): &OwnedRecord) -> Record<'_> {
+    Record { signer: *signer, time: *time, infection: infection.as_deref(), signature }
 }
 
 /// An answer, as bytes.
@@ -60,11 +81,18 @@ fn answers() -> impl Strategy<Value = Vec<u8>> {
         has,
         (any::<u32>(), vec(any::<u8>(), 1..300)).prop_map(|(id, bytes)| written(&Answer::Block { id, bytes: &bytes })),
         (any::<u32>(), any::<bool>()).prop_map(|(id, was_known)| written(&Answer::Stored { id, was_known })),
-        (any::<u32>(), 0..6_usize)
+        (any::<u32>(), 0..7_usize)
             .prop_map(|(id, at)| written(&Answer::Failed { id, why: super::answer::tests::refusal(at) })),
         (any::<u32>(), ".{0,40}").prop_map(|(id, text)| written(&Answer::Stat { id, text: &text })),
         any::<u32>().prop_map(|id| written(&Answer::Pong { id })),
         (0..7_usize).prop_map(|at| written(&Answer::Closing(super::answer::tests::closing(at)))),
+        (any::<u32>(), vec((any::<u16>(), record()), 0..6)).prop_map(|(id, records)| {
+            let found: Vec<_> = records.iter().map(|(place, record)| (*place, borrowed(record))).collect();
+            let mut out = Vec::new();
+            Answer::verdicts(&mut out, id, &found);
+            out
+        }),
+        (any::<u32>(), any::<u16>()).prop_map(|(id, new)| written(&Answer::Told { id, new })),
     ]
 }
 
@@ -126,12 +154,12 @@ proptest! {
 
 #[test]
 fn a_length_is_judged_before_anything_of_the_body_came() {
-    for kind in 1..=7_u8 {
+    for kind in 1..=10_u8 {
         for length in [0, 1, FRAME_BYTES_MAX as u32, u32::MAX] {
             let mut head = length.to_le_bytes().to_vec();
             assert_eq!(request(&head), Ok(None));
             head.push(kind);
-            assert!(matches!(request(&head), Err(FrameError::Length { .. })), "{kind} {length}");
+            assert!(matches!(request(&head), Err(FrameError::Length { .. })) || kind == 10, "{kind} {length}");
             head[4] |= 0x80;
             assert!(answer(&head).is_err(), "{kind} {length}");
         }
@@ -152,6 +180,24 @@ fn the_largest_frames_are_as_large_as_they_may_be() {
     assert!(out.len() < FRAME_BYTES_MAX);
     let Ok(Some((Request::Get { hashes, .. }, _))) = request(&out) else { panic!("a batch") };
     assert_eq!(hashes.len(), BATCH_MAX);
+}
+
+#[test]
+fn the_largest_answer_with_verdicts_is_a_frame() {
+    let (infection, signature) = ("x".repeat(INFECTION_BYTES_MAX), [5; SIGNATURE_BYTES_MAX]);
+    let record = Record { signer: [1; 32], time: 1, infection: Some(&infection), signature: &signature };
+    let records = vec![(3, record); VERDICT_BATCH_MAX * VERDICTS_OF_ONE_MAX];
+    let mut out = Vec::new();
+    Answer::verdicts(&mut out, 1, &records);
+    assert!(out.len() <= FRAME_BYTES_MAX, "{}", out.len());
+    let Ok(Some((Answer::Verdicts { found, .. }, _))) = answer(&out) else { panic!("an answer") };
+    assert!(found.iter().all(|(place, found)| place == [3, 0] && found == record) && found.len() == records.len());
+    let told = vec![(Hash::from_bytes([7; 32]), record); VERDICT_BATCH_MAX];
+    let (name, epoch) = ("n".repeat(ENGINE_BYTES_MAX), "e".repeat(EPOCH_BYTES_MAX));
+    out.clear();
+    Request::tell(&mut out, 1, EngineName { name: &name, epoch: &epoch }, &told);
+    let Ok(Some((Request::Tell { told: read, .. }, used))) = request(&out) else { panic!("a request") };
+    assert_eq!((read.len(), used, read.iter().count()), (VERDICT_BATCH_MAX, out.len(), VERDICT_BATCH_MAX));
 }
 
 #[test]

@@ -7,3 +7,4 @@ mod sharing;
 mod support;
 mod tls;
 mod together;
+mod verdicts;

@@ -3,6 +3,7 @@
 use std::{net::TcpListener, sync::Arc};
 
 use onesweep_peer::{
+    scan::Verdicts,
     serve::{Limits, Server, Settings},
     store::{BlockStore, Disk, DiskSettings, Memory, Tiered},
     tls::Identity,
@@ -20,6 +21,9 @@ use crate::{
     report::Failure,
 };
 
+/// The file of verdicts in the directory of the store.
+const VERDICTS: &str = "verdicts";
+
 pub(super) fn run(args: &PeerServeArgs) -> Result<u8, Failure> {
     let domain = domain(&args.membership.key)?;
     let tls = match &args.membership.tls {
@@ -27,19 +31,26 @@ pub(super) fn run(args: &PeerServeArgs) -> Result<u8, Failure> {
         None => None,
     };
     let limits = Limits { connections: args.connections, ..Limits::default() };
-    let settings = Settings { domain: domain.clone(), limits, tls };
+
     let mut signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let _switch = log::start(args.log);
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| Failure::told(format!("{}: cannot listen: {}", args.listen, message::why(&error))))?;
     let memory = Memory::new(args.memory.0);
-    let store: Arc<dyn BlockStore> = if args.disk.0 == 0 {
-        Arc::new(memory)
+    let (store, verdicts): (Arc<dyn BlockStore>, _) = if args.disk.0 == 0 {
+        (Arc::new(memory), Verdicts::in_memory(&domain, args.verdicts))
     } else {
-        let settings = DiskSettings { bytes_max: args.disk.0, domain };
-        Arc::new(Tiered::new(memory, Box::new(Disk::open(&args.store, settings).map_err(failure)?)))
+        let settings = DiskSettings { bytes_max: args.disk.0, domain: domain.clone() };
+        // The store makes its directory, and holds its lock.
+        let disk = Disk::open(&args.store, settings).map_err(failure)?;
+        let verdicts = Verdicts::open(&args.store.join(VERDICTS), &domain, args.verdicts);
+        (Arc::new(Tiered::new(memory, Box::new(disk))), verdicts)
     };
+    let verdicts = verdicts.map_err(|error| {
+        Failure::could_not_run(&args.store.join(VERDICTS), "keep verdicts there", message::of_error(&error))
+    })?;
+    let settings = Settings { domain, limits, tls, verdicts: Some(Arc::new(verdicts)) };
     let blocks = store.blocks();
     let server = Server::start(listener, store, settings)
         .map_err(|error| Failure::told(format!("cannot serve: {}; add --tls DIR/NAME", message::why(&error))))?;

@@ -1,0 +1,110 @@
+//! Any program as an engine: it reads a content from its standard input, and its exit code is the verdict.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek},
+    process::{Command, Stdio},
+};
+
+use onesweep_sys::memfd;
+
+use super::engine::{Content, Engine, EngineError, EngineId, NAME_BYTES_MAX, Verdict};
+
+/// A line for the shell. Exit code 0 is clean, 1 is infected, and the first line of what it writes is the name; any other is
+/// no verdict.
+#[derive(Debug)]
+pub struct Program {
+    line: String,
+    epoch: String,
+}
+
+impl Program {
+    /// `epoch` is to change with its signatures, or with what else its verdicts depend on.
+    #[must_use]
+    pub fn new(line: impl Into<String>, epoch: Option<String>) -> Self {
+        let line = line.into();
+        // Another line is another engine.
+        let epoch = match epoch {
+            Some(epoch) => format!("{} {epoch}", &blake3::hash(line.as_bytes()).to_hex()[..16]),
+            None => blake3::hash(line.as_bytes()).to_hex()[..16].to_owned(),
+        };
+        Self { line, epoch }
+    }
+
+    fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> EngineError + use<> {
+        let engine = self.line.clone();
+        move |source| EngineError::Io { engine: engine.clone(), step, source }
+    }
+}
+
+impl Engine for Program {
+    fn id(&self) -> Result<EngineId, EngineError> {
+        let too_long = || EngineError::Failed("the epoch is too long".to_owned());
+        EngineId::new("command", &self.epoch).ok_or_else(too_long)
+    }
+
+    fn scan(&self, content: Content<'_>) -> Result<Verdict, EngineError> {
+        let input: File = match content {
+            Content::Bytes(bytes) => memfd::sealed(bytes).map_err(self.failed("make a file in memory"))?,
+            Content::File(mut file) => {
+                file.rewind().and_then(|()| file.try_clone()).map_err(self.failed("read a file from its start"))?
+            }
+        };
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &self.line]).stdin(input).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(self.failed("start it"))?;
+        let mut said = Vec::new();
+        if let Some(mut out) = child.stdout.take() {
+            let read = (&mut out).take(4 * NAME_BYTES_MAX as u64).read_to_end(&mut said);
+            // It must not wait for who doesn't listen.
+            let _ = read.and_then(|_| io::copy(&mut out, &mut io::sink()));
+        }
+        let status = child.wait().map_err(self.failed("wait for it"))?;
+        match status.code() {
+            Some(0) => Ok(Verdict::Clean),
+            Some(1) => {
+                let said = String::from_utf8_lossy(&said);
+                Ok(Verdict::infected(said.lines().next().unwrap_or_default().trim()))
+            }
+            _ => Err(EngineError::Failed(format!("{}: it ended with {status}", self.line))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_verdicts() {
+        let scan = |line: &str, content: &[u8]| Program::new(line, None).scan(Content::Bytes(content));
+        assert_eq!(scan("! grep -q bad", b"a good one").unwrap(), Verdict::Clean);
+        let names = "grep -q bad && echo ' Bad.Thing' && echo more && exit 1; exit 0";
+        assert_eq!(scan(names, b"a bad one").unwrap(), Verdict::Infected("Bad.Thing".to_owned()));
+        assert_eq!(scan("exit 1", b"").unwrap(), Verdict::Infected("unnamed".to_owned()));
+        assert_eq!(scan("head -c 1000000 /dev/zero; exit 0", b"").unwrap(), Verdict::Clean);
+        for line in ["exit 2", "kill -9 $$", "no-such-program-here"] {
+            assert!(matches!(scan(line, b"x"), Err(EngineError::Failed(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_given_from_its_start() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"bad").unwrap();
+        let found = Program::new("! grep -q bad", None).scan(Content::File(&file)).unwrap();
+        assert!(found.is_infected());
+    }
+
+    #[test]
+    fn another_line_or_epoch_is_another_engine() {
+        let id = |line: &str, epoch: Option<&str>| Program::new(line, epoch.map(str::to_owned)).id().unwrap();
+        assert_eq!(id("a", None), id("a", None));
+        assert_ne!(id("a", None), id("b", None));
+        assert_ne!(id("a", None), id("a", Some("1")));
+        assert_ne!(id("a", Some("2")), id("a", Some("1")));
+        assert!(Program::new("a", Some("x".repeat(300))).id().is_err());
+    }
+}
