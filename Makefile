@@ -17,7 +17,7 @@ BUILD_TOOLS := cc:build-essential
 TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
-	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux
+	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm

@@ -9,6 +9,7 @@ mod layout;
 mod list;
 mod peer;
 mod plan;
+mod scan;
 mod serve;
 mod sum;
 mod sweep;
@@ -33,6 +34,7 @@ pub(crate) use peer::{
     Servers as PeerServers,
 };
 pub(crate) use plan::PlanArgs;
+pub(crate) use scan::{EngineArgs, ScanArgs, VerdictArgs};
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, Output, ProgressWhen, ReassemblyName, Selection, Settings};
@@ -79,6 +81,7 @@ pub(crate) enum Command {
     Export(Box<ExportArgs>),
     Serve(Box<ServeArgs>),
     Peer(Box<PeerArgs>),
+    Scan(Box<ScanArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]
     Completions {

@@ -14,6 +14,7 @@ mod manual;
 mod member_names;
 mod peer;
 mod plan;
+mod scan;
 mod serve;
 mod sum;
 mod summaries;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Defrag(args) => defrag::run(*args),
         Command::Du(args) => du::run(*args),
         Command::Peer(args) => peer::run(*args),
+        Command::Scan(args) => scan::run(*args),
         Command::Top(args) => top::run(*args),
         Command::Watch(args) => watch::run(*args),
         Command::Export(args) => export::run(*args),

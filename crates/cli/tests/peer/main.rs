@@ -1,5 +1,8 @@
 //! `onesweep peer` as it is typed: a server that is started, filled, asked, ended and killed. Needs no privilege.
 
+mod clamd;
+mod scan;
+
 use std::{
     fs,
     io::{BufRead, BufReader},

@@ -73,7 +73,7 @@ pub(super) fn run(args: PeerIndexArgs) -> Result<u8, Failure> {
 }
 
 /// The path with `-` for `/`, as systemd names units; a `-` in it is doubled.
-fn default_index(path: &Path) -> std::io::Result<PathBuf> {
+pub(in crate::commands) fn default_index(path: &Path) -> std::io::Result<PathBuf> {
     let path = path.canonicalize()?;
     let mut name = Vec::new();
     for byte in path.as_os_str().as_bytes().iter().skip(1) {

@@ -8,6 +8,7 @@ mod stat;
 
 use std::{path::Path, time::Duration};
 
+pub(super) use self::index::default_index;
 use onesweep_peer::{
     client::{Peers, Settings},
     id::TrustDomain,

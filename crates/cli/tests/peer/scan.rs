@@ -1,0 +1,296 @@
+//! `onesweep scan` as it is typed, with a real clamd, and with servers that lie.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use onesweep_peer::{
+    id::{BlockSize, TrustDomain},
+    scan::{EngineId, Signer, Statement, Verdict, Verdicts, content},
+    serve::{self, Server},
+    store::Memory,
+    tls::Identity,
+};
+use serde_json::Value;
+
+use crate::{
+    clamd::{Clamd, NAME, eicar},
+    finish, onesweep, path, with_keys,
+};
+
+/// Keys for a server, a scanner, another scanner and a notebook; a tree with bad files and good ones.
+fn place() -> tempfile::TempDir {
+    let dir = with_keys();
+    let keys = path(dir.path(), "keys");
+    for (name, role) in [("box", "server"), ("scan1", "scanner"), ("scan2", "scanner"), ("note", "client")] {
+        finish(&mut onesweep(&["peer", "keys", &keys, "--add", name, "--role", role]), 0);
+    }
+    tree(dir.path(), "tree");
+    dir
+}
+
+/// 20 good files, an empty one, one bad one with two names, and a bad one that is too large for `--large 64K`.
+fn tree(dir: &Path, name: &str) {
+    let tree = dir.join(name);
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    for n in 0..20 {
+        fs::write(tree.join(format!("good{n}")), format!("good {n} ").repeat(100 * n + 1)).unwrap();
+    }
+    fs::write(tree.join("empty"), "").unwrap();
+    fs::write(tree.join("bad"), eicar()).unwrap();
+    fs::hard_link(tree.join("bad"), tree.join("sub/other name")).unwrap();
+    fs::write(tree.join("sub/large"), [vec![b'.'; 200_000], eicar(), vec![b'.'; 100_000]].concat()).unwrap();
+}
+
+const NAMES: u64 = 24;
+const BAD: [&str; 3] = ["bad", "sub/large", "sub/other name"];
+
+/// The words for a machine: its own store of verdicts, its own certificate.
+fn machine(dir: &Path, name: &str) -> Vec<String> {
+    let (key, tls) = (path(dir, "keys/domain.key"), path(dir, &format!("keys/{name}")));
+    let store = path(dir, &format!("{name}.verdicts"));
+    ["scan", "--large", "64K", "--key", &key, "--tls", &tls, "--verdicts", &store].map(str::to_owned).to_vec()
+}
+
+fn scan(words: &[String], more: &[&str], code: i32) -> Value {
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--json"]).chain(more.iter().copied()).collect();
+    let (out, _) = finish(&mut onesweep(&words), code);
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
+fn details(summary: &Value) -> [u64; 4] {
+    ["scanned", "kept", "peer", "infected"].map(|name| summary["details"][name].as_u64().unwrap())
+}
+
+fn found(summary: &Value, root: &str) -> Vec<String> {
+    let all = summary["details"]["findings"].as_array().unwrap();
+    let mut paths: Vec<String> = all
+        .iter()
+        .map(|found| {
+            assert_eq!(found["name"], NAME);
+            found["path"].as_str().unwrap().strip_prefix(root).unwrap().trim_start_matches('/').to_owned()
+        })
+        .collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn each_content_is_scanned_once() {
+    let dir = place();
+    let dir = dir.path();
+    let clamd = Clamd::start(dir, "");
+    let (socket, root) = (path(dir, "clamd/socket"), path(dir, "tree"));
+    let socket = socket.as_str();
+    let words = machine(dir, "note");
+    let first = scan(&words, &["--clamd", socket, &root], 1);
+    assert_eq!((details(&first), found(&first, &root)), ([NAMES, 0, 0, 3], BAD.map(str::to_owned).to_vec()));
+    assert!(first["details"]["epoch"].as_str().unwrap().starts_with("ClamAV "), "{first}");
+    assert_eq!(first["streamed"]["files"], 1, "the large one is handed over as it lies");
+    // The empty one needs no engine.
+    let again = scan(&words, &["--clamd", socket, &root], 1);
+    assert_eq!((details(&again), found(&again, &root)), ([1, NAMES - 1, 0, 3], BAD.map(str::to_owned).to_vec()));
+    let other_epoch = scan(&words, &["--clamd", socket, "--epoch", "2", &root], 1);
+    assert_eq!(details(&other_epoch), [NAMES, 0, 0, 3]);
+    assert_eq!(details(&scan(&words, &["--clamd", socket, "--rescan", &root], 1)), [NAMES, 0, 0, 3]);
+
+    // A content that is known by another name, and one that differs by a byte.
+    tree(dir, "copy");
+    fs::write(dir.join("copy/good3"), [&b"x"[..], &eicar()].concat()).unwrap();
+    let copy = path(dir, "copy");
+    let copied = scan(&words, &["--clamd", socket, &copy], 1);
+    assert_eq!(details(&copied), [2, NAMES - 2, 0, 4]);
+
+    drop(clamd);
+    // Nobody is called clean by an engine that isn't there.
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--clamd", socket, &root]).collect();
+    let (_, why) = finish(&mut onesweep(&words), 2);
+    assert!(why.contains("clamd at ") && why.contains("cannot connect"), "{why}");
+}
+
+#[test]
+fn results_are_told_as_clamscan_does_and_as_sarif() {
+    let dir = place();
+    let dir = dir.path();
+    let clamd = Clamd::start(dir, "StreamMaxLength 100K\n");
+    let (socket, root) = (clamd.socket.to_str().unwrap(), path(dir, "tree"));
+    let key = path(dir, "keys/domain.key");
+    let store = path(dir, "verdicts");
+    let words = ["scan", "--key", &key, "--verdicts", &store, "--clamd", socket];
+    let (out, _) = finish(&mut onesweep(&[&words[..], &[&root]].concat()), 1);
+    let mut lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.pop(), Some("3 of 24 files infected; 24 scanned, 0 known here, 0 to others"));
+    lines.sort_unstable();
+    assert_eq!(lines, BAD.map(|name| format!("{root}/{name}: {NAME} FOUND")));
+    let (out, _) = finish(&mut onesweep(&[&words[..], &[&format!("{root}/good1"), "-q"]].concat()), 0);
+    assert_eq!(out, "");
+    let (out, _) = finish(&mut onesweep(&[&words[..], &["--sarif", &root]].concat()), 1);
+    let log: Value = serde_json::from_str(&out).unwrap();
+    let uris: Vec<&Value> = log["runs"][0]["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+        .collect();
+    assert_eq!(uris.len(), 3);
+    assert!(uris.contains(&&Value::from(format!("file://{root}/sub/other%20name"))), "{uris:?}");
+    // A remote one gets the bytes; what it doesn't want to look at is an error, and never clean.
+    let remote = ["scan", "--key", &key, "--verdicts", &store, "--rescan", "--clamd", &clamd.address];
+    let (out, why) = finish(&mut onesweep(&[&remote[..], &[&root]].concat()), 1);
+    assert!(out.contains("/bad: ") && out.contains("\n2 of 23 files infected"), "{out}");
+    assert!(why.contains("sub/large: cannot scan it: clamd: INSTREAM size limit exceeded."), "{why}");
+    let large = format!("{root}/sub/large");
+    finish(&mut onesweep(&[&remote[..], &[&large]].concat()), 2);
+    let (_, why) = finish(&mut onesweep(&[&remote[..], &["/no/such/file"]].concat()), 2);
+    assert!(why.contains("/no/such/file"), "{why}");
+}
+
+#[test]
+fn any_command_is_an_engine() {
+    let dir = place();
+    let dir = dir.path();
+    let root = path(dir, "tree");
+    let words = machine(dir, "note");
+    let line = "grep -q EICAR-STANDARD && echo Test.Eicar.UNOFFICIAL && exit 1; exit 0";
+    let first = scan(&words, &["--command", line, &root], 1);
+    assert_eq!((details(&first), found(&first, &root)), ([NAMES, 0, 0, 3], BAD.map(str::to_owned).to_vec()));
+    assert_eq!(details(&scan(&words, &["--command", line, &root], 1)), [1, NAMES - 1, 0, 3]);
+    // Another line is another engine; one that fails has no verdict.
+    let failing = scan(&words, &["--command", "exit 3", &root], 2);
+    assert_eq!(details(&failing), [1, 0, 0, 0]);
+    // A file with two names fails once.
+    assert_eq!(failing["errors"], NAMES - 2);
+}
+
+/// A server whose store was filled with what it should say.
+fn server(dir: &Path, verdicts: Verdicts) -> Server {
+    let tls = Identity::read(&dir.join("keys/box")).unwrap().into_server().unwrap();
+    let mut settings = serve::Settings::encrypted(domain(dir), tls);
+    settings.verdicts = Some(Arc::new(verdicts));
+    Server::start(TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(Memory::new(1 << 20)), settings).unwrap()
+}
+
+fn domain(dir: &Path) -> TrustDomain {
+    TrustDomain::read(&dir.join("keys/domain.key")).unwrap()
+}
+
+/// Files changed within two seconds before they are indexed get no hashes.
+fn settle() {
+    let until = SystemTime::now() + Duration::from_millis(3100);
+    while let Ok(left) = until.duration_since(SystemTime::now()) {
+        std::thread::sleep(left);
+    }
+}
+
+#[test]
+fn a_second_machine_reads_nothing_of_what_it_has_indexed_and_another_has_scanned() {
+    let dir = place();
+    let dir = dir.path();
+    tree(dir, "second");
+    settle();
+    let clamd = Clamd::start(dir, "");
+    let socket = clamd.socket.to_str().unwrap();
+    let server = server(dir, Verdicts::in_memory(&domain(dir), 1000).unwrap());
+    let address = server.address().to_string();
+    let [root, second] = ["tree", "second"].map(|name| path(dir, name));
+    let [key, index, trusted] = ["keys/domain.key", "index", "keys/scan1.pem"].map(|name| path(dir, name));
+
+    let first = scan(&machine(dir, "scan1"), &["--server", &address, "--clamd", socket, &root], 1);
+    assert_eq!(details(&first), [NAMES, 0, 0, 3]);
+    assert_eq!(first["details"]["verdicts_told"], 22, "each content once");
+
+    finish(&mut onesweep(&["peer", "index", "--key", &key, "--index", &index, &second]), 0);
+    let known = ["--server", &address, "--clamd", socket, "--index", &index];
+    let words = machine(dir, "note");
+    let trusting = [&known[..], &["--trust", &trusted, &second]].concat();
+    let read = scan(&words, &trusting, 1);
+    // The empty one is indexed, too, and has no verdict since nobody needs one.
+    assert_eq!((details(&read), found(&read, &second)), ([1, 0, NAMES - 1, 3], BAD.map(str::to_owned).to_vec()));
+    assert_eq!((&read["bytes"], &read["bytes_read"]), (&0.into(), &0.into()), "no byte of any file: {read}");
+
+    // What has changed since it was indexed is read, and it alone.
+    fs::write(dir.join("second/good7"), [&b"changed"[..], &eicar()].concat()).unwrap();
+    let changed = scan(&words, &trusting, 1);
+    assert_eq!(details(&changed), [2, NAMES - 2, 0, 4]);
+    assert_eq!(changed["bytes"], 7 + 68);
+
+    // Without the server, what was heard is known; on a machine that trusts nobody, nothing of it is.
+    drop(server);
+    assert_eq!(
+        details(&scan(&words, &["--trust", &trusted, "--clamd", socket, "--index", &index, &second], 1))[..2],
+        [1, NAMES - 1]
+    );
+    assert_eq!(details(&scan(&machine(dir, "scan2"), &["--clamd", socket, &second], 1)), [NAMES, 0, 0, 4]);
+}
+
+#[test]
+fn a_server_that_lies_makes_nothing_clean() {
+    let dir = place();
+    let dir = dir.path();
+    let clamd = Clamd::start(dir, "");
+    let socket = clamd.socket.to_str().unwrap();
+    let (root, trusted) = (path(dir, "tree/bad"), path(dir, "keys/scan1.pem"));
+    // Which engine it is, it says itself.
+    let asked = scan(&machine(dir, "scan2"), &["--clamd", socket, &root], 1);
+    let text = |name: &str| asked["details"][name].as_str().unwrap().to_owned();
+    let engine = EngineId::new(&text("engine"), &text("epoch")).unwrap();
+    let before = EngineId::new(&text("engine"), "ClamAV 1.0.0/1/Thu Jan  1 00:00:00 1970").unwrap();
+
+    let hash = content::of_bytes(&domain(dir), BlockSize::default(), &eicar());
+    let signer = |name: &str| {
+        Signer::new(&Identity::read(&dir.join("keys").join(name)).unwrap(), &domain(dir)).unwrap().unwrap()
+    };
+    let sign = |name: &str, engine: &EngineId| signer(name).sign(engine, hash, Verdict::Clean, 1_800_000_000).unwrap();
+    let right = sign("scan1", &engine);
+    let bad = signer("scan1").sign(&engine, hash, Verdict::infected("x"), 1_800_000_000).unwrap();
+    let lies = [
+        ("unsigned", Statement::unsigned(hash, Verdict::Clean, 1_800_000_000), false),
+        ("of a name that counts, unsigned", Statement { signature: Vec::new(), ..right.clone() }, false),
+        ("wrongly signed", Statement { verdict: Verdict::Clean, ..bad }, false),
+        ("signed by another", sign("scan2", &engine), false),
+        ("of an old epoch", sign("scan1", &before), false),
+        ("of another time", Statement { time: 1_900_000_000, ..right.clone() }, false),
+        // That a scanner doesn't lie is what it is trusted for; and so these lies do come to where they are judged.
+        ("rightly signed", right, true),
+    ];
+    for (what, lie, is_believed) in lies {
+        let verdicts = Verdicts::in_memory(&domain(dir), 1000).unwrap();
+        for epoch in [&engine, &before] {
+            verdicts.keep(epoch, std::slice::from_ref(&lie)).unwrap();
+        }
+        let server = server(dir, verdicts);
+        let address = server.address().to_string();
+        let _ = fs::remove_file(dir.join("note.verdicts"));
+        let more = ["--server", &address, "--trust", &trusted, "--clamd", socket, &root];
+        let found = scan(&machine(dir, "note"), &more, if is_believed { 0 } else { 1 });
+        assert_eq!(details(&found), if is_believed { [0, 0, 1, 0] } else { [1, 0, 0, 1] }, "{what}");
+        assert!(server.exposition().contains("\nonesweep_peer_verdicts_known_total 1\n"), "{what}: nobody asked");
+    }
+}
+
+#[test]
+fn who_can_not_be_trusted_is_not_asked_in_the_first_place() {
+    let dir = place();
+    let dir = dir.path();
+    let (root, key) = (path(dir, "tree"), path(dir, "keys/domain.key"));
+    for (words, why) in [
+        (&["--server", "127.0.0.1:1"][..], "without --tls no server's word counts"),
+        (&["--tls", &path(dir, "keys/note"), "--trust", &path(dir, "keys/note.pem")], "its role is not scanner"),
+        (&["--tls", &path(dir, "keys/note"), "--trust", &path(dir, "keys/none.pem")], "cannot read the certificate"),
+        (&["--verdicts", &path(dir, "keys/domain.key")], "it holds no verdicts"),
+    ] {
+        let first = ["scan", "--command", "exit 0", "--key", &key];
+        let store = path(dir, "v");
+        let store = if words[0] == "--verdicts" { vec![] } else { vec!["--verdicts", &store] };
+        let (_, told) = finish(&mut onesweep(&[&first[..], words, &store, &[&root]].concat()), 2);
+        assert!(told.contains(why), "{told}");
+    }
+    // A server that isn't there is told of, and all is scanned here.
+    let words = machine(dir, "note");
+    let gone = scan(&words, &["--server", "127.0.0.1:1", "--command", "exit 0", &root], 0);
+    assert_eq!(details(&gone), [NAMES, 0, 0, 0]);
+}
