@@ -54,6 +54,17 @@ pub fn open_device_direct(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, DEVICE_FLAGS | OFlags::DIRECT, Mode::empty())?)
 }
 
+/// Opens a device or image for reading, and writing too where `writes` says so, past the page cache (`O_DIRECT`). A device
+/// is opened as by [`open_device_alone`].
+///
+/// `EINVAL` for an image on a file system without `O_DIRECT`; `EROFS` or `EACCES` for what can't be written.
+#[doc(alias = "O_DIRECT")]
+pub fn open_device_for_io(path: impl PathArg, writes: bool) -> io::Result<OwnedFd> {
+    let access = if writes { OFlags::RDWR } else { OFlags::RDONLY };
+    let flags = access | OFlags::DIRECT | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
 /// Opens a device or image for reading through the page cache.
 pub fn open_device(path: impl PathArg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, DEVICE_FLAGS, Mode::empty())?)

@@ -52,6 +52,7 @@
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
+//! | [`links`] | when network links and addresses come and go |
 //! | [`ready`] | waiting for a socket, and a bell that another thread rings |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
@@ -76,6 +77,7 @@ pub mod inode;
 mod keeper;
 pub mod lease;
 pub mod limits;
+pub mod links;
 pub mod local_time;
 pub mod memfd;
 pub mod memory;

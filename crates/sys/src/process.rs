@@ -27,6 +27,13 @@ pub fn set_name(name: &std::ffi::CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
 }
 
+/// Tells the kernel that this thread, and those that it makes later, write what others wait for: what they allocate never
+/// waits for file systems or disks, which may wait for them. Needs `CAP_SYS_RESOURCE`.
+#[doc(alias = "PR_SET_IO_FLUSHER")]
+pub fn set_io_flusher() -> io::Result<()> {
+    Ok(rustix::process::configure_io_flusher_behavior(true)?)
+}
+
 /// Waits until a child has ended, and leaves its status to be taken: until then nobody else gets its number.
 #[doc(alias = "waitid")]
 pub fn wait_for_end(child: u32) -> io::Result<()> {
