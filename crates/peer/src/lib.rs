@@ -16,6 +16,7 @@
 //! | [`index`] | what each block of a device, or of the files of a directory, holds, as far as it is known |
 //! | [`marks`] | whether somebody else has written to the device meanwhile |
 //! | [`race`] | who is asked when, and whose answer counts; no threads, no clock |
+//! | [`mount`] | a device that is shown, and whose reads are raced |
 //! | [`scan`] | contents are scanned once for all machines |
 //! | [`tls`] | who may talk to whom, by certificates |
 //! | [`keys`] | a small authority that makes them |
@@ -45,6 +46,7 @@ pub mod id;
 pub mod index;
 pub mod keys;
 pub mod marks;
+pub mod mount;
 pub mod push;
 pub mod race;
 pub mod scan;

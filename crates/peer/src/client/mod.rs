@@ -179,6 +179,28 @@ impl Peers {
         self.link(hash).ok_or(Refused::NoPeer)?.get(hash, priority, time, Box::new(done))
     }
 
+    /// The servers that can be asked for a block, as numbers in the order in which they were named; the likeliest to have it
+    /// first.
+    #[must_use]
+    pub fn servers_of(&self, hash: &Hash) -> Vec<usize> {
+        let usable = |at: &usize| self.links[*at].state().is_usable();
+        let mut servers: Vec<usize> = (0..self.links.len()).filter(usable).collect();
+        rank::sort(&mut servers, |at| self.links[*at].seed, hash);
+        servers
+    }
+
+    /// [`Self::get`] from the server with this number.
+    pub fn get_from(
+        &self,
+        server: usize,
+        hash: &Hash,
+        priority: Priority,
+        time: Duration,
+        done: impl FnOnce(Result<&[u8], Failure>) + Send + 'static,
+    ) -> Result<Ticket, Refused> {
+        self.links.get(server).ok_or(Refused::NoPeer)?.get(hash, priority, time, Box::new(done))
+    }
+
     /// Offers a block; `done` is run once, and told whether the server had it.
     pub fn put(
         &self,

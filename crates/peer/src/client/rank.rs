@@ -23,6 +23,11 @@ pub(super) fn best<T>(servers: impl Iterator<Item = T>, seed: impl Fn(&T) -> u64
     servers.max_by_key(|server| score(seed(server), hash))
 }
 
+/// Puts servers in the order in which they are the best for a block.
+pub(super) fn sort<T>(servers: &mut [T], seed: impl Fn(&T) -> u64, hash: &Hash) {
+    servers.sort_by_key(|server| std::cmp::Reverse(score(seed(server), hash)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -191,6 +191,27 @@ impl<F: IndexFile> DeviceIndex<F> {
         }
     }
 
+    /// What is known of some blocks that follow each other, read at once.
+    pub fn blocks(&self, blocks: std::ops::Range<u64>) -> Vec<Block> {
+        let count = blocks.end.saturating_sub(blocks.start);
+        if count == 1 || self.is_broken {
+            return blocks.map(|block| self.block(block)).collect();
+        }
+        let mut bytes = vec![0; 32 * count as usize];
+        if self.file.read_at(&mut bytes, self.hash_at(blocks.start)).is_err() {
+            // The file ends with the last hash that was ever written.
+            return blocks.map(|block| self.block(block)).collect();
+        }
+        let hashes = bytes.chunks_exact(32).filter_map(<[u8]>::first_chunk).map(|hash| Hash::from_bytes(*hash));
+        let known = |(block, hash)| match self.states.get(block) {
+            State::Unknown => Block::Unknown,
+            State::Zero => Block::Zero,
+            State::Valid => Block::Valid(hash),
+            State::Suspect => Block::Suspect(hash),
+        };
+        blocks.zip(hashes).map(known).collect()
+    }
+
     /// The hash that the file has for a block, however it stands; `None` where it can't be read.
     fn hash(&self, block: u64) -> Option<Hash> {
         let mut bytes = [0; 32];

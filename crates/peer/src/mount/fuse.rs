@@ -1,0 +1,240 @@
+//! A directory with two files: `block`, the device, and `metrics`, what was counted.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use fuser::{
+    BackgroundSession, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+
+use super::{Device, lock};
+
+/// The file that is the device.
+pub const BLOCK_FILE: &str = "block";
+/// The file with what was counted.
+pub const METRICS_FILE: &str = "metrics";
+/// How it is called among the mounts.
+pub const SHOWN: &str = "onesweep-peer";
+
+const BLOCK: INodeNo = INodeNo(2);
+const METRICS: INodeNo = INodeNo(3);
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+/// Requests that the kernel may have in flight.
+const IN_FLIGHT: u16 = 256;
+/// Bytes of a request, at most.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// Threads that take requests. They never wait for the disk.
+const THREADS: usize = 2;
+
+/// Shows a device at a directory, to the user who does it and to root alone, until it is unmounted.
+pub fn show(device: Arc<Device>, dir: &Path) -> io::Result<BackgroundSession> {
+    let mut config = fuser::Config::default();
+    config.mount_options = vec![MountOption::FSName(SHOWN.into()), MountOption::Subtype(SHOWN.into())];
+    config.n_threads = Some(THREADS);
+    fuser::spawn_mount(DeviceDir { device, opened: Mutex::default(), handles: AtomicU64::new(1) }, dir, &config)
+}
+
+struct DeviceDir {
+    device: Arc<Device>,
+    /// What `metrics` said when it was opened, by handle.
+    opened: Mutex<HashMap<u64, String>>,
+    handles: AtomicU64,
+}
+
+impl DeviceDir {
+    fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
+        let (kind, perm, size) = match ino {
+            INodeNo::ROOT => (FileType::Directory, 0o755, 0),
+            BLOCK if self.device.shared.read_only => (FileType::RegularFile, 0o400, self.device.len()),
+            BLOCK => (FileType::RegularFile, 0o600, self.device.len()),
+            METRICS => (FileType::RegularFile, 0o444, 0),
+            _ => return None,
+        };
+        Some(FileAttr {
+            ino,
+            size,
+            blocks: size.div_ceil(512),
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind,
+            perm,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+impl Filesystem for DeviceDir {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Without asynchronous direct I/O the loop device would send one request at a time.
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        let refused = || io::Error::other("the kernel refused a FUSE setting");
+        config.set_max_background(IN_FLIGHT).map_err(|_| refused())?;
+        config.set_congestion_threshold(IN_FLIGHT).map_err(|_| refused())?;
+        config.set_max_write(REQUEST_BYTES).map_err(|_| refused())?;
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let ino = match name.to_str() {
+            Some(BLOCK_FILE) => BLOCK,
+            Some(METRICS_FILE) => METRICS,
+            _ => return reply.error(Errno::ENOENT),
+        };
+        match self.attributes(ino) {
+            Some(attributes) => reply.entry(&FOR_EVER, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(ino) {
+            Some(attributes) => reply.attr(&FOR_EVER, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// Times may be set, and are not kept. A device has the size that it has.
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.attributes(ino) {
+            Some(attributes) if size.is_none() => reply.attr(&FOR_EVER, &attributes),
+            _ => reply.error(Errno::EPERM),
+        }
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let handle = self.handles.fetch_add(1, Ordering::Relaxed);
+        if ino == METRICS {
+            lock(&self.opened).insert(handle, self.device.metrics());
+        }
+        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        reply.opened(FileHandle(handle), flags);
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        lock(&self.opened).remove(&fh.0);
+        reply.ok();
+    }
+
+    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        if ino == BLOCK {
+            return self.device.read(offset, size as usize, move |got| match got {
+                Ok(bytes) => reply.data(bytes),
+                Err(error) => reply.error(error.into()),
+            });
+        }
+        let opened = lock(&self.opened);
+        let text = opened.get(&fh.0).map_or(&[][..], |text| text.as_bytes());
+        let from = text.len().min(offset as usize);
+        reply.data(&text[from..text.len().min(from + size as usize)]);
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        if ino != BLOCK {
+            return reply.error(Errno::EPERM);
+        }
+        let count = data.len() as u32;
+        self.device.write(offset, data, move |done| match done {
+            Ok(()) => reply.written(count),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        if ino != BLOCK {
+            return reply.ok();
+        }
+        self.device.flush(move |done| match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if ino != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let root = INodeNo::ROOT;
+        let entries = [
+            (root, FileType::Directory, "."),
+            (root, FileType::Directory, ".."),
+            (BLOCK, FileType::RegularFile, BLOCK_FILE),
+            (METRICS, FileType::RegularFile, METRICS_FILE),
+        ];
+        for (index, (ino, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
+            if reply.add(ino, index as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+}

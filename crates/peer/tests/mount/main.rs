@@ -1,0 +1,169 @@
+//! A device whose reads are raced, over a disk in memory that has bad sectors.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    net::TcpListener,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use onesweep_peer::{
+    client::{Peers, Settings},
+    id::TrustDomain,
+    index::{Block, DeviceIndex, Geometry},
+    mount::{self, Device, Storage},
+    race::Policy,
+    serve::{self, Server},
+    store::Memory,
+};
+
+const BLOCKS: usize = 64;
+
+/// A disk in memory. Sectors that can't be read are mended by writing them.
+struct Disk {
+    bytes: Mutex<Vec<u8>>,
+    bad: Mutex<BTreeSet<u64>>,
+}
+
+impl Storage for Disk {
+    fn len(&self) -> u64 {
+        (BLOCKS * 4096) as u64
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        512
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        assert!(at.is_multiple_of(512) && buffer.len().is_multiple_of(512));
+        let sectors = at / 512..(at + buffer.len() as u64) / 512;
+        if self.bad.lock().unwrap().range(sectors).next().is_some() {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        buffer.copy_from_slice(&self.bytes.lock().unwrap()[at as usize..][..buffer.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        assert!(at.is_multiple_of(512) && bytes.len().is_multiple_of(512));
+        self.bytes.lock().unwrap()[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        let end = (at + bytes.len() as u64) / 512;
+        self.bad.lock().unwrap().retain(|sector| !(at / 512..end).contains(sector));
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Setup {
+    disk: Arc<Disk>,
+    device: Device,
+    domain: TrustDomain,
+    server: Server,
+}
+
+/// A disk whose blocks the index and a server know.
+fn setup(settings: mount::Settings) -> Setup {
+    let domain = TrustDomain::from_key([7; 32]);
+    let bytes: Vec<u8> = (0..BLOCKS * 4096).map(|at| (at / 4096 * 3 + at % 253) as u8 | 1).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server =
+        Server::start(listener, Arc::new(Memory::new(16 << 20)), serve::Settings::plain(domain.clone())).unwrap();
+    let peers = Peers::connect([server.address().to_string()], Settings::plain(domain.clone())).unwrap();
+    assert!(peers.wait_until_usable(Duration::from_secs(30)));
+    for block in bytes.chunks(4096) {
+        peers.put_and_wait(&domain.hash(block), block).unwrap();
+    }
+    let geometry = Geometry::new(4096, bytes.len() as u64).unwrap();
+    let mut index = DeviceIndex::create(tempfile::tempfile().unwrap(), geometry, &domain).unwrap();
+    let ticket = index.begin_read();
+    index.learn(ticket, 0, &bytes);
+    let disk = Arc::new(Disk { bytes: Mutex::new(bytes), bad: Mutex::default() });
+    let storage: Arc<dyn Storage> = disk.clone();
+    let device = Device::start(storage, index, peers, domain.clone(), settings).unwrap();
+    Setup { disk, device, domain, server }
+}
+
+fn counted(device: &Device, name: &str) -> u64 {
+    let name = format!("onesweep_peer_mount_{name}_total ");
+    let told = device.metrics();
+    told.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_bytes_are_those_of_the_disk_by_each_policy_and_at_each_place() {
+    for policy in [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk] {
+        let Setup { disk, device, server: _kept, .. } = setup(mount::Settings::new(policy));
+        for (at, len) in [(0, 4096), (5, 1), (4000, 200), (8192, 65536), (511, 100_000), (BLOCKS as u64 * 4096 - 7, 99)]
+        {
+            let expected = disk.bytes.lock().unwrap().clone();
+            let end = expected.len().min(at as usize + len);
+            assert!(device.read_and_wait(at, len).unwrap() == expected[at as usize..end], "{policy:?} {at} {len}");
+            // Beside the sectors' ends, too; what a server has is old from then on.
+            let new = vec![policy as u8 + 2; (end - at as usize).min(5000)];
+            device.write_and_wait(at, &new).unwrap();
+            assert!(device.read_and_wait(at, new.len()).unwrap() == new, "{policy:?} {at} {len}");
+            let mut expected = expected;
+            expected[at as usize..][..new.len()].copy_from_slice(&new);
+            assert!(*disk.bytes.lock().unwrap() == expected, "{policy:?} {at} {len}");
+        }
+        let (index, flushed) = device.end();
+        flushed.unwrap();
+        let (index, bytes) = (index.unwrap(), disk.bytes.lock().unwrap());
+        for (block, bytes) in (0..).zip(bytes.chunks(4096)) {
+            let hash = TrustDomain::from_key([7; 32]).hash(bytes);
+            assert!(matches!(index.block(block), Block::Unknown | Block::Valid(_)));
+            assert!(!matches!(index.block(block), Block::Valid(known) if known != hash), "{block} is stale");
+        }
+    }
+}
+
+#[test]
+fn what_the_disk_cannot_read_is_served_and_written_again_when_asked() {
+    for reclaim in [false, true] {
+        let Setup { disk, device, domain, server: _kept } =
+            setup(mount::Settings { reclaim, ..mount::Settings::new(Policy::Race) });
+        let expected = disk.bytes.lock().unwrap().clone();
+        // One that was written is known to nobody else.
+        device.write_and_wait(4096 * 9, &[2; 512]).unwrap();
+        *disk.bad.lock().unwrap() = [3 * 8 + 1, 20 * 8, 9 * 8 + 3].into();
+        assert!(device.read_and_wait(0, 4096 * 8).unwrap() == expected[..4096 * 8]);
+        assert!(device.read_and_wait(20 * 4096, 100).unwrap() == expected[20 * 4096..][..100]);
+        assert_eq!(device.read_and_wait(4096 * 9, 4096).unwrap_err().raw_os_error(), Some(5));
+        if reclaim {
+            let until = Instant::now() + Duration::from_secs(30);
+            while disk.bad.lock().unwrap().len() > 1 {
+                assert!(Instant::now() < until, "{}", device.metrics());
+                // The server may have been quicker than the disk, which then was not seen to fail.
+                device.read_and_wait(0, 4096 * 8).unwrap();
+                device.read_and_wait(20 * 4096, 100).unwrap();
+            }
+        } else {
+            assert_eq!(counted(&device, "reclaimed"), 0);
+            assert_eq!(disk.bad.lock().unwrap().len(), 3);
+        }
+        let (index, _) = device.end();
+        if reclaim {
+            let bytes = disk.bytes.lock().unwrap();
+            assert!(bytes[..4096 * 8] == expected[..4096 * 8]);
+            let block = index.unwrap().block(3);
+            assert_eq!(block, Block::Valid(domain.hash(&bytes[4096 * 3..4096 * 4])));
+        }
+    }
+}
+
+#[test]
+fn aserver_that_ends_is_not_missed() {
+    let Setup { disk, device, server, .. } = setup(mount::Settings::new(Policy::RemoteFirst));
+    let expected = disk.bytes.lock().unwrap().clone();
+    assert!(device.read_and_wait(0, 65536).unwrap() == expected[..65536]);
+    server.stop();
+    for block in 0..BLOCKS {
+        let at = block * 4096;
+        assert!(device.read_and_wait(at as u64, 4096).unwrap() == expected[at..][..4096]);
+    }
+    assert_eq!(counted(&device, "reads_failed"), 0);
+}
