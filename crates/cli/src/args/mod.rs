@@ -30,8 +30,8 @@ pub(crate) use find::FindArgs;
 pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use peer::{
-    PeerArgs, PeerCommand, PeerIndexArgs, PeerKeysArgs, PeerPushArgs, PeerServeArgs, PeerStatArgs, RoleName,
-    Servers as PeerServers,
+    PeerArgs, PeerCommand, PeerIndexArgs, PeerKeysArgs, PeerMountArgs, PeerPushArgs, PeerServeArgs, PeerStatArgs,
+    RoleName, Servers as PeerServers,
 };
 pub(crate) use plan::PlanArgs;
 pub(crate) use scan::{EngineArgs, ScanArgs, VerdictArgs};

@@ -1,12 +1,13 @@
 //! What `onesweep peer` takes.
 
 mod index;
+mod mount;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use self::index::PeerIndexArgs;
+pub(crate) use self::{index::PeerIndexArgs, mount::PeerMountArgs};
 use super::LogLevel;
 use crate::size::Size;
 
@@ -21,6 +22,7 @@ Examples:
   onesweep peer serve --disk 100G                         on the server
   onesweep peer push /dev/sda2                            fills it
   onesweep peer index /dev/sda2                           what each block holds
+  onesweep peer mount --device /dev/sda2 --mount /srv /run/onesweep/sda2
   onesweep peer stat
 
 The local disk is always right: a server is asked by the hash of what is on the disk, what comes is checked, and a server that
@@ -38,6 +40,7 @@ pub(crate) struct PeerArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeerCommand {
     Index(Box<PeerIndexArgs>),
+    Mount(Box<PeerMountArgs>),
     Serve(PeerServeArgs),
     Push(PeerPushArgs),
     Keys(PeerKeysArgs),
@@ -176,15 +179,19 @@ const AFTER_STAT_HELP: &str = "\
 Examples:
   onesweep peer stat
   onesweep peer stat --server box:7497 --tls /etc/onesweep/peer/notebook
+  onesweep peer stat --mount /run/onesweep/sda2
   onesweep peer stat --metrics > /var/lib/node_exporter/onesweep_peer.prom";
 
-/// Tells what servers have counted
+/// Tells what servers, or a mount, have counted
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_STAT_HELP)]
 pub(crate) struct PeerStatArgs {
     #[command(flatten)]
     pub(crate) servers: Servers,
-    /// In the text form of OpenMetrics; one server
+    /// What a mount has counted that shows its device there; no server is asked
+    #[arg(long, value_name = "DIR", conflicts_with = "servers")]
+    pub(crate) mount: Option<PathBuf>,
+    /// In the text form of OpenMetrics; one server, or a mount
     #[arg(long)]
     pub(crate) metrics: bool,
 }

@@ -1,10 +1,12 @@
-//! `onesweep peer index`: what it keeps of devices, images and directories, and what it refuses.
+//! `onesweep peer index`: what it keeps of devices, images and directories, and what it refuses; `peer mount`: what comes
+//! through the race.
 
 use std::{
     fs::{self, File},
+    io::{BufRead, BufReader},
     os::unix::fs::{FileExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
     time::{Duration, SystemTime},
 };
 
@@ -153,4 +155,159 @@ fn files_of_a_directory_are_found_only_as_they_were() {
     fs::write(tree.join("8"), vec![8; 8000]).expect("a file");
     let checked = place.index(&["--check"], &tree, 0);
     assert_eq!((figure(&checked, "new"), figure(&checked, "stale")), (2, 0));
+}
+
+/// A server of blocks, which is killed when this is dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(place: &Place) -> Server {
+        let mut command = onesweep(["peer", "serve", "--listen", "127.0.0.1:0", "--disk", "0", "--key"]);
+        let mut child = command.arg(place.path("key")).stderr(Stdio::piped()).spawn().expect("a server");
+        let mut said = BufReader::new(child.stderr.take().expect("what it says")).lines();
+        let line = said.next().expect("where it listens").expect("a line");
+        let (_, rest) = line.split_once("listening at ").unwrap_or_else(|| panic!("{line}"));
+        let address = rest.split(',').next().expect("an address").to_owned();
+        std::thread::spawn(move || said.for_each(drop));
+        Server { child, address }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An image that is mounted through the race, until it is ended.
+struct Raced {
+    child: Child,
+}
+
+impl Raced {
+    fn start(place: &Place, image: &Path, server: &str, more: &[&str]) -> Raced {
+        for name in ["shown", "mnt"] {
+            let _ = fs::create_dir(place.path(name));
+        }
+        let mut command = onesweep(["peer", "mount", "--server", server, "--key"]);
+        command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(more);
+        command.arg("--device").arg(image).arg("--mount").arg(place.path("mnt")).arg(place.path("shown"));
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("a mount");
+        let mut said = BufReader::new(child.stderr.take().expect("what it says")).lines();
+        let mut before = Vec::new();
+        loop {
+            let line = said.next().unwrap_or_else(|| panic!("it did not come up: {before:?}")).expect("a line");
+            if line.contains("mounted at") {
+                break;
+            }
+            before.push(line);
+        }
+        std::thread::spawn(move || said.for_each(drop));
+        Raced { child }
+    }
+
+    fn end(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Raced {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What a mount has counted.
+fn counted(place: &Place, name: &str) -> u64 {
+    let mut command = onesweep(["peer", "stat", "--metrics", "--mount"]);
+    let told = text(&finish(command.arg(place.path("shown")), 0).stdout);
+    let name = format!("onesweep_peer_mount_{name}_total ");
+    let value = told.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("{name}: {told}"));
+    value.parse().expect("a number")
+}
+
+/// Through the race come the bytes of the disk; after an end in order the index holds for all of them; and where the image was
+/// changed elsewhere, the new bytes come though the server has the old ones.
+fn is_raced(mkfs: &[&str], megabytes: u64) {
+    let place = Place::new();
+    let image = place.path("image");
+    File::create(&image).expect("an image").set_len(megabytes << 20).expect("its size");
+    run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image));
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    let push = |place: &Place| {
+        let mut command = onesweep(["peer", "push", "--server", &server.address, "--key"]);
+        finish(command.arg(place.path("key")).arg(&image), 0);
+    };
+    push(&place);
+    let file = place.path("mnt").join("file");
+    let old: Vec<u8> = (0..4 << 20).map(|at: u32| (at / 4096 * 7 + at % 251) as u8).collect();
+
+    let raced = Raced::start(&place, &image, &server.address, &["--policy", "quiet-disk"]);
+    assert!(counted(&place, "reads_remote") > 0, "its tables are on the server");
+    fs::write(&file, &old).expect("it is written");
+    File::open(&file).expect("the file").sync_all().expect("it is there");
+    assert_eq!(raced.end(), Some(0));
+    // All that was written through it is known, and nothing else.
+    let checked = place.index(&["--check"], &image, 0);
+    assert_eq!((figure(&checked, "stale"), figure(&checked, "suspect")), (0, 0), "{checked}");
+    push(&place);
+
+    let raced = Raced::start(&place, &image, &server.address, &["--policy", "quiet-disk"]);
+    let before = counted(&place, "read_bytes_remote");
+    assert!(fs::read(&file).expect("it is read") == old);
+    assert!(counted(&place, "read_bytes_remote") > before, "the server has it");
+    assert_eq!(raced.end(), Some(0));
+
+    // Elsewhere.
+    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(place.path("mnt")));
+    let new = vec![0x22; 64 << 10];
+    let changed = File::options().write(true).open(&file).expect("the file");
+    changed.write_all_at(&new, 1 << 20).expect("it is written");
+    drop(changed);
+    run(Command::new("umount").arg(place.path("mnt")));
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while !output(Command::new("losetup").arg("--associated").arg(&image)).is_empty() {
+        assert!(std::time::Instant::now() < until, "the loop device stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    let raced = Raced::start(&place, &image, &server.address, &["--policy", "quiet-disk"]);
+    let mut expected = old;
+    expected[1 << 20..][..new.len()].copy_from_slice(&new);
+    assert!(fs::read(&file).expect("it is read") == expected, "old bytes were served");
+    // A server that is gone makes no difference.
+    drop(server);
+    fs::write(place.path("mnt").join("other"), &expected).expect("it is written");
+    assert_eq!(raced.end(), Some(0));
+    let checked = place.index(&["--check"], &image, 0);
+    assert_eq!(figure(&checked, "stale"), 0, "{checked}");
+}
+
+#[test]
+fn an_ext4_is_raced_and_no_old_byte_is_served() {
+    root_test!();
+    is_raced(&["mkfs.ext4", "-q", "-F"], 64);
+}
+
+#[test]
+fn an_xfs_is_raced_and_no_old_byte_is_served() {
+    root_test!();
+    is_raced(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+#[test]
+fn a_btrfs_is_raced_and_no_old_byte_is_served() {
+    root_test!();
+    is_raced(&["mkfs.btrfs", "-q", "-f"], 128);
 }

@@ -44,7 +44,7 @@ pub(crate) struct PeerIndexArgs {
     pub(crate) common: Common,
 }
 
-fn block_bytes(text: &str) -> Result<u32, String> {
+pub(super) fn block_bytes(text: &str) -> Result<u32, String> {
     let size: Size = text.parse()?;
     let bytes = u32::try_from(size.0).ok().filter(|bytes| Geometry::new(*bytes, 0).is_some());
     bytes.ok_or_else(|| {

@@ -56,13 +56,7 @@ pub(super) fn run(args: PeerIndexArgs) -> Result<u8, Failure> {
     let domain = super::domain(&args.key)?;
     let index = match &args.index {
         Some(index) => index.clone(),
-        None => {
-            let place = default_index(path).map_err(|error| Failure::io(path, "look at it", &error))?;
-            let parent = Path::new(DIRECTORY);
-            let made = fs::DirBuilder::new().recursive(true).create(parent);
-            made.map_err(|error| Failure::io(parent, "make the directory; name a file by --index", &error))?;
-            place
-        }
+        None => place_of(path)?,
     };
     let session = Session::start(args.common.clone(), StandardOutput::Summary)?;
     if metadata.is_dir() {
@@ -70,6 +64,15 @@ pub(super) fn run(args: PeerIndexArgs) -> Result<u8, Failure> {
     } else {
         device::run(&session, &args, &domain, &index)
     }
+}
+
+/// Where the index of a path is kept; its directory is made.
+pub(super) fn place_of(path: &Path) -> Result<PathBuf, Failure> {
+    let place = default_index(path).map_err(|error| Failure::io(path, "look at it", &error))?;
+    let parent = Path::new(DIRECTORY);
+    let made = fs::DirBuilder::new().recursive(true).create(parent);
+    made.map_err(|error| Failure::io(parent, "make the directory; name a file by --index", &error))?;
+    Ok(place)
 }
 
 /// The path with `-` for `/`, as systemd names units; a `-` in it is doubled.
@@ -88,14 +91,14 @@ pub(in crate::commands) fn default_index(path: &Path) -> std::io::Result<PathBuf
 }
 
 /// The file beside `index` in which a new one is made.
-fn draft(index: &Path) -> PathBuf {
+pub(super) fn draft(index: &Path) -> PathBuf {
     let mut name = index.as_os_str().to_owned();
     name.push(".new");
     name.into()
 }
 
 /// Opens a file for an index; nobody else may read which blocks are equal.
-fn open_file(path: &Path, create: bool) -> Result<fs::File, Failure> {
+pub(super) fn open_file(path: &Path, create: bool) -> Result<fs::File, Failure> {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create(create).truncate(create).mode(0o600);
     let step = if create { "make the index" } else { "open the index" };
@@ -105,13 +108,13 @@ fn open_file(path: &Path, create: bool) -> Result<fs::File, Failure> {
 }
 
 /// Puts a complete index in the place of the one before.
-fn put_in_place(draft: &Path, index: &Path) -> Result<(), Failure> {
+pub(super) fn put_in_place(draft: &Path, index: &Path) -> Result<(), Failure> {
     let parent = index.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let renamed = fs::rename(draft, index).and_then(|()| fs::File::open(parent)?.sync_all());
     renamed.map_err(|error| Failure::io(index, "put the index in its place", &error))
 }
 
-fn index_failure(path: &Path, step: &str, error: &IndexError) -> Failure {
+pub(super) fn index_failure(path: &Path, step: &str, error: &IndexError) -> Failure {
     match error {
         IndexError::Io(error) => Failure::io(path, step, error),
         error => Failure::could_not_run(path, step, error),

@@ -2,6 +2,7 @@
 
 mod index;
 mod keys;
+mod mount;
 mod push;
 mod serve;
 mod stat;
@@ -27,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn run(args: PeerArgs) -> Result<u8, Failure> {
     match args.command {
         PeerCommand::Index(args) => index::run(*args),
+        PeerCommand::Mount(args) => mount::run(&args),
         PeerCommand::Serve(args) => serve::run(&args),
         PeerCommand::Push(args) => push::run(&args),
         PeerCommand::Keys(args) => keys::run(&args),
@@ -48,8 +50,8 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::told(message::of_error(&error))
 }
 
-/// Connects to the servers; at least one is there.
-fn connect(args: &PeerServers) -> Result<(Peers, TrustDomain), Failure> {
+/// Begins to connect to the servers; whether one is there is another question.
+fn begin_to_connect(args: &PeerServers) -> Result<(Peers, TrustDomain), Failure> {
     let domain = domain(&args.membership.key)?;
     let settings = match &args.membership.tls {
         None => Settings::plain(domain.clone()),
@@ -60,6 +62,12 @@ fn connect(args: &PeerServers) -> Result<(Peers, TrustDomain), Failure> {
     };
     let peers = Peers::connect(args.servers.iter().cloned(), settings)
         .map_err(|error| Failure::told(format!("cannot start: {}", message::why(&error))))?;
+    Ok((peers, domain))
+}
+
+/// Connects to the servers; at least one is there.
+fn connect(args: &PeerServers) -> Result<(Peers, TrustDomain), Failure> {
+    let (peers, domain) = begin_to_connect(args)?;
     if peers.wait_until_usable(PATIENCE) {
         return Ok((peers, domain));
     }

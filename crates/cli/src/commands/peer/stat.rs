@@ -1,6 +1,11 @@
-//! `onesweep peer stat`: what servers have counted.
+//! `onesweep peer stat`: what servers, or a mount, have counted.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use onesweep_peer::mount::METRICS_FILE;
 
 use super::connect;
 use crate::{
@@ -13,6 +18,9 @@ use crate::{
 pub(super) fn run(args: &PeerStatArgs) -> Result<u8, Failure> {
     if args.metrics && args.servers.servers.len() > 1 {
         return Err(Failure::told("--metrics is for one server: metrics of several can't be told apart"));
+    }
+    if let Some(dir) = &args.mount {
+        return of_mount(dir, args.metrics);
     }
     let (peers, _) = connect(&args.servers)?;
     let mut code = 0;
@@ -35,12 +43,26 @@ pub(super) fn run(args: &PeerStatArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
+fn of_mount(dir: &Path, metrics: bool) -> Result<u8, Failure> {
+    let file = dir.join(METRICS_FILE);
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| Failure::io(&file, "read it; is a device shown there", &error))?;
+    let mut out = io::stdout().lock();
+    let written = match metrics {
+        true => out.write_all(text.as_bytes()),
+        false => lines(&text).try_for_each(|line| writeln!(out, "{line}")),
+    };
+    written.map_err(|error| Failure::output(&error, 0))?;
+    Ok(0)
+}
+
 /// Each sample as a line: its name and its value, bytes as sizes. What a server says may be anything.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples.filter_map(|line| {
         let (name, value) = line.split_once(' ')?;
         let name = name.strip_prefix("onesweep_peer_").unwrap_or(name);
+        let name = name.strip_prefix("mount_").unwrap_or(name);
         let name = name.strip_suffix("_total").unwrap_or(name);
         let value = match value.parse() {
             Ok(bytes) if name.ends_with("bytes") => Size(bytes).to_string(),

@@ -1,0 +1,129 @@
+//! `onesweep peer mount`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use onesweep_peer::race::Policy;
+
+use super::{Servers, index::block_bytes};
+use crate::args::LogLevel;
+
+const AFTER_HELP: &str = "\
+Examples:
+  onesweep peer mount --device /dev/sda2 --mount /srv /run/onesweep/sda2
+  onesweep peer mount --device /dev/sda2 --learn --share --mount /srv /run/onesweep/sda2
+  onesweep peer mount --device disk.img --read-only --policy local-first ./shown
+  onesweep peer mount --device /dev/sda2 --server box:7497 --tls /etc/onesweep/peer/notebook --mount /srv /run/onesweep/sda2
+
+DIR gets two files: block, which is the device, and metrics. A read goes to the disk, to a server that has the blocks, or to both,
+and the first valid answer wins; servers that are slow, dead or lie only fail to help. Writes go to the disk. Stays in the
+foreground until it is told to end (SIGTERM, SIGINT), and takes down what it has mounted. Needs root.
+
+Exit codes: 0 ended in order; 1 ended, but something could not be taken down, or the index not be closed; 2 could not run, or
+serving failed.";
+
+/// Shows a device whose reads are raced between the disk and servers
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct PeerMountArgs {
+    /// An empty directory, where the device is shown as a file
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// A device that nobody has mounted, or an image
+    #[arg(long, value_name = "DEVICE|IMAGE")]
+    pub(crate) device: PathBuf,
+    /// Mount its file system there, by a loop device
+    #[arg(long, value_name = "MNT")]
+    pub(crate) mount: Option<PathBuf>,
+    /// The type of the file system, as of mount(8)
+    #[arg(long = "type", value_name = "TYPE", requires = "mount")]
+    pub(crate) fs_type: Option<String>,
+    /// Options of the mount, as of mount(8)
+    #[arg(long, value_name = "OPTIONS", requires = "mount")]
+    pub(crate) options: Option<String>,
+    /// Who is asked first
+    #[arg(long, value_name = "POLICY", default_value = "race")]
+    pub(crate) policy: PolicyName,
+    /// Reads that the device truly serves at the same time [default: 8 where nothing turns, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) lanes: Option<u16>,
+    /// Where there is no index, begin with one that knows nothing
+    #[arg(long)]
+    pub(crate) learn: bool,
+    /// Bytes of a block of such an index: a power of two from 4K to 64K
+    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "learn", value_parser = block_bytes)]
+    pub(crate) block_size: u32,
+    /// Refuse writes
+    #[arg(long, conflicts_with_all = ["write_through", "reclaim"])]
+    pub(crate) read_only: bool,
+    /// Servers get what is written, once the disk has it
+    #[arg(long)]
+    pub(crate) write_through: bool,
+    /// Servers get what is read from the disk, when they lack it
+    #[arg(long)]
+    pub(crate) share: bool,
+    /// Write what the disk couldn't read, and a server had, over the bad place
+    #[arg(long)]
+    pub(crate) reclaim: bool,
+    /// A line for each read goes there: where it went, why, and how long it took
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// The file of the index [default: /var/lib/onesweep/index/NAME.index, NAME being the path with - for /]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) index: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// What is told on standard error
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: LogLevel,
+    /// This is the process that serves; the one that was typed watches over it.
+    #[arg(long, hide = true)]
+    pub(crate) serving: bool,
+}
+
+/// Who is asked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// Both at once
+    Race,
+    /// The disk; a server as well once it is likelier to win than not
+    LocalFirst,
+    /// A server; the disk on any error, or after the time that it mostly takes
+    RemoteFirst,
+    /// A server, so that a disk in standby is not woken; the disk on any error, or after 300 ms
+    QuietDisk,
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Race => Self::Race,
+            PolicyName::LocalFirst => Self::LocalFirst,
+            PolicyName::RemoteFirst => Self::RemoteFirst,
+            PolicyName::QuietDisk => Self::QuietDisk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, PeerCommand, parse_line};
+
+    #[test]
+    fn what_is_typed_is_understood() {
+        let line = "peer mount --device x --policy quiet-disk --learn --block-size 16K --mount m --type xfs d";
+        let Ok(Command::Peer(peer)) = parse_line(line) else { panic!() };
+        let PeerCommand::Mount(mount) = peer.command else { panic!() };
+        assert_eq!((mount.policy, mount.block_size, mount.serving), (PolicyName::QuietDisk, 16384, false));
+        for line in [
+            "d",
+            "--device x",
+            "--device x --options ro d",
+            "--device x --read-only --reclaim d",
+            "--device x --block-size 8K d",
+        ] {
+            parse_line(&format!("peer mount {line}")).unwrap_err();
+        }
+    }
+}

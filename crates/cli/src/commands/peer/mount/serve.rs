@@ -1,0 +1,203 @@
+//! The process that serves the device.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::{fd::AsFd, unix::fs::FileTypeExt},
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+};
+
+use onesweep_layout::{ImageFile, device::Devices};
+use onesweep_peer::{
+    id::TrustDomain,
+    index::{DeviceIndex, Geometry},
+    marks::Marks,
+    mount::{Device, DirectFile, Settings, Storage, show},
+};
+use onesweep_sys::{block, files, process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{READY, stack};
+use crate::{
+    args::PeerMountArgs,
+    commands::peer::{
+        begin_to_connect,
+        index::{draft, index_failure, open_file, place_of, put_in_place},
+    },
+    message,
+    report::{Failure, SOME_FAILED},
+};
+
+/// Reads that a device without a head is taken to serve at the same time.
+const LANES: usize = 8;
+
+pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
+    let dir = stack::absolute(&args.dir).map_err(|error| Failure::io(&args.dir, "show the device there", &error))?;
+    // The process that watches over this one is told to end; what stands on the device has to go first.
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
+            .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
+    }
+    // Before any other thread is made.
+    if let Err(error) = process::set_io_flusher() {
+        tracing::warn!("memory that is short may hold it up: PR_SET_IO_FLUSHER: {error}");
+    }
+    let source = Source::open(args)?;
+    let (peers, domain) = begin_to_connect(&args.servers)?;
+    let index_path = match &args.index {
+        Some(index) => index.clone(),
+        None => place_of(&args.device)?,
+    };
+    let marks = source.marks(&args.device)?;
+    let index = open_index(args, &index_path, source.storage.len(), &domain, marks.as_ref())?;
+    if !index.is_believed() {
+        tracing::info!(
+            "each block counts once it was read from the disk: the index was not closed, or says nothing yet"
+        );
+    }
+    let trace =
+        args.trace.as_ref().map(|path| File::create(path).map_err(|error| Failure::io(path, "make it", &error)));
+    let settings = Settings {
+        lanes: args.lanes.map_or_else(|| source.lanes(&args.device), usize::from),
+        read_only: args.read_only,
+        write_through: args.write_through,
+        share: args.share,
+        reclaim: args.reclaim,
+        trace: trace.transpose()?,
+        ..Settings::new(args.policy.into())
+    };
+    let lanes = settings.lanes;
+    let storage: Arc<dyn Storage> = Arc::new(source.storage);
+    let failed = |error: io::Error| Failure::io(&args.device, "serve it", &error);
+    let device = Arc::new(Device::start(storage, index, peers, domain, settings).map_err(failed)?);
+    let shown = show(Arc::clone(&device), &dir).map_err(|error| Failure::io(&dir, "show the device there", &error))?;
+    tracing::debug!("serving, {lanes} at a time");
+    println!("{READY}");
+    let _ = io::stdout().flush();
+    thread::spawn(move || {
+        // The other process never writes: this returns when it wants no more, or is gone.
+        let _ = io::stdin().read(&mut [0]);
+        for complaint in stack::take_down(&dir) {
+            tracing::warn!("{complaint}");
+        }
+    });
+    shown.join().map_err(failed)?;
+    close(device, args, &index_path, source.is_device)
+}
+
+/// Makes all durable, and closes the index with the marks that the device has then.
+fn close(device: Arc<Device>, args: &PeerMountArgs, index_path: &Path, is_device: bool) -> Result<u8, Failure> {
+    // The file system that held it has ended.
+    let Some(device) = Arc::into_inner(device) else { return Err(Failure::told("the device is still in use")) };
+    let (index, flushed) = device.end();
+    if let Err(error) = flushed {
+        Failure::io(&args.device, "make durable what was written", &error).print();
+        return Ok(SOME_FAILED);
+    }
+    let marks = read_marks(&args.device, is_device)?;
+    match index.map(|index| index.close(marks)) {
+        Some(Ok(is_closed)) => {
+            tracing::info!(
+                "ended{}",
+                if is_closed { "" } else { "; nobody can tell whether the device is changed elsewhere" }
+            );
+            Ok(0)
+        }
+        Some(Err(error)) => {
+            index_failure(index_path, "close the index", &error).print();
+            Ok(SOME_FAILED)
+        }
+        None => Ok(SOME_FAILED),
+    }
+}
+
+/// The device, opened for this alone.
+struct Source {
+    storage: DirectFile,
+    is_device: bool,
+}
+
+impl Source {
+    fn open(args: &PeerMountArgs) -> Result<Source, Failure> {
+        let path = &args.device;
+        let look = |error: io::Error| Failure::io(path, "look at it", &error);
+        let kind = fs::metadata(path).map_err(look)?.file_type();
+        let is_device = kind.is_block_device();
+        if !is_device && !kind.is_file() {
+            return Err(Failure::could_not_run(path, "show it", "it is no device or image"));
+        }
+        // O_EXCL says nothing of an image.
+        let whole = path.canonicalize().map_err(look)?;
+        if !is_device && !stack::loops_on(&whole).is_empty() {
+            return Err(Failure::could_not_run(path, "open it", "a loop device is on it; detach that"));
+        }
+        let fd = block::open_device_for_io(path, !args.read_only).map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => {
+                Failure::could_not_run(path, "open it", "it is mounted or in use; unmount it")
+            }
+            io::ErrorKind::InvalidInput => {
+                Failure::could_not_run(path, "open it", "its file system has no reads past the page cache (O_DIRECT)")
+            }
+            _ => Failure::io(path, "open it", &error),
+        })?;
+        let storage = DirectFile::new(fd).map_err(|error| Failure::io(path, "read it", &error))?;
+        if !args.read_only {
+            // What somebody wrote before may not be durable, and is not marked in the index.
+            storage.flush().map_err(|error| Failure::io(path, "make durable what was written before", &error))?;
+        }
+        Ok(Source { storage, is_device })
+    }
+
+    fn marks(&self, path: &Path) -> Result<Option<Marks>, Failure> {
+        read_marks(path, self.is_device)
+    }
+
+    fn lanes(&self, path: &Path) -> usize {
+        let is_seekless = || {
+            let stat = files::statx_fd(File::open(path).ok()?.as_fd()).ok()?;
+            let devices = Devices::of_system().ok()?;
+            let stack = if self.is_device { devices.by_dev(stat.rdev) } else { devices.by_stat(&stat) };
+            stack.ok().map(|stack| stack.is_seekless())
+        };
+        if is_seekless().unwrap_or(false) { LANES } else { 1 }
+    }
+}
+
+/// Marks of the device as it is now, and of an image its file's as well.
+fn read_marks(path: &Path, is_device: bool) -> Result<Option<Marks>, Failure> {
+    let read = || {
+        let image = ImageFile::new(File::from(block::open_device(path)?))?;
+        let metadata = (!is_device).then(|| image.file().metadata()).transpose()?;
+        Ok(Marks::read(&image, metadata.as_ref()))
+    };
+    read().map_err(|error| Failure::io(path, "read its marks", &error))
+}
+
+fn open_index(
+    args: &PeerMountArgs,
+    path: &Path,
+    device_bytes: u64,
+    domain: &TrustDomain,
+    marks: Option<&Marks>,
+) -> Result<DeviceIndex<File>, Failure> {
+    if !path.exists() {
+        if !args.learn {
+            let what = "there is none; make one with onesweep peer index, or begin with none by --learn";
+            return Err(Failure::could_not_run(path, "use the index", what));
+        }
+        let geometry =
+            Geometry::new(args.block_size, device_bytes).ok_or_else(|| Failure::told("no such size of blocks"))?;
+        let draft = draft(path);
+        let made = DeviceIndex::create(open_file(&draft, true)?, geometry, domain);
+        let made = made.map_err(|error| index_failure(&draft, "make the index", &error))?;
+        put_in_place(&draft, path)?;
+        return Ok(made);
+    }
+    let opened = DeviceIndex::open(open_file(path, false)?, device_bytes, domain, marks);
+    opened.map_err(|error| match error {
+        onesweep_peer::index::IndexError::Io(error) => Failure::io(path, "use the index", &error),
+        error => Failure::could_not_run(path, "use the index", message::of_error(&error)),
+    })
+}
