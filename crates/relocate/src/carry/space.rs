@@ -55,7 +55,12 @@ impl<H: Host> Space<H> {
         for donor in captured.donors {
             let places = host.donor_places(&donor);
             let places = places.map_err(|source| Failure::new("tell where free space lies", near, source))?;
-            self.held.extend(places.runs().iter().map(|&run| (self.donors.len(), run)));
+            let mut runs = places.runs().to_vec();
+            runs.sort_by_key(|run| run.place);
+            // What another donor had there it has given away meanwhile, for a file that did not come.
+            self.held =
+                self.held.iter().flat_map(|&(donor, run)| beside(run, &runs).map(move |run| (donor, run))).collect();
+            self.held.extend(runs.into_iter().map(|run| (self.donors.len(), run)));
             self.donors.push(Donor { held: Some(donor), is_taken: false });
         }
         self.held.sort_by_key(|(_, run)| run.place);
@@ -82,6 +87,7 @@ impl<H: Host> Space<H> {
     pub(super) fn give_back_unused(&mut self) -> u64 {
         let unused = self.unused();
         self.donors.iter_mut().filter(|donor| !donor.is_taken).for_each(|donor| donor.held = None);
+        self.held.retain(|(donor, _)| self.donors[*donor].held.is_some());
         unused
     }
 
@@ -110,6 +116,23 @@ impl<H: Host> Space<H> {
     }
 }
 
+/// What of a run lies beside others, which are in order.
+fn beside(run: Run, others: &[Run]) -> impl Iterator<Item = Run> + use<> {
+    let mut left = Vec::new();
+    let mut place = run.place;
+    let mut keep = |start: u64, end: u64| {
+        if start < end {
+            left.push(Run { logical: run.logical + (start - run.place), place: start, blocks: end - start });
+        }
+    };
+    for other in others.iter().filter(|other| other.place < run.end() && run.place < other.end()) {
+        keep(place, other.place);
+        place = other.end();
+    }
+    keep(place, run.end());
+    left.into_iter()
+}
+
 /// No more space, quota or open files, or a directory of somebody else's: what there is may do.
 fn is_short(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, QuotaExceeded, StorageFull};
@@ -117,4 +140,19 @@ fn is_short(error: &io::Error) -> bool {
     const EMFILE: i32 = 24;
     matches!(error.kind(), StorageFull | QuotaExceeded | PermissionDenied)
         || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_is_cut_out() {
+        let run = |logical, place, blocks| Run { logical, place, blocks };
+        let cut = |others: &[Run]| beside(run(5, 100, 10), others).collect::<Vec<_>>();
+        assert_eq!(cut(&[]), [run(5, 100, 10)]);
+        assert_eq!(cut(&[run(0, 90, 10), run(0, 110, 1)]), [run(5, 100, 10)]);
+        assert_eq!(cut(&[run(0, 90, 30)]), []);
+        assert_eq!(cut(&[run(0, 95, 7), run(0, 104, 1), run(0, 109, 9)]), [run(7, 102, 2), run(10, 105, 4)]);
+    }
 }
