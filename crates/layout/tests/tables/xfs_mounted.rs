@@ -1,14 +1,21 @@
 //! A mounted XFS, held against a walk; with parent pointers too, which mkfs.xfs makes from 6.10 on only.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io,
-    os::unix::fs::FileExt,
-    path::Path,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
     process::Command,
 };
 
-use onesweep_layout::tables::{Tables, Wanted, xfs::MountedXfs};
+use onesweep_layout::tables::{
+    Tables, Wanted,
+    xfs::{DirectoryPlaces, MountedXfs},
+};
 
 use crate::{
     conformance::{Tree, Until, by_kernel, by_tables, compare},
@@ -126,6 +133,63 @@ fn a_scan_ends_when_it_is_told() {
             assert_eq!(until.0, 0);
         }
         drop(xfs);
+    }
+}
+
+/// The node of the device with a number.
+fn node(dev: u64) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let device = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).unwrap();
+    Path::new("/dev").join(device.file_name().unwrap())
+}
+
+/// Where the kernel says that an open directory begins, and in how many pieces it lies: `	0: [0..7]: 88..95`, in units of
+/// 512 bytes.
+fn first_extent(directory: &Path) -> (Option<u64>, usize) {
+    let out = run(Command::new("xfs_io").args(["-r", "-c", "bmap"]).arg(directory));
+    let told = String::from_utf8(out.stdout).unwrap();
+    let pieces: Vec<_> = told.lines().filter_map(|line| line.split_once("]: ")).collect();
+    let first = pieces.first().and_then(|(_, sectors)| sectors.split("..").next()?.parse::<u64>().ok());
+    (first.map(|sectors| sectors * 512), pieces.len())
+}
+
+/// So many at least fit into the inode, and those of the large directory don't.
+const PIECES_IN_INODE: usize = 9;
+
+#[test]
+fn directories_have_the_places_that_the_kernel_tells() {
+    for (mkfs, names) in [(&[][..], 20_000), (&["-b", "size=1024", "-i", "size=512", "-d", "agcount=3"], 500)] {
+        let Some(mut image) = mounted(mkfs, false) else { return };
+        fill(&image.root(), &Recipe { names, reflink: true, attribute: 100 });
+        for number in 0..100 {
+            let folder = image.root().join(format!("folder {number}"));
+            fs::create_dir(&folder).unwrap();
+            // Every other one fits into its inode.
+            (0..1 + number % 2 * 20).for_each(|file| fs::write(folder.join(format!("{file:0>50}")), "").unwrap());
+        }
+        // Inodes are on the device for certain when nothing is mounted.
+        image.unmount();
+        image.mount(&["-t", "xfs"], "");
+        let dev = fs::metadata(image.root()).unwrap().dev();
+        let places = DirectoryPlaces::of_mounted(&node(dev), dev).unwrap();
+        let (mut in_blocks, mut in_inodes) = (0, 0);
+        for (path, facts) in by_kernel(&image.root(), &[]) {
+            let path = image.root().join(OsStr::from_bytes(&path));
+            let told = places.first_block(facts.inode);
+            if !fs::symlink_metadata(&path).unwrap().is_dir() {
+                assert_eq!(told, None, "{}", path.display());
+                continue;
+            }
+            let (first, pieces) = first_extent(&path);
+            if pieces > PIECES_IN_INODE {
+                assert!(told.is_some() && told != first, "the tree that tells of them: {}", path.display());
+            } else {
+                assert_eq!(told, first, "{}", path.display());
+            }
+            *if told.is_some() { &mut in_blocks } else { &mut in_inodes } += 1;
+        }
+        assert!(in_blocks > 50 && in_inodes >= 50, "{in_blocks} and {in_inodes}");
+        assert!(DirectoryPlaces::of_mounted(&node(dev), dev + 1).is_err(), "another device");
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `group_btree` | blocks of the trees of a group |
 //! | `free` | which blocks are free |
 //! | `inode`, `extents` | inodes, and where their content lies |
-//! | `mounted` | a mounted XFS, by what the kernel tells |
+//! | `mounted`, `directory_places` | a mounted XFS, by what the kernel and the device tell |
 //! | `directory`, `symlink`, `attributes`, `acl` | names, targets, extended attributes |
 //! | `block`, `checksum`, `volume`, `merged_reads` | bytes with their place, CRC-32C, reading |
 //!
@@ -23,6 +23,7 @@ mod attributes;
 mod block;
 mod checksum;
 mod directory;
+mod directory_places;
 mod extents;
 mod features;
 mod free;
@@ -40,6 +41,7 @@ mod volume;
 
 use std::ops::ControlFlow;
 
+pub use directory_places::DirectoryPlaces;
 pub use mounted::MountedXfs;
 
 use allocation_group::GroupInodes;
