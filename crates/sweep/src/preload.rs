@@ -1,12 +1,12 @@
 //! All metadata of a file system brought into memory before a walk that wants all of it, in the order of the disk.
 //!
 //! A walk learns of a directory when it has read the one above, so it goes over the disk as often as the tree is deep. XFS
-//! tells its inodes without their names: these are read group by group, then the directories among them, first those that
-//! have others below them, each time by rising inode number, near which their blocks were allocated. ext4 is read in one
+//! tells its inodes without their names: these are read group by group, then the directories among them. ext4 is read in one
 //! pass over its device. Of btrfs, its own trees tell where its metadata lies ([`crate::btrfs`]). The walk that follows finds
 //! everything in memory.
 
 mod ext4;
+mod xfs;
 
 use std::{
     os::{
@@ -14,22 +14,13 @@ use std::{
         unix::fs::MetadataExt,
     },
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    sync::Arc,
 };
 
 use onesweep_layout::tables::ext4::Needs;
-use onesweep_sys::{
-    btrfs::SUBVOLUME_ROOT,
-    features::features,
-    files::{self, DirReader},
-    memory, priority, xfs,
-};
+use onesweep_sys::{btrfs::SUBVOLUME_ROOT, features::features, files};
 
-use self::ext4::MountedExt4;
+use self::{ext4::MountedExt4, xfs::MountedXfs};
 use crate::{
     btrfs::{Btrfs, Manner},
     placement::Placement,
@@ -37,18 +28,8 @@ use crate::{
     settings::{MetadataSource, Settings},
 };
 
-/// What XFS keeps in memory for an inode, at the most usual size of inodes.
-const INODE_BYTES: u64 = 1024;
-
-/// With fewer inodes a walk is quicker, which comes to a directory's inode and its block at once: all inodes first, then all
-/// directories is a turn over the allocation groups more.
-const INODES_MIN: u64 = 192;
-
 /// Directories that are read at a time, for each disk: more than its queue holds, for some wait for their parents.
 const IN_FLIGHT: usize = 64;
-
-const LISTING_BUFFER: usize = 32 << 10;
-const STACK_BYTES: usize = 128 << 10;
 
 /// A file system that a sweep may cover as a whole.
 #[derive(Debug)]
@@ -62,8 +43,7 @@ pub(crate) struct Preload {
 
 #[derive(Debug)]
 enum Source {
-    /// XFS, by so many threads.
-    Xfs(usize),
+    Xfs(MountedXfs),
     Ext4(MountedExt4),
     /// btrfs; `nested`: subvolumes below the root are not left out.
     Btrfs {
@@ -81,7 +61,12 @@ impl Preload {
             return None;
         }
         let source = match placement.fs_type.as_str() {
-            "xfs" => Source::Xfs(IN_FLIGHT * placement.members()),
+            "xfs" => Source::Xfs(MountedXfs {
+                node: placement.stack.as_ref().map(|stack| stack.node.clone()),
+                in_flight: IN_FLIGHT * placement.members(),
+                idle: settings.idle,
+                cancel: settings.cancel.clone(),
+            }),
             "ext4" | "ext3" | "ext2" if features().tables => {
                 let node = placement.stack.as_ref()?.node.clone();
                 let needs = Needs { layout: layout || settings.content, xattrs: settings.xattrs };
@@ -97,7 +82,7 @@ impl Preload {
         match (placement.fs_type.as_str(), &placement.stack) {
             ("xfs", _) if features().bulkstat => {
                 // What is no directory can't be asked, and has nothing below.
-                let asked = files::open_dir(path).ok().map(|root| xfs::root_inode(root.as_fd()));
+                let asked = files::open_dir(path).ok().map(|root| onesweep_sys::xfs::root_inode(root.as_fd()));
                 let refused = asked.is_some_and(|asked| asked.is_err());
                 refused.then(|| "XFS tells its inodes to root alone; be root, or use --metadata auto".into())
             }
@@ -123,88 +108,12 @@ impl Preload {
     /// it would not fit in memory or may not be asked for.
     pub(crate) fn run(&self, root: BorrowedFd<'_>) {
         match &self.source {
-            Source::Xfs(threads) => self.read_xfs(root, *threads),
+            Source::Xfs(xfs) => xfs.bring_in(root, self.is_wished),
             Source::Ext4(ext4) => ext4.bring_in(root, self.is_wished, &self.cancel),
             Source::Btrfs { trees, nested } => {
                 let manner = Manner { idle: self.idle, cancel: self.cancel.clone() };
                 trees.bring_subvolume(root, *nested, &manner);
             }
         }
-    }
-
-    fn read_xfs(&self, root: BorrowedFd<'_>, threads: usize) {
-        let inodes = files::file_system(root).map_or(u64::MAX, |facts| facts.inodes_used);
-        let is_wanted = self.is_wished || (gains(inodes) && is_root(root));
-        if !(features().bulkstat && is_wanted && fits_in_memory(inodes)) {
-            return;
-        }
-        let (mut upper, mut lowest) = (Vec::new(), Vec::new());
-        for group in 0.. {
-            let told = xfs::bulkstat(root, group, &mut |inode| {
-                if inode.mode & 0o170_000 == 0o040_000 {
-                    // The kernel looks up the ancestors of what it opens by number: of the lowest ones, all are known then.
-                    let list = if inode.nlink > 2 { &mut upper } else { &mut lowest };
-                    list.push((inode.ino, inode.generation));
-                }
-                !self.cancel.is_cancelled()
-            });
-            // Beyond the last group, or not allowed.
-            if told.is_err() || self.cancel.is_cancelled() {
-                break;
-            }
-        }
-        self.read_directories(root, threads, &upper);
-        self.read_directories(root, threads, &lowest);
-    }
-
-    fn read_directories(&self, root: BorrowedFd<'_>, threads: usize, directories: &[(u64, u32)]) {
-        let next = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            for _ in 0..threads.min(directories.len()) {
-                let builder = thread::Builder::new().name("onesweep-ahead".into()).stack_size(STACK_BYTES);
-                // With fewer threads, or none, less is read ahead.
-                let _ = builder.spawn_scoped(scope, || {
-                    if self.idle {
-                        let _ = priority::set_idle_io();
-                    }
-                    let mut listing = DirReader::with_buffer(LISTING_BUFFER);
-                    while let Some(&(ino, generation)) = directories.get(next.fetch_add(1, Ordering::Relaxed))
-                        && !self.cancel.is_cancelled()
-                    {
-                        // Whoever needs it asks again, and meets the same error.
-                        if let Ok(fd) = xfs::open_directory(root, ino, generation) {
-                            let _ = listing.read(fd.as_fd(), |_| {});
-                        }
-                    }
-                });
-            }
-        });
-    }
-}
-
-/// Below another directory, much of what is read might not be wanted.
-fn is_root(directory: BorrowedFd<'_>) -> bool {
-    let stat = files::statx_fd(directory);
-    stat.is_ok_and(|stat| xfs::root_inode(directory).is_ok_and(|root| root == stat.ino))
-}
-
-/// Whether an XFS of so many inodes is quicker with all of them brought in.
-fn gains(inodes: u64) -> bool {
-    inodes >= INODES_MIN
-}
-
-fn fits_in_memory(inodes: u64) -> bool {
-    let available = memory::available_bytes().unwrap_or(0);
-    inodes.saturating_mul(INODE_BYTES) <= available / 2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// By measurement: 100 files of the source recipe are read sooner by a walk, 250 are not.
-    #[test]
-    fn a_small_xfs_is_walked() {
-        assert!(!gains(110) && gains(270));
     }
 }

@@ -154,6 +154,39 @@ fn a_whole_xfs_is_brought_into_memory_before_it_is_walked() {
     reading_ahead_gains(&mut image, "bulkstat");
 }
 
+/// Directories that were made in one order and filled in another, so that their inodes tell nothing of their blocks.
+#[test]
+fn directories_of_an_xfs_are_read_in_the_order_of_their_blocks() {
+    root_test!();
+    let mut image = Image::new(Fs::Xfs, 640 << 20);
+    let mut rng = Rng::new(seed());
+    let mut folders: Vec<_> = (0..1500).map(|number| image.root().join(format!("{number}"))).collect();
+    folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder"));
+    tree::sync(&image.root());
+    while !folders.is_empty() {
+        let folder = folders.swap_remove(rng.below(folders.len() as u64) as usize);
+        // Names that don't fit into the folder's inode.
+        (0..8).for_each(|file| fs::write(folder.join(format!("{file} {}", "x".repeat(60))), "").expect("a file"));
+    }
+    tree::sync(&image.root());
+    let mut rises = || {
+        let mut list = onesweep(["list", "--order", "inode"]);
+        list.arg(image.root());
+        let requests = trace::from_cold(&mut image, list);
+        // The kernel marks what it asks for itself as metadata; the inodes that we read from the device come before it.
+        let own = requests.iter().rposition(|request| !request.metadata).expect("inodes are read from the device");
+        let directories: Vec<_> = requests[own + 1..].iter().collect();
+        assert!(directories.len() > 1000, "{} of {} requests are for directories", directories.len(), requests.len());
+        rising(&directories)
+    };
+    let mut tries = Vec::new();
+    while tries.len() < TRIES && tries.last().is_none_or(|share| *share <= 0.8) {
+        tries.push(rises());
+    }
+    say(&format!("shares of requests for directories that rise: {tries:?}"));
+    assert!(tries.last().is_some_and(|share| *share > 0.8), "shares of requests that rise: {tries:?}");
+}
+
 /// How often it is tried: a machine that has much else to do keeps less in flight, and a neighbour that empties the
 /// caches has things read twice. Both can only make it worse.
 const TRIES: usize = 3;
