@@ -14,6 +14,7 @@ pub(crate) struct Group {
 }
 
 /// Panels with groups of boxes over an axis whose steps are factors: from quartile to quartile, with the median in it, and the extremes at its arms.
+/// A box that is too flat to show its colour is a dot instead.
 #[derive(Debug)]
 pub(crate) struct Boxes {
     pub(crate) axis: String,
@@ -21,6 +22,9 @@ pub(crate) struct Boxes {
     pub(crate) panels: Vec<(String, Vec<Group>)>,
     pub(crate) columns: usize,
 }
+
+/// A box of less than so many pixels of height shows nothing but its rim.
+const FLAT: i32 = 6;
 
 /// Where the axis of a panel begins and ends: a fifth beyond what it shows.
 fn rims(spreads: impl Iterator<Item = Spread>) -> (f64, f64) {
@@ -83,14 +87,20 @@ impl Boxes {
                 let corners = [(left, spread.lower), (right, spread.upper)];
                 let line = |from, to| PathElement::new(vec![from, to], BLACK.stroke_width(1));
                 chart.draw_series([line((middle, spread.least), (middle, spread.greatest))])?;
-                chart.draw_series([
-                    Rectangle::new(corners, shade(index).filled()),
-                    Rectangle::new(corners, BLACK.stroke_width(1)),
-                ])?;
                 let arm = width * 0.2;
                 for value in [spread.least, spread.greatest] {
                     chart.draw_series([line((middle - arm, value), (middle + arm, value))])?;
                 }
+                let height = chart.backend_coord(&corners[0]).1 - chart.backend_coord(&corners[1]).1;
+                if height < FLAT {
+                    let dot = |style: ShapeStyle| Circle::new((middle, spread.median), FLAT - 1, style);
+                    chart.draw_series([dot(shade(index).filled()), dot(BLACK.stroke_width(1))])?;
+                    continue;
+                }
+                chart.draw_series([
+                    Rectangle::new(corners, shade(index).filled()),
+                    Rectangle::new(corners, BLACK.stroke_width(1)),
+                ])?;
                 let median = vec![(left, spread.median), (right, spread.median)];
                 chart.draw_series([PathElement::new(median, WHITE.stroke_width(2))])?;
             }
