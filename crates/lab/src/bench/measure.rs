@@ -163,6 +163,7 @@ fn cold(
         fs: Some(setting.image.fs()?.mount_type().to_owned()),
         options: Some(mount_options(&setting.image.fs, writer)),
         scheduler: Some(setting.disk.scheduler.clone()),
+        read_ahead_kb: setting.disk.read_ahead_kib,
         ..MountSpec::default()
     };
     let mut emulation = Emulation::start(&spec, (!run.work.unmounted).then_some(&mount))?;

@@ -79,12 +79,15 @@ pub(crate) struct Disk {
     pub(crate) scheduler: String,
     /// The factor of real time; `None` in virtual time.
     pub(crate) real: Option<f64>,
+    /// How far the kernel reads ahead on the device; `None` for what it chooses by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) read_ahead_kib: Option<u32>,
 }
 
 impl Disk {
     pub(crate) fn new(model: &str, span: Stretch) -> Self {
         let scheduler = "none".to_owned();
-        Self { model: model.to_owned(), span, track_buffer: false, scheduler, real: None }
+        Self { model: model.to_owned(), span, track_buffer: false, scheduler, real: None, read_ahead_kib: None }
     }
 
     pub(crate) fn buffered(self, track_buffer: bool) -> Self {
@@ -97,6 +100,10 @@ impl Disk {
 
     pub(crate) fn real(self, factor: f64) -> Self {
         Self { real: Some(factor), ..self }
+    }
+
+    pub(crate) fn read_ahead(self, kib: u32) -> Self {
+        Self { read_ahead_kib: Some(kib), ..self }
     }
 
     /// The model as the emulation takes it.
@@ -144,6 +151,11 @@ impl Setting {
     /// The same with the track buffer on or off.
     pub(crate) fn buffered(&self, track_buffer: bool) -> Self {
         Self { disk: self.disk.clone().buffered(track_buffer), ..self.clone() }
+    }
+
+    /// What bounds are computed for: they depend neither on the track buffer nor on read-ahead.
+    pub(crate) fn of_bounds(&self) -> Self {
+        Self { disk: Disk { read_ahead_kib: None, ..self.disk.clone().buffered(false) }, ..self.clone() }
     }
 
     pub(crate) fn beside(self, company: Company) -> Self {
@@ -197,6 +209,9 @@ impl Run {
         if disk.scheduler != "none" {
             text += &format!(", {}", disk.scheduler);
         }
+        if let Some(kib) = disk.read_ahead_kib {
+            text += &format!(", read-ahead {kib} KiB");
+        }
         if self.round > 0 {
             text += &format!(", round {}", self.round + 1);
         }
@@ -228,11 +243,25 @@ mod tests {
 
     #[test]
     fn a_run_is_known_again_from_its_json() {
-        let disk = Disk::new("ssd", Stretch::Whole).scheduler("bfq").real(1.0);
+        let disk = Disk::new("ssd", Stretch::Whole).scheduler("bfq").real(1.0).read_ahead(128);
         let setting = Setting::new(Subject::new("random", "xfs", 1.0, 3), disk).beside(Company::Reader).buffered(true);
         let run = setting.run(Work::of(Tool::GnuTar)).rounds(2).pop().unwrap();
         let back: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
         assert_eq!(back, run);
-        assert!(run.describe().ends_with("GNU tar on ssd, track buffer, real time, beside a reader, bfq, round 2"));
+        assert!(
+            run.describe().ends_with(
+                "GNU tar on ssd, track buffer, real time, beside a reader, bfq, read-ahead 128 KiB, round 2"
+            )
+        );
+    }
+
+    /// Else all that was measured before read-ahead could be set would have to be measured again.
+    #[test]
+    fn runs_from_before_read_ahead_could_be_set_are_known_again() {
+        let old = r#"{"model":"ssd","span":"whole","track_buffer":false,"scheduler":"none","real":null}"#;
+        let disk = Disk::new("ssd", Stretch::Whole);
+        assert_eq!(serde_json::from_str::<Disk>(old).unwrap(), disk);
+        assert_eq!(serde_json::to_string(&disk).unwrap(), old);
+        assert_ne!(disk.clone().read_ahead(2560), disk, "what the kernel chooses depends on the kernel");
     }
 }

@@ -169,9 +169,8 @@ impl Goal {
         self.setting.buffered(track_buffer).run(self.ours.clone())
     }
 
-    /// Bounds don't depend on the track buffer.
     pub(super) fn bound_run(&self) -> Run {
-        self.setting.buffered(false).run(Work::of(Tool::Bound))
+        self.setting.of_bounds().run(Work::of(Tool::Bound))
     }
 
     pub(super) fn other_run(&self, track_buffer: bool) -> Run {
@@ -181,7 +180,7 @@ impl Goal {
                 setting.run(Work { most_kib: self.ours.most_kib, ..Work::of(Tool::GnuTar) })
             }
             Measure::Sweep | Measure::Streaming => self.bound_run(),
-            Measure::Other(work) if work.is_bound() => self.setting.buffered(false).run(work.clone()),
+            Measure::Other(work) if work.is_bound() => self.setting.of_bounds().run(work.clone()),
             Measure::Other(work) => setting.run(work.clone()),
             Measure::Own(_) => self.our_run(track_buffer),
             Measure::Plan(work) => setting.buffered(false).run(work.clone()),
@@ -255,7 +254,7 @@ impl Goal {
     }
 
     /// How many times as long as one perfect sweep GNU tar takes, and ours.
-    fn over_sweep(&self, results: &Results, track_buffer: bool) -> Option<(f64, f64)> {
+    pub(super) fn over_sweep(&self, results: &Results, track_buffer: bool) -> Option<(f64, f64)> {
         if !self.has_sweep() {
             return None;
         }
@@ -390,6 +389,19 @@ mod tests {
         let row = goal().row(&results(100.0, 10.0, 8.0));
         assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0, one round", "10.0, one round", "12.5"]);
         assert_eq!(row[9..], ["`random`", "`random-ext4-1-all-1` (`abc…`)"]);
+    }
+
+    /// However far the kernel reads ahead, one sweep over the extents is the same.
+    #[test]
+    fn one_bound_serves_all_read_aheads() {
+        let goals = [16, 128].map(|kib| {
+            let disk = setting().disk.read_ahead(kib);
+            Goal::new("random", "", Setting { disk, ..setting() }).off(Aim::AtLeast(25.0))
+        });
+        assert_eq!(goals[0].bound_run(), goals[1].bound_run());
+        assert_eq!(goals[0].bound_run(), goal().bound_run());
+        assert_ne!(goals[0].other_run(false), goals[1].other_run(false));
+        assert_ne!(goals[0].our_run(false), goals[1].our_run(false));
     }
 
     /// What the sweep would give against a GNU tar that reads ahead is not what it would give against one that can't.

@@ -5,6 +5,7 @@ mod daft;
 mod fragmented;
 mod goal;
 mod goals;
+mod ntfs;
 mod peers;
 mod qtar;
 mod settled;
@@ -129,6 +130,7 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
         Box::new(settled::Settled::new(seed)),
         Box::new(daft::Figure2::new(seed)),
         Box::new(fragmented::Tables::new(seed)),
+        Box::new(ntfs::ByReadAhead::new(seed)),
         Box::new(qtar::Figure1::new(seed)),
         Box::new(qtar::Figure3::new(seed)),
         Box::new(qtar::Figure4::new(seed)),

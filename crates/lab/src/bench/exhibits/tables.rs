@@ -3,7 +3,7 @@
 use super::daft::{DISKS, SIZES, merged};
 use super::goal::{self, Aim, Figure, Goal, Measure};
 use super::goals::BARRACUDA;
-use super::{Case, Exhibit, fragmented};
+use super::{Case, Exhibit};
 use crate::bench::page;
 use crate::bench::plot::Pictures;
 use crate::bench::results::Results;
@@ -100,34 +100,13 @@ impl Tables {
         goals
     }
 
-    /// The paper's own file system, which is mounted for GNU tar by ntfs-3g and read by ours from the device.
+    /// NTFS, which is mounted for GNU tar by ntfs-3g and read by ours from the device.
     fn against_ntfs_3g(seed: u64) -> Vec<Goal> {
         let image = Subject::new("random", "ntfs", 1.0, seed);
         let random = Setting::new(image, Disk::new(BARRACUDA, Stretch::Whole));
-        let mut goals = vec![
+        vec![
             Goal::new("tables-random-ntfs", "`random`, NTFS", random).ours(device()).off(Aim::AtLeast(20.0)).off_only(),
-        ];
-        for (disk, (disk_name, model)) in DISKS.into_iter().enumerate() {
-            for (recipe, scale, _, paper) in SIZES {
-                let what = format!("`{recipe}` × {scale}, NTFS, {disk_name} disk");
-                let setting = daft(recipe, "ntfs", scale, model, seed);
-                let goal = Goal::new(&format!("tables-{recipe}-ntfs-{disk_name}"), &what, setting).ours(device());
-                goals.push(goal.paper(&paper[disk].to_string()).off(Aim::AtLeast(paper[disk])).off_only());
-            }
-        }
-        for (disk, (disk_name, model)) in DISKS.into_iter().enumerate() {
-            let image = Subject::new("fragmented", "ntfs", 1.0, seed);
-            let setting = Setting::new(image, Disk::new(model, Stretch::Whole));
-            for limit in fragmented::LIMITS {
-                let what = format!("`fragmented`, NTFS, files up to {} KB, {disk_name} disk", limit.kib);
-                let case = format!("tables-fragmented-ntfs-{disk_name}-{}", limit.kib);
-                let ours = Work::with(Tool::Tar, &["--budget", fragmented::BUDGET]).unmounted().at_most(limit.kib);
-                let aim = limit.times[disk];
-                let goal = Goal::new(&case, &what, setting.clone()).ours(ours);
-                goals.push(goal.paper(&aim.to_string()).off(Aim::AtLeast(aim)).off_only());
-            }
-        }
-        goals
+        ]
     }
 
     /// What the tables cost besides the disk.
@@ -151,7 +130,7 @@ impl Tables {
     }
 }
 
-fn device() -> Work {
+pub(super) fn device() -> Work {
     Work::of(Tool::Tar).unmounted()
 }
 
@@ -159,7 +138,7 @@ fn mail(fs: &str, scale: f64, seed: u64) -> Setting {
     Setting::new(Subject::new("mail", fs, scale, seed), Disk::new(BARRACUDA, Stretch::Whole))
 }
 
-fn daft(recipe: &str, fs: &str, scale: f64, model: &str, seed: u64) -> Setting {
+pub(super) fn daft(recipe: &str, fs: &str, scale: f64, model: &str, seed: u64) -> Setting {
     Setting::new(Subject::new(recipe, fs, scale, seed), Disk::new(model, Stretch::InProportion))
 }
 
@@ -178,10 +157,9 @@ impl Exhibit for Tables {
              model unless another disk is named. `DEVICE` is the emulated disk with nothing mounted; what ours is held \
              against has the file system mounted, NTFS by ntfs-3g. One pass over the metadata is computed from the sectors \
              that `find -size +0` and a map of each file made the disk read, each once, in rising order. On NTFS the extents \
-             of a perfect sweep are those that ntfs-3g tells block by block. What decides there is how far the device below \
-             ntfs-3g reads ahead (2,560 KiB here; with 16 KiB the paper's figures are met), not where the table of files \
-             lies: docs/lab.md. Inodes a second are of the processor's time, \
-             with the tables in memory; a getppid and copying stand beside, to compare machines by. An entry's bytes are \
+             of a perfect sweep are those that ntfs-3g tells block by block; DAFT's own figures on NTFS have a section of \
+             their own. Inodes a second are of the processor's time, with the tables in memory; a getppid and copying stand \
+             beside, to compare machines by. An entry's bytes are \
              those of the catalogue less names and 16 for each fragment.\n\n{}",
             goal::table(&self.goals, results)
         ))
