@@ -1,5 +1,7 @@
 //! Bytes by their address: an image file, a block device, a part of either, or a faulty one in tests.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 use std::{
     fs::File,
     io,

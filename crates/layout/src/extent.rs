@@ -1,5 +1,7 @@
 //! One contiguous run of a file on the device.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 use bitflags::bitflags;
 use onesweep_sys::fiemap;
 

@@ -1,5 +1,7 @@
 //! What of a file system is free, and in pieces of which size.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 use std::{io, ops::Range, os::fd::BorrowedFd};
 
 use onesweep_sys::{files, fsmap};

@@ -1,5 +1,7 @@
 //! Images and unmounted devices as they are named on a command line: `FILE`, `FILE@2`, `FILE:/path`, `FILE@2:/path`.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 mod writers;
 
 use std::{

@@ -134,7 +134,8 @@ pub(crate) fn unpack(bytes: &mut [u8], unit: u64, pieces: impl Iterator<Item = P
     let unit = usize::try_from(unit).map_err(io::Error::other)?;
     let mut filled = vec![0; bytes.len().div_ceil(unit)];
     for piece in pieces {
-        let (mut at, end) = (piece.offset as usize, (piece.offset + piece.length) as usize);
+        let place = |at: u64| usize::try_from(at).map_err(io::Error::other);
+        let (mut at, end) = (place(piece.offset)?, place(piece.offset.saturating_add(piece.length))?);
         while at < end {
             let number = at / unit;
             let stop = end.min((number + 1) * unit);

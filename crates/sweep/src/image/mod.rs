@@ -1,5 +1,7 @@
 //! Files of images and unmounted devices: what there is the tables tell, and what is in them comes from the device itself.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 mod content;
 mod fill;
 mod gather;

@@ -142,7 +142,8 @@ impl Placer<'_> {
 
     fn named(&mut self, directory: u64, inode: u64, name: &[u8]) -> Result<NameOf, FillError> {
         let at = self.catalogue.keep_name(name).ok_or_else(|| self.too_many())?;
-        Ok(NameOf { directory, inode, at, len: name.len() as u16 })
+        let len = u16::try_from(name.len()).map_err(|_| self.too_many())?;
+        Ok(NameOf { directory, inode, at, len })
     }
 
     /// The name of an inode among those that are lost.

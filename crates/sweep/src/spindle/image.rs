@@ -1,5 +1,7 @@
 //! The sweep of an image: its tables are read instead of a walk and a survey, and its files from the device.
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 use std::{io, path::PathBuf, sync::Arc};
 
 use onesweep_sys::buffer::Bytes;
@@ -167,7 +169,8 @@ impl SpindleSweep {
                 Bytes::copy_of(inline)
             }
             None => {
-                let zeros = self.pool.try_zeroed(entry.size as usize).and_then(|buffer| buffer.try_into_bytes().ok());
+                let size = usize::try_from(entry.size).ok();
+                let zeros = size.and_then(|size| self.pool.try_zeroed(size)?.try_into_bytes().ok());
                 zeros.ok_or_else(|| FileError::io(item.path.clone(), "read", io::ErrorKind::OutOfMemory.into()))?
             }
         };
