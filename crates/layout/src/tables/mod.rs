@@ -18,6 +18,7 @@ pub mod ext4;
 pub mod lost;
 pub mod ntfs;
 mod open;
+pub mod spans;
 mod tree;
 pub mod xfs;
 
@@ -28,7 +29,7 @@ use thiserror::Error;
 
 pub use self::beginning::{Beginning, beginning};
 pub use self::open::{Options, open};
-pub use self::tree::{Entry, NoSuchPath, Tree};
+pub use self::tree::{Entry, NoSuchPath, Part, Tree, Whole};
 use crate::extent::Extent;
 
 /// A point in time: seconds since 1970, and nanoseconds below 1,000,000,000.

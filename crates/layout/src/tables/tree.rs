@@ -1,5 +1,9 @@
 //! Inodes and names put together to a tree with paths.
 
+mod parts;
+
+pub use parts::{Part, Whole};
+
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
@@ -18,7 +22,7 @@ const TYPE_BITS: u32 = 0o170_000;
 
 /// The names of a file system, and of each inode what the caller keeps.
 ///
-/// Takes 24 bytes and the name for each name, and some 32 bytes beside a `T` for each inode.
+/// Takes 32 bytes and the name for each name, and some 32 bytes beside a `T` for each inode; twice as much while it grows.
 #[derive(Debug)]
 pub struct Tree<T> {
     root: u64,
@@ -52,6 +56,8 @@ pub struct Entry<'a, T> {
     pub path: &'a [u8],
     /// Its inode.
     pub inode: u64,
+    /// Whether it is a directory.
+    pub is_directory: bool,
     /// What was kept of the inode.
     pub value: &'a T,
 }
@@ -66,21 +72,28 @@ pub struct NoSuchPath {
 impl<T> Tree<T> {
     /// Reads all tables, and keeps of each inode what `keep` makes of it.
     pub fn read(tables: &mut dyn Tables, wanted: Wanted, keep: impl FnMut(Inode) -> T) -> Result<Tree<T>, TableError> {
-        let tree = Tree {
-            root: tables.facts().root,
+        let mut collector = Collector { tree: Tree::empty(tables.facts().root), keep };
+        tables.scan(wanted, &mut collector)?;
+        let mut tree = collector.tree;
+        tree.sort();
+        Ok(tree)
+    }
+
+    fn empty(root: u64) -> Tree<T> {
+        Tree {
+            root,
             inodes: HashMap::new(),
             names: Vec::new(),
             bytes: Vec::new(),
             problems: Vec::new(),
             problems_met: 0,
             incomplete: HashSet::new(),
-        };
-        let mut collector = Collector { tree, keep };
-        tables.scan(wanted, &mut collector)?;
-        let mut tree = collector.tree;
-        // Within a directory the order of the tables stays.
-        tree.names.sort_by_key(|name| name.directory);
-        Ok(tree)
+        }
+    }
+
+    /// Within a directory the order of the tables stays.
+    fn sort(&mut self) {
+        self.names.sort_by_key(|name| name.directory);
     }
 
     /// Lists inodes that are in use but can't be reached by a name in a directory `lost` of the root, by their numbers. Does
@@ -103,7 +116,7 @@ impl<T> Tree<T> {
         }
         self.add_name(self.root, LOST, &self.free_name());
         tops.into_iter().for_each(|inode| self.add_name(LOST, inode, inode.to_string().as_bytes()));
-        self.names.sort_by_key(|name| name.directory);
+        self.sort();
         self.inodes.insert(LOST, Kept { is_directory: true, value: directory });
     }
 
@@ -153,6 +166,13 @@ impl<T> Tree<T> {
         &self.names[start..end]
     }
 
+    fn note(&mut self, problem: TableError) {
+        self.problems_met += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+
     fn name(&self, at: &NameAt) -> &[u8] {
         &self.bytes[at.start..][..at.len.into()]
     }
@@ -187,7 +207,7 @@ impl<T> Tree<T> {
                 path.extend_from_slice(self.name(name));
             }
             let Some(kept) = self.inodes.get(&inode) else { continue };
-            visit(Entry { path: &path, inode, value: &kept.value })?;
+            visit(Entry { path: &path, inode, is_directory: kept.is_directory, value: &kept.value })?;
             if kept.is_directory && entered.insert(inode) {
                 pending.extend(self.names_in(inode).iter().rev().map(|name| (name.inode, Some(name), path.len())));
             }
@@ -218,21 +238,18 @@ impl<T, F: FnMut(Inode) -> T> Found for Collector<T, F> {
     }
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
-        self.tree.problems_met += 1;
-        if self.tree.problems.len() < PROBLEMS_MAX {
-            self.tree.problems.push(problem);
-        }
+        self.tree.note(problem);
         ControlFlow::Continue(())
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::tables::VolumeFacts;
 
     /// Tables of a few inodes and names, and one problem.
-    struct Few {
+    pub(super) struct Few {
         facts: VolumeFacts,
         inodes: Vec<(u64, u32)>,
         names: Vec<(u64, u64, &'static str)>,
@@ -244,23 +261,29 @@ mod tests {
         }
 
         fn scan(&mut self, _wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
-            // Names may come before their inodes.
-            for &(directory, inode, name) in &self.names {
-                let _ = found.name(Name { directory, inode, name: name.as_bytes() });
-            }
-            for &(number, mode) in &self.inodes {
-                let _ = found.inode(Inode { number, mode, size: number * 100, ..Inode::default() });
-            }
-            let _ = found.problem(TableError::damaged("a thing", 7, 1, 2));
+            let mut tell = || {
+                // Names may come before their inodes.
+                for &(directory, inode, name) in &self.names {
+                    found.name(Name { directory, inode, name: name.as_bytes() })?;
+                }
+                for &(number, mode) in &self.inodes {
+                    found.inode(Inode { number, mode, size: number * 100, ..Inode::default() })?;
+                }
+                found.problem(TableError::damaged("a thing", 7, 1, 2))
+            };
+            let _: ControlFlow<()> = tell();
             Ok(())
         }
     }
 
-    fn tree(names: &[(u64, u64, &'static str)]) -> Tree<u64> {
+    pub(super) fn few(names: &[(u64, u64, &'static str)]) -> Few {
         let facts = VolumeFacts { root: 2, ..VolumeFacts::default() };
         let inodes = vec![(2, 0o040_755), (3, 0o040_755), (4, 0o100_644), (5, 0o100_644), (9, 0o100_644)];
-        let mut few = Few { facts, inodes, names: names.to_vec() };
-        Tree::read(&mut few, Wanted::default(), |inode| inode.size).unwrap()
+        Few { facts, inodes, names: names.to_vec() }
+    }
+
+    fn tree(names: &[(u64, u64, &'static str)]) -> Tree<u64> {
+        Tree::read(&mut few(names), Wanted::default(), |inode| inode.size).unwrap()
     }
 
     fn paths(tree: &Tree<u64>, from: u64) -> Vec<(String, u64)> {

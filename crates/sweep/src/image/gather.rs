@@ -4,10 +4,9 @@ use std::{collections::HashMap, ops::ControlFlow, ops::Range};
 
 use onesweep_layout::{
     Extent, ExtentFlags,
-    tables::{Found, Inode, InodeFlags, Moved, Name, TableError},
+    tables::{Found, Inode, InodeFlags, Moved, Name, TableError, spans::Spans},
 };
 
-use super::spans::Spans;
 use crate::{
     catalogue::{Amends, Catalogue, Entry, EntryId, Extra, Flags, NameAt},
     item::Kind,

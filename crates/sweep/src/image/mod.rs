@@ -7,7 +7,6 @@ mod fill;
 mod gather;
 mod look;
 mod place;
-mod spans;
 
 use std::{
     fmt, io,

@@ -7,14 +7,15 @@ const SPANS_MAX: usize = 1 << 16;
 
 /// How much memory inodes will take, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub struct Spans {
     /// A span has 2 to the power of this numbers.
     width: u32,
     bytes: BTreeMap<u64, u64>,
 }
 
 impl Spans {
-    pub(super) fn add(&mut self, inode: u64, bytes: u64) {
+    /// Counts so many bytes more for an inode.
+    pub fn add(&mut self, inode: u64, bytes: u64) {
         *self.bytes.entry(inode >> self.width).or_default() += bytes;
         while self.bytes.len() > SPANS_MAX {
             self.width += 1;
@@ -27,7 +28,7 @@ impl Spans {
     }
 
     /// Ranges that take at most `limit` bytes each, where one span alone does not take more. They hold every number.
-    pub(super) fn ranges(&self, limit: u64) -> Vec<Range<u64>> {
+    pub fn ranges(&self, limit: u64) -> Vec<Range<u64>> {
         let mut ends = Vec::new();
         let mut taken = 0_u64;
         for (&span, &bytes) in &self.bytes {
