@@ -90,6 +90,6 @@ pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;
 pub use plan::{DiskModel, Estimate, Strategy};
 pub use progress::{Cancel, Observer, Progress};
-pub use settings::{CachePolicy, Entries, MetadataSource, Reassembly};
+pub use settings::{CachePolicy, Entries, MetadataSource, Reassembly, default_catalog_limit};
 pub use stream::FileStream;
 pub use summary::Summary;

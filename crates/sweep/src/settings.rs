@@ -180,8 +180,7 @@ impl Settings {
 
     /// An eighth of the memory, unless told otherwise.
     pub(crate) fn catalog_limit(&self) -> u64 {
-        self.catalog_limit
-            .unwrap_or_else(|| onesweep_sys::memory::total_bytes().map_or(CATALOG_FALLBACK, |bytes| bytes / 8))
+        self.catalog_limit.unwrap_or_else(default_catalog_limit)
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -221,6 +220,11 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Bytes that names and fragments may take unless told otherwise: an eighth of the memory.
+pub fn default_catalog_limit() -> u64 {
+    onesweep_sys::memory::total_bytes().map_or(CATALOG_FALLBACK, |bytes| bytes / 8)
 }
 
 /// Where the size of the memory can't be told.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::size::Size;
+
 /// Finds files by what the tables of a file system say, without a walk
 ///
 /// Reads the tables of an image or an unmounted device: ext2, ext3, ext4, XFS or NTFS; as root also those of a mounted ext2,
@@ -48,6 +50,10 @@ pub(crate) struct FindArgs {
     /// Read an NTFS that was not closed, too: what was written last may be missing or half there
     #[arg(long)]
     pub(crate) force_dirty: bool,
+    /// Memory for names and inodes: an image with more is read part by part, directories first; a mounted file system with
+    /// more is refused [default: an eighth of the memory]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) catalog_limit: Option<Size>,
     /// End each path with a NUL instead of a line feed
     #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
     pub(crate) null: bool,

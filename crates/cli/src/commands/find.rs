@@ -11,19 +11,21 @@ use std::{
 use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
 use onesweep_layout::{
     image::{ImageName, WhyNot},
-    tables::{Options, TableError, Timestamp, Tree, Wanted},
+    tables::{Options, Part, TableError, Timestamp, Tree, Wanted, Whole},
 };
 
 use super::find_volume;
 use crate::{
-    args::FindArgs,
-    message, remarks,
+    args::{FindArgs, Settings},
+    config, message, remarks,
     report::{self, Failure},
     visible::write_line,
 };
 
 pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     let conditions = conditions(&args)?;
+    let settings = config::complete(Settings { catalog_limit: args.catalog_limit, ..Settings::default() })?;
+    let limit = settings.catalog_limit.map_or_else(onesweep::default_catalog_limit, |limit| limit.0);
     let style = match (args.null, args.long, args.json) {
         (true, ..) => Style::Nul,
         (_, true, _) => Style::Long,
@@ -43,9 +45,9 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     }
     for image in &args.images {
         let mut rows = Rows { out: &mut out, style, is_terminal };
-        let found = match find_volume::find(image, &conditions, &mut rows) {
-            Ok(None) if is_mounted(image) => find_mounted(image, &conditions, args.one_file_system, &mut rows),
-            Ok(None) => find(image, &args, &conditions, &mut rows),
+        let found = match find_volume::find(image, &conditions, limit, &mut rows) {
+            Ok(None) if is_mounted(image) => find_mounted(image, &conditions, args.one_file_system, limit, &mut rows),
+            Ok(None) => find(image, &args, &conditions, limit, &mut rows),
             found => found.map(Option::unwrap_or_default),
         };
         match found {
@@ -96,7 +98,13 @@ pub(super) enum Found {
 }
 
 /// Writes what is found in one image; gives how much of it is damaged.
-fn find(named: &Path, args: &FindArgs, conditions: &[Condition], rows: &mut Rows<'_>) -> Result<u64, Found> {
+fn find(
+    named: &Path,
+    args: &FindArgs,
+    conditions: &[Condition],
+    limit: u64,
+    rows: &mut Rows<'_>,
+) -> Result<u64, Found> {
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
@@ -108,39 +116,49 @@ fn find(named: &Path, args: &FindArgs, conditions: &[Condition], rows: &mut Rows
     if tables.facts().is_dirty {
         tell(&format!("{name}: it was not closed; what was written last may be missing or half there"));
     }
-    let mut tree =
-        Tree::read(&mut *tables, Wanted::default(), |inode| Row::of(&inode)).map_err(|error| nothing(&error))?;
-    if args.lost {
-        tree.list_lost(Row::of_lost());
-    }
-    for problem in tree.problems() {
-        tell(&format!("{name}: {}", message::of_error(problem)));
-    }
-    let from = tree.resolve(&image.inside).map_err(|_| {
-        let inside = message::path_text(Path::new(std::ffi::OsStr::from_bytes(&image.inside)));
-        Found::Nothing(format!("{name}: no such file or directory inside: /{inside}; check the name"))
-    })?;
     let mut shown = named.as_os_str().as_bytes().to_vec();
     if image.inside.is_empty() && !shown.ends_with(b":/") {
         shown.extend_from_slice(b":/");
     }
     let start = shown.len();
-    let mut written = Ok(());
-    let _ = tree.walk(from, &mut |entry| {
-        shown.truncate(start);
-        if !entry.path.is_empty() {
-            if !shown.ends_with(b"/") {
-                shown.push(b'/');
+    let (mut written, mut is_there, mut problems) = (Ok(()), false, 0);
+    let whole = Whole {
+        limit,
+        keep: &mut |inode| Row::of(&inode),
+        lost: args.lost.then_some(&Row::of_lost as &dyn Fn() -> Row),
+    };
+    let mut show = |part: Part<'_, Row>| {
+        if part.is_first() {
+            problems = part.problems_met();
+            for problem in part.problems() {
+                tell(&format!("{name}: {}", message::of_error(problem)));
             }
-            shown.extend_from_slice(entry.path);
         }
-        if conditions.iter().all(|condition| condition.holds(&shown, entry.value)) {
-            written = rows.write(&shown, entry.value);
+        if let Ok(from) = part.resolve(&image.inside) {
+            is_there = true;
+            part.walk(from, &mut |entry| {
+                shown.truncate(start);
+                if !entry.path.is_empty() {
+                    if !shown.ends_with(b"/") {
+                        shown.push(b'/');
+                    }
+                    shown.extend_from_slice(entry.path);
+                }
+                if conditions.iter().all(|condition| condition.holds(&shown, entry.value)) {
+                    written = rows.write(&shown, entry.value);
+                }
+                if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
         }
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
+        if part.has_more_to_come(&image.inside) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    Tree::read_in_parts(&mut *tables, Wanted::default(), whole, &mut show).map_err(|error| nothing(&error))?;
     written.map_err(Found::Output)?;
-    Ok(tree.problems_met())
+    if !is_there {
+        let inside = message::path_text(Path::new(std::ffi::OsStr::from_bytes(&image.inside)));
+        return Err(Found::Nothing(format!("{name}: no such file or directory inside: /{inside}; check the name")));
+    }
+    Ok(problems)
 }
 
 /// Writes what is found below a directory of a mounted ext4; gives how much of it the kernel could not tell.
@@ -148,6 +166,7 @@ fn find_mounted(
     named: &Path,
     conditions: &[Condition],
     one_file_system: bool,
+    limit: u64,
     rows: &mut Rows<'_>,
 ) -> Result<u64, Found> {
     let name = message::path_text(named);
@@ -172,7 +191,7 @@ fn find_mounted(
         errors += 1;
         tell(&message::of_step(Path::new(std::ffi::OsStr::from_bytes(&under(path))), "look at it", &error));
     };
-    let options = MountedOptions { one_file_system, layout };
+    let options = MountedOptions { one_file_system, layout, limit };
     directory.find(options, &mut visit, &mut fail).map_err(|error| nothing(&error))?;
     written.map_err(Found::Output)?;
     Ok(errors)

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep_deliver::find::{Condition, Row};
+use onesweep_deliver::find::{Condition, MountedError, Row};
 use onesweep_layout::{
     Sources,
     mounts::MountTable,
@@ -38,10 +38,12 @@ impl Volume {
         Ok(MountedBtrfs::open(directory)?.map(Self::Btrfs))
     }
 
-    fn read(&mut self) -> Result<Tree<Row>, TableError> {
+    /// `None` where it takes more than `limit` bytes.
+    fn read(&mut self, limit: u64) -> Result<Option<Tree<Row>>, TableError> {
+        let keep = &mut |inode| Row::of(&inode);
         match self {
-            Self::Xfs(xfs) => Tree::read(xfs, Wanted::default(), |inode| Row::of(&inode)),
-            Self::Btrfs(btrfs) => Tree::read(btrfs, Wanted::default(), |inode| Row::of(&inode)),
+            Self::Xfs(xfs) => Tree::read_within(xfs, Wanted::default(), limit, keep),
+            Self::Btrfs(btrfs) => Tree::read_within(btrfs, Wanted::default(), limit, keep),
         }
     }
 
@@ -63,7 +65,12 @@ impl Volume {
 
 /// Writes what is found below a directory; gives how much of it could not be read, `None` where it is no directory of such a
 /// file system.
-pub(super) fn find(named: &Path, conditions: &[Condition], rows: &mut Rows<'_>) -> Result<Option<u64>, Found> {
+pub(super) fn find(
+    named: &Path,
+    conditions: &[Condition],
+    limit: u64,
+    rows: &mut Rows<'_>,
+) -> Result<Option<u64>, Found> {
     if !named.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         return Ok(None);
     }
@@ -72,10 +79,11 @@ pub(super) fn find(named: &Path, conditions: &[Condition], rows: &mut Rows<'_>) 
     let start = files::statx_at(files::CURRENT_DIR, named, true).map_err(|error| nothing(&error))?.ino;
     let mounts = mounts_below(named).map_err(|error| nothing(&error))?;
     let name = message::path_text(named);
-    let tree = volume.read().map_err(|error| match error {
+    let tree = volume.read(limit).map_err(|error| match error {
         TableError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => nothing(&source),
         error => Found::Nothing(format!("{name}: {}", message::of_error(&error))),
     })?;
+    let tree = tree.ok_or_else(|| Found::Nothing(format!("{name}: {}", MountedError::TooMany { limit })))?;
     for problem in tree.problems() {
         tell(&format!("{name}: {}", message::of_error(problem)));
     }

@@ -285,6 +285,11 @@ fn what_has_no_tables_to_read_is_told() {
         let lines = text(&out.stderr);
         assert!(lines.contains(said) && lines.lines().count() == usize::from(!said.is_empty()), "{lines}");
     }
+    for root in [image.root(), Image::new(Fs::Xfs, 320 << 20).root(), Image::new(Fs::Btrfs, 320 << 20).root()] {
+        let said = "its names and inodes take more than 100 bytes; raise --catalog-limit, or use find(1)";
+        says(onesweep(["find", "--catalog-limit", "100"]).arg(&root), &[said]);
+        says(onesweep(["find"]).env("ONESWEEP_CATALOG_LIMIT", "100").arg(&root), &[said]);
+    }
     // The folder that cargo builds in may itself be closed to others.
     let tool = image.beside("onesweep");
     fs::copy(program(), &tool).expect("a copy of the program");

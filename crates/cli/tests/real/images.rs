@@ -1,6 +1,7 @@
 //! Files of images that nobody mounts: they are what the file system shows when it is mounted, and the image stays what it is.
 
 mod journal;
+mod limit;
 mod lost;
 mod ntfs;
 mod refused;
@@ -150,12 +151,14 @@ fn files_of_an_ntfs_image_are_those_of_the_file_system() {
 
 /// What an archive, a copy and a list hold of an image is what the file system shows.
 fn every_command_knows_images(made: &Made) {
-    let listed = output(onesweep(["find", "-0"]).arg(made.named(":/")));
     let root = made.named(":");
-    let mut found: Vec<Vec<u8>> =
-        listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(|path| below(&root, path)).collect();
-    found.sort();
-    assert_eq!(found, made.paths);
+    for limit in [&[][..], &["--catalog-limit", "16K"]] {
+        let listed = output(onesweep(["find", "-0"]).args(limit).arg(made.named(":/")));
+        let mut found: Vec<Vec<u8>> =
+            listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(|path| below(&root, path)).collect();
+        found.sort();
+        assert_eq!(found, made.paths, "{limit:?}");
+    }
 
     let list = output(onesweep(["list", "-0"]).arg(made.file()));
     let mut listed: Vec<Vec<u8>> =

@@ -53,6 +53,12 @@ pub enum MountedError {
         /// Why not.
         source: io::Error,
     },
+    /// There are too many of them.
+    #[error("its names and inodes take more than {limit} bytes; raise --catalog-limit, or use find(1)")]
+    TooMany {
+        /// What they may take.
+        limit: u64,
+    },
     /// The directory itself.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -73,12 +79,14 @@ pub struct MountedDirectory {
 }
 
 /// How files are found.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct MountedOptions {
     /// What is mounted below is not entered.
     pub one_file_system: bool,
     /// Fragments and addresses are wanted.
     pub layout: bool,
+    /// Bytes that names and inodes may take.
+    pub limit: u64,
 }
 
 impl MountedDirectory {
@@ -110,7 +118,7 @@ impl MountedDirectory {
     /// Tells everything below the directory and the directory itself, as paths relative to it: `visit` what is there, `fail`
     /// what the kernel could not tell of, and why. What vanished meanwhile is left out. Entries come before what is in them.
     ///
-    /// Takes some 200 bytes for each inode of the file system, and 24 and the name for each name.
+    /// Counts 320 bytes for each inode of the file system, and 64 and twice the name for each name.
     pub fn find(
         mut self,
         options: MountedOptions,
@@ -126,7 +134,9 @@ impl MountedDirectory {
         if self.tables.table_bytes() <= most {
             self.tables.bring_in(Needs { layout: true, xattrs: false }, most, &|| true);
         }
-        let tree = Tree::read(&mut self.tables, Wanted::default(), |inode| row(&inode)).map_err(io::Error::other)?;
+        let limit = options.limit;
+        let tree = Tree::read_within(&mut self.tables, Wanted::default(), limit, &mut |inode| row(&inode));
+        let tree = tree.map_err(io::Error::other)?.ok_or(MountedError::TooMany { limit })?;
         // Whatever was under way in a block that was read ends before the journal is written.
         files::sync_file_system(self.directory.as_fd())?;
         let mut second = Second { tree: &tree, changed: HashSet::new() };

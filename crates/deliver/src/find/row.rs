@@ -272,6 +272,13 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    /// The documents tell how much memory a file takes.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_row_takes_no_more_than_it_did() {
+        assert_eq!(size_of::<Row>(), 144);
+    }
+
     #[test]
     fn fragments_are_runs_with_data() {
         let extent = |logical, physical, length, flags| Extent { logical, physical: Some(physical), length, flags };

@@ -80,6 +80,10 @@ fn what_has_no_name_is_listed_when_asked_for() {
     }
     assert_eq!(listed(&["find", "-0", "--lost", "--name", "lost"], &image), ["lost"]);
     assert_eq!(listed(&["find", "-0", "--lost"], &image).len(), listed(&["find", "-0"], &image).len() + 4);
+    for made in [&image, &folder.join("clean.img")] {
+        let limited = listed(&["find", "-0", "--lost", "--catalog-limit", "1K"], made);
+        assert_eq!(limited, listed(&["find", "-0", "--lost"], made));
+    }
     // Delivered deleted.
     let archive = folder.join("archive.tar");
     finish(onesweep(["tar", "--lost", "-cf"]).arg(&archive).arg(&image), 0);

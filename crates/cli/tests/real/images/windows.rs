@@ -54,8 +54,19 @@ fn windows_deliver_the_same(made: &Made) {
     assert_eq!(sum_lines(&excluded.stdout).len(), kept);
     assert_eq!(figure(&summary(&excluded.stderr), "errors"), 0);
     for path in [":/none", ":/none/below", ":/folder 0/none"] {
-        let out = finish(onesweep(SUM).args(tiny).arg(made.named(path)), 2);
-        assert!(text(&out.stderr).contains("no such file or directory inside"), "{}", text(&out.stderr));
+        for command in [&SUM[..], &["find"]] {
+            let out = finish(onesweep(command).args(tiny).arg(made.named(path)), 2);
+            assert!(text(&out.stderr).contains("no such file or directory inside"), "{}", text(&out.stderr));
+        }
+    }
+    for path in [":/large", ":/folder 0", ":/folder 0/."] {
+        let found = |options: &[&str]| {
+            let out = output(onesweep(["find", "-0"]).args(options).arg(made.named(path)));
+            let mut paths: Vec<Vec<u8>> = out.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+            paths.sort();
+            paths
+        };
+        assert_eq!(found(&["--catalog-limit", "16K"]), found(&[]), "{path}");
     }
     let planned = finish(onesweep(["sum", "--show-plan", "--json"]).args(tiny).arg(made.named(":/")), 0);
     assert_eq!(sum_lines(&planned.stdout).len(), made.sums.len());
