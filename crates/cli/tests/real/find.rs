@@ -22,9 +22,10 @@ use crate::{
 };
 
 /// Facts of each path.
-type Facts = BTreeMap<Vec<u8>, String>;
+pub(crate) type Facts = BTreeMap<Vec<u8>, String>;
 
-fn by_find(root: &Path, options: &[&str]) -> Facts {
+/// What find(1) says.
+pub(crate) fn by_find(root: &Path, options: &[&str]) -> Facts {
     let mut find = Command::new("find");
     find.arg(root).args(options).args(["-printf", "%p\\0%i %m %U %G %s %b %n %Ts %y\\0"]);
     let out = output(&mut find);
@@ -32,7 +33,8 @@ fn by_find(root: &Path, options: &[&str]) -> Facts {
     parts.chunks_exact(2).map(|pair| (pair[0].to_vec(), text(pair[1]))).collect()
 }
 
-fn by_onesweep(root: &Path, options: &[&str]) -> Facts {
+/// What `onesweep find` says.
+pub(crate) fn by_onesweep(root: &Path, options: &[&str]) -> Facts {
     let out = output(onesweep(["find", "--json"]).args(options).arg(root));
     let facts = |line: &[u8]| {
         let row: serde_json::Value = serde_json::from_slice(line).expect("an object");

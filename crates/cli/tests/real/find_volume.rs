@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use crate::{
+    find,
     image::{Fs, Image, unmount},
     run::{finish, onesweep, output, root_test, run, text},
     tree::Rng,
@@ -51,6 +52,7 @@ fn is_found_without_a_walk(fs: Fs) {
         assert_eq!(lines(&out.stdout), by_find(&root, conditions), "{conditions:?}");
         assert_eq!(text(&out.stderr), "");
     }
+    assert_eq!(find::by_onesweep(&root, &[]), find::by_find(&root, &[]), "each fact of each path");
     let below = root.join("d1");
     let out = finish(onesweep(["find"]).arg(&below).args(["-type", "f"]), 0);
     assert_eq!(lines(&out.stdout), by_find(&below, &["-type", "f"]));

@@ -101,7 +101,8 @@ impl Tables for MountedBtrfs {
         let first = Key { objectid: SUBVOLUME_ROOT, ..Key::default() };
         let last = Key { objectid: LAST_INODE, kind: u8::MAX, offset: u64::MAX };
         let mut buffer = SearchBuffer::new(ANSWER);
-        let mut told = Told { wanted, found, subvolumes: &mut self.subvolumes, inode: None };
+        let block_bytes = self.facts.block_bytes.into();
+        let mut told = Told { wanted, found, block_bytes, subvolumes: &mut self.subvolumes, inode: None };
         let mut goes_on = ControlFlow::Continue(());
         btrfs::search(self.directory.as_fd(), &mut buffer, OWN_TREE, (first, last), &mut |item| {
             goes_on = told.item(&item);
@@ -126,6 +127,7 @@ struct Pending {
 struct Told<'a> {
     wanted: Wanted,
     found: &'a mut dyn Found,
+    block_bytes: u64,
     subvolumes: &'a mut Vec<Subvolume>,
     inode: Option<Pending>,
 }
@@ -146,7 +148,7 @@ impl Told<'_> {
         let Key { objectid, kind, offset } = item.key;
         match (kind, &mut self.inode) {
             (kind::INODE_ITEM, _) => {
-                let inode = told_inode(objectid, &InodeItem::parse(item.data).map_err(odd)?);
+                let inode = told_inode(objectid, &InodeItem::parse(item.data).map_err(odd)?, self.block_bytes);
                 self.inode = Some(Pending { inode, extents: Vec::new(), content: None });
             }
             (kind::DIR_INDEX, _) => return Ok(self.name(objectid, &DirItem::parse(item.data).map_err(odd)?)),
@@ -204,7 +206,7 @@ impl Told<'_> {
     }
 }
 
-fn told_inode(number: u64, item: &InodeItem) -> Inode {
+fn told_inode(number: u64, item: &InodeItem, block_bytes: u64) -> Inode {
     Inode {
         number,
         // As FS_IOC_GETVERSION and handles of files cut it.
@@ -213,7 +215,8 @@ fn told_inode(number: u64, item: &InodeItem) -> Inode {
         uid: item.uid,
         gid: item.gid,
         size: item.size,
-        allocated: item.bytes,
+        // As `stat` tells it, also of content that lies among the items.
+        allocated: item.bytes.checked_next_multiple_of(block_bytes).unwrap_or(item.bytes),
         links: item.nlink,
         rdev: kept_device(item.rdev),
         mtime: moment(item.mtime),

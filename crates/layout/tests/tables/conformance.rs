@@ -9,6 +9,7 @@ use std::{
         unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::Path,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use onesweep_layout::{
@@ -29,6 +30,10 @@ pub(crate) struct Facts {
     pub(crate) mtime: Timestamp,
     pub(crate) ctime: Timestamp,
     pub(crate) atime: Timestamp,
+    /// `None` where it isn't kept. Not compared where the kernel doesn't show it.
+    pub(crate) btime: Option<Timestamp>,
+    /// Of regular files. Not compared where content lies among the metadata, which each file system counts in its own way.
+    pub(crate) allocated: Option<u64>,
     pub(crate) link_target: Option<Vec<u8>>,
     /// Of regular files; joined where they go on without a gap, and cut off at the size, for each side joins by rules of
     /// its own. `None` where the content isn't on the device as it is.
@@ -76,6 +81,8 @@ pub(crate) fn by_kernel(root: &Path, leave_out: &[&str]) -> Tree {
             mtime: time(metadata.mtime(), metadata.mtime_nsec()),
             ctime: time(metadata.ctime(), metadata.ctime_nsec()),
             atime: time(metadata.atime(), metadata.atime_nsec()),
+            btime: metadata.created().ok().map(since_1970),
+            allocated: metadata.is_file().then(|| metadata.blocks() * 512),
             link_target,
             extents,
             xattrs: xattrs(&path),
@@ -83,6 +90,13 @@ pub(crate) fn by_kernel(root: &Path, leave_out: &[&str]) -> Tree {
         tree.insert(shown, facts);
     }
     tree
+}
+
+fn since_1970(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timestamp { seconds: after.as_secs() as i64, nanoseconds: after.subsec_nanos() },
+        Err(before) => panic!("a birth before 1970: {before}"),
+    }
 }
 
 fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -223,6 +237,8 @@ fn facts(inode: &Inode) -> Facts {
         mtime: inode.mtime,
         ctime: inode.ctime,
         atime: inode.atime,
+        btime: inode.btime,
+        allocated: (is_file && inode.inline.is_none()).then_some(inode.allocated),
         link_target: if is_link { inode.inline.clone() } else { None },
         extents,
         xattrs: inode.xattrs.iter().cloned().collect(),
@@ -255,10 +271,14 @@ pub(crate) fn compare(kernel: &Tree, tables: &Tree) {
     for (path, facts) in kernel {
         match tables.get(path) {
             None => differences.push(format!("{:?} is missing", shown(path))),
-            Some(other) if other != facts => {
-                differences.push(format!("{:?}:\n  kernel {facts:?}\n  tables {other:?}", shown(path)));
+            Some(other) => {
+                let btime = other.btime.filter(|_| facts.btime.is_some());
+                let allocated = facts.allocated.filter(|_| other.allocated.is_some());
+                let (facts, other) = (Facts { allocated, ..facts.clone() }, Facts { btime, ..other.clone() });
+                if facts != other {
+                    differences.push(format!("{:?}:\n  kernel {facts:?}\n  tables {other:?}", shown(path)));
+                }
             }
-            Some(_) => {}
         }
     }
     for path in tables.keys().filter(|path| !kernel.contains_key(*path)) {
