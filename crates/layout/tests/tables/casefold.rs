@@ -71,7 +71,8 @@ fn listed(image: &Path, directory: &str) -> BTreeMap<String, u64> {
     entries.filter(|(name, _)| name != "." && name != "..").collect()
 }
 
-fn checked(image: &Path) {
+/// Mends it by e2fsck, which gives directories their index.
+pub(crate) fn checked(image: &Path) {
     // 1: it changed something, such as directories that have an index now.
     let out = Command::new("e2fsck").args(["-fyD"]).arg(image).output().expect("e2fsck runs");
     assert!(out.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&out.stdout));

@@ -5,6 +5,7 @@ mod casefold;
 mod conformance;
 mod damage;
 mod ext4;
+mod ext4_large_blocks;
 mod ext4_tree;
 mod image;
 mod ntfs;
