@@ -448,6 +448,47 @@ fn clusters_of_65536_bytes() {
     conforms(65_536, 512);
 }
 
+/// As Windows 10 makes them: few files, since each takes much.
+#[test]
+fn clusters_of_128_kib_and_2_mib() {
+    for cluster_bytes in [128 << 10, 2 << 20] {
+        let cluster = cluster_bytes.to_string();
+        let mkfs = ["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-L", "Größe", "-c", &cluster];
+        let Some(mut image) = Image::new(2 << 30, &mkfs) else { return };
+        image.mount_ntfs("");
+        let mut random = Random(cluster_bytes);
+        for size in [0, 1, 700, 5000, cluster_bytes - 1, cluster_bytes, cluster_bytes + 1, 3 * cluster_bytes + 5] {
+            fs::write(image.root().join(size.to_string()), random.bytes(size as usize)).unwrap();
+        }
+        let sparse = File::create(image.root().join("sparse")).unwrap();
+        for at in [0, 5, 9] {
+            sparse.write_all_at(b"some bytes", at * cluster_bytes + 100).unwrap();
+        }
+        drop(sparse);
+        fs::create_dir(image.root().join("many")).unwrap();
+        (0..600).for_each(|number| fs::write(image.root().join(format!("many/name {number}")), "x").unwrap());
+        image.unmount();
+
+        let tables = told(&image.path());
+        let device = Arc::new(ImageFile::open(&image.path()).unwrap());
+        let mut ntfs = Ntfs::open(Arc::clone(&device), CLOSED).unwrap();
+        assert_eq!(u64::from(ntfs.facts().block_bytes), cluster_bytes);
+        let kept = conformance::scan(&mut ntfs);
+        let outside = || kept.inodes.values().filter(|inode| inode.inline.is_none() && !inode.extents.is_empty());
+        let regular = outside().filter(|inode| inode.mode & 0o170_000 == 0o100_000);
+        let runs: usize = regular.map(|inode| compare_runs(&image.path(), inode, cluster_bytes, 0)).sum();
+        assert!(runs >= 8, "{runs}");
+        image.mount_ntfs("ro");
+        conformance::compare(&shown(&image.root()), &tables);
+        for (path, facts) in tables.iter().filter(|(_, facts)| facts.mode & 0o170_000 == 0o100_000) {
+            let path = image.root().join(std::ffi::OsStr::from_bytes(path));
+            let content = content(&device, &kept.inodes[&facts.inode], 0);
+            assert!(fs::read(&path).unwrap() == content, "the content of {}", path.display());
+        }
+        assert!(tables.len() > 609, "{}", tables.len());
+    }
+}
+
 #[test]
 fn records_of_4096_bytes() {
     conforms(4096, 4096);
