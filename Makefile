@@ -25,7 +25,7 @@ WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:moun
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
-	fsfreeze:util-linux dumpe2fs:e2fsprogs
+	fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
 # Those of crates.io, with their versions.
 FCLONES ?= 0.35
 DUA ?= 2.46
@@ -128,6 +128,7 @@ bench: deps peers bench-resume
 	$(TARGET)/release/onesweep-lab bench du --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench dfs --out $(TARGET)/bench
 	$(TARGET)/release/onesweep-lab bench defrag --out $(TARGET)/bench
+	$(TARGET)/release/onesweep-lab bench peer --out $(TARGET)/bench
 	$(MAKE) bench-keep
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
 

@@ -15,6 +15,7 @@ use crate::age::recipe::Recipe;
 use crate::bench::defrag;
 use crate::bench::du;
 use crate::bench::in_flight;
+use crate::bench::peer;
 use crate::bench::scan;
 use crate::bound;
 use crate::disk::model::DiskModel;
@@ -80,6 +81,24 @@ enum Sub {
     #[command(hide = true)]
     Ageing {
         order: String,
+    },
+    /// A part of `bench peer`: blocks of a server by the client library
+    #[command(hide = true)]
+    PeerGets {
+        order: String,
+    },
+    /// A part of `bench peer`: what stands between client and server
+    #[command(hide = true)]
+    PeerRelay {
+        listen: String,
+        server: String,
+    },
+    /// A part of `bench peer`: a server that has every block, and never the right bytes
+    #[command(hide = true)]
+    PeerLiar {
+        listen: String,
+        key: PathBuf,
+        identity: PathBuf,
     },
     /// A part of `bench du`: a file by records of one size, done in the control group behind the door
     #[command(hide = true)]
@@ -411,6 +430,9 @@ pub(crate) fn run() -> Result<u8, String> {
             println!("{}", defrag::do_ageing(&order)?);
             Ok(0)
         }
+        Sub::PeerGets { order } => peer::gets::run(&order),
+        Sub::PeerRelay { listen, server } => peer::relay::run(&listen, &server),
+        Sub::PeerLiar { listen, key, identity } => peer::liar::run(&listen, &key, &identity),
         Sub::Records { door, kind, path, bytes, record } => {
             println!("{}", du::do_records(&door, kind, &path, (bytes, record))?);
             Ok(0)

@@ -26,6 +26,13 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok((part * unit as f64) as u64)
 }
 
+/// As it is typed, where it is a whole number of some unit.
+pub(crate) fn display(bytes: u64) -> String {
+    let units = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
+    let unit = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| bytes.to_string(), |(unit, name)| format!("{}{name}", bytes / unit))
+}
+
 /// A span as typed: `A..B`, each a size or a percentage of the disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SpanArg {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use crate::bench::defrag;
 use crate::bench::dfs;
 use crate::bench::du;
+use crate::bench::peer;
 use crate::bench::quick::{self, Quick};
 use crate::bench::report::{self, Part};
 use crate::bench::sweep::{self, Again};
@@ -18,6 +19,7 @@ pub(super) enum Bench {
     Du(DuArgs),
     Dfs(DfsArgs),
     Defrag(DefragArgs),
+    Peer(PeerArgs),
     Report(ReportArgs),
 }
 
@@ -196,6 +198,40 @@ impl DefragArgs {
     }
 }
 
+/// Measure reads that a server answers when it is quicker, beside the disk alone
+///
+/// Disks are emulated, client and server are in network namespaces of their own. Cases are written down one by one, so what
+/// was ended goes on where it was. Needs root, ip, tc, nsenter, unshare and taskset.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    onesweep-lab bench peer --out target/bench\n  \
+    onesweep-lab bench peer --out /tmp/try --case figure-4 --scale 0.02\n  \
+    onesweep-lab bench report target/bench --only peer")]
+pub(super) struct PeerArgs {
+    /// The directory of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// A case, or how its name begins; may be given again
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Make everything smaller, to try things, below 0.1 in few rounds; the page shows none of these
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+    /// Measure again what was measured before
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    places: Places,
+}
+
+impl PeerArgs {
+    fn run(self) -> Result<u8, String> {
+        let (programs, _) = self.places.find()?;
+        let Self { out, case, scale, again, .. } = self;
+        peer::run(&peer::Order { out, cases: case, scale, again, programs })
+    }
+}
+
 /// Write tables and pictures of the results into a page, between its marks
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
@@ -229,6 +265,7 @@ impl Bench {
             Self::Du(args) => args.run(),
             Self::Dfs(DfsArgs { out, seed, scale }) => dfs::run(&dfs::Order { out, seed, scale }),
             Self::Defrag(args) => args.run(),
+            Self::Peer(args) => args.run(),
             Self::Report(args) => args.run(),
         }
     }

@@ -13,6 +13,7 @@
 //! | [`du`] | directory summaries |
 //! | [`dfs`] | DFS's tables and figures, from a model |
 //! | [`defrag`] | files moved side by side by programs, and who reads them then |
+//! | [`peer`] | reads that a server answers when it is quicker |
 //! | [`quick`] | the small run that is held against a baseline |
 
 mod calibration;
@@ -26,6 +27,7 @@ mod images;
 pub(crate) mod in_flight;
 mod measure;
 mod page;
+pub(crate) mod peer;
 mod pipe;
 mod plot;
 pub(crate) mod quick;

@@ -8,6 +8,7 @@ use super::dfs;
 use super::du;
 use super::exhibits::{self, Exhibit};
 use super::page::{self, Table};
+use super::peer;
 use super::plot::Pictures;
 use super::results::{Record, Results};
 use super::run::Subject;
@@ -41,17 +42,20 @@ pub(crate) enum Part {
     Dfs,
     /// What `bench defrag` measured
     Defrag,
+    /// What `bench peer` measured
+    Peer,
 }
 
 impl Part {
     /// In the order of the page.
-    const ALL: [Self; 3] = [Self::Du, Self::Dfs, Self::Defrag];
+    const ALL: [Self; 4] = [Self::Du, Self::Dfs, Self::Defrag, Self::Peer];
 
     fn name(self) -> &'static str {
         match self {
             Self::Du => "du",
             Self::Dfs => "dfs",
             Self::Defrag => "defrag",
+            Self::Peer => "peer",
         }
     }
 
@@ -61,6 +65,7 @@ impl Part {
             Self::Du => (du::BEGIN, du::END),
             Self::Dfs => (dfs::BEGIN, dfs::END),
             Self::Defrag => (defrag::BEGIN, defrag::END),
+            Self::Peer => (peer::BEGIN, peer::END),
         }
     }
 
@@ -70,6 +75,7 @@ impl Part {
             Self::Du => du::show(dir, pictures),
             Self::Dfs => dfs::show(dir, pictures),
             Self::Defrag => defrag::show(dir, pictures),
+            Self::Peer => peer::show(dir, pictures),
         }
     }
 }

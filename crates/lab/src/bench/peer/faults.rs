@@ -1,0 +1,159 @@
+//! A server that fails in each of many ways, and what reads take then.
+
+use std::io::Write as _;
+
+use super::network::Host;
+use super::outcomes::Faulty;
+use super::relay::{self, Treatment};
+use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image};
+use super::scaled;
+use super::series::{self, random_reads};
+use super::site::{LIAR_PORT, PORT, Process, RELAY_PORT, Site};
+use super::{liar, rounds};
+use crate::bench::work::Programs;
+use crate::interrupt::Interrupt;
+use crate::random::Random;
+
+const IMAGE: u64 = 32 << 20;
+/// Reads before the fault, and after it.
+const BEFORE: u64 = 100;
+const AFTER: u64 = 200;
+const ROUNDS: usize = 5;
+const MBIT: u64 = 1000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Stopped,
+    Killed,
+    Restarted,
+    HalfOpen,
+    Dripping,
+    Garbage,
+    Wrong,
+}
+
+impl Fault {
+    const ALL: [Self; 7] = [
+        Self::Stopped,
+        Self::HalfOpen,
+        Self::Dripping,
+        Self::Garbage,
+        Self::Wrong,
+        // These leave a server that has to be filled again.
+        Self::Restarted,
+        Self::Killed,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped (SIGSTOP)",
+            Self::Killed => "killed",
+            Self::Restarted => "killed, and back with nothing",
+            Self::HalfOpen => "half-open",
+            Self::Dripping => "1 KB/s",
+            Self::Garbage => "garbage",
+            Self::Wrong => "wrong bytes",
+        }
+    }
+
+    /// Where the client looks for the server.
+    fn port(self) -> u16 {
+        match self {
+            Self::HalfOpen | Self::Dripping | Self::Garbage => RELAY_PORT,
+            Self::Wrong => LIAR_PORT,
+            _ => PORT,
+        }
+    }
+
+    fn treatment(self) -> Option<Treatment> {
+        match self {
+            Self::HalfOpen => Some(Treatment::Hold),
+            Self::Dripping => Some(Treatment::Drip),
+            Self::Garbage => Some(Treatment::Garbage),
+            _ => None,
+        }
+    }
+}
+
+fn treat(relay: &mut Process, treatment: Treatment) -> Result<(), String> {
+    let input = relay.input().ok_or("no relay")?;
+    writeln!(input, "{}", treatment.word()).map_err(|error| error.to_string())?;
+    relay.wait_for(&treatment.told())
+}
+
+pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Vec<Faulty>, String> {
+    let mut site = Site::new(256, programs, interrupt)?;
+    let image = plain_image(&site, IMAGE)?;
+    let rig = Rig::new(&mut site, image, disk().real(1.0))?;
+    site.network.limit(MBIT)?;
+    let (alone, below) = (rig.shown(&site, "alone")?, rig.shown(&site, "raced")?);
+    let mut all = Vec::new();
+    for policy in ["race", "local-first"] {
+        for fault in Fault::ALL {
+            let mut faulty = Faulty { fault: fault.name().into(), policy: policy.into(), ..Faulty::default() };
+            for round in 0..rounds(scale, ROUNDS) {
+                round_of(&mut site, &rig, (&alone, &below), fault, &mut faulty, (round as u64, scale))?;
+            }
+            eprintln!("  {policy}, {}: {:?}", faulty.fault, faulty.raced.first());
+            all.push(faulty);
+        }
+    }
+    below.end()?;
+    alone.end()?;
+    Ok(all)
+}
+
+fn round_of(
+    site: &mut Site,
+    rig: &Rig,
+    (alone, below): (&Shown, &Shown),
+    fault: Fault,
+    faulty: &mut Faulty,
+    (round, scale): (u64, f64),
+) -> Result<(), String> {
+    let host = Host::Server.address();
+    let (listen, server) = (format!("{host}:{RELAY_PORT}"), format!("{host}:{PORT}"));
+    let mut relay = site.helper(Host::Server, &["peer-relay", &listen, &server], relay::READY)?;
+    let (listen, key, identity) = (format!("{host}:{LIAR_PORT}"), site.key(), site.identity(Host::Server));
+    let _liar = site.helper(Host::Server, &["peer-liar", &listen, &key, &identity], liar::READY)?;
+    let words = ["--read-only", "--policy", &faulty.policy.clone()].map(str::to_owned);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let raced = site.mount(fault.port(), &rig.index, &below.file, &words)?;
+    raced.wait_for_server(site.interrupt)?;
+
+    let (plain, block) = (open_to_read(&alone.file)?, open_to_read(&raced.block())?);
+    let interrupt = site.interrupt;
+    let reads = |file, reads, seed| random_reads(file, IMAGE, reads, &mut Random::new(seed), CONTENT, interrupt);
+    let before = reads(&block, scaled(BEFORE, scale), round)?;
+    match fault {
+        Fault::Stopped => site.server()?.hold(true)?,
+        Fault::Killed => site.kill_server(),
+        Fault::Restarted => {
+            site.kill_server();
+            site.serve()?;
+        }
+        Fault::HalfOpen | Fault::Dripping | Fault::Garbage | Fault::Wrong => {
+            fault.treatment().map_or(Ok(()), |treatment| treat(&mut relay, treatment))?;
+        }
+    }
+    let first = reads(&block, 1, round + 100)?;
+    let (seed, count) = (round + 200, scaled(AFTER, scale));
+    let after = reads(&block, count, seed)?;
+    faulty.raced.push(after.taken());
+    faulty.disk.push(series::taken(&reads(&plain, count, seed)?.us));
+    faulty.first_us.extend(&first.us);
+    faulty.wrong += before.wrong + first.wrong + after.wrong;
+    faulty.failed += before.failed + first.failed + after.failed;
+    if fault == Fault::Stopped {
+        site.server()?.hold(false)?;
+    }
+    // What is held up is let go, so that the mount can end.
+    treat(&mut relay, Treatment::Pass)?;
+    drop((plain, block));
+    raced.end()?;
+    if matches!(fault, Fault::Killed | Fault::Restarted) {
+        site.serve()?;
+        site.push(&rig.image)?;
+    }
+    Ok(())
+}

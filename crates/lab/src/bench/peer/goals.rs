@@ -1,0 +1,317 @@
+//! What has to come out: the paper's figure, the goal, and what was measured.
+
+use std::collections::BTreeMap;
+
+use super::outcomes::{Copied, Faulty, OfSize, Outcome, Random, Sequential, Taken};
+use crate::bench::exhibits::Aim;
+use crate::bench::page::{Table, spread};
+use crate::bench::statistics::{self, Spread};
+use crate::size;
+
+/// The outcomes of full size, by case.
+pub(super) type Outcomes<'a> = BTreeMap<&'a str, &'a Outcome>;
+
+/// What a block of 4 KiB takes on a link of 10 Mbit/s, in microseconds.
+const OF_LINK: f64 = 3400.0;
+
+/// One row.
+struct Row {
+    what: String,
+    /// What the figure is, with its unit.
+    figure: &'static str,
+    paper: &'static str,
+    aim: Option<Aim>,
+    value: Option<Spread>,
+}
+
+/// The rows, whatever of them was measured.
+pub(super) fn table(outcomes: &Outcomes) -> Table {
+    let mut table = Table::new(&["case", "figure", "the paper", "to reach", "measured", ""]);
+    for row in rows(outcomes) {
+        let verdict = match (row.aim, row.value) {
+            (_, None) => "not measured",
+            (None, _) => "",
+            (Some(aim), Some(value)) if aim.is_met(value.median) => "met",
+            _ => "**not met**",
+        };
+        let aim = row.aim.map_or("–".into(), Aim::text);
+        let measured = row.value.map_or("–".into(), spread);
+        table.row(vec![row.what, row.figure.into(), row.paper.into(), aim, measured, verdict.into()]);
+    }
+    table
+}
+
+fn rows(outcomes: &Outcomes) -> Vec<Row> {
+    [random, sequential, faults, others].iter().flat_map(|rows| rows(outcomes)).collect()
+}
+
+fn row(what: impl Into<String>, figure: &'static str, aim: Option<Aim>, value: Option<Spread>) -> Row {
+    Row { what: what.into(), figure, paper: "–", aim, value }
+}
+
+impl Row {
+    fn paper(self, paper: &'static str) -> Self {
+        Self { paper, ..self }
+    }
+}
+
+fn one(value: Option<f64>) -> Option<Spread> {
+    statistics::spread(value.into_iter().collect())
+}
+
+fn random_of<'a>(outcomes: &Outcomes<'a>, mbit: u64) -> Option<&'a Random> {
+    match outcomes.get(&*format!("figure-4-{mbit}")) {
+        Some(Outcome::Random(random)) => Some(random),
+        _ => None,
+    }
+}
+
+/// Series by series.
+fn pairs(of: &OfSize, figure: impl Fn(&Taken, &Taken) -> f64) -> Option<Spread> {
+    statistics::spread(of.disk.iter().zip(&of.raced).map(|(disk, raced)| figure(disk, raced)).collect())
+}
+
+/// What the mean of a series may be where the disk's is this.
+fn allowed(disk_us: f64) -> f64 {
+    (disk_us / 2.0).max(1.1 * OF_LINK).min(disk_us)
+}
+
+fn random(outcomes: &Outcomes) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let slow = random_of(outcomes, 10);
+    let of_mib = |random: Option<&'_ Random>, mib: u64| random?.sizes.iter().find(|of| of.bytes == mib << 20).cloned();
+    for mib in [1, 4, 16, 64, 256, 1024] {
+        let of = of_mib(slow, mib);
+        let value = of.and_then(|of| pairs(&of, |disk, raced| raced.mean / allowed(disk.mean)));
+        let what = format!("figure 4, 10 Mbit/s, {}", size::display(mib << 20));
+        rows.push(row(what, "mean ÷ what it may be", Some(Aim::AtMost(1.0)), value).paper("below the disk's"));
+    }
+    let deviation = of_mib(slow, 1024).and_then(|of| pairs(&of, |disk, raced| raced.deviation / disk.deviation));
+    let what = "figure 4, 10 Mbit/s, 1 GiB";
+    rows.push(row(what, "deviation ÷ the disk's", Some(Aim::AtMost(0.333)), deviation).paper("less spread"));
+    for mib in [1, 4, 16, 64, 256, 1024] {
+        let of = of_mib(random_of(outcomes, 1000), mib);
+        let value = of.and_then(|of| pairs(&of, |disk, raced| disk.mean / raced.mean));
+        let what = format!("figure 4, 1 Gbit/s, {}", size::display(mib << 20));
+        rows.push(row(what, "mean, the disk ÷ raced", Some(Aim::AtLeast(10.0)), value));
+    }
+    rows
+}
+
+fn sequential_of<'a>(outcomes: &Outcomes<'a>, mbit: u64) -> Option<&'a Sequential> {
+    match outcomes.get(&*format!("figure-3-{mbit}")) {
+        Some(Outcome::Sequential(sequential)) => Some(sequential),
+        _ => None,
+    }
+}
+
+fn middle(values: &[f64]) -> Option<f64> {
+    statistics::spread(values.to_vec()).map(|spread| spread.median)
+}
+
+/// By how much the race may be slower, and is.
+fn over(copied: &Copied) -> Option<f64> {
+    let pairs = copied.disk_ms.iter().zip(&copied.raced_ms);
+    let over = pairs.map(|(disk, raced)| raced / (disk * 1.05).max(disk + 1.0));
+    statistics::spread(over.collect()).map(|spread| spread.median)
+}
+
+/// From which size on the disk is quicker than the server alone.
+pub(super) fn crossing(sequential: &Sequential) -> Option<u64> {
+    let disk_wins =
+        |copied: &&Copied| copied.remote_ms.zip(middle(&copied.disk_ms)).is_some_and(|(ms, disk)| ms > disk);
+    sequential.files.iter().find(disk_wins).map(|copied| copied.bytes)
+}
+
+fn sequential(outcomes: &Outcomes) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (mbit, link) in [(10, "10 Mbit/s"), (1000, "1 Gbit/s")] {
+        let sequential = sequential_of(outcomes, mbit);
+        let worst = sequential.and_then(|all| all.files.iter().filter_map(over).reduce(f64::max));
+        let what = format!("figure 3, {link}, the worst of all sizes");
+        rows.push(row(what, "time ÷ what it may be", Some(Aim::AtMost(1.0)), one(worst)));
+        let crossing = sequential.and_then(crossing).map(|bytes| bytes as f64 / 1024.0);
+        let paper = if mbit == 10 { "530" } else { "–" };
+        let what = format!("figure 3, {link}: the disk is quicker than the server alone from");
+        rows.push(row(what, "KiB", None, one(crossing)).paper(paper));
+    }
+    rows
+}
+
+/// Milliseconds above what the slowest of a hundred may take.
+pub(super) fn above(faulty: &Faulty) -> Option<Spread> {
+    let pairs = faulty.disk.iter().zip(&faulty.raced);
+    statistics::spread(pairs.map(|(disk, raced)| (raced.p99 - (disk.p99 * 1.05 + 2000.0)) / 1e3).collect())
+}
+
+fn faults(outcomes: &Outcomes) -> Vec<Row> {
+    let faults = match outcomes.get("faults") {
+        Some(Outcome::Faults(faults)) => Some(faults),
+        _ => None,
+    };
+    let sum = |of: fn(&Faulty) -> u64| one(faults.map(|all| all.iter().map(of).sum::<u64>() as f64));
+    let mut rows = vec![
+        row("a server that fails, all ways", "wrong bytes", Some(Aim::AtMost(0.0)), sum(|faulty| faulty.wrong)),
+        row("a server that fails, all ways", "errors", Some(Aim::AtMost(0.0)), sum(|faulty| faulty.failed)),
+    ];
+    for faulty in faults.into_iter().flatten() {
+        let what = format!("{}, `{}`", faulty.fault, faulty.policy);
+        let figure = "p99, above 1.05 × the disk's + 2 ms (ms)";
+        rows.push(row(what, figure, Some(Aim::AtMost(0.0)), above(faulty)).paper("falls back"));
+    }
+    rows.push(row("the clock moved", "p99", None, None).paper("falls back"));
+    rows
+}
+
+fn others(outcomes: &Outcomes) -> Vec<Row> {
+    let all = |case: &str, name: &str| match outcomes.get(case) {
+        Some(Outcome::Figures(figures)) => figures.get(name).cloned().unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let of = |case: &str, name: &str| statistics::spread(all(case, name));
+    let pairs = |case: &str, [under, over]: [&str; 2], figure: fn(f64, f64) -> f64| {
+        let pairs = all(case, under).into_iter().zip(all(case, over));
+        statistics::spread(pairs.map(|(under, over)| figure(under, over)).collect())
+    };
+    let most = |aim| Some(Aim::AtMost(aim));
+    let least = |aim| Some(Aim::AtLeast(aim));
+    let ratio = |under: f64, over: f64| over / under.max(1e-9);
+    let more = |under: f64, over: f64| over - under;
+    let slower = |under: f64, over: f64| (over / under.max(1e-9) - 1.0) * 100.0;
+    let greatest = |case: &str, name: &str| one(all(case, name).into_iter().reduce(f64::max));
+    let not_valid = |case: &str| pairs(case, ["unknown", "suspect"], |unknown, suspect| unknown + suspect);
+    let rewritten = "10 % of the blocks rewritten, then read once";
+    let kills = "writes through to the server, and kills";
+    let unreadable = "unreadable places of the disk";
+    let links = "the link down and up under load";
+    let device = "a local device that is quicker";
+    vec![
+        row(rewritten, "blocks not valid again", most(0.0), not_valid("rewritten")),
+        row(rewritten, "blocks wrongly valid", most(0.0), of("rewritten", "stale")),
+        row(kills, "kills", least(200.0), of("write-through", "kills")),
+        row(kills, "blocks with other bytes than were acknowledged", most(0.0), of("write-through", "old")),
+        row(kills, "blocks wrongly valid", most(0.0), of("write-through", "stale")),
+        row(unreadable, "served, of all", least(1.0), pairs("unreadable", ["ranges", "served"], ratio)),
+        row(
+            unreadable,
+            "mended with `--reclaim`, of all",
+            least(1.0),
+            pairs("unreadable", ["ranges", "mended"], ratio),
+        ),
+        row(unreadable, "blocks wrongly valid", most(0.0), of("unreadable", "stale")),
+        row(links, "errors", most(0.0), of("links", "errors")),
+        row(links, "first hit (s), the latest", most(1.0), greatest("links", "first_s")),
+        row(
+            device,
+            "warm reads, slower (%)",
+            most(5.0),
+            pairs("quick-device", ["warm_alone_us", "warm_raced_us"], slower),
+        ),
+        row(device, "opens, more (µs)", None, pairs("quick-device", ["open_alone_us", "open_raced_us"], more)),
+        row(
+            device,
+            "cold 4 KiB, more (µs)",
+            most(30.0),
+            pairs("quick-device", ["cold_alone_us", "cold_raced_us"], more),
+        ),
+        row(device, "extra requests after 200 reads (%)", most(1.0), of("quick-device", "extra_percent")),
+        row(
+            "random writes of 4 KiB, modelled, the index on another disk",
+            "raced ÷ alone",
+            most(1.1),
+            pairs("writes", ["alone_ms", "raced_ms"], ratio),
+        ),
+        row(
+            "4 KiB from the server's memory by the library, loopback, a processor each",
+            "a second",
+            least(60_000.0),
+            of("library", "per_second"),
+        ),
+        row("ten images that share 90 %", "stored, in images", most(2.1), of("shared", "times_one_image")),
+        row(
+            "a server without any of the blocks",
+            "extra requests after 200 reads (%)",
+            most(5.0),
+            of("no-help", "empty_percent"),
+        ),
+        row(
+            "a link slower than the device",
+            "extra requests after 200 reads (%)",
+            most(5.0),
+            of("no-help", "slow_link_percent"),
+        ),
+        row("`guard`, a known verdict", "added to an open (µs)", most(20.0), None),
+        row(
+            "`quiet-disk`, 10 minutes of reads that the server has",
+            "requests at the disk",
+            most(0.0),
+            of("quiet", "requests"),
+        ),
+        row("`scan` of known contents, cold, modelled", "clamdscan ÷ ours", least(10.0), None),
+        row("a second machine with the same contents, indexed", "files read", most(0.0), None).paper("no local scan"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(mean: f64, deviation: f64) -> Taken {
+        Taken { mean, deviation, median: mean, p99: mean * 2.0, most: mean * 3.0 }
+    }
+
+    #[test]
+    fn the_race_may_take_half_of_the_disk_or_the_time_of_the_link_but_no_more_than_the_disk() {
+        assert_eq!([20_000.0, 6000.0, 1000.0].map(allowed), [10_000.0, 1.1 * OF_LINK, 1000.0]);
+    }
+
+    #[test]
+    fn rows_are_judged() {
+        let of =
+            |mib: u64, disk: Taken, raced: Taken| OfSize { bytes: mib << 20, disk: vec![disk], raced: vec![raced] };
+        let sizes = vec![
+            of(1, taken(1000.0, 1.0), taken(1100.0, 1.0)),
+            of(1024, taken(12_000.0, 3000.0), taken(3500.0, 600.0)),
+        ];
+        let random = Outcome::Random(Random { mbit: 10, reads: 1000, sizes });
+        let copied = |bytes, disk, raced, remote| Copied {
+            bytes,
+            disk_ms: vec![disk],
+            raced_ms: vec![raced],
+            remote_ms: Some(remote),
+        };
+        let files = vec![copied(64 << 10, 10.0, 11.0, 5.0), copied(128 << 10, 11.0, 11.1, 80.0)];
+        let sequential = Outcome::Sequential(Sequential { mbit: 10, files });
+        let faulty = Faulty {
+            fault: "killed".into(),
+            policy: "race".into(),
+            disk: vec![taken(10_000.0, 1.0)],
+            raced: vec![taken(20_000.0, 1.0)],
+            wrong: 1,
+            ..Faulty::default()
+        };
+        let faults = Outcome::Faults(vec![faulty]);
+        let figures = [("first_s", vec![0.1, 2.0]), ("errors", vec![0.0])];
+        let links = Outcome::Figures(figures.map(|(name, values)| (name.to_owned(), values)).into());
+        let outcomes = Outcomes::from([
+            ("figure-4-10", &random),
+            ("figure-3-10", &sequential),
+            ("faults", &faults),
+            ("links", &links),
+        ]);
+        let text = table(&outcomes).to_string();
+        for line in [
+            "| figure 4, 10 Mbit/s, 1M | mean ÷ what it may be | below the disk's | ≤ 1 | 1.10 | **not met** |",
+            "| figure 4, 10 Mbit/s, 1G | mean ÷ what it may be | below the disk's | ≤ 1 | 0.58 | met |",
+            "| deviation ÷ the disk's | less spread | ≤ 0.333 | 0.20 | met |",
+            "| figure 3, 10 Mbit/s, the worst of all sizes | time ÷ what it may be | – | ≤ 1 | 1.00 | met |",
+            "from | KiB | 530 | – | 128 |  |",
+            "| a server that fails, all ways | wrong bytes | – | ≤ 0 | 1.00 | **not met** |",
+            "| killed, `race` | p99, above 1.05 × the disk's + 2 ms (ms) | falls back | ≤ 0 | 17.0 | **not met** |",
+            "| the link down and up under load | first hit (s), the latest | – | ≤ 1 | 2.00 | **not met** |",
+            "| `guard`, a known verdict | added to an open (µs) | – | ≤ 20 | – | not measured |",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+}

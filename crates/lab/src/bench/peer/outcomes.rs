@@ -1,0 +1,166 @@
+//! What was measured, in one JSON file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::results::Machine;
+use crate::partial::Partial;
+
+const FILE: &str = "peer.json";
+
+/// What the reads of a series took, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    pub(crate) mean: f64,
+    /// The standard deviation.
+    pub(crate) deviation: f64,
+    pub(crate) median: f64,
+    /// 99 of 100 took no longer.
+    pub(crate) p99: f64,
+    pub(crate) most: f64,
+}
+
+/// Random reads of one file, series by series.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OfSize {
+    pub(crate) bytes: u64,
+    pub(crate) disk: Vec<Taken>,
+    pub(crate) raced: Vec<Taken>,
+}
+
+/// Random reads of files of many sizes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Random {
+    pub(crate) mbit: u64,
+    pub(crate) reads: u64,
+    pub(crate) sizes: Vec<OfSize>,
+}
+
+/// A file that is read from its start to its end, round by round, in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Copied {
+    pub(crate) bytes: u64,
+    pub(crate) disk_ms: Vec<f64>,
+    pub(crate) raced_ms: Vec<f64>,
+    /// Its blocks from the server alone, by the client library; where it was measured.
+    pub(crate) remote_ms: Option<f64>,
+}
+
+/// Sequential reads of files of many sizes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sequential {
+    pub(crate) mbit: u64,
+    pub(crate) files: Vec<Copied>,
+}
+
+/// What a fault of the server did to reads, round by round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Faulty {
+    pub(crate) fault: String,
+    pub(crate) policy: String,
+    pub(crate) disk: Vec<Taken>,
+    pub(crate) raced: Vec<Taken>,
+    /// The first read after the fault.
+    pub(crate) first_us: Vec<f64>,
+    /// Reads with other bytes than the disk's.
+    pub(crate) wrong: u64,
+    /// Reads that failed.
+    pub(crate) failed: u64,
+}
+
+/// What came out of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    Random(Random),
+    Sequential(Sequential),
+    Faults(Vec<Faulty>),
+    /// Figures by name, of each round.
+    Figures(BTreeMap<String, Vec<f64>>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) scale: f64,
+    pub(crate) commit: String,
+    pub(crate) machine: Machine,
+    /// The machine's load when it began and when it ended: others may have been at work.
+    pub(crate) load: [f64; 2],
+    /// Microseconds of a getppid, to compare machines.
+    pub(crate) getppid_us: f64,
+    /// Whether the programs are those of a release.
+    pub(crate) is_release: bool,
+    pub(crate) outcome: Outcome,
+}
+
+/// All of them, by case.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outcomes {
+    version: u32,
+    pub(crate) cases: BTreeMap<String, Measured>,
+}
+
+const VERSION: u32 = 1;
+
+impl Default for Outcomes {
+    fn default() -> Self {
+        Self { version: VERSION, cases: BTreeMap::new() }
+    }
+}
+
+impl Outcomes {
+    pub(crate) fn load(dir: &Path) -> Result<Self, String> {
+        let path = dir.join(FILE);
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let outcomes: Self = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            read => serde_json::from_str(&read.map_err(|error| said(&error))?).map_err(|error| said(&error))?,
+        };
+        match outcomes.version {
+            VERSION => Ok(outcomes),
+            other => Err(said(&format_args!("version {other} is not known; measure into another directory"))),
+        }
+    }
+
+    pub(crate) fn save(&self, dir: &Path) -> Result<(), String> {
+        let path = dir.join(FILE);
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = serde_json::to_string_pretty(self).map_err(|error| said(&error))?;
+        let partial = Partial::new(&path)?;
+        fs::write(partial.path(), text + "\n").map_err(|error| said(&error))?;
+        partial.finish()
+    }
+
+    pub(crate) fn has(&self, case: &str, scale: f64) -> bool {
+        self.cases.get(case).is_some_and(|measured| measured.scale == scale)
+    }
+
+    pub(crate) fn enter(&mut self, case: String, measured: Measured) {
+        self.cases.insert(case, measured);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut outcomes = Outcomes::load(dir.path()).unwrap();
+        let (machine, load) = (Machine::default(), [0.5, 1.0]);
+        let outcome = Outcome::Figures([("wrong".to_owned(), vec![0.0])].into());
+        let (scale, commit) = (0.5, "abc".into());
+        let measured = Measured { scale, commit, machine, load, getppid_us: 0.1, is_release: true, outcome };
+        outcomes.enter("links".into(), measured);
+        outcomes.save(dir.path()).unwrap();
+        let back = Outcomes::load(dir.path()).unwrap();
+        assert_eq!(back, outcomes);
+        assert!(back.has("links", 0.5) && !back.has("links", 1.0) && !back.has("ssd", 0.5));
+        fs::write(dir.path().join(FILE), r#"{"version":2,"cases":{}}"#).unwrap();
+        assert!(Outcomes::load(dir.path()).unwrap_err().contains("version 2"));
+    }
+}
