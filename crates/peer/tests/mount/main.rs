@@ -1,5 +1,8 @@
 //! A device whose reads are raced, over a disk in memory that has bad sectors.
 
+mod faults;
+mod relay;
+
 use std::{
     collections::BTreeSet,
     io,
@@ -24,6 +27,8 @@ const BLOCKS: usize = 64;
 struct Disk {
     bytes: Mutex<Vec<u8>>,
     bad: Mutex<BTreeSet<u64>>,
+    /// How long each read takes.
+    takes: Duration,
 }
 
 impl Storage for Disk {
@@ -37,6 +42,7 @@ impl Storage for Disk {
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         assert!(at.is_multiple_of(512) && buffer.len().is_multiple_of(512));
+        std::thread::sleep(self.takes);
         let sectors = at / 512..(at + buffer.len() as u64) / 512;
         if self.bad.lock().unwrap().range(sectors).next().is_some() {
             return Err(io::Error::from_raw_os_error(5));
@@ -67,12 +73,17 @@ struct Setup {
 
 /// A disk whose blocks the index and a server know.
 fn setup(settings: mount::Settings) -> Setup {
+    setup_behind(settings, Duration::ZERO, |address| address)
+}
+
+/// The same with a disk whose reads take so long, and with something that stands before the server.
+fn setup_behind(settings: mount::Settings, takes: Duration, before: impl FnOnce(String) -> String) -> Setup {
     let domain = TrustDomain::from_key([7; 32]);
     let bytes: Vec<u8> = (0..BLOCKS * 4096).map(|at| (at / 4096 * 3 + at % 253) as u8 | 1).collect();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server =
         Server::start(listener, Arc::new(Memory::new(16 << 20)), serve::Settings::plain(domain.clone())).unwrap();
-    let peers = Peers::connect([server.address().to_string()], Settings::plain(domain.clone())).unwrap();
+    let peers = Peers::connect([before(server.address().to_string())], Settings::plain(domain.clone())).unwrap();
     assert!(peers.wait_until_usable(Duration::from_secs(30)));
     for block in bytes.chunks(4096) {
         peers.put_and_wait(&domain.hash(block), block).unwrap();
@@ -81,7 +92,7 @@ fn setup(settings: mount::Settings) -> Setup {
     let mut index = DeviceIndex::create(tempfile::tempfile().unwrap(), geometry, &domain).unwrap();
     let ticket = index.begin_read();
     index.learn(ticket, 0, &bytes);
-    let disk = Arc::new(Disk { bytes: Mutex::new(bytes), bad: Mutex::default() });
+    let disk = Arc::new(Disk { bytes: Mutex::new(bytes), bad: Mutex::default(), takes });
     let storage: Arc<dyn Storage> = disk.clone();
     let device = Device::start(storage, index, peers, domain.clone(), settings).unwrap();
     Setup { disk, device, domain, server }

@@ -1,0 +1,132 @@
+//! Servers that fail in each of many ways and come back, while the device is read and written.
+
+use std::time::{Duration, Instant};
+
+use onesweep_peer::{mount, race::Policy};
+
+use crate::{
+    BLOCKS, Setup, counted,
+    relay::{Relay, Treatment},
+    setup_behind,
+};
+
+const POLICIES: [Policy; 4] = [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk];
+/// What a disk takes that is slower than a server on the loopback.
+const SLOW: Duration = Duration::from_millis(4);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn is_long() -> bool {
+    std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Each with each in the long set; else each treatment once, and each policy at least twice.
+fn pairs() -> Vec<(Policy, Treatment)> {
+    let all = Treatment::BAD.iter().enumerate().flat_map(|(number, &treatment)| {
+        POLICIES.iter().enumerate().map(move |(turn, &policy)| (is_long() || turn == number % 4, policy, treatment))
+    });
+    all.filter(|(is_asked, ..)| *is_asked).map(|(_, policy, treatment)| (policy, treatment)).collect()
+}
+
+/// With something before the server that can be told to spoil what it says.
+fn setup_with_relay(settings: mount::Settings) -> (Setup, Relay) {
+    let mut relay = None;
+    let setup = setup_behind(settings, SLOW, |server| {
+        let placed = relay.insert(Relay::before(server));
+        placed.address.clone()
+    });
+    (setup, relay.unwrap())
+}
+
+fn reads_are_right(setup: &Setup, expected: &[u8], blocks: impl Iterator<Item = usize>) {
+    for block in blocks {
+        let at = block % BLOCKS * 4096;
+        let read = setup.device.read_and_wait(at as u64, 4096).unwrap();
+        assert!(read == expected[at..][..4096], "block {block} has other bytes than the disk");
+    }
+}
+
+/// Reads until a server answers again.
+fn comes_back(setup: &Setup, expected: &[u8]) {
+    let (before, until) = (counted(&setup.device, "reads_remote"), Instant::now() + PATIENCE);
+    let mut block = 0;
+    while counted(&setup.device, "reads_remote") == before {
+        assert!(Instant::now() < until, "no server is asked any more: {}", setup.device.metrics());
+        reads_are_right(setup, expected, block..block + 8);
+        block += 8;
+    }
+}
+
+#[test]
+fn whatever_becomes_of_a_server_reads_are_the_disks_and_it_is_asked_again() {
+    for (policy, treatment) in pairs() {
+        let (setup, relay) = setup_with_relay(mount::Settings::new(policy));
+        let expected = setup.disk.bytes.lock().unwrap().clone();
+        comes_back(&setup, &expected);
+        relay.treat(treatment);
+        reads_are_right(&setup, &expected, 0..24);
+        assert_eq!(counted(&setup.device, "reads_failed"), 0, "{policy:?} {treatment:?}");
+        relay.treat(Treatment::Pass);
+        // As when a link comes back; else it would be probed some time later.
+        setup.device.network_changed();
+        comes_back(&setup, &expected);
+        let (index, flushed) = setup.device.end();
+        flushed.unwrap();
+        assert!(index.is_some(), "{policy:?} {treatment:?}");
+    }
+}
+
+/// A block that a server has wrong is neither served nor written over a bad place.
+#[test]
+fn what_neither_the_disk_nor_a_server_has_right_is_an_error() {
+    for treatment in [Treatment::Flip, Treatment::Garbage, Treatment::Cut] {
+        let settings = mount::Settings { reclaim: true, ..mount::Settings::new(Policy::LocalFirst) };
+        let (setup, relay) = setup_with_relay(settings);
+        let expected = setup.disk.bytes.lock().unwrap().clone();
+        setup.disk.bad.lock().unwrap().extend([5 * 8, 6 * 8 + 3]);
+        relay.treat(treatment);
+        for block in [5, 6] {
+            let read = setup.device.read_and_wait(block * 4096, 4096);
+            assert_eq!(read.unwrap_err().raw_os_error(), Some(5), "{treatment:?}");
+        }
+        assert_eq!(counted(&setup.device, "reclaimed"), 0, "{treatment:?}");
+        assert_eq!(setup.disk.bad.lock().unwrap().len(), 2, "{treatment:?}");
+        relay.treat(Treatment::Pass);
+        setup.device.network_changed();
+        let until = Instant::now() + PATIENCE;
+        while !setup.disk.bad.lock().unwrap().is_empty() {
+            assert!(Instant::now() < until, "{treatment:?}: {}", setup.device.metrics());
+            for block in [5, 6] {
+                if let Ok(read) = setup.device.read_and_wait(block * 4096, 4096) {
+                    assert!(read == expected[block as usize * 4096..][..4096], "{treatment:?}");
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(*setup.disk.bytes.lock().unwrap() == expected, "{treatment:?}");
+    }
+}
+
+/// Writes go to the disk whatever servers do, and what a server has of before is never read again.
+#[test]
+fn writes_are_not_held_up_and_old_bytes_do_not_come_back() {
+    for treatment in Treatment::BAD {
+        let settings = mount::Settings { write_through: true, share: true, ..mount::Settings::new(Policy::QuietDisk) };
+        let (setup, relay) = setup_with_relay(settings);
+        let mut expected = setup.disk.bytes.lock().unwrap().clone();
+        comes_back(&setup, &expected);
+        relay.treat(treatment);
+        for block in 0..12 {
+            let new = vec![0x80 | block as u8; 4096];
+            setup.device.write_and_wait(block * 4096, &new).unwrap();
+            expected[block as usize * 4096..][..4096].copy_from_slice(&new);
+        }
+        setup.device.flush_and_wait().unwrap();
+        assert!(*setup.disk.bytes.lock().unwrap() == expected, "{treatment:?}");
+        reads_are_right(&setup, &expected, 0..16);
+        relay.treat(Treatment::Pass);
+        setup.device.network_changed();
+        comes_back(&setup, &expected);
+        reads_are_right(&setup, &expected, 0..BLOCKS);
+        assert_eq!(counted(&setup.device, "writes_failed"), 0, "{treatment:?}");
+    }
+}
