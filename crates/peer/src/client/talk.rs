@@ -28,6 +28,10 @@ use crate::{
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LAST: Duration = Duration::from_secs(10);
 
+/// After a change of the network a server that is there answers within this time. TCP alone would wait for a second and more
+/// until it tries again what was lost meanwhile; a new connection costs little.
+const DOUBT: Duration = Duration::from_millis(300);
+
 /// Why a connection came to its end.
 #[derive(Debug, thiserror::Error)]
 enum Over {
@@ -51,26 +55,27 @@ enum Over {
 
 /// Talks until nobody will ask any more.
 pub(super) fn talk(link: &Arc<Link>) {
-    let mut pause = PAUSE_FIRST;
+    let (mut pause, mut patience) = (PAUSE_FIRST, DOUBT);
     loop {
         let mut was_answered = false;
-        let over = match connect(link) {
+        let over = match connect(link, patience) {
             Ok(transport) => Conversation::new(link, transport).run(&mut was_answered),
             Err(error) => Err(error),
         };
         let over = over.err().unwrap_or(Over::Closed);
         if was_answered {
             // A server that takes connections and lets them go is not worth a quick try.
-            pause = PAUSE_FIRST;
+            (pause, patience) = (PAUSE_FIRST, DOUBT);
         }
         if !finish(link, &over) {
             return;
         }
         if !rest(link, pause) {
-            pause = PAUSE_FIRST;
+            (pause, patience) = (PAUSE_FIRST, DOUBT);
             continue;
         }
         pause = (2 * pause).min(PAUSE_LAST);
+        patience = (2 * patience).min(link.settings.connect);
     }
 }
 
@@ -113,13 +118,13 @@ fn rest(link: &Link, pause: Duration) -> bool {
     }
 }
 
-fn connect(link: &Link) -> Result<Transport, Over> {
+fn connect(link: &Link, patience: Duration) -> Result<Transport, Over> {
     if link.state().is_ended {
         return Err(Over::Ended);
     }
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in link.address.to_socket_addrs()? {
-        match connect_to(link, address) {
+        match connect_to(link, address, patience) {
             Ok(transport) => return Ok(transport),
             Err(error) => last = error,
         }
@@ -127,7 +132,7 @@ fn connect(link: &Link) -> Result<Transport, Over> {
     Err(last.into())
 }
 
-fn connect_to(link: &Link, address: SocketAddr) -> io::Result<Transport> {
+fn connect_to(link: &Link, address: SocketAddr, patience: Duration) -> io::Result<Transport> {
     let settings = &link.settings;
     let encryption = match &settings.tls {
         Some(tls) => Some(tls.connection().map_err(io::Error::other)?),
@@ -137,7 +142,7 @@ fn connect_to(link: &Link, address: SocketAddr) -> io::Result<Transport> {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
     };
-    Transport::new(TcpStream::connect_timeout(&address, settings.connect)?, encryption)
+    Transport::new(TcpStream::connect_timeout(&address, patience.min(settings.connect))?, encryption)
 }
 
 /// A connection.
@@ -300,7 +305,7 @@ impl<'a> Conversation<'a> {
         drop(state);
         add(&self.link.counters.late, late.iter().filter(|reply| matches!(reply, Reply::Get { .. })).count() as u64);
         late.into_iter().for_each(|reply| reply.fail(Failure::Late));
-        if is_dead { Err(Over::Silent(self.link.settings.ping)) } else { Ok(()) }
+        if is_dead { Err(Over::Silent(self.link.settings.ping.min(DOUBT))) } else { Ok(()) }
     }
 
     /// Sends probes, and finds out that a connection is dead.
@@ -320,7 +325,11 @@ impl<'a> Conversation<'a> {
         }
         self.is_doubted |= is_nudged;
         let is_quiet = now - self.heard >= settings.quiet;
-        if !self.is_pinging && (is_probe_due || is_quiet || is_nudged) {
+        if is_nudged {
+            // One from before the change may have been lost.
+            self.is_pinging = true;
+            self.link.ping(settings.ping.min(DOUBT));
+        } else if !self.is_pinging && (is_probe_due || is_quiet) {
             self.is_pinging = true;
             self.link.ping(settings.ping);
         }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use onesweep_peer::{
-    client::{Failure, Peers, Refused},
+    client::{Failure, Peers, Refused, Settings},
     wire::{Answer, Closing, FRAME_BYTES_MAX, Request, Welcome, request},
 };
 
@@ -259,4 +259,26 @@ fn a_batch_is_no_larger_than_the_server_allows() {
     assert_eq!(told.iter().filter(|is_right| *is_right).count(), 500);
     assert!(!is_too_large.load(Ordering::SeqCst));
     assert_eq!(counted(&peers).full, full);
+}
+
+/// A connection that went with the old network isn't waited for, however long a ping may take.
+#[test]
+fn after_a_change_of_the_network_a_silent_connection_is_made_anew() {
+    let listener = listener();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut streams = listener.incoming().map(Result::unwrap);
+        let mut silent = streams.next().unwrap();
+        silent.write_all(&welcome()).unwrap();
+        for stream in streams {
+            thread::spawn(move || converse(stream, Box::new(|_| None)));
+        }
+        drop(silent);
+    });
+    let for_ever = Duration::from_secs(3600);
+    let settings = Settings { ping: for_ever, quiet: for_ever, silence: for_ever, ..hasty() };
+    let peers = Peers::connect([address.to_string()], settings).unwrap();
+    assert!(peers.wait_until_usable(LONG), "{:?}", peers.health());
+    peers.network_changed();
+    eventually("it connects anew", || counted(&peers).connections == 2);
 }
