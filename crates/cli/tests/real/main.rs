@@ -30,6 +30,7 @@ mod memory;
 mod moments;
 mod order;
 mod peer;
+mod peer_mount;
 mod plans;
 mod read_only;
 mod run;

@@ -12,12 +12,12 @@ use std::{
 
 use crate::run::{figure, finish, onesweep, output, root_test, run, summary, text};
 
-struct Place {
+pub(crate) struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let place = Place { dir: tempfile::tempdir().expect("a folder") };
         place.key('7');
         place
@@ -30,12 +30,12 @@ impl Place {
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("a key of one's own");
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Runs `peer index` with these options, and gives its details.
-    fn index(&self, options: &[&str], of: &Path, code: i32) -> serde_json::Value {
+    pub(crate) fn index(&self, options: &[&str], of: &Path, code: i32) -> serde_json::Value {
         let mut command = onesweep(["peer", "index", "--json", "--key"]);
         command.arg(self.path("key")).arg("--index").arg(self.path("index")).args(options).arg(of);
         summary(&finish(&mut command, code).stdout)["details"].clone()
@@ -158,13 +158,13 @@ fn files_of_a_directory_are_found_only_as_they_were() {
 }
 
 /// A server of blocks, which is killed when this is dropped.
-struct Server {
-    child: Child,
-    address: String,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: String,
 }
 
 impl Server {
-    fn start(place: &Place) -> Server {
+    pub(crate) fn start(place: &Place) -> Server {
         let mut command = onesweep(["peer", "serve", "--listen", "127.0.0.1:0", "--disk", "0", "--key"]);
         let mut child = command.arg(place.path("key")).stderr(Stdio::piped()).spawn().expect("a server");
         let mut said = BufReader::new(child.stderr.take().expect("what it says")).lines();
@@ -183,25 +183,32 @@ impl Drop for Server {
     }
 }
 
-/// An image that is mounted through the race, until it is ended.
-struct Raced {
-    child: Child,
+/// An image that is shown through the race, and may be mounted, until it is ended.
+pub(crate) struct Raced {
+    pub(crate) child: Child,
 }
 
 impl Raced {
-    fn start(place: &Place, image: &Path, server: &str, more: &[&str]) -> Raced {
-        for name in ["shown", "mnt"] {
-            let _ = fs::create_dir(place.path(name));
-        }
-        let mut command = onesweep(["peer", "mount", "--server", server, "--key"]);
-        command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(more);
-        command.arg("--device").arg(image).arg("--mount").arg(place.path("mnt")).arg(place.path("shown"));
+    /// Its file system is mounted.
+    pub(crate) fn start(place: &Place, image: &Path, server: &str, more: &[&str]) -> Raced {
+        let mnt = place.path("mnt");
+        let _ = fs::create_dir(&mnt);
+        let mount = ["--server", server, "--mount", mnt.to_str().expect("a path of text")];
+        Raced::show(place, image, &[&mount, more].concat())
+    }
+
+    /// Only shown, unless the options say more.
+    pub(crate) fn show(place: &Place, image: &Path, options: &[&str]) -> Raced {
+        let _ = fs::create_dir(place.path("shown"));
+        let mut command = onesweep(["peer", "mount", "--key"]);
+        command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(options);
+        command.arg("--device").arg(image).arg(place.path("shown"));
         let mut child = command.stderr(Stdio::piped()).spawn().expect("a mount");
         let mut said = BufReader::new(child.stderr.take().expect("what it says")).lines();
         let mut before = Vec::new();
         loop {
             let line = said.next().unwrap_or_else(|| panic!("it did not come up: {before:?}")).expect("a line");
-            if line.contains("mounted at") {
+            if line.contains(" is shown at ") {
                 break;
             }
             before.push(line);
@@ -210,7 +217,7 @@ impl Raced {
         Raced { child }
     }
 
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
         self.child.wait().expect("it ends").code()
@@ -228,7 +235,7 @@ impl Drop for Raced {
 }
 
 /// What a mount has counted.
-fn counted(place: &Place, name: &str) -> u64 {
+pub(crate) fn counted(place: &Place, name: &str) -> u64 {
     let mut command = onesweep(["peer", "stat", "--metrics", "--mount"]);
     let told = text(&finish(command.arg(place.path("shown")), 0).stdout);
     let name = format!("onesweep_peer_mount_{name}_total ");
@@ -304,6 +311,12 @@ fn an_ext4_is_raced_and_no_old_byte_is_served() {
 fn an_xfs_is_raced_and_no_old_byte_is_served() {
     root_test!();
     is_raced(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+#[test]
+fn an_ntfs_is_raced_and_no_old_byte_is_served() {
+    root_test!();
+    is_raced(&["mkntfs", "-q", "-F", "-Q"], 64);
 }
 
 #[test]

@@ -1,0 +1,255 @@
+//! `onesweep peer mount` through the kernel: kills between any two steps of a write, servers that stand still, several of them,
+//! and what is written down, shared, learnt and refused.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    peer::{Place, Raced, Server, counted},
+    run::{figure, finish, hold, long, onesweep, root_test, seed, text},
+};
+
+const BLOCK: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes that no other block and no other time has.
+fn block(time: u64, number: u64) -> Vec<u8> {
+    (0..BLOCK as u64 / 8).flat_map(|at| (time << 40 | number << 16 | at << 1 | 1).to_le_bytes()).collect()
+}
+
+/// An image of so many blocks, each as at time 0.
+fn image(place: &Place, blocks: u64) -> PathBuf {
+    let image = place.path("image");
+    fs::write(&image, (0..blocks).flat_map(|number| block(0, number)).collect::<Vec<u8>>()).expect("an image");
+    image
+}
+
+/// Sends servers what they lack of an image, and tells how much that was.
+fn push(place: &Place, image: &Path, servers: &[&Server]) -> u64 {
+    let mut command = onesweep(["peer", "push", "--json", "--key"]);
+    command.arg(place.path("key")).args(servers.iter().flat_map(|server| ["--server", &server.address])).arg(image);
+    let told = text(&finish(&mut command, 0).stdout);
+    figure(&serde_json::from_str(&told).expect("JSON"), "sent_blocks")
+}
+
+fn shown(place: &Place) -> PathBuf {
+    place.path("shown/block")
+}
+
+/// Sum over all servers.
+fn of_servers(place: &Place, name: &str) -> Vec<u64> {
+    let told = fs::read_to_string(place.path("shown/metrics")).expect("what is counted");
+    let name = format!("onesweep_peer_mount_{name}");
+    let values = told.lines().filter(|line| line.starts_with(&name)).filter_map(|line| line.rsplit(' ').next());
+    values.map(|value| value.parse().expect("a number")).collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a block may hold: what was acknowledged last, or what was begun after that.
+type Possible = BTreeMap<u64, Vec<u64>>;
+
+/// Writes blocks until the mount is gone.
+fn write_until_gone(file: &File, possible: &Mutex<Possible>, mut time: u64, blocks: u64, writer: u64) {
+    loop {
+        time += 4;
+        // Each writer has blocks of its own.
+        let number = time.wrapping_mul(0x9e37_79b9) % (blocks / 4) * 4 + writer;
+        possible.lock().unwrap().entry(number).or_insert_with(|| vec![0]).push(time);
+        if file.write_all_at(&block(time, number), number * BLOCK as u64).is_err() {
+            return;
+        }
+        possible.lock().unwrap().insert(number, vec![time]);
+        if time.is_multiple_of(7) {
+            let _ = file.sync_data();
+        }
+    }
+}
+
+/// Both processes at once.
+fn kill(mut raced: Raced) {
+    let id = raced.child.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its children");
+    for child in children.split_whitespace() {
+        let child = rustix::process::Pid::from_raw(child.parse().expect("a number")).expect("a process");
+        // It may be on its way out.
+        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
+    let _ = raced.child.kill();
+    let _ = raced.child.wait();
+}
+
+/// A kill comes between mark, write and acknowledgement. Servers have all that ever was written; none of it comes back.
+#[test]
+fn a_mount_that_is_killed_among_writes_serves_no_old_byte() {
+    root_test!();
+    let (place, blocks) = (Place::new(), 512);
+    let image = image(&place, blocks);
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    push(&place, &image, &[&server]);
+    let possible = Mutex::new(Possible::new());
+    let kills = if long() { 200 } else { 8 };
+    let options = ["--server", &server.address, "--write-through", "--share", "--policy", "remote-first"];
+    let mut remote = 0;
+    for turn in 0..=kills {
+        let raced = Raced::show(&place, &image, &options);
+        let file = File::options().read(true).write(true).open(shown(&place)).expect("the device");
+        let mut bytes = vec![0; BLOCK];
+        // The first time each block is suspect, and the disk's; the second time it may be the server's.
+        for number in (0..blocks).chain(0..blocks) {
+            file.read_exact_at(&mut bytes, number * BLOCK as u64).expect("it is read");
+            let mut possible = possible.lock().unwrap();
+            let times = possible.entry(number).or_insert_with(|| vec![0]);
+            let is = times.iter().copied().find(|&time| bytes == block(time, number));
+            let is = is.unwrap_or_else(|| panic!("turn {turn}: block {number} is none of {times:?}"));
+            // Whichever it is, it stays.
+            *times = vec![is];
+        }
+        remote += counted(&place, "reads_remote");
+        if turn == kills {
+            drop(file);
+            assert_eq!(raced.end(), Some(0));
+            break;
+        }
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let (file, possible) = (&file, &possible);
+                scope.spawn(move || write_until_gone(file, possible, (turn + 1) * 1_000_000 + writer, blocks, writer));
+            }
+            thread::sleep(Duration::from_micros((seed() + turn) * 7919 % 60_000));
+            kill(raced);
+        });
+    }
+    assert!(remote > 0, "no server was ever quicker");
+    let checked = place.index(&["--check"], &image, 0);
+    assert_eq!((figure(&checked, "stale"), figure(&checked, "differing")), (0, 0), "{checked}");
+    // What is on the disk now was written through, but for what was killed on its way.
+    push(&place, &image, &[&server]);
+    assert_eq!(push(&place, &image, &[&server]), 0);
+}
+
+#[test]
+fn servers_get_what_is_written_and_what_is_read_when_they_are_to() {
+    root_test!();
+    let (place, blocks) = (Place::new(), 256);
+    let image = image(&place, blocks);
+    let server = Server::start(&place);
+    // Nobody knows anything of it yet.
+    let learning = ["--server", &server.address, "--learn"];
+    let raced = Raced::show(&place, &image, &[&learning[..], &["--share"]].concat());
+    let before = fs::read(&image).expect("the image");
+    assert!(fs::read(shown(&place)).expect("it is read") == before);
+    assert_eq!(raced.end(), Some(0));
+    assert_eq!(push(&place, &image, &[&server]), 0, "it was shared");
+    let checked = place.index(&["--check"], &image, 0);
+    assert_eq!((figure(&checked, "new"), figure(&checked, "suspect")), (0, 0), "it was learnt: {checked}");
+
+    let raced = Raced::show(&place, &image, &[&learning[..], &["--write-through", "--policy", "quiet-disk"]].concat());
+    wait_until("the server is not reached", || of_servers(&place, "server_usable") == [1]);
+    let file = File::options().read(true).write(true).open(shown(&place)).expect("the device");
+    for number in 0..64 {
+        file.write_all_at(&block(5, number), number * BLOCK as u64).expect("it is written");
+    }
+    file.sync_all().expect("it is there");
+    let mut bytes = vec![0; BLOCK];
+    file.read_exact_at(&mut bytes, 70 * BLOCK as u64).expect("it is read");
+    assert!(bytes == block(0, 70) && counted(&place, "reads_remote") > 0, "what was learnt is asked for");
+    drop(file);
+    assert_eq!(raced.end(), Some(0));
+    assert_eq!(push(&place, &image, &[&server]), 0, "it was written through");
+}
+
+#[test]
+fn a_device_that_is_only_read_stays_as_it_is_and_a_trace_tells_of_each_read() {
+    root_test!();
+    let (place, blocks) = (Place::new(), 128);
+    let image = image(&place, blocks);
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    push(&place, &image, &[&server]);
+    let (before, trace) = (fs::read(&image).expect("the image"), place.path("trace"));
+    let options = ["--server", &server.address, "--read-only", "--trace", trace.to_str().expect("text")];
+    let raced = Raced::show(&place, &image, &options);
+    // Root may open what nobody may write.
+    if let Ok(file) = File::options().write(true).open(shown(&place)) {
+        assert!(file.write_all_at(b"new", 0).is_err());
+    }
+    let mut read = Vec::new();
+    File::open(shown(&place)).and_then(|mut file| file.read_to_end(&mut read)).expect("it is read");
+    assert!(read == before);
+    let reads = counted(&place, "reads");
+    assert_eq!(raced.end(), Some(0));
+    assert!(fs::read(&image).expect("the image") == before);
+    let trace = fs::read_to_string(&trace).expect("the trace");
+    let mut lines = trace.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    assert_eq!(lines.next().expect("a head"), ["us", "at", "bytes", "from", "why", "took_us"]);
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len() as u64, reads, "{trace}");
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    assert_eq!(lines.iter().map(|line| number(line[2])).sum::<u64>(), before.len() as u64);
+    for line in &lines {
+        assert!(
+            ["disk", "server"].contains(&line[3]) && ["raced", "no-server", "no-budget"].contains(&line[4]),
+            "{line:?}"
+        );
+        assert!(number(line[1]) < before.len() as u64 && line.len() == 6, "{line:?}");
+    }
+}
+
+/// Each block has its own server; when one stands still or is gone, its blocks are the disk's.
+#[test]
+fn several_servers_are_asked_and_any_of_them_may_stop() {
+    root_test!();
+    let (place, blocks) = (Place::new(), 512);
+    let image = image(&place, blocks);
+    place.index(&[], &image, 0);
+    let servers: [Server; 3] = std::array::from_fn(|_| Server::start(&place));
+    push(&place, &image, &servers.each_ref());
+    let named: Vec<&str> = servers.iter().flat_map(|server| ["--server", &server.address]).collect();
+    let raced = Raced::show(&place, &image, &[&named[..], &["--read-only", "--policy", "quiet-disk"]].concat());
+    wait_until("a server is not reached", || of_servers(&place, "server_usable") == [1, 1, 1]);
+    let file = File::open(shown(&place)).expect("the device");
+    let reads_are_right = |numbers: std::ops::Range<u64>| {
+        let mut bytes = vec![0; BLOCK];
+        for number in numbers {
+            file.read_exact_at(&mut bytes, number * BLOCK as u64).expect("it is read");
+            assert!(bytes == block(0, number), "block {number}");
+        }
+    };
+    reads_are_right(0..blocks);
+    let hits = of_servers(&place, "server_hits");
+    assert!(hits.iter().all(|&hits| hits > 50), "each has some: {hits:?}");
+    assert_eq!(counted(&place, "reads_failed"), 0);
+
+    let held = hold(&servers[0].child);
+    reads_are_right(0..64);
+    drop(held);
+    let [first, second, third] = servers;
+    drop(second);
+    reads_are_right(64..256);
+    let before = of_servers(&place, "server_hits");
+    wait_until("the one that stood still is not asked again", || {
+        reads_are_right(0..64);
+        of_servers(&place, "server_hits")[0] > before[0]
+    });
+    drop((first, third));
+    reads_are_right(0..64);
+    assert_eq!(counted(&place, "reads_failed"), 0);
+    drop(file);
+    assert_eq!(raced.end(), Some(0));
+}
