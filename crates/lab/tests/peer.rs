@@ -32,7 +32,16 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     }
     let home = tempfile::Builder::new().prefix("onesweep-lab-peer-").tempdir().unwrap();
     let home = home.path();
-    let cases = ["figure-4-1000", "figure-3-1000", "rewritten", "write-through", "unreadable", "shared", "writes"];
+    let cases = [
+        "figure-4-1000",
+        "figure-3-1000",
+        "rewritten",
+        "write-through",
+        "unreadable",
+        "shared",
+        "writes",
+        "second-machine",
+    ];
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "peer", "--scale", "0.005", "--out"]).arg(home.join("out")).env("TMPDIR", home);
     bench.args(cases.iter().flat_map(|case| ["--case", case]));
@@ -57,6 +66,10 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     assert!(figure("shared", "times_one_image") < 2.1);
     // Modelled.
     assert!(figure("writes", "raced_ms") / figure("writes", "alone_ms") < 1.2);
+    let second =
+        ["first_scanned", "second_scanned", "second_peer", "second_bytes"].map(|name| figure("second-machine", name));
+    let files = figure("second-machine", "files");
+    assert_eq!(second, [files, 0.0, files, 0.0]);
     let sizes = &results["cases"]["figure-4-1000"]["outcome"]["random"]["sizes"];
     assert_eq!(sizes.as_array().unwrap().len(), 6);
     assert_eq!(sizes[5]["raced"].as_array().unwrap().len(), 3);

@@ -185,6 +185,7 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
     let unreadable = "unreadable places of the disk";
     let links = "the link down and up under load";
     let device = "a local device that is quicker";
+    let second = "a second machine with the same contents, indexed";
     vec![
         row(rewritten, "blocks not valid again", most(0.0), not_valid("rewritten")),
         row(rewritten, "blocks wrongly valid", most(0.0), of("rewritten", "stale")),
@@ -248,7 +249,13 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
             of("quiet", "requests"),
         ),
         row("`scan` of known contents, cold, modelled", "clamdscan ÷ ours", least(10.0), None),
-        row("a second machine with the same contents, indexed", "files read", most(0.0), None).paper("no local scan"),
+        row(second, "bytes read of files", most(0.0), of("second-machine", "second_bytes")).paper("no local scan"),
+        row(
+            second,
+            "disk, the first machine ÷ the second",
+            None,
+            pairs("second-machine", ["second_ms", "first_ms"], ratio),
+        ),
     ]
 }
 

@@ -10,6 +10,7 @@
 //! | [`writes`] | writes through the race: their cost, what the index makes of them, kills |
 //! | [`troubles`] | a disk with unreadable places; a link that goes and comes |
 //! | [`calm`] | what the race costs where it can't gain; the client library; what a server keeps; a disk in standby |
+//! | [`scans`] | a second machine scans what a first one has scanned |
 //! | [`network`], [`site`], [`rig`] | the hosts, what runs on them, and the disks |
 //! | [`relay`], [`liar`], [`gets`] | programs of our own on them: what spoils a connection, a server that lies, the client library |
 //! | [`contents`], [`series`] | known bytes, and reads of them by the clock |
@@ -28,6 +29,7 @@ mod outcomes;
 mod page;
 pub(crate) mod relay;
 mod rig;
+mod scans;
 mod series;
 mod site;
 mod troubles;
@@ -78,9 +80,10 @@ enum Case {
     Shared,
     NoHelp,
     Quiet,
+    SecondMachine,
 }
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case::Random(10),
     Case::Random(1000),
     Case::Sequential(10),
@@ -96,6 +99,7 @@ const CASES: [Case; 15] = [
     Case::Shared,
     Case::NoHelp,
     Case::Quiet,
+    Case::SecondMachine,
 ];
 
 /// So many at that scale, and at least 20.
@@ -124,6 +128,7 @@ impl Case {
             Self::Shared => "shared".into(),
             Self::NoHelp => "no-help".into(),
             Self::Quiet => "quiet".into(),
+            Self::SecondMachine => "second-machine".into(),
         }
     }
 
@@ -144,6 +149,7 @@ impl Case {
             Self::Shared => calm::shared,
             Self::NoHelp => calm::no_help,
             Self::Quiet => calm::quiet,
+            Self::SecondMachine => scans::second_machine,
         };
         figures(scale, programs, interrupt).map(Outcome::Figures)
     }

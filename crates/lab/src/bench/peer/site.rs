@@ -52,10 +52,17 @@ impl<'a> Site<'a> {
         site.scratch.dir(SHOWN)?;
         let dir = site.keys.display().to_string();
         site.run(Host::Client, &["peer", "keys", &dir])?;
-        for (name, role) in [("server", "server"), ("client", "client")] {
-            site.run(Host::Client, &["peer", "keys", &dir, "--add", name, "--role", role])?;
+        for role in ["server", "client"] {
+            site.add_key(role)?;
         }
         Ok(site)
+    }
+
+    /// One more certificate, whose role is its name.
+    pub(super) fn add_key(&self, role: &str) -> Result<String, String> {
+        let dir = self.keys.display().to_string();
+        self.run(Host::Client, &["peer", "keys", &dir, "--add", role, "--role", role])?;
+        Ok(self.keys.join(role).display().to_string())
     }
 
     pub(super) fn key(&self) -> String {
