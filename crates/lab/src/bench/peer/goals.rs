@@ -87,7 +87,7 @@ fn random(outcomes: &Outcomes) -> Vec<Row> {
         rows.push(row(what, "mean ÷ what it may be", Some(Aim::AtMost(1.0)), value).paper("below the disk's"));
     }
     let deviation = of_mib(slow, 1024).and_then(|of| pairs(&of, |disk, raced| raced.deviation / disk.deviation));
-    let what = "figure 4, 10 Mbit/s, 1 GiB";
+    let what = "figure 4, 10 Mbit/s, 1G";
     rows.push(row(what, "deviation ÷ the disk's", Some(Aim::AtMost(0.333)), deviation).paper("less spread"));
     for mib in [1, 4, 16, 64, 256, 1024] {
         let of = of_mib(random_of(outcomes, 1000), mib);
