@@ -97,7 +97,7 @@ pub fn residency_by_mincore(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Re
     }
     let size = stat.st_size.max(0) as u64;
     let end = if len == 0 { size } else { offset.saturating_add(len).min(size) };
-    let page = rustix::param::page_size() as u64;
+    let page = crate::memory::page_bytes();
     let mut at = offset / page * page;
     let mut cached = 0;
     while at < end {
@@ -120,7 +120,7 @@ const MINCORE_WINDOW_BYTES: u64 = 256 << 20;
 /// Cached pages of `len` bytes from `offset`, which is a multiple of the page size.
 fn cached_pages_of_window(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<u64> {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-    let mut pages = vec![0_u8; len.div_ceil(rustix::param::page_size())];
+    let mut pages = vec![0_u8; len.div_ceil(crate::memory::page_len())];
     // SAFETY: a new mapping at an address of the kernel's choice, never read or written.
     let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::empty(), MapFlags::SHARED, fd, offset)? };
     // SAFETY: the mapping is `len` bytes long, and `pages` has one byte for each page of it.
@@ -136,7 +136,7 @@ fn cached_pages_of_window(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Re
 
 /// The runs of whole pages around a range that are not in the page cache, rising; told to whom [`residency`] is told.
 pub fn uncached_runs(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
-    let page = rustix::param::page_size() as u64;
+    let page = crate::memory::page_bytes();
     let count = |pages: &Range<u64>| Ok(residency(fd, pages.start * page, (pages.end - pages.start) * page)?.cached);
     let mut runs = Vec::new();
     uncached_by_count(&count, page_numbers(range), &mut runs)?;
@@ -151,7 +151,7 @@ pub fn uncached_runs(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<Vec<R
 /// cached. `Unsupported` where no such reads are possible.
 #[doc(alias = "RWF_NOWAIT")]
 pub fn uncached_runs_by_trial(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
-    let page = rustix::param::page_size() as u64;
+    let page = crate::memory::page_bytes();
     uncached_by_trial(&mut |number| is_read_at_once(fd, number * page), page_numbers(range)).map(in_bytes)
 }
 
@@ -163,12 +163,12 @@ pub fn has_trial(fd: BorrowedFd<'_>) -> bool {
 }
 
 fn page_numbers(range: &Range<u64>) -> Range<u64> {
-    let page = rustix::param::page_size() as u64;
+    let page = crate::memory::page_bytes();
     range.start / page..range.end.div_ceil(page)
 }
 
 fn in_bytes(runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    let page = rustix::param::page_size() as u64;
+    let page = crate::memory::page_bytes();
     runs.into_iter().map(|run| run.start * page..run.end * page).collect()
 }
 
@@ -221,7 +221,7 @@ const SECTOR_BYTES: u64 = 512;
 fn is_read_at_once(fd: BorrowedFd<'_>, offset: u64) -> io::Result<bool> {
     let mut byte = [0];
     let mut parts = [io::IoSliceMut::new(&mut byte)];
-    let page = rustix::param::page_size() as u64;
+    let page = crate::memory::page_bytes();
     loop {
         let before = blocks_read() * SECTOR_BYTES;
         match rustix::io::preadv2(fd, &mut parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
@@ -276,13 +276,13 @@ mod tests {
     /// A file of `pages` pages that are on the device and in the cache.
     fn cached_file(pages: usize) -> std::fs::File {
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![1; pages * rustix::param::page_size()]).unwrap();
+        file.write_all(&vec![1; pages * crate::memory::page_len()]).unwrap();
         file.sync_all().unwrap();
         file
     }
 
     fn pinned(file: &std::fs::File, pages: Range<usize>) -> Pinned {
-        let page = rustix::param::page_size();
+        let page = crate::memory::page_len();
         Pinned::new(file.as_fd(), (pages.start * page) as u64, pages.len() * page)
     }
 
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn cached_pages_are_counted() {
-        let (file, page) = (cached_file(10), rustix::param::page_size() as u64);
+        let (file, page) = (cached_file(10), crate::memory::page_bytes());
         let _all = pinned(&file, 0..10);
         for (offset, len, pages) in [(0, 0, 10), (0, 10 * page, 10), (2 * page, 3 * page, 3), (page + 1, 1, 1)] {
             for answer in in_both_ways(file.as_fd(), offset, len) {
@@ -337,7 +337,7 @@ mod tests {
         }
         // By mincore, pages count when they have been read; and some may be reclaimed before the others are there.
         let all_back = || {
-            prefetch(file.as_fd(), 0, 64 * rustix::param::page_size() as u64).unwrap();
+            prefetch(file.as_fd(), 0, 64 * crate::memory::page_bytes()).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(10));
             residency(file.as_fd(), 0, 0).unwrap().cached == 64
         };
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn uncached_runs_are_told_to_owners_and_strangers() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let page = rustix::param::page_size();
+        let page = crate::memory::page_len();
         file.as_file().write_all(&vec![1; 64 * page]).unwrap();
         file.as_file().sync_all().unwrap();
         let reader = || std::fs::File::open(file.path()).unwrap();

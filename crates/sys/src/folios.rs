@@ -37,11 +37,11 @@ impl Folios {
         if bytes == 0 {
             return Ok(Some(false));
         }
-        mapped(fd, bytes, |start| self.look(start.addr() as u64, bytes.div_ceil(rustix::param::page_size())))
+        mapped(fd, bytes, |start| self.look(start.addr() as u64, bytes.div_ceil(crate::memory::page_len())))
     }
 
     fn look(&self, address: u64, pages: usize) -> io::Result<Option<bool>> {
-        let first = address / rustix::param::page_size() as u64;
+        let first = address / crate::memory::page_bytes();
         let mut entries = vec![0; pages * 8];
         self.frames.read_exact_at(&mut entries, first * 8)?;
         for entry in entries.chunks_exact(8) {
@@ -66,7 +66,7 @@ impl Folios {
 /// cold afterwards. A system call for each page: for small files.
 #[doc(alias = "MADV_COLD")]
 pub fn make_small(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    let page = rustix::param::page_size();
+    let page = crate::memory::page_len();
     if bytes == 0 {
         return Ok(());
     }

@@ -32,7 +32,15 @@ fn field(text: &str, name: &str) -> io::Result<u64> {
 
 /// Bytes of a page of memory, and so of the page cache.
 pub fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
+    page_len() as u64
+}
+
+/// The same as the length of memory.
+///
+/// The C library says it, not rustix, which looks at the vDSO that the kernel tells of: under valgrind there is none.
+pub(crate) fn page_len() -> usize {
+    // SAFETY: it takes no pointers.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// Gives memory that was freed back to the system, where the allocator keeps it: after work that took much more than what
