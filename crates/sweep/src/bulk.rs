@@ -1,6 +1,6 @@
 //! [`BulkRead`]: walk, map, plan, show, run.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     catalogue::CatalogueSize,
@@ -13,7 +13,7 @@ use crate::{
     order::Order,
     plan::{DiskModel, Estimate},
     progress::{Cancel, Observer},
-    settings::{CachePolicy, Entries, MetadataSource, Reassembly, Settings, Strategy},
+    settings::{CachePolicy, Entries, MetadataSource, OpenRoot, Reassembly, Settings, Strategy},
     summary::Summary,
 };
 
@@ -37,6 +37,21 @@ impl BulkRead {
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
         self
+    }
+
+    /// Other files and directories instead of those that were named before: one description serves several reads.
+    pub fn roots<P: Into<PathBuf>>(self, roots: impl IntoIterator<Item = P>) -> Self {
+        self.with(|settings| settings.roots = roots.into_iter().map(Into::into).collect())
+    }
+
+    /// Adds open files and directories, each with the path that it is shown by. A directory is read whatever it is called by
+    /// now, or if it has no name any more; a file must be there by the name that the kernel knows of it. Images are files like
+    /// all others here.
+    ///
+    /// Descriptors are kept until the sweep ends.
+    pub fn open_roots<P: Into<PathBuf>>(self, roots: impl IntoIterator<Item = (P, OwnedFd)>) -> Self {
+        let open = roots.into_iter().map(|(shown, fd)| OpenRoot { shown: shown.into(), fd: Arc::new(fd) });
+        self.with(|settings| settings.open_roots.extend(open))
     }
 
     /// The directory that relative roots are looked up in (`tar -C`). Default: the current one.

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
@@ -28,7 +28,7 @@ use crate::{
     plan::Estimate,
     preload::Preload,
     read::Halt,
-    settings::{MetadataSource, Settings},
+    settings::{MetadataSource, OpenRoot, Settings},
     spindle::{Root, SpindleSweep},
     throttle::Throttle,
     walk::Foreign,
@@ -147,7 +147,7 @@ type Resolved = (Shared, Vec<Root>, Vec<FileError>);
 /// Finds the roots, of which at least one must be there, and takes what snapshots are asked for.
 fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     settings.check().map_err(SweepError::Setting)?;
-    if settings.roots.is_empty() {
+    if settings.roots.is_empty() && settings.open_roots.is_empty() {
         return Err(SweepError::NoRoots);
     }
     let system = |what| move |source| SweepError::System { what, source };
@@ -181,14 +181,21 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
                 images.push(image);
                 continue;
             }
-            Ok(None) => find_root(&shared, shown.clone(), opened, shared.settings.follow_roots).and_then(|root| {
-                let wished = shared.settings.metadata == MetadataSource::Tables;
-                let refusal = wished.then(|| Preload::refusal(&root.placement, &root.opened)).flatten();
-                refusal.map_or(Ok(root), |why| Err(io::Error::other(why)))
-            }),
+            Ok(None) => find_root(&shared, shown.clone(), opened, shared.settings.follow_roots)
+                .and_then(|root| check_tables(&shared, root)),
             Err(error) => Err(error),
         };
         match found {
+            Ok(root) => roots.push(root),
+            Err(source) => errors.push((shown.clone(), source)),
+        }
+    }
+    for OpenRoot { shown, fd } in &shared.settings.open_roots {
+        if shared.settings.filter.excludes(path_bytes(shown)) {
+            continue;
+        }
+        let found = way_to_open(fd.as_fd()).and_then(|opened| find_root(&shared, shown.clone(), opened, false));
+        match found.and_then(|root| check_tables(&shared, root)) {
             Ok(root) => roots.push(root),
             Err(source) => errors.push((shown.clone(), source)),
         }
@@ -208,6 +215,29 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     *shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = images;
     Ok((shared, roots, errors))
 }
+
+/// Fails for a root whose tables were wished for and can't be read.
+fn check_tables(shared: &Shared, root: Root) -> io::Result<Root> {
+    let wished = shared.settings.metadata == MetadataSource::Tables;
+    let refusal = wished.then(|| Preload::refusal(&root.placement, &root.opened)).flatten();
+    refusal.map_or(Ok(root), |why| Err(io::Error::other(why)))
+}
+
+/// The path that leads to what is open. Of a directory that is its descriptor, followed by its slash, so that no change of names
+/// matters; a link of `/proc` that leads to a file is not followed by what opens roots.
+fn way_to_open(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    let link = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let open = files::statx_fd(fd)?;
+    if open.file_type() == EntryType::Dir {
+        return Ok(link.join(""));
+    }
+    let named = PathBuf::from(files::read_link_at(files::CURRENT_DIR, link.as_path())?);
+    let there = files::statx_at(files::CURRENT_DIR, named.as_path(), true)?;
+    if (there.dev, there.ino) == (open.dev, open.ino) { Ok(named) } else { Err(io::Error::from_raw_os_error(ESTALE)) }
+}
+
+/// What the kernel says of a file that is not there by the name that it knows.
+const ESTALE: i32 = 116;
 
 /// Where relative paths begin: an absolute path, or nothing where that doesn't lead there. A process may be in a directory that
 /// it can't reach from the root: closed above, too deep for a path, or gone.

@@ -363,15 +363,28 @@ impl SweptFile {
     }
 
     /// Takes the content over: it leaves the budget and is the caller's. `None` without content in memory.
-    pub fn take(self) -> Option<onesweep_sys::buffer::Bytes> {
-        match self.content {
+    pub fn take(mut self) -> Option<onesweep_sys::buffer::Bytes> {
+        self.take_bytes()
+    }
+
+    /// The same where the rest is needed on: afterwards it has no content.
+    pub fn take_bytes(&mut self) -> Option<onesweep_sys::buffer::Bytes> {
+        match std::mem::replace(&mut self.content, Content::None) {
             Content::Bytes(FileBytes { bytes, loan }) => {
                 if let Some(loan) = loan {
                     loan.hand_over();
                 }
                 Some(bytes)
             }
-            Content::None | Content::Stream(_) => None,
+            other => {
+                self.content = other;
+                None
+            }
         }
+    }
+
+    /// Whether there is content to be had, in memory or by [`SweptFile::reader`]; an empty file has some.
+    pub fn has_content(&self) -> bool {
+        !matches!(self.content, Content::None)
     }
 }

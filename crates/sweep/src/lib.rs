@@ -80,7 +80,7 @@ mod walk;
 
 pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
 pub use catalogue::CatalogueSize;
-pub use directories::{FilePlace, LaidDirectory, LaidFile, ReaderOrder};
+pub use directories::{FilePlace, LaidDirectory, LaidFigures, LaidFile, LaidSide, ReaderOrder};
 pub use error::{FileError, SweepError};
 pub use files::Files;
 pub use filter::Filter;

@@ -65,7 +65,13 @@ impl<F: Fn(Progress) + Send + Sync> Observer for F {
 
 /// Stops a sweep from outside, within one request. Clones stop the same sweep.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<Switch>);
+
+#[derive(Debug, Default)]
+struct Switch {
+    thrown: AtomicBool,
+    above: Option<Cancel>,
+}
 
 impl Cancel {
     /// A switch that is not thrown.
@@ -73,13 +79,34 @@ impl Cancel {
         Self::default()
     }
 
-    /// Stops the sweep. Safe to call from a signal handler's thread, and more than once.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::SeqCst);
+    /// A switch that is thrown by this one too, and doesn't throw it: for one of several sweeps that may end by itself.
+    #[must_use]
+    pub fn below(&self) -> Self {
+        Self(Arc::new(Switch { thrown: AtomicBool::new(false), above: Some(self.clone()) }))
     }
 
-    /// True once [`Cancel::cancel`] was called.
+    /// Stops the sweep. Safe to call from a signal handler's thread, and more than once.
+    pub fn cancel(&self) {
+        self.0.thrown.store(true, Ordering::SeqCst);
+    }
+
+    /// True once [`Cancel::cancel`] was called, of this switch or of one that it is below.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.thrown.load(Ordering::SeqCst) || self.0.above.as_ref().is_some_and(Cancel::is_cancelled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_thrown_above_is_thrown_below_alone() {
+        let (above, other) = (Cancel::new(), Cancel::new());
+        let (one, two) = (above.below(), above.below());
+        one.cancel();
+        assert_eq!((above.is_cancelled(), two.is_cancelled()), (false, false));
+        above.clone().cancel();
+        assert_eq!((two.is_cancelled(), other.is_cancelled()), (true, false));
     }
 }

@@ -1,6 +1,6 @@
 //! What a sweep is told to do.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{filter::Filter, order::Order, progress::Observer};
 
@@ -45,10 +45,18 @@ pub enum Reassembly {
 /// How fragments become read requests, by the DAFT paper's names.
 pub(crate) use crate::plan::Strategy;
 
+/// A root that the caller has opened.
+#[derive(Clone)]
+pub(crate) struct OpenRoot {
+    pub(crate) shown: PathBuf,
+    pub(crate) fd: Arc<OwnedFd>,
+}
+
 /// All settings of a sweep; [`crate::BulkRead`] has a method for each.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) roots: Vec<PathBuf>,
+    pub(crate) open_roots: Vec<OpenRoot>,
     pub(crate) metadata: MetadataSource,
     pub(crate) force_dirty: bool,
     pub(crate) lost: bool,
@@ -136,6 +144,7 @@ impl Settings {
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
         Self {
             roots,
+            open_roots: Vec::new(),
             metadata: MetadataSource::Walk,
             force_dirty: false,
             lost: false,

@@ -758,3 +758,46 @@ fn a_preallocated_file_that_was_just_written_comes_with_its_bytes() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+#[test]
+fn what_is_open_is_read_whatever_it_is_called_by() {
+    let root = tempfile::tempdir().unwrap();
+    let (before, after, file) = (root.path().join("before"), root.path().join("after"), root.path().join("file"));
+    fs::create_dir(&before).unwrap();
+    fs::write(before.join("a"), "in a directory").unwrap();
+    fs::write(&file, "a file").unwrap();
+    let open = |path: &Path| fs::File::open(path).unwrap().into();
+    let named = BulkRead::new(["/nonexistent"]);
+    let read = |before: &Path| named.clone().roots([""; 0]).open_roots([("dir", open(before)), ("f", open(&file))]);
+    let sweep = read(&before);
+    fs::rename(&before, &after).unwrap();
+    let (found, errors, _) = deliver(sweep);
+    assert!(errors.is_empty(), "{errors:?}");
+    let expected = [("dir/a", "in a directory"), ("f", "a file")];
+    assert_eq!(found, expected.map(|(path, text)| (path.into(), text.into())).into());
+
+    // A file is found by its name alone.
+    let sweep = read(&after);
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, "another").unwrap();
+    let (found, errors, _) = deliver(sweep);
+    assert_eq!(found.len(), 1);
+    assert!(
+        matches!(&errors[..], [FileError::Io { path, .. } | FileError::Vanished { path }] if path == Path::new("f"))
+    );
+}
+
+#[test]
+fn bytes_are_taken_once_and_the_rest_stays() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("f"), "taken").unwrap();
+    let summary = BulkRead::new([root.path()]).run(|item| {
+        let mut file = item.unwrap();
+        assert!(file.has_content());
+        assert_eq!(file.take_bytes().as_deref(), Some(&b"taken"[..]));
+        assert!(file.take_bytes().is_none() && !file.has_content() && file.bytes().is_none());
+        assert_eq!(file.metadata().size, 5);
+        true
+    });
+    assert!(summary.unwrap().taken_over_bytes >= 5);
+}

@@ -4,6 +4,7 @@
 //! A [`LaidDirectory`] is numbers alone: whatever is made of one does no I/O.
 
 mod cost;
+mod figures;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,6 +16,8 @@ use std::{
 };
 
 use onesweep_layout::{DynamicScore, LayoutScore};
+
+pub use figures::{LaidFigures, LaidSide};
 
 use crate::{
     catalogue::{Catalogue, EntryId, Flags},
