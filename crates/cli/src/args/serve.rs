@@ -6,9 +6,6 @@ use clap::{Args, ValueEnum};
 use onesweep_summary::tracker;
 use serde::{Deserialize, Deserializer, de::Error};
 
-/// Where the server listens, unless told otherwise.
-const SOCKET: &str = "/run/onesweep/summaries.sock";
-
 const AFTER_HELP: &str = "\
 Examples:
   onesweep serve / /srv
@@ -220,6 +217,5 @@ impl ServeSettings {
 
 /// Where the server listens.
 pub(super) fn socket(named: Option<&PathBuf>) -> PathBuf {
-    let from_environment = || std::env::var_os("ONESWEEP_SOCKET").map(PathBuf::from);
-    named.cloned().or_else(from_environment).unwrap_or_else(|| SOCKET.into())
+    named.cloned().unwrap_or_else(onesweep_summary::service::default_socket)
 }

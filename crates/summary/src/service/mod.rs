@@ -11,3 +11,13 @@ pub mod protocol;
 pub mod reach;
 pub mod server;
 pub mod shared;
+
+use std::path::PathBuf;
+
+/// Where a server listens, unless told otherwise.
+const SOCKET: &str = "/run/onesweep/summaries.sock";
+
+/// Where a server is asked that nobody has named: at `$ONESWEEP_SOCKET`, else at `/run/onesweep/summaries.sock`.
+pub fn default_socket() -> PathBuf {
+    std::env::var_os("ONESWEEP_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
+}

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, os::unix::ffi::OsStrExt};
 
-use onesweep::{DiskModel, Estimate, FilePlace, LaidDirectory};
+use onesweep::{DiskModel, LaidDirectory, LaidSide};
 use onesweep_layout::LayoutScore;
 use serde::Serialize;
 
@@ -37,13 +37,13 @@ pub(super) struct Side {
 }
 
 impl Side {
-    fn of(laid: &LaidDirectory, cost: &Estimate) -> Self {
+    fn of(side: &LaidSide) -> Self {
         Self {
-            fragments: laid.runs().count() as u64,
-            layout: Score::of(laid.layout_score()),
-            dynamic: Score::of(laid.dynamic_score()),
-            seeks: cost.seeks,
-            seconds: cost.seconds,
+            fragments: side.fragments,
+            layout: Score::of(side.layout),
+            dynamic: Score::of(side.dynamic),
+            seeks: side.seeks,
+            seconds: side.seconds,
         }
     }
 
@@ -73,18 +73,17 @@ pub(super) struct Figures {
 
 impl Figures {
     fn of(laid: &LaidDirectory, disk: &DiskModel) -> Self {
-        let packed = laid.packed();
-        let count = |is: &dyn Fn(&FilePlace) -> bool| laid.files.iter().filter(|file| is(&file.place)).count() as u64;
+        let figures = laid.figures(disk);
         Self {
-            files: laid.files.len() as u64,
-            placed_files: count(&|place| matches!(place, FilePlace::Runs(_))),
-            fragmented_files: count(&|place| matches!(place, FilePlace::Runs(runs) if runs.len() > 1)),
-            compressed_files: count(&|place| *place == FilePlace::Compressed),
-            unknown_files: count(&|place| *place == FilePlace::Unknown),
-            blocks: laid.block_count(),
-            bytes: laid.runs().map(|run| run.end - run.start).sum(),
-            before: Side::of(laid, &laid.cost(disk)),
-            after: Side::of(&packed, &packed.cost(disk)),
+            files: figures.files,
+            placed_files: figures.placed_files,
+            fragmented_files: figures.fragmented_files,
+            compressed_files: figures.compressed_files,
+            unknown_files: figures.unknown_files,
+            blocks: figures.blocks,
+            bytes: figures.bytes,
+            before: Side::of(&figures.before),
+            after: Side::of(&figures.after),
         }
     }
 
