@@ -17,7 +17,8 @@ BUILD_TOOLS := cc:build-essential
 TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
-	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon
+	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon \
+	valgrind:valgrind pkg-config:pkg-config
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm
@@ -36,11 +37,15 @@ CARGO_FUZZ ?= 0.13
 # By which the tests read what `onesweep export` writes.
 DUCKDB ?= 1.5
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# The version of the interface of C, and where its library is linked.
+CAPI_VERSION := 1.0.0
+CAPI := $(TARGET)/capi
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
 	@echo 'make install    the program, and onesweep serve as a service of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
+	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
@@ -80,6 +85,23 @@ install: build
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)/etc/onesweep
 	$(TARGET)/release/onesweep man $(DESTDIR)$(PREFIX)/share/man/man1
 	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
+
+capi: build-deps
+	$(CARGO) build --release --package onesweep-capi --lib
+	crates/capi/link $(TARGET)/release/libonesweep_capi.a $(CAPI)
+
+install-capi: capi
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m644 crates/capi/include/onesweep.h $(DESTDIR)$(PREFIX)/include/onesweep.h
+	install -m755 $(CAPI)/libonesweep.so.$(CAPI_VERSION) $(DESTDIR)$(PREFIX)/lib/
+	ln -sf libonesweep.so.$(CAPI_VERSION) $(DESTDIR)$(PREFIX)/lib/libonesweep.so.1
+	ln -sf libonesweep.so.1 $(DESTDIR)$(PREFIX)/lib/libonesweep.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(CAPI_VERSION)|' crates/capi/onesweep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/onesweep.pc
+	test -n '$(DESTDIR)' || ldconfig
+
+# include/onesweep.h of crates/capi, of its source; a test compares them.
+header:
+	ONESWEEP_WRITE_HEADER=1 $(CARGO) test --package onesweep-capi --test interface -- the_header_is_that_of_the_source
 
 try: build-deps build
 	@CARGO='$(CARGO)' bench/try "$(DIR)"
@@ -155,4 +177,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install capi install-capi header try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean

@@ -1,0 +1,7 @@
+//! The interface as C has it: the header, the symbols, and programs in C that call every function and meet every error, plainly,
+//! under valgrind, and with the address sanitizer.
+
+mod library;
+mod programs;
+mod server;
+mod text;
