@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt,
     },
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -74,18 +74,33 @@ impl Confined {
         // SAFETY: the closure runs in the forked child, and makes system calls alone: it allocates nothing and takes no lock.
         unsafe { command.pre_exec(move || confine(uid, gid, network)) };
         let mut child = command.spawn()?;
-        let ended = converse(&mut child, input, until, most);
-        // Until it is waited for, its number is nobody else's: what it has started ends with it.
-        match kill_group(child.id()) {
-            // Without the right to kill it, it would be waited for until it likes to end.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error),
-            _ => {}
-        }
-        let status = child.wait()?;
+        let ended = converse(&mut child, input, until, most, false);
+        let status = end(&mut child)?;
         Ok(match ended? {
             Ended::Said(_) if !status.success() => Ended::Failed(format!("it ended with {status}")),
             ended => ended,
         })
+    }
+}
+
+/// Runs a command of one's own as it is, with the first `most` bytes that it writes to standard output; what it writes beyond
+/// is read and forgotten. After `limit` it is killed: [`Ended::Late`]. What it has started, in its process group, ends with it in
+/// any case. The error is why it could not be started.
+pub fn run_within(command: &mut Command, limit: Duration, most: usize) -> io::Result<(Ended, ExitStatus)> {
+    let until = Instant::now() + limit;
+    let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
+    let ended = converse(&mut child, &[], until, most, true);
+    let status = end(&mut child)?;
+    Ok((ended?, status))
+}
+
+/// Ends a program that leads a group, with all of it.
+fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    // Until it is waited for, its number is nobody else's: what it has started ends with it.
+    match kill_group(child.id()) {
+        // Without the right to kill it, it would be waited for until it likes to end.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),
+        _ => child.wait(),
     }
 }
 
@@ -106,8 +121,8 @@ fn confine(uid: libc::uid_t, gid: libc::gid_t, network: libc::c_int) -> io::Resu
     }
 }
 
-/// Feeds a program, and takes what it says, until it has ended.
-fn converse(child: &mut Child, mut input: &[u8], until: Instant, most: usize) -> io::Result<Ended> {
+/// Feeds a program, and takes what it says, until it has ended. Where it says more than it may, that is too much, or forgotten.
+fn converse(child: &mut Child, mut input: &[u8], until: Instant, most: usize, forgets: bool) -> io::Result<Ended> {
     let (mut stdin, mut stdout) = (child.stdin.take(), child.stdout.take());
     for pipe in [stdin.as_ref().map(AsFd::as_fd), stdout.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
@@ -145,8 +160,10 @@ fn converse(child: &mut Child, mut input: &[u8], until: Instant, most: usize) ->
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
-                if said.len() > most {
-                    return Ok(Ended::TooMuch);
+                match said.len() > most {
+                    true if forgets => said.truncate(most),
+                    true => return Ok(Ended::TooMuch),
+                    false => {}
                 }
                 if Instant::now() >= until {
                     return Ok(Ended::Late);
@@ -191,6 +208,16 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_of_ones_own_has_its_time() {
+        let run = |line: &str, limit| run_within(Command::new("sh").args(["-c", line]), limit, 5).unwrap();
+        let (ended, status) = run("echo one; echo two; exit 3", LONG);
+        assert_eq!((ended, status.code()), (Ended::Said(b"one\nt".to_vec()), Some(3)));
+        // What it leaves running has its output, and isn't waited for.
+        assert_eq!(run("sleep 1000 & echo", LONG).0, Ended::Said(b"\n".to_vec()));
+        assert_eq!(run("sleep 1000", Duration::from_millis(100)).0, Ended::Late);
+    }
 
     const LONG: Duration = Duration::from_secs(60);
 

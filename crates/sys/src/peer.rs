@@ -50,6 +50,28 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { uid: credentials.uid.as_raw(), groups })
 }
 
+/// The process that listened at the other end of a connected socket, or that had connected; `None` where it is in another
+/// namespace. With a socket that systemd listens at for a service, it is systemd.
+#[doc(alias = "SO_PEERCRED")]
+pub fn process_of(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most as many bytes as it is told there is room for, and any bytes are a `ucred`.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut bytes,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u32::try_from(credentials.pid).ok().filter(|pid| *pid != 0))
+}
+
 /// Sends bytes, and an open file with the first of them.
 #[doc(alias = "SCM_RIGHTS")]
 pub fn send_with_file(socket: BorrowedFd<'_>, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
@@ -105,6 +127,7 @@ mod tests {
         let (one, _other) = UnixStream::pair().unwrap();
         let peer = peer_of(one.as_fd()).unwrap();
         assert_eq!(peer.uid, crate::user::effective_uid());
+        assert_eq!(process_of(one.as_fd()).unwrap(), Some(std::process::id()));
         assert!(peer.groups.contains(&rustix::process::getegid().as_raw()));
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use onesweep_peer::scan::clamd::Address;
 
-use super::Common;
+use super::{Common, Seconds};
 
 /// Where Debian's clamd listens.
 const CLAMD: &str = "/run/clamav/clamd.ctl";
@@ -63,6 +63,9 @@ pub(crate) struct EngineArgs {
     /// What names the signatures beyond what clamd says of them: a change makes all verdicts from before void
     #[arg(long, value_name = "TEXT", value_parser = epoch)]
     pub(crate) epoch: Option<String>,
+    /// The engine has so long for a content; a command is killed then
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub(crate) scan_time: Seconds,
 }
 
 /// Where verdicts come from and go to.
@@ -82,7 +85,8 @@ pub(crate) struct VerdictArgs {
     /// The key of the trust domain [default: /etc/onesweep/peer/domain.key, and without it nothing is kept]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Where this machine keeps verdicts [default: /var/lib/onesweep/verdicts]
+    /// Where this machine keeps verdicts; each process has a file of its own [default: verdicts in /var/lib/onesweep, and
+    /// guard.verdicts of guard]
     #[arg(long, value_name = "FILE")]
     pub(crate) verdicts: Option<PathBuf>,
 }
@@ -112,12 +116,14 @@ mod tests {
         assert_eq!(parsed("scan /srv").engine.clamd, Address::Unix(CLAMD.into()));
         assert_eq!(parsed("scan --clamd box:3310 /srv").engine.clamd, Address::Tcp("box:3310".to_owned()));
         assert_eq!(parsed("scan --command true /srv").engine.command.as_deref(), Some("true"));
+        assert_eq!(parsed("scan --scan-time 90s /srv").engine.scan_time.0, 90);
         for line in [
             "scan",
             "scan --clamd box /srv",
             "scan --clamd box:1 --command true /srv",
             "scan --trust x.pem /srv",
             "scan --sarif --json /srv",
+            "scan --scan-time never /srv",
         ] {
             parse_line(line).unwrap_err();
         }

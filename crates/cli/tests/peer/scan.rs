@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Keys for a server, a scanner, another scanner and a notebook; a tree with bad files and good ones.
-fn place() -> tempfile::TempDir {
+pub(crate) fn place() -> tempfile::TempDir {
     let dir = with_keys();
     let keys = path(dir.path(), "keys");
     for (name, role) in [("box", "server"), ("scan1", "scanner"), ("scan2", "scanner"), ("note", "client")] {
@@ -162,24 +162,26 @@ fn any_command_is_an_engine() {
     // Another line is another engine; one that fails has no verdict.
     let failing = scan(&words, &["--command", "exit 3", &root], 2);
     assert_eq!(details(&failing), [1, 0, 0, 0]);
+    let late = scan(&words, &["--command", "sleep 1000; exit 0", "--scan-time", "1s", &path(dir, "tree/good1")], 2);
+    assert_eq!((details(&late), &late["errors"]), ([0; 4], &1.into()));
     // A file with two names fails once.
     assert_eq!(failing["errors"], NAMES - 2);
 }
 
 /// A server whose store was filled with what it should say.
-fn server(dir: &Path, verdicts: Verdicts) -> Server {
+pub(crate) fn server(dir: &Path, verdicts: Verdicts) -> Server {
     let tls = Identity::read(&dir.join("keys/box")).unwrap().into_server().unwrap();
     let mut settings = serve::Settings::encrypted(domain(dir), tls);
     settings.verdicts = Some(Arc::new(verdicts));
     Server::start(TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(Memory::new(1 << 20)), settings).unwrap()
 }
 
-fn domain(dir: &Path) -> TrustDomain {
+pub(crate) fn domain(dir: &Path) -> TrustDomain {
     TrustDomain::read(&dir.join("keys/domain.key")).unwrap()
 }
 
 /// Files changed within two seconds before they are indexed get no hashes.
-fn settle() {
+pub(crate) fn settle() {
     let until = SystemTime::now() + Duration::from_millis(3100);
     while let Ok(left) = until.duration_since(SystemTime::now()) {
         std::thread::sleep(left);
@@ -227,15 +229,10 @@ fn a_second_machine_reads_nothing_of_what_it_has_indexed_and_another_has_scanned
     assert_eq!(details(&scan(&machine(dir, "scan2"), &["--clamd", socket, &second], 1)), [NAMES, 0, 0, 4]);
 }
 
-#[test]
-fn a_server_that_lies_makes_nothing_clean() {
-    let dir = place();
-    let dir = dir.path();
-    let clamd = Clamd::start(dir, "");
-    let socket = clamd.socket.to_str().unwrap();
-    let (root, trusted) = (path(dir, "tree/bad"), path(dir, "keys/scan1.pem"));
+/// What a server may say of EICAR that is no word to count on, and what is; and the epoch that clamd has, with one from before.
+pub(crate) fn lies(dir: &Path, socket: &str) -> ([EngineId; 2], Vec<(&'static str, Statement, bool)>) {
     // Which engine it is, it says itself.
-    let asked = scan(&machine(dir, "scan2"), &["--clamd", socket, &root], 1);
+    let asked = scan(&machine(dir, "scan2"), &["--clamd", socket, &path(dir, "tree/bad")], 1);
     let text = |name: &str| asked["details"][name].as_str().unwrap().to_owned();
     let engine = EngineId::new(&text("engine"), &text("epoch")).unwrap();
     let before = EngineId::new(&text("engine"), "ClamAV 1.0.0/1/Thu Jan  1 00:00:00 1970").unwrap();
@@ -247,7 +244,7 @@ fn a_server_that_lies_makes_nothing_clean() {
     let sign = |name: &str, engine: &EngineId| signer(name).sign(engine, hash, Verdict::Clean, 1_800_000_000).unwrap();
     let right = sign("scan1", &engine);
     let bad = signer("scan1").sign(&engine, hash, Verdict::infected("x"), 1_800_000_000).unwrap();
-    let lies = [
+    let lies = vec![
         ("unsigned", Statement::unsigned(hash, Verdict::Clean, 1_800_000_000), false),
         ("of a name that counts, unsigned", Statement { signature: Vec::new(), ..right.clone() }, false),
         ("wrongly signed", Statement { verdict: Verdict::Clean, ..bad }, false),
@@ -257,9 +254,20 @@ fn a_server_that_lies_makes_nothing_clean() {
         // That a scanner doesn't lie is what it is trusted for; and so these lies do come to where they are judged.
         ("rightly signed", right, true),
     ];
+    ([engine, before], lies)
+}
+
+#[test]
+fn a_server_that_lies_makes_nothing_clean() {
+    let dir = place();
+    let dir = dir.path();
+    let clamd = Clamd::start(dir, "");
+    let socket = clamd.socket.to_str().unwrap();
+    let (root, trusted) = (path(dir, "tree/bad"), path(dir, "keys/scan1.pem"));
+    let (epochs, lies) = lies(dir, socket);
     for (what, lie, is_believed) in lies {
         let verdicts = Verdicts::in_memory(&domain(dir), 1000).unwrap();
-        for epoch in [&engine, &before] {
+        for epoch in &epochs {
             verdicts.keep(epoch, std::slice::from_ref(&lie)).unwrap();
         }
         let server = server(dir, verdicts);

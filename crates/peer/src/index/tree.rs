@@ -6,6 +6,7 @@
 
 use std::{path::Path, time::SystemTime};
 
+use onesweep_sys::files::Stat;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 
 use super::IndexError;
@@ -21,7 +22,7 @@ const KEY_BYTES: usize = 36;
 const TICK_SECONDS: i64 = 2;
 
 /// What names the content of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
     /// The number of its inode.
     pub inode: u64,
@@ -36,6 +37,18 @@ pub struct FileKey {
 }
 
 impl FileKey {
+    /// Of a file, by its facts and its generation.
+    #[must_use]
+    pub fn new(stat: &Stat, generation: Option<u32>) -> Self {
+        Self {
+            inode: stat.ino,
+            generation: generation.unwrap_or(0),
+            size: stat.size,
+            mtime: (stat.mtime.secs, stat.mtime.nanos),
+            ctime: (stat.ctime.secs, stat.ctime.nanos),
+        }
+    }
+
     fn encode(&self) -> [u8; KEY_BYTES] {
         let mut bytes = [0; KEY_BYTES];
         bytes[..4].copy_from_slice(&self.generation.to_le_bytes());

@@ -14,15 +14,22 @@ use std::{
     },
     path::PathBuf,
     str::FromStr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
-use onesweep_sys::{memfd, peer::send_with_file};
+use onesweep_sys::{
+    memfd,
+    peer::{process_of, send_with_file},
+};
 
 use super::engine::{Content, EPOCH_BYTES_MAX, Engine, EngineError, EngineId, Verdict};
 
+const NAME: &str = "clamd";
 /// A connection is made within this time.
 const CONNECT: Duration = Duration::from_secs(10);
+/// It says within this time which it is.
+const VERSION: Duration = Duration::from_secs(30);
 /// Bytes of an answer, at most.
 const ANSWER_BYTES_MAX: u64 = 4096;
 /// Bytes that are sent at once over TCP.
@@ -66,6 +73,8 @@ pub struct Clamd {
     /// What is said of its signatures beyond what it says itself.
     epoch: Option<String>,
     patience: Duration,
+    /// Who listened at the socket last; 0 where nobody did.
+    process: AtomicU32,
 }
 
 enum Connection {
@@ -90,7 +99,7 @@ impl Clamd {
     /// versions of: those of databases other than main and daily.
     #[must_use]
     pub fn new(address: Address, epoch: Option<String>, patience: Duration) -> Self {
-        Self { address, epoch, patience }
+        Self { address, epoch, patience, process: AtomicU32::new(0) }
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> EngineError + use<> {
@@ -98,12 +107,13 @@ impl Clamd {
         move |source| EngineError::Io { engine: engine.clone(), step, source }
     }
 
-    fn connect(&self) -> Result<Connection, EngineError> {
+    fn connect(&self, patience: Duration) -> Result<Connection, EngineError> {
         let connect = || match &self.address {
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(self.patience))?;
-                stream.set_write_timeout(Some(self.patience))?;
+                let stream = UnixStream::connect(path).inspect_err(|_| self.process.store(0, Relaxed))?;
+                self.process.store(process_of(stream.as_fd()).ok().flatten().unwrap_or(0), Relaxed);
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 Ok(Connection::Unix(stream))
             }
             Address::Tcp(address) => {
@@ -111,8 +121,8 @@ impl Clamd {
                 for address in address.to_socket_addrs()? {
                     match TcpStream::connect_timeout(&address, CONNECT) {
                         Ok(stream) => {
-                            stream.set_read_timeout(Some(self.patience))?;
-                            stream.set_write_timeout(Some(self.patience))?;
+                            stream.set_read_timeout(Some(patience))?;
+                            stream.set_write_timeout(Some(patience))?;
                             stream.set_nodelay(true)?;
                             return Ok(Connection::Tcp(stream));
                         }
@@ -189,8 +199,16 @@ fn send_chunks(stream: &mut TcpStream, content: &mut dyn Read) -> io::Result<()>
 }
 
 impl Engine for Clamd {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.process.load(Relaxed)).filter(|pid| *pid != 0)
+    }
+
     fn id(&self) -> Result<EngineId, EngineError> {
-        let mut connection = self.connect()?;
+        let mut connection = self.connect(self.patience.min(VERSION))?;
         let stream = connection.stream();
         stream.write_all(b"zVERSION\0").map_err(self.failed("ask for its version"))?;
         let answer = self.answer(stream)?;
@@ -199,7 +217,7 @@ impl Engine for Clamd {
             None => answer.clone(),
         };
         let is_version = answer.starts_with("ClamAV ") && epoch.len() <= EPOCH_BYTES_MAX;
-        EngineId::new("clamd", &epoch).filter(|_| is_version).ok_or_else(|| EngineError::Garbled {
+        EngineId::new(NAME, &epoch).filter(|_| is_version).ok_or_else(|| EngineError::Garbled {
             engine: format!("clamd at {}", self.address),
             said: answer.chars().take(100).collect(),
         })
@@ -207,7 +225,7 @@ impl Engine for Clamd {
 
     fn scan(&self, content: Content<'_>) -> Result<Verdict, EngineError> {
         let rewound = |mut file: &File| file.rewind().map_err(self.failed("read a file from its start"));
-        match (self.connect()?, content) {
+        match (self.connect(self.patience)?, content) {
             (Connection::Unix(stream), Content::Bytes(bytes)) => {
                 let file = memfd::sealed(bytes).map_err(self.failed("make a file in memory"))?;
                 self.hand_over(stream, file.as_fd())

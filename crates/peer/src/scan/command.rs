@@ -2,13 +2,19 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek},
+    io::{self, Seek},
     process::{Command, Stdio},
+    time::Duration,
 };
 
-use onesweep_sys::memfd;
+use onesweep_sys::{
+    confined::{Ended, run_within},
+    memfd,
+};
 
 use super::engine::{Content, Engine, EngineError, EngineId, NAME_BYTES_MAX, Verdict};
+
+const NAME: &str = "command";
 
 /// A line for the shell. Exit code 0 is clean, 1 is infected, and the first line of what it writes is the name; any other is
 /// no verdict.
@@ -16,19 +22,20 @@ use super::engine::{Content, Engine, EngineError, EngineId, NAME_BYTES_MAX, Verd
 pub struct Program {
     line: String,
     epoch: String,
+    patience: Duration,
 }
 
 impl Program {
-    /// `epoch` is to change with its signatures, or with what else its verdicts depend on.
+    /// It gets so much time for each content, and is killed then, with what it has started. `epoch` is to change with its signatures, or with what else its verdicts depend on.
     #[must_use]
-    pub fn new(line: impl Into<String>, epoch: Option<String>) -> Self {
+    pub fn new(line: impl Into<String>, epoch: Option<String>, patience: Duration) -> Self {
         let line = line.into();
         // Another line is another engine.
         let epoch = match epoch {
             Some(epoch) => format!("{} {epoch}", &blake3::hash(line.as_bytes()).to_hex()[..16]),
             None => blake3::hash(line.as_bytes()).to_hex()[..16].to_owned(),
         };
-        Self { line, epoch }
+        Self { line, epoch, patience }
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> EngineError + use<> {
@@ -38,9 +45,13 @@ impl Program {
 }
 
 impl Engine for Program {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn id(&self) -> Result<EngineId, EngineError> {
         let too_long = || EngineError::Failed("the epoch is too long".to_owned());
-        EngineId::new("command", &self.epoch).ok_or_else(too_long)
+        EngineId::new(NAME, &self.epoch).ok_or_else(too_long)
     }
 
     fn scan(&self, content: Content<'_>) -> Result<Verdict, EngineError> {
@@ -51,22 +62,16 @@ impl Engine for Program {
             }
         };
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", &self.line]).stdin(input).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(self.failed("start it"))?;
-        let mut said = Vec::new();
-        if let Some(mut out) = child.stdout.take() {
-            let read = (&mut out).take(4 * NAME_BYTES_MAX as u64).read_to_end(&mut said);
-            // It must not wait for who doesn't listen.
-            let _ = read.and_then(|_| io::copy(&mut out, &mut io::sink()));
-        }
-        let status = child.wait().map_err(self.failed("wait for it"))?;
-        match status.code() {
-            Some(0) => Ok(Verdict::Clean),
-            Some(1) => {
+        command.args(["-c", &self.line]).stdin(input).stderr(Stdio::null());
+        let ran = run_within(&mut command, self.patience, 4 * NAME_BYTES_MAX).map_err(self.failed("run it"))?;
+        match ran {
+            (Ended::Said(_), status) if status.code() == Some(0) => Ok(Verdict::Clean),
+            (Ended::Said(said), status) if status.code() == Some(1) => {
                 let said = String::from_utf8_lossy(&said);
                 Ok(Verdict::infected(said.lines().next().unwrap_or_default().trim()))
             }
-            _ => Err(EngineError::Failed(format!("{}: it ended with {status}", self.line))),
+            (Ended::Late, _) => Err(EngineError::Failed(format!("{}: it has not ended in time", self.line))),
+            (_, status) => Err(EngineError::Failed(format!("{}: it ended with {status}", self.line))),
         }
     }
 }
@@ -77,9 +82,11 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
     fn exit_codes_are_verdicts() {
-        let scan = |line: &str, content: &[u8]| Program::new(line, None).scan(Content::Bytes(content));
+        let scan = |line: &str, content: &[u8]| Program::new(line, None, LONG).scan(Content::Bytes(content));
         assert_eq!(scan("! grep -q bad", b"a good one").unwrap(), Verdict::Clean);
         let names = "grep -q bad && echo ' Bad.Thing' && echo more && exit 1; exit 0";
         assert_eq!(scan(names, b"a bad one").unwrap(), Verdict::Infected("Bad.Thing".to_owned()));
@@ -91,20 +98,28 @@ mod tests {
     }
 
     #[test]
+    fn one_that_does_not_end_has_no_verdict() {
+        let scan = |line: &str| Program::new(line, None, Duration::from_millis(100)).scan(Content::Bytes(b"x"));
+        assert!(
+            matches!(scan("echo Bad; sleep 1000; exit 1"), Err(EngineError::Failed(why)) if why.contains("in time"))
+        );
+    }
+
+    #[test]
     fn a_file_is_given_from_its_start() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"bad").unwrap();
-        let found = Program::new("! grep -q bad", None).scan(Content::File(&file)).unwrap();
+        let found = Program::new("! grep -q bad", None, LONG).scan(Content::File(&file)).unwrap();
         assert!(found.is_infected());
     }
 
     #[test]
     fn another_line_or_epoch_is_another_engine() {
-        let id = |line: &str, epoch: Option<&str>| Program::new(line, epoch.map(str::to_owned)).id().unwrap();
+        let id = |line: &str, epoch: Option<&str>| Program::new(line, epoch.map(str::to_owned), LONG).id().unwrap();
         assert_eq!(id("a", None), id("a", None));
         assert_ne!(id("a", None), id("b", None));
         assert_ne!(id("a", None), id("a", Some("1")));
         assert_ne!(id("a", Some("2")), id("a", Some("1")));
-        assert!(Program::new("a", Some("x".repeat(300))).id().is_err());
+        assert!(Program::new("a", Some("x".repeat(300)), LONG).id().is_err());
     }
 }

@@ -123,6 +123,14 @@ pub enum EngineError {
 
 /// An engine. Many threads may ask it at a time.
 pub trait Engine: fmt::Debug + Send + Sync {
+    /// What it is called, whether it is there or not.
+    fn name(&self) -> &'static str;
+
+    /// The process that it is, on this machine, as far as that is known. Programs that this process starts are not meant.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
     /// Which it is, with the signatures that it has now.
     fn id(&self) -> Result<EngineId, EngineError>;
 

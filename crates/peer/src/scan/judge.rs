@@ -190,9 +190,13 @@ impl Judge {
         }
     }
 
-    /// Takes what the engine has found; true when it is time to [`Judge::flush`].
-    pub fn found(&self, hash: Hash, verdict: Verdict) -> bool {
+    /// Takes what the engine has found that was asked while it was `engine`; true when it is time to [`Judge::flush`]. Where it
+    /// counts as another now, nobody could say by which signatures it was found, so it is not taken.
+    pub fn found(&self, engine: &EngineId, hash: Hash, verdict: Verdict) -> bool {
         let mut state = self.state();
+        if state.engine != *engine {
+            return false;
+        }
         let before = state.found.entry(hash).or_insert_with(|| verdict.clone());
         if verdict.is_infected() {
             *before = verdict;
@@ -295,8 +299,8 @@ mod tests {
         let judge = judge(store(), Trust::nobody());
         let hash = domain().hash(b"content");
         assert_eq!(judge.known_here(&hash), None);
-        judge.found(hash, Verdict::infected("Bad"));
-        judge.found(hash, Verdict::Clean);
+        judge.found(&engine(), hash, Verdict::infected("Bad"));
+        judge.found(&engine(), hash, Verdict::Clean);
         assert_eq!(judge.known_here(&hash), Some(known(Verdict::infected("Bad"), Source::Scan)));
         assert_eq!(judge.flush(engine()), Flushed { kept: 1, ..Flushed::default() });
         assert_eq!(judge.known_here(&hash), Some(known(Verdict::infected("Bad"), Source::Kept)));
@@ -311,8 +315,11 @@ mod tests {
         let judge = judge(store(), Trust::nobody());
         let hash = domain().hash(b"content");
         let other = EngineId::new("clamd", "ClamAV 1.4.3/27701/Tue").unwrap();
-        judge.found(hash, Verdict::Clean);
+        judge.found(&engine(), hash, Verdict::Clean);
         assert_eq!(judge.flush(other), Flushed { dropped: 1, ..Flushed::default() });
+        assert_eq!(judge.known_here(&hash), None);
+        // Asked before it was known that they were replaced, answered after.
+        judge.found(&engine(), hash, Verdict::Clean);
         assert_eq!(judge.known_here(&hash), None);
         judge.flush(engine());
         assert_eq!(judge.known_here(&hash), None);

@@ -169,6 +169,26 @@ impl Verdicts {
         keep().map_err(io_error)?.ok_or(VerdictsError::Full)
     }
 
+    /// The epoch of an engine that was added to last: what it most likely still has, where it can't be asked.
+    pub fn latest(&self, engine: &str) -> Result<Option<EngineId>, VerdictsError> {
+        let find = || -> Result<Option<EngineId>, redb::Error> {
+            let mut latest: Option<(u64, EngineId)> = None;
+            for entry in self.database.begin_read()?.open_table(EPOCHS)?.iter()? {
+                let value = entry?.1;
+                let at = number(value.value());
+                let names = value.value().get(8..).and_then(|names| str::from_utf8(names).ok()).unwrap_or_default();
+                let epoch = names.strip_prefix(engine).and_then(|rest| rest.strip_prefix(' '));
+                if let Some(id) = epoch.and_then(|epoch| EngineId::new(engine, epoch))
+                    && latest.as_ref().is_none_or(|(before, _)| *before < at)
+                {
+                    latest = Some((at, id));
+                }
+            }
+            Ok(latest.map(|(_, id)| id))
+        };
+        find().map_err(io_error)
+    }
+
     /// What is said of each of these contents by an engine.
     pub fn get(&self, engine: &EngineId, hashes: &[Hash]) -> Result<Vec<Vec<Statement>>, VerdictsError> {
         let digest = epoch_digest(engine);
@@ -318,6 +338,10 @@ mod tests {
         verdicts.keep(&engine("3"), &some(0..4)).unwrap();
         let has = |epoch| verdicts.get(&engine(epoch), &[Hash::from_bytes([1; 32])]).unwrap()[0].len();
         assert_eq!((has("1"), has("2"), has("3"), verdicts.len().unwrap()), (1, 0, 1, 9));
+        assert_eq!(verdicts.latest("clamd").unwrap(), Some(engine("3")));
+        verdicts.keep(&EngineId::new("clam", "d 4").unwrap(), &some(0..1)).unwrap();
+        assert_eq!(verdicts.latest("clamd").unwrap(), Some(engine("3")));
+        assert_eq!(verdicts.latest("cl").unwrap(), None);
         // More than there can be is not kept, and what is there stays.
         assert!(matches!(verdicts.keep(&engine("3"), &some(0..11)), Err(VerdictsError::Full)));
         assert_eq!((has("1"), has("3")), (1, 1));

@@ -125,8 +125,8 @@ fn what_one_machine_found_another_knows_by_its_word() {
     };
     let (bad, good) = (block(1).0, block(2).0);
     let one = judge("one", &[]);
-    one.found(bad, Verdict::infected("Bad"));
-    one.found(good, Verdict::Clean);
+    one.found(&engine("1"), bad, Verdict::infected("Bad"));
+    one.found(&engine("1"), good, Verdict::Clean);
     let flushed = one.flush(engine("1"));
     assert_eq!((flushed.kept, flushed.told, flushed.failures), (2, 2, vec![]));
 
@@ -135,7 +135,7 @@ fn what_one_machine_found_another_knows_by_its_word() {
     let expected = [known(Verdict::infected("Bad"), Source::Peer), known(Verdict::Clean, Source::Peer), None];
     assert_eq!(note.known(&[bad, good, block(3).0]), expected);
     // A client has no word of its own, and keeps what it heard: it is known without the server.
-    note.found(block(3).0, Verdict::Clean);
+    note.found(&engine("1"), block(3).0, Verdict::Clean);
     let flushed = note.flush(engine("1"));
     assert_eq!((flushed.kept, flushed.told), (3, 0));
     drop(server);

@@ -82,14 +82,7 @@ fn open(root: &Path, index: &Path, domain: &TrustDomain) -> Result<Indexed, Inde
 
 /// What names the content of an open file.
 fn key_of(file: impl AsFd) -> io::Result<FileKey> {
-    let stat = files::statx_fd(file.as_fd())?;
-    Ok(FileKey {
-        inode: stat.ino,
-        generation: inode::generation(file.as_fd())?.unwrap_or(0),
-        size: stat.size,
-        mtime: (stat.mtime.secs, stat.mtime.nanos),
-        ctime: (stat.ctime.secs, stat.ctime.nanos),
-    })
+    Ok(FileKey::new(&files::statx_fd(file.as_fd())?, inode::generation(file.as_fd())?))
 }
 
 /// A file that an index knows.

@@ -224,11 +224,12 @@ impl Scan<'_> {
         {
             return Ok((verdict, source));
         }
+        let engine = self.judge.map(Judge::engine);
         let (scanned, is_as_hashed) = self.scan(file)?;
         match scanned {
             Ok(verdict) => {
-                if let (Some(judge), Some(hash), true) = (self.judge, hash, is_as_hashed) {
-                    self.keep(judge, hash, &verdict);
+                if let (Some(judge), Some(engine), Some(hash), true) = (self.judge, engine, hash, is_as_hashed) {
+                    self.keep(judge, &engine, hash, &verdict);
                 }
                 if !is_as_hashed && !verdict.is_infected() {
                     return Err(io::Error::other("it was changed meanwhile; run again when nobody writes to it"));
@@ -265,8 +266,8 @@ impl Scan<'_> {
     }
 
     /// Keeps a verdict, and all from before when they are many.
-    fn keep(&self, judge: &Judge, hash: Hash, verdict: &Verdict) {
-        if judge.found(hash, verdict.clone()) {
+    fn keep(&self, judge: &Judge, engine: &EngineId, hash: Hash, verdict: &Verdict) {
+        if judge.found(engine, hash, verdict.clone()) {
             self.flush(judge);
         }
     }

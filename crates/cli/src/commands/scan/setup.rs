@@ -21,17 +21,17 @@ use crate::{
 
 /// Where the key is, unless told otherwise.
 const KEY: &str = "/etc/onesweep/peer/domain.key";
-/// An engine has so much time for a content.
-const ENGINE_PATIENCE: Duration = Duration::from_secs(300);
 /// A server is waited for so long, at the start.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Verdicts that are kept, at most: about 200 bytes each.
 const VERDICTS_MAX: u64 = 10_000_000;
 
 pub(in crate::commands) fn engine(args: &EngineArgs) -> Box<dyn Engine> {
+    // No time at all is none that a socket can have.
+    let patience = Duration::from_secs(args.scan_time.0.unsigned_abs().max(1));
     match &args.command {
-        Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone())),
-        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), ENGINE_PATIENCE)),
+        Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience)),
+        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience)),
     }
 }
 
