@@ -56,6 +56,7 @@
 //! | [`ready`] | waiting for a socket, and a bell that another thread rings |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`] | what changes on a file system |
+//! | [`permission`] | whether files may be opened, which the kernel asks before |
 //! | [`lease`] | whether a file is open for writing |
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
@@ -85,6 +86,7 @@ pub mod mounting;
 pub mod move_extents;
 pub mod one_cpu;
 pub mod peer;
+pub mod permission;
 pub mod pressure;
 pub mod priority;
 pub mod process;
