@@ -18,6 +18,7 @@
 //! | [`race`] | who is asked when, and whose answer counts; no threads, no clock |
 //! | [`mount`] | a device that is shown, and whose reads are raced |
 //! | [`scan`] | contents are scanned once for all machines |
+//! | [`guard`] | nobody opens a file in which something bad was found |
 //! | [`tls`] | who may talk to whom, by certificates |
 //! | [`keys`] | a small authority that makes them |
 //!
@@ -42,6 +43,7 @@ mod buffers;
 pub mod client;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod guard;
 pub mod id;
 pub mod index;
 pub mod keys;
