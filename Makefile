@@ -44,7 +44,7 @@ CAPI := $(TARGET)/capi
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
-	@echo 'make install    the program, and onesweep serve as a service of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
+	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
@@ -79,6 +79,7 @@ install: build
 	install -Dm755 $(TARGET)/release/onesweep $(DESTDIR)$(PREFIX)/bin/onesweep
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/sysusers.d
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-serve.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-serve.service
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-guard@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-guard@.service
 	install -m644 packaging/onesweep.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/onesweep.conf
 	install -Dm644 packaging/serve.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/serve.toml
 	install -Dm644 packaging/summaries.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/summaries.toml

@@ -5,6 +5,7 @@ mod defrag;
 mod du;
 mod export;
 mod find;
+mod guard;
 mod layout;
 mod list;
 mod peer;
@@ -27,6 +28,7 @@ pub(crate) use defrag::{DefragArgs, OrderName};
 pub(crate) use du::DuArgs;
 pub(crate) use export::ExportArgs;
 pub(crate) use find::FindArgs;
+pub(crate) use guard::GuardArgs;
 pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use peer::{
@@ -82,6 +84,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     Peer(Box<PeerArgs>),
     Scan(Box<ScanArgs>),
+    Guard(Box<GuardArgs>),
     /// Writes a completion script to standard output
     #[command(after_help = "Example:\n  onesweep completions bash > /etc/bash_completion.d/onesweep")]
     Completions {

@@ -8,6 +8,7 @@ mod export;
 mod figures;
 mod find;
 mod find_volume;
+mod guard;
 mod layout;
 mod list;
 mod manual;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Du(args) => du::run(*args),
         Command::Peer(args) => peer::run(*args),
         Command::Scan(args) => scan::run(*args),
+        Command::Guard(args) => guard::run(*args),
         Command::Top(args) => top::run(*args),
         Command::Watch(args) => watch::run(*args),
         Command::Export(args) => export::run(*args),

@@ -1,6 +1,8 @@
-//! `onesweep peer` as it is typed: a server that is started, filled, asked, ended and killed. Needs no privilege.
+//! `onesweep peer`, `scan` and `guard` as they are typed: servers that are started, filled, asked, ended and killed. Only `guard` needs
+//! privileges, and is left out without them.
 
 mod clamd;
+mod guard;
 mod scan;
 
 use std::{
