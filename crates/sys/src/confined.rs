@@ -85,13 +85,24 @@ impl Confined {
 
 /// Runs a command of one's own as it is, with the first `most` bytes that it writes to standard output; what it writes beyond
 /// is read and forgotten. After `limit` it is killed: [`Ended::Late`]. What it has started, in its process group, ends with it in
-/// any case. The error is why it could not be started.
+/// any case; it itself does when this process is killed. The error is why it could not be started.
 pub fn run_within(command: &mut Command, limit: Duration, most: usize) -> io::Result<(Ended, ExitStatus)> {
     let until = Instant::now() + limit;
+    // SAFETY: the closure runs in the forked child, and makes a system call alone.
+    unsafe { command.pre_exec(end_with_parent) };
     let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
     let ended = converse(&mut child, &[], until, most, true);
     let status = end(&mut child)?;
     Ok((ended?, status))
+}
+
+/// The thread that has forked is the one that waits: it is there as long as somebody wants to know how this ends.
+fn end_with_parent() -> io::Result<()> {
+    // SAFETY: plain numbers.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Ends a program that leads a group, with all of it.
