@@ -3,10 +3,14 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -260,6 +264,104 @@ fn a_file_that_was_changed_is_looked_at_again_and_others_are_not() {
     }
 }
 
+/// A program that maps a file, writes to it at once, and EICAR when it is told to: that write changes none of the file's times.
+const MAPPER: &str = "
+import mmap, sys
+with open(sys.argv[1], 'r+b') as file:
+    content = mmap.mmap(file.fileno(), 0)
+    content[0:1] = b'm'
+    print('mapped', flush=True)
+    eicar = sys.stdin.buffer.readline().strip()
+    content[:len(eicar)] = eicar
+    print('written', flush=True)
+    sys.stdin.readline()
+";
+
+#[test]
+fn a_write_to_a_mapping_that_changes_no_time_is_not_overlooked() {
+    for kind in ["ext4", "xfs"] {
+        let Some(mounted) = Mounted::new(kind) else { return };
+        let dir = with_keys();
+        let dir = dir.path();
+        let file = mounted.write("file", &[b'.'; 4096]);
+        let mut mapper = match Command::new("python3")
+            .args(["-c", MAPPER, file.to_str().unwrap()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+        {
+            Ok(mapper) => mapper,
+            Err(error) => return skipped(&format!("python3: {error}")),
+        };
+        let (mut to, mut from) = (mapper.stdin.take().unwrap(), BufReader::new(mapper.stdout.take().unwrap()));
+        let mut hear = |what: &str| {
+            let mut line = String::new();
+            from.read_line(&mut line).unwrap();
+            assert_eq!(line.trim(), what);
+        };
+        hear("mapped");
+        settle();
+        let [key, store, root] = [path(dir, "keys/domain.key"), path(dir, "v"), path(&mounted.root, "")];
+        let line = counting(dir);
+        let guard = Guard::start(&["--fail-closed", "--command", &line, "--key", &key, "--verdicts", &store, &root]);
+        assert!(!is_refused(&file) && !is_refused(&file));
+        assert_eq!(count(dir), 1, "its content is known all the same");
+        to.write_all(&[eicar(), b"\n".to_vec()].concat()).unwrap();
+        hear("written");
+        assert!(is_refused(&file), "{}", guard.told());
+        drop(to);
+        assert!(mapper.wait().unwrap().success());
+        assert!(is_refused(&file));
+    }
+}
+
+/// A clamd elsewhere that finds nothing by its first signatures, and something everywhere by its second.
+fn changing_clamd(version: Arc<AtomicU32>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answer = move |mut stream: TcpStream| -> io::Result<()> {
+        let mut asked = BufReader::new(stream.try_clone()?);
+        let mut word = Vec::new();
+        asked.read_until(0, &mut word)?;
+        let now = version.load(SeqCst);
+        if word == b"zVERSION\0" {
+            return write!(stream, "ClamAV 1.0.0/{now}/Mon Nov 23 00:00:00 2026\0");
+        }
+        loop {
+            let mut length = [0; 4];
+            asked.read_exact(&mut length)?;
+            let length = u32::from_be_bytes(length);
+            if length == 0 {
+                break;
+            }
+            io::copy(&mut (&mut asked).take(length.into()), &mut io::sink())?;
+        }
+        write!(stream, "stream: {}\0", if now == 1 { "OK" } else { "New.Virus FOUND" })
+    };
+    thread::spawn(move || listener.incoming().for_each(|stream| _ = stream.and_then(&answer)));
+    address
+}
+
+#[test]
+fn with_other_signatures_nothing_is_known_any_more() {
+    let Some(mounted) = Mounted::new("ext4") else { return };
+    let dir = with_keys();
+    let dir = dir.path();
+    let file = mounted.write("file", b"content");
+    settle();
+    let version = Arc::new(AtomicU32::new(1));
+    let address = changing_clamd(Arc::clone(&version));
+    let [key, store, root] = [path(dir, "keys/domain.key"), path(dir, "v"), path(&mounted.root, "")];
+    let words = ["--log", "debug", "--fail-closed", "--clamd", &address, "--key", &key, "--verdicts", &store, &root];
+    let mut guard = Guard::start(&words);
+    assert!(!is_refused(&file) && !is_refused(&file));
+    guard.wait_until_kept(1);
+    version.store(2, SeqCst);
+    guard.wait_for("the engine is clamd ClamAV 1.0.0/2/");
+    assert!(is_refused(&file), "{}", guard.told());
+    guard.wait_for("New.Virus FOUND");
+}
+
 #[test]
 fn a_server_that_lies_opens_nothing() {
     let Some(mounted) = Mounted::new("ext4") else { return };
@@ -451,7 +553,7 @@ fn a_slow_scan_holds_up_nobody_else_and_has_its_time() {
     let dir = dir.path();
     let [key, store, root, go] =
         [path(dir, "keys/domain.key"), path(dir, "v"), path(&mounted.root, ""), path(dir, "go")];
-    let line = format!("grep -q slow && while ! test -e {go}; do sleep 0.05; done; exit 0");
+    let line = format!("grep -q slow && echo $$ > {go}.pid && while ! test -e {go}; do sleep 0.05; done; exit 0");
     let (known, slow) = (mounted.write("known", b"known"), mounted.write("slow", b"slow"));
     let words = ["--command", &line, "--key", &key, "--verdicts", &store, &root];
     let guard = Guard::start(&[&["--fail-closed", "--patience", "1h"][..], &words].concat());
@@ -466,14 +568,26 @@ fn a_slow_scan_holds_up_nobody_else_and_has_its_time() {
     });
     guard.end();
     fs::remove_file(&go).unwrap();
+    fs::remove_file(format!("{go}.pid")).unwrap();
     fs::remove_file(&store).unwrap();
     // Who waits when it is killed waits no more.
     let guard = Guard::start(&[&["--fail-closed", "--patience", "1h"][..], &words].concat());
     thread::scope(|scope| {
         let waiting = scope.spawn(|| is_refused(&slow));
         assert!(!is_refused(&known) && !waiting.is_finished());
+        let running = || fs::read_to_string(format!("{go}.pid")).ok().filter(|pid| pid.ends_with('\n'));
+        let until = Instant::now() + Duration::from_secs(60);
+        while running().is_none() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
         guard.kill();
         assert!(!waiting.join().unwrap());
+        // Nor does the command go on for nobody.
+        let command = format!("/proc/{}/stat", running().unwrap().trim());
+        while fs::read_to_string(&command).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < until, "it runs on");
+            thread::sleep(Duration::from_millis(10));
+        }
     });
     for (how, is_closed) in [("--fail-closed", true), ("--fail-open", false)] {
         let mut guard = Guard::start(&[&[how, "--patience", "1s", "--scan-time", "2s"][..], &words].concat());

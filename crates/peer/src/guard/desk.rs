@@ -1,5 +1,5 @@
-//! Who waits for which file: questions of one file become one job, each has its time, and there is room for so many. No
-//! threads, no clock.
+//! Who waits for which file: questions of one file become one job, each has its time, and there is room for so many. Of one file
+//! at most one job is under way, so that a slow one takes one scanner, however many open it while it changes. No threads, no clock.
 //!
 //! ```text
 //!   ask ──► job queued ──► begin ──► looked at ──► end: who still waits gets the verdict
@@ -8,7 +8,7 @@
 //! ```
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::Instant,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Desk<W> {
     queue: VecDeque<JobId>,
     /// Jobs that questions of the same file may join.
     open: HashMap<FileId, JobId>,
+    /// Files that are looked at, by file system and inode.
+    busy: HashSet<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl<W> Desk<W> {
     /// With room for so many who wait.
     pub(super) fn new(most: usize) -> Self {
         let (jobs, queue, open) = (HashMap::new(), VecDeque::new(), HashMap::new());
-        Self { most, waiting: 0, last: 0, jobs, queue, open }
+        Self { most, waiting: 0, last: 0, jobs, queue, open, busy: HashSet::new() }
     }
 
     /// Somebody waits until then; given back where there is no room. True where there is a job more.
@@ -61,16 +63,27 @@ impl<W> Desk<W> {
         Ok(true)
     }
 
-    /// The next job, with one of those who wait for it. One for which nobody waits any more is left out.
+    /// The next job of a file that is not looked at yet, with one of those who wait for it. One for which nobody waits any more is
+    /// left out.
     pub(super) fn begin(&mut self) -> Option<(JobId, FileId, &W)> {
-        while let Some(id) = self.queue.pop_front() {
-            let Some(job) = self.jobs.get_mut(&id) else { continue };
+        let mut at = 0;
+        while let Some(id) = self.queue.get(at).copied() {
+            let Some(job) = self.jobs.get(&id) else {
+                self.queue.remove(at);
+                continue;
+            };
             if job.waiters.is_empty() {
+                self.queue.remove(at);
                 self.remove(id);
                 continue;
             }
+            if !self.busy.insert(place(&job.file)) {
+                at += 1;
+                continue;
+            }
+            self.queue.remove(at);
+            let job = self.jobs.get_mut(&id)?;
             job.has_begun = true;
-            let job = self.jobs.get(&id)?;
             return job.waiters.first().map(|(_, waiter)| (id, job.file, waiter));
         }
         None
@@ -85,8 +98,11 @@ impl<W> Desk<W> {
         }
     }
 
-    /// It was looked at; those who still wait.
+    /// It was looked at; those who still wait. Another job of its file may begin then.
     pub(super) fn end(&mut self, id: JobId) -> Vec<W> {
+        if let Some(job) = self.jobs.get(&id).filter(|job| job.has_begun) {
+            self.busy.remove(&place(&job.file));
+        }
         let waiters = self.remove(id);
         self.waiting -= waiters.len();
         waiters
@@ -119,6 +135,10 @@ impl<W> Desk<W> {
     }
 }
 
+fn place(file: &FileId) -> (u64, u64) {
+    (file.dev, file.key.inode)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -142,6 +162,12 @@ mod tests {
         assert_eq!(desk.ask(file(1, 0), "c", at(1)), Ok(false));
         desk.seal(first);
         assert_eq!(desk.ask(file(1, 0), "d", at(1)), Ok(true));
+        // The same file is not looked at twice at a time, others are.
+        desk.ask(file(2, 0), "other", at(1)).unwrap();
+        let (other, ..) = desk.begin().unwrap();
+        assert!(desk.begin().is_none());
+        assert_eq!(desk.end(other), ["other"]);
+        assert!(desk.begin().is_none());
         assert_eq!(desk.end(first), ["a", "b", "c"]);
         // The later one is still open.
         assert_eq!(desk.ask(file(1, 0), "e", at(1)), Ok(false));
@@ -149,7 +175,7 @@ mod tests {
         assert_eq!(desk.end(second), ["changed"]);
         let (third, ..) = desk.begin().unwrap();
         assert_eq!(desk.end(third), ["d", "e"]);
-        assert!(desk.begin().is_none() && desk.jobs.is_empty() && desk.open.is_empty());
+        assert!(desk.begin().is_none() && desk.jobs.is_empty() && desk.open.is_empty() && desk.busy.is_empty());
     }
 
     #[test]

@@ -353,6 +353,8 @@ impl Shared {
             let verdict =
                 file.map_err(|error| format!("cannot read it: {error}")).and_then(|file| self.look_at(job, id, &file));
             let waiting = self.desk().end(job);
+            // Another job of this file may begin now.
+            self.work.notify_one();
             for opening in waiting {
                 match &verdict {
                     Ok(verdict) => self.decided(opening, verdict),
@@ -420,12 +422,13 @@ impl Shared {
                 match self.engine.id() {
                     Ok(now) => {
                         self.flush(&now);
-                        if now != known || was_gone != Some(false) {
-                            self.tell(News::EngineIs(now.clone()));
-                        }
-                        if now != known {
+                        let is_other = now != known;
+                        if is_other {
                             self.memory.clear();
                             known = now;
+                        }
+                        if is_other || was_gone != Some(false) {
+                            self.tell(News::EngineIs(known.clone()));
                         }
                     }
                     Err(error) => {
