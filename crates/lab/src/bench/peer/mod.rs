@@ -47,6 +47,9 @@ use crate::interrupt::Interrupt;
 
 pub(crate) use self::page::{BEGIN, END, show};
 
+/// Whether the programs are those of a release: ours are built together.
+const IS_RELEASE: bool = !cfg!(debug_assertions);
+
 /// Figures of a case by name, of each round.
 type Figures = BTreeMap<String, Vec<f64>>;
 
@@ -176,7 +179,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let mut code = 0;
     for case in cases {
         let name = case.name();
-        if outcomes.has(&name, order.scale) && !order.again {
+        if outcomes.has(&name, order.scale, IS_RELEASE) && !order.again {
             continue;
         }
         eprintln!("measuring {name}");
@@ -185,7 +188,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
             Ok(outcome) => {
                 let (machine, commit) = (sweep::machine(&order.programs, &[]), sweep::commit());
                 let (load, getppid_us) = ([began, load()], calibration::getppid_ns() / 1e3);
-                let (scale, is_release) = (order.scale, !cfg!(debug_assertions));
+                let (scale, is_release) = (order.scale, IS_RELEASE);
                 let measured = Measured { scale, commit, machine, load, getppid_us, is_release, outcome };
                 outcomes.enter(name, measured);
                 outcomes.save(&order.out)?;
