@@ -143,7 +143,7 @@ fn node(dev: u64) -> PathBuf {
     Path::new("/dev").join(device.file_name().unwrap())
 }
 
-/// Where the kernel says that an open directory begins, and in how many pieces it lies: `	0: [0..7]: 88..95`, in units of
+/// Where the kernel says that an open directory begins, and in how many pieces it lies: `0: [0..7]: 88..95`, in units of
 /// 512 bytes.
 fn first_extent(directory: &Path) -> (Option<u64>, usize) {
     let out = run(Command::new("xfs_io").args(["-r", "-c", "bmap"]).arg(directory));
