@@ -584,8 +584,8 @@ impl Exhibit for Figure7 {
         let mut text = format!(
             "`source` made with as many files as given ({}), track buffer \
              on; {DIRECTORIES} directories, by seeds from {} on, each in a file system of its own, {ROUNDS} runs of each. A \
-             box goes from quartile to quartile of the directories, its arms to the extremes; steps of the time axes \
-             are factors. What keeps the smallest trees on a clean XFS from gaining is told in [lab.md](lab.md#every-program-side-by-side).\
+             box goes from quartile to quartile of the directories, its arms to the extremes; a dot stands for a box \
+             too flat to be seen; steps of the time axes are factors. What keeps the smallest trees on a clean XFS from gaining is told in [lab.md](lab.md#every-program-side-by-side).\
              \n\n{drawn_7}\n{drawn_8}\n",
             files(FILES, &Subject::new("source", "ext4", 1.0, self.seed), results),
             self.seed
