@@ -1,6 +1,6 @@
 //! A device that is shown, and whose reads are raced.
 //!
-//! [`Device`] answers reads, writes and flushes of a device or an image; [`show`](fuse::show) shows it as a file.
+//! [`Device`] answers reads, writes and flushes of a device or an image; [`show`] shows it as a file.
 //!
 //! ```text
 //!   read ──► index: hashes? ──► race ──┬─► disk (a thread that waits)  ──┬─► first valid answer ──► reply
