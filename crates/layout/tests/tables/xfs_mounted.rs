@@ -4,9 +4,12 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt},
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
     process::Command,
@@ -16,6 +19,7 @@ use onesweep_layout::tables::{
     Tables, Wanted,
     xfs::{DirectoryPlaces, MountedXfs},
 };
+use onesweep_sys::cache;
 
 use crate::{
     conformance::{Tree, Until, by_kernel, by_tables, compare},
@@ -189,6 +193,11 @@ fn directories_have_the_places_that_the_kernel_tells() {
             *if told.is_some() { &mut in_blocks } else { &mut in_inodes } += 1;
         }
         assert!(in_blocks > 50 && in_inodes >= 50, "{in_blocks} and {in_inodes}");
+        let device = File::open(node(dev)).unwrap();
+        let cached = || cache::residency(device.as_fd(), 0, 320 * MIB).unwrap().cached;
+        let meanwhile = cached();
+        drop(places);
+        assert!(cached() < meanwhile, "{meanwhile} pages of the device were cached, {} are", cached());
         assert!(DirectoryPlaces::of_mounted(&node(dev), dev + 1).is_err(), "another device");
     }
 }

@@ -1,6 +1,6 @@
 //! Where the directories of a mounted XFS lie, by their inodes on the device below it.
 
-use std::{io, os::fd::AsFd, path::Path};
+use std::{io, os::fd::AsFd, path::Path, sync::Arc};
 
 use onesweep_sys::{block, cache, files};
 
@@ -10,16 +10,17 @@ use super::{
     inode::{DIRECTORY, Dinode},
     volume::Volume,
 };
-use crate::block_read::ImageFile;
+use crate::block_read::{BlockRead, ImageFile};
 
 /// The first blocks of the directories of a mounted XFS.
 ///
 /// The kernel tells them only of a directory that is open, and to open one reads its first block. What is told here comes
 /// from the inodes on the device, which the file system writes when it likes: it is good for the order of reads, and for
-/// nothing else.
+/// nothing else. When it is dropped, what was read leaves the page cache of the device.
 #[derive(Debug)]
 pub struct DirectoryPlaces {
-    volume: Volume<ImageFile>,
+    device: Arc<ImageFile>,
+    volume: Volume<Arc<ImageFile>>,
 }
 
 impl DirectoryPlaces {
@@ -31,8 +32,9 @@ impl DirectoryPlaces {
             return Err(io::Error::other("it is another device now"));
         }
         cache::random_access(fd.as_fd())?;
-        let volume = Volume::open(ImageFile::new(fd.into())?).map_err(io::Error::other)?;
-        Ok(DirectoryPlaces { volume })
+        let device = Arc::new(ImageFile::new(fd.into())?);
+        let volume = Volume::open(Arc::clone(&device)).map_err(io::Error::other)?;
+        Ok(DirectoryPlaces { device, volume })
     }
 
     /// The address of the first block of a directory, in bytes; where its inode has no room for all its extents, that of the
@@ -45,5 +47,12 @@ impl DirectoryPlaces {
         let dinode = Dinode::parse(superblock, inode, Block { what: "an inode", at, bytes: &bytes }).ok()?;
         let data = dinode.is(DIRECTORY).then_some(dinode.data)?;
         extents::first_address(&self.volume, &data)
+    }
+}
+
+impl Drop for DirectoryPlaces {
+    fn drop(&mut self) {
+        // XFS keeps its metadata elsewhere, so nobody else gains by these pages.
+        let _ = cache::drop_cached(self.device.file().as_fd(), 0, self.device.len());
     }
 }
