@@ -41,6 +41,7 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
         "shared",
         "writes",
         "second-machine",
+        "guard",
     ];
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "peer", "--scale", "0.005", "--out"]).arg(home.join("out")).env("TMPDIR", home);
@@ -70,6 +71,7 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
         ["first_scanned", "second_scanned", "second_peer", "second_bytes"].map(|name| figure("second-machine", name));
     let files = figure("second-machine", "files");
     assert_eq!(second, [files, 0.0, files, 0.0]);
+    assert!(figure("guard", "plain_us") > 0.0 && figure("guard", "known_us") > 0.0);
     let sizes = &results["cases"]["figure-4-1000"]["outcome"]["random"]["sizes"];
     assert_eq!(sizes.as_array().unwrap().len(), 6);
     assert_eq!(sizes[5]["raced"].as_array().unwrap().len(), 3);

@@ -241,7 +241,12 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
             most(5.0),
             of("no-help", "slow_link_percent"),
         ),
-        row("`guard`, a known verdict", "added to an open (µs)", most(20.0), None),
+        row(
+            "`guard`, a known verdict",
+            "added to an open (µs)",
+            most(20.0),
+            pairs("guard", ["plain_us", "known_us"], |plain, known| known - plain),
+        ),
         row(
             "`quiet-disk`, 10 minutes of reads that the server has",
             "requests at the disk",

@@ -11,6 +11,7 @@
 //! | [`troubles`] | a disk with unreadable places; a link that goes and comes |
 //! | [`calm`] | what the race costs where it can't gain; the client library; what a server keeps; a disk in standby |
 //! | [`scans`] | a second machine scans what a first one has scanned |
+//! | [`guards`] | what `onesweep guard` adds to an opening |
 //! | [`network`], [`site`], [`rig`] | the hosts, what runs on them, and the disks |
 //! | [`relay`], [`liar`], [`gets`] | programs of our own on them: what spoils a connection, a server that lies, the client library |
 //! | [`contents`], [`series`] | known bytes, and reads of them by the clock |
@@ -23,6 +24,7 @@ mod faults;
 mod figures;
 pub(crate) mod gets;
 mod goals;
+mod guards;
 pub(crate) mod liar;
 mod network;
 mod outcomes;
@@ -84,9 +86,10 @@ enum Case {
     NoHelp,
     Quiet,
     SecondMachine,
+    Guard,
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     Case::Random(10),
     Case::Random(1000),
     Case::Sequential(10),
@@ -103,6 +106,7 @@ const CASES: [Case; 16] = [
     Case::NoHelp,
     Case::Quiet,
     Case::SecondMachine,
+    Case::Guard,
 ];
 
 /// So many at that scale, and at least 20.
@@ -132,6 +136,7 @@ impl Case {
             Self::NoHelp => "no-help".into(),
             Self::Quiet => "quiet".into(),
             Self::SecondMachine => "second-machine".into(),
+            Self::Guard => "guard".into(),
         }
     }
 
@@ -153,6 +158,7 @@ impl Case {
             Self::NoHelp => calm::no_help,
             Self::Quiet => calm::quiet,
             Self::SecondMachine => scans::second_machine,
+            Self::Guard => guards::known,
         };
         figures(scale, programs, interrupt).map(Outcome::Figures)
     }

@@ -226,6 +226,12 @@ impl Process {
         })
     }
 
+    /// Ends in good order, and gives what it has said.
+    pub(super) fn finish(mut self) -> Result<String, String> {
+        self.end()?;
+        fs::read_to_string(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))
+    }
+
     /// Ends in good order.
     fn end(&mut self) -> Result<(), String> {
         process::terminate(self.id()).map_err(|error| error.to_string())?;
