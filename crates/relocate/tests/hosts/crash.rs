@@ -144,7 +144,9 @@ const HELPER: &str = "ONESWEEP_RELOCATE_HELPER";
 /// This very binary, as a process of its own that packs a directory over and over, or holds a setting.
 fn helper(does: &str, directory: &Path) -> Child {
     let program = std::env::current_exe().unwrap();
-    let mut command = Command::new(program);
+    // A shell has what it starts in the background ignore SIGINT, and so do all below.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,TERM").arg(program);
     command.args(["--exact", "crash::as_helper", "--nocapture", "--test-threads=1"]);
     command.env(HELPER, format!("{does}:{}", directory.display())).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().unwrap()
