@@ -387,7 +387,7 @@ struct BoundArgs {
 impl BoundArgs {
     fn run(self) -> Result<u8, String> {
         let (model, span) = self.model.model()?;
-        let bound = bound::bound(&bound::Subject { image: self.image, fs: self.fs, model, span })?;
+        let bound = bound::bound(&bound::Subject { image: self.image, fs: self.fs, model, span, most_kib: None })?;
         if self.json {
             return print(&(serde_json::to_string_pretty(&bound).map_err(|error| error.to_string())? + "\n"));
         }

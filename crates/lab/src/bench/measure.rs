@@ -1,8 +1,10 @@
 //! One run: the image on its disk, the program beside it, the books after it.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
@@ -29,9 +31,12 @@ pub(crate) struct Unpacked {
     pub(crate) content: Option<Content>,
     /// What a sweep without a limit would hold, by its plan.
     pub(crate) peak: u64,
-    /// What bounds are computed from, once the first is.
-    pub(crate) survey: OnceCell<Survey>,
+    /// What bounds are computed from, once the first is: by the KiB of the largest file that counts.
+    pub(crate) surveys: Surveys,
 }
+
+/// What is read of an image, by the KiB of the largest file that counts.
+pub(crate) type Surveys = RefCell<HashMap<Option<u64>, Rc<Survey>>>;
 
 /// What stands for the device until there is one.
 const DEVICE: &str = "DEVICE";
@@ -39,7 +44,8 @@ const DEVICE: &str = "DEVICE";
 /// Runs of which the whole way of the head is kept.
 fn keeps_head(run: &Run) -> bool {
     let Run { work, round, .. } = run;
-    *round == 0 && matches!(work.tool, Tool::GnuTar | Tool::Tar) && work.options.is_empty() && work.budget.is_none()
+    let plain = work.options.is_empty() || work.options == ["--order", "first-extent"];
+    *round == 0 && matches!(work.tool, Tool::GnuTar | Tool::Tar) && plain && work.budget.is_none()
 }
 
 /// Measures. What a program complains of is an outcome; an error is a fault of the lab.
@@ -251,12 +257,15 @@ fn bounds(run: &Run, unpacked: &Unpacked) -> Result<Outcome, String> {
     let model = run.setting.disk.emulated()?;
     let span = run.setting.disk.span.span(unpacked.facts.image_bytes, &model);
     let fs = run.setting.image.fs()?.mount_type().to_owned();
-    let survey = match unpacked.survey.get() {
+    let most_kib = run.work.most_kib;
+    let known = unpacked.surveys.borrow().get(&most_kib).cloned();
+    let survey = match known {
         Some(survey) => survey,
         None => {
             let (image, model) = (unpacked.image.clone(), model.clone());
-            let survey = bound::survey(&bound::Subject { image, fs: Some(fs), model, span })?;
-            unpacked.survey.get_or_init(|| survey)
+            let survey = Rc::new(bound::survey(&bound::Subject { image, fs: Some(fs), model, span, most_kib })?);
+            unpacked.surveys.borrow_mut().insert(most_kib, Rc::clone(&survey));
+            survey
         }
     };
     let detail = serde_json::to_value(survey.bound(&model, span)).map_err(|error| error.to_string())?;
@@ -393,6 +402,8 @@ mod tests {
     fn the_way_of_the_head_is_kept_once() {
         let kept = |work: Work| setting().run(work).rounds(2).iter().map(keeps_head).collect::<Vec<_>>();
         assert_eq!(kept(Work::of(Tool::Tar)), [true, false]);
+        assert_eq!(kept(Work::with(Tool::Tar, &["--order", "first-extent"])), [true, false]);
+        assert_eq!(kept(Work::with(Tool::Tar, &["--order", "inode"])), [false, false]);
         assert_eq!(kept(Work::of(Tool::Bound)), [false, false]);
     }
 
@@ -408,7 +419,7 @@ mod tests {
         fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
         mount::run("mkfs.ext4", ["-q", "-F", image.to_str().unwrap()]).unwrap();
         let before = sha256(&image, &Interrupt::default()).unwrap();
-        let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0, survey: OnceCell::new() };
+        let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0, surveys: Surveys::default() };
         let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
         let outcome =
             measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs, &Interrupt::default());

@@ -138,7 +138,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
 /// An exhibit with what is behind it.
 fn section(exhibit: &dyn Exhibit, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
     let mut text = format!("### {}\n\n{}", exhibit.title(), exhibit.show(results, pictures)?);
-    let records = exhibits::records(exhibit, results).into_iter().flatten();
+    let records = exhibits::behind(exhibit, results).into_iter().flatten();
     for line in [exhibits::source(exhibit, results), exhibits::missing(exhibit, results), measured_at(records, results)]
     {
         text += &line.map(|line| format!("\n{line}")).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What was measured, in one JSON file that grows run by run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -148,11 +148,20 @@ impl Results {
     }
 
     /// All rounds of a run that came to an end.
-    fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Record> {
+    pub(crate) fn rounds<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = &'a Record> {
         let same = |record: &&Record| {
             record.run.setting == run.setting && record.run.work == run.work && self.is_current(record)
         };
         self.runs.iter().filter(same).filter(|record| record.outcome.missing.is_none())
+    }
+
+    /// Everything that came to an end on the images of today, each work in its setting with all its rounds.
+    pub(crate) fn by_work(&self) -> Vec<Vec<&Record>> {
+        let mut known: HashMap<String, Vec<&Record>> = HashMap::new();
+        for record in self.runs.iter().filter(|record| record.outcome.missing.is_none() && self.is_current(record)) {
+            known.entry(record.run.without_round()).or_default().push(record);
+        }
+        known.into_values().collect()
     }
 
     /// A figure of each round of a run.

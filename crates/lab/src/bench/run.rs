@@ -158,6 +158,10 @@ impl Setting {
         Self { disk: Disk { read_ahead_kib: None, ..self.disk.clone().buffered(false) }, ..self.clone() }
     }
 
+    pub(crate) fn with_scheduler(self, scheduler: &str) -> Self {
+        Self { disk: self.disk.scheduler(scheduler), ..self }
+    }
+
     pub(crate) fn beside(self, company: Company) -> Self {
         Self { company, ..self }
     }
@@ -186,6 +190,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// What it has in common with its other rounds, and with no other run.
+    pub(crate) fn without_round(&self) -> String {
+        format!("{:?} {:?}", self.setting, self.work)
+    }
+
     /// That many runs of the same.
     pub(crate) fn rounds(&self, rounds: u32) -> Vec<Self> {
         (0..rounds).map(|round| Self { round, ..self.clone() }).collect()

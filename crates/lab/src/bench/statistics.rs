@@ -14,21 +14,25 @@ pub(crate) struct Spread {
 }
 
 /// The quartiles, between neighbours in proportion; `None` of nothing.
-pub(crate) fn spread(mut values: Vec<f64>) -> Option<Spread> {
-    values.sort_by(f64::total_cmp);
-    let at = |part: f64| {
-        let place = part * (values.len() - 1) as f64;
-        let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
-        below + (above - below) * place.fract()
-    };
-    (!values.is_empty()).then(|| Spread {
+pub(crate) fn spread(values: Vec<f64>) -> Option<Spread> {
+    let at = |part| quantile(&values, part);
+    Some(Spread {
         count: values.len(),
-        least: at(0.0),
-        lower: at(0.25),
-        median: at(0.5),
-        upper: at(0.75),
-        greatest: at(1.0),
+        least: at(0.0)?,
+        lower: at(0.25)?,
+        median: at(0.5)?,
+        upper: at(0.75)?,
+        greatest: at(1.0)?,
     })
+}
+
+/// The value below which that part of them lies; `None` of nothing.
+pub(crate) fn quantile(values: &[f64], part: f64) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let place = part * values.len().checked_sub(1)? as f64;
+    let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
 }
 
 /// Values by the round in which they were measured.

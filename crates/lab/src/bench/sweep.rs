@@ -1,6 +1,5 @@
 //! `onesweep-lab bench sweep`: measures what is still missing, and writes down what is done, every few seconds.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use clap::ValueEnum;
 
 use super::exhibits::{self, Case};
 use super::images::Images;
-use super::measure::{self, Unpacked};
+use super::measure::{self, Surveys, Unpacked};
 use super::results::{Machine, Outcome, Record, Results};
 use super::run::Run;
 use super::work::{Programs, Work};
@@ -52,7 +51,7 @@ pub(crate) struct Order {
 /// Measures all cases that are asked for.
 pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let cases: Vec<Case> = exhibits::all(order.seed).iter().flat_map(|exhibit| exhibit.cases()).collect();
-    let chosen: Vec<&Case> = cases.iter().filter(|case| wanted(&case.name, &order.cases)).collect();
+    let chosen: Vec<&Case> = cases.iter().filter(|case| is_asked_for(&case.name, &order.cases)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         return Err(format!("no such case; known are {}", names.join(", ")));
@@ -66,7 +65,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
 }
 
 /// Whether a case was asked for.
-fn wanted(case: &str, names: &[String]) -> bool {
+fn is_asked_for(case: &str, names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| case.starts_with(name.as_str()))
 }
 
@@ -117,9 +116,22 @@ fn by_image(runs: Vec<Run>) -> Vec<Batch> {
     batches
 }
 
+/// What has to be made.
+#[derive(Debug)]
+struct Wanted {
+    again: Again,
+    /// Runs that count as not made where the way of the head wasn't kept.
+    with_the_way: Vec<Run>,
+}
+
 /// Which runs of an image have to be made. Where the clock counts, all of a round: pairs of the same moment are compared.
-fn due(runs: &[Run], results: &Results, again: Again) -> Vec<Run> {
-    let alone = |run: &&Run| is_due(results.of(run).map(|record| &record.outcome), &run.work, again);
+fn due(runs: &[Run], results: &Results, wanted: &Wanted) -> Vec<Run> {
+    let lacks_the_way =
+        |run: &Run, old: &Outcome| old.missing.is_none() && old.head.is_empty() && wanted.with_the_way.contains(run);
+    let alone = |run: &&Run| {
+        let old = results.of(run).map(|record| &record.outcome).filter(|old| !lacks_the_way(run, old));
+        is_due(old, &run.work, wanted.again)
+    };
     let due: Vec<&Run> = runs.iter().filter(alone).collect();
     let beside = |run: &Run| {
         let same_moment = |other: &&Run| other.setting == run.setting && other.round == run.round;
@@ -137,11 +149,12 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         (results.number_of(machine(&order.programs, &["tar", "bsdtar", "cp", "find", "rsync", "fclones"])), commit());
     let mut images = Images::new(&order.cache)?;
     let batches = by_image(runs);
-    let mut count: usize = batches.iter().map(|batch| due(&batch.runs, &results, order.again).len()).sum();
+    let wanted = Wanted { again: order.again, with_the_way: exhibits::with_the_way(order.seed) };
+    let mut count: usize = batches.iter().map(|batch| due(&batch.runs, &results, &wanted).len()).sum();
     let (began, mut number, mut code) = (Instant::now(), 0, 0);
     let mut kept = began;
     for Batch { name, runs } in batches {
-        let foreseen = due(&runs, &results, order.again).len();
+        let foreseen = due(&runs, &results, &wanted).len();
         if foreseen == 0 {
             continue;
         }
@@ -159,7 +172,7 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
         };
         results.images.insert(name, unpacked.facts.clone());
         // If the image isn't the one that was measured before, every run of it is due.
-        let runs = due(&runs, &results, order.again);
+        let runs = due(&runs, &results, &wanted);
         count = count - foreseen + runs.len();
         for run in runs {
             let measured = measure::measure(&run, &unpacked, &order.programs, &interrupt);
@@ -190,7 +203,7 @@ fn unpack(images: &mut Images, runs: &[Run], programs: &Programs, interrupt: &In
     let subject = &runs[0].setting.image;
     let (image, facts) = images.take(subject, interrupt)?;
     let (content, peak) = measure::look_at(&image, subject.fs()?.mount_type(), runs, programs, interrupt)?;
-    Ok(Unpacked { image, facts, content, peak, survey: OnceCell::new() })
+    Ok(Unpacked { image, facts, content, peak, surveys: Surveys::default() })
 }
 
 /// What came out, for the progress.
@@ -278,6 +291,28 @@ mod tests {
         assert!(is_due(Some(&done), &tar, Again::All));
     }
 
+    fn wanted(again: Again) -> Wanted {
+        Wanted { again, with_the_way: Vec::new() }
+    }
+
+    /// What was measured before its way was drawn has none to draw.
+    #[test]
+    fn a_run_without_the_way_that_is_drawn_is_made_again() {
+        let runs = setting().run(Work::of(Tool::Tar)).rounds(2);
+        let mut results = on_its_image();
+        for run in &runs {
+            results.enter(record(run.clone(), 1.0));
+        }
+        let wanted = Wanted { again: Again::No, with_the_way: runs[..1].to_vec() };
+        assert_eq!(due(&runs, &results, &wanted), runs[..1]);
+        let outcome = Outcome { head: vec![(0.0, 1, 2)], ..Outcome::default() };
+        results.enter(Record { outcome, ..record(runs[0].clone(), 1.0) });
+        assert_eq!(due(&runs, &results, &wanted), []);
+        let outcome = Outcome { missing: Some("gone".into()), ..Outcome::default() };
+        results.enter(Record { outcome, ..record(runs[0].clone(), 1.0) });
+        assert_eq!(due(&runs, &results, &wanted), []);
+    }
+
     #[test]
     fn every_run_is_due_on_an_image_that_was_made_anew() {
         let runs = setting().run(Work::of(Tool::GnuTar)).rounds(3);
@@ -285,9 +320,9 @@ mod tests {
         for run in &runs[..2] {
             results.enter(record(run.clone(), 1.0));
         }
-        assert_eq!(due(&runs, &results, Again::No), runs[2..]);
+        assert_eq!(due(&runs, &results, &wanted(Again::No)), runs[2..]);
         results.images.get_mut(&setting().image.name()).unwrap().image_sha256 = "def".into();
-        assert_eq!(due(&runs, &results, Again::No), runs);
+        assert_eq!(due(&runs, &results, &wanted(Again::No)), runs);
     }
 
     #[test]
@@ -299,18 +334,21 @@ mod tests {
         for run in by_the_clock.iter().chain(&by_the_books) {
             results.enter(record(run.clone(), 1.0));
         }
-        assert_eq!(due(&by_the_clock, &results, Again::No), []);
-        assert_eq!(due(&by_the_clock, &results, Again::Ours), by_the_clock);
-        assert_eq!(due(&by_the_books, &results, Again::Ours), by_the_books[2..]);
+        assert_eq!(due(&by_the_clock, &results, &wanted(Again::No)), []);
+        assert_eq!(due(&by_the_clock, &results, &wanted(Again::Ours)), by_the_clock);
+        assert_eq!(due(&by_the_books, &results, &wanted(Again::Ours)), by_the_books[2..]);
         results.runs.retain(|record| record.run != by_the_clock[1]);
-        assert_eq!(due(&by_the_clock, &results, Again::No), [by_the_clock[1].clone(), by_the_clock[3].clone()]);
+        assert_eq!(
+            due(&by_the_clock, &results, &wanted(Again::No)),
+            [by_the_clock[1].clone(), by_the_clock[3].clone()]
+        );
     }
 
     #[test]
     fn cases_are_asked_for_by_how_they_begin() {
-        assert!(wanted("random-ext4", &[]));
-        assert!(wanted("random-ext4", &["source".into(), "random".into()]));
-        assert!(!wanted("random-ext4", &["ext4".into()]));
+        assert!(is_asked_for("random-ext4", &[]));
+        assert!(is_asked_for("random-ext4", &["source".into(), "random".into()]));
+        assert!(!is_asked_for("random-ext4", &["ext4".into()]));
         assert!(setting().run(Work::of(Tool::Tar)).describe().contains("random"));
     }
 }

@@ -7,14 +7,15 @@ use std::path::Path;
 
 use onesweep_sys::fibmap::{block_address, block_bytes};
 
+use super::Chosen;
 use super::layout::Layout;
 use crate::address_runs::AddressRun;
 
 /// `EINVAL`: what ntfs-3g says of content that lies in the file's record, or that is compressed.
 const NOT_IN_BLOCKS: i32 = 22;
 
-/// Looks at every file below `root`, directory by directory.
-pub(super) fn map_files(root: &Path) -> Result<Layout, String> {
+/// Looks at every chosen file below `root`, directory by directory.
+pub(super) fn map_files(root: &Path, chosen: Chosen) -> Result<Layout, String> {
     let mut layout = Layout::default();
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -24,7 +25,7 @@ pub(super) fn map_files(root: &Path) -> Result<Layout, String> {
             let (path, facts) = (entry.path(), entry.metadata().map_err(said)?);
             if facts.is_dir() {
                 dirs.push(path);
-            } else if facts.is_file() && facts.len() > 0 {
+            } else if facts.is_file() && chosen.has(facts.len()) {
                 let runs = File::open(&path).and_then(|file| runs(&file, facts.len()));
                 layout.extents.extend(runs.map_err(|error| format!("{}: {error}", path.display()))?);
                 layout.files += 1;

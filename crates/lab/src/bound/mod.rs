@@ -59,6 +59,8 @@ pub(crate) struct Subject {
     pub(crate) fs: Option<String>,
     pub(crate) model: DiskModel,
     pub(crate) span: (f64, f64),
+    /// Larger files are left out.
+    pub(crate) most_kib: Option<u64>,
 }
 
 /// What there is to read of an image, on whatever disk.
@@ -140,10 +142,11 @@ pub(crate) fn survey(subject: &Subject) -> Result<Survey, String> {
     };
     let mut emulation = Emulation::start(&spec, Some(&mount))?;
     let began_ms = now_ms(&emulation.stats()?)?;
-    let layout = map_files(&mount.target);
+    let chosen = Chosen { most_bytes: subject.most_kib.map(|kib| kib << 10) };
+    let layout = map_files(&mount.target, chosen);
     let mapped_ms = now_ms(&emulation.stats()?)?;
     let maps_elsewhere = mount::fs_of(&mount.target).is_some_and(|fs| fs == "btrfs");
-    let read = if maps_elsewhere { read_files(&mount.target) } else { Ok(()) };
+    let read = if maps_elsewhere { read_files(&mount.target, chosen) } else { Ok(()) };
     emulation.stats()?; // writes the trace out
     let complaints = emulation.stop();
     let text = fs::read_to_string(&trace);
@@ -167,9 +170,28 @@ pub(crate) fn survey(subject: &Subject) -> Result<Survey, String> {
     Ok(Survey { layout, touched, image_bytes, image_sha256 })
 }
 
+/// Which files are to be read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Chosen {
+    /// Larger ones are left out.
+    most_bytes: Option<u64>,
+}
+
+impl Chosen {
+    fn has(self, bytes: u64) -> bool {
+        bytes > 0 && self.most_bytes.is_none_or(|most| bytes <= most)
+    }
+
+    /// A script that gives their names below its first argument to `program`.
+    fn script(self, program: &str) -> String {
+        let not_larger = self.most_bytes.map_or_else(String::new, |most| format!(" ! -size +{most}c"));
+        format!("cd \"$1\" && find . -xdev -type f -size +0{not_larger} -print0 | xargs -0 -r {program}")
+    }
+}
+
 /// Reads every file. What btrfs tells of extents are addresses of its own; on the disk they show when they are read.
-fn read_files(root: &Path) -> Result<(), String> {
-    let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r cat > /dev/null";
+fn read_files(root: &Path, chosen: Chosen) -> Result<(), String> {
+    let script = chosen.script("cat > /dev/null");
     run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()]).map(drop)
 }
 
@@ -178,15 +200,15 @@ pub(crate) fn places(root: &Path) -> Result<Option<Vec<AddressRun>>, String> {
     if mount::fs_of(root).is_none_or(|fs| fs == "btrfs") {
         return Ok(None);
     }
-    map_files(root).map(|layout| Some(layout.extents))
+    map_files(root, Chosen::default()).map(|layout| Some(layout.extents))
 }
 
 /// `find -size +0` and a `filefrag` of each file.
-fn map_files(root: &Path) -> Result<Layout, String> {
+fn map_files(root: &Path, chosen: Chosen) -> Result<Layout, String> {
     if mount::fs_of(root).is_some_and(|fs| fs == "fuseblk") {
-        return blocks::map_files(root);
+        return blocks::map_files(root, chosen);
     }
-    let script = "cd \"$1\" && find . -xdev -type f -size +0 -print0 | xargs -0 -r filefrag -v";
+    let script = chosen.script("filefrag -v");
     let output = run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), root.as_os_str()])?;
     Layout::parse(&String::from_utf8_lossy(&output.stdout))
 }

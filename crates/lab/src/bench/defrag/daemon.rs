@@ -1,6 +1,5 @@
 //! The daemon beside a load that ages the file system: what it costs the disk meanwhile, and what readers gain.
 
-use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use crate::age::image::{self, Fs};
 use crate::age::recipe::{Amount, Recipe};
 use crate::bench::confined::Confined;
 use crate::bench::images::Facts;
-use crate::bench::measure::{Unpacked, count, mount_options, number, stats};
+use crate::bench::measure::{Surveys, Unpacked, count, mount_options, number, stats};
 use crate::bench::pipe;
 use crate::bench::run::{Disk, Setting, Stretch, Subject};
 use crate::bench::share::Content;
@@ -74,7 +73,7 @@ impl Load<'_> {
         let content = Some(Content::new(contents.places()));
         let facts = Facts { image_bytes: amount.image_bytes, ..Facts::default() };
         packed.image = facts.clone();
-        let unpacked = Unpacked { image: image.to_owned(), facts, content, peak: 0, survey: OnceCell::new() };
+        let unpacked = Unpacked { image: image.to_owned(), facts, content, peak: 0, surveys: Surveys::default() };
         let outcome = small::measure(&setting, &unpacked, self.interrupt)?;
         eprintln!("  {}: {:.2} s of disk", small::NAME, outcome.busy_ms / 1000.0);
         packed.readers.insert(small::NAME.to_owned(), outcome);

@@ -1,6 +1,5 @@
 //! A copy of an image, packed, checked, held against the image, and read.
 
-use std::cell::OnceCell;
 use std::path::Path;
 
 use super::cases::{Lot, Reader};
@@ -9,7 +8,7 @@ use super::outcomes::{Again, Packed};
 use super::packing::Packing;
 use super::{small, written};
 use crate::bench::images::Images;
-use crate::bench::measure::{self, Unpacked, count};
+use crate::bench::measure::{self, Surveys, Unpacked, count};
 use crate::bench::results::Outcome;
 use crate::bench::run::{Disk, Setting, Stretch, Subject};
 use crate::bench::share::Content;
@@ -44,7 +43,7 @@ pub(super) fn measure(
         return Ok(packed);
     }
     let content = Some(Content::new(after.places()));
-    let unpacked = Unpacked { image: copy.0.clone(), facts, content, peak: 0, survey: OnceCell::new() };
+    let unpacked = Unpacked { image: copy.0.clone(), facts, content, peak: 0, surveys: Surveys::default() };
     for reader in lot.readers {
         let outcome = match reader {
             Reader::Small => small::measure(&setting, &unpacked, interrupt)?,

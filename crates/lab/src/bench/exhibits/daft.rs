@@ -5,6 +5,7 @@ use crate::bench::page::{self, Table};
 use crate::bench::plot::{Bars, Pictures};
 use crate::bench::results::Results;
 use crate::bench::run::{Disk, Run, Setting, Stretch, Subject};
+use crate::bench::statistics::Spread;
 use crate::bench::work::{Tool, Work};
 
 /// Recipe, scale, files' size, and the factors of table II on the fast and the slow disk.
@@ -23,6 +24,12 @@ pub(crate) fn merged() -> Work {
 
 pub(crate) fn unmerged() -> Work {
     Work::with(Tool::Tar, &["--device", "--strategy", "unmerged"])
+}
+
+/// Useful megabytes in a second of the disk.
+pub(super) fn throughput(results: &Results, run: &Run) -> Option<Spread> {
+    let bytes = results.images.get(&run.setting.image.name())?.file_bytes;
+    results.figure(run, |outcome| (outcome.busy_ms > 0.0).then(|| bytes as f64 / 1e3 / outcome.busy_ms))
 }
 
 /// Figure 2 with table II.
@@ -51,15 +58,14 @@ impl Figure2 {
         Setting::new(image, Disk::new(DISKS[disk].1, Stretch::InProportion)).run(work.clone())
     }
 
-    /// Useful megabytes in a second of the disk.
-    fn throughput(&self, results: &Results, size: usize, disk: usize, work: &Work) -> Option<f64> {
-        let run = self.run(size, disk, work);
-        let bytes = results.images.get(&run.setting.image.name())?.file_bytes;
-        Some(bytes as f64 / 1e3 / results.busy_ms(&run)?.median)
+    fn throughput(&self, results: &Results, size: usize, disk: usize, work: &Work) -> Option<Spread> {
+        throughput(results, &self.run(size, disk, work))
     }
 
     fn bars(&self, results: &Results, disk: usize) -> Bars {
-        let value = |work: &Work| (0..SIZES.len()).map(|size| self.throughput(results, size, disk, work)).collect();
+        let value = |work: &Work| {
+            (0..SIZES.len()).map(|size| Some(self.throughput(results, size, disk, work)?.median)).collect()
+        };
         Bars {
             title: format!("Throughput, {} disk ({})", DISKS[disk].0, DISKS[disk].1),
             axis: "throughput (MB/s)".into(),
@@ -85,18 +91,15 @@ impl Figure2 {
         }
         table
     }
-}
 
-/// Useful megabytes in a second: the values of the pictures.
-impl Figure2 {
+    /// The values of the pictures: useful megabytes in a second.
     fn values(&self, results: &Results) -> Table {
         let mut heads = vec!["disk, files"];
         heads.extend(Self::works().iter().map(|work| work.0));
         let mut table = Table::new(&heads);
         for (disk, (disk_name, _)) in DISKS.into_iter().enumerate() {
             for (size, (.., size_name, _)) in SIZES.into_iter().enumerate() {
-                let value = |work: &Work| self.throughput(results, size, disk, work);
-                let cell = |(_, work): (&str, Work)| value(&work).map_or(page::NOT_MEASURED.into(), page::number);
+                let cell = |(_, work): (&str, Work)| page::measured(self.throughput(results, size, disk, &work));
                 let mut row = vec![format!("{disk_name}, {size_name}")];
                 row.extend(Self::works().map(cell));
                 table.row(row);
@@ -139,5 +142,25 @@ impl Exhibit for Figure2 {
         text += "\nTimes as fast as GNU tar:\n\n";
         text += &self.table(results).to_string();
         Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::images::Facts;
+    use crate::bench::results::tests::record;
+
+    #[test]
+    fn throughput_is_shown_with_its_spread() {
+        let (figure, mut results) = (Figure2::new(1), Results::default());
+        let run = figure.run(0, 0, &merged());
+        let facts = Facts { image_sha256: "abc".into(), file_bytes: 400_000_000, ..Facts::default() };
+        results.images.insert(run.setting.image.name(), facts);
+        for (run, busy_ms) in run.rounds(3).into_iter().zip([5000.0, 4000.0, 8000.0]) {
+            results.enter(record(run, busy_ms));
+        }
+        let table = figure.values(&results).to_string();
+        assert!(table.contains("| fast, 4 KB | not measured | not measured | 80.0 (50.0 to 100) | not"), "{table}");
     }
 }

@@ -101,6 +101,10 @@ pub(crate) struct Goal {
     once: bool,
     /// Whether the row has a column for the track buffer switched on.
     both: bool,
+    /// How often ours is measured with the track buffer on; as often as off, unless something else is said.
+    rounds_on: Option<u32>,
+    /// How often the order of qtar is measured beside ours, if it is.
+    rounds_by_extent: Option<u32>,
 }
 
 /// Even in virtual time no two runs are the same: the kernel's threads meet the disk in other orders.
@@ -120,6 +124,8 @@ impl Goal {
             rounds: ROUNDS,
             once: false,
             both: true,
+            rounds_on: None,
+            rounds_by_extent: None,
         }
     }
 
@@ -161,6 +167,20 @@ impl Goal {
         Self { both: false, ..self }
     }
 
+    /// With one round where the track buffer is on.
+    pub(super) fn once_on(self) -> Self {
+        Self { rounds_on: Some(1), ..self }
+    }
+
+    /// With as many rounds of ours by first extent, as qtar sorts, beside the row.
+    pub(super) fn by_extent(self, rounds: u32) -> Self {
+        Self { rounds_by_extent: Some(rounds), ..self }
+    }
+
+    fn rounds_with(&self, track_buffer: bool) -> u32 {
+        self.rounds_on.filter(|_| track_buffer).unwrap_or(self.rounds)
+    }
+
     fn columns(&self) -> &'static [bool] {
         if self.both { &[false, true] } else { &[false] }
     }
@@ -169,8 +189,15 @@ impl Goal {
         self.setting.buffered(track_buffer).run(self.ours.clone())
     }
 
+    /// The same in the order of qtar.
+    fn by_extent_run(&self, track_buffer: bool) -> Run {
+        let options = ["--order", "first-extent"].map(String::from).into_iter();
+        let options = options.chain(self.ours.options.clone()).collect();
+        self.setting.buffered(track_buffer).run(Work { options, ..self.ours.clone() })
+    }
+
     pub(super) fn bound_run(&self) -> Run {
-        self.setting.of_bounds().run(Work::of(Tool::Bound))
+        self.setting.of_bounds().run(Work { most_kib: self.ours.most_kib, ..Work::of(Tool::Bound) })
     }
 
     pub(super) fn other_run(&self, track_buffer: bool) -> Run {
@@ -190,9 +217,12 @@ impl Goal {
     pub(super) fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         for &track_buffer in self.columns() {
-            let rounds = if self.is_other_once() { 1 } else { self.rounds };
-            runs.extend(self.other_run(track_buffer).rounds(rounds));
-            runs.extend(self.our_run(track_buffer).rounds(self.rounds));
+            let rounds = self.rounds_with(track_buffer);
+            runs.extend(self.other_run(track_buffer).rounds(if self.is_other_once() { 1 } else { rounds }));
+            runs.extend(self.our_run(track_buffer).rounds(rounds));
+            if let Some(by_extent) = self.rounds_by_extent {
+                runs.extend(self.by_extent_run(track_buffer).rounds(by_extent));
+            }
         }
         runs.extend(self.has_sweep().then(|| self.bound_run()));
         runs
@@ -208,10 +238,20 @@ impl Goal {
         }
     }
 
-    /// Whether the bound stands beside the row. It is made for all files, and for a disk that nobody else uses.
+    /// Whether the bound stands beside the row. It is made for a disk that nobody else uses.
     fn has_sweep(&self) -> bool {
-        let of_all_files = self.ours.most_kib.is_none();
-        self.measure == Measure::GnuTar && of_all_files && self.setting.company == Company::Alone
+        self.measure == Measure::GnuTar && self.setting.company == Company::Alone
+    }
+
+    /// How many times as fast as GNU tar the order of qtar is, by the track buffer: off / on.
+    fn by_extent_cell(&self, results: &Results) -> String {
+        if self.rounds_by_extent.is_none() {
+            return String::new();
+        }
+        let times = |&on: &bool| page::measured(results.times(&self.other_run(on), &self.by_extent_run(on)));
+        let mut cells: Vec<String> = self.columns().iter().map(times).collect();
+        cells.dedup_by(|cell, other| cell == page::NOT_MEASURED && other == page::NOT_MEASURED);
+        cells.join(" / ")
     }
 
     /// The figure of a column.
@@ -304,7 +344,8 @@ impl Goal {
         let verdict = self.verdict(results);
         let paper = self.paper.clone();
         let by = [format!("`{}`", self.case), page::image(&self.setting.image, results)];
-        let figures = [paper, aims.join(" / "), cell(false), cell(true), sweep, verdict];
+        let by_extent = self.by_extent_cell(results);
+        let figures = [paper, aims.join(" / "), cell(false), cell(true), by_extent, sweep, verdict];
         [&[self.what.clone(), name, measure], &figures[..], &by].concat()
     }
 }
@@ -330,23 +371,25 @@ fn why_not(results: &Results, runs: &[Run]) -> String {
     missing.unwrap_or_else(|| "not measured".into())
 }
 
-/// All rows under their heads.
+/// The column for ours in the order of qtar.
+const BY_EXTENT: &str = "by first extent, as qtar: off / on";
+
+/// All rows under their heads. That column stands where a row has it.
 pub(super) fn table(goals: &[Goal], results: &Results) -> Table {
-    let mut table = Table::new(&[
-        "case",
-        "ours",
-        "figure",
-        "the paper",
-        "to reach",
-        "track buffer off",
-        "on",
-        "a perfect sweep would give",
-        "",
-        "`--case`",
-        "image",
-    ]);
+    let mut heads = vec!["case", "ours", "figure", "the paper", "to reach", "track buffer off", "on"];
+    heads.extend([BY_EXTENT, "a perfect sweep would give", "", "`--case`", "image"]);
+    let by_extent = heads.iter().position(|head| *head == BY_EXTENT);
+    let dropped = by_extent.filter(|_| goals.iter().all(|goal| goal.rounds_by_extent.is_none()));
+    if let Some(column) = dropped {
+        heads.remove(column);
+    }
+    let mut table = Table::new(&heads);
     for goal in goals {
-        table.row(goal.row(results));
+        let mut row = goal.row(results);
+        if let Some(column) = dropped {
+            row.remove(column);
+        }
+        table.row(row);
     }
     table
 }
@@ -387,8 +430,8 @@ mod tests {
         assert!(excused.starts_with("met: 1.11 of the sweep"), "{excused}");
         assert_eq!(goal().verdict(&Results::default()), "not measured");
         let row = goal().row(&results(100.0, 10.0, 8.0));
-        assert_eq!(row[4..8], ["≥ 25 / ≥ 4", "10.0, one round", "10.0, one round", "12.5"]);
-        assert_eq!(row[9..], ["`random`", "`random-ext4-1-all-1` (`abc…`)"]);
+        assert_eq!(row[4..9], ["≥ 25 / ≥ 4", "10.0, one round", "10.0, one round", "", "12.5"]);
+        assert_eq!(row[10..], ["`random`", "`random-ext4-1-all-1` (`abc…`)"]);
     }
 
     /// However far the kernel reads ahead, one sweep over the extents is the same.
@@ -425,7 +468,7 @@ mod tests {
             results.enter(record(goal.other_run(false), 100.0));
             results.enter(record(goal.our_run(false), 10.0));
             results.enter(record(goal.bound_run(), 9.0));
-            assert_eq!(goal.row(&results)[7..9], ["", "**not met**"]);
+            assert_eq!(goal.row(&results)[8..10], ["", "**not met**"]);
             assert!(goal.runs().iter().all(|run| run.work.tool != Tool::Bound));
         }
         assert!(shared(Company::Alone).runs().iter().any(|run| run.work.tool == Tool::Bound));
@@ -480,6 +523,53 @@ mod tests {
         results.enter(again);
         let value = goal.value(&results, false).unwrap();
         assert_eq!((value.count, value.least, value.greatest), (3, 0.5, 0.5));
+    }
+
+    /// The paper's figure is that of its own order.
+    #[test]
+    fn the_order_of_qtar_stands_beside_ours() {
+        let mut results = results(300.0, 10.0, 9.0);
+        assert_eq!(goal().row(&results)[7], "");
+        assert!(!table(&[goal()], &results).to_string().contains("by first extent"));
+        let goal = goal().by_extent(2);
+        let by_extent = Work::with(Tool::Tar, &["--order", "first-extent"]);
+        let run = setting().run(by_extent.clone());
+        results.enter(record(run.clone(), 60.0));
+        assert_eq!(goal.row(&results)[7], "5.00 / not measured");
+        results.enter(record(setting().buffered(true).run(by_extent.clone()), 100.0));
+        assert_eq!(goal.row(&results)[7], "5.00 / 3.00");
+        assert!(table(std::slice::from_ref(&goal), &results).to_string().contains("| 5.00 / 3.00 | 33.3 |"));
+        let scheduled = goal.runs().into_iter().filter(|run| run.work == by_extent).count();
+        assert_eq!(scheduled, 4, "two rounds each with the track buffer off and on");
+    }
+
+    #[test]
+    fn the_other_column_may_have_one_round() {
+        let count = |goal: &Goal, on| {
+            goal.runs().iter().filter(|run| **run == Run { round: run.round, ..goal.our_run(on) }).count()
+        };
+        let goal = goal().once_on();
+        assert_eq!([count(&goal, false), count(&goal, true)], [3, 1]);
+        let mut results = results(300.0, 10.0, 9.0);
+        results.enter(record(Run { round: 1, ..goal.other_run(false) }, 300.0));
+        results.enter(record(Run { round: 1, ..goal.our_run(false) }, 20.0));
+        assert_eq!(goal.row(&results)[5..7], ["22.5 (15.0 to 30.0)", "30.0, one round"]);
+    }
+
+    /// A sweep over all files is no bound for a part of them.
+    #[test]
+    fn the_sweep_beside_a_part_of_the_files_is_over_these() {
+        let of = |kib| goal().ours(Work::of(Tool::Tar).at_most(kib));
+        assert_eq!(of(128).bound_run().work.most_kib, Some(128));
+        assert!(of(128).runs().contains(&of(128).bound_run()));
+        assert_ne!(of(128).bound_run(), of(512).bound_run());
+        let mut results = results(100.0, 10.0, 3.0);
+        for (run, busy_ms) in [(of(128).other_run(false), 50.0), (of(128).our_run(false), 10.0)] {
+            results.enter(record(run, busy_ms));
+        }
+        assert_eq!(of(128).over_sweep(&results, false), None);
+        results.enter(record(of(128).bound_run(), 5.0));
+        assert_eq!(of(128).over_sweep(&results, false), Some((10.0, 2.0)));
     }
 
     #[test]

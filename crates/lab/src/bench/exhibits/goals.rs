@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::budgets::unlimited;
+use super::budgets::{self, unlimited};
 use super::daft::{DISKS, SIZES, merged, unmerged};
 use super::goal::{self, Aim, Goal, Measure};
 use super::{Case, Exhibit, fragmented};
@@ -37,7 +37,7 @@ impl Goals {
             let image = Subject::new("source", fs, 1.0, seed).steps(0);
             Setting::new(image, Disk::new(BARRACUDA, Stretch::Whole))
         };
-        vec![
+        let goals = vec![
             Goal::new("source-ext4", "`source`, 24 versions, ext4", on("source", "ext4"))
                 .paper("4.75")
                 .off(Aim::AtLeast(10.0))
@@ -52,7 +52,8 @@ impl Goals {
             Goal::new("random-ext4", "`random`, ext4", on("random", "ext4")).off(Aim::AtLeast(25.0)),
             Goal::new("random-xfs", "`random`, XFS", on("random", "xfs")).off(Aim::AtLeast(15.0)),
             Goal::new("random-btrfs", "`random`, btrfs", on("random", "btrfs")).off(Aim::AtLeast(8.0)),
-        ]
+        ];
+        goals.into_iter().map(|goal| goal.by_extent(3)).collect()
     }
 
     fn daft(seed: u64) -> Vec<Goal> {
@@ -66,7 +67,7 @@ impl Goals {
                 let aim = Aim::AtLeast(paper[disk]);
                 goals.push(row("").paper(&paper[disk].to_string()).ours(merged()).off(aim));
                 goals.push(row("-unmerged").ours(unmerged()));
-                goals.push(row("-files"));
+                goals.push(row("-files").by_extent(1));
             }
         }
         for (disk_name, model) in DISKS {
@@ -75,10 +76,12 @@ impl Goals {
                 let setting = Setting::new(image, Disk::new(model, Stretch::InProportion));
                 let what = format!("`{recipe}` × {scale}, ^dir_index, {disk_name} disk");
                 let row = |case: &str| {
-                    Goal::new(&format!("{recipe}-{disk_name}-{case}"), &what, setting.clone()).ours(merged()).off_only()
+                    Goal::new(&format!("{recipe}-{disk_name}-{case}"), &what, setting.clone()).ours(merged()).once_on()
                 };
                 goals.push(row("plain-sweep").measure(Measure::Sweep).off(Aim::AtMost(1.1)));
                 goals.push(row("plain"));
+                goals.push(row("plain-unmerged").ours(unmerged()).rounds(1));
+                goals.push(row("plain-files").ours(Work::of(Tool::Tar)).rounds(1));
             }
         }
         goals
@@ -96,7 +99,7 @@ impl Goals {
                 let aim = limit.times[disk];
                 let ours = fragmented::by_device().at_most(limit.kib);
                 goals.push(row("").paper(&aim.to_string()).ours(ours).off(Aim::AtLeast(aim)));
-                goals.push(row("-files").ours(fragmented::by_file().at_most(limit.kib)));
+                goals.push(row("-files").ours(fragmented::by_file().at_most(limit.kib)).by_extent(1));
             }
         }
         goals
@@ -139,13 +142,15 @@ impl Goals {
         let mut goals = Vec::new();
         for recipe in ["random", "fragmented"] {
             let setting = Setting::new(Subject::new(recipe, "ext4", 1.0, seed), Disk::new(BARRACUDA, Stretch::Whole));
-            for (of, parts, most) in [(2, 3, 1.5), (1, 3, 1.8), (1, 25, 2.7)] {
-                let budget = Budget { share: Share { of, parts }, threshold: Threshold::Auto };
+            for &(share, most) in &budgets::MOST {
+                let Share { of, parts } = share;
+                let budget = Budget { share, threshold: Threshold::Auto };
                 let case = format!("{recipe}-budget-{of}-{parts}");
                 let what = format!("`{recipe}`, ext4, {of}/{parts} of the memory");
                 let goal = Goal::new(&case, &what, setting.clone()).measure(Measure::Other(unlimited()));
                 let ours = Work::of(Tool::Tar).budget(budget);
-                goals.push(goal.ours(ours).off(Aim::AtMost(most)).off_only());
+                let goal = goal.ours(ours).off(Aim::AtMost(most));
+                goals.push(if recipe == "fragmented" { goal.once_on() } else { goal });
             }
         }
         goals
@@ -157,7 +162,7 @@ impl Goals {
             .map(|(company, case, what)| {
                 let what = format!("`random`, ext4, beside {what}");
                 let goal = Goal::new(&format!("random-{case}"), &what, setting.clone().beside(company));
-                goal.paper("“still much better”").off(Aim::AtLeast(10.0))
+                goal.paper("“still much better”").off(Aim::AtLeast(10.0)).by_extent(3)
             })
             .to_vec()
     }
@@ -180,7 +185,7 @@ impl Goals {
             Goal::new("real-time", "`random`, ext4, real time", Setting::new(image(), whole().real(1.0)))
                 .measure(Measure::WallFaster)
                 .off(Aim::AtLeast(20.0))
-                .rounds(1)
+                .once()
                 .off_only(),
             Goal::new("ssd", "`random`, ext4, model `ssd`, real time", Setting::new(image(), ssd))
                 .measure(Measure::WallPaired)
@@ -211,7 +216,9 @@ impl Exhibit for Goals {
             "Modelled disk time, cold, metadata and data together, on the Barracuda model \
              unless another disk is named. With the track buffer on and off; where two goals are given, the first is \
              for off. A median has its least and greatest beside it. A goal that even one perfect sweep would not \
-             reach counts as met within 1.25 of that sweep.\n\n",
+             reach counts as met within 1.25 of that sweep. Ours by first extent (`--order first-extent`, GNU tar ÷ it) reads \
+             as qtar does, so it is that column which the paper's 4.75, 3.95 and 3 belong to; they were measured on a disk \
+             with a track buffer.\n\n",
         );
         let _ = writeln!(text, "{table}");
         text += "The second reader reads 4 KiB at random places of the device, 8 times in each second that the disk is \

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod daft;
+mod daft_scale;
 mod fragmented;
 mod goal;
 mod goals;
@@ -14,15 +15,19 @@ mod tables;
 pub(crate) use goal::{Aim, Goal};
 pub(crate) use goals::{Goals, quick};
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 
 use super::page;
 use super::plot::Pictures;
 use super::results::{Record, Results};
 use super::run::Run;
+use super::statistics;
 
 /// More images than these are told by the first and the last of their names.
 const IMAGES_NAMED: usize = 6;
+
+/// Milliseconds of the disk from which a run says how repeatable long ones are.
+const LONG_MS: f64 = 10_000.0;
 
 /// A name that can be asked for alone, with the runs that it needs.
 #[derive(Debug, Clone)]
@@ -79,19 +84,55 @@ fn asked_for(exhibit: &dyn Exhibit) -> Option<String> {
     (length > 0).then(|| first[..length].to_owned())
 }
 
-/// How often the runs of an exhibit were measured: the fewest and the most rounds.
-fn rounds(records: &[&Record]) -> Option<(usize, usize)> {
-    let mut counts: HashMap<String, usize> = HashMap::new();
-    for record in records {
-        *counts.entry(format!("{:?}{:?}", record.run.setting, record.run.work)).or_default() += 1;
-    }
-    Some((*counts.values().min()?, *counts.values().max()?))
+/// What stands behind the figures of an exhibit: its works with all their rounds, also those that another one asked for.
+pub(crate) fn behind<'a>(exhibit: &dyn Exhibit, results: &'a Results) -> Vec<Vec<&'a Record>> {
+    let runs = exhibit.cases().into_iter().flat_map(|case| case.runs);
+    let own: HashSet<String> = runs.map(|run| run.without_round()).collect();
+    let is_own = |rounds: &Vec<&Record>| rounds.first().is_some_and(|first| own.contains(&first.run.without_round()));
+    results.by_work().into_iter().filter(is_own).collect()
+}
+
+/// How far apart rounds of the same run lie, for those that were measured but once: by those that were measured more often,
+/// with the same track buffers.
+fn repeatability(behind: &[Vec<&Record>], results: &Results) -> Option<String> {
+    let buffered = |record: &Record| record.run.setting.disk.track_buffer;
+    let is_run = |record: &Record| !record.run.work.is_bound() && record.outcome.busy_ms > 0.0;
+    let once: HashSet<bool> = behind
+        .iter()
+        .filter(|rounds| rounds.len() == 1 && is_run(rounds[0]))
+        .map(|rounds| buffered(rounds[0]))
+        .collect();
+    let apart = |rounds: &Vec<&Record>| {
+        let first = rounds.first()?;
+        let compared = rounds.len() > 1 && is_run(first) && once.contains(&buffered(first));
+        let busy = statistics::spread(rounds.iter().map(|record| record.outcome.busy_ms).collect())?;
+        (compared && busy.median >= LONG_MS && !first.run.setting.is_by_the_clock())
+            .then(|| (busy.greatest - busy.least) * 100.0 / busy.median)
+    };
+    let apart: Vec<f64> = results.by_work().iter().filter_map(apart).collect();
+    let quantile = |part| statistics::quantile(&apart, part).map(page::number);
+    Some(format!(
+        " How repeatable those of one round are is told by the {} runs of this page that have several, {}, and take {} s or \
+         more: their longest and shortest round are {} % of the median apart or less in half of them, {} % in nine of ten, {} % \
+         in all.",
+        page::count(apart.len() as u64),
+        match (once.contains(&false), once.contains(&true)) {
+            (true, true) => "with the track buffer on or off",
+            (true, false) => "with the track buffer off",
+            _ => "with the track buffer on",
+        },
+        LONG_MS / 1000.0,
+        quantile(0.5)?,
+        quantile(0.9)?,
+        quantile(1.0)?,
+    ))
 }
 
 /// Says how what an exhibit shows was measured: the command, the images, the disks, and how often.
 pub(crate) fn source(exhibit: &dyn Exhibit, results: &Results) -> Option<String> {
-    let records: Vec<&Record> = records(exhibit, results).into_iter().flatten().collect();
-    let (fewest, most) = rounds(&records)?;
+    let behind = behind(exhibit, results);
+    let (fewest, most) = (behind.iter().map(Vec::len).min()?, behind.iter().map(Vec::len).max()?);
+    let records: Vec<&Record> = behind.iter().flatten().copied().collect();
     let mut images: Vec<String> =
         records.iter().map(|record| page::image(&record.run.setting.image, results)).collect();
     images.sort();
@@ -115,9 +156,16 @@ pub(crate) fn source(exhibit: &dyn Exhibit, results: &Results) -> Option<String>
             "{fewest} to {most} rounds of each run: the median, with the least and the greatest where there are several."
         ),
     };
+    let repeatability = repeatability(&behind, results).unwrap_or_default();
     Some(format!(
-        "*By `onesweep-lab bench sweep --case {case}` on {models}; from {images} of the [images](#images). {rounds}*\n"
+        "*By `onesweep-lab bench sweep --case {case}` on {models}; from {images} of the [images](#images). \
+         {rounds}{repeatability}*\n"
     ))
+}
+
+/// Runs that are of no use without the way of the head.
+pub(crate) fn with_the_way(seed: u64) -> Vec<Run> {
+    qtar::Figure4::new(seed).runs().to_vec()
 }
 
 /// All of them, in the order of the page.
@@ -129,6 +177,7 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
         Box::new(budgets::Budgets::new(seed)),
         Box::new(settled::Settled::new(seed)),
         Box::new(daft::Figure2::new(seed)),
+        Box::new(daft_scale::Scales::new(seed)),
         Box::new(fragmented::Tables::new(seed)),
         Box::new(ntfs::ByReadAhead::new(seed)),
         Box::new(qtar::Figure1::new(seed)),
@@ -142,14 +191,14 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use serde_json::json;
 
     use super::*;
     use crate::bench::images::Facts;
+    use crate::bench::results;
     use crate::bench::results::Outcome;
     use crate::bench::results::tests::{on_its_image, record};
+    use crate::bench::work::{Tool, Work};
     use crate::random::Random;
 
     #[test]
@@ -241,6 +290,51 @@ mod tests {
         results.enter(record(runs.iter().find(|run| run.work != runs[0].work).unwrap().clone(), 2.0));
         let text = source(&exhibit, &results).unwrap();
         assert!(text.contains(" 1 to 2 rounds of each run"), "{text}");
+    }
+
+    /// The median counts all rounds, so what is said of them has to, too.
+    #[test]
+    fn rounds_that_only_another_exhibit_asks_for_count() {
+        let exhibit = qtar::Figure4::new(1);
+        let [run, ..] = exhibit.runs();
+        let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
+        let mut results = Results::default();
+        results.images.insert(run.setting.image.name(), facts);
+        for (round, commit) in (0..4).zip(["one", "two", "two", "two"]) {
+            let run = Run { round, ..run.clone() };
+            let outcome = Outcome { busy_ms: 9000.0, commit: commit.into(), ..Outcome::default() };
+            results.enter(Record { outcome, ..record(run, 0.0) });
+        }
+        assert_eq!(exhibit.cases()[0].runs.iter().filter(|own| own.work == run.work).count(), 1);
+        let behind = behind(&exhibit, &results);
+        let commits: Vec<&str> = behind.iter().flatten().map(|record| record.outcome.commit.as_str()).collect();
+        assert_eq!(commits.iter().filter(|commit| **commit == "two").count(), 3);
+        let text = source(&exhibit, &results).unwrap();
+        assert!(text.contains(" 4 rounds of each run: the median"), "{text}");
+    }
+
+    #[test]
+    fn what_was_measured_once_is_told_of_by_what_was_measured_often() {
+        let exhibit = settled::Settled::new(1);
+        let runs = exhibit.cases().swap_remove(0).runs;
+        let mut results = on_its_image();
+        results.enter(record(runs[0].clone(), 20_000.0));
+        assert!(!source(&exhibit, &results).unwrap().contains("repeatable"), "nothing was measured often");
+        let tar = |track_buffer| results::tests::setting().buffered(track_buffer).run(Work::of(Tool::GnuTar)).rounds(2);
+        for (run, busy_ms) in tar(false).into_iter().zip([99_000.0, 101_000.0]) {
+            results.enter(record(run, busy_ms));
+        }
+        for (run, busy_ms) in tar(true).into_iter().zip([50_000.0, 99_000.0]) {
+            results.enter(record(run, busy_ms));
+        }
+        let text = source(&exhibit, &results).unwrap();
+        assert!(
+            text.contains(
+                "by the 1 runs of this page that have several, with the track buffer off, and take 10 s or more"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("are 2.00 % of the median apart"), "{text}");
     }
 
     /// Nothing measured yet is no reason to fail.

@@ -1,6 +1,6 @@
 //! DAFT's figure 2 and tables II and IV on NTFS, the paper's own file system, by how far the device below ntfs-3g reads ahead.
 
-use super::daft::{DISKS, SIZES};
+use super::daft::{DISKS, SIZES, throughput};
 use super::goal::{Aim, Goal};
 use super::tables::{daft, device};
 use super::{Case, Exhibit, fragmented};
@@ -121,15 +121,9 @@ impl ByReadAhead {
         series
     }
 
-    /// Useful megabytes in a second of the disk.
-    fn throughput(results: &Results, run: &Run) -> Option<f64> {
-        let bytes = results.images.get(&run.setting.image.name())?.file_bytes;
-        Some(bytes as f64 / 1e3 / results.busy_ms(run)?.median)
-    }
-
     fn bars(&self, results: &Results, disk: usize) -> Bars {
         let names = self.series(0, disk).into_iter().map(|(name, _)| name);
-        let value = |index: usize, size| Self::throughput(results, &self.series(size, disk)[index].1);
+        let value = |index: usize, size| Some(throughput(results, &self.series(size, disk)[index].1)?.median);
         Bars {
             title: format!("Throughput on NTFS, {} disk ({})", DISKS[disk].0, DISKS[disk].1),
             axis: "throughput (MB/s)".into(),
@@ -150,9 +144,7 @@ impl ByReadAhead {
         for (disk, (disk_name, _)) in DISKS.into_iter().enumerate() {
             for (size, (.., size_name, _)) in SIZES.into_iter().enumerate() {
                 let mut row = vec![format!("{disk_name}, {size_name}")];
-                row.extend(self.series(size, disk).iter().map(|(_, run)| {
-                    Self::throughput(results, run).map_or_else(|| page::NOT_MEASURED.into(), page::number)
-                }));
+                row.extend(self.series(size, disk).iter().map(|(_, run)| page::measured(throughput(results, run))));
                 table.row(row);
             }
         }

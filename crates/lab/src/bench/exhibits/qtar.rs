@@ -17,6 +17,8 @@ const DIAMONDMAX: &str = "diamondmax-10";
 const FILES: f64 = 22_500.0;
 /// The versions that age it.
 const STEPS: u32 = 24;
+/// The paper's times are means of as many runs.
+const PAPER_ROUNDS: u32 = 5;
 
 fn disk() -> Disk {
     // The paper's disk has a track buffer.
@@ -65,32 +67,75 @@ pub(crate) struct Figure1 {
 
 const SCHEDULERS: [&str; 3] = ["none", "mq-deadline", "bfq"];
 
+/// The file system, how it writes itself, the name of its picture, and the rounds of its runs: through ntfs-3g they are long.
+const FILE_SYSTEMS_1: [(&str, &str, &str, u32); 2] =
+    [("ext4", "ext4", "qtar-1", 3), ("ntfs", "NTFS", "qtar-1-ntfs", 1)];
+
+/// What stands over one name of figure 1: a bar for each scheduler.
+struct Bar {
+    name: &'static str,
+    age: &'static str,
+    image: Subject,
+    work: Work,
+    /// Of a bound, the streaming instead of the sweep.
+    streaming: bool,
+}
+
+impl Bar {
+    /// Bounds are computed: they know no scheduler.
+    fn run(&self, scheduler: &str) -> Run {
+        let disk = Disk::new(DIAMONDMAX, Stretch::Whole).buffered(true).scheduler(scheduler);
+        let setting = Setting::new(self.image.clone(), disk);
+        if self.work.is_bound() {
+            return setting.with_scheduler("none").of_bounds().run(self.work.clone());
+        }
+        setting.run(self.work.clone())
+    }
+
+    fn seconds(&self, results: &Results, scheduler: &str) -> Option<Spread> {
+        let run = self.run(scheduler);
+        if self.streaming {
+            return results.figure(&run, |outcome| Some(outcome.detail["streaming_ms"].as_f64()? / 1000.0));
+        }
+        results.seconds(&run)
+    }
+}
+
 impl Figure1 {
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    fn groups(&self) -> Vec<(String, Subject, Work)> {
-        let mut groups = Vec::new();
-        for (fs, name) in [("ext4", "ext4"), ("ntfs", "NTFS")] {
-            for (steps, age) in [(Some(0), "clean"), (None, "aged")] {
-                for tool in [Tool::GnuTar, Tool::BsdTar, Tool::Tar] {
-                    let image = Subject { steps, ..Subject::new("source", fs, 1.0, self.seed) };
-                    let work = Work::of(tool);
-                    groups.push((format!("{}\n{name}, {age}", work.name()), image, work));
-                }
-            }
+    fn bars(&self, fs: &str) -> Vec<Bar> {
+        let mut kinds = vec![
+            ("GNU tar", Work::of(Tool::GnuTar), false),
+            ("bsdtar", Work::of(Tool::BsdTar), false),
+            ("first extent", by_first_extent(), false),
+            ("onesweep tar", Work::of(Tool::Tar), false),
+        ];
+        if fs == "ntfs" {
+            kinds.push(("tar DEVICE", Work::of(Tool::Tar).unmounted(), false));
         }
-        groups
+        kinds.extend([("one sweep", Work::of(Tool::Bound), false), ("without seeks", Work::of(Tool::Bound), true)]);
+        let mut bars = Vec::new();
+        for (steps, age) in [(Some(0), "clean"), (None, "aged")] {
+            bars.extend(kinds.iter().map(|(name, work, streaming)| {
+                let image = Subject { steps, ..Subject::new("source", fs, 1.0, self.seed) };
+                Bar { name, age, image, work: work.clone(), streaming: *streaming }
+            }));
+        }
+        bars
     }
 
-    /// The values of the picture. The paper tells neither the scheduler nor the age of its two.
+    /// The values of the pictures. The paper tells neither the scheduler nor the age of its two.
     fn table(&self, results: &Results) -> Table {
         let mut table = Table::new(&[&["seconds of disk time"], &SCHEDULERS[..], &["the paper"]].concat());
-        for (name, image, work) in self.groups() {
-            let mut row = vec![name.replace('\n', ", ")];
-            row.extend(SCHEDULERS.map(|scheduler| cell(results, &Self::run(&image, &work, scheduler))));
-            table.row(row);
+        for (fs, fs_name, ..) in FILE_SYSTEMS_1 {
+            for bar in self.bars(fs) {
+                let mut row = vec![format!("{}, {fs_name}, {}", bar.name, bar.age)];
+                row.extend(SCHEDULERS.map(|scheduler| page::measured(bar.seconds(results, scheduler))));
+                table.row(row);
+            }
         }
         for (name, seconds) in [("GNU tar, ext4, the paper's", "48.3"), ("qtar, ext4, the paper's", "11.6")] {
             let mut row = vec![name.to_owned()];
@@ -101,9 +146,15 @@ impl Figure1 {
         table
     }
 
-    fn run(image: &Subject, work: &Work, scheduler: &str) -> Run {
-        let disk = Disk::new(DIAMONDMAX, Stretch::Whole).buffered(true).scheduler(scheduler);
-        Setting::new(image.clone(), disk).run(work.clone())
+    fn picture(&self, fs: &str, fs_name: &str, results: &Results) -> Bars {
+        let bars = self.bars(fs);
+        let values = |scheduler| bars.iter().map(|bar| Some(bar.seconds(results, scheduler)?.median)).collect();
+        Bars {
+            title: format!("Programs and schedulers, {fs_name}"),
+            axis: "modelled disk time (s)".into(),
+            series: SCHEDULERS.map(|scheduler| (scheduler.to_owned(), values(scheduler))).to_vec(),
+            groups: bars.iter().map(|bar| format!("{}\n{}", bar.name, bar.age)).collect(),
+        }
     }
 }
 
@@ -113,35 +164,35 @@ impl Exhibit for Figure1 {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let groups = self.groups();
-        let runs =
-            groups.iter().flat_map(|(_, image, work)| SCHEDULERS.map(|scheduler| Self::run(image, work, scheduler)));
-        vec![Case { name: "figure-1".into(), runs: runs.collect() }]
+        let mut runs: Vec<Run> = Vec::new();
+        for (fs, _, _, rounds) in FILE_SYSTEMS_1 {
+            for bar in self.bars(fs) {
+                let rounds = if bar.work.is_bound() { 1 } else { rounds };
+                for run in SCHEDULERS.iter().flat_map(|scheduler| bar.run(scheduler).rounds(rounds)) {
+                    if !runs.contains(&run) {
+                        runs.push(run);
+                    }
+                }
+            }
+        }
+        vec![Case { name: "figure-1".into(), runs }]
     }
 
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
-        let groups = self.groups();
-        let series: Vec<_> = SCHEDULERS
-            .map(|scheduler| {
-                let value =
-                    |group: &(String, Subject, Work)| seconds(results, &Self::run(&group.1, &group.2, scheduler));
-                (scheduler.to_owned(), groups.iter().map(value).collect::<Vec<_>>())
-            })
-            .to_vec();
-        let values = series.iter().flat_map(|series| series.1.iter().flatten()).count();
-        let bars = Bars {
-            title: "Programs and schedulers".into(),
-            axis: "modelled disk time (s)".into(),
-            groups: groups.into_iter().map(|group| group.0).collect(),
-            series,
-        };
-        let drawn = drawn(pictures, ("qtar-1", "disk time by program and scheduler"), &bars, (values, "figure-1"))?;
-        Ok(format!(
+        let mut text = format!(
             "`source`, clean and after 24 versions, on `{DIAMONDMAX}`, the \
-             paper's disk for this figure, track buffer on. NTFS by ntfs-3g. The paper's tree has as many files as the clean \
-             one; it tells neither the age nor the scheduler of its two times.\n\n{drawn}\n{}",
-            self.table(results)
-        ))
+             paper's disk for this figure, track buffer on. NTFS by ntfs-3g, `DEVICE` without it. First extent is ours in the \
+             order of qtar. The paper's tree has as many files as the clean one; it tells neither the age nor the scheduler of \
+             its two times. One sweep is every sector that is needed in rising order, and without seeks the bytes of the files in \
+             one piece: they are computed, and know no scheduler.\n\n"
+        );
+        for (fs, fs_name, picture, _) in FILE_SYSTEMS_1 {
+            let bars = self.picture(fs, fs_name, results);
+            let values = bars.series.iter().flat_map(|series| series.1.iter().flatten()).count();
+            let words = format!("disk time by program and scheduler, {fs_name}");
+            text += &drawn(pictures, (picture, &words), &bars, (values, "figure-1"))?;
+        }
+        Ok(format!("{text}\n{}", self.table(results)))
     }
 }
 
@@ -197,7 +248,8 @@ impl Exhibit for Figure3 {
 
     fn cases(&self) -> Vec<Case> {
         let runs = Self::works().into_iter().flat_map(|(_, work)| [self.run(Some(0), &work), self.run(None, &work)]);
-        vec![Case { name: "figure-3".into(), runs: runs.collect() }]
+        let rounds = |run: Run| run.rounds(if run.work.is_bound() { 1 } else { PAPER_ROUNDS });
+        vec![Case { name: "figure-3".into(), runs: runs.flat_map(rounds).collect() }]
     }
 
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
@@ -235,17 +287,16 @@ impl Figure4 {
         Self { seed }
     }
 
-    fn runs(&self) -> [Run; 2] {
+    /// These are kept with the way of the head.
+    pub(crate) fn runs(&self) -> [Run; 3] {
         let setting = Setting::new(Subject::new("source", "ext4", 1.0, self.seed), disk());
-        [Tool::GnuTar, Tool::Tar].map(|tool| setting.run(Work::of(tool)))
+        [Work::of(Tool::GnuTar), by_first_extent(), Work::of(Tool::Tar)].map(|work| setting.run(work))
     }
-}
 
-impl Figure4 {
     /// What the picture shows, in figures.
     fn table(&self, results: &Results) -> Table {
         let mut table = Table::new(&["program", "requests", "seeks", "disk time s", "the paper: s"]);
-        for (run, paper) in self.runs().iter().zip(["82.5", "17.9 (qtar)"]) {
+        for (run, paper) in self.runs().iter().zip(["82.5", "17.9 (qtar)", ""]) {
             let mut row = vec![run.work.name()];
             row.extend(results.of(run).map_or_else(
                 || [String::new(), String::new()],
@@ -305,6 +356,7 @@ const ORDERS: [(&str, &str, &str); 6] = [
 
 impl Figure5 {
     const FILES: f64 = 1000.0;
+    const ROUNDS: u32 = 3;
 
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed }
@@ -348,7 +400,7 @@ impl Exhibit for Figure5 {
 
     fn cases(&self) -> Vec<Case> {
         let runs = Self::works().into_iter().flat_map(|(_, work)| [false, true].map(|on| self.run(&work, on)));
-        vec![Case { name: "figure-5".into(), runs: runs.collect() }]
+        vec![Case { name: "figure-5".into(), runs: runs.flat_map(|run| run.rounds(Self::ROUNDS)).collect() }]
     }
 
     fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
@@ -382,6 +434,9 @@ pub(crate) struct Figure6 {
 }
 
 impl Figure6 {
+    /// Of the versions for which the paper has no number.
+    const ROUNDS: u32 = 2;
+
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed }
     }
@@ -425,7 +480,10 @@ impl Exhibit for Figure6 {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let runs = (0..=STEPS).flat_map(|step| Self::works().map(|work| self.run(step, &work)));
+        let runs = (0..=STEPS).flat_map(|step| {
+            let rounds = if [0, STEPS].contains(&step) { PAPER_ROUNDS } else { Self::ROUNDS };
+            Self::works().into_iter().flat_map(move |work| self.run(step, &work).rounds(rounds))
+        });
         vec![Case { name: "figure-6".into(), runs: runs.collect() }]
     }
 
@@ -448,7 +506,9 @@ impl Exhibit for Figure6 {
         Ok(format!(
             "`source`, ext4, track buffer on; versions 1, 2, 10 and 17 \
              change most. Seconds of disk time; the paper tells of the first and the last how many times as long as qtar GNU \
-             tar took.\n\n{drawn}\n{}",
+             tar took. Its points are means of {PAPER_ROUNDS} runs; here the first and the last have as many, those between them \
+             {}.\n\n{drawn}\n{}",
+            Self::ROUNDS,
             self.table(results)
         ))
     }
@@ -513,43 +573,45 @@ impl Figure7 {
         }
     }
 
-    /// The improvement over GNU tar, pair by pair of the same directory.
-    fn improvement(&self, results: &Results, files: f64, kind: usize) -> Option<Spread> {
-        let [tar, _, ours] = Self::works();
+    /// The improvement of a work over GNU tar, pair by pair of the same directory.
+    fn improvement(&self, results: &Results, files: f64, kind: usize, ours: &Work) -> Option<Spread> {
         let pair = |directory| {
             let time = |work| seconds(results, &self.run(files, kind, directory, work));
-            Some(time(&tar)? / time(&ours)?)
+            Some(time(&Work::of(Tool::GnuTar))? / time(ours)?)
         };
         statistics::spread((0..DIRECTORIES).filter_map(pair).collect())
     }
 
-    fn figure_8(&self, results: &Results) -> Lines {
+    fn figure_8(&self, results: &Results, ours: &Work) -> Lines {
         let line = |kind: usize| {
-            let point = |files| Some((files, self.improvement(results, files, kind)?.median));
+            let point = |files| Some((files, self.improvement(results, files, kind, ours)?.median));
             Line { name: KINDS[kind].3.to_owned(), points: SIZES.into_iter().filter_map(point).collect() }
         };
         Lines {
             title: "Improvement over GNU tar".into(),
             x_axis: "files".into(),
-            y_axis: "GNU tar ÷ onesweep tar".into(),
+            y_axis: format!("GNU tar ÷ {}", ours.name()),
             lines: (0..KINDS.len()).map(line).collect(),
             log_x: true,
             log_y: false,
         }
     }
 
-    fn table(&self, results: &Results) -> Table {
+    /// The values of figure 8. What the paper says of its own order stands beside that.
+    fn table(&self, results: &Results, ours: &Work) -> Table {
+        let is_the_papers = *ours == by_first_extent();
         let mut heads = vec!["files"];
         heads.extend(KINDS.map(|kind| kind.3));
-        heads.push("the paper");
+        heads.extend(is_the_papers.then_some("the paper"));
         let mut table = Table::new(&heads);
         for files in SIZES {
             let mut row = vec![page::count(files as u64)];
-            row.extend((0..KINDS.len()).map(|kind| match self.improvement(results, files, kind) {
+            row.extend((0..KINDS.len()).map(|kind| match self.improvement(results, files, kind, ours) {
                 Some(alone) if alone.count == 1 => format!("{}, one directory", page::number(alone.median)),
                 improvement => page::measured(improvement),
             }));
-            row.extend(PAPER_8.iter().find(|paper| paper.0 == files).map(|paper| paper.1.to_owned()));
+            let paper = PAPER_8.iter().find(|paper| is_the_papers && paper.0 == files);
+            row.extend(paper.map(|paper| paper.1.to_owned()));
             table.row(row);
         }
         table
@@ -578,21 +640,26 @@ impl Exhibit for Figure7 {
         let boxes = self.figure_7(results);
         let groups = boxes.panels.iter().flat_map(|panel| &panel.1);
         let values = groups.flat_map(|group| group.boxes.iter().flatten()).count();
-        let lines = self.figure_8(results);
         let drawn_7 = drawn(pictures, ("qtar-7", "disk time by size of the tree"), &boxes, (values, "figure-7"))?;
-        let drawn_8 = drawn(pictures, ("qtar-8", "improvement by size of the tree"), &lines, (values, "figure-7"))?;
         let mut text = format!(
             "`source` made with as many files as given ({}), track buffer \
              on; {DIRECTORIES} directories, by seeds from {} on, each in a file system of its own, {ROUNDS} runs of each. A \
              box goes from quartile to quartile of the directories, its arms to the extremes; a dot stands for a box \
              too flat to be seen; steps of the time axes are factors. What keeps the smallest trees on a clean XFS from gaining is told in [lab.md](lab.md#every-program-side-by-side).\
-             \n\n{drawn_7}\n{drawn_8}\n",
+             \n\n{drawn_7}\n",
             files(FILES, &Subject::new("source", "ext4", 1.0, self.seed), results),
             self.seed
         );
-        let _ =
-            writeln!(text, "GNU tar ÷ `onesweep tar`, median of the directories, with the least and the greatest:\n");
-        let _ = writeln!(text, "{}", self.table(results));
+        for (picture, ours) in [("qtar-8-first-extent", by_first_extent()), ("qtar-8", Work::of(Tool::Tar))] {
+            let (name, lines) = (ours.name(), self.figure_8(results, &ours));
+            let words = format!("improvement by size of the tree, {name}");
+            let drawn = drawn(pictures, (picture, &words), &lines, (values, "figure-7"))?;
+            let table = self.table(results, &ours);
+            let _ = writeln!(
+                text,
+                "{drawn}\nGNU tar ÷ `{name}`, median of the directories, with the least and the greatest:\n\n{table}"
+            );
+        }
         Ok(text)
     }
 }
@@ -623,6 +690,44 @@ mod tests {
             text.contains("| 24 | not measured | not measured | not measured | not measured | 4.75 | not"),
             "{text}"
         );
+    }
+
+    /// The paper's improvements are those of its own order.
+    #[test]
+    fn figure_8_tells_both_orders_apart() {
+        let figure = Figure7::new(1);
+        let mut results = Results::default();
+        for (work, busy_ms) in Figure7::works().into_iter().zip([80_000.0, 20_000.0, 16_000.0]) {
+            let run = figure.run(22_500.0, 0, 0, &work);
+            results.images.insert(run.setting.image.name(), Facts { image_sha256: "abc".into(), ..Facts::default() });
+            results.enter(record(run, busy_ms));
+        }
+        let row = |work: &Work| figure.table(&results, work).to_string().lines().last().unwrap().to_owned();
+        assert!(row(&by_first_extent()).starts_with("| 22,500 | 4.00, one directory | not"));
+        assert!(row(&by_first_extent()).ends_with(&format!("| {} |", PAPER_8[1].1)));
+        assert!(row(&Work::of(Tool::Tar)).starts_with("| 22,500 | 5.00, one directory | not"));
+        assert!(!row(&Work::of(Tool::Tar)).contains("about"));
+    }
+
+    #[test]
+    fn bounds_are_the_same_under_every_scheduler() {
+        let figure = Figure1::new(1);
+        let bars = figure.bars("ntfs");
+        let bar = |name| bars.iter().find(|bar| bar.name == name).unwrap();
+        assert_eq!(bar("one sweep").run("bfq"), bar("without seeks").run("none"));
+        assert_ne!(bar("GNU tar").run("bfq"), bar("GNU tar").run("none"));
+        let run = bar("one sweep").run("none");
+        let mut results = Results::default();
+        results.images.insert(run.setting.image.name(), Facts { image_sha256: "abc".into(), ..Facts::default() });
+        let mut swept = record(run, 9000.0);
+        swept.outcome.detail = serde_json::json!({"streaming_ms": 7000.0});
+        results.enter(swept);
+        let table = figure.table(&results).to_string();
+        assert!(table.contains("| one sweep, NTFS, clean | 9.00 | 9.00 | 9.00 |"), "{table}");
+        assert!(table.contains("| without seeks, NTFS, clean | 7.00 | 7.00 | 7.00 |"), "{table}");
+        let bounds = figure.cases()[0].runs.iter().filter(|run| run.work.is_bound()).count();
+        assert_eq!(bounds, 4, "one of each image");
+        assert!(table.contains("| tar DEVICE, NTFS, aged |") && !table.contains("| tar DEVICE, ext4"), "{table}");
     }
 
     /// Ageing adds files: what is read after it is more than the tree was made with.
