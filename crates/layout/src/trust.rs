@@ -11,6 +11,9 @@ use std::fmt;
 pub enum AddressTrust {
     /// Bytes of the device that the file system is on.
     Physical,
+    /// The same, read from the tables on the device beside the program that answers for the files (NTFS by ntfs-3g): good to
+    /// sort by, not to read the device at, for what the program holds back isn't known.
+    ByTables,
     /// Places on several devices, which take turns in the order (btrfs, when its chunks can be asked for).
     SeveralDevices {
         /// How many devices.
@@ -103,6 +106,11 @@ impl AddressTrust {
         })
     }
 
+    /// Whether addresses are bytes of the device.
+    pub fn is_place(&self) -> bool {
+        matches!(self, AddressTrust::Physical | AddressTrust::ByTables)
+    }
+
     /// Whether it is worth while to read in the order of the addresses.
     pub fn is_order(&self) -> bool {
         !matches!(self, AddressTrust::Meaningless(_))
@@ -113,6 +121,7 @@ impl fmt::Display for AddressTrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AddressTrust::Physical => f.write_str("addresses are places on the device"),
+            AddressTrust::ByTables => f.write_str("addresses are places on the device, by the tables on it"),
             AddressTrust::SeveralDevices { devices } => {
                 write!(f, "addresses are places on {devices} devices, which take turns")
             }

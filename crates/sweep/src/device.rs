@@ -141,6 +141,10 @@ fn refusal(placement: &Placement) -> Option<String> {
                 .into(),
         ),
         AddressTrust::Physical => None,
+        AddressTrust::ByTables => Some(format!(
+            "a program answers for the files ({}), and what it holds back isn't on the device; leave out --device",
+            placement.fs_type
+        )),
         AddressTrust::Logical | AddressTrust::SeveralDevices { .. } => {
             Some(format!("{} tells no addresses of the device; leave out --device", placement.fs_type))
         }

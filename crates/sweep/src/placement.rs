@@ -7,8 +7,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use onesweep_layout::{AddressTrust, DeviceStack, Devices, Meaningless, btrfs::Lanes, tables::VolumeFacts};
-use onesweep_sys::files;
+use onesweep_layout::{
+    AddressTrust, DeviceStack, Devices, Meaningless,
+    btrfs::Lanes,
+    tables::{VolumeFacts, ntfs::MountedNtfs},
+};
+use onesweep_sys::{features::features, files};
 
 use crate::{
     btrfs::Btrfs,
@@ -31,6 +35,8 @@ pub(crate) struct Placement {
     pub(crate) trust: AddressTrust,
     /// A btrfs that tells where its addresses lie.
     pub(crate) btrfs: Option<Arc<Btrfs>>,
+    /// An NTFS that a program shows, whose tables tell where its files lie.
+    pub(crate) ntfs: Option<Arc<MountedNtfs>>,
     /// Data is written to the journal first (ext4 with `data=journal`), and to its place some time after.
     pub(crate) journals_data: bool,
 }
@@ -48,7 +54,7 @@ impl Placement {
 
     /// The size of the device, where addresses are places on it.
     pub(crate) fn device_bytes(&self) -> Option<u64> {
-        self.stack.as_ref().filter(|_| self.trust == AddressTrust::Physical).map(|stack| stack.size)
+        self.stack.as_ref().filter(|_| self.trust.is_place()).map(|stack| stack.size)
     }
 
     /// The size of the disk that addresses are places on; that of the device, where it can't be told what part of its disk
@@ -136,7 +142,7 @@ impl Known {
     /// would be taken for shared extents. What lies on the same device (subvolumes) has the same addresses.
     fn base_of(&mut self, stack: &DeviceStack, trust: &AddressTrust, span: u64) -> u64 {
         match (stack.base, trust, stack.disks.first()) {
-            (Some(base), AddressTrust::Physical, Some(disk)) => self.base_of_device(disk.dev, 0) + base,
+            (Some(base), trust, Some(disk)) if trust.is_place() => self.base_of_device(disk.dev, 0) + base,
             _ => self.base_of_device(stack.dev, span),
         }
     }
@@ -220,9 +226,14 @@ impl Placements {
             }
             _ => None,
         };
+        let ntfs = match fs_type.as_str() {
+            "fuseblk" if features().tables => stack.as_ref().and_then(ntfs_on),
+            _ => None,
+        };
         let trust = match btrfs.as_ref().map(|btrfs| btrfs.lanes.devices().max(devices)) {
             Some(0 | 1) => AddressTrust::Physical,
             Some(devices) => AddressTrust::SeveralDevices { devices },
+            None if ntfs.is_some() => AddressTrust::ByTables,
             None => AddressTrust::of_file_system(&fs_type, devices),
         };
         let journals_data = match &stack {
@@ -253,6 +264,7 @@ impl Placements {
             fs_type,
             trust,
             btrfs,
+            ntfs,
             journals_data,
         });
         known.by_dev.insert(stat.dev, Arc::clone(&placement));
@@ -285,6 +297,7 @@ impl Placements {
             fs_type: facts.fs_type.to_owned(),
             trust: AddressTrust::Physical,
             btrfs: None,
+            ntfs: None,
             journals_data: false,
         })
     }
@@ -293,6 +306,12 @@ impl Placements {
     pub(crate) fn known(&self, dev: u64) -> Option<Arc<Placement>> {
         self.lock().by_dev.get(&dev).cloned()
     }
+}
+
+/// The tables of the NTFS on a device that doesn't come to all places as quickly, where they may be read.
+fn ntfs_on(stack: &DeviceStack) -> Option<Arc<MountedNtfs>> {
+    let tables = MountedNtfs::of_mounted(&stack.node, stack.dev).ok().filter(|_| !stack.is_seekless());
+    tables.map(Arc::new)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! A walk learns of a directory when it has read the one above, so it goes over the disk as often as the tree is deep. XFS
 //! tells its inodes without their names: these are read group by group, then the directories among them. ext4 is read in one
-//! pass over its device. Of btrfs, its own trees tell where its metadata lies ([`crate::btrfs`]). The walk that follows finds
+//! pass over its device; so is NTFS, which `ntfs-3g` reads through that same cache. Of btrfs, its own trees tell where its metadata lies ([`crate::btrfs`]). The walk that follows finds
 //! everything in memory.
 
 mod ext4;
+mod ntfs;
 mod xfs;
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-use onesweep_layout::tables::ext4::Needs;
+use onesweep_layout::tables::{ext4::Needs, ntfs::MountedNtfs};
 use onesweep_sys::{btrfs::SUBVOLUME_ROOT, features::features, files};
 
 use self::{ext4::MountedExt4, xfs::MountedXfs};
@@ -45,6 +46,7 @@ pub(crate) struct Preload {
 enum Source {
     Xfs(MountedXfs),
     Ext4(MountedExt4),
+    Ntfs(Arc<MountedNtfs>),
     /// btrfs; `nested`: subvolumes below the root are not left out.
     Btrfs {
         trees: Arc<Btrfs>,
@@ -72,6 +74,7 @@ impl Preload {
                 let needs = Needs { layout: layout || settings.content, xattrs: settings.xattrs };
                 Source::Ext4(MountedExt4 { node, needs })
             }
+            "fuseblk" => Source::Ntfs(placement.ntfs.clone()?),
             _ => Source::Btrfs { trees: placement.btrfs.clone()?, nested: !settings.one_file_system },
         };
         Some(Self { source, is_wished, idle: settings.idle, cancel: settings.cancel.clone() })
@@ -87,21 +90,23 @@ impl Preload {
                 refused.then(|| "XFS tells its inodes to root alone; be root, or use --metadata auto".into())
             }
             ("ext4" | "ext3" | "ext2", Some(stack)) => ext4::refusal(&stack.node, placement.volume.dev),
+            ("fuseblk", _) if placement.ntfs.is_some() => None,
             ("btrfs", _) if placement.btrfs.is_some() => {
                 let is_subvolume = path.metadata().is_ok_and(|found| found.ino() == SUBVOLUME_ROOT);
                 (!is_subvolume).then(|| "the trees of btrfs are read for whole subvolumes; name one".into())
             }
             ("btrfs", _) => Some("btrfs tells its trees to root alone; be root, or use --metadata auto".into()),
             (other, _) => Some(format!(
-                "the tables of a mounted {other} can't be read; only those of ext2, ext3, ext4, XFS and btrfs can, and those of \
-                 images and unmounted devices. Leave out --metadata tables"
+                "the tables of a mounted {other} can't be read; only those of ext2, ext3, ext4, XFS, btrfs and, by root, of \
+                 NTFS can, and those of images and unmounted devices. Leave out --metadata tables"
             )),
         }
     }
 
-    /// Whether it is to run also where all is in memory.
-    pub(crate) fn is_wished(&self) -> bool {
-        self.is_wished
+    /// Whether it is to run before it is seen that metadata comes from the disk: where that was wished, and where it isn't this
+    /// process that reads it.
+    pub(crate) fn runs_at_once(&self) -> bool {
+        self.is_wished || matches!(self.source, Source::Ntfs(_))
     }
 
     /// Reads what there is below the root directory of a file system; nothing below another (unless that is wished), or when
@@ -110,6 +115,7 @@ impl Preload {
         match &self.source {
             Source::Xfs(xfs) => xfs.bring_in(root, self.is_wished),
             Source::Ext4(ext4) => ext4.bring_in(root, self.is_wished, &self.cancel),
+            Source::Ntfs(tables) => ntfs::bring_in(tables, root, self.is_wished, &self.cancel),
             Source::Btrfs { trees, nested } => {
                 let manner = Manner { idle: self.idle, cancel: self.cancel.clone() };
                 trees.bring_subvolume(root, *nested, &manner);

@@ -9,7 +9,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use onesweep_layout::{AddressSampler, Extent, ExtentFlags, MapError, Meaningless, Sources, btrfs::ItemExtents};
+use onesweep_layout::{
+    AddressSampler, Extent, ExtentFlags, MapError, Meaningless, Sources, btrfs::ItemExtents, tables::ntfs::MountedNtfs,
+};
 use onesweep_sys::{cache, features::features, files, inode, memory};
 
 use crate::{
@@ -65,6 +67,8 @@ struct VolumeFacts {
     tells_delayed: bool,
     /// Tells where its addresses lie.
     btrfs: Option<Arc<Btrfs>>,
+    /// Tells where its files lie.
+    ntfs: Option<Arc<MountedNtfs>>,
     /// What will be read of it, whose checksums must come from the disk, too.
     checksums: Checksums,
 }
@@ -120,6 +124,7 @@ impl Surveyor {
             from_device: true,
             tells_delayed: TELLS_DELAYED.contains(&placement.fs_type.as_str()),
             btrfs: placement.btrfs.clone(),
+            ntfs: placement.ntfs.clone(),
             checksums: Checksums::default(),
         });
     }
@@ -208,7 +213,9 @@ impl Surveyor {
         }
         let clean = pages.as_ref().is_some_and(is_clean);
         let volume = catalogue.get(id).device;
-        if self.aim.layout && !foreign && self.volumes.get(&volume).is_some_and(|facts| facts.trusted) {
+        // Tables on the device may lag behind: what they call a hole may be none.
+        let is_mapped = |facts: &VolumeFacts| facts.trusted && !(looks_sparse && facts.ntfs.is_some());
+        if self.aim.layout && !foreign && self.volumes.get(&volume).is_some_and(is_mapped) {
             let dirty = pages.as_ref().is_some_and(is_dirty);
             self.map(catalogue, id, fd.as_fd(), &stat, (clean, dirty));
         } else {
@@ -301,9 +308,10 @@ impl Surveyor {
             Some(_) if clean => items.map(fd, stat, &mut visit),
             _ => Err(MapError::Unsupported),
         };
-        let outcome = match by_items {
-            Err(MapError::Unsupported) => sources.map(fd, stat, &mut visit),
-            told => told,
+        let outcome = match (by_items, &facts.ntfs) {
+            (Err(MapError::Unsupported), Some(ntfs)) => ntfs.map(stat.ino, stat.size, &mut visit),
+            (Err(MapError::Unsupported), None) => sources.map(fd, stat, &mut visit),
+            (told, _) => told,
         };
         let incomplete = dirty && !facts.tells_delayed && mapped < stat.size;
         // The extents changed while they were told, or the file system is odd: the file is read all the same.

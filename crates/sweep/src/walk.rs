@@ -185,7 +185,8 @@ impl Walker {
             && !(rule.cancelled)()
         {
             let is_cold = rule.order == WalkOrder::CScan && !rule.no_recursion && ahead.is_worthwhile();
-            for (root, preload) in self.preloads.extract_if(.., |(_, preload)| is_cold || preload.is_wished()) {
+            let runs = |(_, preload): &mut (_, Preload)| is_cold || (!rule.no_recursion && preload.runs_at_once());
+            for (root, preload) in self.preloads.extract_if(.., runs) {
                 // A root that can't be opened is told of when it is read.
                 if let Ok(fd) = opener.directory(catalogue, root) {
                     preload.run(fd.as_fd());

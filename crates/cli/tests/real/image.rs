@@ -30,6 +30,8 @@ pub(crate) enum Fs {
     Ext4Inline,
     Xfs,
     Btrfs,
+    /// NTFS, shown by ntfs-3g.
+    Ntfs,
 }
 
 impl Fs {
@@ -44,6 +46,7 @@ impl Fs {
             Self::Ext4Inline => "ext4-inline",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
+            Self::Ntfs => "ntfs",
         }
     }
 
@@ -53,6 +56,7 @@ impl Fs {
             Self::Ext4 | Self::Ext4Small | Self::Ext4Inline => "ext4",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
+            Self::Ntfs => "ntfs-3g",
         }
     }
 
@@ -62,7 +66,7 @@ impl Fs {
 
     /// True where the addresses of the mapping are those of the device, so that device mode is possible.
     pub(crate) fn has_device_mode(self) -> bool {
-        self != Self::Btrfs
+        !matches!(self, Self::Btrfs | Self::Ntfs)
     }
 
     pub(crate) fn mkfs(self, target: &Path) -> Command {
@@ -75,6 +79,8 @@ impl Fs {
             Self::Ext4Inline => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-I", "512", "-O", "inline_data"]),
             Self::Xfs => ("mkfs.xfs", &["-q", "-f"]),
             Self::Btrfs => ("mkfs.btrfs", &["-q", "-f"]),
+            // A file has no sectors and no place on a disk that it could take these from.
+            Self::Ntfs => ("mkntfs", &["-Q", "-F", "-q", "-s", "512", "-p", "0", "-H", "0", "-S", "0"]),
         };
         let mut command = Command::new(program);
         command.args(arguments).arg(target);
@@ -86,6 +92,7 @@ impl Fs {
         let program = match self.kernel_name() {
             "ext4" => "mkfs.ext4",
             "xfs" => "mkfs.xfs",
+            "ntfs-3g" => "mkntfs",
             _ => "mkfs.btrfs",
         };
         let out = Command::new(program).arg("-V").output().expect("mkfs runs; try `make deps`");

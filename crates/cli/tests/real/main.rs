@@ -28,6 +28,7 @@ mod limits;
 mod lists;
 mod memory;
 mod moments;
+mod mounted_ntfs;
 mod order;
 mod peer;
 mod peer_mount;

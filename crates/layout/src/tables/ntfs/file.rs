@@ -3,6 +3,7 @@
 use std::{mem, ops::Range};
 
 use super::{
+    INDEX_NAME,
     attributes::{Attribute, COMPRESSED, ENCRYPTED, Value, kind},
     boot::Geometry,
     bytes::{slice_at, u16_at, u32_at},
@@ -21,8 +22,6 @@ use crate::{
     tables::{Inode, InodeFlags, Sign, TableError, Wanted},
 };
 
-/// The name of the index of names.
-const INDEX_NAME: &[u8] = b"$I30";
 /// The longest value of an extended attribute that Linux passes on.
 const XATTR_BYTES_MAX: u64 = 64 << 10;
 /// All of a file's, so that they take a bounded memory.

@@ -59,6 +59,7 @@
 //! | `file`, `scan` | inodes out of attributes; the pass over all records |
 //! | `bitmap`, `directories` | what a scan remembers of the records so far |
 //! | `free` | clusters that nobody has |
+//! | [`MountedNtfs`] | files and metadata of one that is mounted, by its device |
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
@@ -83,6 +84,7 @@ mod index;
 mod listed;
 mod lznt1;
 mod mft;
+mod mounted;
 mod names;
 mod record;
 mod reparse;
@@ -99,7 +101,10 @@ use super::{Found, Inode, InodeFlags, Name, Sign, TableError, Tables, VolumeFact
 use crate::block_read::BlockRead;
 
 pub(super) use self::boot::has_backup_alone;
-pub use self::compressed::{BadUnit, Decompressor, unpack_unit};
+pub use self::{
+    compressed::{BadUnit, Decompressor, unpack_unit},
+    mounted::MountedNtfs,
+};
 
 /// The record of the root directory.
 const ROOT: u64 = 5;
@@ -107,6 +112,8 @@ const ROOT: u64 = 5;
 const EXTEND: u64 = 11;
 /// The first record that isn't kept for the system.
 const FIRST_FILE: u64 = 24;
+/// The name of the index of names.
+const INDEX_NAME: &[u8] = b"$I30";
 
 /// How an NTFS is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
