@@ -18,6 +18,7 @@ pub mod ext4;
 pub mod lost;
 pub mod ntfs;
 mod open;
+mod problems;
 pub mod spans;
 mod tree;
 pub mod xfs;

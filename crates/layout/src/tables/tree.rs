@@ -12,10 +12,8 @@ use std::{
 use super::{
     Found, Inode, Name, TableError, Tables, Wanted,
     lost::{LOST, tops},
+    problems::Problems,
 };
-
-/// Problems that are kept; of a badly damaged file system there may be millions.
-const PROBLEMS_MAX: usize = 1000;
 
 const DIRECTORY: u32 = 0o040_000;
 const TYPE_BITS: u32 = 0o170_000;
@@ -30,8 +28,7 @@ pub struct Tree<T> {
     /// Sorted by directory once all are there.
     names: Vec<NameAt>,
     bytes: Vec<u8>,
-    problems: Vec<TableError>,
-    problems_met: u64,
+    problems: Problems,
     incomplete: HashSet<u64>,
 }
 
@@ -85,8 +82,7 @@ impl<T> Tree<T> {
             inodes: HashMap::new(),
             names: Vec::new(),
             bytes: Vec::new(),
-            problems: Vec::new(),
-            problems_met: 0,
+            problems: Problems::default(),
             incomplete: HashSet::new(),
         }
     }
@@ -141,12 +137,12 @@ impl<T> Tree<T> {
 
     /// What was damaged, at most the first thousand.
     pub fn problems(&self) -> &[TableError] {
-        &self.problems
+        self.problems.kept()
     }
 
     /// How much was damaged in all.
     pub fn problems_met(&self) -> u64 {
-        self.problems_met
+        self.problems.met()
     }
 
     /// What was kept of an inode.
@@ -167,10 +163,7 @@ impl<T> Tree<T> {
     }
 
     fn note(&mut self, problem: TableError) {
-        self.problems_met += 1;
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(problem);
-        }
+        self.problems.push(problem);
     }
 
     fn name(&self, at: &NameAt) -> &[u8] {

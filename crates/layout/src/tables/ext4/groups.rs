@@ -4,12 +4,15 @@ use super::{
     superblock::{self, Group, Incompatible, Superblock},
     volume::Volume,
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, problems::Problems},
+};
 
 /// Reads all descriptors, one large read where they lie together. The damaged ones are left empty, each with a problem.
 ///
 /// Takes 16 bytes a group.
-pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableError>) -> Vec<Group> {
+pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Problems) -> Vec<Group> {
     let mut groups = vec![Group::default(); volume.superblock.groups as usize];
     each_descriptor(volume, problems, &mut |number, descriptor, at| {
         let group = checked(volume, number, descriptor, at)?;
@@ -25,7 +28,7 @@ pub(super) fn read<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableErr
 pub(super) type Visit<'a> = dyn FnMut(u32, &[u8], u64) -> Result<(), TableError> + 'a;
 
 /// Visits all descriptors that can be read.
-pub(super) fn each_descriptor<B: BlockRead>(volume: &Volume<B>, problems: &mut Vec<TableError>, each: &mut Visit<'_>) {
+pub(super) fn each_descriptor<B: BlockRead>(volume: &Volume<B>, problems: &mut Problems, each: &mut Visit<'_>) {
     let superblock = &volume.superblock;
     let block_bytes = superblock.block_bytes as usize;
     let per_block = block_bytes / superblock.descriptor_bytes;
@@ -87,7 +90,7 @@ fn checked<B: BlockRead>(volume: &Volume<B>, number: u32, bytes: &[u8], at: u64)
 }
 
 /// The block that has the descriptors with that index, each block full of them counted as one.
-fn place(superblock: &Superblock, index: u64) -> u64 {
+pub(super) fn place(superblock: &Superblock, index: u64) -> u64 {
     let first = u64::from(superblock.first_data_block);
     if !superblock.incompatible.contains(Incompatible::META_BG) || index < superblock.first_meta_bg.into() {
         // Behind the superblock, which lies in block 0 where blocks are larger than 1 KiB. With clusters, group 0 begins with
@@ -99,4 +102,28 @@ fn place(superblock: &Superblock, index: u64) -> u64 {
     let start = first.saturating_add(group.saturating_mul(superblock.blocks_per_group.into()));
     let boot_block = superblock.block_bytes == 1024 && index == 0 && first == 0;
     start + u64::from(superblock.has_backup(group)) + u64::from(boot_block)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        fuzzing::Repeated,
+        tables::{Tables, Wanted, ext4::Ext4, ext4::superblock::tests, problems::MOST, tree::Tree},
+    };
+
+    /// A file of no bytes but a superblock can look as large as one likes.
+    #[test]
+    fn a_sparse_image_of_wrong_descriptors_alone_has_few_problems() {
+        const GROUPS: u32 = 1 << 16;
+        const CHECKSUMS_OF_GROUPS: u32 = 0x10;
+        let fields = [(0, GROUPS * 8), (4, GROUPS * 256 + 1), (0x20, 256), (0x28, 8), (0x64, CHECKSUMS_OF_GROUPS)];
+        let first = tests::bytes(&fields);
+        let device =
+            Repeated { first, first_at: 1024, rest: &[], block_bytes: 1024, len: (u64::from(GROUPS) + 1) << 18 };
+        let mut tables = Ext4::open(device).expect("a superblock");
+        assert_eq!(tables.problems.met(), GROUPS.into());
+        assert_eq!(tables.problems.kept().len(), MOST);
+        let tree = Tree::read(&mut tables as &mut dyn Tables, Wanted::default(), |_| ()).expect("tables");
+        assert_eq!(tree.problems_met(), MOST as u64 + 1, "and one that tells of the others");
+    }
 }

@@ -3,7 +3,7 @@
 //! It's replayed in memory: for each block that has a newer version in the journal, its place there is kept (24 bytes a
 //! block, so never more than a small part of the journal), and whoever reads the block gets that version.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     checksum::crc32c,
@@ -32,6 +32,11 @@ const COMMIT_BYTES: usize = 64;
 
 /// How far a commit block is looked for behind damage. Transactions take a quarter of a journal at most; but most are short.
 const BLOCKS_LOOKED_AHEAD: u64 = 4096;
+
+/// The longest journal that mke2fs makes, in blocks.
+const BLOCKS_MAX: u64 = 10_240_000;
+/// Revoked blocks that are kept in mind. A transaction revokes what it frees of metadata, so no sound journal comes near.
+const REVOKED_MAX: usize = 1 << 20;
 
 const INCOMPATIBLE_64BIT: u32 = 0x2;
 const INCOMPATIBLE_ASYNC_COMMIT: u32 = 0x4;
@@ -109,7 +114,26 @@ fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
     match lack {
         Some(Lack::Damaged(error)) => Err(error),
         Some(Lack::Blocks) => Err(dirty()),
-        None => Ok(runs),
+        None => {
+            each_block_once(volume, &runs, volume.byte_of(block) + byte as u64)?;
+            Ok(runs)
+        }
+    }
+}
+
+/// Verifies that no block of the device is named twice: a short journal could look as long as one likes.
+fn each_block_once<B>(volume: &Volume<B>, runs: &[Run], inode_at: u64) -> Result<(), TableError>
+where
+    B: BlockRead,
+{
+    let mut by_place: Vec<&Run> = runs.iter().collect();
+    by_place.sort_unstable_by_key(|run| run.physical);
+    match by_place.windows(2).find(|pair| pair[0].physical.saturating_add(pair[0].count) > pair[1].physical) {
+        None => Ok(()),
+        Some(pair) => {
+            let found = format!("block {}, at byte {}, twice", pair[1].physical, volume.byte_of(pair[1].physical));
+            Err(TableError::damaged("the inode of the journal", inode_at, "each block once", found))
+        }
     }
 }
 
@@ -137,7 +161,7 @@ struct Log {
 #[derive(Default)]
 struct Pending {
     written: Vec<Written>,
-    revoked: Vec<u64>,
+    revoked: HashSet<u64>,
     /// What is wrong with it.
     wrong: Option<TableError>,
 }
@@ -204,6 +228,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             journal.end = journal.end.saturating_sub(quick);
         }
         (journal.start, journal.sequence) = (be32(&bytes, 28).into(), be32(&bytes, 24));
+        if journal.end > BLOCKS_MAX {
+            return damaged(16, format!("at most {BLOCKS_MAX} blocks"), journal.end.to_string());
+        }
         if journal.first == 0 || journal.first >= journal.end {
             return damaged(16, "room for blocks".into(), format!("{} to {}", journal.first, journal.end));
         }
@@ -304,7 +331,12 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                 }
                 REVOKE => {
                     pending.wrong = pending.wrong.or_else(|| self.wrong_tail("a block of revocations", place, &bytes));
-                    pending.revoked.extend(self.revocations(&bytes));
+                    pending.revoked.extend(self.revocations(&bytes).filter(|&block| self.volume.holds(block, 1)));
+                    if pending.revoked.len() + log.revoked.len() > REVOKED_MAX {
+                        let (expected, found) = (format!("{REVOKED_MAX} revoked blocks at most"), "more");
+                        let sign = Sign::new(self.volume.byte_of(place), expected, found);
+                        return Err(TableError::Dirty { journal: "the journal", sign, advice: ADVICE });
+                    }
                 }
                 COMMIT => {
                     let time = be64(&bytes, COMMIT_TIME);
@@ -319,7 +351,7 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                     }
                     committed_at = time;
                     log.written.append(&mut pending.written);
-                    log.revoked.extend(pending.revoked.drain(..).map(|block| (block, log.sequence)));
+                    log.revoked.extend(pending.revoked.drain().map(|block| (block, log.sequence)));
                     log.sequence = log.sequence.wrapping_add(1);
                 }
                 _ => {
@@ -431,4 +463,24 @@ struct Tag {
     block: u64,
     escaped: bool,
     checksum: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::superblock::Superblock, *};
+
+    #[test]
+    fn a_journal_that_names_a_block_twice_is_damaged() {
+        let superblock = Superblock::for_tests(900);
+        let overlay = Overlay::default();
+        let volume = Volume { device: Vec::new(), superblock, groups: Vec::new(), overlay, gap_bytes: 0 };
+        let run = |logical, physical, count| Run { logical, physical, count, unwritten: false };
+        let apart = [run(0, 300, 10), run(10, 100, 200), run(210, 310, 1)];
+        assert!(each_block_once(&volume, &apart, 77).is_ok());
+        for wrong in [run(211, 310, 1), run(211, 90, 11), run(211, 150, 500)] {
+            let runs = [&apart[..], &[wrong]].concat();
+            let error = each_block_once(&volume, &runs, 77).unwrap_err().to_string();
+            assert!(error.contains("at byte 77 is damaged") && error.contains("twice"), "{error}");
+        }
+    }
 }

@@ -383,10 +383,11 @@ impl Group {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub(super) fn bytes(fields: &[(usize, u32)]) -> Vec<u8> {
+    /// One without features, of blocks of 1 KiB in one group, but for these fields.
+    pub(in crate::tables::ext4) fn bytes(fields: &[(usize, u32)]) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         let sound =
             [(0, 64), (4, 1000), (0x14, 1), (0x20, 8192), (0x28, 64), (0x38, MAGIC.into()), (0x4C, 1), (0x54, 11)];

@@ -13,6 +13,8 @@ use crate::{block_read::BlockRead, tables::TableError};
 const MAGIC: u32 = 0xEA02_0000;
 /// The kernel takes no longer value.
 const LONGEST_VALUE: u32 = 64 << 10;
+/// Names and values of one inode: entries may all name one inode with a long value.
+const ALL_BYTES: usize = 64 << 20;
 /// `system.data`, the rest of content that lies in the inode: attribute `data` of this index.
 const SYSTEM: u8 = 7;
 
@@ -108,7 +110,7 @@ pub(super) fn all<B: BlockRead>(
     volume: &Volume<B>,
     source: &mut dyn Source,
 ) -> Result<Vec<Attribute>, Lack> {
-    let mut told = Vec::new();
+    let (mut told, mut all_bytes) = (Vec::new(), 0);
     let block = raw.xattr_block(&volume.superblock);
     let block_bytes = if block == 0 { None } else { Some(checked_block(block, raw.number, volume, source)?) };
     let mut add = |entry: Entry<'_>| {
@@ -124,6 +126,11 @@ pub(super) fn all<B: BlockRead>(
         } else {
             value
         };
+        all_bytes += entry.name.len() + value.len();
+        if all_bytes > ALL_BYTES {
+            let what = format!("the bytes of all attributes of inode {}", raw.number);
+            return Err(TableError::damaged(what, at, format!("at most {ALL_BYTES}"), all_bytes).into());
+        }
         told.push(([prefix, entry.name].concat(), value));
         Ok(())
     };
@@ -239,7 +246,14 @@ fn value_of_inode<B: BlockRead>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            journal::Overlay,
+            source::Gathered,
+            superblock::{Group, Superblock, tests},
+        },
+        *,
+    };
 
     fn names(area: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut names = Vec::new();
@@ -266,5 +280,48 @@ mod tests {
         assert_eq!(names(&empty), Some(vec![(b"a".to_vec(), vec![])]), "an empty one lies nowhere");
         area[4] = 255;
         assert_eq!(names(&area), None, "the name is too long");
+    }
+
+    /// Entries of one block that all name one value.
+    #[test]
+    fn all_attributes_of_an_inode_are_bounded() {
+        const BLOCK: usize = 64 << 10;
+        let superblock = Superblock::parse(&tests::bytes(&[(0x18, 6), (4, 4), (0x14, 0)]), 4 * BLOCK as u64).unwrap();
+        let mut device = vec![7; 4 * BLOCK];
+        let owner = 15_u32;
+        let set = |bytes: &mut [u8], at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let value = &mut device[BLOCK + 11 * 128..][..128];
+        value.fill(0);
+        for (at, word) in [(0, 0o100_600), (4, BLOCK as u32), (0x10, owner), (0x20, inode::EA_INODE), (0x28, 3)] {
+            set(value, at, word);
+        }
+        let mut raw = vec![0; 128];
+        [(0, 0o100_600), (0x68, 2)].into_iter().for_each(|(at, word)| set(&mut raw, at, word));
+        let told = |device: &[u8], entries: usize| {
+            let mut device = device.to_vec();
+            let block = &mut device[2 * BLOCK..][..BLOCK];
+            block.fill(0);
+            set(block, 0, MAGIC);
+            for entry in block[32..].chunks_exact_mut(20).take(entries) {
+                entry[..2].copy_from_slice(&[1, 1]);
+                set(entry, 4, 12);
+                set(entry, 8, BLOCK as u32);
+                entry[16] = b'x';
+            }
+            let groups = vec![Group { inode_table: 1, inodes: 64 }];
+            let superblock = superblock.clone();
+            let volume = Volume { device, superblock, groups, overlay: Overlay::default(), gap_bytes: 0 };
+            let mut source = Gathered::new(&volume);
+            loop {
+                match all(&RawInode { number: owner, bytes: &raw }, 4711, &volume, &mut source) {
+                    Err(Lack::Blocks) => assert!(source.read(&volume, |problem| panic!("{problem}"))),
+                    Err(Lack::Damaged(error)) => break Err(error.to_string()),
+                    Ok(told) => break Ok(told.iter().map(|(_, value)| value.len()).sum::<usize>()),
+                }
+            }
+        };
+        assert_eq!(told(&device, 100), Ok(100 * BLOCK));
+        let error = told(&device, 1100).unwrap_err();
+        assert!(error.contains("all attributes of inode 15 at byte 4711"), "{error}");
     }
 }

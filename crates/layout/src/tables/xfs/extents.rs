@@ -15,6 +15,8 @@ const MAGIC_V4: u32 = 0x424d_4150; // BMAP
 const MAGIC_V5: u32 = 0x424d_4133; // BMA3
 const RECORD_BYTES: usize = 16;
 const ROOT_HEADER_BYTES: usize = 4;
+/// Twice what the most attributes that are told take in the smallest blocks, each in an extent of its own; 40 bytes each.
+const MAX_LISTED: usize = 1 << 18;
 
 /// One extent of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +57,14 @@ pub(super) fn walk<B: BlockRead>(
     fork.block.check(0, &format!("the number of extents (inode {})", fork.owner), fork.extents, told)
 }
 
-/// All extents of a fork, for one that has few.
+/// All extents of a fork, for one that has few: more than these are a damage.
 pub(super) fn list<B: BlockRead>(volume: &Volume<B>, fork: &Fork<'_>) -> Result<Vec<Mapping>, TableError> {
     let mut mappings = Vec::new();
     walk(volume, fork, &mut |mapping| {
+        if mappings.len() >= MAX_LISTED {
+            let expected = format!("at most {MAX_LISTED}");
+            return Err(fork.block.damaged(0, "the number of extents", expected, "more"));
+        }
         mappings.push(mapping);
         Ok(())
     })?;

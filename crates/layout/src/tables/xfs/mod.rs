@@ -69,7 +69,7 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 /// A scan goes through the inodes in rising address order, then through the blocks of all directories. It takes about 10 MiB
 /// of memory; 32 bytes for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
 /// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
-/// told; and up to 64 MiB for its extended attributes where they are asked for.
+/// told; and up to 64 MiB for its extended attributes, and 10 MiB for where they lie, where they are asked for.
 ///
 /// An inode whose content can't be located, or a symbolic link whose target can't be read, goes to [`Found::problem`] and is
 /// left out. One with damaged extended attributes is told with those that could be read, after the problem.
