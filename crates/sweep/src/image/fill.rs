@@ -133,7 +133,7 @@ impl Filling {
             unit: facts.compression_unit_bytes,
             start: self.image.device.start(),
             moved: &self.moved,
-            // ext4 needs its policy to make sense of what lies there; NTFS keeps all that it takes in its own attributes.
+            // ext4 needs its policy to make sense of what lies there; NTFS has the keys in an attribute that can be saved with it.
             is_encrypted_content_told: facts.fs_type == "ntfs",
         };
         let xattrs = wishes.xattrs && !matches!(take, Take::NamesOf(_) | Take::Named(..));

@@ -45,8 +45,8 @@
 //! in targets keep their case; and targets are told whether or not they are there.
 //!
 //! Links count the names for DOS programs, as they do there. Not known: the data of reparse points of other drivers
-//! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say, and
-//! which extended attributes Linux on Windows keeps beside the numbers of devices.
+//! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say (their
+//! keys are an extended attribute), and which extended attributes Linux on Windows keeps beside the numbers of devices.
 //!
 //! | file | subject |
 //! |---|---|

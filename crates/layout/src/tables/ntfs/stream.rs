@@ -15,6 +15,8 @@ use crate::{
 pub(super) const EXTENTS_MAX: usize = 4 << 20;
 /// How far the last extent may reach beyond the end of the content.
 const TAIL_BYTES: u64 = 4096;
+/// What is encrypted at once.
+pub(super) const CIPHER_BYTES: u64 = 512;
 /// The only size of compression units, as a power of two in clusters.
 pub(super) const COMPRESSION_UNIT: u8 = 4;
 
@@ -106,6 +108,8 @@ impl Stream {
             }
             if attribute.flags & ENCRYPTED != 0 {
                 self.flags |= ExtentFlags::ENCRYPTED;
+                // What lies there are whole blocks of the cipher.
+                self.initialized = self.initialized.next_multiple_of(CIPHER_BYTES);
             }
         }
         // The last compression unit is needed as a whole.
