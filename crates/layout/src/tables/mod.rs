@@ -60,6 +60,9 @@ bitflags! {
         const CASEFOLD = 1 << 5;
         /// Its file system was not closed: what was written last may be missing, or half there.
         const DIRTY = 1 << 6;
+        /// A driver that isn't known here makes something else of it (compressed by Windows for itself, deduplicated, in a
+        /// cloud). It's told as a symbolic link to a text that names the tag of the driver.
+        const UNKNOWN_REPARSE = 1 << 7;
     }
 }
 

@@ -276,6 +276,9 @@ impl Found for Gatherer<'_> {
                 self.fail(id);
             }
         }
+        if inode.flags.contains(InodeFlags::UNKNOWN_REPARSE) {
+            self.catalogue.get_mut(id).flags.set(Flags::UNKNOWN_REPARSE);
+        }
         self.catalogue.add_extra(id, Extra { inline: inode.inline, xattrs: inode.xattrs, amends });
         self.go_on()
     }

@@ -273,6 +273,31 @@ fn streams_and_reparse_points_are_listed() {
     assert!(text(&headers).contains("user.author"), "{}", text(&headers));
 }
 
+/// Nobody should take a volume for saved whose files are somewhere else.
+#[test]
+fn files_that_need_a_driver_of_windows_are_counted() {
+    root_test!();
+    let made = ntfs_with(|root| {
+        for (name, tag) in [("link", 0xa000_000c), ("packed", 0x8000_0017), ("in a cloud", 0x9000_001a)] {
+            fs::write(root.join(name), "").expect("a file");
+            let value = reparse_point(tag, "target");
+            lsetxattr(root.join(name), "system.ntfs_reparse_data", &value, XattrFlags::empty()).expect("an attribute");
+        }
+        fs::write(root.join("plain"), "plain").expect("a file");
+    });
+    let archive = made.folder.join("archive.tar");
+    let mut tar = onesweep(["tar", "--json", "-cf"]);
+    let mut sum = onesweep(SUM);
+    for command in [tar.arg(&archive).arg(made.file()), sum.arg(made.named(":/"))] {
+        let out = finish(command, 0);
+        let said = [text(&out.stdout), text(&out.stderr)].concat();
+        assert!(said.contains("2 files need drivers of Windows, and are missing"), "{said}");
+        assert!(said.contains("\"unknown_reparse_points\":2"), "{said}");
+    }
+    let found = output(onesweep(["find", "--json"]).arg(made.file()));
+    assert_eq!(text(&found).lines().filter(|line| line.contains("\"UNKNOWN_REPARSE\"")).count(), 2);
+}
+
 #[test]
 fn the_mirror_serves_where_the_mft_is_damaged() {
     root_test!();

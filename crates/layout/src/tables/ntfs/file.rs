@@ -269,8 +269,10 @@ impl File {
         self.reparse.finish(&mft.geometry)?;
         let value = content_of(&self.reparse, mft, REPARSE_BYTES_MAX)?;
         inode.flags = InodeFlags::empty();
-        let (kind, is_device) = match Reparse::parse(&value) {
-            Reparse::Link(target) => {
+        let reparse = Reparse::parse(&value);
+        inode.flags.set(InodeFlags::UNKNOWN_REPARSE, matches!(reparse, Reparse::Unknown(_)));
+        let (kind, is_device) = match reparse {
+            Reparse::Link(target) | Reparse::Unknown(target) => {
                 inode.size = target.len() as u64;
                 inode.inline = Some(target);
                 return Ok(());
