@@ -228,6 +228,20 @@ pub enum TableError {
         /// Why.
         source: io::Error,
     },
+    /// The kernel, which has the file system mounted, doesn't tell something.
+    #[error("the kernel doesn't tell {what}: {source}")]
+    Kernel {
+        /// What was asked for.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// More problems were met than are told one by one.
+    #[error("{problems} further problems aren't told one by one")]
+    Further {
+        /// How many.
+        problems: u64,
+    },
     /// Something isn't what it must be.
     #[error("{what} at byte {at} is damaged: expected {expected}, found {found}")]
     Damaged {
@@ -306,5 +320,15 @@ impl TableError {
     /// Something at `at` isn't what it must be.
     pub fn damaged(what: impl Into<String>, at: u64, expected: impl ToString, found: impl ToString) -> TableError {
         TableError::Damaged { what: what.into(), at, expected: expected.to_string(), found: found.to_string() }
+    }
+
+    /// The byte of the file system where it shows, if there is one.
+    pub fn at(&self) -> Option<u64> {
+        match self {
+            TableError::NotHere { at, .. } | TableError::Io { at, .. } | TableError::Damaged { at, .. } => Some(*at),
+            TableError::Unsupported { sign, .. } => sign.as_ref().map(|sign| sign.at),
+            TableError::Dirty { sign, .. } => Some(sign.at),
+            TableError::Kernel { .. } | TableError::Further { .. } => None,
+        }
     }
 }

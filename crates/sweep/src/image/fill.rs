@@ -146,8 +146,8 @@ impl Filling {
     /// Takes what was not told before.
     fn take_problems(&mut self, found: &mut Gathered, filled: &mut Filled) {
         if found.problems_met > found.problems.len() as u64 {
-            let more = format!("{} further faults", found.problems_met - found.problems.len() as u64);
-            found.problems.push(TableError::damaged("the file system", 0, "a sound one", more));
+            let problems = found.problems_met - found.problems.len() as u64;
+            found.problems.push(TableError::Further { problems });
         }
         let told = &mut self.told;
         filled.problems.extend(found.problems.drain(..).filter(|problem| told.insert(problem.to_string())));

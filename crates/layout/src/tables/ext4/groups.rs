@@ -90,7 +90,7 @@ fn checked<B: BlockRead>(volume: &Volume<B>, number: u32, bytes: &[u8], at: u64)
 }
 
 /// The block that has the descriptors with that index, each block full of them counted as one.
-pub(super) fn place(superblock: &Superblock, index: u64) -> u64 {
+fn place(superblock: &Superblock, index: u64) -> u64 {
     let first = u64::from(superblock.first_data_block);
     if !superblock.incompatible.contains(Incompatible::META_BG) || index < superblock.first_meta_bg.into() {
         // Behind the superblock, which lies in block 0 where blocks are larger than 1 KiB. With clusters, group 0 begins with

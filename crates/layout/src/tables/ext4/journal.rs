@@ -85,20 +85,26 @@ fn dirty(journal: &'static str) -> TableError {
 
 /// Replays the journal of a file system that says it has to be recovered.
 pub(super) fn replay<B: BlockRead>(volume: &Volume<B>) -> Result<Overlay, TableError> {
-    let Some(journal) = Journal::open(volume, runs(volume)?)? else { return Ok(Overlay::default()) };
+    let Some(journal) = Journal::open(volume, places(volume)?)? else { return Ok(Overlay::default()) };
     journal.replayed()
 }
 
 /// The number of the next transaction to be replayed, and the block where it begins: 0 where there is none.
 pub(super) fn position<B: BlockRead>(volume: &Volume<B>) -> Result<[u64; 2], TableError> {
     let journal =
-        Journal { volume, runs: runs(volume)?, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
+        Journal { volume, places: places(volume)?, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
     let bytes = volume.block(journal.place(0)?)?;
     Ok([be32(&bytes, 24).into(), be32(&bytes, 28).into()])
 }
 
 /// Where the blocks of the journal lie.
-fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
+struct Places {
+    runs: Vec<Run>,
+    /// The byte of the inode that says so.
+    inode_at: u64,
+}
+
+fn places<B: BlockRead>(volume: &Volume<B>) -> Result<Places, TableError> {
     let superblock = &volume.superblock;
     if superblock.journal_inode == 0 {
         // It lies on another device.
@@ -115,8 +121,9 @@ fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
         Some(Lack::Damaged(error)) => Err(error),
         Some(Lack::Blocks) => Err(dirty()),
         None => {
-            each_block_once(volume, &runs, volume.byte_of(block) + byte as u64)?;
-            Ok(runs)
+            let inode_at = volume.byte_of(block) + byte as u64;
+            each_block_once(volume, &runs, inode_at)?;
+            Ok(Places { runs, inode_at })
         }
     }
 }
@@ -176,7 +183,7 @@ struct Written {
 
 struct Journal<'a, B> {
     volume: &'a Volume<B>,
-    runs: Vec<Run>,
+    places: Places,
     /// The ring of blocks: its first and the one behind its last.
     first: u64,
     end: u64,
@@ -189,8 +196,8 @@ struct Journal<'a, B> {
 
 impl<'a, B: BlockRead> Journal<'a, B> {
     /// Reads its superblock; `None` where nothing is to be replayed.
-    fn open(volume: &'a Volume<B>, runs: Vec<Run>) -> Result<Option<Journal<'a, B>>, TableError> {
-        let mut journal = Journal { volume, runs, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
+    fn open(volume: &'a Volume<B>, places: Places) -> Result<Option<Journal<'a, B>>, TableError> {
+        let mut journal = Journal { volume, places, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
         let place = journal.place(0)?;
         let bytes = volume.block(place)?;
         let at = volume.byte_of(place);
@@ -248,10 +255,12 @@ impl<'a, B: BlockRead> Journal<'a, B> {
 
     /// The block of the device for one of the journal.
     fn place(&self, block: u64) -> Result<u64, TableError> {
-        let index = self.runs.partition_point(|run| run.logical + run.count <= block);
-        let run = self.runs.get(index).filter(|run| run.logical <= block);
-        run.map(|run| run.physical + block - run.logical)
-            .ok_or_else(|| TableError::damaged("the journal", 0, format!("a block {block}"), "a hole"))
+        let Places { runs, inode_at } = &self.places;
+        let index = runs.partition_point(|run| run.logical + run.count <= block);
+        let run = runs.get(index).filter(|run| run.logical <= block);
+        run.map(|run| run.physical + block - run.logical).ok_or_else(|| {
+            TableError::damaged("the inode of the journal", *inode_at, format!("a block {block}"), "a hole")
+        })
     }
 
     fn next(&self, block: u64) -> u64 {

@@ -190,10 +190,7 @@ impl<B: BlockRead> Tables for Ext4<B> {
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
         let (met, kept) = (self.problems.met(), self.problems.take());
         let more = met - kept.len() as u64;
-        let others = (more > 0).then(|| {
-            let (at, expected) = (self.volume.byte_of(groups::place(&self.volume.superblock, 0)), "no damage");
-            TableError::damaged("the group descriptors", at, expected, format!("{more} problems more"))
-        });
+        let others = (more > 0).then_some(TableError::Further { problems: more });
         for problem in kept.into_iter().chain(others) {
             if found.problem(problem).is_break() {
                 return Ok(());

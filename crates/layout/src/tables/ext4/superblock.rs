@@ -15,6 +15,9 @@ use crate::{
 pub(super) const AT: u64 = 1024;
 /// Where the incompatible features are.
 pub(super) const INCOMPATIBLE_AT: u64 = AT + 0x60;
+/// Where the inodes of the orphans are named: the first of them, and the file that has others.
+pub(super) const LAST_ORPHAN_AT: u64 = AT + 0xE8;
+pub(super) const ORPHAN_FILE_AT: u64 = AT + 0x280;
 /// Its bytes.
 pub(super) const BYTES: usize = 1024;
 

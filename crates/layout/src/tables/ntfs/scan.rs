@@ -87,7 +87,12 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             if covered == 0 {
                 let next = self.mft.next_placed(number);
                 let found = format!("no place for records {number} to {}", next - 1);
-                self.found.problem(TableError::damaged("the $MFT's runlist", 0, "all of its records", found))?;
+                self.found.problem(TableError::damaged(
+                    "the $MFT's runlist",
+                    self.mft.own_at(),
+                    "all of its records",
+                    found,
+                ))?;
                 number = next;
                 continue;
             }

@@ -40,7 +40,7 @@ pub(super) struct Stream {
     /// The cluster that the next piece has to begin with.
     next_vcn: u64,
     /// The last piece, for messages.
-    at: u64,
+    pub(super) at: u64,
     /// A piece was damaged; those behind it can't be believed.
     broken: bool,
 }
@@ -68,6 +68,7 @@ impl Stream {
             return Err(TableError::damaged("an attribute", attribute.at, "one of its name", "a second one"));
         }
         self.present = true;
+        self.at = attribute.at;
         self.size = value.len() as u64;
         self.initialized = self.size;
         self.resident = Some(value.to_vec());

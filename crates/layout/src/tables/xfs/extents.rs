@@ -54,7 +54,10 @@ pub(super) fn walk<B: BlockRead>(
         Format::Tree => walk.root()?,
     }
     let told = walk.told;
-    fork.block.check(0, &format!("the number of extents (inode {})", fork.owner), fork.extents, told)
+    if told != fork.extents {
+        return Err(wrong_count(fork, told, fork.extents));
+    }
+    Ok(())
 }
 
 /// All extents of a fork, for one that has few: more than these are a damage.
@@ -62,13 +65,18 @@ pub(super) fn list<B: BlockRead>(volume: &Volume<B>, fork: &Fork<'_>) -> Result<
     let mut mappings = Vec::new();
     walk(volume, fork, &mut |mapping| {
         if mappings.len() >= MAX_LISTED {
-            let expected = format!("at most {MAX_LISTED}");
-            return Err(fork.block.damaged(0, "the number of extents", expected, "more"));
+            return Err(wrong_count(fork, format!("at most {MAX_LISTED}"), "more"));
         }
         mappings.push(mapping);
         Ok(())
     })?;
     Ok(mappings)
+}
+
+/// The number of extents that an inode tells of a fork isn't what it must be.
+fn wrong_count(fork: &Fork<'_>, expected: impl ToString, found: impl ToString) -> TableError {
+    let what = format!("the number of extents of {} (inode {})", fork.block.what, fork.owner);
+    TableError::damaged(what, fork.extents_at, expected, found)
 }
 
 /// Where the first block lies that a fork in an inode refers to; `None` when there is none.
