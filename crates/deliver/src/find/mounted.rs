@@ -179,6 +179,8 @@ impl Found for Second<'_> {
         ControlFlow::Continue(())
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, _: TableError) -> ControlFlow<()> {
         // What is damaged for good the kernel tells of.
         ControlFlow::Continue(())

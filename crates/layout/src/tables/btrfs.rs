@@ -201,6 +201,9 @@ impl Told<'_> {
 
     fn problem(&mut self, key: Key, error: io::Error) -> ControlFlow<()> {
         let Key { objectid, kind, offset } = key;
+        if kind == kind::DIR_INDEX {
+            self.found.incomplete(Some(objectid));
+        }
         let what = format!("the item ({objectid} {kind} {offset}) as it should be");
         self.found.problem(TableError::Kernel { what, source: error })
     }

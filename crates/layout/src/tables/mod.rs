@@ -126,8 +126,9 @@ pub trait Found {
     /// A name.
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()>;
 
-    /// Names of this directory may be missing: a problem with a part of it was or will be told. Not all readers say so.
-    fn incomplete(&mut self, _directory: u64) {}
+    /// Names of this directory may be missing: a problem with a part of it was or will be told. `None` where nobody can tell of
+    /// which directories they are.
+    fn incomplete(&mut self, directory: Option<u64>);
 
     /// Something is damaged or can't be read; the scan goes on without it.
     fn problem(&mut self, problem: TableError) -> ControlFlow<()>;

@@ -29,7 +29,8 @@ pub struct Tree<T> {
     names: Vec<NameAt>,
     bytes: Vec<u8>,
     problems: Problems,
-    incomplete: HashSet<u64>,
+    /// Directories of which names may be missing; `None` stands for any.
+    incomplete: HashSet<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -152,7 +153,8 @@ impl<T> Tree<T> {
 
     /// Names and inodes in a directory; `None` where some may be missing.
     pub fn children(&self, directory: u64) -> Option<impl Iterator<Item = (&[u8], u64)>> {
-        let is_whole = !self.incomplete.contains(&directory);
+        let is_known = self.inodes.get(&directory).is_some_and(|kept| kept.is_directory);
+        let is_whole = is_known && ![None, Some(directory)].iter().any(|place| self.incomplete.contains(place));
         is_whole.then(|| self.names_in(directory).iter().map(|name| (self.name(name), name.inode)))
     }
 
@@ -226,7 +228,7 @@ impl<T, F: FnMut(Inode) -> T> Found for Collector<T, F> {
         ControlFlow::Continue(())
     }
 
-    fn incomplete(&mut self, directory: u64) {
+    fn incomplete(&mut self, directory: Option<u64>) {
         self.tree.incomplete.insert(directory);
     }
 

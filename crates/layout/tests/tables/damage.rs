@@ -97,6 +97,7 @@ impl BlockRead for Recorder {
 struct Facts {
     inodes: BTreeMap<u64, Inode>,
     names: Vec<(u64, u64, Vec<u8>)>,
+    incomplete: HashSet<Option<u64>>,
 }
 
 type Opened = Result<Box<dyn Tables>, TableError>;
@@ -105,9 +106,9 @@ type Opened = Result<Box<dyn Tables>, TableError>;
 fn scanned(opened: Opened) -> Result<(Facts, Vec<TableError>), TableError> {
     let mut kept = Kept::default();
     opened?.scan(Wanted { xattrs: true }, &mut kept)?;
-    let Kept { inodes, mut names, problems } = kept;
+    let Kept { inodes, mut names, problems, incomplete } = kept;
     names.sort();
-    Ok((Facts { inodes: inodes.into_iter().collect(), names }, problems))
+    Ok((Facts { inodes: inodes.into_iter().collect(), names, incomplete }, problems))
 }
 
 /// A file system, and how it's read and checked.
@@ -198,6 +199,9 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
             }
             Ok((facts, problems)) => {
                 let kinds = differences(&sound.0, facts);
+                if subject.has_checksums {
+                    lacks_are_told(name, &sound.0, facts);
+                }
                 match (problems.is_empty(), kinds.is_empty()) {
                     (false, _) => {
                         problems.iter().for_each(names_its_place);
@@ -229,6 +233,16 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
     let harmless: u32 = outcomes.iter().filter(|((told, _), _)| *told == "as it was").map(|(_, count)| count).sum();
     assert!(harmless < rounds, "the changes do no harm");
     assert_eq!(fs::read(&subject.image).expect("an image"), bytes, "all changes were taken back");
+}
+
+/// A directory of which a name is missing is told to be incomplete, if it's told at all.
+fn lacks_are_told(name: &str, sound: &Facts, found: &Facts) {
+    let there: HashSet<_> = found.names.iter().collect();
+    for missing in sound.names.iter().filter(|missing| !there.contains(missing)) {
+        let is_told = [None, Some(missing.0)].iter().any(|place| found.incomplete.contains(place));
+        let is_there = found.inodes.contains_key(&missing.0);
+        assert!(is_told || !is_there, "{name}: {missing:?} is missing, but directory {} seems whole", missing.0);
+    }
 }
 
 /// After one change, what is told lies in the structure that was changed where checksums tell which one that is; else it is

@@ -524,6 +524,8 @@ impl Found for Ending {
         self.count()
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, _: TableError) -> ControlFlow<()> {
         self.count()
     }

@@ -304,6 +304,8 @@ impl Found for Gatherer<'_> {
         self.go_on()
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
         self.found.note(problem);
         self.go_on()

@@ -343,6 +343,8 @@ impl Found for Directories {
         ControlFlow::Continue(())
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, _: crate::tables::TableError) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

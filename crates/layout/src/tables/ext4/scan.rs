@@ -233,7 +233,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
 
     fn tell(&mut self, raw: &RawInode<'_>, at: u64, complete: Complete) {
         if let Some(problem) = complete.problem {
-            self.found.incomplete(raw.number.into());
+            self.found.incomplete(Some(raw.number.into()));
             if self.tell_problem(problem).is_break() {
                 return;
             }
@@ -290,7 +290,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 for block in piece.block..piece.block + u64::from(piece.count) {
                     if let Some(index) = unread.iter().position(|(unread, _)| *unread == block) {
                         let (_, problem) = unread.swap_remove(index);
-                        self.found.incomplete(directory.number.into());
+                        self.found.incomplete(Some(directory.number.into()));
                         let _ = self.tell_problem(problem);
                         continue;
                     }
@@ -327,7 +327,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         if self.volume.superblock.is_checksummed()
             && let Err((expected, found)) = directory::check(directory, bytes)
         {
-            self.found.incomplete(directory.number.into());
+            self.found.incomplete(Some(directory.number.into()));
             let what = format!("the checksum of a block of directory {}", directory.number);
             let (expected, found) = (format!("{expected:#010x}"), format!("{found:#010x}"));
             let _ = self.tell_problem(TableError::damaged(what, at, expected, found));
@@ -351,7 +351,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 &mut |told| match told {
                     Ok(name) => found.name(name),
                     Err(problem) => {
-                        found.incomplete(directory.number.into());
+                        found.incomplete(Some(directory.number.into()));
                         found.problem(problem)
                     }
                 },
@@ -502,8 +502,8 @@ mod tests {
             ControlFlow::Continue(())
         }
 
-        fn incomplete(&mut self, directory: u64) {
-            panic!("directory {directory} is sound");
+        fn incomplete(&mut self, directory: Option<u64>) {
+            panic!("directory {directory:?} is sound");
         }
 
         fn problem(&mut self, problem: TableError) -> ControlFlow<()> {

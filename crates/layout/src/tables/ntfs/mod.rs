@@ -21,6 +21,8 @@
 //!         ControlFlow::Continue(())
 //!     }
 //!
+//!     fn incomplete(&mut self, _: Option<u64>) {}
+//!
 //!     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
 //!         eprintln!("{problem}");
 //!         ControlFlow::Continue(())
@@ -212,30 +214,36 @@ impl<B: BlockRead> Tables for Ntfs<B> {
                 return Ok(());
             }
         }
-        let scanned = match self.facts.is_dirty {
-            true => Scan::new(&self.mft, wanted, &mut Flagged(found)).run(),
-            false => Scan::new(&self.mft, wanted, found).run(),
-        };
-        match scanned {
+        let flags = if self.facts.is_dirty { InodeFlags::DIRTY } else { InodeFlags::empty() };
+        match Scan::new(&self.mft, wanted, &mut Flagged { found, flags }).run() {
             ControlFlow::Continue(()) | ControlFlow::Break(()) => Ok(()),
         }
     }
 }
 
-/// Flags every inode as one of a volume that was not closed.
-struct Flagged<'a>(&'a mut dyn Found);
+/// Flags every inode as one of a volume that was not closed, if it wasn't. A record that is damaged may have had a name in any
+/// directory.
+struct Flagged<'a> {
+    found: &'a mut dyn Found,
+    flags: InodeFlags,
+}
 
 impl Found for Flagged<'_> {
     fn inode(&mut self, mut inode: Inode) -> ControlFlow<()> {
-        inode.flags |= InodeFlags::DIRTY;
-        self.0.inode(inode)
+        inode.flags |= self.flags;
+        self.found.inode(inode)
     }
 
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
-        self.0.name(name)
+        self.found.name(name)
+    }
+
+    fn incomplete(&mut self, directory: Option<u64>) {
+        self.found.incomplete(directory);
     }
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
-        self.0.problem(problem)
+        self.found.incomplete(None);
+        self.found.problem(problem)
     }
 }

@@ -361,6 +361,8 @@ mod tests {
             self.count()
         }
 
+        fn incomplete(&mut self, _: Option<u64>) {}
+
         fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
             self.problems.push(problem.to_string());
             self.count()

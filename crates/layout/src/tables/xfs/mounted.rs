@@ -241,6 +241,7 @@ fn tell_names(parents: &mut Parents<'_>, inode: &xfs::Inode, found: &mut dyn Fou
     match told {
         // One that is gone by now has no names.
         Err(source) if !is_gone(&source) => {
+            found.incomplete(None);
             found.problem(TableError::Kernel { what: format!("the names of inode {}", inode.ino), source })
         }
         _ => goes_on,
@@ -259,6 +260,7 @@ fn tell_directory(directory: u64, names: Names, found: &mut dyn Found) -> Contro
         Ok(names) => names.iter().try_for_each(|(inode, name)| found.name(Name { directory, inode: *inode, name })),
         Err(error) if is_gone(&error) => ControlFlow::Continue(()),
         Err(source) => {
+            found.incomplete(Some(directory));
             found.problem(TableError::Kernel { what: format!("the names in directory {directory}"), source })
         }
     }
