@@ -1,7 +1,8 @@
-//! File systems read from their own tables, without a walk and without the kernel (DAFT, section II.B).
+//! File systems read from their own tables, without a walk (DAFT, section II.B).
 //!
-//! A file system that isn't mounted, or lies in an image file, is read here: its inodes in large reads over the tables, its
-//! directories in the order of the disk. What is found is told piece by piece, inodes and names in whatever order they come,
+//! A file system that isn't mounted, or lies in an image file, is read here without the kernel: its inodes in large reads over
+//! the tables, its directories in the order of the disk. Of one that is mounted, ext4 is read from the device below it, and the
+//! kernel is asked for the tables of XFS and btrfs. What is found is told piece by piece, inodes and names in whatever order they come,
 //! so that nothing but what the caller keeps takes memory. Whoever wants paths joins the names by inode number.
 //!
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
@@ -178,7 +179,7 @@ pub struct Moved {
     pub first_bytes: Option<[u8; 4]>,
 }
 
-/// A file system that is read from its own tables.
+/// A file system that is read from its own tables, mounted or not.
 pub trait Tables {
     /// What it says of itself.
     fn facts(&self) -> &VolumeFacts;
