@@ -102,6 +102,7 @@ use crate::block_read::BlockRead;
 
 pub(super) use self::boot::has_backup_alone;
 pub use self::compressed::{BadUnit, Decompressor, unpack_unit};
+pub use super::open::Options;
 
 /// The record of the root directory.
 const ROOT: u64 = 5;
@@ -109,13 +110,6 @@ const ROOT: u64 = 5;
 const EXTEND: u64 = 11;
 /// The first record that isn't kept for the system.
 const FIRST_FILE: u64 = 24;
-
-/// How an NTFS is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Whether to read a volume that wasn't closed: what was written last may be missing or half there.
-    pub force_dirty: bool,
-}
 
 /// An NTFS that is read from its own tables.
 #[derive(Debug)]
