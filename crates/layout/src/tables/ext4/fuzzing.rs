@@ -7,11 +7,12 @@ use super::{
     checksum::crc32c,
     directory::{self, Directory, HashKind},
     fields::{be32, le16, le32},
+    groups::Group,
     inode::{self, RawInode},
     journal::{self, Overlay},
     scan::Scan,
     source::SPARE_LOOKS,
-    superblock::{Group, Superblock},
+    superblock::Superblock,
     volume::Volume,
 };
 use crate::{

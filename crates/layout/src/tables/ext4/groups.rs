@@ -1,13 +1,55 @@
 //! Group descriptors: where the tables of inodes lie.
 
 use super::{
-    superblock::{self, Group, Incompatible, Superblock},
+    checksum::{crc16, crc32c},
+    fields::{le16, le32, split64},
+    superblock::{self, Incompatible, Superblock},
     volume::Volume,
 };
 use crate::{
     block_read::BlockRead,
     tables::{TableError, problems::Problems},
 };
+
+/// A group descriptor's block of the inode table, and how many of its inodes were never used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Group {
+    /// The first block of its inode table; 0 where nothing can be believed.
+    pub(super) inode_table: u64,
+    /// Inodes of the table that may be in use, from its beginning.
+    pub(super) inodes: u32,
+}
+
+impl Group {
+    /// Reads a descriptor. `Err` with both checksums where they differ.
+    pub(super) fn parse(superblock: &Superblock, number: u32, bytes: &[u8]) -> Result<Group, (u16, u16)> {
+        let found = le16(bytes, 0x1E);
+        let mut expected = found;
+        if superblock.is_checksummed() {
+            let crc = crc32c(superblock.checksum_seed, &number.to_le_bytes());
+            let crc = crc32c(crc32c(crc, &bytes[..0x1E]), &[0, 0]);
+            expected = le16(&crc32c(crc, &bytes[0x20..]).to_le_bytes(), 0);
+        } else if superblock.has_group_checksums() {
+            let crc = crc16(!0, &superblock.uuid);
+            let crc = crc16(crc16(crc, &number.to_le_bytes()), &bytes[..0x1E]);
+            expected = crc16(crc, &bytes[0x20..]);
+        }
+        if expected != found {
+            return Err((expected, found));
+        }
+        let wide = bytes.len() >= 64;
+        let inode_table = if wide { split64(bytes, 8, 0x28) } else { le32(bytes, 8).into() };
+        let flags = le16(bytes, 0x12);
+        let unused = u32::from(le16(bytes, 0x1C)) | if wide { u32::from(le16(bytes, 0x32)) << 16 } else { 0 };
+        const INODE_UNINIT: u16 = 1;
+        let inodes = match superblock.has_group_checksums() {
+            true if flags & INODE_UNINIT != 0 => 0,
+            true => superblock.inodes_per_group.saturating_sub(unused),
+            false => superblock.inodes_per_group,
+        };
+        Ok(Group { inode_table, inodes })
+    }
+}
 
 /// Reads all descriptors, one large read where they lie together. The damaged ones are left empty, each with a problem.
 ///

@@ -16,6 +16,7 @@
 //! Names in directories that fold case are told as they were written.
 
 mod acl;
+mod backup;
 mod bring_in;
 mod checksum;
 mod directory;

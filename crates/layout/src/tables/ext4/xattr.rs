@@ -257,9 +257,10 @@ fn value_of_inode<B: BlockRead>(
 mod tests {
     use super::{
         super::{
+            groups::Group,
             journal::Overlay,
             source::Gathered,
-            superblock::{Group, Superblock, tests},
+            superblock::{Superblock, tests},
         },
         *,
     };
