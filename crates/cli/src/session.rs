@@ -349,6 +349,13 @@ impl Session {
         if summary.encrypted_files > 0 && !self.is_quiet() {
             self.tell(&format!("{} encrypted, as the disk has the content", files(summary.encrypted_files)));
         }
+        if summary.unknown_reparse_points > 0 && !self.is_quiet() {
+            let what = match summary.unknown_reparse_points {
+                1 => "1 file needs a driver of Windows, and is missing; in its place is a link that names the driver's tag".to_owned(),
+                many => format!("{many} files need drivers of Windows, and are missing; in their places are links that name the drivers' tags"),
+            };
+            self.tell(&what);
+        }
     }
 
     /// How it went so far.

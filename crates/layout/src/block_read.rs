@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use onesweep_sys::cache;
+use onesweep_sys::{block, cache};
 
 /// Bytes by their address. Nothing can be written through it.
 pub trait BlockRead: Send + Sync {
@@ -22,6 +22,11 @@ pub trait BlockRead: Send + Sync {
 
     /// These bytes will be read soon; whoever can begins to read them now.
     fn will_read(&self, _at: u64, _len: u64) {}
+
+    /// Bytes of a sector, by which partition tables count; `None` for what is no device.
+    fn sector_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Whether there are none.
     fn is_empty(&self) -> bool {
@@ -40,6 +45,10 @@ impl<T: BlockRead + ?Sized> BlockRead for Arc<T> {
 
     fn will_read(&self, at: u64, len: u64) {
         (**self).will_read(at, len);
+    }
+
+    fn sector_bytes(&self) -> Option<u64> {
+        (**self).sector_bytes()
     }
 }
 
@@ -67,6 +76,10 @@ impl<T: BlockRead + ?Sized> BlockRead for &T {
 
     fn will_read(&self, at: u64, len: u64) {
         (**self).will_read(at, len);
+    }
+
+    fn sector_bytes(&self) -> Option<u64> {
+        (**self).sector_bytes()
     }
 }
 
@@ -120,6 +133,10 @@ impl BlockRead for ImageFile {
         // Advice alone: the read that follows tells what is wrong.
         let _ = cache::prefetch(self.file.as_fd(), at, len);
     }
+
+    fn sector_bytes(&self) -> Option<u64> {
+        block::logical_block_bytes(self.file.as_fd()).ok().map(u64::from)
+    }
 }
 
 /// A part of something larger, such as a partition. Its addresses begin at 0.
@@ -160,6 +177,10 @@ impl<B: BlockRead> BlockRead for Part<B> {
         if len > 0 {
             self.whole.will_read(self.start + at, len);
         }
+    }
+
+    fn sector_bytes(&self) -> Option<u64> {
+        self.whole.sector_bytes()
     }
 }
 

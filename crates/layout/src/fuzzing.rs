@@ -220,6 +220,8 @@ impl Found for Checker {
         ControlFlow::Continue(())
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
         self.look(&problem);
         ControlFlow::Continue(())

@@ -6,7 +6,10 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::{block_read::BlockRead, tables::cast::to_usize};
+use crate::{
+    block_read::{BlockRead, Part},
+    tables::{Beginning, beginning, cast::to_usize},
+};
 
 /// Logical partitions that are followed: each names the next, so a damaged chain could be without end.
 const LOGICAL_MAX: u32 = 128;
@@ -83,7 +86,25 @@ pub fn partitions(disk: &dyn BlockRead) -> Result<Vec<Partition>, PartitionError
     }
     match damage {
         Some(error) => Err(error),
-        None => mbr(disk),
+        None => mbr_of(disk),
+    }
+}
+
+/// The partitions of an MBR, which doesn't tell how long the sectors are by which it counts. A device does; an image has 512
+/// bytes in each, unless a file system is found only where sectors of 4096 lead.
+fn mbr_of(disk: &dyn BlockRead) -> Result<Vec<Partition>, PartitionError> {
+    if let Some(sector) = disk.sector_bytes() {
+        return mbr(disk, sector);
+    }
+    let is_known =
+        |partition: &Partition| beginning(&Part::new(disk, partition.start, partition.len)) != Beginning::Unknown;
+    let usual = mbr(disk, SECTORS[0]);
+    if usual.as_ref().is_ok_and(|found| found.iter().any(is_known)) {
+        return usual;
+    }
+    match mbr(disk, SECTORS[1]) {
+        Ok(found) if found.iter().any(is_known) => Ok(found),
+        _ => usual,
     }
 }
 
@@ -93,12 +114,17 @@ fn read(disk: &dyn BlockRead, at: u64, length: u64) -> Result<Vec<u8>, Partition
     Ok(bytes)
 }
 
+/// A field; zeros where the bytes end before it.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk().copied()).unwrap_or([0; N])
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    u32::from_le_bytes(array(bytes, at))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    u64::from_le_bytes(array(bytes, at))
 }
 
 /// `None` where no GPT begins.
@@ -173,8 +199,7 @@ fn slots(disk: &dyn BlockRead, at: u64) -> Result<Option<Vec<Slot>>, PartitionEr
     Ok(Some(record[446..510].chunks_exact(16).map(slot).collect()))
 }
 
-fn mbr(disk: &dyn BlockRead) -> Result<Vec<Partition>, PartitionError> {
-    const SECTOR: u64 = 512;
+fn mbr(disk: &dyn BlockRead, sector: u64) -> Result<Vec<Partition>, PartitionError> {
     let primary = slots(disk, 0)?.ok_or(PartitionError::None)?;
     let mut found = Vec::new();
     let mut extended = None;
@@ -182,7 +207,7 @@ fn mbr(disk: &dyn BlockRead) -> Result<Vec<Partition>, PartitionError> {
         if EXTENDED.contains(&slot.kind) {
             extended.get_or_insert(slot.first);
         } else if slot.kind != 0 && slot.kind != PROTECTIVE && slot.sectors > 0 {
-            found.push(Partition { number, start: slot.first * SECTOR, len: slot.sectors * SECTOR });
+            found.push(Partition { number, start: slot.first * sector, len: slot.sectors * sector });
         }
     }
     // A boot sector of a file system ends with the same two bytes; what lies behind the end are no partitions.
@@ -192,11 +217,11 @@ fn mbr(disk: &dyn BlockRead) -> Result<Vec<Partition>, PartitionError> {
     };
     let mut record = extended;
     for number in 5..5 + LOGICAL_MAX {
-        let Some(chain) = slots(disk, record * SECTOR)? else { break };
+        let Some(chain) = slots(disk, record * sector)? else { break };
         let [logical, next, ..] = &chain[..] else { break };
         if logical.kind != 0 && logical.sectors > 0 {
-            let start = (record + logical.first) * SECTOR;
-            found.push(Partition { number, start, len: logical.sectors * SECTOR });
+            let start = (record + logical.first) * sector;
+            found.push(Partition { number, start, len: logical.sectors * sector });
         }
         if next.kind == 0 || next.first == 0 {
             break;
@@ -246,6 +271,20 @@ mod tests {
         // A chain that bites its tail.
         boot_record(&mut disk, 150, &[slot(0x83, 2, 30), slot(0x05, 50, 1)]);
         assert_eq!(partitions(&disk).unwrap().len(), 2 + LOGICAL_MAX as usize);
+    }
+
+    #[test]
+    fn sectors_of_4096_bytes_are_those_where_file_systems_begin() {
+        let mut disk = vec![0; 4096 * 64];
+        boot_record(&mut disk, 0, &[slot(0x83, 8, 10), slot(0x05, 20, 40)]);
+        boot_record(&mut disk, 20 * 8, &[slot(0x83, 4, 9)]);
+        let counted = |sector: u64| [Partition { number: 1, start: 8 * sector, len: 10 * sector }];
+        assert_eq!(partitions(&disk).unwrap()[..1], counted(512), "nothing begins anywhere");
+        disk[8 * 4096..][..4].copy_from_slice(b"XFSB");
+        let logical = Partition { number: 5, start: 24 * 4096, len: 9 * 4096 };
+        assert_eq!(partitions(&disk).unwrap(), [&counted(4096)[..], &[logical]].concat());
+        disk[8 * 512..][..4].copy_from_slice(b"XFSB");
+        assert_eq!(partitions(&disk).unwrap()[..1], counted(512), "the usual ones go first");
     }
 
     #[test]

@@ -104,8 +104,8 @@ pub enum MetadataSource {
     Walk,
     /// From the tables, for images and for devices that aren't mounted; by a walk elsewhere.
     Auto,
-    /// From the tables, or it is an error: as `Auto`; of a mounted ext2, ext3, ext4 or XFS they are read before it is walked,
-    /// so that the walk finds all in memory. (Without this that is done where it gains: where the whole of one on a disk that
+    /// From the tables, or it is an error: as `Auto`; of a mounted ext2, ext3, ext4, XFS or btrfs they are read before it is
+    /// walked, so that the walk finds all in memory. (Without this that is done where it gains: where the whole of one on a disk that
     /// seeks is swept and not in memory, by root.)
     Tables,
 }

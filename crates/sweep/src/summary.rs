@@ -39,6 +39,9 @@ pub struct Summary {
     pub dirty_files: u64,
     /// Files that came as they are encrypted on the disk.
     pub encrypted_files: u64,
+    /// Files of NTFS that only a driver of Windows can read: deduplicated, in a cloud, compressed by Windows for itself. They
+    /// come as symbolic links that name the driver's tag, where links are handed over at all.
+    pub unknown_reparse_points: u64,
     /// Read requests issued.
     pub requests: u64,
     /// Bytes read from disk for the sweep, gaps included.

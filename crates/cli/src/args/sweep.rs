@@ -123,7 +123,8 @@ settings! {
     #[arg(long, value_name = "SIZE")]
     catalog_limit: Size,
     /// Where names come from: auto (the tables of images and of devices that are not mounted, else a walk), walk (an
-    /// image is a file), tables (as auto; of a mounted ext4 or XFS the tables are read before the walk, else it is an error)
+    /// image is a file), tables (as auto; of a mounted ext4, XFS or btrfs the tables are read before the walk, else it is an
+    /// error)
     /// [default: auto; walk for `sum --check`, `warm`, and `tar` with -T or --no-recursion]
     #[arg(long, value_name = "SOURCE")]
     metadata: MetadataSource,

@@ -80,7 +80,7 @@ pub(super) fn find(
     let mounts = mounts_below(named).map_err(|error| nothing(&error))?;
     let name = message::path_text(named);
     let tree = volume.read(limit).map_err(|error| match error {
-        TableError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => nothing(&source),
+        TableError::Kernel { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => nothing(&source),
         error => Found::Nothing(format!("{name}: {}", message::of_error(&error))),
     })?;
     let tree = tree.ok_or_else(|| Found::Nothing(format!("{name}: {}", MountedError::TooMany { limit })))?;

@@ -257,7 +257,7 @@ fn what_has_no_tables_to_read_is_told() {
     fs::write(memory.join("file"), vec![b'x'; 1 << 20]).expect("a file");
     says(
         onesweep(["find"]).arg(&memory),
-        &["is a directory of a mounted tmpfs", "ext2, ext3, ext4 or XFS", "an image"],
+        &["is a directory of a mounted tmpfs", "ext2, ext3, ext4, XFS or btrfs", "an image"],
     );
     let tables = |path: &Path| {
         let mut command = onesweep(["sum", "--metadata", "tables"]);

@@ -92,12 +92,16 @@ pub(crate) fn ntfs(files: u64) -> Made {
 
 /// An NTFS with what is put into it, where it is mounted so that it can compress.
 fn ntfs_with(put: impl FnOnce(&Path)) -> Made {
+    ntfs_mounted_with("compression", put)
+}
+
+fn ntfs_mounted_with(options: &str, put: impl FnOnce(&Path)) -> Made {
     let folder = Folder::new();
     let (file, root) = (folder.join("disk.img"), folder.join("mounted"));
     fs::create_dir(&root).expect("a mount point");
     fs::File::create(&file).and_then(|file| file.set_len(400 << 20)).expect("a sparse file");
     run(Command::new("mkntfs").args(["-Q", "-F", "-q", "-s", "512", "-p", "0", "-H", "0", "-S", "0"]).arg(&file));
-    run(Command::new("ntfs-3g").args(["-o", "compression"]).arg(&file).arg(&root));
+    run(Command::new("ntfs-3g").args(["-o", options]).arg(&file).arg(&root));
     put(&root);
     made(folder, &root)
 }

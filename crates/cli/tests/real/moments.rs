@@ -433,12 +433,22 @@ fn results_are_refused_on(fs: Fs) {
     picture.arg(root.join("tree.svg")).arg(root.join("tree"));
     let mut map = onesweep(["layout", "--snapshot", "--map"]);
     map.arg(root.join("tree.svg")).arg(root.join("tree"));
-    for command in [&mut to_file, &mut tar, &mut copy, &mut picture, &mut map] {
+    // Verdicts are written while files are read.
+    let keys = image.beside("keys");
+    finish(onesweep(["peer", "keys"]).arg(&keys), 0);
+    let scan_with = |store: PathBuf| {
+        let mut scan = onesweep(["scan", "--snapshot", "--command", "exit 0", "--key"]);
+        scan.arg(keys.join("domain.key")).arg("--verdicts").arg(store).arg(root.join("tree"));
+        scan
+    };
+    let mut scan = scan_with(root.join("verdicts"));
+    for command in [&mut to_file, &mut tar, &mut copy, &mut picture, &mut map, &mut scan] {
         let said = text(&finish(command, 2).stderr);
         assert!(said.contains("lies on the same file system, which is frozen while the plan is made"), "{said}");
         assert!(said.contains("write elsewhere, or leave out --snapshot"), "{said}");
     }
     finish(&mut errors_to_file, 2);
+    finish(&mut scan_with(image.beside("verdicts")), 0);
     assert!(!root.join("a.tar").exists() && !root.join("not").exists() && !root.join("tree.svg").exists());
     // Whoever calls the library names what else is written meanwhile, such as a store that isn't there yet.
     let read = BulkRead::new([root.join("tree")]).snapshot(true);

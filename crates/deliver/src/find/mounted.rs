@@ -43,7 +43,9 @@ const FILE: u32 = 0o100_000;
 #[derive(Debug, Error)]
 pub enum MountedError {
     /// It lies on another file system.
-    #[error("is a directory of a mounted {0}; name one of ext2, ext3, ext4 or XFS, or an image or an unmounted device")]
+    #[error(
+        "is a directory of a mounted {0}; name one of ext2, ext3, ext4, XFS or btrfs, or an image or an unmounted device"
+    )]
     Other(String),
     /// The device.
     #[error("cannot read the tables on {}: {source}{}", node.display(), advice(source))]
@@ -178,6 +180,8 @@ impl Found for Second<'_> {
     fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+
+    fn incomplete(&mut self, _: Option<u64>) {}
 
     fn problem(&mut self, _: TableError) -> ControlFlow<()> {
         // What is damaged for good the kernel tells of.

@@ -94,6 +94,8 @@ impl Found for Count {
         ControlFlow::Continue(())
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, _: TableError) -> ControlFlow<()> {
         self.problems += 1;
         ControlFlow::Continue(())

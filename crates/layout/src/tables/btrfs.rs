@@ -108,7 +108,7 @@ impl Tables for MountedBtrfs {
             goes_on = told.item(&item);
             goes_on.is_continue()
         })
-        .map_err(|source| TableError::Io { at: 0, length: 0, source })?;
+        .map_err(|source| TableError::Kernel { what: "the tree of a subvolume".to_owned(), source })?;
         if goes_on.is_continue() {
             let _ = told.end_inode();
         }
@@ -201,8 +201,11 @@ impl Told<'_> {
 
     fn problem(&mut self, key: Key, error: io::Error) -> ControlFlow<()> {
         let Key { objectid, kind, offset } = key;
-        let source = io::Error::new(error.kind(), format!("the item ({objectid} {kind} {offset}): {error}"));
-        self.found.problem(TableError::Io { at: 0, length: 0, source })
+        if kind == kind::DIR_INDEX {
+            self.found.incomplete(Some(objectid));
+        }
+        let what = format!("the item ({objectid} {kind} {offset}) as it should be");
+        self.found.problem(TableError::Kernel { what, source: error })
     }
 }
 

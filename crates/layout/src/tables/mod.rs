@@ -1,7 +1,8 @@
-//! File systems read from their own tables, without a walk and without the kernel (DAFT, section II.B).
+//! File systems read from their own tables, without a walk (DAFT, section II.B).
 //!
-//! A file system that isn't mounted, or lies in an image file, is read here: its inodes in large reads over the tables, its
-//! directories in the order of the disk. What is found is told piece by piece, inodes and names in whatever order they come,
+//! A file system that isn't mounted, or lies in an image file, is read here without the kernel: its inodes in large reads over
+//! the tables, its directories in the order of the disk. Of one that is mounted, ext4 is read from the device below it, and the
+//! kernel is asked for the tables of XFS and btrfs. What is found is told piece by piece, inodes and names in whatever order they come,
 //! so that nothing but what the caller keeps takes memory. Whoever wants paths joins the names by inode number.
 //!
 //! Whatever the bytes are: nothing here panics, loops without end, or allocates beyond the bound that each reader states.
@@ -14,10 +15,12 @@ mod bits;
 pub mod btrfs;
 pub(crate) mod cast;
 pub mod change_marks;
+mod crc32c;
 pub mod ext4;
 pub mod lost;
 pub mod ntfs;
 mod open;
+mod problems;
 pub mod spans;
 mod tree;
 pub mod xfs;
@@ -59,6 +62,9 @@ bitflags! {
         const CASEFOLD = 1 << 5;
         /// Its file system was not closed: what was written last may be missing, or half there.
         const DIRTY = 1 << 6;
+        /// A driver that isn't known here makes something else of it (compressed by Windows for itself, deduplicated, in a
+        /// cloud). It's told as a symbolic link to a text that names the tag of the driver.
+        const UNKNOWN_REPARSE = 1 << 7;
     }
 }
 
@@ -122,8 +128,9 @@ pub trait Found {
     /// A name.
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()>;
 
-    /// Names of this directory may be missing: a problem with a part of it was or will be told. Not all readers say so.
-    fn incomplete(&mut self, _directory: u64) {}
+    /// Names of this directory may be missing: a problem with a part of it was or will be told. `None` where nobody can tell of
+    /// which directories they are.
+    fn incomplete(&mut self, directory: Option<u64>);
 
     /// Something is damaged or can't be read; the scan goes on without it.
     fn problem(&mut self, problem: TableError) -> ControlFlow<()>;
@@ -173,7 +180,7 @@ pub struct Moved {
     pub first_bytes: Option<[u8; 4]>,
 }
 
-/// A file system that is read from its own tables.
+/// A file system that is read from its own tables, mounted or not.
 pub trait Tables {
     /// What it says of itself.
     fn facts(&self) -> &VolumeFacts;
@@ -223,6 +230,20 @@ pub enum TableError {
         length: u64,
         /// Why.
         source: io::Error,
+    },
+    /// The kernel, which has the file system mounted, doesn't tell something.
+    #[error("the kernel doesn't tell {what}: {source}")]
+    Kernel {
+        /// What was asked for.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// More problems were met than are told one by one.
+    #[error("{problems} further problems aren't told one by one")]
+    Further {
+        /// How many.
+        problems: u64,
     },
     /// Something isn't what it must be.
     #[error("{what} at byte {at} is damaged: expected {expected}, found {found}")]
@@ -302,5 +323,15 @@ impl TableError {
     /// Something at `at` isn't what it must be.
     pub fn damaged(what: impl Into<String>, at: u64, expected: impl ToString, found: impl ToString) -> TableError {
         TableError::Damaged { what: what.into(), at, expected: expected.to_string(), found: found.to_string() }
+    }
+
+    /// The byte of the file system where it shows, if there is one.
+    pub fn at(&self) -> Option<u64> {
+        match self {
+            TableError::NotHere { at, .. } | TableError::Io { at, .. } | TableError::Damaged { at, .. } => Some(*at),
+            TableError::Unsupported { sign, .. } => sign.as_ref().map(|sign| sign.at),
+            TableError::Dirty { sign, .. } => Some(sign.at),
+            TableError::Kernel { .. } | TableError::Further { .. } => None,
+        }
     }
 }

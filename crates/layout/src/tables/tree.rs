@@ -12,10 +12,8 @@ use std::{
 use super::{
     Found, Inode, Name, TableError, Tables, Wanted,
     lost::{LOST, tops},
+    problems::Problems,
 };
-
-/// Problems that are kept; of a badly damaged file system there may be millions.
-const PROBLEMS_MAX: usize = 1000;
 
 const DIRECTORY: u32 = 0o040_000;
 const TYPE_BITS: u32 = 0o170_000;
@@ -30,9 +28,9 @@ pub struct Tree<T> {
     /// Sorted by directory once all are there.
     names: Vec<NameAt>,
     bytes: Vec<u8>,
-    problems: Vec<TableError>,
-    problems_met: u64,
-    incomplete: HashSet<u64>,
+    problems: Problems,
+    /// Directories of which names may be missing; `None` stands for any.
+    incomplete: HashSet<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -85,8 +83,7 @@ impl<T> Tree<T> {
             inodes: HashMap::new(),
             names: Vec::new(),
             bytes: Vec::new(),
-            problems: Vec::new(),
-            problems_met: 0,
+            problems: Problems::default(),
             incomplete: HashSet::new(),
         }
     }
@@ -141,12 +138,12 @@ impl<T> Tree<T> {
 
     /// What was damaged, at most the first thousand.
     pub fn problems(&self) -> &[TableError] {
-        &self.problems
+        self.problems.kept()
     }
 
     /// How much was damaged in all.
     pub fn problems_met(&self) -> u64 {
-        self.problems_met
+        self.problems.met()
     }
 
     /// What was kept of an inode.
@@ -156,7 +153,8 @@ impl<T> Tree<T> {
 
     /// Names and inodes in a directory; `None` where some may be missing.
     pub fn children(&self, directory: u64) -> Option<impl Iterator<Item = (&[u8], u64)>> {
-        let is_whole = !self.incomplete.contains(&directory);
+        let is_known = self.inodes.get(&directory).is_some_and(|kept| kept.is_directory);
+        let is_whole = is_known && ![None, Some(directory)].iter().any(|place| self.incomplete.contains(place));
         is_whole.then(|| self.names_in(directory).iter().map(|name| (self.name(name), name.inode)))
     }
 
@@ -167,10 +165,7 @@ impl<T> Tree<T> {
     }
 
     fn note(&mut self, problem: TableError) {
-        self.problems_met += 1;
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(problem);
-        }
+        self.problems.push(problem);
     }
 
     fn name(&self, at: &NameAt) -> &[u8] {
@@ -233,7 +228,7 @@ impl<T, F: FnMut(Inode) -> T> Found for Collector<T, F> {
         ControlFlow::Continue(())
     }
 
-    fn incomplete(&mut self, directory: u64) {
+    fn incomplete(&mut self, directory: Option<u64>) {
         self.tree.incomplete.insert(directory);
     }
 

@@ -100,3 +100,43 @@ fn logical_partitions_of_a_real_tool_are_read() {
     assert!(deleted.expect("sfdisk runs").success());
     agree(19);
 }
+
+/// A device in a loop whose sectors have 4096 bytes, which goes when this goes.
+struct Loop(std::path::PathBuf);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// By the device as the kernel has it, and by its file, in which only a file system tells how long the sectors are.
+#[test]
+fn an_mbr_counts_by_the_sectors_of_its_disk() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root makes loop devices");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = folder.path().join("disk");
+    File::create(&disk).and_then(|file| file.set_len(DISK_SECTORS * SECTOR)).expect("a sparse file");
+    let out = Command::new("losetup").args(["--find", "--show", "--sector-size", "4096"]).arg(&disk).output();
+    let out = out.expect("losetup runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let device = Loop(String::from_utf8(out.stdout).expect("a path").trim().into());
+    let script =
+        "label: dos\nx1 : start=256, size=100\nx2 : start=1000, size=9000, type=5\nx5 : start=2000, size=5000\n";
+    let mut sfdisk = Command::new("sfdisk");
+    sfdisk.args(["--quiet", "--no-reread", "--no-tell-kernel"]).arg(&device.0).stdin(Stdio::piped());
+    let mut running = sfdisk.spawn().expect("sfdisk runs");
+    running.stdin.take().expect("a pipe").write_all(script.as_bytes()).expect("a script");
+    assert!(running.wait().expect("it ends").success());
+    let read = |from: &Path| sorted(partitions(&ImageFile::open(from).expect("a disk")).expect("a table"));
+    let told: Vec<_> = by_partx(&device.0).into_iter().filter(|partition| partition.number != 2).collect();
+    assert_eq!(told.iter().map(|partition| partition.start).collect::<Vec<_>>(), [256 * 4096, 2000 * 4096]);
+    assert_eq!(read(&device.0), told);
+    drop(device);
+    let offset = format!("offset={}", 2000 * 4096);
+    let made = Command::new("mkfs.ext4").args(["-q", "-F", "-E", &offset]).arg(&disk).arg("20000k").status();
+    assert!(made.expect("mkfs.ext4 runs").success());
+    assert_eq!(read(&disk), told);
+}

@@ -1,7 +1,7 @@
 //! What tables say of an image must be what the kernel says of it when it is mounted: every name, attribute and extent.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, File},
     ops::ControlFlow,
     os::{
@@ -138,6 +138,7 @@ pub(crate) struct Kept {
     pub(crate) inodes: HashMap<u64, Inode>,
     pub(crate) names: Vec<(u64, u64, Vec<u8>)>,
     pub(crate) problems: Vec<TableError>,
+    pub(crate) incomplete: HashSet<Option<u64>>,
 }
 
 impl Found for Kept {
@@ -150,6 +151,10 @@ impl Found for Kept {
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
         self.names.push((name.directory, name.inode, name.name.to_vec()));
         ControlFlow::Continue(())
+    }
+
+    fn incomplete(&mut self, directory: Option<u64>) {
+        self.incomplete.insert(directory);
     }
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
@@ -170,6 +175,8 @@ impl Found for Until {
     fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
         self.inode(Inode::default())
     }
+
+    fn incomplete(&mut self, _: Option<u64>) {}
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
         panic!("{problem}")
@@ -247,6 +254,9 @@ fn facts(inode: &Inode) -> Facts {
 
 /// Fails unless an error names what is wrong with its byte, and with what was expected and found where bytes could be read.
 pub(crate) fn names_its_place(error: &TableError) {
+    if matches!(error, TableError::Further { .. }) {
+        return;
+    }
     let is_told = match error {
         TableError::Damaged { what, expected, found, .. } => {
             ![what, expected, found].iter().any(|text| text.is_empty())

@@ -97,6 +97,7 @@ impl BlockRead for Recorder {
 struct Facts {
     inodes: BTreeMap<u64, Inode>,
     names: Vec<(u64, u64, Vec<u8>)>,
+    incomplete: HashSet<Option<u64>>,
 }
 
 type Opened = Result<Box<dyn Tables>, TableError>;
@@ -105,9 +106,9 @@ type Opened = Result<Box<dyn Tables>, TableError>;
 fn scanned(opened: Opened) -> Result<(Facts, Vec<TableError>), TableError> {
     let mut kept = Kept::default();
     opened?.scan(Wanted { xattrs: true }, &mut kept)?;
-    let Kept { inodes, mut names, problems } = kept;
+    let Kept { inodes, mut names, problems, incomplete } = kept;
     names.sort();
-    Ok((Facts { inodes: inodes.into_iter().collect(), names }, problems))
+    Ok((Facts { inodes: inodes.into_iter().collect(), names, incomplete }, problems))
 }
 
 /// A file system, and how it's read and checked.
@@ -116,6 +117,8 @@ struct Subject {
     open: fn(Box<dyn BlockRead>) -> Opened,
     check: fn(&Path) -> bool,
     has_checksums: bool,
+    /// Whatever has a checksum lies within so many bytes.
+    structure_bytes: u64,
 }
 
 /// In what two readings differ.
@@ -181,6 +184,13 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
         let found = scanned((subject.open)(image));
         let checker = if (subject.check)(&subject.image) { "finds nothing" } else { "finds damage" };
         changes.keys().for_each(|&at| file.write_all_at(&[bytes[at]], at as u64).expect("a byte"));
+        let first = match &found {
+            Err(error) => Some(error),
+            Ok((_, problems)) => problems.first(),
+        };
+        if let (Some(error), 1) = (first, changes.len()) {
+            shows_where(name, error, *changes.keys().next().expect("a change"), subject);
+        }
         let told = match &found {
             Err(error) => {
                 assert!(error.to_string().len() < 2000, "{error}");
@@ -189,6 +199,9 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
             }
             Ok((facts, problems)) => {
                 let kinds = differences(&sound.0, facts);
+                if subject.has_checksums {
+                    lacks_are_told(name, &sound.0, facts);
+                }
                 match (problems.is_empty(), kinds.is_empty()) {
                     (false, _) => {
                         problems.iter().for_each(names_its_place);
@@ -222,6 +235,25 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
     assert_eq!(fs::read(&subject.image).expect("an image"), bytes, "all changes were taken back");
 }
 
+/// A directory of which a name is missing is told to be incomplete, if it's told at all.
+fn lacks_are_told(name: &str, sound: &Facts, found: &Facts) {
+    let there: HashSet<_> = found.names.iter().collect();
+    for missing in sound.names.iter().filter(|missing| !there.contains(missing)) {
+        let is_told = [None, Some(missing.0)].iter().any(|place| found.incomplete.contains(place));
+        let is_there = found.inodes.contains_key(&missing.0);
+        assert!(is_told || !is_there, "{name}: {missing:?} is missing, but directory {} seems whole", missing.0);
+    }
+}
+
+/// After one change, what is told lies in the structure that was changed where checksums tell which one that is; else it is
+/// the first bytes of the file system at least only where these were changed.
+fn shows_where(name: &str, error: &TableError, changed: usize, subject: &Subject) {
+    let told = error.at().unwrap_or_else(|| panic!("{name}: no place in {error}"));
+    let block = |at: u64| at / subject.structure_bytes;
+    let is_there = if subject.has_checksums { block(told) == block(changed as u64) } else { told > 0 || changed < 512 };
+    assert!(is_there, "{name}: byte {changed} was changed, but this is told: {error}");
+}
+
 fn seed() -> u64 {
     std::env::var("ONESWEEP_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
@@ -243,7 +275,8 @@ fn ext4(name: &str, seed_of: u64, options: &[&str], has_checksums: bool) {
         .arg(&image));
     let check = |image: &Path| succeeds(Command::new("e2fsck").arg("-fn").arg(image));
     let open = |device| Ext4::open(Device(device)).map(|tables| Box::new(tables) as Box<dyn Tables>);
-    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums });
+    let structure_bytes = 1024;
+    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums, structure_bytes });
 }
 
 /// As a type of its own, so that the readers take it.
@@ -290,7 +323,8 @@ fn xfs(name: &str, seed_of: u64, options: &[&str], has_checksums: bool) {
     }
     let check = |image: &Path| succeeds(Command::new("xfs_repair").args(["-n", "-f"]).arg(image));
     let open = |device| Xfs::open(Device(device)).map(|tables| Box::new(tables) as Box<dyn Tables>);
-    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums });
+    let structure_bytes = 4096;
+    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums, structure_bytes });
 }
 
 /// A folder as a prototype of mkfs.xfs, which knows no names with spaces.
@@ -345,5 +379,9 @@ fn damaged_ntfs() {
     let check = |image: &Path| succeeds(Command::new("ntfsfix").arg("-n").arg(image));
     let open =
         |device| Ntfs::open(Device(device), Options::default()).map(|tables| Box::new(tables) as Box<dyn Tables>);
-    damaged("NTFS", seed() + 500, &Subject { image: image.path(), open, check, has_checksums: false });
+    damaged(
+        "NTFS",
+        seed() + 500,
+        &Subject { image: image.path(), open, check, has_checksums: false, structure_bytes: 1024 },
+    );
 }

@@ -112,3 +112,33 @@ fn blocks_of_32_kib() {
 fn blocks_of_64_kib() {
     conforms("65536");
 }
+
+/// Where e2fsck finds the superblock again, by dumpe2fs.
+#[test]
+fn a_copy_of_the_superblock_is_named_for_every_size_of_blocks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = folder.path().join("image");
+    for block_bytes in [1024_u64, 2048, 4096, 8192, 16384, 32768, 65536] {
+        let usual = (block_bytes * 8).min(65528);
+        // Groups as mke2fs makes them, whatever stands in the superblock's place, and others, of which that tells.
+        for (group_blocks, destroyed) in [(usual, 0_u64..1024), (usual, 0x78..0x79), (4096, 0x78..0x79)] {
+            File::create(&image).and_then(|file| file.set_len(block_bytes * (usual + 5000))).expect("a sparse file");
+            let [block, group] = [block_bytes, group_blocks].map(|number| number.to_string());
+            let mkfs = ["-q", "-F", "-t", "ext4", "-b", &block, "-g", &group, "-N", "1024", "-O", "^resize_inode"];
+            run(Command::new("mke2fs").args(mkfs).arg(&image));
+            let told = run(Command::new("dumpe2fs").arg(&image)).stdout;
+            let told = String::from_utf8_lossy(&told);
+            let (_, first) = told.split_once("Backup superblock at ").expect("a copy");
+            let first = first.split(',').next().expect("a number");
+            let file = File::options().read(true).write(true).open(&image).expect("an image");
+            let mut bytes = vec![0; (destroyed.end - destroyed.start) as usize];
+            file.read_exact_at(&mut bytes, 1024 + destroyed.start).expect("bytes");
+            bytes.iter_mut().for_each(|byte| *byte = if destroyed.start == 0 { 0 } else { *byte ^ 1 });
+            file.write_all_at(&bytes, 1024 + destroyed.start).expect("damage");
+            let error = Ext4::open(ImageFile::open(&image).expect("an image")).err().expect("damage").to_string();
+            let expected = format!("there is a copy: e2fsck -b {first} -B {block_bytes}");
+            assert!(error.contains(&expected), "{group_blocks}: {error}");
+            fs::remove_file(&image).expect("the image");
+        }
+    }
+}

@@ -460,6 +460,8 @@ fn the_caller_ends_a_scan() {
         fn name(&mut self, _: Name<'_>) -> ControlFlow<()> {
             self.one_more()
         }
+        fn incomplete(&mut self, _: Option<u64>) {}
+
         fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
             panic!("{problem}")
         }
@@ -580,6 +582,8 @@ impl Found for Damaged {
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
         self.0.name(name)
     }
+
+    fn incomplete(&mut self, _: Option<u64>) {}
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
         let shown = problem.to_string();

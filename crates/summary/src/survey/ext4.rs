@@ -60,6 +60,8 @@ impl Found for Telling<'_> {
         ControlFlow::Continue(())
     }
 
+    fn incomplete(&mut self, _: Option<u64>) {}
+
     fn problem(&mut self, _: TableError) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

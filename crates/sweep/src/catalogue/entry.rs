@@ -61,6 +61,8 @@ impl Flags {
     pub(crate) const ENCODED: Self = Self(1 << 17);
     /// Its content lies among the metadata.
     pub(crate) const INLINE: Self = Self(1 << 18);
+    /// In an image: a symbolic link in the place of something that only a driver of Windows can read.
+    pub(crate) const UNKNOWN_REPARSE: Self = Self(1 << 19);
     /// The kernel makes its content up when it is read, and its size is not true.
     pub(crate) const MADE_UP: Self = Self(1 << 10);
 

@@ -133,7 +133,7 @@ impl Filling {
             unit: facts.compression_unit_bytes,
             start: self.image.device.start(),
             moved: &self.moved,
-            // ext4 needs its policy to make sense of what lies there; NTFS keeps all that it takes in its own attributes.
+            // ext4 needs its policy to make sense of what lies there; NTFS has the keys in an attribute that can be saved with it.
             is_encrypted_content_told: facts.fs_type == "ntfs",
         };
         let xattrs = wishes.xattrs && !matches!(take, Take::NamesOf(_) | Take::Named(..));
@@ -146,8 +146,8 @@ impl Filling {
     /// Takes what was not told before.
     fn take_problems(&mut self, found: &mut Gathered, filled: &mut Filled) {
         if found.problems_met > found.problems.len() as u64 {
-            let more = format!("{} further faults", found.problems_met - found.problems.len() as u64);
-            found.problems.push(TableError::damaged("the file system", 0, "a sound one", more));
+            let problems = found.problems_met - found.problems.len() as u64;
+            found.problems.push(TableError::Further { problems });
         }
         let told = &mut self.told;
         filled.problems.extend(found.problems.drain(..).filter(|problem| told.insert(problem.to_string())));

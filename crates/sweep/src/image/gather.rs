@@ -81,7 +81,7 @@ pub(super) struct Traits<'a> {
     /// Where the file system begins in its device.
     pub(super) start: u64,
     pub(super) moved: &'a [Moved],
-    /// Encrypted content is delivered as it lies there.
+    /// Encrypted content is delivered as it lies there, in the form in which ntfs-3g takes it back (`efs_raw`).
     pub(super) is_encrypted_content_told: bool,
 }
 
@@ -147,6 +147,22 @@ impl Gatherer<'_> {
             }
         }
         amends
+    }
+
+    /// Lengthens an encrypted file to the whole blocks of its cipher, and by two bytes for how many bytes of these are no
+    /// content, which are to be put at its end.
+    fn padding_of_encrypted(&self, inode: &mut Inode) -> Option<(u64, [u8; 4])> {
+        const CIPHER_BYTES: u64 = 512;
+        let is_file = Kind::of_mode(inode.mode) == Some(Kind::File);
+        let is_raw = self.traits.is_encrypted_content_told && inode.flags.contains(InodeFlags::ENCRYPTED);
+        if !is_raw || !is_file || inode.inline.is_some() || inode.size == 0 {
+            return None;
+        }
+        let end = inode.size.checked_next_multiple_of(CIPHER_BYTES)?;
+        let [low, high, ..] = (end - inode.size).to_le_bytes();
+        inode.size = end.checked_add(2)?;
+        // The last two lie behind the end.
+        Some((end, [low, high, 0, 0]))
     }
 
     /// Adds a run where its bytes are, which a journal may know better.
@@ -229,20 +245,22 @@ fn cost(inode: &Inode) -> u64 {
 }
 
 impl Found for Gatherer<'_> {
-    fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
+    fn inode(&mut self, mut inode: Inode) -> ControlFlow<()> {
         if !self.is_taken(&inode) {
             if let Take::Directories = self.take {
                 self.found.spans.add(inode.number, cost(&inode));
             }
             return self.go_on();
         }
+        let padding = self.padding_of_encrypted(&mut inode);
         let Some(id) = self.catalogue.add_inode(self.traits.volume, &inode) else {
             self.found.full = true;
             return ControlFlow::Break(());
         };
         self.found.by_inode.insert(inode.number, id);
         let is_file = self.catalogue.get(id).is_file();
-        let amends = if is_file && inode.inline.is_none() { self.place(id, &inode) } else { Amends::default() };
+        let mut amends = if is_file && inode.inline.is_none() { self.place(id, &inode) } else { Amends::default() };
+        amends.stamps.extend(padding);
         if is_file && inode.inline.is_none() && inode.flags.contains(InodeFlags::ELSEWHERE) {
             self.fail(id);
         }
@@ -257,6 +275,9 @@ impl Found for Gatherer<'_> {
             if !self.traits.is_encrypted_content_told {
                 self.fail(id);
             }
+        }
+        if inode.flags.contains(InodeFlags::UNKNOWN_REPARSE) {
+            self.catalogue.get_mut(id).flags.set(Flags::UNKNOWN_REPARSE);
         }
         self.catalogue.add_extra(id, Extra { inline: inode.inline, xattrs: inode.xattrs, amends });
         self.go_on()
@@ -282,6 +303,8 @@ impl Found for Gatherer<'_> {
         self.found.names.push(NameOf { directory: name.directory, inode: name.inode, at, len });
         self.go_on()
     }
+
+    fn incomplete(&mut self, _: Option<u64>) {}
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
         self.found.note(problem);

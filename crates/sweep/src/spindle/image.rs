@@ -98,6 +98,9 @@ impl SpindleSweep {
         self.held.errors.extend(filled.problems.into_iter().map(damaged));
         self.walked_entries += (filled.directories.len() + filled.entries.len()) as u64;
         counters.tell(|| Progress::Walked { entries: self.walked_entries });
+        let is_unknown = |id: &&EntryId| self.catalogue.get(**id).flags.has(Flags::UNKNOWN_REPARSE);
+        let unknown = filled.entries.iter().filter(is_unknown).count() as u64;
+        counters.count(|summary| summary.unknown_reparse_points += unknown);
         self.held.directories.extend(filled.directories);
         let batch = self.batch_of(filled.entries);
         let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);

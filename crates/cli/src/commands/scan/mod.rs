@@ -90,6 +90,8 @@ struct Scan<'a> {
     session: &'a Session,
     engine: &'a dyn Engine,
     judge: Option<&'a Judge>,
+    /// Where verdicts are kept, if any are.
+    store: Option<&'a Path>,
     size: BlockSize,
     /// Nothing is looked up.
     is_rescan: bool,
@@ -135,6 +137,7 @@ pub(super) fn run(args: ScanArgs) -> Result<u8, Failure> {
         session: &session,
         engine: engine.as_ref(),
         judge: judge.as_ref(),
+        store: judge.is_some().then_some(store.as_path()),
         size: indexes.first().map_or_else(BlockSize::default, known::Indexed::size),
         is_rescan: args.rescan,
         prints: !args.sarif && !session.is_json(),
@@ -166,7 +169,7 @@ impl Scan<'_> {
             if paths.is_empty() {
                 return Ok(Summary::default());
             }
-            let read = self.session.bulk_read(&paths)?;
+            let read = self.session.bulk_read(&paths)?.writes_to(self.store);
             match self.session.run_parallel(read, |item| self.take(item)) {
                 Err(Failure::Sweep(SweepError::Root { path, .. }))
                     if !named_roots.contains(&path) && named::look(&path, false).is_err() => {}

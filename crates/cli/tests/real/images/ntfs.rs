@@ -5,10 +5,13 @@ use std::{fs, os::unix::fs::FileExt, path::Path, process::Command};
 use rustix::fs::{XattrFlags, lsetxattr};
 use serde_json::Value;
 
-use super::{Made, SUM, every_command_knows_images, every_way_delivers_the_same, fill, ntfs, ntfs_with};
+use super::{
+    Made, SUM, every_command_knows_images, every_way_delivers_the_same, fill, ntfs, ntfs_mounted_with, ntfs_with,
+};
 use crate::{
     equality::differences,
-    run::{figure, finish, onesweep, output, root_test, seed, summary, text},
+    image::unmount,
+    run::{figure, finish, onesweep, output, root_test, run, seed, summary, text},
     tree::{Rng, sum_lines},
 };
 
@@ -176,28 +179,48 @@ fn a_volume_that_was_not_closed_is_refused_or_flagged() {
     assert_eq!(warnings(&found.stderr), 1);
 }
 
-/// As it lies there, and said so: whoever has the key can do something with it.
+/// As it lies there, with its keys, and said so: in the form that ntfs-3g gives who saves encrypted files, and takes back.
 #[test]
 fn encrypted_files_come_as_they_are() {
     root_test!();
-    let made = ntfs_with(|root| {
-        fs::write(root.join("secret"), vec![b's'; 100_000]).expect("a file");
+    let raw = |size: u32| {
+        let end = size.next_multiple_of(512);
+        let mut content: Vec<u8> = (0..end).map(|at| (at / 7) as u8).collect();
+        content.extend_from_slice(&(end - size).to_le_bytes()[..2]);
+        content
+    };
+    // Content that ends within a block of the cipher, with one, and with a cluster.
+    let sizes = [100_000, 512 * 9, 8192];
+    let keys = [&300_u32.to_le_bytes()[..], &[b'k'; 296]].concat();
+    let made = ntfs_mounted_with("efs_raw", |root| {
         fs::write(root.join("open"), "open").expect("a file");
-    });
-    let found = output(onesweep(["find", "--json", "--name", "secret"]).arg(made.file()));
-    let found: Value = serde_json::from_slice(&found).expect("a line of JSON");
-    change(&made, |bytes| {
-        let data = attribute(bytes, record(bytes, found["inode"].as_u64().expect("a number")), 0x80);
-        bytes[data + 13] |= 0x40;
+        for size in sizes {
+            let path = root.join(format!("secret{size}"));
+            fs::write(&path, raw(size)).expect("a file");
+            rustix::fs::setxattr(&path, "user.ntfs.efsinfo", &keys, rustix::fs::XattrFlags::empty()).expect("keys");
+        }
+        // Until then it does not read what ends with a cluster.
+        unmount(root);
+        run(Command::new("ntfs-3g").args(["-o", "efs_raw"]).arg(root.with_file_name("disk.img")).arg(root));
+        for size in sizes {
+            assert_eq!(fs::read(root.join(format!("secret{size}"))).expect("a file"), raw(size), "what ntfs-3g gives");
+        }
     });
     for large in ["256M", "64K"] {
         let out = finish(onesweep(SUM).args(["--large", large]).arg(made.named(":/")), 0);
         let sums = sum_lines(&out.stdout).into_iter().collect();
         assert_eq!(differences(&made.sums_below(&made.named(":")), &sums), None);
-        assert!(text(&out.stderr).contains("1 file comes encrypted"), "{}", text(&out.stderr));
-        assert_eq!(figure(&summary(&out.stderr), "encrypted_files"), 1);
+        assert!(text(&out.stderr).contains("3 files come encrypted"), "{}", text(&out.stderr));
+        assert_eq!(figure(&summary(&out.stderr), "encrypted_files"), 3);
     }
-    let found = output(onesweep(["find", "--json", "--name", "secret"]).arg(made.file()));
+    let copies = tempfile::tempdir().expect("a folder");
+    finish(onesweep(["copy"]).arg(made.named(":/secret100000")).arg(copies.path()), 0);
+    let copy = copies.path().join("secret100000");
+    assert_eq!(fs::read(&copy).expect("a copy"), raw(100_000));
+    let mut value = vec![0; 1000];
+    let length = rustix::fs::getxattr(&copy, "user.ntfs.efsinfo", &mut value).expect("the keys");
+    assert_eq!(value[..length], keys);
+    let found = output(onesweep(["find", "--json", "--name", "secret8192"]).arg(made.file()));
     assert!(text(&found).contains("\"ENCRYPTED\""), "{}", text(&found));
 }
 
@@ -248,6 +271,31 @@ fn streams_and_reparse_points_are_listed() {
     finish(onesweep(["tar", "--xattrs", "-cf"]).arg(&archive).arg(made.file()), 0);
     let headers = output(Command::new("tar").args(["--xattrs", "-tvvf"]).arg(&archive));
     assert!(text(&headers).contains("user.author"), "{}", text(&headers));
+}
+
+/// Nobody should take a volume for saved whose files are somewhere else.
+#[test]
+fn files_that_need_a_driver_of_windows_are_counted() {
+    root_test!();
+    let made = ntfs_with(|root| {
+        for (name, tag) in [("link", 0xa000_000c), ("packed", 0x8000_0017), ("in a cloud", 0x9000_001a)] {
+            fs::write(root.join(name), "").expect("a file");
+            let value = reparse_point(tag, "target");
+            lsetxattr(root.join(name), "system.ntfs_reparse_data", &value, XattrFlags::empty()).expect("an attribute");
+        }
+        fs::write(root.join("plain"), "plain").expect("a file");
+    });
+    let archive = made.folder.join("archive.tar");
+    let mut tar = onesweep(["tar", "--json", "-cf"]);
+    let mut sum = onesweep(SUM);
+    for command in [tar.arg(&archive).arg(made.file()), sum.arg(made.named(":/"))] {
+        let out = finish(command, 0);
+        let said = [text(&out.stdout), text(&out.stderr)].concat();
+        assert!(said.contains("2 files need drivers of Windows, and are missing"), "{said}");
+        assert!(said.contains("\"unknown_reparse_points\":2"), "{said}");
+    }
+    let found = output(onesweep(["find", "--json"]).arg(made.file()));
+    assert_eq!(text(&found).lines().filter(|line| line.contains("\"UNKNOWN_REPARSE\"")).count(), 2);
 }
 
 #[test]

@@ -26,6 +26,11 @@ pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
     field(bytes, at).map_or(0, u32::from_be_bytes)
 }
 
+/// The 8 bytes at `at`, big-endian.
+pub(super) fn be64(bytes: &[u8], at: usize) -> u64 {
+    field(bytes, at).map_or(0, u64::from_be_bytes)
+}
+
 /// The 2 bytes at `at`, big-endian.
 pub(super) fn be16(bytes: &[u8], at: usize) -> u16 {
     field(bytes, at).map_or(0, u16::from_be_bytes)

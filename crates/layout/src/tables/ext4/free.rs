@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{TableError, bits::clear_runs},
+    tables::{TableError, bits::clear_runs, problems::Problems},
 };
 
 /// The bitmap was never written: what the group has of metadata is all that is used.
@@ -47,14 +47,14 @@ impl Space {
 pub(super) fn runs<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
     let superblock = &volume.superblock;
     let mut spaces = vec![Space::default(); superblock.groups as usize];
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     groups::each_descriptor(volume, &mut problems, &mut |number, bytes, _| {
         if let Some(space) = spaces.get_mut(number as usize) {
             *space = Space::parse(bytes, superblock.has_group_checksums());
         }
         Ok(())
     });
-    if let Some(problem) = problems.pop() {
+    if let Some(problem) = problems.take().into_iter().next() {
         return Err(problem);
     }
     let metadata = metadata(volume, &spaces);

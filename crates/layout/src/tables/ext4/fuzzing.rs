@@ -7,11 +7,12 @@ use super::{
     checksum::crc32c,
     directory::{self, Directory, HashKind},
     fields::{be32, le16, le32},
+    groups::Group,
     inode::{self, RawInode},
     journal::{self, Overlay},
     scan::Scan,
     source::SPARE_LOOKS,
-    superblock::{Group, Superblock},
+    superblock::Superblock,
     volume::Volume,
 };
 use crate::{
@@ -342,6 +343,8 @@ impl Found for Directories {
     fn name(&mut self, _: crate::tables::Name<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+
+    fn incomplete(&mut self, _: Option<u64>) {}
 
     fn problem(&mut self, _: crate::tables::TableError) -> ControlFlow<()> {
         ControlFlow::Continue(())

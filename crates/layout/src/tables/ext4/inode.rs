@@ -13,6 +13,9 @@ use crate::{
     tables::{Inode, InodeFlags, TableError, Timestamp},
 };
 
+/// Where an inode has the time of its deletion, or as an orphan the number of the next one.
+pub(super) const DELETION_TIME_AT: usize = 0x14;
+
 const COMPRESSED: u32 = 0x4;
 pub(super) const ENCRYPTED: u32 = 0x800;
 pub(super) const INDEXED: u32 = 0x1000;
@@ -64,7 +67,7 @@ impl<'a> RawInode<'a> {
 
     /// For an orphan: the next one.
     pub(super) fn deletion_time(&self) -> u32 {
-        le32(self.bytes, 0x14)
+        le32(self.bytes, DELETION_TIME_AT)
     }
 
     /// The 60 bytes of block numbers, extents or content.

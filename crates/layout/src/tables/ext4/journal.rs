@@ -3,12 +3,12 @@
 //! It's replayed in memory: for each block that has a newer version in the journal, its place there is kept (24 bytes a
 //! block, so never more than a small part of the journal), and whoever reads the block gets that version.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     checksum::crc32c,
     extents::Run,
-    fields::{be16, be32},
+    fields::{be16, be32, be64},
     inode::RawInode,
     source::{Direct, Lack},
     volume::Volume,
@@ -24,6 +24,19 @@ pub(super) const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 const DESCRIPTOR: u32 = 1;
 const COMMIT: u32 = 2;
 const REVOKE: u32 = 5;
+
+/// Where a commit block has its checksum, the time when it was made, and the end of what it says.
+const COMMIT_SUM: usize = 16;
+const COMMIT_TIME: usize = 48;
+const COMMIT_BYTES: usize = 64;
+
+/// How far a commit block is looked for behind damage. Transactions take a quarter of a journal at most; but most are short.
+const BLOCKS_LOOKED_AHEAD: u64 = 4096;
+
+/// The longest journal that mke2fs makes, in blocks.
+const BLOCKS_MAX: u64 = 10_240_000;
+/// Revoked blocks that are kept in mind. A transaction revokes what it frees of metadata, so no sound journal comes near.
+const REVOKED_MAX: usize = 1 << 20;
 
 const INCOMPATIBLE_64BIT: u32 = 0x2;
 const INCOMPATIBLE_ASYNC_COMMIT: u32 = 0x4;
@@ -72,20 +85,26 @@ fn dirty(journal: &'static str) -> TableError {
 
 /// Replays the journal of a file system that says it has to be recovered.
 pub(super) fn replay<B: BlockRead>(volume: &Volume<B>) -> Result<Overlay, TableError> {
-    let Some(journal) = Journal::open(volume, runs(volume)?)? else { return Ok(Overlay::default()) };
+    let Some(journal) = Journal::open(volume, places(volume)?)? else { return Ok(Overlay::default()) };
     journal.replayed()
 }
 
 /// The number of the next transaction to be replayed, and the block where it begins: 0 where there is none.
 pub(super) fn position<B: BlockRead>(volume: &Volume<B>) -> Result<[u64; 2], TableError> {
     let journal =
-        Journal { volume, runs: runs(volume)?, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
+        Journal { volume, places: places(volume)?, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
     let bytes = volume.block(journal.place(0)?)?;
     Ok([be32(&bytes, 24).into(), be32(&bytes, 28).into()])
 }
 
 /// Where the blocks of the journal lie.
-fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
+struct Places {
+    runs: Vec<Run>,
+    /// The byte of the inode that says so.
+    inode_at: u64,
+}
+
+fn places<B: BlockRead>(volume: &Volume<B>) -> Result<Places, TableError> {
     let superblock = &volume.superblock;
     if superblock.journal_inode == 0 {
         // It lies on another device.
@@ -101,13 +120,70 @@ fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
     match lack {
         Some(Lack::Damaged(error)) => Err(error),
         Some(Lack::Blocks) => Err(dirty()),
-        None => Ok(runs),
+        None => {
+            let inode_at = volume.byte_of(block) + byte as u64;
+            each_block_once(volume, &runs, inode_at)?;
+            Ok(Places { runs, inode_at })
+        }
     }
+}
+
+/// Verifies that no block of the device is named twice: a short journal could look as long as one likes.
+fn each_block_once<B>(volume: &Volume<B>, runs: &[Run], inode_at: u64) -> Result<(), TableError>
+where
+    B: BlockRead,
+{
+    let mut by_place: Vec<&Run> = runs.iter().collect();
+    by_place.sort_unstable_by_key(|run| run.physical);
+    match by_place.windows(2).find(|pair| pair[0].physical.saturating_add(pair[0].count) > pair[1].physical) {
+        None => Ok(()),
+        Some(pair) => {
+            let found = format!("block {}, at byte {}, twice", pair[1].physical, volume.byte_of(pair[1].physical));
+            Err(TableError::damaged("the inode of the journal", inode_at, "each block once", found))
+        }
+    }
+}
+
+/// A part of the journal that isn't what it must be. Neither it nor what comes behind it is replayed by anybody but e2fsck.
+fn broken(what: &str, at: u64, expected: String, found: String) -> TableError {
+    TableError::damaged(format!("{what} of the journal, which e2fsck has to recover,"), at, expected, found)
+}
+
+/// Whether a block of the journal is one of a transaction, and no copy.
+fn is_of(bytes: &[u8], sequence: u32) -> bool {
+    bytes[..4] == MAGIC && be32(bytes, 8) == sequence
+}
+
+/// What was committed.
+#[derive(Default)]
+struct Log {
+    written: Vec<Written>,
+    /// Blocks whose older copies don't count any more, and since which transaction.
+    revoked: HashMap<u64, u32>,
+    /// The transaction that comes next.
+    sequence: u32,
+}
+
+/// What a transaction has before its commit block is met.
+#[derive(Default)]
+struct Pending {
+    written: Vec<Written>,
+    revoked: HashSet<u64>,
+    /// What is wrong with it.
+    wrong: Option<TableError>,
+}
+
+/// A copy of a block.
+struct Written {
+    block: u64,
+    sequence: u32,
+    copied: Copied,
+    checksum: Option<u32>,
 }
 
 struct Journal<'a, B> {
     volume: &'a Volume<B>,
-    runs: Vec<Run>,
+    places: Places,
     /// The ring of blocks: its first and the one behind its last.
     first: u64,
     end: u64,
@@ -120,8 +196,8 @@ struct Journal<'a, B> {
 
 impl<'a, B: BlockRead> Journal<'a, B> {
     /// Reads its superblock; `None` where nothing is to be replayed.
-    fn open(volume: &'a Volume<B>, runs: Vec<Run>) -> Result<Option<Journal<'a, B>>, TableError> {
-        let mut journal = Journal { volume, runs, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
+    fn open(volume: &'a Volume<B>, places: Places) -> Result<Option<Journal<'a, B>>, TableError> {
+        let mut journal = Journal { volume, places, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
         let place = journal.place(0)?;
         let bytes = volume.block(place)?;
         let at = volume.byte_of(place);
@@ -159,6 +235,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             journal.end = journal.end.saturating_sub(quick);
         }
         (journal.start, journal.sequence) = (be32(&bytes, 28).into(), be32(&bytes, 24));
+        if journal.end > BLOCKS_MAX {
+            return damaged(16, format!("at most {BLOCKS_MAX} blocks"), journal.end.to_string());
+        }
         if journal.first == 0 || journal.first >= journal.end {
             return damaged(16, "room for blocks".into(), format!("{} to {}", journal.first, journal.end));
         }
@@ -176,20 +255,42 @@ impl<'a, B: BlockRead> Journal<'a, B> {
 
     /// The block of the device for one of the journal.
     fn place(&self, block: u64) -> Result<u64, TableError> {
-        let index = self.runs.partition_point(|run| run.logical + run.count <= block);
-        let run = self.runs.get(index).filter(|run| run.logical <= block);
-        run.map(|run| run.physical + block - run.logical)
-            .ok_or_else(|| TableError::damaged("the journal", 0, format!("a block {block}"), "a hole"))
+        let Places { runs, inode_at } = &self.places;
+        let index = runs.partition_point(|run| run.logical + run.count <= block);
+        let run = runs.get(index).filter(|run| run.logical <= block);
+        run.map(|run| run.physical + block - run.logical).ok_or_else(|| {
+            TableError::damaged("the inode of the journal", *inode_at, format!("a block {block}"), "a hole")
+        })
     }
 
     fn next(&self, block: u64) -> u64 {
         if block + 1 >= self.end { self.first } else { block + 1 }
     }
 
-    /// Whether a descriptor or revoke block has the checksum that it says.
-    fn is_sound(&self, bytes: &[u8]) -> bool {
+    /// What is wrong with a descriptor or revoke block by its checksum.
+    fn wrong_tail(&self, what: &str, place: u64, bytes: &[u8]) -> Option<TableError> {
         let end = bytes.len() - 4;
-        !self.is_checksummed() || crc32c(crc32c(self.seed, &bytes[..end]), &[0; 4]) == be32(bytes, end)
+        let right = crc32c(crc32c(self.seed, &bytes[..end]), &[0; 4]);
+        self.wrong_checksum(what, place, end, right, be32(bytes, end))
+    }
+
+    /// What is wrong with a commit block by its checksum.
+    fn wrong_commit(&self, place: u64, bytes: &[u8]) -> Option<TableError> {
+        let checksum = |rest: &[u8]| crc32c(crc32c(crc32c(self.seed, &bytes[..COMMIT_SUM]), &[0; 4]), rest);
+        let found = be32(bytes, COMMIT_SUM);
+        // Behind its header, disks that write less than a block may leave what was there before.
+        let mut header_alone = bytes[COMMIT_SUM + 4..].to_vec();
+        header_alone[COMMIT_BYTES - COMMIT_SUM - 4..].fill(0);
+        if checksum(&header_alone) == found {
+            return None;
+        }
+        self.wrong_checksum("a commit block", place, COMMIT_SUM, checksum(&bytes[COMMIT_SUM + 4..]), found)
+    }
+
+    fn wrong_checksum(&self, what: &str, place: u64, at: usize, right: u32, found: u32) -> Option<TableError> {
+        let at = self.volume.byte_of(place) + at as u64;
+        let shown = |checksum: u32| format!("checksum {checksum:#010x}");
+        (self.is_checksummed() && right != found).then(|| broken(what, at, shown(right), shown(found)))
     }
 
     fn replayed(&self) -> Result<Overlay, TableError> {
@@ -199,60 +300,11 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             let sign = Sign::new(at, "no async_commit without checksums", format!("{:#x}", self.features));
             return Err(TableError::Dirty { journal: "the journal", sign, advice: ADVICE });
         }
+        let log = self.log()?;
+        self.refuse_fast_commits(log.sequence)?;
         let mut overlay = Overlay::default();
-        // Transactions are taken over when their commit block is met; a revocation counts for all up to its own.
-        let mut writes: Vec<(u64, u32, Copied, Option<u32>)> = Vec::new();
-        let mut revoked: HashMap<u64, u32> = HashMap::new();
-        let mut pending_revoked: Vec<u64> = Vec::new();
-        let (mut committed, mut block, mut sequence) = (0, self.start, self.sequence);
-        let mut left = self.end - self.first;
-        let mut step = |block: &mut u64| {
-            *block = self.next(*block);
-            left = left.saturating_sub(1);
-            left > 0
-        };
-        'log: loop {
-            let bytes = self.volume.block(self.place(block)?)?;
-            if bytes[..4] != MAGIC || be32(&bytes, 8) != sequence {
-                break;
-            }
-            match be32(&bytes, 4) {
-                DESCRIPTOR if self.is_sound(&bytes) => {
-                    for tag in self.tags(&bytes) {
-                        if !step(&mut block) {
-                            break 'log;
-                        }
-                        let copied = Copied { block: self.place(block)?, escaped: tag.escaped };
-                        writes.push((tag.block, sequence, copied, tag.checksum));
-                    }
-                }
-                REVOKE if self.is_sound(&bytes) => {
-                    let wide = self.features & INCOMPATIBLE_64BIT != 0;
-                    let end = (be32(&bytes, 12) as usize).min(bytes.len());
-                    let numbers = bytes.get(16..end).unwrap_or_default().chunks_exact(if wide { 8 } else { 4 });
-                    pending_revoked.extend(numbers.map(|number| match wide {
-                        true => u64::from(be32(number, 0)) << 32 | u64::from(be32(number, 4)),
-                        false => be32(number, 0).into(),
-                    }));
-                }
-                COMMIT => {
-                    let crc = crc32c(crc32c(crc32c(self.seed, &bytes[..16]), &[0; 4]), &bytes[20..]);
-                    if self.is_checksummed() && crc != be32(&bytes, 16) {
-                        break;
-                    }
-                    committed = writes.len();
-                    revoked.extend(pending_revoked.drain(..).map(|block| (block, sequence)));
-                    sequence = sequence.wrapping_add(1);
-                }
-                _ => break,
-            }
-            if !step(&mut block) {
-                break;
-            }
-        }
-        self.refuse_fast_commits(sequence)?;
-        for &(block, sequence, copied, checksum) in &writes[..committed] {
-            let is_revoked = revoked.get(&block).is_some_and(|&by| by.wrapping_sub(sequence) as i32 >= 0);
+        for &Written { block, sequence, copied, checksum } in &log.written {
+            let is_revoked = log.revoked.get(&block).is_some_and(|&by| by.wrapping_sub(sequence) as i32 >= 0);
             if is_revoked || !self.volume.holds(block, 1) {
                 continue;
             }
@@ -260,6 +312,96 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             overlay.newer.insert(block, copied);
         }
         Ok(overlay)
+    }
+
+    /// Reads the log from its start to its end, which is where no block of the next transaction lies.
+    ///
+    /// A block of that transaction with a wrong checksum isn't the end. As in the kernel, it's damage if the transaction was
+    /// committed, and else what a crash left unfinished, or what lies there from a file system before.
+    fn log(&self) -> Result<Log, TableError> {
+        let mut log = Log { sequence: self.sequence, ..Log::default() };
+        let (mut block, mut left, mut committed_at) = (self.start, self.end - self.first, 0);
+        let mut pending = Pending::default();
+        while left > 0 {
+            let place = self.place(block)?;
+            let bytes = self.volume.block(place)?;
+            let kind = if is_of(&bytes, log.sequence) { be32(&bytes, 4) } else { 0 };
+            let mut steps = 1;
+            match kind {
+                DESCRIPTOR => {
+                    pending.wrong = pending.wrong.or_else(|| self.wrong_tail("a descriptor", place, &bytes));
+                    for tag in self.tags(&bytes) {
+                        block = self.next(block);
+                        let copied = Copied { block: self.place(block)?, escaped: tag.escaped };
+                        let (block, sequence, checksum) = (tag.block, log.sequence, tag.checksum);
+                        pending.written.push(Written { block, sequence, copied, checksum });
+                        steps += 1;
+                    }
+                }
+                REVOKE => {
+                    pending.wrong = pending.wrong.or_else(|| self.wrong_tail("a block of revocations", place, &bytes));
+                    pending.revoked.extend(self.revocations(&bytes).filter(|&block| self.volume.holds(block, 1)));
+                    if pending.revoked.len() + log.revoked.len() > REVOKED_MAX {
+                        let (expected, found) = (format!("{REVOKED_MAX} revoked blocks at most"), "more");
+                        let sign = Sign::new(self.volume.byte_of(place), expected, found);
+                        return Err(TableError::Dirty { journal: "the journal", sign, advice: ADVICE });
+                    }
+                }
+                COMMIT => {
+                    let time = be64(&bytes, COMMIT_TIME);
+                    let is_old = time < committed_at;
+                    // Written together with what it commits, it may be all that came to the disk.
+                    let is_early = self.features & INCOMPATIBLE_ASYNC_COMMIT != 0;
+                    match (pending.wrong.take(), self.wrong_commit(place, &bytes)) {
+                        (None, None) => {}
+                        (Some(wrong), _) if !is_old => return Err(wrong),
+                        (None, Some(wrong)) if !is_old && !is_early => return Err(wrong),
+                        _ => return Ok(log),
+                    }
+                    committed_at = time;
+                    log.written.append(&mut pending.written);
+                    log.revoked.extend(pending.revoked.drain().map(|block| (block, log.sequence)));
+                    log.sequence = log.sequence.wrapping_add(1);
+                }
+                _ => {
+                    let wrong = pending.wrong.unwrap_or_else(|| {
+                        let expected = format!("one of transaction {}, which was committed", log.sequence);
+                        let found = format!("{:02x?}", &bytes[..12]);
+                        broken("a block", self.volume.byte_of(place), expected, found)
+                    });
+                    let is_committed = self.commits_behind(block, left, &log, committed_at)?;
+                    return if is_committed { Err(wrong) } else { Ok(log) };
+                }
+            }
+            block = self.next(block);
+            left = left.saturating_sub(steps);
+        }
+        Ok(log)
+    }
+
+    /// Whether a transaction is committed behind the block where the log seems to end. Told by a sound checksum alone, for what
+    /// lies there may be old.
+    fn commits_behind(&self, mut block: u64, left: u64, log: &Log, committed_at: u64) -> Result<bool, TableError> {
+        if !self.is_checksummed() || self.features & INCOMPATIBLE_ASYNC_COMMIT != 0 {
+            return Ok(false);
+        }
+        for _ in 1..left.min(BLOCKS_LOOKED_AHEAD) {
+            block = self.next(block);
+            let place = self.place(block)?;
+            let bytes = self.volume.block(place)?;
+            if is_of(&bytes, log.sequence) && be32(&bytes, 4) == COMMIT && self.wrong_commit(place, &bytes).is_none() {
+                return Ok(be64(&bytes, COMMIT_TIME) >= committed_at);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What a block of revocations names.
+    fn revocations<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = u64> + use<'b, B> {
+        let wide = self.features & INCOMPATIBLE_64BIT != 0;
+        let end = (be32(bytes, 12) as usize).min(bytes.len());
+        let numbers = bytes.get(16..end).unwrap_or_default().chunks_exact(if wide { 8 } else { 4 });
+        numbers.map(move |number| if wide { be64(number, 0) } else { be32(number, 0).into() })
     }
 
     /// Compares the checksum of a copy with that in its tag.
@@ -273,9 +415,8 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         if crc == checksum {
             return Ok(());
         }
-        let (expected, found) = (format!("{checksum:#010x}"), format!("{crc:#010x}"));
-        let at = self.volume.byte_of(copied.block);
-        Err(TableError::damaged("the checksum of a block in the journal", at, expected, found))
+        let (expected, found) = (format!("checksum {checksum:#010x}"), format!("{crc:#010x}"));
+        Err(broken("a copied block", self.volume.byte_of(copied.block), expected, found))
     }
 
     /// Fast commits say what was done, not what blocks have become; they aren't replayed here.
@@ -331,4 +472,24 @@ struct Tag {
     block: u64,
     escaped: bool,
     checksum: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::superblock::Superblock, *};
+
+    #[test]
+    fn a_journal_that_names_a_block_twice_is_damaged() {
+        let superblock = Superblock::for_tests(900);
+        let overlay = Overlay::default();
+        let volume = Volume { device: Vec::new(), superblock, groups: Vec::new(), overlay, gap_bytes: 0 };
+        let run = |logical, physical, count| Run { logical, physical, count, unwritten: false };
+        let apart = [run(0, 300, 10), run(10, 100, 200), run(210, 310, 1)];
+        assert!(each_block_once(&volume, &apart, 77).is_ok());
+        for wrong in [run(211, 310, 1), run(211, 90, 11), run(211, 150, 500)] {
+            let runs = [&apart[..], &[wrong]].concat();
+            let error = each_block_once(&volume, &runs, 77).unwrap_err().to_string();
+            assert!(error.contains("at byte 77 is damaged") && error.contains("twice"), "{error}");
+        }
+    }
 }

@@ -6,13 +6,17 @@
 //! A journal that has to be recovered is replayed in memory. Checksums are compared wherever there are any; what has a wrong
 //! one is left out, with a problem that says so.
 //!
-//! Memory: 16 bytes a group, 16 a directory and 24 for each of its runs, 24 for each block that is newer in the journal, and
-//! some 110 MiB at most for reads, for inodes that wait for blocks and for these blocks; beside that the extents of one file.
+//! Memory: 16 bytes a group, 16 a directory; 24 for each run of a directory, of which no more are kept than 4,194,304 and those
+//! of one directory; 24 for each block that is newer in the journal, of which up to 10,240,000 are looked at (64 bytes each
+//! while it is opened) beside 1,048,576 revoked ones; the numbers of up to 1,048,576 orphans; and some 110 MiB at most for
+//! reads, for inodes that wait for blocks and for these blocks; beside that the extents of one file, and up to 64 MiB of its
+//! extended attributes.
 //!
 //! Names and targets of symbolic links that are encrypted are told as the kernel shows them without their key.
 //! Names in directories that fold case are told as they were written.
 
 mod acl;
+mod backup;
 mod bring_in;
 mod checksum;
 mod directory;
@@ -41,14 +45,17 @@ use superblock::{Incompatible, Superblock};
 use volume::Volume;
 
 use super::{Found, Moved, TableError, Tables, VolumeFacts, Wanted};
-use crate::{block_read::BlockRead, tables::cast::to_usize};
+use crate::{
+    block_read::BlockRead,
+    tables::{cast::to_usize, problems::Problems},
+};
 
 /// An ext2, ext3 or ext4 file system on a device or in an image.
 pub struct Ext4<B> {
     volume: Volume<B>,
     facts: VolumeFacts,
     /// What was damaged already when it was opened.
-    problems: Vec<TableError>,
+    problems: Problems,
 }
 
 impl<B: BlockRead> Ext4<B> {
@@ -139,9 +146,9 @@ pub(super) fn change_marks(device: &impl BlockRead) -> Result<Vec<u64>, TableErr
     Ok(marks)
 }
 
-fn volume<B: BlockRead>(device: B, superblock: Superblock, gap_bytes: u64) -> (Volume<B>, Vec<TableError>) {
+fn volume<B: BlockRead>(device: B, superblock: Superblock, gap_bytes: u64) -> (Volume<B>, Problems) {
     let mut volume = Volume { device, superblock, groups: Vec::new(), overlay: Overlay::default(), gap_bytes };
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     volume.groups = groups::read(&volume, &mut problems);
     (volume, problems)
 }
@@ -182,7 +189,10 @@ impl<B: BlockRead> Tables for Ext4<B> {
     }
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
-        for problem in std::mem::take(&mut self.problems) {
+        let (met, kept) = (self.problems.met(), self.problems.take());
+        let more = met - kept.len() as u64;
+        let others = (more > 0).then_some(TableError::Further { problems: more });
+        for problem in kept.into_iter().chain(others) {
             if found.problem(problem).is_break() {
                 return Ok(());
             }

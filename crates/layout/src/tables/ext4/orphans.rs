@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::{
     fields::le32,
-    inode::RawInode,
-    source::{Direct, Source},
-    superblock::Compatible,
+    inode::{self, RawInode},
+    source::{Direct, Lack, Source},
+    superblock::{self, Compatible},
     volume::Volume,
 };
 use crate::{block_read::BlockRead, tables::TableError};
@@ -19,10 +19,10 @@ const MOST: usize = 1 << 20;
 pub(super) fn all<B: BlockRead>(volume: &Volume<B>, mut problem: impl FnMut(TableError)) -> HashSet<u32> {
     let mut orphans = HashSet::new();
     let mut source = Direct::new(volume);
-    let mut next = volume.superblock.last_orphan;
+    let (mut next, mut named_at) = (volume.superblock.last_orphan, superblock::LAST_ORPHAN_AT);
     while next != 0 && orphans.len() < MOST && orphans.insert(next) {
-        next = match read(volume, &mut source, next, |raw| raw.deletion_time()) {
-            Ok(after) => after,
+        match read(volume, &mut source, (next, named_at), |raw| raw.deletion_time()) {
+            Ok((after, at)) => (next, named_at) = (after, at + inode::DELETION_TIME_AT as u64),
             Err(error) => {
                 problem(error);
                 break;
@@ -31,8 +31,9 @@ pub(super) fn all<B: BlockRead>(volume: &Volume<B>, mut problem: impl FnMut(Tabl
     }
     let file = volume.superblock.orphan_file;
     if volume.superblock.compatible.contains(Compatible::ORPHAN_FILE) && file != 0 {
-        match read(volume, &mut source, file, |raw| raw.runs(volume, &mut Direct::new(volume)).0) {
-            Ok(runs) => {
+        let named = (file, superblock::ORPHAN_FILE_AT);
+        match read(volume, &mut source, named, |raw| raw.runs(volume, &mut Direct::new(volume)).0) {
+            Ok((runs, _)) => {
                 for block in runs.iter().flat_map(|run| run.physical..run.physical + run.count) {
                     let Ok(bytes) = source.block(block) else { continue };
                     // The last 8 bytes are a magic number and a checksum.
@@ -47,17 +48,22 @@ pub(super) fn all<B: BlockRead>(volume: &Volume<B>, mut problem: impl FnMut(Tabl
     orphans
 }
 
+/// What is taken of an inode that is named at this byte, and the byte where it lies.
 fn read<B: BlockRead, T>(
     volume: &Volume<B>,
     source: &mut Direct<'_, B>,
-    number: u32,
+    (number, named_at): (u32, u64),
     take: impl FnOnce(RawInode<'_>) -> T,
-) -> Result<T, TableError> {
-    let wrong = || TableError::damaged("the list of orphans", 0, "an inode in use", number);
+) -> Result<(T, u64), TableError> {
+    let wrong = || TableError::damaged("the list of orphans", named_at, "an inode in use", number);
     let (block, byte) = volume.inode_place(number).ok_or_else(wrong)?;
-    let table = source.block(block).map_err(|_| wrong())?;
+    let table = source.block(block).map_err(|lack| match lack {
+        Lack::Damaged(error) => error,
+        Lack::Blocks => wrong(),
+    })?;
     let bytes = table.get(byte..byte + volume.superblock.inode_bytes).ok_or_else(wrong)?;
     let raw = RawInode { number, bytes };
-    raw.check(volume, volume.byte_of(block) + byte as u64)?;
-    Ok(take(raw))
+    let at = volume.byte_of(block) + byte as u64;
+    raw.check(volume, at)?;
+    Ok((take(raw), at))
 }

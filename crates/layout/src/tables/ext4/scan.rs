@@ -24,6 +24,9 @@ use crate::{
 /// Inodes that wait for blocks, at most, and their bytes.
 const WAITING: usize = 16384;
 const WAITING_BYTES: usize = 16 << 20;
+/// Runs of directories that are kept to be read in the order of the disk. When there are more, those that are here are read
+/// before further inodes.
+const MAX_PIECES: usize = 4 << 20;
 /// The kernel makes no longer target.
 const LONGEST_TARGET: u64 = 65536;
 
@@ -37,9 +40,12 @@ pub(super) struct Scan<'a, B> {
     directories: Vec<Directory>,
     /// Runs of the directories: their tags are indexes of `directories`.
     pieces: Vec<Piece>,
+    max_pieces: usize,
     shown: Vec<u8>,
     /// Only what is in the inodes is told.
     facts_alone: bool,
+    /// Directories aren't read.
+    inodes_alone: bool,
     ended: ControlFlow<()>,
 }
 
@@ -70,8 +76,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             waiting: Vec::new(),
             directories: Vec::new(),
             pieces: Vec::new(),
+            max_pieces: MAX_PIECES,
             shown: Vec::new(),
             facts_alone: false,
+            inodes_alone: false,
             ended: ControlFlow::Continue(()),
         }
     }
@@ -90,6 +98,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
     /// Tells the inodes alone (and names that lie in them).
     pub(super) fn run_inodes(mut self) -> ControlFlow<()> {
         self.orphans = orphans::all(self.volume, |_| {});
+        self.inodes_alone = true;
         self.inodes()
     }
 
@@ -224,7 +233,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
 
     fn tell(&mut self, raw: &RawInode<'_>, at: u64, complete: Complete) {
         if let Some(problem) = complete.problem {
-            self.found.incomplete(raw.number.into());
+            self.found.incomplete(Some(raw.number.into()));
             if self.tell_problem(problem).is_break() {
                 return;
             }
@@ -251,11 +260,17 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             return;
         }
+        if self.inodes_alone {
+            return;
+        }
         let tag = to_u32(self.directories.len() as u64);
         self.directories.push(directory);
         for run in runs.iter().filter(|run| !run.unwritten && run.logical < blocks) {
             let count = to_u32(run.count.min(blocks - run.logical));
             self.pieces.push(Piece { block: run.physical, count, tag, offset: to_u32(run.logical) });
+        }
+        if self.pieces.len() >= self.max_pieces {
+            self.ended = self.directories();
         }
     }
 
@@ -275,7 +290,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 for block in piece.block..piece.block + u64::from(piece.count) {
                     if let Some(index) = unread.iter().position(|(unread, _)| *unread == block) {
                         let (_, problem) = unread.swap_remove(index);
-                        self.found.incomplete(directory.number.into());
+                        self.found.incomplete(Some(directory.number.into()));
                         let _ = self.tell_problem(problem);
                         continue;
                     }
@@ -289,6 +304,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             unread.clear();
             true
         });
+        self.directories.clear();
         self.ended
     }
 
@@ -311,7 +327,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         if self.volume.superblock.is_checksummed()
             && let Err((expected, found)) = directory::check(directory, bytes)
         {
-            self.found.incomplete(directory.number.into());
+            self.found.incomplete(Some(directory.number.into()));
             let what = format!("the checksum of a block of directory {}", directory.number);
             let (expected, found) = (format!("{expected:#010x}"), format!("{found:#010x}"));
             let _ = self.tell_problem(TableError::damaged(what, at, expected, found));
@@ -335,7 +351,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 &mut |told| match told {
                     Ok(name) => found.name(name),
                     Err(problem) => {
-                        found.incomplete(directory.number.into());
+                        found.incomplete(Some(directory.number.into()));
                         found.problem(problem)
                     }
                 },
@@ -460,4 +476,71 @@ fn extents(runs: &[Run], size: u64, block_bytes: u32) -> Vec<Extent> {
         (length > 0).then_some(Extent { logical, physical: Some(run.physical * block_bytes), length, flags })
     });
     kept.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+    use crate::tables::ext4::Ext4;
+
+    #[derive(Default)]
+    struct Counted {
+        inodes: usize,
+        names: Vec<(u64, Vec<u8>)>,
+    }
+
+    impl Found for Counted {
+        fn inode(&mut self, _: Inode) -> ControlFlow<()> {
+            self.inodes += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn name(&mut self, name: crate::tables::Name<'_>) -> ControlFlow<()> {
+            self.names.push((name.directory, name.name.to_vec()));
+            ControlFlow::Continue(())
+        }
+
+        fn incomplete(&mut self, directory: Option<u64>) {
+            panic!("directory {directory:?} is sound");
+        }
+
+        fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
+            panic!("{problem}")
+        }
+    }
+
+    /// Each directory has a run or more, and all of them are told, in whatever portions they are read.
+    #[test]
+    fn directories_that_are_read_in_portions_are_all_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (image, tree) = (folder.path().join("image"), folder.path().join("tree"));
+        for directory in 0..40 {
+            let directory = tree.join(format!("directory {directory}/below"));
+            fs::create_dir_all(&directory).expect("a folder");
+            (0..directory.as_os_str().len() % 7)
+                .for_each(|name| fs::write(directory.join(name.to_string()), "").unwrap());
+        }
+        fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).expect("a sparse file");
+        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-b", "1024", "-d"]).arg(&tree).arg(&image).status();
+        assert!(made.expect("mkfs.ext4 runs").success());
+        let tables = Ext4::open(fs::read(&image).expect("an image")).expect("tables");
+        let scanned = |max_pieces| {
+            let mut counted = Counted::default();
+            let mut scan = Scan::new(&tables.volume, Wanted::default(), &mut counted);
+            scan.max_pieces = max_pieces;
+            assert!(scan.run().is_continue());
+            counted.names.sort();
+            (counted.inodes, counted.names)
+        };
+        let whole = scanned(usize::MAX);
+        assert!(whole.1.len() > 80);
+        for max_pieces in [1, 2, 7] {
+            assert!(scanned(max_pieces) == whole, "portions of {max_pieces}");
+        }
+        let mut counted = Counted::default();
+        let _ = Scan::new(&tables.volume, Wanted::default(), &mut counted).run_inodes();
+        assert_eq!((counted.inodes, counted.names.len()), (whole.0, 0), "inodes alone have no names");
+    }
 }

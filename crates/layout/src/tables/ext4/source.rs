@@ -177,7 +177,9 @@ impl<B: BlockRead> Source for Direct<'_, B> {
             self.window.clear();
             return Ok(Rc::from(self.volume.block(block)?));
         }
-        cached(block, &self.window)
-            .ok_or_else(|| TableError::damaged("a block number", 0, "one of the file system's", block).into())
+        cached(block, &self.window).ok_or_else(|| {
+            let (at, expected) = (self.volume.byte_of(block), "one of the file system's");
+            TableError::damaged("a block number", at, expected, block).into()
+        })
     }
 }

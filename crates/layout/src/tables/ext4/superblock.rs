@@ -3,8 +3,9 @@
 use bitflags::bitflags;
 
 use super::{
+    backup,
     checksum::crc32c,
-    fields::{le16, le32, split64},
+    fields::{le16, le32},
 };
 use crate::{
     block_read::BlockRead,
@@ -15,10 +16,13 @@ use crate::{
 pub(super) const AT: u64 = 1024;
 /// Where the incompatible features are.
 pub(super) const INCOMPATIBLE_AT: u64 = AT + 0x60;
+/// Where the inodes of the orphans are named: the first of them, and the file that has others.
+pub(super) const LAST_ORPHAN_AT: u64 = AT + 0xE8;
+pub(super) const ORPHAN_FILE_AT: u64 = AT + 0x280;
 /// Its bytes.
 pub(super) const BYTES: usize = 1024;
 
-const MAGIC: u16 = 0xEF53;
+pub(super) const MAGIC: u16 = 0xEF53;
 
 bitflags! {
     /// Features of which a reader needs to know nothing.
@@ -112,7 +116,7 @@ impl Superblock {
         let read = device.read_at(&mut bytes, AT);
         read.map_err(|source| TableError::Io { at: AT, length: BYTES as u64, source })?;
         if le16(&bytes, 0x38) != MAGIC {
-            return Err(match backup(device) {
+            return Err(match backup::advice(device, &bytes) {
                 Some(advice) => {
                     let found = format!("{:#06x}; {advice}", le16(&bytes, 0x38));
                     TableError::damaged("the magic number of the superblock", AT + 0x38, format!("{MAGIC:#06x}"), found)
@@ -120,7 +124,7 @@ impl Superblock {
                 None => absent(hexadecimal(&bytes[0x38..0x3A])),
             });
         }
-        Superblock::parse(&bytes, device.len()).map_err(|error| match (error, backup(device)) {
+        Superblock::parse(&bytes, device.len()).map_err(|error| match (error, backup::advice(device, &bytes)) {
             (TableError::Damaged { what, at, expected, found }, Some(advice)) => {
                 TableError::damaged(what, at, expected, format!("{found}; {advice}"))
             }
@@ -332,61 +336,12 @@ fn refuse_unknown(incompatible: u32) -> Result<(), TableError> {
     Err(TableError::Unsupported { feature: names.collect::<Vec<_>>().join(", "), sign, advice })
 }
 
-/// How e2fsck gets at the first copy of the superblock that looks sound.
-fn backup(device: &impl BlockRead) -> Option<String> {
-    [(8193, 1024), (16384, 2048), (32768, 4096), (65536 * 8, 65536)].into_iter().find_map(|(block, block_bytes)| {
-        let mut bytes = vec![0; BYTES];
-        device.read_at(&mut bytes, block * block_bytes).ok()?;
-        (le16(&bytes, 0x38) == MAGIC && le16(&bytes, 0x5A) != 0 && 1024 << le32(&bytes, 0x18).min(6) == block_bytes)
-            .then(|| format!("there is a copy: e2fsck -b {block} -B {block_bytes}"))
-    })
-}
-
-/// A group descriptor's block of the inode table, and how many of its inodes were never used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Group {
-    /// The first block of its inode table; 0 where nothing can be believed.
-    pub(super) inode_table: u64,
-    /// Inodes of the table that may be in use, from its beginning.
-    pub(super) inodes: u32,
-}
-
-impl Group {
-    /// Reads a descriptor. `Err` with both checksums where they differ.
-    pub(super) fn parse(superblock: &Superblock, number: u32, bytes: &[u8]) -> Result<Group, (u16, u16)> {
-        let found = le16(bytes, 0x1E);
-        let mut expected = found;
-        if superblock.is_checksummed() {
-            let crc = crc32c(superblock.checksum_seed, &number.to_le_bytes());
-            let crc = crc32c(crc32c(crc, &bytes[..0x1E]), &[0, 0]);
-            expected = le16(&crc32c(crc, &bytes[0x20..]).to_le_bytes(), 0);
-        } else if superblock.has_group_checksums() {
-            let crc = super::checksum::crc16(!0, &superblock.uuid);
-            let crc = super::checksum::crc16(super::checksum::crc16(crc, &number.to_le_bytes()), &bytes[..0x1E]);
-            expected = super::checksum::crc16(crc, &bytes[0x20..]);
-        }
-        if expected != found {
-            return Err((expected, found));
-        }
-        let wide = bytes.len() >= 64;
-        let inode_table = if wide { split64(bytes, 8, 0x28) } else { le32(bytes, 8).into() };
-        let flags = le16(bytes, 0x12);
-        let unused = u32::from(le16(bytes, 0x1C)) | if wide { u32::from(le16(bytes, 0x32)) << 16 } else { 0 };
-        const INODE_UNINIT: u16 = 1;
-        let inodes = match superblock.has_group_checksums() {
-            true if flags & INODE_UNINIT != 0 => 0,
-            true => superblock.inodes_per_group.saturating_sub(unused),
-            false => superblock.inodes_per_group,
-        };
-        Ok(Group { inode_table, inodes })
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub(super) fn bytes(fields: &[(usize, u32)]) -> Vec<u8> {
+    /// One without features, of blocks of 1 KiB in one group, but for these fields.
+    pub(in crate::tables::ext4) fn bytes(fields: &[(usize, u32)]) -> Vec<u8> {
         let mut bytes = vec![0; BYTES];
         let sound =
             [(0, 64), (4, 1000), (0x14, 1), (0x20, 8192), (0x28, 64), (0x38, MAGIC.into()), (0x4C, 1), (0x54, 11)];

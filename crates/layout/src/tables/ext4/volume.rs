@@ -1,10 +1,6 @@
 //! The blocks of a file system, as they are once its journal was replayed.
 
-use super::{
-    journal::Overlay,
-    merge::Piece,
-    superblock::{Group, Superblock},
-};
+use super::{groups::Group, journal::Overlay, merge::Piece, superblock::Superblock};
 use crate::{
     block_read::BlockRead,
     tables::{

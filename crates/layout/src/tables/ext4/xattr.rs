@@ -13,6 +13,10 @@ use crate::{block_read::BlockRead, tables::TableError};
 const MAGIC: u32 = 0xEA02_0000;
 /// The kernel takes no longer value.
 const LONGEST_VALUE: u32 = 64 << 10;
+/// Names and values of one inode: entries may all name one inode with a long value.
+const ALL_BYTES: usize = 64 << 20;
+/// Where an entry names the inode of its value.
+const VALUE_INODE_AT: u64 = 4;
 /// `system.data`, the rest of content that lies in the inode: attribute `data` of this index.
 const SYSTEM: u8 = 7;
 
@@ -21,6 +25,8 @@ pub(super) type Attribute = (Vec<u8>, Vec<u8>);
 
 /// An attribute as it lies on the disk.
 struct Entry<'a> {
+    /// Where it begins in its area.
+    at: usize,
     index: u8,
     name: &'a [u8],
     /// The inode that has the value, or 0.
@@ -40,64 +46,67 @@ fn entries<'a>(
     let mut at = first;
     // Four zero bytes end them, unless they reach to the end of the area.
     while at + 4 <= area.len() && le32(area, at) != 0 {
-        let head = area.get(at..at + 16).ok_or("an entry of 16 bytes")?;
-        let name = area.get(at + 16..at + 16 + usize::from(head[0])).ok_or("a name")?;
+        let head = area.get(at..at + 16).ok_or(("an entry of 16 bytes", at))?;
+        let name = area.get(at + 16..at + 16 + usize::from(head[0])).ok_or(("a name", at))?;
         let (value_inode, value_bytes) = (le32(head, 4), le32(head, 8));
         let value = match (value_inode, value_bytes) {
             // An empty value lies nowhere, whatever is said of its place.
             (0, 0) => &[],
             (0, _) => {
                 let start = base + usize::from(le16(head, 2));
-                area.get(start..).and_then(|rest| rest.get(..value_bytes as usize)).ok_or("a value")?
+                area.get(start..).and_then(|rest| rest.get(..value_bytes as usize)).ok_or(("a value", at))?
             }
             _ => &[],
         };
-        each(Entry { index: head[1], name, value_inode, value_bytes, value }).map_err(EntryError::Lack)?;
+        each(Entry { at, index: head[1], name, value_inode, value_bytes, value }).map_err(EntryError::Lack)?;
         at += (16 + name.len()).next_multiple_of(4);
     }
     Ok(())
 }
 
 enum EntryError {
-    Wrong(&'static str),
+    /// What would be right, and where in the area.
+    Wrong(&'static str, usize),
     Lack(Lack),
 }
 
-impl From<&'static str> for EntryError {
-    fn from(expected: &'static str) -> EntryError {
-        EntryError::Wrong(expected)
+impl From<(&'static str, usize)> for EntryError {
+    fn from((expected, at): (&'static str, usize)) -> EntryError {
+        EntryError::Wrong(expected, at)
     }
 }
 
 impl EntryError {
+    /// `at` is where the area begins.
     fn at(self, inode: u32, at: u64) -> Lack {
         match self {
             EntryError::Lack(lack) => lack,
-            EntryError::Wrong(expected) => {
+            EntryError::Wrong(expected, offset) => {
                 let what = format!("an extended attribute of inode {inode}");
-                TableError::damaged(what, at, expected, "less").into()
+                TableError::damaged(what, at + offset as u64, expected, "less").into()
             }
         }
     }
 }
 
-/// The part of an inode that has attributes.
-fn in_inode<'a>(raw: &RawInode<'a>) -> Option<&'a [u8]> {
-    let area = raw.bytes.get(128 + raw.extra_bytes()..).filter(|_| raw.bytes.len() > 128)?;
-    (area.len() >= 8 && le32(area, 0) == MAGIC).then_some(area)
+/// The part of an inode that has attributes, and where it begins.
+fn in_inode<'a>(raw: &RawInode<'a>, at: u64) -> Option<(&'a [u8], u64)> {
+    let start = 128 + raw.extra_bytes();
+    let area = raw.bytes.get(start..).filter(|_| raw.bytes.len() > 128)?;
+    (area.len() >= 8 && le32(area, 0) == MAGIC).then_some((area, at + start as u64))
 }
 
 /// The content behind the first 60 bytes of content that lies in the inode; empty where there is none.
 pub(super) fn inline_rest<'a>(raw: &RawInode<'a>, at: u64) -> Result<&'a [u8], Lack> {
     let mut rest: &[u8] = &[];
-    let Some(area) = in_inode(raw) else { return Ok(rest) };
+    let Some((area, area_at)) = in_inode(raw, at) else { return Ok(rest) };
     let found = entries(area, 4, 4, |entry| {
         if entry.index == SYSTEM && entry.name == b"data" {
             rest = entry.value;
         }
         Ok(())
     });
-    found.map_err(|error| error.at(raw.number, at))?;
+    found.map_err(|error| error.at(raw.number, area_at))?;
     Ok(rest)
 }
 
@@ -108,14 +117,15 @@ pub(super) fn all<B: BlockRead>(
     volume: &Volume<B>,
     source: &mut dyn Source,
 ) -> Result<Vec<Attribute>, Lack> {
-    let mut told = Vec::new();
+    let (mut told, mut all_bytes) = (Vec::new(), 0);
     let block = raw.xattr_block(&volume.superblock);
     let block_bytes = if block == 0 { None } else { Some(checked_block(block, raw.number, volume, source)?) };
-    let mut add = |entry: Entry<'_>| {
+    let mut add = |entry: Entry<'_>, area_at: u64| {
+        let at = area_at + entry.at as u64;
         let Some((prefix, is_acl)) = prefix(entry.index) else { return Ok(()) };
         let value = match entry.value_inode {
             0 => entry.value.to_vec(),
-            inode => value_of_inode(inode, entry.value_bytes, raw, volume, source)?,
+            inode => value_of_inode((inode, at + VALUE_INODE_AT), entry.value_bytes, raw, volume, source)?,
         };
         let value = if is_acl {
             let wrong =
@@ -124,14 +134,20 @@ pub(super) fn all<B: BlockRead>(
         } else {
             value
         };
+        all_bytes += entry.name.len() + value.len();
+        if all_bytes > ALL_BYTES {
+            let what = format!("the bytes of all attributes of inode {}", raw.number);
+            return Err(TableError::damaged(what, at, format!("at most {ALL_BYTES}"), all_bytes).into());
+        }
         told.push(([prefix, entry.name].concat(), value));
         Ok(())
     };
-    if let Some(area) = in_inode(raw) {
-        entries(area, 4, 4, &mut add).map_err(|error| error.at(raw.number, at))?;
+    if let Some((area, area_at)) = in_inode(raw, at) {
+        entries(area, 4, 4, |entry| add(entry, area_at)).map_err(|error| error.at(raw.number, area_at))?;
     }
     if let Some(bytes) = block_bytes {
-        entries(&bytes, 32, 0, &mut add).map_err(|error| error.at(raw.number, volume.byte_of(block)))?;
+        let area_at = volume.byte_of(block);
+        entries(&bytes, 32, 0, |entry| add(entry, area_at)).map_err(|error| error.at(raw.number, area_at))?;
     }
     Ok(told)
 }
@@ -177,9 +193,9 @@ fn checked_block<B: BlockRead>(
     Ok(bytes)
 }
 
-/// The value that is the content of an inode.
+/// The value that is the content of an inode, which is named at this byte.
 fn value_of_inode<B: BlockRead>(
-    number: u32,
+    (number, named_at): (u32, u64),
     value_bytes: u32,
     owner: &RawInode<'_>,
     volume: &Volume<B>,
@@ -190,7 +206,7 @@ fn value_of_inode<B: BlockRead>(
         Lack::from(TableError::damaged(what, at, expected, found))
     };
     let place = volume.inode_place(number);
-    let (block, byte) = place.ok_or_else(|| damaged("the number", 0, "an inode".into(), number.to_string()))?;
+    let (block, byte) = place.ok_or_else(|| damaged("the number", named_at, "an inode".into(), number.to_string()))?;
     let at = volume.byte_of(block) + byte as u64;
     let table = source.block(block)?;
     let raw = RawInode { number, bytes: table.get(byte..byte + volume.superblock.inode_bytes).unwrap_or_default() };
@@ -239,7 +255,15 @@ fn value_of_inode<B: BlockRead>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            groups::Group,
+            journal::Overlay,
+            source::Gathered,
+            superblock::{Superblock, tests},
+        },
+        *,
+    };
 
     fn names(area: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut names = Vec::new();
@@ -266,5 +290,48 @@ mod tests {
         assert_eq!(names(&empty), Some(vec![(b"a".to_vec(), vec![])]), "an empty one lies nowhere");
         area[4] = 255;
         assert_eq!(names(&area), None, "the name is too long");
+    }
+
+    /// Entries of one block that all name one value.
+    #[test]
+    fn all_attributes_of_an_inode_are_bounded() {
+        const BLOCK: usize = 64 << 10;
+        let superblock = Superblock::parse(&tests::bytes(&[(0x18, 6), (4, 4), (0x14, 0)]), 4 * BLOCK as u64).unwrap();
+        let mut device = vec![7; 4 * BLOCK];
+        let owner = 15_u32;
+        let set = |bytes: &mut [u8], at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let value = &mut device[BLOCK + 11 * 128..][..128];
+        value.fill(0);
+        for (at, word) in [(0, 0o100_600), (4, BLOCK as u32), (0x10, owner), (0x20, inode::EA_INODE), (0x28, 3)] {
+            set(value, at, word);
+        }
+        let mut raw = vec![0; 128];
+        [(0, 0o100_600), (0x68, 2)].into_iter().for_each(|(at, word)| set(&mut raw, at, word));
+        let told = |device: &[u8], entries: usize| {
+            let mut device = device.to_vec();
+            let block = &mut device[2 * BLOCK..][..BLOCK];
+            block.fill(0);
+            set(block, 0, MAGIC);
+            for entry in block[32..].chunks_exact_mut(20).take(entries) {
+                entry[..2].copy_from_slice(&[1, 1]);
+                set(entry, 4, 12);
+                set(entry, 8, BLOCK as u32);
+                entry[16] = b'x';
+            }
+            let groups = vec![Group { inode_table: 1, inodes: 64 }];
+            let superblock = superblock.clone();
+            let volume = Volume { device, superblock, groups, overlay: Overlay::default(), gap_bytes: 0 };
+            let mut source = Gathered::new(&volume);
+            loop {
+                match all(&RawInode { number: owner, bytes: &raw }, 4711, &volume, &mut source) {
+                    Err(Lack::Blocks) => assert!(source.read(&volume, |problem| panic!("{problem}"))),
+                    Err(Lack::Damaged(error)) => break Err(error.to_string()),
+                    Ok(told) => break Ok(told.iter().map(|(_, value)| value.len()).sum::<usize>()),
+                }
+            }
+        };
+        assert_eq!(told(&device, 100), Ok(100 * BLOCK));
+        let error = told(&device, 1100).unwrap_err();
+        assert!(error.contains("all attributes of inode 15") && error.contains("expected at most 67108864"), "{error}");
     }
 }

@@ -19,6 +19,7 @@ pub(super) mod kind {
     pub(in super::super) const BITMAP: u32 = 0xb0;
     pub(in super::super) const REPARSE_POINT: u32 = 0xc0;
     pub(in super::super) const EA: u32 = 0xe0;
+    pub(in super::super) const LOGGED_UTILITY_STREAM: u32 = 0x100;
     pub(in super::super) const END: u32 = 0xffff_ffff;
 }
 

@@ -22,6 +22,10 @@ use crate::{
     tables::{Inode, InodeFlags, Sign, TableError, Wanted},
 };
 
+/// The name of the attribute that has the keys of an encrypted file, each locked by a user's own.
+const KEYS_NAME: &[u8] = b"$EFS";
+/// What ntfs-3g calls it.
+const KEYS_XATTR: &[u8] = b"user.ntfs.efsinfo";
 /// The longest value of an extended attribute that Linux passes on.
 const XATTR_BYTES_MAX: u64 = 64 << 10;
 /// All of a file's, so that they take a bounded memory.
@@ -53,6 +57,7 @@ pub(super) struct File {
     named: Vec<(Vec<u8>, Stream)>,
     reparse: Stream,
     ea: Stream,
+    keys: Stream,
     index_bytes: u64,
     flags: InodeFlags,
 }
@@ -68,6 +73,7 @@ impl File {
         self.named.clear();
         self.reparse.clear();
         self.ea.clear();
+        self.keys.clear();
         self.index_bytes = 0;
         self.flags = InodeFlags::empty();
     }
@@ -108,12 +114,16 @@ impl File {
                     self.index_bytes = piece.size;
                 }
             }
-            kind::REPARSE_POINT | kind::EA if attribute.clusters_bytes() > XATTR_BYTES_MAX => {
+            kind::LOGGED_UTILITY_STREAM if !wanted.xattrs || !is_ascii(attribute.name, KEYS_NAME) => {}
+            kind::REPARSE_POINT | kind::EA | kind::LOGGED_UTILITY_STREAM
+                if attribute.clusters_bytes() > XATTR_BYTES_MAX =>
+            {
                 let (expected, found) = (format!("at most {XATTR_BYTES_MAX}"), attribute.clusters_bytes());
                 return Err(TableError::damaged("the size of a small attribute", attribute.at + 48, expected, found));
             }
             kind::REPARSE_POINT => self.reparse.take(attribute, geometry)?,
             kind::EA => self.ea.take(attribute, geometry)?,
+            kind::LOGGED_UTILITY_STREAM => self.keys.take(attribute, geometry)?,
             _ => {}
         }
         Ok(())
@@ -258,8 +268,10 @@ impl File {
         self.reparse.finish(&mft.geometry)?;
         let value = content_of(&self.reparse, mft, REPARSE_BYTES_MAX)?;
         inode.flags = InodeFlags::empty();
-        let (kind, is_device) = match Reparse::parse(&value) {
-            Reparse::Link(target) => {
+        let reparse = Reparse::parse(&value);
+        inode.flags.set(InodeFlags::UNKNOWN_REPARSE, matches!(reparse, Reparse::Unknown(_)));
+        let (kind, is_device) = match reparse {
+            Reparse::Link(target) | Reparse::Unknown(target) => {
                 inode.size = target.len() as u64;
                 inode.inline = Some(target);
                 return Ok(());
@@ -279,8 +291,13 @@ impl File {
         Ok(())
     }
 
-    /// Named streams as ntfs-3g shows them: as extended attributes of the user.
+    /// Named streams as ntfs-3g shows them, as extended attributes of the user, and the keys of an encrypted file as it shows
+    /// them to who saves it (`efs_raw`).
     fn tell_xattrs<B: BlockRead>(&mut self, inode: &mut Inode, mft: &Mft<B>) -> Result<(), TableError> {
+        if self.keys.present {
+            self.keys.finish(&mft.geometry)?;
+            inode.xattrs.push((KEYS_XATTR.to_vec(), content_of(&self.keys, mft, XATTR_BYTES_MAX)?));
+        }
         let mut left = XATTRS_BYTES_MAX;
         for (name, stream) in self.named.iter_mut().filter(|(_, stream)| stream.size <= XATTR_BYTES_MAX) {
             stream.finish(&mft.geometry)?;

@@ -23,7 +23,7 @@ pub(super) fn runs<B: BlockRead>(mft: &Mft<B>, each: &mut dyn FnMut(u64, u64)) -
     let clusters = geometry.clusters();
     if bitmap.size < clusters.div_ceil(8) {
         let expected = format!("{} bytes", clusters.div_ceil(8));
-        return Err(TableError::damaged("the bitmap of clusters", 0, expected, bitmap.size));
+        return Err(TableError::damaged("the bitmap of clusters", bitmap.at, expected, bitmap.size));
     }
     let cluster_bytes = u64::from(geometry.cluster_bytes);
     let mut tell = |byte: u64, bytes: &[u8]| {
@@ -40,7 +40,7 @@ pub(super) fn runs<B: BlockRead>(mft: &Mft<B>, each: &mut dyn FnMut(u64, u64)) -
     for extent in &bitmap.extents {
         let Some(at) = extent.physical.filter(|_| extent.logical == next && !extent.is_zeros()) else {
             let found = format!("nothing at byte {next}");
-            return Err(TableError::damaged("the bitmap of clusters", 0, "all of its content", found));
+            return Err(TableError::damaged("the bitmap of clusters", bitmap.at, "all of its content", found));
         };
         let mut done = 0;
         while done < extent.length {
@@ -54,7 +54,7 @@ pub(super) fn runs<B: BlockRead>(mft: &Mft<B>, each: &mut dyn FnMut(u64, u64)) -
         next = extent.logical_end();
     }
     if next < clusters.div_ceil(8) {
-        return Err(TableError::damaged("the bitmap of clusters", 0, format!("{clusters} bits"), next * 8));
+        return Err(TableError::damaged("the bitmap of clusters", bitmap.at, format!("{clusters} bits"), next * 8));
     }
     Ok(())
 }

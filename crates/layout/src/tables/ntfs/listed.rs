@@ -72,7 +72,7 @@ impl Listed {
         for entry in &self.list {
             let record = match entry.record.number == self.number {
                 true => Ok(base),
-                false => loaded.record(entry.record.number),
+                false => loaded.record(entry.record.number, &base),
             };
             let taken = record.and_then(|record| {
                 check_extension(&record, entry, &base)?;
@@ -130,9 +130,11 @@ impl Loaded {
         loaded
     }
 
-    fn record(&self, number: u64) -> Result<Record<'_>, TableError> {
+    /// A record of the file that begins with `base`.
+    fn record(&self, number: u64, base: &Record<'_>) -> Result<Record<'_>, TableError> {
         let missing = || {
-            TableError::damaged("a file with an attribute list", 0, format!("record {number}"), "none that is sound")
+            let what = format!("file {}, which has an attribute list,", base.number);
+            TableError::damaged(what, base.at, format!("record {number}"), "none that is sound")
         };
         let index = self.records.binary_search_by_key(&number, |record| record.0).map_err(|_| missing())?;
         let (_, place, at) = &self.records[index];

@@ -159,6 +159,11 @@ impl<B: BlockRead> Mft<B> {
         Some(extent.physical? + place.checked_sub(extent.logical)?)
     }
 
+    /// Where its own record lies, which tells where all others do.
+    pub(super) fn own_at(&self) -> u64 {
+        self.geometry.cluster_at(self.geometry.mft_lcn).unwrap_or_default()
+    }
+
     /// Fills the buffer with the records from `number` on, fixups not applied; one read for each run of the $MFT.
     pub(super) fn read(&self, to: &mut [u8], number: u64) -> Result<(), TableError> {
         let start = number.saturating_mul(u64::from(self.geometry.record_bytes));
@@ -168,7 +173,12 @@ impl<B: BlockRead> Mft<B> {
             let place = start.saturating_add(done as u64);
             let extent = self.extents.get(index).filter(|extent| extent.logical <= place);
             let Some((extent, physical)) = extent.and_then(|extent| Some((extent, extent.physical?))) else {
-                return Err(TableError::damaged("a file record's number", 0, "one with a place in the $MFT", number));
+                return Err(TableError::damaged(
+                    "the $MFT",
+                    self.own_at(),
+                    format!("a place for record {number}"),
+                    "none",
+                ));
             };
             let within = place - extent.logical;
             let rest = usize::try_from(extent.length - within).unwrap_or(usize::MAX);
@@ -183,8 +193,8 @@ impl<B: BlockRead> Mft<B> {
     /// Reads a record and applies its fixups; the copy of one of the first four when it's damaged.
     pub(super) fn record<'a>(&self, bytes: &'a mut Vec<u8>, number: u64) -> Result<Record<'a>, TableError> {
         if number >= self.records {
-            let expected = format!("less than {}", self.records);
-            return Err(TableError::damaged("a file record's number", 0, expected, number));
+            let expected = format!("a record {number}");
+            return Err(TableError::damaged("the $MFT", self.own_at(), expected, format!("{} records", self.records)));
         }
         bytes.resize(self.geometry.record_bytes as usize, 0);
         let mut at = self.at(number).unwrap_or(0);

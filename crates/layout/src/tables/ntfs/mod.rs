@@ -21,6 +21,8 @@
 //!         ControlFlow::Continue(())
 //!     }
 //!
+//!     fn incomplete(&mut self, _: Option<u64>) {}
+//!
 //!     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
 //!         eprintln!("{problem}");
 //!         ControlFlow::Continue(())
@@ -45,8 +47,8 @@
 //! in targets keep their case; and targets are told whether or not they are there.
 //!
 //! Links count the names for DOS programs, as they do there. Not known: the data of reparse points of other drivers
-//! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say, and
-//! which extended attributes Linux on Windows keeps beside the numbers of devices.
+//! (deduplication, cloud files, files that Windows compressed for itself), mappings of users, what encrypted files say (their
+//! keys are an extended attribute), and which extended attributes Linux on Windows keeps beside the numbers of devices.
 //!
 //! | file | subject |
 //! |---|---|
@@ -105,6 +107,7 @@ pub use self::{
     compressed::{BadUnit, Decompressor, unpack_unit},
     mounted::MountedNtfs,
 };
+pub use super::open::Options;
 
 /// The record of the root directory.
 const ROOT: u64 = 5;
@@ -114,13 +117,6 @@ const EXTEND: u64 = 11;
 const FIRST_FILE: u64 = 24;
 /// The name of the index of names.
 const INDEX_NAME: &[u8] = b"$I30";
-
-/// How an NTFS is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Whether to read a volume that wasn't closed: what was written last may be missing or half there.
-    pub force_dirty: bool,
-}
 
 /// An NTFS that is read from its own tables.
 #[derive(Debug)]
@@ -219,30 +215,36 @@ impl<B: BlockRead> Tables for Ntfs<B> {
                 return Ok(());
             }
         }
-        let scanned = match self.facts.is_dirty {
-            true => Scan::new(&self.mft, wanted, &mut Flagged(found)).run(),
-            false => Scan::new(&self.mft, wanted, found).run(),
-        };
-        match scanned {
+        let flags = if self.facts.is_dirty { InodeFlags::DIRTY } else { InodeFlags::empty() };
+        match Scan::new(&self.mft, wanted, &mut Flagged { found, flags }).run() {
             ControlFlow::Continue(()) | ControlFlow::Break(()) => Ok(()),
         }
     }
 }
 
-/// Flags every inode as one of a volume that was not closed.
-struct Flagged<'a>(&'a mut dyn Found);
+/// Flags every inode as one of a volume that was not closed, if it wasn't. A record that is damaged may have had a name in any
+/// directory.
+struct Flagged<'a> {
+    found: &'a mut dyn Found,
+    flags: InodeFlags,
+}
 
 impl Found for Flagged<'_> {
     fn inode(&mut self, mut inode: Inode) -> ControlFlow<()> {
-        inode.flags |= InodeFlags::DIRTY;
-        self.0.inode(inode)
+        inode.flags |= self.flags;
+        self.found.inode(inode)
     }
 
     fn name(&mut self, name: Name<'_>) -> ControlFlow<()> {
-        self.0.name(name)
+        self.found.name(name)
+    }
+
+    fn incomplete(&mut self, directory: Option<u64>) {
+        self.found.incomplete(directory);
     }
 
     fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
-        self.0.problem(problem)
+        self.found.incomplete(None);
+        self.found.problem(problem)
     }
 }

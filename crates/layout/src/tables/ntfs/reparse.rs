@@ -23,6 +23,8 @@ pub(super) const REPARSE_BYTES_MAX: u64 = 16 << 10;
 pub(super) enum Reparse {
     /// A symbolic link with this target.
     Link(Vec<u8>),
+    /// What no driver is known for: a symbolic link with a text that names its tag, as ntfs-3g shows it.
+    Unknown(Vec<u8>),
     Socket,
     Fifo,
     /// A device, whose numbers are in the extended attribute `$LXDEV`.
@@ -31,7 +33,7 @@ pub(super) enum Reparse {
 }
 
 impl Reparse {
-    /// Reads the value of the attribute. What no driver is known for becomes a link that names its tag, as ntfs-3g shows it.
+    /// Reads the value of the attribute.
     pub(super) fn parse(value: &[u8]) -> Reparse {
         let tag = u32_at(value, 0).unwrap_or(0);
         let length = u16_at(value, 4).map_or(0, usize::from);
@@ -48,7 +50,10 @@ impl Reparse {
             _ => None,
         };
         let target = target.filter(|target| !target.is_empty() && !target.contains(&0));
-        Reparse::Link(target.unwrap_or_else(|| format!("unsupported reparse tag {tag:#010x}").into_bytes()))
+        match target {
+            Some(target) => Reparse::Link(target),
+            None => Reparse::Unknown(format!("unsupported reparse tag {tag:#010x}").into_bytes()),
+        }
     }
 }
 
@@ -92,10 +97,14 @@ pub(super) mod tests {
             (tag::SYMLINK, r"\??\C:\Users", "C:/Users"),
             (tag::MOUNT_POINT, r"\??\C:\Users\All", "C:/Users/All"),
             (tag::MOUNT_POINT, r"\??\Volume{12-34}\", "Volume{12-34}/"),
+        ] {
+            assert_eq!(Reparse::parse(&on_disk(tag, stored)), Reparse::Link(shown.into()));
+        }
+        for (tag, stored, shown) in [
             (0x9000_001a, "cloud", "unsupported reparse tag 0x9000001a"),
             (tag::SYMLINK, "", "unsupported reparse tag 0xa000000c"),
         ] {
-            assert_eq!(Reparse::parse(&on_disk(tag, stored)), Reparse::Link(shown.into()));
+            assert_eq!(Reparse::parse(&on_disk(tag, stored)), Reparse::Unknown(shown.into()));
         }
     }
 

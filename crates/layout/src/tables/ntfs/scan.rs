@@ -87,7 +87,12 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             if covered == 0 {
                 let next = self.mft.next_placed(number);
                 let found = format!("no place for records {number} to {}", next - 1);
-                self.found.problem(TableError::damaged("the $MFT's runlist", 0, "all of its records", found))?;
+                self.found.problem(TableError::damaged(
+                    "the $MFT's runlist",
+                    self.mft.own_at(),
+                    "all of its records",
+                    found,
+                ))?;
                 number = next;
                 continue;
             }
@@ -355,6 +360,8 @@ mod tests {
             self.names.push((name.directory, name.inode, String::from_utf8_lossy(name.name).into_owned()));
             self.count()
         }
+
+        fn incomplete(&mut self, _: Option<u64>) {}
 
         fn problem(&mut self, problem: TableError) -> ControlFlow<()> {
             self.problems.push(problem.to_string());

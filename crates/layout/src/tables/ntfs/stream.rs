@@ -15,6 +15,8 @@ use crate::{
 pub(super) const EXTENTS_MAX: usize = 4 << 20;
 /// How far the last extent may reach beyond the end of the content.
 const TAIL_BYTES: u64 = 4096;
+/// What is encrypted at once.
+pub(super) const CIPHER_BYTES: u64 = 512;
 /// The only size of compression units, as a power of two in clusters.
 pub(super) const COMPRESSION_UNIT: u8 = 4;
 
@@ -38,7 +40,7 @@ pub(super) struct Stream {
     /// The cluster that the next piece has to begin with.
     next_vcn: u64,
     /// The last piece, for messages.
-    at: u64,
+    pub(super) at: u64,
     /// A piece was damaged; those behind it can't be believed.
     broken: bool,
 }
@@ -66,6 +68,7 @@ impl Stream {
             return Err(TableError::damaged("an attribute", attribute.at, "one of its name", "a second one"));
         }
         self.present = true;
+        self.at = attribute.at;
         self.size = value.len() as u64;
         self.initialized = self.size;
         self.resident = Some(value.to_vec());
@@ -106,6 +109,8 @@ impl Stream {
             }
             if attribute.flags & ENCRYPTED != 0 {
                 self.flags |= ExtentFlags::ENCRYPTED;
+                // What lies there are whole blocks of the cipher.
+                self.initialized = self.initialized.next_multiple_of(CIPHER_BYTES);
             }
         }
         // The last compression unit is needed as a whole.

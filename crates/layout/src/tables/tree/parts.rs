@@ -242,7 +242,7 @@ impl<T> Found for Gathering<'_, T> {
         self.go_on()
     }
 
-    fn incomplete(&mut self, directory: u64) {
+    fn incomplete(&mut self, directory: Option<u64>) {
         self.tree.incomplete.insert(directory);
     }
 

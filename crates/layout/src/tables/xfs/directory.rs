@@ -73,7 +73,8 @@ pub(super) fn blocks<B: BlockRead>(
     let wrong = |what: &str, expected: String, found: String| fork.block.damaged(0, what, expected, found);
     if inode.size > DATA_END || !inode.size.is_multiple_of(superblock.directory_block_bytes() as u64) {
         let expected = format!("whole blocks of {}", superblock.directory_block_bytes());
-        return Err(wrong("the size of the directory", expected, inode.size.to_string()));
+        let what = format!("the size of directory {number}");
+        return Err(TableError::damaged(what, inode.size_at, expected, inode.size));
     }
     let end = inode.size / block_bytes as u64;
     let (mut counted, mut last) = (0, 0);

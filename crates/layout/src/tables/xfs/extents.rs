@@ -15,6 +15,8 @@ const MAGIC_V4: u32 = 0x424d_4150; // BMAP
 const MAGIC_V5: u32 = 0x424d_4133; // BMA3
 const RECORD_BYTES: usize = 16;
 const ROOT_HEADER_BYTES: usize = 4;
+/// Twice what the most attributes that are told take in the smallest blocks, each in an extent of its own; 40 bytes each.
+const MAX_LISTED: usize = 1 << 18;
 
 /// One extent of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,17 +54,29 @@ pub(super) fn walk<B: BlockRead>(
         Format::Tree => walk.root()?,
     }
     let told = walk.told;
-    fork.block.check(0, &format!("the number of extents (inode {})", fork.owner), fork.extents, told)
+    if told != fork.extents {
+        return Err(wrong_count(fork, told, fork.extents));
+    }
+    Ok(())
 }
 
-/// All extents of a fork, for one that has few.
+/// All extents of a fork, for one that has few: more than these are a damage.
 pub(super) fn list<B: BlockRead>(volume: &Volume<B>, fork: &Fork<'_>) -> Result<Vec<Mapping>, TableError> {
     let mut mappings = Vec::new();
     walk(volume, fork, &mut |mapping| {
+        if mappings.len() >= MAX_LISTED {
+            return Err(wrong_count(fork, format!("at most {MAX_LISTED}"), "more"));
+        }
         mappings.push(mapping);
         Ok(())
     })?;
     Ok(mappings)
+}
+
+/// The number of extents that an inode tells of a fork isn't what it must be.
+fn wrong_count(fork: &Fork<'_>, expected: impl ToString, found: impl ToString) -> TableError {
+    let what = format!("the number of extents of {} (inode {})", fork.block.what, fork.owner);
+    TableError::damaged(what, fork.extents_at, expected, found)
 }
 
 /// Where the first block lies that a fork in an inode refers to; `None` when there is none.

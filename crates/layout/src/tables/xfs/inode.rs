@@ -39,8 +39,9 @@ pub(super) struct Fork<'a> {
     pub(super) format: Format,
     /// The bytes in the inode.
     pub(super) block: Block<'a>,
-    /// How many extents it has.
+    /// How many extents it has, and the byte that says so.
     pub(super) extents: u64,
+    pub(super) extents_at: u64,
     /// The inode.
     pub(super) owner: u64,
     /// Whether its blocks are those of the realtime device.
@@ -56,6 +57,8 @@ pub(super) struct Dinode<'a> {
     pub(super) gid: u32,
     pub(super) links: u32,
     pub(super) size: u64,
+    /// The byte that says so.
+    pub(super) size_at: u64,
     /// Blocks that are allocated to it.
     pub(super) blocks: u64,
     pub(super) generation: u32,
@@ -117,6 +120,7 @@ impl<'a> Dinode<'a> {
             gid: block.u32(12)?,
             links: if version == 1 { u32::from(block.u16(6)?) } else { block.u32(16)? },
             size,
+            size_at: block.at + 56,
             blocks: block.u64(64)?,
             generation: block.u32(92)?,
             atime: time(32)?,
@@ -160,12 +164,13 @@ fn forks<'a>(
     if border >= room {
         return Err(block.damaged(82, "the offset of the attributes", format!("below {room}"), border));
     }
+    // How many extents each has, and where that is said.
     let (data_extents, attribute_extents) = if second & BIG_COUNTERS != 0 {
-        (block.u64(24)?, u64::from(block.u32(76)?))
+        ((block.u64(24)?, 24), (u64::from(block.u32(76)?), 76))
     } else {
-        (u64::from(block.u32(76)?), u64::from(block.u16(80)?))
+        ((u64::from(block.u32(76)?), 76), (u64::from(block.u16(80)?), 80))
     };
-    let fork = |what, offset, length, format_at, extents, is_elsewhere| {
+    let fork = |what, offset, length, format_at, (extents, count_at): (u64, usize), is_elsewhere| {
         let format = match block.u8(format_at)? {
             0 => Format::Device,
             1 => Format::Local,
@@ -175,9 +180,11 @@ fn forks<'a>(
         };
         let part = block.part(what, offset, length)?;
         if format == Format::Extents && extents > (length / 16) as u64 {
-            return Err(part.damaged(0, "the number of extents", format!("at most {}", length / 16), extents));
+            let expected = format!("at most {}", length / 16);
+            return Err(block.damaged(count_at, &format!("the number of extents, in {what},"), expected, extents));
         }
-        Ok(Fork { format, block: part, extents, owner, is_elsewhere })
+        let extents_at = block.at + count_at as u64;
+        Ok(Fork { format, block: part, extents, extents_at, owner, is_elsewhere })
     };
     let data_length = if border == 0 { room } else { border };
     let data = fork("the data fork of an inode", core, data_length, 5, data_extents, is_elsewhere)?;

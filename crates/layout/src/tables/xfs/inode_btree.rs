@@ -52,8 +52,8 @@ impl Chunk {
             let (expected, found) = (format!("bits {holes:#x}"), format!("{free:#x}"));
             return Err(record.damaged(8, "the mask of free inodes", expected, found));
         }
-        let count = if is_sparse { u32::from(record.u8(7)?) } else { record.u32(4)? };
-        record.check(4, "the number of free inodes", (free & !holes).count_ones(), count)?;
+        let (count_at, count) = if is_sparse { (7, u32::from(record.u8(7)?)) } else { (4, record.u32(4)?) };
+        record.check(count_at, "the number of free inodes", (free & !holes).count_ones(), count)?;
         Ok(Chunk { first, free, holes })
     }
 }
@@ -150,7 +150,9 @@ mod tests {
     #[test]
     fn counts_must_fit() {
         let wrong = [0, 0, 0, 64, 0, 0, 0, 8, 0x80, 0, 0, 0, 0, 0, 0, 0xff];
-        assert!(chunk(wrong, false).unwrap_err().contains("the number of free inodes"));
+        assert!(chunk(wrong, false).unwrap_err().contains("the number of free inodes of a record at byte 4 "));
+        let wrong_sparse = [0, 0, 0, 64, 0, 0, 64, 8, 0x80, 0, 0, 0, 0, 0, 0, 0xff];
+        assert!(chunk(wrong_sparse, true).unwrap_err().contains("the number of free inodes of a record at byte 7 "));
         let used_hole = [0, 0, 0, 64, 0x00, 0x03, 56, 1, 0x80, 0, 0, 0, 0, 0, 0, 0x0f];
         assert!(chunk(used_hole, true).unwrap_err().contains("the mask of free inodes"));
     }

@@ -69,7 +69,7 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 /// A scan goes through the inodes in rising address order, then through the blocks of all directories. It takes about 10 MiB
 /// of memory; 32 bytes for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
 /// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
-/// told; and up to 64 MiB for its extended attributes where they are asked for.
+/// told; and up to 64 MiB for its extended attributes, and 10 MiB for where they lie, where they are asked for.
 ///
 /// An inode whose content can't be located, or a symbolic link whose target can't be read, goes to [`Found::problem`] and is
 /// left out. One with damaged extended attributes is told with those that could be read, after the problem.
@@ -325,13 +325,19 @@ impl<B: BlockRead> Scan<'_, B> {
             let mut blocks = |block| self.directories.push(block);
             return match directory::blocks(self.volume, dinode, &mut blocks) {
                 Ok(()) => ControlFlow::Continue(()),
-                Err(error) => self.found.problem(error),
+                Err(error) => self.lacks_names(dinode.number, error),
             };
         }
         let mut flow = ControlFlow::Continue(());
         let read = directory::short_form(self.volume, dinode, &mut |name| tell(self.found, &mut flow, name));
         flow?;
-        read.err().map_or(ControlFlow::Continue(()), |error| self.found.problem(error))
+        read.err().map_or(ControlFlow::Continue(()), |error| self.lacks_names(dinode.number, error))
+    }
+
+    /// Tells why names of a directory are missing.
+    fn lacks_names(&mut self, directory: u64, error: TableError) -> ControlFlow<()> {
+        self.found.incomplete(Some(directory));
+        self.found.problem(error)
     }
 
     /// Reads the directory blocks that were kept, in the order of their addresses.
@@ -359,7 +365,7 @@ impl<B: BlockRead> Scan<'_, B> {
             if flow.is_continue() {
                 flow = match bytes {
                     Ok(bytes) => self.directory_block(at, directory, bytes),
-                    Err(error) => self.found.problem(error),
+                    Err(error) => self.lacks_names(directory, error),
                 };
             }
         });
@@ -372,7 +378,7 @@ impl<B: BlockRead> Scan<'_, B> {
         for (at, length) in pieces {
             let (piece, behind) = rest.split_at_mut((*length).min(rest.len()));
             if let Err(error) = self.volume.read_into(piece, *at) {
-                return self.found.problem(error);
+                return self.lacks_names(block.directory, error);
             }
             rest = behind;
         }
@@ -383,7 +389,7 @@ impl<B: BlockRead> Scan<'_, B> {
         let mut flow = ControlFlow::Continue(());
         let read = directory::names(self.volume, at, directory, bytes, &mut |name| tell(self.found, &mut flow, name));
         flow?;
-        read.err().map_or(ControlFlow::Continue(()), |error| self.found.problem(error))
+        read.err().map_or(ControlFlow::Continue(()), |error| self.lacks_names(directory, error))
     }
 }
 

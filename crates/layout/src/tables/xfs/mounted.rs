@@ -107,7 +107,7 @@ impl Tables for MountedXfs {
             drop(tell);
             if started == 0 {
                 let source = io::Error::other("no thread can be started that reads directories");
-                return Err(TableError::Io { at: 0, length: 0, source });
+                return Err(TableError::Kernel { what: "names".to_owned(), source });
             }
             let goes_on = self.scan_inodes(found, &mut |inode, found| {
                 if inode.mode & TYPE_BITS != DIRECTORY {
@@ -146,7 +146,9 @@ impl MountedXfs {
                 Ok(()) => break,
                 // There is no such group.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput && group > 0 => break,
-                Err(source) => return Err(TableError::Io { at: 0, length: 0, source }),
+                Err(source) => {
+                    return Err(TableError::Kernel { what: format!("the inodes of allocation group {group}"), source });
+                }
             }
         }
         Ok(goes_on)
@@ -238,7 +240,10 @@ fn tell_names(parents: &mut Parents<'_>, inode: &xfs::Inode, found: &mut dyn Fou
     });
     match told {
         // One that is gone by now has no names.
-        Err(source) if !is_gone(&source) => found.problem(TableError::Io { at: 0, length: 0, source }),
+        Err(source) if !is_gone(&source) => {
+            found.incomplete(None);
+            found.problem(TableError::Kernel { what: format!("the names of inode {}", inode.ino), source })
+        }
         _ => goes_on,
     }
 }
@@ -254,7 +259,10 @@ fn tell_directory(directory: u64, names: Names, found: &mut dyn Found) -> Contro
     match names {
         Ok(names) => names.iter().try_for_each(|(inode, name)| found.name(Name { directory, inode: *inode, name })),
         Err(error) if is_gone(&error) => ControlFlow::Continue(()),
-        Err(source) => found.problem(TableError::Io { at: 0, length: 0, source }),
+        Err(source) => {
+            found.incomplete(Some(directory));
+            found.problem(TableError::Kernel { what: format!("the names in directory {directory}"), source })
+        }
     }
 }
 

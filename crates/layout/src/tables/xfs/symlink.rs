@@ -19,9 +19,13 @@ const MAX_BYTES: u64 = 1024;
 /// The target of a symbolic link.
 pub(super) fn target<B: BlockRead>(volume: &Volume<B>, inode: &Dinode<'_>) -> Result<Vec<u8>, TableError> {
     let fork = &inode.data;
+    let wrong = |expected, found| {
+        let what = format!("the length of the target of symbolic link {}", inode.number);
+        TableError::damaged(what, inode.size_at, expected, found)
+    };
     let length = usize::try_from(inode.size.min(MAX_BYTES + 1)).unwrap_or(usize::MAX);
     if !(1..=MAX_BYTES).contains(&inode.size) {
-        return Err(fork.block.damaged(0, "the length of a target", format!("1 to {MAX_BYTES}"), inode.size));
+        return Err(wrong(format!("1 to {MAX_BYTES}"), inode.size.to_string()));
     }
     if fork.format == Format::Local {
         return Ok(fork.block.slice(0, length)?.to_vec());
@@ -53,5 +57,5 @@ pub(super) fn target<B: BlockRead>(volume: &Volume<B>, inode: &Dinode<'_>) -> Re
             return Ok(target);
         }
     }
-    Err(fork.block.damaged(0, "the length of a target", length, target.len()))
+    Err(wrong(target.len().to_string(), length.to_string()))
 }
