@@ -40,12 +40,16 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The version of the interface of C, and where its library is linked.
 CAPI_VERSION := 1.0.0
 CAPI := $(TARGET)/capi
+# An environment of Python's with what builds and tests crates/python, and the package as it is now.
+PYTHON_ENV := $(abspath $(TARGET))/tools/python
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory'
 	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
+	@echo 'make python     the package for Python, as a wheel in target/wheels'
+	@echo 'make python-test  its tests; a part of make test'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
@@ -57,7 +61,7 @@ help:
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
-deps: $(TARGET)/tools/duckdb/$(DUCKDB)
+deps: $(TARGET)/tools/duckdb/$(DUCKDB) $(PYTHON_ENV)/made
 	@.ci/deps $(TOOLS)
 
 # Where Python has no environments of its own, its package is missing; no program is called by that name.
@@ -66,6 +70,13 @@ $(TARGET)/tools/duckdb/$(DUCKDB):
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
 	python3 -m venv --clear $(TARGET)/tools/duckdb
 	$(TARGET)/tools/duckdb/bin/pip install --quiet --disable-pip-version-check 'duckdb==$(DUCKDB).*'
+	@touch $@
+
+$(PYTHON_ENV)/made: crates/python/pyproject.toml
+	@.ci/deps python3:python3
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
+	python3 -m venv --clear $(PYTHON_ENV)
+	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.12,<2' 'mypy>=1.11' 'pyarrow>=14' 'pytest>=8'
 	@touch $@
 
 build-deps:
@@ -100,6 +111,14 @@ install-capi: capi
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(CAPI_VERSION)|' crates/capi/onesweep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/onesweep.pc
 	test -n '$(DESTDIR)' || ldconfig
 
+python: build-deps $(PYTHON_ENV)/made
+	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --release --out $(abspath $(TARGET))/wheels
+
+# Without optimisation, as all tests: a wheel takes minutes.
+python-test: $(PYTHON_ENV)/made
+	VIRTUAL_ENV=$(PYTHON_ENV) $(PYTHON_ENV)/bin/maturin develop --quiet --manifest-path crates/python/Cargo.toml --profile dev
+	$(PYTHON_ENV)/bin/python -m pytest crates/python
+
 # include/onesweep.h of crates/capi, of its source; a test compares them.
 header:
 	ONESWEEP_WRITE_HEADER=1 $(CARGO) test --package onesweep-capi --test interface -- the_header_is_that_of_the_source
@@ -110,12 +129,14 @@ try: build-deps build
 test: deps
 	$(CARGO) test --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
+	$(MAKE) python-test
 	$(MAKE) web-test
 
 test-long: deps
 	@echo "commit $$(git describe --always --dirty), seed $${ONESWEEP_TEST_SEED:-1}, $(LONG_PROPTEST_CASES) cases for each property"
 	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
+	$(MAKE) python-test
 	$(MAKE) web-test
 
 web/node_modules: web/package.json web/package-lock.json
@@ -178,4 +199,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install capi install-capi header try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean

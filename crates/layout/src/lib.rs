@@ -28,6 +28,7 @@
 //! | [`block_read`] | bytes by their address: image files, devices, parts of them |
 //! | [`image`] | images as they are named on a command line |
 //! | [`partitions`] | the partitions of a disk image |
+//! | [`size`] | numbers of bytes, as people write and read them |
 //! | [`score`] | how much of a file lies in one piece, and of what is read side by side |
 //! | [`free_space`] | what is free, in pieces of which size |
 //! | [`picture`] | pictures of it, as SVG and for a terminal |
@@ -45,6 +46,7 @@ pub mod mounts;
 pub mod partitions;
 pub mod picture;
 pub mod score;
+pub mod size;
 pub mod source;
 pub mod sysfs;
 pub mod tables;

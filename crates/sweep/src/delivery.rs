@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -103,6 +103,12 @@ impl Delivery {
 
     /// Moves items to `taken`, which must be empty; leaves it empty when the sweep is over.
     pub(crate) fn take(&self, taken: &mut VecDeque<Item>) {
+        while !self.take_within(PATIENCE, taken) {}
+    }
+
+    /// The same, but false when nothing came within `patience`.
+    pub(crate) fn take_within(&self, patience: Duration, taken: &mut VecDeque<Item>) -> bool {
+        let until = Instant::now() + patience;
         let mut state = self.state();
         loop {
             if self.cancel.is_cancelled() {
@@ -110,7 +116,7 @@ impl Delivery {
                 let unwanted = std::mem::take(&mut state.items);
                 drop(state);
                 drop(unwanted);
-                return;
+                return true;
             }
             if !state.items.is_empty() {
                 state.warned = false;
@@ -118,19 +124,25 @@ impl Delivery {
                 if state.waiting_producers > 0 {
                     self.consumed.notify_all();
                 }
-                return;
+                return true;
             }
             if state.producers == 0 {
-                return;
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
             }
             state.waiting_consumers += 1;
             if state.is_stuck() {
                 state.waiting_consumers -= 1;
                 let error = if state.warned { self.end_for_want_of_memory() } else { self.budget_lent() };
                 state.warned = true;
-                return taken.push_back(Err(error));
+                taken.push_back(Err(error));
+                return true;
             }
-            state = self.produced.wait_timeout(state, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            let patience = left.min(PATIENCE);
+            state = self.produced.wait_timeout(state, patience).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             state.waiting_consumers -= 1;
         }
     }

@@ -7,7 +7,9 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     thread::JoinHandle,
+    time::Duration,
 };
 
 use crate::{
@@ -55,6 +57,28 @@ impl Files {
             cancelled: self.delivery.cancel().is_cancelled(),
             ..self.counters.summary()
         }
+    }
+
+    /// The next item, if it is here already: without a wait, and without a look at what the threads that read do.
+    pub fn next_at_hand(&mut self) -> Option<Item> {
+        if self.delivery.cancel().is_cancelled() {
+            self.taken.clear();
+        }
+        self.taken.pop_front()
+    }
+
+    /// What [`Iterator::next`] gives, if it comes within `patience`: for consumers that have to look after something else while
+    /// they wait.
+    pub fn next_within(&mut self, patience: Duration) -> Poll<Option<Item>> {
+        let item = self.next_at_hand();
+        if item.is_some() {
+            return Poll::Ready(item);
+        }
+        if !self.delivery.take_within(patience, &mut self.taken) {
+            return Poll::Pending;
+        }
+        let item = self.taken.pop_front();
+        Poll::Ready(item.or_else(|| self.ended()))
     }
 
     /// Gives every item to `each` on this thread. `each` returns false to stop.
@@ -110,6 +134,13 @@ impl Files {
         self.summary()
     }
 
+    /// Waits for the threads when nothing comes any more; the last item, where they ended by a fault of the program.
+    fn ended(&mut self) -> Option<Item> {
+        let fault = self.join()?;
+        self.counters.count(|summary| summary.errors += 1);
+        Some(Err(fault))
+    }
+
     /// Waits for the threads; gives the error to tell when they ended by a fault of the program.
     fn join(&mut self) -> Option<FileError> {
         let ended = self.threads.take()?.join();
@@ -122,13 +153,7 @@ impl Iterator for Files {
     type Item = Item;
 
     fn next(&mut self) -> Option<Item> {
-        let item = next(&self.delivery, &mut self.taken);
-        if item.is_some() {
-            return item;
-        }
-        let fault = self.join()?;
-        self.counters.count(|summary| summary.errors += 1);
-        Some(Err(fault))
+        next(&self.delivery, &mut self.taken).or_else(|| self.ended())
     }
 }
 

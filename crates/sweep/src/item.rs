@@ -383,6 +383,11 @@ impl SweptFile {
         }
     }
 
+    /// Gives the content up, and its bytes back to the budget: afterwards it has none.
+    pub fn release(&mut self) {
+        self.content = Content::None;
+    }
+
     /// Whether there is content to be had, in memory or by [`SweptFile::reader`]; an empty file has some.
     pub fn has_content(&self) -> bool {
         !matches!(self.content, Content::None)

@@ -7,6 +7,8 @@ use std::{
     os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
 };
 
 use onesweep::{
@@ -359,6 +361,49 @@ fn who_keeps_everything_comes_to_an_end_all_the_same() {
     assert_eq!(kept.len(), 6, "four files and two errors");
     assert!(matches!(kept[4], Err(FileError::BudgetLent { .. })), "{:?}", kept[4]);
     assert!(matches!(kept[5], Err(FileError::Stopped { .. })), "the rest is missing: {:?}", kept[5]);
+}
+
+/// Who has to look after something else gets the same items, and is told of the wait.
+#[test]
+fn who_waits_in_portions_gets_everything() {
+    let root = tempfile::tempdir().unwrap();
+    let expected = tree(root.path());
+    let mut files = BulkRead::new([root.path()]).start().unwrap();
+    let mut found = Vec::new();
+    loop {
+        while let Some(item) = files.next_at_hand() {
+            found.push(item.unwrap().path().to_owned());
+        }
+        match files.next_within(Duration::from_millis(1)) {
+            Poll::Ready(Some(item)) => found.push(item.unwrap().path().to_owned()),
+            Poll::Ready(None) => break,
+            Poll::Pending => {}
+        }
+    }
+    found.sort();
+    assert!(found.iter().eq(expected.keys()));
+    assert!(matches!(files.next_within(Duration::ZERO), Poll::Ready(None)), "it stays over");
+}
+
+#[test]
+fn nothing_comes_while_all_memory_is_lent_and_then_it_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    for n in 0..32 {
+        fs::write(root.path().join(format!("f{n}")), vec![n; 16 << 10]).unwrap();
+    }
+    let mut files = BulkRead::new([root.path()]).budget(64 << 10).start().unwrap();
+    let mut kept: Vec<_> = files.by_ref().take(4).map(Result::unwrap).collect();
+    assert!(files.next_at_hand().is_none());
+    assert!(files.next_within(Duration::ZERO).is_pending());
+    let told = loop {
+        if let Poll::Ready(item) = files.next_within(Duration::from_millis(100)) {
+            break item;
+        }
+    };
+    assert!(matches!(told, Some(Err(FileError::BudgetLent { .. }))), "{told:?}");
+    kept.iter_mut().for_each(SweptFile::release);
+    assert!(kept.iter().all(|file| !file.has_content()));
+    assert_eq!(files.map(Result::unwrap).count(), 28, "what is released can be read into again");
 }
 
 #[test]

@@ -48,6 +48,11 @@ impl Client {
         Ok(Client { connection: BufReader::new(UnixStream::connect(socket)?) })
     }
 
+    /// The socket once more, for another thread: when that one shuts it down, a question that waits for its answer fails.
+    pub fn socket(&self) -> io::Result<UnixStream> {
+        self.connection.get_ref().try_clone()
+    }
+
     /// What a directory comes to with all below, by its absolute path or by the numbers that `stat` tells of it: the paper's
     /// `QueryDirStatistics`. The inner error is why the server has no answer; it refuses what the asker could not come to.
     pub fn query(

@@ -1,0 +1,106 @@
+"""Small cached files: onesweep.read beside a loop of os.scandir, open and read, on one processor.
+
+    python3 crates/python/bench/cached.py [--files 20000] [--bytes 4096] [--pairs 15]
+
+Makes a tree in a temporary directory, reads it once, then lets both read all of it in turns: A B, B A, and so on, each in a process
+of its own that may use one processor. The time is that of the loop alone, and every byte is looked at by neither. Prints the median of
+each, with the least and the greatest, and of the ratios of the pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def plain(root: str) -> tuple[int, int]:
+    files = size = 0
+    directories = [root]
+    while directories:
+        with os.scandir(directories.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    with open(entry.path, "rb") as file:
+                        data = file.read()
+                    files += 1
+                    size += len(data)
+    return files, size
+
+
+def swept(root: str) -> tuple[int, int]:
+    import onesweep
+
+    files = size = 0
+    for f in onesweep.read(root):
+        data = f.data
+        files += 1
+        size += len(data)
+    return files, size
+
+
+def child(which: str, root: str) -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if which == "swept":
+        import onesweep  # noqa: F401
+    began = time.perf_counter(), time.process_time()
+    files, size = {"plain": plain, "swept": swept}[which](root)
+    print(files, size, time.perf_counter() - began[0], time.process_time() - began[1])
+
+
+def measure(which: str, root: Path) -> tuple[int, int, float, float]:
+    ran = subprocess.run([sys.executable, __file__, "--child", which, root], check=True, capture_output=True, text=True)
+    files, size, wall, processor = ran.stdout.split()
+    return int(files), int(size), float(wall), float(processor)
+
+
+def spread(values: list[float], unit: str) -> str:
+    return f"{statistics.median(values):.3g}{unit} ({min(values):.3g} to {max(values):.3g})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--bytes", type=int, default=4096)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--dir", help="where the tree is made")
+    parser.add_argument("--child", nargs=2)
+    arguments = parser.parse_args()
+    if arguments.child:
+        return child(*arguments.child)
+    with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
+        root = Path(directory)
+        for n in range(arguments.files):
+            parent = root / f"d{n // 100}"
+            parent.mkdir(exist_ok=True)
+            (parent / f"f{n}").write_bytes(os.urandom(arguments.bytes))
+        os.sync()
+        # Files that changed within the last second are read twice.
+        time.sleep(2)
+        expected = (arguments.files, arguments.files * arguments.bytes)
+        walls: dict[str, list[float]] = {"plain": [], "swept": []}
+        processors: dict[str, list[float]] = {"plain": [], "swept": []}
+        for pair in range(-1, arguments.pairs):
+            for which in ("plain", "swept") if pair % 2 else ("swept", "plain"):
+                files, size, wall, processor = measure(which, root)
+                if (files, size) != expected:
+                    raise SystemExit(f"{which} read {files} files, {size} bytes")
+                if pair >= 0:
+                    walls[which].append(wall)
+                    processors[which].append(processor)
+    print(f"{arguments.files} files of {arguments.bytes} bytes, {arguments.pairs} pairs, Python {sys.version.split()[0]}")
+    for name, times in (("clock", walls), ("processor", processors)):
+        for which in ("plain", "swept"):
+            print(f"{name}, {which}: {spread([time * 1e6 / arguments.files for time in times[which]], ' us a file')}")
+        print(f"{name}, plain / swept: {spread([a / b for a, b in zip(times['plain'], times['swept'])], '')}")
+
+
+if __name__ == "__main__":
+    main()
