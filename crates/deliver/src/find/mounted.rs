@@ -312,7 +312,7 @@ mod tests {
             for &(directory, inode, name) in &self.names {
                 let _ = found.name(Name { directory, inode, name: name.as_bytes() });
             }
-            found.incomplete(self.incomplete);
+            found.incomplete(Some(self.incomplete));
             Ok(())
         }
     }
