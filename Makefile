@@ -156,6 +156,7 @@ web-test: web/node_modules
 	cd web && CARGO_TARGET_DIR=$(abspath $(TARGET)) npm test
 
 # Measuring takes days. What there is lies packed in bench/results: it goes on from there on any machine, and anybody can look.
+# Whatever fails, what was measured is kept and shown.
 bench-resume:
 	@mkdir -p $(TARGET)/bench
 	@for packed in bench/results/*.json.zst; do \
@@ -168,13 +169,12 @@ bench-keep:
 bench: deps peers bench-resume
 	$(CARGO) bench --package onesweep-cli --bench against_tar
 	ONESWEEP_COMMIT=$$(git describe --always --dirty) $(CARGO) build --release --bin onesweep --bin onesweep-lab
-	$(TARGET)/release/onesweep-lab bench sweep --out $(TARGET)/bench
-	$(TARGET)/release/onesweep-lab bench du --out $(TARGET)/bench
-	$(TARGET)/release/onesweep-lab bench dfs --out $(TARGET)/bench
-	$(TARGET)/release/onesweep-lab bench defrag --out $(TARGET)/bench
-	$(TARGET)/release/onesweep-lab bench peer --out $(TARGET)/bench
+	@failed=; for part in sweep du dfs defrag peer; do \
+	    $(TARGET)/release/onesweep-lab bench $$part --out $(TARGET)/bench || failed="$$failed $$part"; \
+	done; echo "$$failed" > $(TARGET)/bench/failed
 	$(MAKE) bench-keep
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
+	@read -r failed < $(TARGET)/bench/failed; test -z "$$failed" || { echo "not all could be measured: $$failed" >&2; exit 1; }
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
 bench-quick: deps

@@ -111,6 +111,22 @@ enum Sub {
     },
 }
 
+/// The model of that name, or in that file.
+fn model_of(name: &str) -> Result<DiskModel, String> {
+    if let Some(model) = DiskModel::named(name) {
+        return Ok(model);
+    }
+    if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+        let text = fs::read_to_string(name).map_err(|error| format!("{name}: {error}"))?;
+        return DiskModel::from_toml(&text).map_err(|error| format!("{name}: {error}"));
+    }
+    let names: Vec<&str> = DiskModel::presets().map(|preset| preset.0).collect();
+    Err(format!("no model {name:?}; known are {}, or a file named .toml", names.join(", ")))
+}
+
+/// Slower than that, nobody would see a command end.
+const MOST_REAL: f64 = 1e6;
+
 /// A disk: which, and which part of it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ModelArgs {
@@ -134,21 +150,7 @@ enum Switch {
 impl ModelArgs {
     /// The model, and the part of it from 0 to 1.
     pub(crate) fn model(&self) -> Result<(DiskModel, (f64, f64)), String> {
-        let mut model = match DiskModel::named(&self.model) {
-            Some(model) => model,
-            None if Path::new(&self.model).extension().is_some_and(|extension| extension == "toml") => {
-                let text = fs::read_to_string(&self.model).map_err(|error| format!("{}: {error}", self.model))?;
-                DiskModel::from_toml(&text).map_err(|error| format!("{}: {error}", self.model))?
-            }
-            None => {
-                let names: Vec<&str> = DiskModel::presets().map(|preset| preset.0).collect();
-                return Err(format!(
-                    "no model {:?}; known are {}, or a file named .toml",
-                    self.model,
-                    names.join(", ")
-                ));
-            }
-        };
+        let mut model = model_of(&self.model)?;
         if self.track_buffer == Switch::Off {
             model.buffer_segments = 0;
         }
@@ -223,8 +225,8 @@ impl DiskArgs {
             }
             model.standby_after_s = seconds;
         }
-        if self.real.is_some_and(|factor| !factor.is_finite() || factor <= 0.0) {
-            return Err("--real needs a factor above 0".into());
+        if self.real.is_some_and(|factor| factor <= 0.0 || !(0.0..=MOST_REAL).contains(&factor)) {
+            return Err(format!("--real needs a factor above 0, at most {MOST_REAL}"));
         }
         for fault in &self.fault {
             fault.parse::<crate::disk::faults::Fault>()?;

@@ -46,6 +46,23 @@ struct State {
     now_ms: f64,
 }
 
+impl State {
+    /// Enters a command in the books and the trace: what becomes of it, what it takes, and when it is done.
+    fn account(&mut self, command: &Command, others: u64) -> (Fate, Service, f64) {
+        let fate = self.faults.judge(command, self.drive.model());
+        let mut service = if self.faults.dead() { Service::default() } else { self.drive.serve(command, others > 0) };
+        let (Fate::Served { extra_ms } | Fate::Failed { extra_ms }) = fate;
+        service.overhead_ms += extra_ms;
+        self.books.errors += u64::from(matches!(fate, Fate::Failed { .. }));
+        self.books.enter(command.op, command.len, &service, others + 1);
+        if let Some(trace) = &mut self.trace {
+            let _ = writeln!(trace, "{}", Entry::new(self.now_ms, *command, &service, others + 1));
+        }
+        self.now_ms += service.ms();
+        (fate, service, self.now_ms)
+    }
+}
+
 /// What the statistics say about the disk beside its books.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Facts {
@@ -68,7 +85,7 @@ struct Stats<'a> {
     books: &'a Books,
 }
 
-/// The disk: commands go in here.
+/// The disk: commands go in here. Where both locks are held, that of the arrivals was taken first.
 pub(crate) struct Server {
     arrivals: Mutex<Arrivals>,
     arrived: Condvar,
@@ -208,21 +225,9 @@ impl Server {
         finished
     }
 
-    /// Enters a command in the books and the trace.
+    /// Enters a command in the books and the trace, and tells those that wait how late it is.
     fn account(&self, command: &Command, others: u64) -> (Fate, Service) {
-        let mut state = lock(&self.state);
-        let state = &mut *state;
-        let fate = state.faults.judge(command, state.drive.model());
-        let mut service = if state.faults.dead() { Service::default() } else { state.drive.serve(command, others > 0) };
-        let (Fate::Served { extra_ms } | Fate::Failed { extra_ms }) = fate;
-        service.overhead_ms += extra_ms;
-        state.books.errors += u64::from(matches!(fate, Fate::Failed { .. }));
-        state.books.enter(command.op, command.len, &service, others + 1);
-        if let Some(trace) = &mut state.trace {
-            let _ = writeln!(trace, "{}", Entry::new(state.now_ms, *command, &service, others + 1));
-        }
-        state.now_ms += service.ms();
-        let now_ms = state.now_ms;
+        let (fate, service, now_ms) = lock(&self.state).account(command, others);
         lock(&self.arrivals).inbox.worked_until(now_ms);
         (fate, service)
     }

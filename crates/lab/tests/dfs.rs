@@ -51,6 +51,25 @@ fn a_small_run_prints_its_tables_and_keeps_its_figures() {
     assert_eq!(fs::read_to_string(&page).unwrap(), "# Mine\n");
 }
 
+/// What would hang on the drive's rates, which are not from its data sheet, can be tried; it is no result.
+#[test]
+fn another_disk_is_tried_and_not_kept() {
+    let home = tempfile::Builder::new().prefix("onesweep-lab-dfs-").tempdir().unwrap();
+    let out = home.path().join("out");
+    let run = |disk: &[&str]| {
+        let ran = lab(&[&["bench", "dfs", "--out", out.to_str().unwrap(), "--scale", "0.01"], disk].concat());
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        text(&ran.stdout)
+    };
+    let model = text(&lab(&["models", "fireball-ex"]).stdout);
+    let slower = home.path().join("slower.toml");
+    fs::write(&slower, model.replace("17500000.0", "11500000.0")).unwrap();
+    let tried = run(&["--model", slower.to_str().unwrap()]);
+    assert!(!out.join("dfs.json").exists());
+    assert_ne!(tried, run(&[]), "slower tracks change figures");
+    assert!(out.join("dfs.json").exists());
+}
+
 #[test]
 fn a_scale_that_makes_no_sense_is_refused() {
     let home = tempfile::Builder::new().prefix("onesweep-lab-dfs-").tempdir().unwrap();

@@ -286,6 +286,71 @@ fn a_scheduler_is_not_inherited() {
     place.assert_down();
 }
 
+/// What the kernel decides by: whether to spare seeks. An option overrules the model.
+#[test]
+fn a_device_says_whether_its_disk_has_a_head() {
+    let Some(place) = place(64) else { return };
+    place.ext4();
+    let print = "cat /sys/block/$(basename $(df --output=source . | tail -n 1))/queue/rotational";
+    let said = |options: &[&str]| String::from_utf8(place.script(options, print).stdout).unwrap();
+    assert_eq!(said(&["--model", "ssd"]), "0\n");
+    assert_eq!(said(&["--model", "6y160p0"]), "1\n");
+    assert_eq!(said(&["--model", "ssd", "--rotational", "on"]), "1\n");
+    assert_eq!(said(&["--rotational", "off"]), "0\n");
+    place.assert_down();
+}
+
+#[test]
+fn a_model_comes_from_a_file() {
+    let Some(place) = place(16) else { return };
+    let known = succeed(Command::new(PROGRAM).args(["models", "6y160p0"]));
+    let seeks = ["seek_track_ms", "seek_average_ms", "seek_full_ms"];
+    let mine = |line: &str| match line.split_once(" = ") {
+        Some(("name", _)) => "name = \"mine\"\n".to_owned(),
+        Some((key, _)) if seeks.contains(&key) => format!("{key} = 300.0\n"),
+        _ => format!("{line}\n"),
+    };
+    let text: String = known.lines().map(mine).collect();
+    fs::write(place.home.path().join("mine.toml"), &text).unwrap();
+    {
+        let _shown = Shown::start(&mut place.lab(&["--model", "mine.toml"]));
+        let disk = File::open(place.disk.join("disk")).unwrap();
+        let mut block = vec![0; 4096];
+        for at in [8 << 20, 0] {
+            disk.read_exact_at(&mut block, at).unwrap();
+        }
+        let books = place.stats();
+        assert_eq!(books["model"], "mine");
+        let seek_ms = books["seek_ms"].as_f64().unwrap();
+        assert!((599.0..601.0).contains(&seek_ms), "two seeks: {books}");
+    }
+    place.assert_down();
+    for (wrong, named) in
+        [(text.replace("zones = 16", "zones = 4000000000"), "zones"), (format!("{text}colour = 3\n"), "colour")]
+    {
+        fs::write(place.home.path().join("wrong.toml"), wrong).unwrap();
+        let refused = place.lab(&["--model", "wrong.toml", "--", "true"]).output().unwrap();
+        let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{complaint}");
+        assert!(complaint.contains("wrong.toml") && complaint.contains(named), "{complaint}");
+    }
+}
+
+/// A time that no clock can count would end the server under its mount.
+#[test]
+fn times_beyond_measure_are_refused() {
+    let Some(place) = place(16) else { return };
+    for options in [["--real", "1e300"], ["--real", "nan"], ["--real", "0"], ["--fault", "slow 0+1M 1e300"]] {
+        let refused = place.lab(&options).args(["--", "true"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{options:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("at most"), "{refused:?}");
+    }
+    let _shown = Shown::start(&mut place.lab(&["--real", "0.001"]));
+    assert!(fs::write(place.disk.join("stats"), "slow 0+1M 1e300\n").is_err());
+    let disk = File::open(place.disk.join("disk")).unwrap();
+    disk.read_exact_at(&mut [0; 512], 0).unwrap();
+}
+
 #[test]
 fn a_fault_lies_on_the_disk() {
     let Some(place) = place(16) else { return };
@@ -525,12 +590,40 @@ echo \"$device: no such device\" >&2; exit 2\n";
     assert!(bound["detail"]["extents"].as_u64() >= facts["files"].as_u64(), "{bound}");
     // A complaint doesn't name the places of the day.
     bench.args(["--case", "tables-mail-ext4-find"]);
-    succeed(&mut bench);
+    assert_eq!(bench.output().unwrap().status.code(), Some(1));
     let results = fs::read_to_string(home.join("out/runs.json")).unwrap();
     assert!(results.contains("ended with 2: TREE: no such device"), "{results}");
     assert!(
         at_least(bound, facts["file_bytes"].as_u64().unwrap()) && bound["busy_ms"].as_f64() < tar["busy_ms"].as_f64()
     );
+}
+
+/// A failure is told and can be seen from outside; it stays what came out, until it is asked for again.
+#[test]
+fn a_bench_with_a_failed_program_says_so_by_its_exit_code() {
+    let Some(place) = place(1) else { return };
+    let home = place.home.path();
+    let program = home.join("onesweep");
+    let write = |script: &str| fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    write("echo no such thing >&2; exit 2");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let bench = |case: &str, again: &str| {
+        let mut bench = Command::new(PROGRAM);
+        bench.args(["bench", "sweep", "--scale", "0.01", "--case", case, "--again", again, "--onesweep"]).arg(&program);
+        bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out")).env("TMPDIR", home);
+        let output = bench.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = bench("plan-files", "no");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("ended with 2: no such thing"), "{said}");
+    assert_eq!(bench("plan-files", "no").0, Some(0), "nothing was due");
+    assert_eq!(bench("plan-files", "missing").0, Some(1));
+    // Budgets are parts of what the plan tells: without it, there is nothing to measure.
+    let (code, said) = bench("random-budget-1-3", "no");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("is left out: `onesweep plan` ended with 2: no such thing"), "{said}");
+    place.assert_down();
 }
 
 /// A killed run can't take down its mount: `down` does, and the next run that makes the image.

@@ -34,6 +34,10 @@ const SMALL: [Small; 12] = [
     DAYS_B,
 ];
 
+/// Directories with an index, and without one.
+const INDEXED: Small = ("daft-4k", "0.003", &[]);
+const UNINDEXED: Small = ("daft-4k", "0.003", &["--mkfs=-O", "--mkfs=^dir_index"]);
+
 /// The first day alone.
 const DAYS_B: Small = ("days-b", "0.005", &["--steps", "0"]);
 
@@ -96,7 +100,8 @@ impl Aged {
         let version = sha256(&String::from_utf8_lossy(&[version.stdout, version.stderr].concat()));
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aged");
         fs::create_dir_all(&folder).unwrap();
-        let name = format!("lab-{}-{}-{fs}-{}-{}", small.0, small.1, &hash[..8], &version[..8]);
+        let mkfs: String = small.2.iter().filter(|option| option.starts_with("--mkfs")).copied().collect();
+        let name = format!("lab-{}-{}-{fs}-{}-{}{mkfs}", small.0, small.1, &hash[..8], &version[..8]);
         let [kept, packed, label, lock] =
             ["img", "img.zst", "img.json", "lock"].map(|ending| folder.join(format!("{name}.{ending}")));
         // Another test process may be making the same one.
@@ -296,6 +301,50 @@ fn ratios(operations: &str, image_bytes: u64) {
             let found = 100.0 * count.get(kind).copied().unwrap_or(0.0) / all;
             assert!((found - wanted).abs() < 3.0, "{kind}: {found} %, not {wanted} %; {count:?}");
         }
+    }
+}
+
+/// The names in a directory as readdir gives them, and where the content of each begins.
+fn listed(dir: &Path) -> Vec<u64> {
+    let names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let text = succeed(Command::new("filefrag").arg("-v").args(&names).current_dir(dir));
+    let first = |line: &&str| line.trim_start().starts_with("0:");
+    let block = |line: &str| line.split(':').nth(2).unwrap().split("..").next().unwrap().trim().parse().unwrap();
+    let blocks: Vec<u64> = text.lines().filter(first).map(block).collect();
+    assert_eq!(blocks.len(), names.len());
+    blocks
+}
+
+/// DAFT wants a directory listed in the order in which its files lie. ext4 does that without its index alone.
+#[test]
+fn a_directory_without_an_index_is_listed_in_the_order_of_the_disk() {
+    if !may_mount() {
+        return;
+    }
+    let rising = |blocks: &[u64]| blocks.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    for (small, in_order) in [(UNINDEXED, true), (INDEXED, false)] {
+        let aged = Aged::new(small, "ext4");
+        let mounted = aged.mounted("ro");
+        let mut dirs = 0;
+        for entry in fs::read_dir(&mounted.0).unwrap().map(Result::unwrap) {
+            if entry.file_name() == "lost+found" {
+                continue;
+            }
+            let blocks = listed(&entry.path());
+            assert_eq!(blocks.len(), 1000);
+            if in_order {
+                // Where a directory's files come to the end of a group they go on in another.
+                assert!(rising(&blocks) >= blocks.len() - 5, "{} of {}", rising(&blocks), blocks.len());
+            } else {
+                assert!(
+                    (400..600).contains(&rising(&blocks)),
+                    "by a hash, about half of them rise: {}",
+                    rising(&blocks)
+                );
+            }
+            dirs += 1;
+        }
+        assert_eq!(dirs, 3);
     }
 }
 

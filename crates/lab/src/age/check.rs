@@ -115,7 +115,57 @@ fn judge(classes: &[Class]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::io::Write as _;
+
     use super::*;
+    use crate::age::image::PlainMount;
+
+    /// A small ext4 whose free blocks stand alone, but for those that it keeps to itself: some 80.
+    fn riddled(dir: &Path) -> PlainMount {
+        let (image, root) = (dir.join("image"), dir.join("root"));
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let options = ["-q", "-F", "-b", "4096", "-m", "0", "-N", "4096", "-O", "^has_journal"];
+        crate::mount::run("mkfs.ext4", options.iter().map(OsStr::new).chain([image.as_os_str()])).unwrap();
+        fs::create_dir(&root).unwrap();
+        let mounted = PlainMount::writable(&image, &root, "ext4", "noatime").unwrap();
+        let written = |number: &u32| fs::write(root.join(format!("f{number}")), [1; 4096]).is_ok();
+        let last = (0..).take_while(written).last().unwrap();
+        File::open(&root).unwrap().sync_all().unwrap();
+        crate::mount::run("sync", ["--file-system".as_ref(), root.as_os_str()]).unwrap();
+        let _ = fs::remove_file(root.join(format!("f{}", last + 1)));
+        for number in (0..last).step_by(2) {
+            fs::remove_file(root.join(format!("f{number}"))).unwrap();
+        }
+        mounted
+    }
+
+    #[test]
+    fn a_file_that_never_comes_out_whole_breaks_the_promise() {
+        if onesweep_sys::user::effective_uid() != 0 || !Path::new("/dev/loop-control").exists() {
+            let _ =
+                writeln!(io::stderr(), "skipped: a_file_that_never_comes_out_whole_breaks_the_promise: no mounts here");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut mounted = riddled(dir.path());
+        let root = dir.path().join("root");
+        fs::write(root.join("apart"), vec![2; 1 << 20]).unwrap();
+        crate::mount::run("sync", ["--file-system".as_ref(), root.as_os_str()]).unwrap();
+        let broken = check(Promise::OneFragmentEach, &root).unwrap_err();
+        assert!(broken.contains("every file in one piece, but 8 times"), "{broken}");
+        // With room for it in one piece, it is made again, and keeps its bytes.
+        for entry in fs::read_dir(&root).unwrap().map(Result::unwrap) {
+            if entry.file_name().to_string_lossy().starts_with('f') {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        let found = check(Promise::OneFragmentEach, &root).unwrap();
+        assert!(found.made_again >= Some(1), "{found:?}");
+        assert_eq!(fs::read(root.join("apart")).unwrap(), vec![2; 1 << 20]);
+        assert_eq!(check(Promise::OneFragmentEach, &root).unwrap().made_again, Some(0));
+        mounted.end().unwrap();
+    }
 
     /// 1,000 files by the table, with some fragments more in the first class.
     fn files(more: u64) -> Vec<(u64, u64)> {

@@ -12,6 +12,7 @@ use crate::bench::quick::{self, Quick};
 use crate::bench::report::{self, Part};
 use crate::bench::sweep::{self, Again};
 use crate::bench::work::Programs;
+use crate::disk::model::DiskModel;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
@@ -159,6 +160,9 @@ pub(super) struct DfsArgs {
     /// Make file system, cache and visits smaller, to try things; the page shows none of these
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
+    /// Another disk than the paper's, to try: what comes out is printed, and not kept
+    #[arg(long, value_name = "NAME|FILE.toml", value_parser = super::model_of)]
+    model: Option<DiskModel>,
 }
 
 /// Measure `onesweep defrag` beside e4defrag: what it writes, and what readers gain
@@ -263,7 +267,7 @@ impl Bench {
         match self {
             Self::Sweep(args) => args.run(),
             Self::Du(args) => args.run(),
-            Self::Dfs(DfsArgs { out, seed, scale }) => dfs::run(&dfs::Order { out, seed, scale }),
+            Self::Dfs(DfsArgs { out, seed, scale, model }) => dfs::run(&dfs::Order { out, seed, scale, model }),
             Self::Defrag(args) => args.run(),
             Self::Peer(args) => args.run(),
             Self::Report(args) => args.run(),

@@ -22,10 +22,37 @@ const WRITTEN: usize = 16 << 10;
 /// Files after which the writer waits for the disk.
 const SYNC: u64 = 8;
 
+/// The part of what is due that has to be done. Each waits for the disk before it acts again, so beside a program that keeps
+/// the disk's queue full it comes to half of it; who comes to less was gone.
+const LEAST: f64 = 0.25;
+/// So many times may always be missing: a second of work.
+const LATE: u64 = A_SECOND as u64;
+
 /// A thread that uses the disk until this goes.
 pub(crate) struct Companion {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<u64>>,
+    thread: Option<JoinHandle<Acted>>,
+}
+
+/// What it did, and why it didn't go on.
+#[derive(Debug, Default)]
+struct Acted {
+    times: u64,
+    error: Option<String>,
+}
+
+impl Acted {
+    /// How often it acted. Who was alone on the disk for a part of a run had no company.
+    fn held_against(self, busy_ms: f64) -> Result<u64, String> {
+        let due = due(busy_ms);
+        match self.error {
+            Some(error) => Err(format!("the companion: {error}")),
+            None if ((self.times + LATE) as f64) < due as f64 * LEAST => {
+                Err(format!("the companion acted {} times, and {due} were due", self.times))
+            }
+            None => Ok(self.times),
+        }
+    }
 }
 
 impl Companion {
@@ -57,27 +84,27 @@ impl Companion {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
-            let mut done = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                if done < due(busy_ms(&stats)) {
-                    if let Err(error) = act(done) {
-                        eprintln!("onesweep-lab: the companion: {error}");
-                        break;
+            let mut acted = Acted::default();
+            while !stopped.load(Ordering::Relaxed) && acted.error.is_none() {
+                if acted.times < due(busy_ms(&stats)) {
+                    match act(acted.times) {
+                        Ok(()) => acted.times += 1,
+                        Err(error) => acted.error = Some(error.to_string()),
                     }
-                    done += 1;
                 } else {
                     thread::sleep(Duration::from_micros(500));
                 }
             }
-            done
+            acted
         });
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it, and says how often it acted.
-    pub(crate) fn end(mut self) -> u64 {
+    /// Ends it after so many milliseconds of the disk's work, and says how often it acted; or that it was no company.
+    pub(crate) fn end(mut self, busy_ms: f64) -> Result<u64, String> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        let acted = self.thread.take().and_then(|thread| thread.join().ok());
+        acted.ok_or("the companion panicked")?.held_against(busy_ms)
     }
 }
 
@@ -88,7 +115,7 @@ impl Drop for Companion {
 }
 
 /// How often it should have acted by then.
-fn due(busy_ms: f64) -> u64 {
+pub(crate) fn due(busy_ms: f64) -> u64 {
     (busy_ms / 1000.0 * A_SECOND) as u64
 }
 
@@ -113,6 +140,36 @@ mod tests {
         while !last.exists() {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(writer.end(), 8);
+        assert_eq!(writer.end(1000.0), Ok(8));
+    }
+
+    #[test]
+    fn who_acts_too_seldom_is_no_company() {
+        let acted = |times, error: Option<&str>| Acted { times, error: error.map(String::from) };
+        assert_eq!(acted(0, None).held_against(1000.0), Ok(0), "a second of work may be missing");
+        assert_eq!(acted(192, None).held_against(100_000.0), Ok(192));
+        let late = acted(191, None).held_against(100_000.0).unwrap_err();
+        assert_eq!(late, "the companion acted 191 times, and 800 were due");
+        let failed = acted(800, Some("no space")).held_against(100_000.0).unwrap_err();
+        assert_eq!(failed, "the companion: no space");
+    }
+
+    /// A run beside a companion that is gone would count as one beside it.
+    #[test]
+    fn a_companion_that_fails_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let stats = dir.path().join("stats");
+        fs::write(&stats, r#"{"busy_ms": 1000.0}"#).unwrap();
+        let writer = Companion::writer(stats.clone(), dir.path()).unwrap();
+        while !dir.path().join("companion/7").exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        fs::remove_dir_all(dir.path().join("companion")).unwrap();
+        fs::write(&stats, r#"{"busy_ms": 2000.0}"#).unwrap();
+        let thread = writer.thread.as_ref().unwrap();
+        while !thread.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(writer.end(2000.0).unwrap_err().starts_with("the companion: No such file"));
     }
 }

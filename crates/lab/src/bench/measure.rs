@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::company::Companion;
 use super::images::{Facts, Images};
 use super::pipe::{self, Ended};
-use super::results::Outcome;
+use super::results::{NOT_INSTALLED, Outcome};
 use super::run::{Cache, Company, Run};
 use super::share::{self, Content};
 use super::work::{Places, Programs, Tool, Work};
@@ -74,7 +74,7 @@ pub(crate) fn measure(
     };
     let mut argv = run.work.argv(&places);
     let Some(program) = programs.find(&argv[0]) else {
-        return Ok(Outcome { missing: Some(format!("{} isn't installed", argv[0])), argv, ..Outcome::default() });
+        return Ok(Outcome { missing: Some(format!("{} {NOT_INSTALLED}", argv[0])), argv, ..Outcome::default() });
     };
     let named = std::mem::replace(&mut argv[0], program.display().to_string());
     let mut outcome = match run.setting.cache {
@@ -190,12 +190,13 @@ fn cold(
     };
     let ended = pipe::run(&argv, interrupt);
     let books = stats(&emulation);
-    let acted = companion.map(Companion::end);
+    let busy_ms = books.as_ref().map_or(0.0, |books| number(books, "busy_ms"));
+    let acted = companion.map(|companion| companion.end(busy_ms));
     let complaints = emulation.stop();
     if !complaints.is_empty() {
         return Err(complaints.join("\n"));
     }
-    let (ended, books) = (ended?, books?);
+    let (ended, books, acted) = (ended?, books?, acted.transpose()?);
     let text = fs::read_to_string(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
     let until_ms = number(&books, "now_ms");
     let entries: Vec<Entry> = text.lines().filter_map(Entry::parse).collect();
@@ -208,7 +209,7 @@ fn cold(
     }
     Ok(Outcome {
         missing: failure(run, &ended),
-        busy_ms: number(&books, "busy_ms"),
+        busy_ms,
         data_ms: data.as_ref().map(|data| data.ms),
         data_requests: data.map_or(0, |data| data.requests),
         requests: count(&books["reads"], "requests"),
@@ -348,10 +349,20 @@ pub(crate) fn look_at(
     let planned = pipe::run(&[&[onesweep], &plan[..], &[root]].concat(), interrupt);
     mounted.end()?;
     let content = places?.map(Content::new);
-    let plan: Value = serde_json::from_slice(&planned?.output).map_err(|error| format!("the plan: {error}"))?;
-    let plans = plan["plans"].as_array().cloned().unwrap_or_default();
-    let peak = plans.iter().find(|plan| plan["chosen"] == true).map_or(0, |plan| count(plan, "peak_memory"));
-    Ok((content, peak))
+    Ok((content, peak(&planned?)?))
+}
+
+/// What the sweep that a plan chose would hold. Budgets are parts of it, so there must be one.
+fn peak(planned: &Ended) -> Result<u64, String> {
+    if planned.code != 0 {
+        let why = planned.complaint.lines().next().unwrap_or_default();
+        return Err(format!("`onesweep plan` ended with {}: {why}", planned.code));
+    }
+    let plan: Value =
+        serde_json::from_slice(&planned.output).map_err(|error| format!("what `onesweep plan` printed: {error}"))?;
+    let mut plans = plan["plans"].as_array().into_iter().flatten();
+    let chosen = plans.find(|plan| plan["chosen"] == true).ok_or("`onesweep plan` chose no plan")?;
+    chosen["peak_memory"].as_u64().ok_or_else(|| "the plan tells no peak_memory".into())
 }
 
 #[cfg(test)]
@@ -375,6 +386,19 @@ mod tests {
         let plan = ended(0, "{\"model\":\"ssd\"}\n", "");
         assert_eq!(detail(&Work::of(Tool::Plan), &plan)["model"], "ssd");
         assert!(detail(&Work::of(Tool::GnuTar), &sum).as_object().unwrap().is_empty());
+    }
+
+    /// A budget of nothing would be measured as one of a mebibyte.
+    #[test]
+    fn a_plan_without_a_peak_is_an_error() {
+        let plan = |text: &str| peak(&ended(0, text, ""));
+        let chosen = r#"{"plans": [{"chosen": false, "peak_memory": 1}, {"chosen": true, "peak_memory": 90}]}"#;
+        assert_eq!(plan(chosen), Ok(90));
+        assert!(plan(&chosen.replace("true", "false")).unwrap_err().contains("chose no plan"));
+        assert!(plan(&chosen.replace("peak_memory", "memory")).unwrap_err().contains("no peak_memory"));
+        assert!(plan("").unwrap_err().contains("EOF"));
+        let failed = peak(&ended(2, "", "onesweep: no such tree\nmore")).unwrap_err();
+        assert_eq!(failed, "`onesweep plan` ended with 2: onesweep: no such tree");
     }
 
     #[test]

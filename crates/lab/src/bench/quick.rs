@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exhibits::{self, Goal};
 use super::results::Results;
+use super::run::Run;
 use super::sweep::{self, Again, Order};
 
 /// The part of a baseline's ratio that must be left.
@@ -41,12 +42,12 @@ pub(crate) fn run(quick: Quick) -> Result<u8, String> {
     let goals = exhibits::quick(quick.order.seed);
     let order = Order { again: Again::All, ..quick.order };
     let measure = |goals: &[&Goal]| {
-        let runs = goals.iter().flat_map(|goal| goal.case().runs);
-        sweep::measure_all(&order, sweep::in_order(runs))?;
+        let runs = sweep::in_order(goals.iter().flat_map(|goal| goal.case().runs));
+        forget(&order.out, &runs)?;
+        sweep::measure_all(&order, runs)?;
         let results = Results::load(&order.out)?;
         let ratios = goals.iter().filter_map(|goal| Some((goal.case().name, goal.score(&results)?))).collect();
-        let commit = results.runs.first().map(|record| record.outcome.commit.clone()).unwrap_or_default();
-        Ok::<Baseline, String>(Baseline { commit, seed: order.seed, ratios })
+        Ok::<Baseline, String>(Baseline { commit: sweep::commit(), seed: order.seed, ratios })
     };
     let all: Vec<&Goal> = goals.iter().collect();
     if quick.set {
@@ -71,6 +72,16 @@ pub(crate) fn run(quick: Quick) -> Result<u8, String> {
     }
     let fallen = fallen(&best, &baseline.ratios);
     if fallen.is_empty() { Ok(0) } else { Err(fallen.into_values().collect::<Vec<_>>().join("\n")) }
+}
+
+/// Removes what came out of these runs before: it must not stand for what can't be measured today.
+fn forget(out: &Path, runs: &[Run]) -> Result<(), String> {
+    let mut results = Results::load(out)?;
+    if results.runs.is_empty() {
+        return Ok(());
+    }
+    runs.iter().for_each(|run| results.remove(run));
+    results.save(out)
 }
 
 /// What is missing or below its part of the baseline: by case, a complaint.
@@ -110,6 +121,8 @@ impl Baseline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::results::tests::{on_its_image, record, setting};
+    use crate::bench::work::{Threshold, Tool, Work};
 
     #[test]
     fn what_fell_or_vanished_is_named() {
@@ -119,6 +132,30 @@ mod tests {
         let complaints: Vec<_> = complaints.into_values().collect();
         assert_eq!(complaints, ["b fell to 7.900, below 0.8 of 10.000", "c wasn't measured"]);
         assert!(fallen(&baseline, &baseline).is_empty());
+    }
+
+    #[test]
+    fn what_was_measured_before_stands_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let [tar, ours] = [Tool::GnuTar, Tool::Tar].map(|tool| setting().run(Work::of(tool)));
+        forget(dir.path(), std::slice::from_ref(&tar)).unwrap();
+        let mut results = on_its_image();
+        for run in [&tar, &ours] {
+            results.enter(record(run.clone(), 1.0));
+        }
+        results.save(dir.path()).unwrap();
+        forget(dir.path(), std::slice::from_ref(&tar)).unwrap();
+        let left = Results::load(dir.path()).unwrap().runs;
+        assert_eq!(left.iter().map(|record| &record.run).collect::<Vec<_>>(), [&ours]);
+    }
+
+    /// What the default makes worse has to fall.
+    #[test]
+    fn the_budget_is_given_out_as_the_program_chooses() {
+        let goals = exhibits::quick(1);
+        let runs = goals.iter().flat_map(|goal| goal.case().runs);
+        let budgets: Vec<_> = runs.filter_map(|run| run.work.budget).collect();
+        assert!(!budgets.is_empty() && budgets.iter().all(|budget| budget.threshold == Threshold::Auto), "{budgets:?}");
     }
 
     #[test]

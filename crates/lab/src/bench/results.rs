@@ -38,6 +38,16 @@ pub(crate) struct Outcome {
     pub(crate) detail: Value,
 }
 
+/// How it is said of a program that there is none here.
+pub(crate) const NOT_INSTALLED: &str = "isn't installed";
+
+impl Outcome {
+    /// Whether a program failed. Where there is none, nothing did.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.missing.as_ref().is_some_and(|missing| !missing.ends_with(NOT_INSTALLED))
+    }
+}
+
 /// A run with what came out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -141,9 +151,14 @@ impl Results {
         image.is_some_and(|image| image.image_sha256 == record.image_sha256)
     }
 
+    /// Forgets what came out of a run.
+    pub(crate) fn remove(&mut self, run: &Run) {
+        self.runs.retain(|record| record.run != *run);
+    }
+
     /// Enters a run in the place of an equal one.
     pub(crate) fn enter(&mut self, record: Record) {
-        self.runs.retain(|old| old.run != record.run);
+        self.remove(&record.run);
         self.runs.push(record);
     }
 
@@ -235,6 +250,13 @@ pub(crate) mod tests {
         assert!(results.of(&other).is_some());
         fs::write(path(dir.path()), r#"{"version":2,"machine":{},"images":{},"runs":[]}"#).unwrap();
         assert!(Results::load(dir.path()).unwrap_err().contains("version 2"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_has_not_failed() {
+        let missing = |why: &str| Outcome { missing: Some(why.into()), ..Outcome::default() };
+        assert!(missing("ended with 2: no").is_failure());
+        assert!(!missing(&format!("rsync {NOT_INSTALLED}")).is_failure() && !Outcome::default().is_failure());
     }
 
     /// Otherwise new runs would be divided by those on an image that lies differently.

@@ -140,13 +140,16 @@ fn due(runs: &[Run], results: &Results, wanted: &Wanted) -> Vec<Run> {
     runs.iter().filter(|run| due.contains(run) || beside(run)).cloned().collect()
 }
 
-/// Measures runs. An image that can't be made is told of, and its runs are left out.
+/// Measures runs. An image that can't be made is told of, and its runs are left out. A run that the lab itself can't make is
+/// told of and not entered, so that it is due the next time. The exit code says whether anything failed.
 pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
-    let (machine, commit) =
-        (results.number_of(machine(&order.programs, &["tar", "bsdtar", "cp", "find", "rsync", "fclones"])), commit());
+    let (machine, commit) = (
+        results.number_of(machine(&order.programs, &["tar", "bsdtar", "cp", "find", "rsync", "fclones", "rmlint"])),
+        commit(),
+    );
     let mut images = Images::new(&order.cache)?;
     let batches = by_image(runs);
     let wanted = Wanted { again: order.again, with_the_way: exhibits::with_the_way(order.seed) };
@@ -180,15 +183,22 @@ pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
                 results.save(&order.out)?;
                 return Err(ENDED.into());
             }
-            let outcome = match measured {
-                Ok(outcome) => Outcome { commit: commit.clone(), ..outcome },
-                Err(complaint) => Outcome { missing: Some(complaint), commit: commit.clone(), ..Outcome::default() },
-            };
             let passed = began.elapsed().as_secs();
             number += 1;
-            eprintln!("[{number}/{count}, {passed} s] {}: {}", run.describe(), said(&outcome));
-            let image_sha256 = unpacked.facts.image_sha256.clone();
-            results.enter(Record { run, image_sha256, machine, outcome });
+            let told = measured.as_ref().map_or_else(|fault| format!("not measured: {fault}"), said);
+            eprintln!("[{number}/{count}, {passed} s] {}: {told}", run.describe());
+            match measured {
+                Ok(outcome) => {
+                    code |= u8::from(outcome.is_failure());
+                    let (outcome, image_sha256) =
+                        (Outcome { commit: commit.clone(), ..outcome }, unpacked.facts.image_sha256.clone());
+                    results.enter(Record { run, image_sha256, machine, outcome });
+                }
+                Err(_) => {
+                    code = 1;
+                    results.remove(&run);
+                }
+            }
             if kept.elapsed() >= KEPT_EVERY {
                 results.save(&order.out)?;
                 kept = Instant::now();
@@ -217,8 +227,9 @@ fn said(outcome: &Outcome) -> String {
     format!("{:.2} s of disk, {} requests", outcome.busy_ms / 1000.0, outcome.requests)
 }
 
+/// The first line that a program prints; rmlint tells its version as a complaint.
 fn first_line(program: &str, args: &[&str]) -> String {
-    let output = mount::run(program, args).map(|output| output.stdout).unwrap_or_default();
+    let output = mount::run(program, args).map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned()
 }
 
@@ -342,6 +353,12 @@ mod tests {
             due(&by_the_clock, &results, &wanted(Again::No)),
             [by_the_clock[1].clone(), by_the_clock[3].clone()]
         );
+    }
+
+    #[test]
+    fn a_version_is_read_wherever_it_is_told() {
+        assert_eq!(first_line("sh", &["-c", "echo version 2 >&2"]), "version 2");
+        assert_eq!(first_line("sh", &["-c", "echo version 1; echo a warning >&2"]), "version 1");
     }
 
     #[test]

@@ -241,3 +241,152 @@ pub(crate) fn told(bound: &Bound) -> String {
     let rows = rows.map(|(name, ms, more)| format!("{name:<26}  {:>10.2} s{more}\n", ms / 1000.0)).concat();
     format!("{counts}\n{rows}on {model}, image {image_sha256}\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+    use crate::address_runs::tests::run as piece;
+    use crate::age::image::{Fs, PlainMount};
+    use crate::disk::geometry::tests::{close, round};
+
+    /// 100,000 bytes a millisecond, 10 ms a turn. Data and metadata share 50,000 bytes.
+    #[test]
+    fn the_bounds_are_those_computed_by_hand() {
+        let survey = |bytes| Survey {
+            layout: Layout { files: 2, bytes, extents: vec![piece(150_000, 50_000), piece(0, 100_000)] },
+            touched: vec![piece(90_000, 30_000), piece(50_000, 60_000)],
+            image_bytes: 1_200_000_000,
+            image_sha256: "abc".into(),
+        };
+        let bound = survey(120_000).bound(&round(), (0.0, 1.0));
+        assert_eq!((bound.files, bound.extents), (2, 2));
+        assert_eq!((bound.useful_bytes, bound.data_bytes, bound.metadata_bytes), (120_000, 150_000, 20_000));
+        // 1.5 ms for the blocks, of which four fifths are bytes of files.
+        close(bound.streaming_ms, 1.2);
+        // 0 to 120,000, a gap of 30,000 that is read through, 50,000 more.
+        close(bound.sweep.ms, 1.2 + 0.3 + 0.5);
+        assert_eq!((bound.sweep.runs, bound.sweep.seeks, bound.sweep.gap_bytes), (2, 0, 30_000));
+        close(bound.queued_sweep_ms, 1.2 + 0.3 + 0.5);
+        // 50,000 to 120,000, from the start of the disk on.
+        close(bound.metadata_sweep.ms, 0.5 + 0.7);
+        assert_eq!((bound.metadata_sweep.runs, bound.metadata_sweep.gap_bytes), (1, 50_000));
+        // That pass; and one over 0 to 100,000 and 150,000 to 200,000.
+        close(bound.metadata_first_ms, 1.2 + 1.0 + 0.5 + 0.5);
+        // Bytes that are on no block, of files with holes or compressed, are not streamed.
+        close(survey(900_000).bound(&round(), (0.0, 1.0)).streaming_ms, 1.5);
+        // An image on the inner half is as quick, since the rate is the same everywhere.
+        close(survey(120_000).bound(&round(), (0.5, 1.0)).streaming_ms, 1.2);
+        let nothing = Survey { layout: Layout::default(), touched: Vec::new(), ..survey(0) };
+        let nothing = nothing.bound(&round(), (0.0, 1.0));
+        assert_eq!((nothing.streaming_ms, nothing.sweep.ms, nothing.metadata_first_ms), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn empty_files_and_larger_ones_are_left_out() {
+        let most = Chosen { most_bytes: Some(1024) };
+        assert_eq!([0, 1, 1024, 1025].map(|bytes| most.has(bytes)), [false, true, true, false]);
+        assert_eq!([0, 1 << 40].map(|bytes| Chosen::default().has(bytes)), [false, true]);
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("none", 0), ("small", 1), ("most", 1024), ("more", 1025)] {
+            fs::write(dir.path().join(name), vec![0; bytes]).unwrap();
+        }
+        let found = |chosen: Chosen| {
+            let script = chosen.script("printf '%s\\n'");
+            let output = run("sh", ["-c".as_ref(), script.as_ref(), "sh".as_ref(), dir.path().as_os_str()]).unwrap();
+            let mut names: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(found(most), ["./most", "./small"]);
+        assert_eq!(found(Chosen::default()), ["./more", "./most", "./small"]);
+    }
+
+    /// Five files with bytes: of one block, two of 16 that grow in turns, of 256, and one with holes.
+    fn files(root: &Path) {
+        let create = |name: &str| File::create(root.join(name)).unwrap();
+        let block = |file: &File, number: u64| file.write_all_at(&[7; 4096], number * 4096).unwrap();
+        block(&create("one"), 0);
+        let turns = ["this", "that"].map(create);
+        for number in 0..16 {
+            for file in &turns {
+                block(file, number);
+                file.sync_all().unwrap();
+            }
+        }
+        let (large, holed) = (create("large"), create("holed"));
+        (0..256).for_each(|number| block(&large, number));
+        [0, 40, 41, 99].into_iter().for_each(|number| block(&holed, number));
+        fs::write(root.join("empty"), "").unwrap();
+        run("sync", ["--file-system".as_ref(), root.as_os_str()]).unwrap();
+    }
+
+    /// What `xfs_bmap -v` prints of files below a root: its numbers are sectors of 512 bytes.
+    fn by_xfs_bmap(root: &Path) -> Vec<AddressRun> {
+        let mut runs = Vec::new();
+        for entry in fs::read_dir(root).unwrap().map(Result::unwrap) {
+            let printed = run("xfs_bmap", ["-v".as_ref(), entry.path().as_os_str()]).unwrap().stdout;
+            for line in String::from_utf8_lossy(&printed).lines().filter(|line| line.contains("]:")) {
+                let place = line.split_once("]:").unwrap().1.split_whitespace().next().unwrap();
+                if let Some((first, last)) = place.split_once("..") {
+                    let [first, last]: [u64; 2] = [first, last].map(|sector| sector.parse().unwrap());
+                    runs.push(AddressRun { start: first * 512, end: (last + 1) * 512 });
+                }
+            }
+        }
+        address_runs::joined(runs)
+    }
+
+    /// Two programs that ask the kernel in two ways.
+    #[test]
+    fn filefrag_and_xfs_bmap_tell_the_same_of_xfs() {
+        if onesweep_sys::user::effective_uid() != 0
+            || !Path::new("/dev/loop-control").exists()
+            || ["mkfs.xfs", "xfs_bmap", "filefrag"].iter().any(|program| run("which", [program]).is_err())
+        {
+            let _ = writeln!(std::io::stderr(), "skipped: filefrag_and_xfs_bmap_tell_the_same_of_xfs: no XFS here");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (image, root) = (dir.path().join("image"), dir.path().join("root"));
+        File::create(&image).unwrap().set_len(320 << 20).unwrap();
+        Fs::Xfs.make(&image, 0, &[]).unwrap();
+        fs::create_dir(&root).unwrap();
+        let mut mounted = PlainMount::writable(&image, &root, "xfs", "noatime,allocsize=4k").unwrap();
+        files(&root);
+        let layout = map_files(&root, Chosen::default());
+        let by_bmap = by_xfs_bmap(&root);
+        mounted.end().unwrap();
+        let layout = layout.unwrap();
+        assert_eq!((layout.files, layout.bytes), (5, (1 + 32 + 256 + 100) * 4096));
+        assert!(layout.extents.len() > 8, "some are in pieces: {:?}", layout.extents);
+        assert_eq!(address_runs::joined(layout.extents), by_bmap);
+        assert_eq!(address_runs::bytes(&by_bmap), (1 + 32 + 256 + 4) * 4096);
+    }
+
+    /// The survey of a part of the files knows nothing of the others.
+    #[test]
+    fn a_part_of_the_files_is_surveyed() {
+        if onesweep_sys::user::effective_uid() != 0 || !Path::new("/dev/loop-control").exists() {
+            let _ = writeln!(std::io::stderr(), "skipped: a_part_of_the_files_is_surveyed: no mounts here");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (image, root) = (dir.path().join("image"), dir.path().join("root"));
+        File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        Fs::Ext4.make(&image, 4096, &[]).unwrap();
+        fs::create_dir(&root).unwrap();
+        let mut mounted = PlainMount::writable(&image, &root, "ext4", "noatime").unwrap();
+        files(&root);
+        let whole = map_files(&root, Chosen::default()).unwrap();
+        let part = map_files(&root, Chosen { most_bytes: Some(64 << 10) }).unwrap();
+        mounted.end().unwrap();
+        assert_eq!((whole.files, whole.bytes), (5, (1 + 32 + 256 + 100) * 4096));
+        assert_eq!((part.files, part.bytes), (3, (1 + 32) * 4096));
+        assert!(part.extents.iter().all(|run| whole.extents.contains(run)));
+        assert_eq!(address_runs::bytes(&address_runs::joined(part.extents)), (1 + 32) * 4096);
+    }
+}

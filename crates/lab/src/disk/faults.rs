@@ -10,6 +10,9 @@ pub(crate) const SECTOR: u64 = 512;
 /// Revolutions that a drive spends on a sector before it gives up; usual for desktop drives.
 const RETRIES: f64 = 50.0;
 
+/// A day: nobody waits longer for a place.
+const MOST_SLOW_MS: f64 = 86_400_000.0;
+
 /// One fault, as typed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
@@ -189,8 +192,9 @@ impl std::str::FromStr for Fault {
             ["unreadable", places] => range(places).map(|(start, end)| Self::Unreadable { start, end }),
             ["slow", places, ms] => {
                 let (start, end) = range(places)?;
-                let ms = ms.parse().ok().filter(|&ms: &f64| ms.is_finite() && ms >= 0.0);
-                Ok(Self::Slow { start, end, ms: ms.ok_or("slow needs milliseconds")? })
+                let ms = ms.parse().ok().filter(|ms: &f64| (0.0..=MOST_SLOW_MS).contains(ms));
+                let ms = ms.ok_or_else(|| format!("slow needs milliseconds, at most {MOST_SLOW_MS}"))?;
+                Ok(Self::Slow { start, end, ms })
             }
             ["power-cut", writes, seed] => Ok(Self::PowerCut { writes: number(writes)?, seed: number(seed)? }),
             _ => Err(format!(
@@ -241,7 +245,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused() {
-        for text in ["", "unreadable", "unreadable 5", "unreadable 5+0", "slow 0+1", "slow 0+1 -3", "power-cut x 1"] {
+        for text in [
+            "",
+            "unreadable",
+            "unreadable 5",
+            "unreadable 5+0",
+            "slow 0+1",
+            "slow 0+1 -3",
+            "slow 0+1 1e300",
+            "power-cut x 1",
+        ] {
             assert!(text.parse::<Fault>().is_err(), "{text}");
         }
     }

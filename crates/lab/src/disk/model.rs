@@ -59,6 +59,12 @@ pub(crate) struct DiskModel {
     pub(crate) spin_up_s: f64,
 }
 
+const HOUR_MS: f64 = 3_600_000.0;
+const YEAR_S: f64 = 366.0 * 86_400.0;
+const MOST_BYTES: u64 = 1 << 60;
+/// A request at less would take for ever.
+const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e15;
+
 fn default_zones() -> u32 {
     16
 }
@@ -210,18 +216,30 @@ impl DiskModel {
     /// What makes no sense on any disk.
     fn check(&self) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("model {}: {what}", self.name));
-        let positive = |value: f64| value.is_finite() && value > 0.0;
         let times = [
-            ("seek_track_ms", self.seek_track_ms),
-            ("seek_average_ms", self.seek_average_ms),
-            ("seek_full_ms", self.seek_full_ms),
-            ("overhead_ms", self.overhead_ms),
-            ("patience_ms", self.patience_ms),
-            ("standby_after_s", self.standby_after_s),
-            ("spin_up_s", self.spin_up_s),
+            ("seek_track_ms", self.seek_track_ms, HOUR_MS),
+            ("seek_average_ms", self.seek_average_ms, HOUR_MS),
+            ("seek_full_ms", self.seek_full_ms, HOUR_MS),
+            ("overhead_ms", self.overhead_ms, HOUR_MS),
+            ("patience_ms", self.patience_ms, HOUR_MS),
+            ("standby_after_s", self.standby_after_s, YEAR_S),
+            ("spin_up_s", self.spin_up_s, HOUR_MS / 1000.0),
         ];
-        if let Some((name, _)) = times.iter().find(|(_, time)| !time.is_finite() || *time < 0.0) {
-            return wrong(&format!("{name} must be a time, not below 0"));
+        if let Some((name, _, most)) = times.iter().find(|(_, time, most)| !(0.0..=*most).contains(time)) {
+            return wrong(&format!("{name} must be a time, not below 0 and at most {most}"));
+        }
+        let counts = [
+            ("zones", u64::from(self.zones), 1, 10_000),
+            ("capacity", self.capacity, 1, MOST_BYTES),
+            ("queue_depth", self.queue_depth as u64, 1, 1 << 16),
+            ("buffer_segments", self.buffer_segments as u64, 0, 1 << 16),
+            ("buffer_segment_bytes", self.buffer_segment_bytes, 0, MOST_BYTES),
+            ("write_cache", self.write_cache, 0, MOST_BYTES),
+        ];
+        if let Some((name, _, least, most)) =
+            counts.iter().find(|(_, count, least, most)| !(least..=most).contains(&count))
+        {
+            return wrong(&format!("{name} must be from {least} to {most}"));
         }
         if self.rpm != 0.0 && !(60.0..=100_000.0).contains(&self.rpm) {
             return wrong("rpm must be 0, for a disk without a head, or from 60 to 100,000");
@@ -229,14 +247,12 @@ impl DiskModel {
         if !(self.seek_track_ms <= self.seek_average_ms && self.seek_average_ms <= self.seek_full_ms) {
             return wrong("seek_track_ms, seek_average_ms and seek_full_ms must rise");
         }
-        if ![self.outer_rate, self.inner_rate, self.interface_rate].into_iter().all(positive) {
-            return wrong("rates must be above 0");
+        let rates = [self.outer_rate, self.inner_rate, self.interface_rate];
+        if !rates.iter().all(|rate| RATES.contains(rate)) {
+            return wrong("rates must be from 1,000 to 1e15 bytes a second");
         }
         if self.outer_rate < self.inner_rate {
             return wrong("outer_rate must not be below inner_rate: the disk begins at its outer edge");
-        }
-        if self.capacity == 0 || self.zones == 0 || self.queue_depth == 0 {
-            return wrong("capacity, zones and queue_depth must be at least 1");
         }
         Ok(())
     }
@@ -330,6 +346,14 @@ mod tests {
             (text.replace("6000.0", "1e-300"), "rpm"),
             (text.replace("6000.0", "nan"), "rpm"),
             (text.replace("1e8", "1e3"), "outer_rate"),
+            (text.replace("5e7", "1e-300"), "rates"),
+            (text.replace("19.0", "1e300"), "seek_full_ms"),
+            (text.replace("= 1000", "= 0"), "capacity"),
+            (format!("{text}zones = 4000000000"), "zones"),
+            (format!("{text}zones = 0"), "zones"),
+            (format!("{text}queue_depth = 0"), "queue_depth"),
+            (format!("{text}buffer_segment_bytes = 9223372036854775807"), "buffer_segment_bytes"),
+            (format!("{text}spin_up_s = 1e300"), "spin_up_s"),
             (text.replace("= 1e8", "= inf"), "rates"),
             (format!("{text}spin_up_s = inf"), "spin_up_s"),
             (format!("{text}patience_ms = -1.0"), "patience_ms"),

@@ -54,25 +54,24 @@ impl Variant {
     }
 }
 
-/// The paper's disk. The lab's model of it has the track buffer and the write cache of later drives; this one has the
+/// The paper's disk, unless another is tried. The lab's model of it has the track buffer and the write cache of later drives; this one has the
 /// 512 KB that Red Hill's history gives, as a track buffer, since writes that a drive keeps back would be merged
 /// whatever the file system does.
-fn disk() -> Result<DiskModel, String> {
-    let model = DiskModel::named("fireball-ex").ok_or("there is no model fireball-ex")?;
-    Ok(DiskModel { buffer_segments: 8, buffer_segment_bytes: 64 << 10, write_cache: 0, ..model })
+fn disk(model: &DiskModel) -> DiskModel {
+    DiskModel { buffer_segments: 8, buffer_segment_bytes: 64 << 10, write_cache: 0, ..model.clone() }
 }
 
 /// The paper's file system and cache, or a part of them.
-fn settings(scale: f64, variant: Variant) -> Result<Settings, String> {
+fn settings(scale: f64, variant: Variant, model: &DiskModel) -> Settings {
     let groups = (f64::from(Shape::PAPER.groups) * scale).round().max(3.0) as u32;
     let cache_blocks = ((128 << 20) as f64 / 4096.0 * scale) as usize;
-    Ok(Settings {
+    Settings {
         shape: Shape { groups, ..Shape::PAPER },
         cache_blocks,
-        model: disk()?,
+        model: disk(model),
         reallocates: variant == Variant::Realloc,
         relocation: variant.relocation(),
-    })
+    }
 }
 
 /// From the first operation to point 2. Writes and flushes are those of the tenth of all operations before it.
@@ -80,10 +79,11 @@ pub(super) fn measure(
     recipe: Recipe,
     amount: &Amount,
     variant: Variant,
+    model: &DiskModel,
     points: Points,
     interrupt: &Interrupt,
 ) -> Result<Outcome, String> {
-    let mut replay = Replay::new(FileSystem::new(&settings(amount.scale, variant)?));
+    let mut replay = Replay::new(FileSystem::new(&settings(amount.scale, variant, model)));
     let mut outcome = Outcome::default();
     let (mut count, mut books) = (0, replay.system.books());
     let late = points.second - points.second / 10;
@@ -152,14 +152,19 @@ mod tests {
     use super::*;
     use crate::age::recipes::dfs::Points;
 
+    fn fireball() -> DiskModel {
+        DiskModel::named("fireball-ex").unwrap()
+    }
+
     /// A small one, from its beginning to its end: nothing is lost (each read looks at what lies there), the operations
     /// are the same for all, and putting files in order pays.
     #[test]
     fn small_files_gain_and_nothing_is_lost() {
         let amount = Amount { seed: 1, scale: 0.02, steps: Some(u32::MAX), image_bytes: 40 << 20 };
         let points = Points::of(Recipe::DfsSmall.ops(&amount), amount.image_bytes).unwrap();
-        let outcomes = [Variant::Ffs, Variant::Dfs16, Variant::Around16]
-            .map(|variant| measure(Recipe::DfsSmall, &amount, variant, points, &Interrupt::default()).unwrap());
+        let outcomes = [Variant::Ffs, Variant::Dfs16, Variant::Around16].map(|variant| {
+            measure(Recipe::DfsSmall, &amount, variant, &fireball(), points, &Interrupt::default()).unwrap()
+        });
         let small = |outcome: &Outcome| outcome.second.score(2..=12).share();
         let [ffs, dfs, around] = &outcomes;
         assert_eq!(ffs.second.operations, points.second);
@@ -183,6 +188,6 @@ mod tests {
         let points = Points::of(Recipe::DfsSmall.ops(&amount), amount.image_bytes).unwrap();
         let interrupt = Interrupt::default();
         interrupt.tell();
-        assert!(measure(Recipe::DfsSmall, &amount, Variant::Ffs, points, &interrupt).is_err());
+        assert!(measure(Recipe::DfsSmall, &amount, Variant::Ffs, &fireball(), points, &interrupt).is_err());
     }
 }

@@ -22,6 +22,7 @@ use self::outcomes::{Outcome, Outcomes, Recipes};
 use super::sweep;
 use crate::age::recipe::{Amount, Recipe};
 use crate::age::recipes::dfs::Points;
+use crate::disk::model::DiskModel;
 use crate::interrupt::{EXIT_CODE, Interrupt};
 
 pub(crate) use self::page::{BEGIN, END, show};
@@ -33,6 +34,8 @@ pub(crate) struct Order {
     pub(crate) seed: u64,
     /// Of the file system, the cache and the visits to a directory.
     pub(crate) scale: f64,
+    /// Another disk than the paper's, to try: what comes out is printed, not kept.
+    pub(crate) model: Option<DiskModel>,
 }
 
 /// The same operations with the two kinds of sizes.
@@ -54,6 +57,10 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     if !(0.01..=1.0).contains(&order.scale) {
         return Err("--scale needs a number from 0.01 to 1".into());
     }
+    let model = match &order.model {
+        Some(model) => model.clone(),
+        None => DiskModel::named("fireball-ex").ok_or("there is no model fireball-ex")?,
+    };
     let interrupt = Interrupt::by_signals()?;
     fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut jobs = Vec::new();
@@ -70,7 +77,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let next = || jobs.lock().ok().and_then(|mut jobs| jobs.pop());
     let work = || {
         while let Some((recipe, variant, points)) = next() {
-            let outcome = measure::measure(recipe, &order.amount(), variant, points, &interrupt);
+            let outcome = measure::measure(recipe, &order.amount(), variant, &model, points, &interrupt);
             if let Ok(mut done) = done.lock() {
                 done.push((recipe, variant, outcome));
             }
@@ -91,7 +98,9 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
             recipe.variants.insert(variant.name().to_owned(), outcome);
         }
     }
-    outcomes.save(&order.out)?;
+    if order.model.is_none() {
+        outcomes.save(&order.out)?;
+    }
     print!("{}", page::told(&outcomes));
     Ok(0)
 }

@@ -183,7 +183,10 @@ impl Exhibit for Figure1 {
             "`source`, clean and after 24 versions, on `{DIAMONDMAX}`, the \
              paper's disk for this figure, track buffer on. NTFS by ntfs-3g, `DEVICE` without it. First extent is ours in the \
              order of qtar. The paper's tree has as many files as the clean one; it tells neither the age nor the scheduler of \
-             its two times. One sweep is every sector that is needed in rising order, and without seeks the bytes of the files in \
+             its two times. What it calls *dirty* was aged by checking out 24 versions of the Linux source one after the other \
+             (5.3): `source` replays such changes by a generator, on a file system that holds nothing else. Both sides of each \
+             ratio read the same image, and the clean one stands beside it: [lab.md](lab.md#aged-file-systems) tells how far \
+             it is from the paper's. One sweep is every sector that is needed in rising order, and without seeks the bytes of the files in \
              one piece: they are computed, and know no scheduler.\n\n"
         );
         for (fs, fs_name, picture, _) in FILE_SYSTEMS_1 {
@@ -271,7 +274,7 @@ impl Exhibit for Figure3 {
         let drawn = drawn(pictures, ("qtar-3", "disk time to archive a source tree"), &bars, (values, "figure-3"))?;
         Ok(format!(
             "`source` of {files}, ext4, track buffer on. The paper's times are those of its figure, for GNU tar and for \
-             qtar, on a tree of as many files as the clean one.\n\n{drawn}\n{}",
+             qtar, on an aged ext4 of as many files as the clean tree.\n\n{drawn}\n{}",
             self.table(results)
         ))
     }
