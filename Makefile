@@ -117,7 +117,7 @@ python: build-deps $(PYTHON_ENV)/made
 # Without optimisation, as all tests: a wheel takes minutes.
 python-test: $(PYTHON_ENV)/made
 	VIRTUAL_ENV=$(PYTHON_ENV) $(PYTHON_ENV)/bin/maturin develop --quiet --manifest-path crates/python/Cargo.toml --profile dev
-	$(PYTHON_ENV)/bin/python -m pytest crates/python
+	$(PYTHON_ENV)/bin/python -m pytest --basetemp $(abspath $(TARGET))/python-test crates/python
 
 # include/onesweep.h of crates/capi, of its source; a test compares them.
 header:
