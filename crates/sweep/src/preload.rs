@@ -97,8 +97,8 @@ impl Preload {
             }
             ("btrfs", _) => Some("btrfs tells its trees to root alone; be root, or use --metadata auto".into()),
             (other, _) => Some(format!(
-                "the tables of a mounted {other} can't be read; only those of ext2, ext3, ext4, XFS, btrfs and, by root, of \
-                 NTFS can, and those of images and unmounted devices. Leave out --metadata tables"
+                "the tables of a mounted {other} can't be read; only those of ext2, ext3, ext4, XFS and btrfs can, by root those of \
+                 NTFS, too, and those of images and unmounted devices. Leave out --metadata tables"
             )),
         }
     }
