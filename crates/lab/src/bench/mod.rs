@@ -39,4 +39,5 @@ mod section;
 mod share;
 mod statistics;
 pub(crate) mod sweep;
+mod versioned;
 pub(crate) mod work;

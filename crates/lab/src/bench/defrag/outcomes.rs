@@ -1,7 +1,6 @@
 //! What was measured, in one JSON file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -11,10 +10,9 @@ pub(crate) use super::written::Written;
 use crate::bench::images::Facts;
 use crate::bench::measure::count;
 use crate::bench::results::{Machine, Outcome};
-use crate::partial::Partial;
+use crate::bench::versioned::{self, VERSION};
 
 const FILE: &str = "defrag.json";
-const VERSION: u32 = 1;
 
 /// The same packing once more, after the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -100,25 +98,11 @@ impl Default for Outcomes {
 impl Outcomes {
     /// Those of a directory; none when it has no file.
     pub(crate) fn load(dir: &Path) -> Result<Self, String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let outcomes: Self = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            read => serde_json::from_str(&read.map_err(|error| said(&error))?).map_err(|error| said(&error))?,
-        };
-        match outcomes.version {
-            VERSION => Ok(outcomes),
-            other => Err(said(&format_args!("version {other} is not known; measure into another directory"))),
-        }
+        Ok(versioned::load(&dir.join(FILE), |outcomes: &Self| outcomes.version)?.unwrap_or_default())
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<(), String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = serde_json::to_string_pretty(self).map_err(|error| said(&error))?;
-        let partial = Partial::new(&path)?;
-        fs::write(partial.path(), text + "\n").map_err(|error| said(&error))?;
-        partial.finish()
+        versioned::save(&dir.join(FILE), self)
     }
 
     pub(crate) fn has(&self, case: &str, packing: &str, scale: f64, seed: u64) -> bool {
@@ -133,6 +117,8 @@ impl Outcomes {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;

@@ -1,20 +1,18 @@
 //! What was measured, in one JSON file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::age::recipes::dfs::Points;
+use crate::bench::versioned::{self, VERSION};
 use crate::ffs::books::Books;
 use crate::ffs::score::Score;
 use crate::ffs::shape::BLOCK_BYTES;
-use crate::partial::Partial;
 
 const FILE: &str = "dfs.json";
-const VERSION: u32 = 1;
 
 /// Files with the same number of blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -134,30 +132,18 @@ impl Outcomes {
 
     /// What a directory has; `None` where it has nothing.
     pub(super) fn load(dir: &Path) -> Result<Option<Self>, String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let outcomes: Self = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            read => serde_json::from_str(&read.map_err(|error| said(&error))?).map_err(|error| said(&error))?,
-        };
-        match outcomes.version {
-            VERSION => Ok(Some(outcomes)),
-            other => Err(said(&format_args!("version {other} is not known; measure into another directory"))),
-        }
+        versioned::load(&dir.join(FILE), |outcomes: &Self| outcomes.version)
     }
 
     pub(super) fn save(&self, dir: &Path) -> Result<(), String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = serde_json::to_string_pretty(self).map_err(|error| said(&error))?;
-        let partial = Partial::new(&path)?;
-        fs::write(partial.path(), text + "\n").map_err(|error| said(&error))?;
-        partial.finish()
+        versioned::save(&dir.join(FILE), self)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

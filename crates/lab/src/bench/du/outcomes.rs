@@ -1,14 +1,13 @@
 //! What was measured, in one JSON file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::records::Kind;
 use crate::bench::results::Machine;
-use crate::partial::Partial;
+use crate::bench::versioned::{self, VERSION};
 
 const FILE: &str = "du.json";
 
@@ -223,7 +222,7 @@ pub(crate) struct Outcomes {
 
 /// Of the file. The first ones didn't say theirs.
 fn version() -> u32 {
-    1
+    VERSION
 }
 
 impl Default for Outcomes {
@@ -234,25 +233,11 @@ impl Default for Outcomes {
 
 impl Outcomes {
     pub(crate) fn load(dir: &Path) -> Result<Self, String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let outcomes: Self = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            read => serde_json::from_str(&read.map_err(|error| said(&error))?).map_err(|error| said(&error))?,
-        };
-        match outcomes.version {
-            1 => Ok(outcomes),
-            other => Err(said(&format_args!("version {other} is not known; measure into another directory"))),
-        }
+        Ok(versioned::load(&dir.join(FILE), |outcomes: &Self| outcomes.version)?.unwrap_or_default())
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<(), String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = serde_json::to_string_pretty(self).map_err(|error| said(&error))?;
-        let partial = Partial::new(&path)?;
-        fs::write(partial.path(), text + "\n").map_err(|error| said(&error))?;
-        partial.finish()
+        versioned::save(&dir.join(FILE), self)
     }
 
     pub(crate) fn has(&self, case: &str, scale: f64) -> bool {
@@ -266,6 +251,8 @@ impl Outcomes {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,13 +1,12 @@
 //! What was measured, in one JSON file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bench::results::Machine;
-use crate::partial::Partial;
+use crate::bench::versioned::{self, VERSION};
 
 const FILE: &str = "peer.json";
 
@@ -103,8 +102,6 @@ pub(crate) struct Outcomes {
     pub(crate) cases: BTreeMap<String, Measured>,
 }
 
-const VERSION: u32 = 1;
-
 impl Default for Outcomes {
     fn default() -> Self {
         Self { version: VERSION, cases: BTreeMap::new() }
@@ -113,25 +110,11 @@ impl Default for Outcomes {
 
 impl Outcomes {
     pub(crate) fn load(dir: &Path) -> Result<Self, String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let outcomes: Self = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            read => serde_json::from_str(&read.map_err(|error| said(&error))?).map_err(|error| said(&error))?,
-        };
-        match outcomes.version {
-            VERSION => Ok(outcomes),
-            other => Err(said(&format_args!("version {other} is not known; measure into another directory"))),
-        }
+        Ok(versioned::load(&dir.join(FILE), |outcomes: &Self| outcomes.version)?.unwrap_or_default())
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<(), String> {
-        let path = dir.join(FILE);
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = serde_json::to_string_pretty(self).map_err(|error| said(&error))?;
-        let partial = Partial::new(&path)?;
-        fs::write(partial.path(), text + "\n").map_err(|error| said(&error))?;
-        partial.finish()
+        versioned::save(&dir.join(FILE), self)
     }
 
     /// Programs of a release measure again what others have measured.
@@ -147,6 +130,8 @@ impl Outcomes {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
