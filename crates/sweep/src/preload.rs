@@ -2,8 +2,8 @@
 //!
 //! A walk learns of a directory when it has read the one above, so it goes over the disk as often as the tree is deep. XFS
 //! tells its inodes without their names: these are read group by group, then the directories among them. ext4 is read in one
-//! pass over its device; so is NTFS, which `ntfs-3g` reads through that same cache. Of btrfs, its own trees tell where its metadata lies ([`crate::btrfs`]). The walk that follows finds
-//! everything in memory.
+//! pass over its device; so is NTFS, in two, which `ntfs-3g` reads through that same cache. Of btrfs, its own trees tell where
+//! its metadata lies ([`crate::btrfs`]). The walk that follows finds everything in memory.
 
 mod ext4;
 mod ntfs;
@@ -103,8 +103,8 @@ impl Preload {
         }
     }
 
-    /// Whether it is to run before it is seen that metadata comes from the disk: where that was wished, and where it isn't this
-    /// process that reads it.
+    /// Whether it is to run before it is seen that metadata comes from the disk: where that was wished, and where another
+    /// process reads it.
     pub(crate) fn runs_at_once(&self) -> bool {
         self.is_wished || matches!(self.source, Source::Ntfs(_))
     }
