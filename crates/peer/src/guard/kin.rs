@@ -79,7 +79,7 @@ fn parent_in(stat: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{BufRead, BufReader},
+        io::{BufRead, BufReader, Write},
         process::{Command, Stdio},
     };
 
@@ -97,18 +97,29 @@ mod tests {
     #[test]
     fn children_and_theirs_are_kin_and_others_are_not() {
         let kin = Kin::new(None);
-        let mut child =
-            Command::new("sh").args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let grandchild: i32 = line.trim().parse().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut to, mut from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut line = || {
+            let mut line = String::new();
+            from.read_line(&mut line).unwrap();
+            line
+        };
+        let grandchild: i32 = line().trim().parse().unwrap();
+        // Until it answers it may still be the shell that it was forked from.
+        to.write_all(b"running\n").unwrap();
+        assert_eq!(line(), "running\n");
         assert!(kin.has(grandchild, None) && kin.has(child.id() as i32, None));
         let stranger = Kin { own: u32::MAX, program: None };
         assert!(!stranger.has(grandchild, None));
         assert!(stranger.has(grandchild, Some(child.id())), "the engine's child");
         assert!(!kin.has(1, Some(1)) && !kin.has(0, None) && !kin.has(-1, None), "systemd is not the engine");
         let own = onesweep_sys::user::effective_uid();
-        let path = fs::canonicalize("/bin/sleep").unwrap();
+        let path = fs::canonicalize("/bin/cat").unwrap();
         let runs = |users: &[u32]| {
             let program = EngineProgram { path: path.clone(), users: users.to_vec() };
             Kin { own: u32::MAX, program: Some(program) }.has(grandchild, None)
