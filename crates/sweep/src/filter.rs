@@ -1,10 +1,15 @@
 //! Which entries are left out: exclude patterns with GNU tar's meaning.
 
+use std::collections::HashSet;
+
 /// Exclude patterns, in GNU tar's meaning of `--exclude`: shell patterns in which `*` and `?` also match `/`,
 /// tried at every place after a `/` (not anchored), and excluding all that lies below a match. `?` and `[...]` take a
 /// character of UTF-8, or a byte: what matches in either way is left out, as by glibc's fnmatch(3) in a UTF-8 locale.
+///
+/// A path costs a comparison for every pattern with a wildcard; all names without one cost as much as a single name.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
+    names: HashSet<Vec<u8>>,
     patterns: Vec<Vec<u8>>,
 }
 
@@ -26,17 +31,22 @@ impl Filter {
 
     /// Adds one pattern.
     pub fn exclude(&mut self, pattern: &[u8]) {
-        self.patterns.push(pattern.to_vec());
+        if pattern.iter().any(|byte| br"*?[\".contains(byte)) {
+            self.patterns.push(pattern.to_vec());
+        } else {
+            self.names.insert(pattern.to_vec());
+        }
     }
 
     /// True without patterns.
     pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self.names.is_empty() && self.patterns.is_empty()
     }
 
     /// True when the entry at `path` (as it is delivered) is left out.
     pub fn excludes(&self, path: &[u8]) -> bool {
-        self.patterns.iter().any(|pattern| matches_anywhere(pattern, path))
+        (!self.names.is_empty() && tails(path).any(|tail| heads(tail).any(|head| self.names.contains(head))))
+            || self.patterns.iter().any(|pattern| tails(path).any(|tail| glob(pattern, tail)))
     }
 }
 
@@ -45,10 +55,16 @@ pub fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
     glob(pattern, name)
 }
 
-fn matches_anywhere(pattern: &[u8], path: &[u8]) -> bool {
+/// A path, and what follows each of its slashes.
+fn tails(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let after_slashes = path.windows(2).enumerate().filter(|(_, pair)| pair[0] == b'/' && pair[1] != b'/');
-    let starts = std::iter::once(0).chain(after_slashes.map(|(at, _)| at + 1));
-    starts.into_iter().any(|at| glob(pattern, &path[at..]))
+    std::iter::once(path).chain(after_slashes.map(|(at, _)| &path[at + 1..]))
+}
+
+/// What lies before each slash of a path, and the path.
+fn heads(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at]).chain(std::iter::once(path))
 }
 
 /// Shell matching with `FNM_LEADING_DIR` and without `FNM_PATHNAME`; a backslash takes the next byte literally.
@@ -243,6 +259,24 @@ mod tests {
     fn lines_end_before_their_white_space() {
         let mut filter = Filter::new();
         filter.exclude_lines(b"a b \t\r\n\n  \n c");
-        assert_eq!(filter.patterns, [&b"a b"[..], b" c"]);
+        let expected: HashSet<Vec<u8>> = [b"a b".to_vec(), b" c".to_vec()].into();
+        assert_eq!(filter.names, expected);
+    }
+
+    #[test]
+    fn names_without_wildcards_mean_what_they_mean_as_patterns() {
+        let parts = ["", "a", "b", "/", "ab", "\u{e4}", ".", "a/", "/a", "a/b", "//", "b/a"];
+        let texts: Vec<String> = parts
+            .iter()
+            .flat_map(|first| parts.iter().flat_map(move |second| parts.map(|third| format!("{first}{second}{third}"))))
+            .collect();
+        for name in parts {
+            let filter = Filter { names: [name.as_bytes().to_vec()].into(), patterns: vec![] };
+            let compared = Filter { names: HashSet::new(), patterns: vec![name.as_bytes().to_vec()] };
+            for text in &texts {
+                let (found, expected) = (filter.excludes(text.as_bytes()), compared.excludes(text.as_bytes()));
+                assert_eq!(found, expected, "{name:?} on {text:?}");
+            }
+        }
     }
 }

@@ -31,6 +31,7 @@ pub(super) enum Bench {
 #[command(after_help = "Examples:\n  \
     onesweep-lab bench sweep --out target/bench\n  \
     onesweep-lab bench sweep --out target/bench --case random-ext4 --again ours\n  \
+    onesweep-lab bench sweep --out target/bench --list\n  \
     onesweep-lab bench sweep --out target/bench-quick --quick")]
 pub(super) struct SweepArgs {
     /// The directory of the results
@@ -57,6 +58,9 @@ pub(super) struct SweepArgs {
     /// Which runs of the results are made again
     #[arg(long, value_name = "WHICH", default_value = "no")]
     again: Again,
+    /// Only print how many runs each case lacks
+    #[arg(long, conflicts_with = "quick")]
+    list: bool,
     #[command(flatten)]
     places: Places,
 }
@@ -75,6 +79,8 @@ impl SweepArgs {
         };
         if self.quick {
             quick::run(Quick { order, baseline: self.baseline, set: self.set_baseline })
+        } else if self.list {
+            sweep::list(&order)
         } else {
             sweep::run(&order)
         }

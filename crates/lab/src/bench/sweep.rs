@@ -50,18 +50,36 @@ pub(crate) struct Order {
 
 /// Measures all cases that are asked for.
 pub(crate) fn run(order: &Order) -> Result<u8, String> {
+    let runs = in_order(chosen(order)?.into_iter().flat_map(|case| case.runs));
+    measure_all(order, runs)
+}
+
+/// Prints how many of its runs each case lacks that is asked for. A run that two cases share counts in both.
+pub(crate) fn list(order: &Order) -> Result<u8, String> {
+    let results = Results::load(&order.out)?;
+    let wanted = Wanted { again: order.again, with_the_way: exhibits::with_the_way(order.seed) };
+    let mut lacking = Vec::new();
+    for case in chosen(order)? {
+        let runs = in_order(case.runs);
+        let due = due(&runs, &results, &wanted);
+        println!("{}: {} of {}", case.name, due.len(), runs.len());
+        lacking.extend(due);
+    }
+    println!("runs that are lacking: {}", in_order(lacking).len());
+    Ok(0)
+}
+
+fn chosen(order: &Order) -> Result<Vec<Case>, String> {
     let cases: Vec<Case> = exhibits::all(order.seed).iter().flat_map(|exhibit| exhibit.cases()).collect();
-    let chosen: Vec<&Case> = cases.iter().filter(|case| is_asked_for(&case.name, &order.cases)).collect();
+    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    let mut chosen: Vec<Case> = cases.into_iter().filter(|case| is_asked_for(&case.name, &order.cases)).collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         return Err(format!("no such case; known are {}", names.join(", ")));
     }
-    let scaled = |mut run: Run| {
+    for run in chosen.iter_mut().flat_map(|case| &mut case.runs) {
         run.setting.image.scale *= order.scale;
-        run
-    };
-    let runs = in_order(chosen.into_iter().flat_map(|case| case.runs.clone()).map(scaled));
-    measure_all(order, runs)
+    }
+    Ok(chosen)
 }
 
 /// Whether a case was asked for.
