@@ -39,6 +39,7 @@
 //! | [`block`] | facts about a block device |
 //! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
 //! | [`memfd`] | bytes as a file in memory that nobody changes |
+//! | [`shared_words`] | words of memory that several processes share |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`setting`] | a number in `/sys` that is raised for a while, likewise |
 //! | [`move_extents`] | blocks of files of ext4 that change places |
@@ -95,6 +96,7 @@ pub mod ready;
 mod retry;
 pub mod rights;
 pub mod setting;
+pub mod shared_words;
 pub mod sharing;
 pub mod stall;
 pub mod subvolume;

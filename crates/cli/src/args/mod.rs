@@ -10,6 +10,7 @@ mod layout;
 mod list;
 mod peer;
 mod plan;
+mod run;
 mod scan;
 mod serve;
 mod sum;
@@ -36,6 +37,7 @@ pub(crate) use peer::{
     RoleName, Servers as PeerServers,
 };
 pub(crate) use plan::PlanArgs;
+pub(crate) use run::RunArgs;
 pub(crate) use scan::{EngineArgs, ScanArgs, VerdictArgs};
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
 pub(crate) use sum::SumArgs;
@@ -72,6 +74,7 @@ pub(crate) enum Command {
     List(Box<ListArgs>),
     Sum(Box<SumArgs>),
     Warm(Box<WarmArgs>),
+    Run(Box<RunArgs>),
     Copy(Box<CopyArgs>),
     Plan(Box<PlanArgs>),
     Layout(Box<LayoutArgs>),

@@ -15,6 +15,7 @@ mod manual;
 mod member_names;
 mod peer;
 mod plan;
+mod run;
 mod scan;
 mod serve;
 mod sum;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::List(args) => list::run(*args),
         Command::Sum(args) => sum::run(*args),
         Command::Warm(args) => warm::run(*args),
+        Command::Run(args) => run::run(*args),
         Command::Copy(args) => copy::run(*args),
         Command::Plan(args) => plan::run(*args),
         Command::Layout(args) => layout::run(*args),

@@ -1,0 +1,346 @@
+//! The helper: looks at the trees, finds out where the program is, and brings in by one sweep each what it comes to next.
+//!
+//! Where the budget holds all that the trees have, there is a single sweep. Else each sweep brings in as many files as fit,
+//! along the walk that the program seems to make ([`Course`](crate::course::Course)); when the program opens a file that isn't
+//! there, it waits, what was brought in before is dropped, and the next sweep begins with that file.
+//!
+//! Whatever fails here, the program goes on without help.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::{self, File},
+    io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use onesweep::{BulkRead, CachePolicy, Cancel, Files, MetadataSource, Route, SweepError};
+use onesweep_deliver::warm::{Memory, Warmer, default_limit};
+use onesweep_layout::device::Devices;
+use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes};
+use thiserror::Error;
+
+use crate::{
+    board::{Board, Phase, Slot, State},
+    course::Course,
+    tree::Tree,
+};
+
+/// How often the helper says that it lives.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// Beats without a read of the disk after which nobody waits any more for trees to be looked at.
+const IDLE_BEATS: u32 = 10;
+
+/// How long a file that is wanted is waited for before it is looked whether all is to end.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Files that are looked at to find out whether all are in memory.
+const SAMPLE: usize = 64;
+
+/// The least memory that sweeps hold.
+const SWEEP_BYTES_MIN: u64 = 1 << 20;
+
+/// Why no helper was started.
+#[derive(Debug, Error)]
+pub enum AheadError {
+    /// A tree can't be looked at.
+    #[error("{}: {source}", path.display())]
+    Tree {
+        /// The tree.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refuses something else.
+    #[error("cannot {step}: {source}")]
+    System {
+        /// What was to be done.
+        step: &'static str,
+        /// Why it can't be.
+        source: io::Error,
+    },
+}
+
+/// What a helper did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Files that were brought in.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sweeps.
+    pub sweeps: u64,
+    /// How often the program had to wait for a file.
+    pub waits: u64,
+    /// Why nothing, or no more, was brought in.
+    pub remark: Option<String>,
+}
+
+/// A helper at work. Ends with [`Ahead::finish`]; programs that still run then go on without it.
+#[derive(Debug)]
+pub struct Ahead {
+    board: Arc<Board>,
+    ended: Arc<AtomicBool>,
+    cancel: Cancel,
+    worker: JoinHandle<Figures>,
+    pulse: JoinHandle<()>,
+}
+
+impl Ahead {
+    /// Begins to look at the trees below the directories `roots`. At most `limit` bytes of page cache are filled, or what the
+    /// machine can spare.
+    ///
+    /// # Errors
+    ///
+    /// A directory isn't there or is none; no thread can be started.
+    pub fn start(roots: &[PathBuf], limit: Option<u64>) -> Result<Self, AheadError> {
+        let roots: Vec<PathBuf> = roots.iter().map(|root| open_root(root)).collect::<Result<_, _>>()?;
+        let mut devices: Vec<u64> =
+            roots.iter().filter_map(|root| fs::metadata(root).ok()).map(|it| it.dev()).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let system = |step| move |source| AheadError::System { step, source };
+        let board = Arc::new(Board::new(&devices).map_err(system("share memory with programs"))?);
+        let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
+        let pulse = {
+            let (board, ended) = (Arc::clone(&board), Arc::clone(&ended));
+            thread::Builder::new().name("pulse".into()).spawn(move || beat(&board, &ended))
+        };
+        let pulse = pulse.map_err(system("start a thread"))?;
+        let helper =
+            Helper { board: Arc::clone(&board), ended: Arc::clone(&ended), cancel: cancel.clone(), devices, limit };
+        let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
+        let worker = worker.map_err(system("start a thread"))?;
+        Ok(Self { board, ended, cancel, worker, pulse })
+    }
+
+    /// What the variable `ONESWEEP_BOARD` of the program has to say.
+    pub fn board_path(&self) -> PathBuf {
+        self.board.path()
+    }
+
+    /// Ends the helper, and tells what it did.
+    pub fn finish(self) -> Figures {
+        self.ended.store(true, Ordering::SeqCst);
+        self.cancel.cancel();
+        self.board.enter_phase(Phase::Over);
+        self.board.ring();
+        let figures = self.worker.join().unwrap_or_default();
+        let _ = self.pulse.join();
+        Figures { waits: self.board.waits().into(), ..figures }
+    }
+}
+
+fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
+    let opened = root.canonicalize().and_then(|root| fs::read_dir(&root).map(|_| root));
+    opened.map_err(|source| AheadError::Tree { path: root.to_owned(), source })
+}
+
+/// Lets programs know that somebody brings in what they wait for; and lets them go on when trees turn out to be in memory.
+fn beat(board: &Board, ended: &AtomicBool) {
+    let mut read = bytes_read();
+    let began = read;
+    let mut idle = 0;
+    while !ended.load(Ordering::SeqCst) {
+        thread::sleep(BEAT);
+        board.beat();
+        let now = bytes_read();
+        idle = if now == read { idle + 1 } else { 0 };
+        read = now;
+        if now == began || idle >= IDLE_BEATS {
+            board.pass(Phase::Looking, Phase::Aside);
+        }
+    }
+}
+
+/// Bytes that this process has read from disks.
+fn bytes_read() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+}
+
+/// Whether files of the tree that lie far apart are all in the page cache. If so, nobody should wait for the others.
+fn is_in_memory(tree: &Tree) -> bool {
+    let with_content: Vec<u32> =
+        (0..tree.files.len() as u32).filter(|&file| tree.files[file as usize].bytes > 0).collect();
+    let step = (with_content.len() / SAMPLE).max(1);
+    with_content.iter().step_by(step).all(|&file| {
+        let bytes = tree.files[file as usize].bytes;
+        let open = open_file_untouched(tree.path(file).as_path());
+        let residency = open.and_then(|open| cache::residency(open.as_fd(), 0, bytes));
+        residency.is_ok_and(|residency| residency.cached >= bytes.div_ceil(page_bytes()))
+    })
+}
+
+struct Helper {
+    board: Arc<Board>,
+    ended: Arc<AtomicBool>,
+    cancel: Cancel,
+    devices: Vec<u64>,
+    limit: Option<u64>,
+}
+
+/// The files that are guided.
+struct Guided {
+    tree: Tree,
+    slots: Vec<Option<Slot>>,
+    by_slot: HashMap<Slot, u32>,
+    by_inode: HashMap<(u64, u64), u32>,
+}
+
+impl Helper {
+    fn run(self, roots: &[PathBuf]) -> Figures {
+        let mut figures = Figures::default();
+        match self.guide(roots, &mut figures) {
+            Ok(()) => {}
+            Err(error) if !self.ended.load(Ordering::SeqCst) => figures.remark = Some(error.to_string()),
+            Err(_) => {}
+        }
+        self.board.enter_phase(Phase::Over);
+        figures
+    }
+
+    fn guide(&self, roots: &[PathBuf], figures: &mut Figures) -> Result<(), SweepError> {
+        if self.is_seekless() {
+            figures.remark = Some("the disk has no seeks to save".into());
+            return Ok(());
+        }
+        let limit =
+            self.limit.unwrap_or_else(|| Memory::now().map_or(0, |memory| default_limit(memory, BulkRead::BUDGET)));
+        if limit == 0 {
+            figures.remark = Some("there is no memory to spare".into());
+            return Ok(());
+        }
+        let bulk = || {
+            let bulk =
+                BulkRead::new(roots).cache(CachePolicy::Fill).metadata(MetadataSource::Walk).one_file_system(true);
+            bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.cancel.clone())
+        };
+        let sweep = bulk().plan()?;
+        let tree = Tree::look(roots);
+        if is_in_memory(&tree) {
+            figures.remark = Some("everything is in memory".into());
+            return Ok(());
+        }
+        let guided = self.enter(tree);
+        let pages = |bytes: u64| bytes.next_multiple_of(page_bytes());
+        let bytes: Vec<u64> = guided.tree.files.iter().map(|file| pages(file.bytes)).collect();
+        if bytes.iter().sum::<u64>() <= limit {
+            let all: Vec<u32> = (0..guided.tree.files.len() as u32).collect();
+            self.announce(&guided, &all);
+            self.board.enter_phase(Phase::Guided);
+            self.bring_in(&guided, &all, sweep.run()?, figures);
+            return Ok(());
+        }
+        drop(sweep);
+        for (slot, bytes) in guided.slots.iter().zip(&bytes) {
+            if let Some(slot) = slot.filter(|_| *bytes > limit || *bytes == 0) {
+                self.board.set(slot, State::Left);
+            }
+        }
+        let mut course = Course::new(guided.tree.walks.clone(), bytes);
+        self.board.enter_phase(Phase::Guided);
+        let mut former: Vec<u32> = Vec::new();
+        while !self.ended.load(Ordering::SeqCst) {
+            let Some(wanted) = self.board.wait_for_wanted(PATIENCE) else { continue };
+            let Some(&asked) = guided.by_slot.get(&wanted).filter(|_| self.board.is_due(wanted)) else {
+                self.board.tell();
+                continue;
+            };
+            let last = self.board.last().and_then(|slot| guided.by_slot.get(&slot).copied());
+            course.learn(last, asked);
+            former = self.drop_former(&guided, former, last);
+            let kept: u64 = former.iter().map(|file| pages(guided.tree.files[*file as usize].bytes)).sum();
+            let is_due = |file: u32| guided.slots[file as usize].is_some_and(|slot| self.board.is_due(slot));
+            let batch = course.next(asked, limit.saturating_sub(kept), is_due);
+            self.announce(&guided, &batch);
+            let paths = batch.iter().map(|file| guided.tree.path(*file));
+            let files = bulk().roots(paths).start()?;
+            former.extend(self.bring_in(&guided, &batch, files, figures));
+        }
+        Ok(())
+    }
+
+    fn is_seekless(&self) -> bool {
+        let Ok(system) = Devices::of_system() else { return false };
+        self.devices.iter().all(|dev| system.by_dev(*dev).is_ok_and(|stack| stack.is_seekless()))
+    }
+
+    /// Enters the files of a tree on the board.
+    fn enter(&self, tree: Tree) -> Guided {
+        self.board.make_room(tree.files.len());
+        let mut guided = Guided { tree, slots: Vec::new(), by_slot: HashMap::new(), by_inode: HashMap::new() };
+        for (number, file) in (0..).zip(&guided.tree.files) {
+            let device = self.devices.iter().position(|dev| *dev == file.dev);
+            let slot = device.and_then(|device| self.board.enter(device, file.ino));
+            // A further name of a file has its slot.
+            let slot = slot.filter(|slot| *guided.by_slot.entry(*slot).or_insert(number) == number);
+            guided.slots.push(slot);
+            guided.by_inode.entry((file.dev, file.ino)).or_insert(number);
+        }
+        guided
+    }
+
+    fn announce(&self, guided: &Guided, batch: &[u32]) {
+        for slot in batch.iter().filter_map(|file| guided.slots[*file as usize]) {
+            self.board.set(slot, State::Coming);
+        }
+    }
+
+    /// Brings a batch in. Whoever waits for one of its files goes on as soon as that file is there, or failed. Gives back the
+    /// files that were not in memory before.
+    fn bring_in(&self, guided: &Guided, batch: &[u32], files: Files, figures: &mut Figures) -> Vec<u32> {
+        figures.sweeps += 1;
+        let mut warmer = Warmer::new(u64::MAX);
+        let mut brought = Vec::new();
+        let mut missing: HashSet<u32> = batch.iter().copied().collect();
+        for item in files {
+            let Ok(file) = item else { continue };
+            let known = guided.by_inode.get(&(file.metadata().dev, file.metadata().ino)).copied();
+            let is_new = matches!(file.route(), Route::Swept | Route::Reread | Route::Streamed);
+            // What failed is told by the program, which comes to the same file.
+            let _ = warmer.warm(file);
+            let Some(number) = known else { continue };
+            missing.remove(&number);
+            if is_new {
+                brought.push(number);
+            }
+            if let Some(slot) = guided.slots[number as usize] {
+                self.board.set(slot, State::In);
+                self.board.tell();
+            }
+            if self.ended.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        for slot in missing.iter().filter_map(|file| guided.slots[*file as usize]) {
+            self.board.set(slot, State::Left);
+        }
+        self.board.tell();
+        figures.files += brought.len() as u64;
+        figures.bytes += brought.iter().map(|file| guided.tree.files[*file as usize].bytes).sum::<u64>();
+        brought
+    }
+
+    /// Drops what was brought in before, but for the file that was opened last: it may still be read. What nobody has opened
+    /// may come again. Gives back what stays.
+    fn drop_former(&self, guided: &Guided, former: Vec<u32>, last: Option<u32>) -> Vec<u32> {
+        let (kept, gone): (Vec<u32>, Vec<u32>) = former.into_iter().partition(|file| Some(*file) == last);
+        for file in gone {
+            if let Ok(open) = open_file_untouched(guided.tree.path(file).as_path()).map(File::from) {
+                let _ = cache::drop_cached(open.as_fd(), 0, 0);
+            }
+            if let Some(slot) = guided.slots[file as usize].filter(|slot| !self.board.was_opened(*slot)) {
+                self.board.set(slot, State::Later);
+            }
+        }
+        kept
+    }
+}

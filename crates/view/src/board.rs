@@ -1,0 +1,293 @@
+//! Memory that the helper shares with programs. `preload/board.h` is the other side of it, and says what each word is.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use onesweep_sys::shared_words::{self, SharedWords};
+
+use crate::preload;
+
+const MAGIC: u32 = 0x4f53_5741;
+const VERSION: u32 = 1;
+
+const WORD_MAGIC: usize = 0;
+const WORD_VERSION: usize = 1;
+const WORD_PHASE: usize = 2;
+const WORD_BELL: usize = 3;
+const WORD_TIDE: usize = 4;
+const WORD_PULSE: usize = 5;
+const WORD_WANTED: usize = 6;
+const WORD_LAST: usize = 7;
+const WORD_DEVICES: usize = 8;
+const WORD_CAPACITY: usize = 9;
+const WORD_WAITS: usize = 10;
+const WORD_DEVICE: usize = 16;
+const WORD_TABLE: usize = 32;
+const DEVICES_MAX: usize = 8;
+
+const SLOT_WORDS: usize = 4;
+const SLOT_INO_LOW: usize = 0;
+const SLOT_INO_HIGH: usize = 1;
+const SLOT_DEVICE: usize = 2;
+const SLOT_STATE: usize = 3;
+
+const STATE_MASK: u32 = 3;
+const STATE_OPENED: u32 = 4;
+
+/// Slots of the largest table: 256 MiB of addresses, of which those are memory that are used.
+const CAPACITY_MAX: u32 = 24;
+
+/// Whether programs wait, and for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    /// Until the trees have been looked at.
+    Looking = 0,
+    /// For each file.
+    Guided = 1,
+    /// For nothing, for good.
+    Over = 2,
+    /// For nothing, while the trees are being looked at.
+    Aside = 3,
+}
+
+/// Where a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// On the disk.
+    Later = 0,
+    /// It comes with this sweep.
+    Coming = 1,
+    /// In the page cache.
+    In = 2,
+    /// Left to the program.
+    Left = 3,
+}
+
+/// The place of a file in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(u32);
+
+/// The helper's side.
+#[derive(Debug)]
+pub(crate) struct Board {
+    words: SharedWords,
+}
+
+impl Board {
+    /// An empty one, in the phase [`Phase::Looking`]: whoever opens something on one of the devices waits.
+    pub(crate) fn new(devices: &[u64]) -> io::Result<Self> {
+        let words = SharedWords::new(WORD_TABLE + (SLOT_WORDS << CAPACITY_MAX))?;
+        let set = |at: usize, value: u32| words[at].store(value, Ordering::Release);
+        for (at, device) in devices.iter().take(DEVICES_MAX).enumerate() {
+            set(WORD_DEVICE + 2 * at, *device as u32);
+            set(WORD_DEVICE + 2 * at + 1, (device >> 32) as u32);
+        }
+        set(WORD_DEVICES, devices.len().min(DEVICES_MAX) as u32);
+        set(WORD_VERSION, VERSION);
+        set(WORD_MAGIC, MAGIC);
+        Ok(Self { words })
+    }
+
+    /// How programs open it.
+    pub(crate) fn path(&self) -> PathBuf {
+        preload::path_of(self.words.file())
+    }
+
+    /// Makes the table for that many files, once, before the phase is [`Phase::Guided`]. More than three quarters of the
+    /// largest one's slots are not given.
+    pub(crate) fn make_room(&self, files: usize) {
+        let wanted = (files.max(1) * 4 / 3).next_power_of_two().ilog2() + 1;
+        self.words[WORD_CAPACITY].store(wanted.min(CAPACITY_MAX), Ordering::Release);
+    }
+
+    /// Enters a file, on the device of that number, as [`State::Later`]. One that is there already keeps its slot. `None` when
+    /// there is no room, or no such device.
+    pub(crate) fn enter(&self, device: usize, ino: u64) -> Option<Slot> {
+        if device >= DEVICES_MAX {
+            return None;
+        }
+        let device = device as u32 + 1;
+        let mask = (1_u64 << self.words[WORD_CAPACITY].load(Ordering::Acquire)) - 1;
+        let mut at = (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(device)) & mask;
+        for _ in 0..=mask / 4 * 3 {
+            let slot = Slot(at as u32);
+            let there = self.word(slot, SLOT_DEVICE).load(Ordering::Acquire);
+            let ino_there = u64::from(self.word(slot, SLOT_INO_LOW).load(Ordering::Acquire))
+                | u64::from(self.word(slot, SLOT_INO_HIGH).load(Ordering::Acquire)) << 32;
+            if there == device && ino_there == ino {
+                return Some(slot);
+            }
+            if there == 0 {
+                self.word(slot, SLOT_INO_LOW).store(ino as u32, Ordering::Release);
+                self.word(slot, SLOT_INO_HIGH).store((ino >> 32) as u32, Ordering::Release);
+                self.word(slot, SLOT_DEVICE).store(device, Ordering::Release);
+                return Some(slot);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
+    fn word(&self, slot: Slot, at: usize) -> &AtomicU32 {
+        &self.words[WORD_TABLE + SLOT_WORDS * slot.0 as usize + at]
+    }
+
+    /// Sets where a file is. Whoever waits for it has to be told ([`Board::tell`]).
+    pub(crate) fn set(&self, slot: Slot, state: State) {
+        let word = self.word(slot, SLOT_STATE);
+        // Programs set the other bit meanwhile.
+        let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old & !STATE_MASK | state as u32));
+    }
+
+    /// Whether the file is on the disk, and nobody has opened it.
+    pub(crate) fn is_due(&self, slot: Slot) -> bool {
+        self.word(slot, SLOT_STATE).load(Ordering::SeqCst) == State::Later as u32
+    }
+
+    /// Whether a program has opened the file.
+    pub(crate) fn was_opened(&self, slot: Slot) -> bool {
+        self.word(slot, SLOT_STATE).load(Ordering::SeqCst) & STATE_OPENED != 0
+    }
+
+    /// Wakes programs that wait, to look again.
+    pub(crate) fn tell(&self) {
+        self.words[WORD_TIDE].fetch_add(1, Ordering::SeqCst);
+        shared_words::wake_all(&self.words[WORD_TIDE]);
+    }
+
+    pub(crate) fn enter_phase(&self, phase: Phase) {
+        self.words[WORD_PHASE].store(phase as u32, Ordering::SeqCst);
+        shared_words::wake_all(&self.words[WORD_PHASE]);
+        self.tell();
+    }
+
+    /// From one phase to another, unless it is another one by now.
+    pub(crate) fn pass(&self, from: Phase, to: Phase) {
+        let phase = &self.words[WORD_PHASE];
+        if phase.compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            shared_words::wake_all(phase);
+            self.tell();
+        }
+    }
+
+    /// Says that the helper lives.
+    pub(crate) fn beat(&self) {
+        self.words[WORD_PULSE].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Rings for the helper itself.
+    pub(crate) fn ring(&self) {
+        self.words[WORD_BELL].fetch_add(1, Ordering::SeqCst);
+        shared_words::wake_all(&self.words[WORD_BELL]);
+    }
+
+    /// Waits until somebody wants a file, or so long.
+    pub(crate) fn wait_for_wanted(&self, at_most: Duration) -> Option<Slot> {
+        let seen = self.words[WORD_BELL].load(Ordering::SeqCst);
+        let wanted = self.take_wanted();
+        if wanted.is_some() {
+            return wanted;
+        }
+        shared_words::wait(&self.words[WORD_BELL], seen, at_most);
+        self.take_wanted()
+    }
+
+    fn take_wanted(&self) -> Option<Slot> {
+        slot_of_number(self.words[WORD_WANTED].swap(0, Ordering::SeqCst))
+    }
+
+    /// The file that was opened last.
+    pub(crate) fn last(&self) -> Option<Slot> {
+        slot_of_number(self.words[WORD_LAST].load(Ordering::SeqCst))
+    }
+
+    /// How many opens had to wait.
+    pub(crate) fn waits(&self) -> u32 {
+        self.words[WORD_WAITS].load(Ordering::SeqCst)
+    }
+}
+
+/// What programs wrote is believed in no way: a number outside of the table is none.
+fn slot_of_number(number: u32) -> Option<Slot> {
+    number.checked_sub(1).filter(|at| *at < 1 << CAPACITY_MAX).map(Slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_mean_the_same_words() {
+        let header = include_str!("../preload/board.h");
+        let told = |name: &str| {
+            let line = header.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix("= "));
+            let value = line.unwrap_or_else(|| panic!("{name}")).split(',').next().unwrap();
+            value.strip_prefix("0x").map_or_else(|| value.parse(), |hex| u64::from_str_radix(hex, 16)).unwrap()
+        };
+        for (name, value) in [
+            ("BOARD_MAGIC", u64::from(MAGIC)),
+            ("BOARD_VERSION", VERSION.into()),
+            ("WORD_MAGIC", WORD_MAGIC as u64),
+            ("WORD_VERSION", WORD_VERSION as u64),
+            ("WORD_PHASE", WORD_PHASE as u64),
+            ("WORD_BELL", WORD_BELL as u64),
+            ("WORD_TIDE", WORD_TIDE as u64),
+            ("WORD_PULSE", WORD_PULSE as u64),
+            ("WORD_WANTED", WORD_WANTED as u64),
+            ("WORD_LAST", WORD_LAST as u64),
+            ("WORD_DEVICES", WORD_DEVICES as u64),
+            ("WORD_CAPACITY", WORD_CAPACITY as u64),
+            ("WORD_WAITS", WORD_WAITS as u64),
+            ("WORD_DEVICE", WORD_DEVICE as u64),
+            ("WORD_TABLE", WORD_TABLE as u64),
+            ("DEVICES_MAX", DEVICES_MAX as u64),
+            ("SLOT_WORDS", SLOT_WORDS as u64),
+            ("SLOT_INO_LOW", SLOT_INO_LOW as u64),
+            ("SLOT_INO_HIGH", SLOT_INO_HIGH as u64),
+            ("SLOT_DEVICE", SLOT_DEVICE as u64),
+            ("SLOT_STATE", SLOT_STATE as u64),
+            ("PHASE_LOOKING", Phase::Looking as u64),
+            ("PHASE_GUIDED", Phase::Guided as u64),
+            ("PHASE_OVER", Phase::Over as u64),
+            ("PHASE_ASIDE", Phase::Aside as u64),
+            ("STATE_LATER", State::Later as u64),
+            ("STATE_COMING", State::Coming as u64),
+            ("STATE_IN", State::In as u64),
+            ("STATE_LEFT", State::Left as u64),
+            ("STATE_MASK", STATE_MASK.into()),
+            ("STATE_OPENED", STATE_OPENED.into()),
+        ] {
+            assert_eq!(told(name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_one_slot_however_many_names() {
+        let board = Board::new(&[7, 8]).unwrap();
+        board.make_room(3);
+        let (one, other) = (board.enter(0, 12).unwrap(), board.enter(1, 12).unwrap());
+        assert_ne!(one, other);
+        assert_eq!(board.enter(0, 12), Some(one));
+        assert_eq!(board.enter(8, 1), None, "devices beyond those that are told");
+        for ino in 0..20 {
+            board.enter(0, ino << 32);
+        }
+        assert!((0..20).any(|ino| board.enter(0, ino << 32).is_none()), "a table that is full has no room");
+    }
+
+    #[test]
+    fn what_programs_write_leads_nowhere() {
+        let board = Board::new(&[7]).unwrap();
+        board.words[WORD_WANTED].store(u32::MAX, Ordering::SeqCst);
+        assert_eq!(board.wait_for_wanted(Duration::ZERO), None);
+        board.words[WORD_WANTED].store(5, Ordering::SeqCst);
+        assert_eq!(board.wait_for_wanted(Duration::ZERO), Some(Slot(4)));
+        assert_eq!(board.wait_for_wanted(Duration::ZERO), None);
+    }
+}

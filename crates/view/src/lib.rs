@@ -1,0 +1,24 @@
+//! Files brought into the page cache ahead of programs that know nothing of it: qtar's "library that any tool can use" (6.2),
+//! for tools that nobody will change.
+//!
+//! ```text
+//!  trees ──► plan ──► tree ──► course ──► batch ──► sweep ──► page cache
+//!            metadata  orders   which      paths     BulkRead     │
+//!            comes in  of walks file next                         ▼
+//!                                 ▲                             board ──► program (with the preloaded library)
+//!                                 └── what the program opens ─────┘        waits at open(2) until its file is in
+//! ```
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`ahead`] | the helper: plans, sweeps, drops what has been read |
+//! | [`course`] | which files a program comes to next, pure |
+//! | `tree` | the files of a tree in the orders in which programs walk |
+//! | `board` | memory that is shared with programs |
+//! | [`preload`] | the library that they load |
+
+pub mod ahead;
+mod board;
+pub mod course;
+pub mod preload;
+mod tree;
