@@ -12,6 +12,7 @@ mod peer;
 mod plan;
 mod scan;
 mod serve;
+mod shard;
 mod sum;
 mod sweep;
 mod tar;
@@ -38,6 +39,7 @@ pub(crate) use peer::{
 pub(crate) use plan::PlanArgs;
 pub(crate) use scan::{EngineArgs, ScanArgs, VerdictArgs};
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
+pub(crate) use shard::ShardArgs;
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, Output, ProgressWhen, ReassemblyName, Selection, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
@@ -73,6 +75,7 @@ pub(crate) enum Command {
     Sum(Box<SumArgs>),
     Warm(Box<WarmArgs>),
     Copy(Box<CopyArgs>),
+    Shard(Box<ShardArgs>),
     Plan(Box<PlanArgs>),
     Layout(Box<LayoutArgs>),
     Find(Box<FindArgs>),

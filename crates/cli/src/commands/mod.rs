@@ -17,6 +17,7 @@ mod peer;
 mod plan;
 mod scan;
 mod serve;
+mod shard;
 mod sum;
 mod summaries;
 mod tar;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Sum(args) => sum::run(*args),
         Command::Warm(args) => warm::run(*args),
         Command::Copy(args) => copy::run(*args),
+        Command::Shard(args) => shard::run(*args),
         Command::Plan(args) => plan::run(*args),
         Command::Layout(args) => layout::run(*args),
         Command::Find(args) => find::run(*args),

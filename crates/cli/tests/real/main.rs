@@ -35,6 +35,7 @@ mod peer_mount;
 mod plans;
 mod read_only;
 mod run;
+mod shards;
 mod sizes_at_close;
 mod sparse;
 mod storms;
