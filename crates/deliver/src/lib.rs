@@ -9,6 +9,7 @@
 //! | [`list`] | one line for each planned file |
 //! | [`sum`] | manifests that `b3sum -c` and `sha256sum -c` read, and checking them |
 //! | [`copy`] | `cp -a`, written in the order of reading |
+//! | [`shard`] | tar shards for training runs, in WebDataset's layout |
 //! | [`warm`] | the page cache, as far as it holds |
 //! | [`temporary`] | names that must not outlive the process |
 //! | [`attributes`] | owner, mode, times and extended attributes, set on the destination |
@@ -17,6 +18,7 @@ pub mod attributes;
 pub mod copy;
 pub mod find;
 pub mod list;
+pub mod shard;
 pub mod sum;
 pub mod tar;
 pub mod temporary;

@@ -13,6 +13,7 @@ mod plan;
 mod run;
 mod scan;
 mod serve;
+mod shard;
 mod sum;
 mod sweep;
 mod tar;
@@ -40,6 +41,7 @@ pub(crate) use plan::PlanArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use scan::{EngineArgs, ScanArgs, VerdictArgs};
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
+pub(crate) use shard::ShardArgs;
 pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, Output, ProgressWhen, ReassemblyName, Selection, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
@@ -76,6 +78,7 @@ pub(crate) enum Command {
     Warm(Box<WarmArgs>),
     Run(Box<RunArgs>),
     Copy(Box<CopyArgs>),
+    Shard(Box<ShardArgs>),
     Plan(Box<PlanArgs>),
     Layout(Box<LayoutArgs>),
     Find(Box<FindArgs>),

@@ -18,6 +18,7 @@ mod plan;
 mod run;
 mod scan;
 mod serve;
+mod shard;
 mod sum;
 mod summaries;
 mod tar;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Warm(args) => warm::run(*args),
         Command::Run(args) => run::run(*args),
         Command::Copy(args) => copy::run(*args),
+        Command::Shard(args) => shard::run(*args),
         Command::Plan(args) => plan::run(*args),
         Command::Layout(args) => layout::run(*args),
         Command::Find(args) => find::run(*args),

@@ -113,7 +113,7 @@ fn pages_of_the_manual_are_understood() {
         .expect("the pages")
         .map(|entry| entry.expect("a page").file_name().to_string_lossy().into_owned())
         .collect();
-    for command in ["tar", "list", "sum", "warm", "copy", "plan"] {
+    for command in ["tar", "list", "sum", "warm", "run", "copy", "shard", "plan"] {
         assert!(names.contains(&format!("onesweep-{command}.1")), "{names:?}");
     }
     let main = finish(&mut onesweep(["man"]), 0).stdout;

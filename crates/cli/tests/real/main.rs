@@ -36,6 +36,7 @@ mod plans;
 mod read_only;
 mod run;
 mod run_program;
+mod shards;
 mod sizes_at_close;
 mod sparse;
 mod storms;

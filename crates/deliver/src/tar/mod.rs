@@ -55,6 +55,7 @@
 //! | `acl` | POSIX ACLs, from the kernel's bytes to text |
 //! | `owner` | numbers and names of users and groups |
 //! | `mtime`, `mode` | dates and modes of the command line |
+//! | `plain` | members of archives whose every place is known before |
 //! | `sink` | blocking and compression |
 //! | `output` | the file that the archive becomes |
 
@@ -69,6 +70,7 @@ mod name;
 mod output;
 mod owner;
 mod pax;
+mod plain;
 mod sink;
 mod sparse;
 mod writer;
@@ -80,6 +82,7 @@ pub use mode::{ModeChanges, ModeError};
 pub use mtime::{MtimeError, parse_mtime};
 pub use output::Output;
 pub use owner::{Owner, OwnerError};
+pub(crate) use plain::{PlainHeaders, archive_len, content_len};
 pub use writer::{TarTotals, TarWriter};
 
 /// How the archive is compressed.
