@@ -6,7 +6,7 @@ use super::{
     Xfs,
     allocation_group::GroupInodes,
     attributes::{self, Attributes},
-    block::Block,
+    block::{Block, Number},
     checksum::crc32c,
     directory, extents, features,
     inode::Dinode,
@@ -230,7 +230,7 @@ fn inode_tree(input: &[u8]) {
     let (options, rest) = options(input);
     let (level, rest) = crate::fuzzing::options(rest);
     let volume = volume(options, &[], rest);
-    let group = GroupInodes { group: 0, root: 128, level: u16::from(level & 7) };
+    let group = GroupInodes { group: 0, root: Number { number: 128, told_at: 0 }, level: u16::from(level & 7) };
     let (mut next, mut told) = (0, 0_u64);
     let _ = inode_btree::walk(&volume, group, &mut |chunk| {
         told += 1;
