@@ -76,8 +76,9 @@ const SCAN_BYTES: usize = 128 << 20;
 pub fn run_image(name: &str, input: &[u8]) {
     static IMAGES: OnceLock<Vec<(String, Image)>> = OnceLock::new();
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+    let target = IMAGE_TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
     let images = IMAGES.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("images").join(name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("images").join(target.images);
         let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}; run ./seeds", folder.display()));
         let mut files: Vec<_> = files.map(|file| file.expect("an image").path()).collect();
         files.sort();
@@ -95,8 +96,7 @@ pub fn run_image(name: &str, input: &[u8]) {
         }));
         files.into_iter().map(named).collect()
     });
-    let (_, target) = IMAGE_TARGETS.iter().find(|target| target.0 == name).expect("a target of this name");
     let chosen = input.first().map_or(0, |&byte| usize::from(byte)) % images.len();
     CHOSEN.store(chosen, Ordering::Relaxed);
-    within(SCAN_BYTES, || target(&images[chosen].1, input));
+    within(SCAN_BYTES, || (target.run)(&images[chosen].1, input));
 }

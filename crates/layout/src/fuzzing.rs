@@ -17,7 +17,9 @@ use crate::{
     tables::{Found, Inode, Name, TableError, Tables, Wanted},
 };
 
+mod beginnings;
 mod images;
+mod mounted;
 mod names;
 
 pub use self::images::{IMAGE_TARGETS, Image, ImageTarget};
@@ -35,7 +37,8 @@ pub struct Target {
 
 /// All targets that take nothing but their input.
 pub fn targets() -> impl Iterator<Item = &'static Target> {
-    let all: [&'static [Target]; 5] = [
+    let all: [&'static [Target]; 6] = [
+        beginnings::TARGETS,
         crate::btrfs::fuzzing::TARGETS,
         crate::tables::ext4::fuzzing::TARGETS,
         crate::tables::ntfs::fuzzing::TARGETS,
@@ -58,17 +61,25 @@ pub(crate) fn cut<const N: usize>(input: &[u8]) -> ([u8; N], &[u8]) {
     (piece, rest)
 }
 
-/// A device that ends the run when it's read too often.
+/// A device that ends the run when it's read too often, and counts the bytes.
 #[derive(Debug)]
 pub(crate) struct Counted<B> {
     inner: B,
     reads: AtomicU64,
     most: u64,
+    bytes: AtomicU64,
 }
 
 impl<B: BlockRead> Counted<B> {
     pub(crate) fn new(inner: B, most: u64) -> Counted<B> {
-        Counted { inner, reads: AtomicU64::new(0), most }
+        Counted { inner, reads: AtomicU64::new(0), most, bytes: AtomicU64::new(0) }
+    }
+
+    /// Bytes that `run` reads.
+    pub(crate) fn bytes_of(&self, run: impl FnOnce()) -> u64 {
+        let before = self.bytes.load(Ordering::Relaxed);
+        run();
+        self.bytes.load(Ordering::Relaxed) - before
     }
 }
 
@@ -76,6 +87,7 @@ impl<B: BlockRead> BlockRead for Counted<B> {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
         assert!(reads <= self.most, "more than {} reads", self.most);
+        self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.inner.read_at(buffer, at)
     }
 
@@ -281,8 +293,8 @@ mod tests {
         let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
         let made = Command::new(seeds).arg(folder.path()).args(&systems).output().expect("fuzz/seeds runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        for (target, run) in IMAGE_TARGETS {
-            let images = within(&folder.path().join(target));
+        for ImageTarget { name: target, images, run } in IMAGE_TARGETS {
+            let images = within(&folder.path().join(images));
             assert_eq!(images.is_empty(), !systems.iter().any(|system| target.starts_with(system)), "{target}");
             let kept = crashers().join(target);
             for inputs in within(&kept).iter().filter(|_| !images.is_empty()) {
@@ -298,7 +310,7 @@ mod tests {
     #[test]
     fn every_folder_of_inputs_has_a_target() {
         let names: Vec<_> =
-            targets().map(|target| target.name).chain(IMAGE_TARGETS.map(|(target, _)| target)).collect();
+            targets().map(|target| target.name).chain(IMAGE_TARGETS.map(|target| target.name)).collect();
         for folder in within(&crashers()) {
             assert!(names.contains(&name(&folder)), "{}", folder.display());
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, sync::Mutex};
 
-use super::{Checker, Counted, options};
+use super::{Checker, Counted, mounted, options};
 use crate::{
     block_read::BlockRead,
     tables::{
@@ -156,7 +156,7 @@ impl BlockRead for Recorder<'_> {
     }
 }
 
-struct Changed<'a> {
+pub(super) struct Changed<'a> {
     image: &'a Image,
     pieces: Vec<(u64, Vec<u8>)>,
 }
@@ -175,9 +175,9 @@ impl BlockRead for Changed<'_> {
 }
 
 /// The image as an input changes it, but for the first byte, which chooses between images.
-fn changed<'a>(image: &'a Image, input: &[u8]) -> Changed<'a> {
+pub(super) fn changed<'a>(image: &'a Image, input: &[u8]) -> Counted<Changed<'a>> {
     let (options, changes) = options(input.get(1..).unwrap_or_default());
-    image.changed(options, changes)
+    Counted::new(image.changed(options, changes), READS)
 }
 
 fn look(tables: &mut dyn Tables, len: u64) -> Checker {
@@ -194,16 +194,30 @@ fn look(tables: &mut dyn Tables, len: u64) -> Checker {
     checker
 }
 
-/// A name, and what panics where a promise is broken.
-pub type ImageTarget = (&'static str, fn(&Image, &[u8]));
+/// One thing to fuzz with a whole image.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageTarget {
+    /// Its name, which is that of its folder of inputs, too.
+    pub name: &'static str,
+    /// The folder of its images.
+    pub images: &'static str,
+    /// Panics where a promise is broken.
+    pub run: fn(&Image, &[u8]),
+}
 
-/// The targets of whole images, by the names of their folders of images and inputs.
-pub const IMAGE_TARGETS: [ImageTarget; 3] =
-    [("ext4_image", ext4_image), ("xfs_image", xfs_image), ("ntfs_image", ntfs_image)];
+/// The targets of whole images.
+pub const IMAGE_TARGETS: [ImageTarget; 6] = [
+    ImageTarget { name: "ext4_image", images: "ext4_image", run: ext4_image },
+    ImageTarget { name: "xfs_image", images: "xfs_image", run: xfs_image },
+    ImageTarget { name: "ntfs_image", images: "ntfs_image", run: ntfs_image },
+    ImageTarget { name: "ext4_mounted", images: "ext4_image", run: mounted::ext4 },
+    ImageTarget { name: "xfs_mounted", images: "xfs_image", run: mounted::xfs },
+    ImageTarget { name: "ntfs_mounted", images: "ntfs_image", run: mounted::ntfs },
+];
 
 /// A byte that chose the image, whether checksums are made right, and the changes.
 fn ext4_image(image: &Image, input: &[u8]) {
-    let device = Counted::new(changed(image, input), READS);
+    let device = changed(image, input);
     if let Ok(mut tables) = Ext4::open(&device) {
         look(&mut tables, device.len());
     }
@@ -211,7 +225,7 @@ fn ext4_image(image: &Image, input: &[u8]) {
 
 /// As [`ext4_image`].
 fn xfs_image(image: &Image, input: &[u8]) {
-    let device = Counted::new(changed(image, input), READS);
+    let device = changed(image, input);
     if let Ok(mut tables) = Xfs::open(&device) {
         look(&mut tables, device.len());
     }
@@ -219,7 +233,7 @@ fn xfs_image(image: &Image, input: &[u8]) {
 
 /// As [`ext4_image`]; packed files are read, too.
 fn ntfs_image(image: &Image, input: &[u8]) {
-    let device = Counted::new(changed(image, input), READS);
+    let device = changed(image, input);
     if let Ok(mut tables) = Ntfs::open(&device, Options { force_dirty: input.len().is_multiple_of(2) }) {
         let checker = look(&mut tables, device.len());
         for file in &checker.packed {

@@ -198,6 +198,11 @@ pub trait Tables {
         Vec::new()
     }
 
+    /// The byte where an inode has its place, whether it is in use or not; `None` where nobody can tell.
+    fn inode_at(&self, _number: u64) -> Option<u64> {
+        None
+    }
+
     /// Tells every inode in use and every name. The order is that of the disk: the tables of inodes first, then directories by
     /// the addresses of their blocks.
     ///

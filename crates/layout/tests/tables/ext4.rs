@@ -423,6 +423,8 @@ fn a_journal_that_is_damaged_is_not_cut_short() {
         ("block", descriptors[0] + 1, false),
         ("block", descriptors[1] + 11, false),
         ("block", commits[0] - 1024 + 1, true),
+        ("block", commits[0] + 1, false),
+        ("block", commits[1] + 11, false),
     ] {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;
@@ -433,9 +435,24 @@ fn a_journal_that_is_damaged_is_not_cut_short() {
         assert!(message.contains(what) && message.contains("e2fsck"), "{message}");
         assert_eq!(!is_mounted_by_kernel(&image, &bytes), refused_by_kernel, "{message}");
     }
-    // A wrong checksum in what is older than the log before it isn't damage, but its end.
-    let mut bytes = sound.clone();
-    bytes[commits[last] + 48..][..8].copy_from_slice(&1_u64.to_be_bytes());
+    // Nor does an older time end it, which ends it for the kernel, where a sound transaction shows that it's wrong.
+    let older = |commit: usize| {
+        let mut bytes = sound.clone();
+        bytes[commit + 48..][..8].copy_from_slice(&1_u64.to_be_bytes());
+        bytes
+    };
+    for commit in [commits[1], commits[last]] {
+        let error = Ext4::open(older(commit).as_slice()).err().expect("a wrong commit block");
+        assert!(error.to_string().contains("commit block"), "{error}");
+        assert!(is_mounted_by_kernel(&image, &older(commit)));
+    }
+    let mut bytes = older(commits[0]);
+    bytes[descriptors[0] + 100] ^= 1;
+    assert!(Ext4::open(bytes.as_slice()).is_err(), "later transactions are sound");
+    // A transaction that is wrong in all its parts and older than the log before it isn't damage, but its end.
+    let mut bytes = older(commits[last]);
+    let descriptor = descriptors.iter().rfind(|at| **at < commits[last]).expect("one of the last transaction");
+    bytes[descriptor + 100] ^= 1;
     let kept = scan(&mut Ext4::open(bytes.as_slice()).unwrap());
     assert!(kept.problems.is_empty() && kept.names.len() < all.names.len());
     assert!(is_mounted_by_kernel(&image, &bytes));

@@ -191,8 +191,8 @@ impl Filling {
         }
         match placer.way(root, &self.image.inside, &[&above, &others]) {
             Way::To(from) if directories.contains_key(&from) => {
-                let placed = placer.directories(from, &directories, &above)?;
-                placer.files(&by_inode, &others, &placed)?;
+                let placed = placer.directories(from, &directories, &above, &*self.image.tables)?;
+                placer.files(&by_inode, &others, &placed, &*self.image.tables)?;
             }
             Way::To(from) => {
                 let file = *by_inode.get(&from).ok_or(FillError::NoSuchPath)?;
@@ -232,7 +232,7 @@ impl Filling {
                 return self.one_file(placer, found.named.ok_or(FillError::NoSuchPath)?);
             }
         };
-        let placed = placer.directories(from, &directories, &names)?;
+        let placed = placer.directories(from, &directories, &names, &*self.image.tables)?;
         if wishes.no_recursion {
             return Ok(placer.filled);
         }
@@ -278,7 +278,7 @@ impl Filling {
                 placer.filled.directories.extend(windows.lost.take());
             }
         }
-        placer.files(&found.by_inode, &Names::new(found.names), &windows.placed)?;
+        placer.files(&found.by_inode, &Names::new(found.names), &windows.placed, &*self.image.tables)?;
         let filled = placer.filled;
         if !windows.left.is_empty() {
             self.state = State::InWindows(windows);
@@ -317,6 +317,10 @@ mod tests {
 
         fn moved(&self) -> Vec<Moved> {
             self.moved.clone()
+        }
+
+        fn inode_at(&self, number: u64) -> Option<u64> {
+            (number < 9000).then_some(number * 256)
         }
 
         fn scan(&mut self, _: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
@@ -368,7 +372,7 @@ mod tests {
     struct Swept {
         paths: Vec<String>,
         windows: usize,
-        problems: usize,
+        problems: Vec<TableError>,
         files: usize,
         peak: u64,
     }
@@ -398,11 +402,11 @@ mod tests {
             cancel: &cancel,
         };
         let mut filling = Filling::new(volume, image);
-        let mut swept = Swept { paths: Vec::new(), windows: 0, problems: 0, files: 0, peak: 0 };
+        let mut swept = Swept { paths: Vec::new(), windows: 0, problems: Vec::new(), files: 0, peak: 0 };
         while !filling.is_over() {
             let filled = filling.next(&mut catalogue, &wishes)?;
             swept.windows += 1;
-            swept.problems += filled.problems.len();
+            swept.problems.extend(filled.problems);
             swept.files += filled.entries.len();
             swept.peak = swept.peak.max(catalogue.bytes());
             for id in filled.directories.iter().chain(&filled.entries) {
@@ -418,14 +422,14 @@ mod tests {
     fn windows_hold_what_one_does() {
         for (inside, lost, files) in [("", false, 600 - 1 - 29), ("", true, 600), ("folder 0", true, 60)] {
             let whole = swept(made(), inside, u64::MAX, lost).ok().unwrap();
-            assert_eq!((whole.windows, whole.problems, whole.files), (1, 1, files), "{inside} {lost}");
+            assert_eq!((whole.windows, whole.problems.len(), whole.files), (1, 1, files), "{inside} {lost}");
             let mut paths = whole.paths.clone();
             paths.dedup();
             assert_eq!(paths.len(), whole.paths.len(), "a name comes twice");
             for limit in [30_000, 10_000, 1] {
                 let parts = swept(made(), inside, limit, lost).ok().unwrap();
                 assert_eq!(parts.paths, whole.paths, "{inside} {lost} {limit}");
-                assert_eq!((parts.files, parts.problems), (files, 1));
+                assert_eq!((parts.files, parts.problems.len()), (files, 1));
                 assert!(parts.windows > if limit == 1 { 100 } else { 2 }, "{} windows", parts.windows);
                 assert!(parts.peak < limit + 10_000, "{limit}: {}", parts.peak);
             }
@@ -435,6 +439,19 @@ mod tests {
             lost.contains(&"i:/lost/1007/file 3".to_owned()) && lost.contains(&"i:/lost/4881".to_owned()),
             "{lost:?}"
         );
+    }
+
+    #[test]
+    fn names_that_contradict_inodes_are_told_with_a_place() {
+        for limit in [u64::MAX, 1] {
+            let mut tables = made();
+            let wrong = [(ROOT, 8000, "of nothing"), (1001, 9000, "beyond all"), (1001, 1002, "a second one")];
+            tables.names.extend(wrong.map(|(directory, inode, name)| (directory, inode, name.to_owned())));
+            let swept = swept(tables, "", limit, false).ok().unwrap();
+            let mut told: Vec<_> = swept.problems.iter().filter_map(TableError::at).collect();
+            told.sort_unstable();
+            assert_eq!(told, [7, 1001 * 256, 1002 * 256, 8000 * 256], "{:?}", swept.problems);
+        }
     }
 
     #[test]

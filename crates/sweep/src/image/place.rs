@@ -6,7 +6,7 @@ use std::{
 };
 
 use onesweep_layout::tables::{
-    Inode, TableError,
+    Inode, TableError, Tables,
     lost::{LOST, tops},
 };
 
@@ -63,6 +63,13 @@ pub(super) enum Way<'a> {
     /// All of it is there but its last part.
     Last(u64, &'a [u8]),
     Nowhere,
+}
+
+/// An inode isn't what a name says of it. Told where the inode has its place, or the directory where it can have none.
+fn contradiction(tables: &dyn Tables, name: &NameOf, expected: &str, found: &str) -> TableError {
+    let NameOf { directory, inode, .. } = name;
+    let at = [*inode, *directory].into_iter().find_map(|number| tables.inode_at(number)).unwrap_or_default();
+    TableError::damaged(format!("inode {inode}, which directory {directory} names,"), at, expected, found)
 }
 
 /// Puts names to their places.
@@ -172,6 +179,7 @@ impl Placer<'_> {
         from: u64,
         directories: &HashMap<u64, EntryId>,
         names: &Names,
+        tables: &dyn Tables,
     ) -> Result<HashMap<u64, EntryId>, FillError> {
         let top = *directories.get(&from).ok_or(FillError::NoSuchPath)?;
         self.root(top)?;
@@ -188,7 +196,7 @@ impl Placer<'_> {
                     continue;
                 }
                 if placed.contains_key(&name.inode) {
-                    self.filled.note(TableError::damaged("a directory", 0, "one name", "a second one"));
+                    self.filled.note(contradiction(tables, name, "a directory with one name", "one with several"));
                     continue;
                 }
                 placed.insert(name.inode, id);
@@ -206,12 +214,12 @@ impl Placer<'_> {
         by_inode: &HashMap<u64, EntryId>,
         names: &Names,
         placed: &HashMap<u64, EntryId>,
+        tables: &dyn Tables,
     ) -> Result<(), FillError> {
         for name in &names.0 {
             let Some(&above) = placed.get(&name.directory) else { continue };
             let Some(&id) = by_inode.get(&name.inode) else {
-                let (what, expected) = ("an inode that a directory names", format!("inode {} in use", name.inode));
-                self.filled.note(TableError::damaged(what, 0, expected, "none"));
+                self.filled.note(contradiction(tables, name, "an inode in use", "none"));
                 continue;
             };
             if self.is_excluded(above, name) {

@@ -198,17 +198,26 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
                     }
                     self.look(&request);
                 }
-                None if self.noted.range(range.clone()).next().is_some() => head = range.start,
+                None if self.first_noted(range.clone()).is_some() => head = range.start,
                 None => return true,
             }
         }
     }
 
+    /// The first run that begins within a range, which may end before it begins: runs of a damaged directory reach into the
+    /// next tables.
+    fn first_noted(&self, range: Range<u64>) -> Option<(u64, Noted)> {
+        if range.is_empty() {
+            return None;
+        }
+        self.noted.range(range).next().map(|(&block, &noted)| (block, noted))
+    }
+
     fn next_request(&mut self, range: Range<u64>) -> Option<Request> {
         let most = (REQUEST_BYTES / u64::from(self.volume.superblock.block_bytes)).max(1);
-        let (&first, _) = self.noted.range(range.clone()).next()?;
+        let (first, _) = self.first_noted(range.clone())?;
         let mut request = Request { first, count: 0, runs: Vec::new() };
-        while let Some((&block, &noted)) = self.noted.range(first + request.count..range.end).next()
+        while let Some((block, noted)) = self.first_noted(first + request.count..range.end)
             && block == first + request.count
             && (request.count == 0 || request.count + u64::from(noted.count) <= most)
         {
@@ -339,5 +348,26 @@ impl<'a, B: BlockRead> BringIn<'a, B> {
                 noted.look = look;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{journal::Overlay, superblock::Superblock},
+        *,
+    };
+
+    #[test]
+    fn runs_may_reach_over_the_end_of_a_section() {
+        let (superblock, overlay) = (Superblock::for_tests(900), Overlay::default());
+        let device = vec![0; 900 * superblock.block_bytes as usize];
+        let volume = Volume { device, superblock, groups: Vec::new(), overlay, gap_bytes: 0 };
+        let mut reading = BringIn::new(&volume, Needs::default(), u64::MAX, &|| true);
+        reading.note(5, 10, Look::None);
+        reading.note(20, 1, Look::None);
+        assert!(reading.read(0..8));
+        assert_eq!(reading.noted.keys().copied().collect::<Vec<_>>(), [20], "what begins behind the section waits");
+        assert!(reading.read(0..u64::MAX) && reading.noted.is_empty());
     }
 }

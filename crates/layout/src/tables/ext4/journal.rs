@@ -317,7 +317,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
     /// Reads the log from its start to its end, which is where no block of the next transaction lies.
     ///
     /// A block of that transaction with a wrong checksum isn't the end. As in the kernel, it's damage if the transaction was
-    /// committed, and else what a crash left unfinished, or what lies there from a file system before.
+    /// committed, and else what a crash left unfinished, or what lies there from a file system before. The kernel takes an older
+    /// time for a sign of the latter, and a block that names no transaction for the end; here neither counts where a sound commit
+    /// of this transaction or of one that came later lies behind, nor the time where all else of the transaction is sound.
     fn log(&self) -> Result<Log, TableError> {
         let mut log = Log { sequence: self.sequence, ..Log::default() };
         let (mut block, mut left, mut committed_at) = (self.start, self.end - self.first, 0);
@@ -355,8 +357,13 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                     match (pending.wrong.take(), self.wrong_commit(place, &bytes)) {
                         (None, None) => {}
                         (Some(wrong), _) if !is_old => return Err(wrong),
-                        (None, Some(wrong)) if !is_old && !is_early => return Err(wrong),
-                        _ => return Ok(log),
+                        (None, Some(wrong)) if !(is_early || is_old && pending.written.is_empty()) => {
+                            return Err(wrong);
+                        }
+                        (Some(wrong), _) | (None, Some(wrong)) => {
+                            let is_committed = self.commits_behind(block, left, &log, committed_at)?;
+                            return if is_committed { Err(wrong) } else { Ok(log) };
+                        }
                     }
                     committed_at = time;
                     log.written.append(&mut pending.written);
@@ -379,8 +386,8 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         Ok(log)
     }
 
-    /// Whether a transaction is committed behind the block where the log seems to end. Told by a sound checksum alone, for what
-    /// lies there may be old.
+    /// Whether the transaction, or one that came later, is committed behind the block where the log seems to end. Told by a
+    /// sound checksum alone, for what lies there may be old.
     fn commits_behind(&self, mut block: u64, left: u64, log: &Log, committed_at: u64) -> Result<bool, TableError> {
         if !self.is_checksummed() || self.features & INCOMPATIBLE_ASYNC_COMMIT != 0 {
             return Ok(false);
@@ -389,8 +396,16 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             block = self.next(block);
             let place = self.place(block)?;
             let bytes = self.volume.block(place)?;
-            if is_of(&bytes, log.sequence) && be32(&bytes, 4) == COMMIT && self.wrong_commit(place, &bytes).is_none() {
-                return Ok(be64(&bytes, COMMIT_TIME) >= committed_at);
+            // Each transaction has at least a block. What is numbered lower lies there from a turn of the ring before.
+            let number = be32(&bytes, 8);
+            let is_later = u64::from(number.wrapping_sub(log.sequence)) <= left;
+            let is_commit = is_of(&bytes, number) && be32(&bytes, 4) == COMMIT;
+            if is_later
+                && is_commit
+                && be64(&bytes, COMMIT_TIME) >= committed_at
+                && self.wrong_commit(place, &bytes).is_none()
+            {
+                return Ok(true);
             }
         }
         Ok(false)

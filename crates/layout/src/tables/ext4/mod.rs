@@ -175,6 +175,11 @@ impl<B: BlockRead> Tables for Ext4<B> {
         free::runs(&self.volume, each)
     }
 
+    fn inode_at(&self, number: u64) -> Option<u64> {
+        let (block, byte) = self.volume.inode_place(u32::try_from(number).ok()?)?;
+        self.volume.byte_of(block).checked_add(byte as u64)
+    }
+
     fn moved(&self) -> Vec<Moved> {
         let length = u64::from(self.volume.superblock.block_bytes);
         let copies = self.volume.overlay.of(0, u64::MAX);

@@ -209,6 +209,10 @@ impl<B: BlockRead> Tables for Ntfs<B> {
         free::runs(&self.mft, each)
     }
 
+    fn inode_at(&self, number: u64) -> Option<u64> {
+        self.mft.at(number)
+    }
+
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
         for note in self.notes.drain(..) {
             if found.problem(note).is_break() {

@@ -24,6 +24,7 @@ use crate::{
     block_read::{BlockRead, ImageFile},
     extent::{Extent, ExtentFlags},
     source::{Checked, MapError, Mapped},
+    tables::TableError,
 };
 
 /// Bytes that are brought in at once.
@@ -52,9 +53,7 @@ impl MountedNtfs {
         }
         cache::random_access(fd.as_fd())?;
         let device = Arc::new(ImageFile::new(fd.into())?);
-        let (geometry, _) = Geometry::read(&device).map_err(io::Error::other)?;
-        let mft = Mft::open(device, geometry, &mut Vec::new()).map_err(io::Error::other)?;
-        Ok(MountedNtfs { mft })
+        MountedNtfs::of(device).map_err(io::Error::other)
     }
 
     /// Whether half of the $MFT, or more, is in memory.
@@ -68,6 +67,11 @@ impl MountedNtfs {
 }
 
 impl<B: BlockRead> MountedNtfs<B> {
+    pub(crate) fn of(device: B) -> Result<MountedNtfs<B>, TableError> {
+        let (geometry, _) = Geometry::read(&device)?;
+        Ok(MountedNtfs { mft: Mft::open(device, geometry, &mut Vec::new())? })
+    }
+
     /// Bytes of the $MFT.
     pub fn table_bytes(&self) -> u64 {
         self.mft.records.saturating_mul(self.mft.geometry.record_bytes.into())

@@ -1,6 +1,9 @@
 //! The header of an allocation group that tells of its inodes (AGI).
 
-use super::{block::Block, volume::Volume};
+use super::{
+    block::{Block, Number},
+    volume::Volume,
+};
 use crate::{block_read::BlockRead, tables::TableError};
 
 const MAGIC: u32 = 0x5841_4749; // XAGI
@@ -13,7 +16,7 @@ pub(super) struct GroupInodes {
     /// Which group, from 0.
     pub(super) group: u32,
     /// The block of the root, counted from the start of the group.
-    pub(super) root: u32,
+    pub(super) root: Number,
     /// The level of the root, 0 for a leaf.
     pub(super) level: u16,
 }
@@ -37,6 +40,6 @@ impl GroupInodes {
         let level = u16::try_from(levels).ok().and_then(|levels| levels.checked_sub(1));
         let level = level.filter(|&level| level < MAX_LEVELS);
         let level = level.ok_or_else(|| block.damaged(24, "the levels of the inode tree", "1 to 9", levels))?;
-        Ok(GroupInodes { group, root: block.u32(20)?, level })
+        Ok(GroupInodes { group, root: Number::of(&block, 20)?, level })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     acl,
-    block::Block,
+    block::{Block, Number},
     extents::{self, Mapping},
     inode::{Dinode, Fork, Format},
     volume::Volume,
@@ -41,20 +41,22 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Keeps an attribute, and for an ACL what it is shown as, too.
-    fn keep(&mut self, flags: u8, name: &[u8], value: Vec<u8>, place: &Block<'_>) -> Result<(), TableError> {
+    /// Keeps an attribute, and for an ACL what it is shown as, too. Its flags stand at `flags_at` of a block.
+    fn keep(&mut self, block: &Block<'_>, flags_at: usize, name: &[u8], value: Vec<u8>) -> Result<(), TableError> {
+        let flags = block.u8(flags_at)?;
         if flags & (PARENT | INCOMPLETE) != 0 {
             return Ok(());
         }
         self.bytes += name.len() + value.len();
         if self.bytes > MAX_BYTES {
-            return Err(place.damaged(0, "the bytes of all attributes", format!("at most {MAX_BYTES}"), self.bytes));
+            let (what, expected) = ("the bytes of all attributes up to one", format!("at most {MAX_BYTES}"));
+            return Err(block.damaged(flags_at, what, expected, self.bytes));
         }
         let prefix: &[u8] = match flags & (ROOT | SECURE) {
             0 => b"user.",
             ROOT => b"trusted.",
             SECURE => b"security.",
-            both => return Err(place.damaged(0, "the flags of an attribute", "one namespace", both)),
+            both => return Err(block.damaged(flags_at, "the flags of an attribute", "one namespace", both)),
         };
         let acl = acl::NAMES.iter().find(|(on_disk, _)| flags & ROOT != 0 && *on_disk == name);
         if let Some((acl, value)) = acl.and_then(|(_, acl)| Some((*acl, acl::shown(&value)?))) {
@@ -86,10 +88,9 @@ fn short_form(block: &Block<'_>, kept: &mut Attributes) -> Result<(), TableError
     let mut offset = 4;
     for _ in 0..count {
         let (name_length, value_length) = (usize::from(block.u8(offset)?), usize::from(block.u8(offset + 1)?));
-        let flags = block.u8(offset + 2)?;
         let name = block.slice(offset + 3, name_length)?;
         let value = block.slice(offset + 3 + name_length, value_length)?.to_vec();
-        kept.keep(flags, name, value, &block)?;
+        kept.keep(&block, offset + 2, name, value)?;
         offset += 3 + name_length + value_length;
     }
     block.check(0, "the bytes", offset, size)
@@ -107,14 +108,19 @@ impl<B: BlockRead> Blocks<'_, B> {
         let mut next = self.first_leaf()?;
         for _ in 0..MAX_LEAVES {
             next = self.leaf(next, kept)?;
-            if next == 0 {
+            if next.number == 0 {
                 return Ok(());
             }
         }
-        Err(self.fork.block.damaged(0, "the chain of leaves", format!("an end after {MAX_LEAVES}"), next))
+        let what = self.what("the next of the attribute leaves");
+        Err(TableError::damaged(what, next.told_at, format!("an end after {MAX_LEAVES}"), next.number))
     }
 
-    fn address(&self, number: u32) -> Result<u64, TableError> {
+    fn what(&self, what: &str) -> String {
+        format!("{what} of inode {}", self.fork.owner)
+    }
+
+    fn address(&self, Number { number, told_at }: Number) -> Result<u64, TableError> {
         let number = u64::from(number);
         let index = self.mappings.partition_point(|mapping| mapping.offset + mapping.blocks <= number);
         let mapping = self.mappings.get(index).filter(|mapping| mapping.offset <= number && !mapping.is_unwritten);
@@ -122,7 +128,9 @@ impl<B: BlockRead> Blocks<'_, B> {
             let before = (number - mapping.offset) * self.volume.superblock.block_bytes() as u64;
             mapping.at.map(|at| at + before)
         });
-        address.ok_or_else(|| self.fork.block.damaged(0, "the extents", format!("one for block {number}"), "none"))
+        address.ok_or_else(|| {
+            TableError::damaged(self.what("a block of the attributes"), told_at, "one that an extent has", number)
+        })
     }
 
     /// Reads a block of the index or a leaf, and checks what all of them have; its magic number and the bytes of its header.
@@ -146,25 +154,26 @@ impl<B: BlockRead> Blocks<'_, B> {
     }
 
     /// Goes down from block 0, always to the first child.
-    fn first_leaf(&self) -> Result<u32, TableError> {
-        let mut number = 0;
+    fn first_leaf(&self) -> Result<Number, TableError> {
+        // That there is a block 0 the extents must say.
+        let mut first = Number { number: 0, told_at: self.fork.block.at };
         for _ in 0..=MAX_LEVELS {
-            let at = self.address(number)?;
+            let at = self.address(first)?;
             let bytes = self.volume.read(at, self.volume.superblock.block_bytes())?;
             let block = Block { what: "an attribute block", at, bytes: &bytes };
             let (magic, header) = self.check(&block)?;
             if matches!(magic, LEAF_V4 | LEAF_V5) {
-                return Ok(number);
+                return Ok(first);
             }
-            let entries = if header == 56 { 64 } else { 16 };
-            number = block.u32(entries + 4)?;
+            first = Number::of(&block, if header == 56 { 68 } else { 20 })?;
         }
-        Err(self.fork.block.damaged(0, "the index of attributes", format!("at most {MAX_LEVELS} levels"), "more"))
+        let what = self.what("the child of a block in the index of the attributes");
+        Err(TableError::damaged(what, first.told_at, format!("a leaf below {MAX_LEVELS} levels"), first.number))
     }
 
     /// Reads a leaf; the number of the next one, 0 behind the last.
-    fn leaf(&self, number: u32, kept: &mut Attributes) -> Result<u32, TableError> {
-        let at = self.address(number)?;
+    fn leaf(&self, leaf: Number, kept: &mut Attributes) -> Result<Number, TableError> {
+        let at = self.address(leaf)?;
         let bytes = self.volume.read(at, self.volume.superblock.block_bytes())?;
         let block = Block { what: "an attribute leaf", at, bytes: &bytes };
         let (magic, header) = self.check(&block)?;
@@ -182,27 +191,28 @@ impl<B: BlockRead> Blocks<'_, B> {
             if flags & LOCAL != 0 {
                 let (value, name) = (usize::from(block.u16(offset)?), usize::from(block.u8(offset + 2)?));
                 let name_bytes = block.slice(offset + 3, name)?;
-                kept.keep(flags, name_bytes, block.slice(offset + 3 + name, value)?.to_vec(), &block)?;
+                kept.keep(&block, entry + 6, name_bytes, block.slice(offset + 3 + name, value)?.to_vec())?;
             } else {
-                let (first, length, name) = (block.u32(offset)?, block.u32(offset + 4)?, block.u8(offset + 8)?);
+                let (first, length, name) =
+                    (Number::of(&block, offset)?, block.u32(offset + 4)?, block.u8(offset + 8)?);
                 let name_bytes = block.slice(offset + 9, usize::from(name))?;
                 if length > MAX_VALUE_BYTES {
                     let expected = format!("at most {MAX_VALUE_BYTES}");
                     return Err(block.damaged(offset + 4, "the length of a value", expected, length));
                 }
-                kept.keep(flags, name_bytes, self.remote(first, length as usize)?, &block)?;
+                kept.keep(&block, entry + 6, name_bytes, self.remote(first, length as usize)?)?;
             }
         }
-        block.u32(0)
+        Number::of(&block, 0)
     }
 
     /// Reads a value that lies in blocks of its own, each with a header in version 5.
-    fn remote(&self, first: u32, length: usize) -> Result<Vec<u8>, TableError> {
+    fn remote(&self, first: Number, length: usize) -> Result<Vec<u8>, TableError> {
         let mut value = Vec::with_capacity(length);
-        let mut number = first;
+        let mut next = first;
         // Each block holds at least one byte of a value that has at most 64 KiB.
         while value.len() < length {
-            let at = self.address(number)?;
+            let at = self.address(next)?;
             let bytes = self.volume.read(at, self.volume.superblock.block_bytes())?;
             let block = Block { what: "an attribute value", at, bytes: &bytes };
             let header = match &self.volume.superblock.uuid {
@@ -222,7 +232,8 @@ impl<B: BlockRead> Blocks<'_, B> {
                 block.check(8, "the bytes", take as u64, u64::from(block.u32(8)?))?;
             }
             value.extend_from_slice(block.slice(header, take)?);
-            number = number.checked_add(1).ok_or_else(|| block.damaged(0, "the number", "a next one", number))?;
+            // There is no block behind the last number, so that it isn't found.
+            next.number = next.number.saturating_add(1);
         }
         Ok(value)
     }
@@ -248,7 +259,7 @@ mod tests {
         let expected = [("user.a", &b"A"[..]), ("trusted.b", b""), ("security.c", b"C")];
         assert_eq!(read(&bytes).unwrap(), expected.map(|(name, value)| (name.to_owned(), value.to_vec())));
         bytes[6] = 6;
-        assert!(read(&bytes).unwrap_err().contains("one namespace"));
+        assert!(read(&bytes).unwrap_err().contains("at byte 6 is damaged: expected one namespace"));
     }
 
     #[test]

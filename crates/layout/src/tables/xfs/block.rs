@@ -16,6 +16,20 @@ pub(super) struct Block<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+/// The number of a block, and the byte that says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number {
+    pub(super) number: u32,
+    pub(super) told_at: u64,
+}
+
+impl Number {
+    /// The number at an offset of a block.
+    pub(super) fn of(block: &Block<'_>, offset: usize) -> Result<Number, TableError> {
+        Ok(Number { number: block.u32(offset)?, told_at: block.at.saturating_add(offset as u64) })
+    }
+}
+
 impl<'a> Block<'a> {
     /// Something in it isn't what it must be.
     pub(super) fn damaged(

@@ -70,7 +70,9 @@ pub(super) fn blocks<B: BlockRead>(
     let superblock = &volume.superblock;
     let (block_bytes, log) = (superblock.block_bytes(), superblock.directory_block_log);
     let (fork, number) = (&inode.data, inode.number);
-    let wrong = |what: &str, expected: String, found: String| fork.block.damaged(0, what, expected, found);
+    let wrong = |at: u64, expected: String, found: String| {
+        TableError::damaged(format!("the extents of directory {number}"), at, expected, found)
+    };
     if inode.size > DATA_END || !inode.size.is_multiple_of(superblock.directory_block_bytes() as u64) {
         let expected = format!("whole blocks of {}", superblock.directory_block_bytes());
         let what = format!("the size of directory {number}");
@@ -80,25 +82,25 @@ pub(super) fn blocks<B: BlockRead>(
     let (mut counted, mut last) = (0, 0);
     let mut pieces: Vec<(u64, usize)> = Vec::new();
     let mut filled = 0;
-    extents::walk(volume, fork, &mut |Mapping { offset, at, blocks, is_unwritten }| {
+    extents::walk(volume, fork, &mut |Mapping { offset, at, blocks, is_unwritten, told_at }| {
         counted += blocks;
         // Each block is listed once below, so damage mustn't make more of them than there are.
         if counted > inode.blocks || counted > superblock.facts.bytes / block_bytes as u64 || is_unwritten {
             let expected = format!("at most {} blocks, all written", inode.blocks);
-            return Err(wrong("the extents of the directory", expected, format!("block {offset}, {counted} so far")));
+            return Err(wrong(told_at, expected, format!("block {offset}, {counted} so far")));
         }
         let Some(mut at) = at else { return Ok(()) };
         let mut offset = offset;
         let behind = (offset + blocks).min(DATA_END / block_bytes as u64);
         if offset < behind && behind > end {
             let found = format!("one for block {}", behind - 1);
-            return Err(wrong("the extents of the directory", format!("none from block {end} on"), found));
+            return Err(wrong(told_at, format!("none from block {end} on"), found));
         }
         while offset < behind {
             let within = offset & ((1 << log) - 1);
             if within != filled {
                 let expected = format!("block {filled} of a directory block");
-                return Err(wrong("the extents of the directory", expected, format!("block {within}")));
+                return Err(wrong(told_at, expected, format!("block {within}")));
             }
             let take = ((1 << log) - within).min(behind - offset);
             let bytes = to_usize(take) * block_bytes;
@@ -118,7 +120,11 @@ pub(super) fn blocks<B: BlockRead>(
         Ok(())
     })?;
     if filled != 0 || last != end {
-        return Err(wrong("the extents of the directory", format!("block {end} as the end"), last.to_string()));
+        return Err(wrong(
+            inode.size_at,
+            format!("as many as the size says: block {end} as the end"),
+            last.to_string(),
+        ));
     }
     Ok(())
 }

@@ -41,13 +41,17 @@ impl DirectoryPlaces {
     /// tree that tells of them. `None` when it is in the inode itself, and of what isn't known to be a directory. Costs one
     /// read of a page, unless another inode of that page was read shortly before.
     pub fn first_block(&self, inode: u64) -> Option<u64> {
-        let superblock = &self.volume.superblock;
-        let at = superblock.inode_address(inode)?;
-        let bytes = self.volume.read(at, superblock.inode_bytes()).ok()?;
-        let dinode = Dinode::parse(superblock, inode, Block { what: "an inode", at, bytes: &bytes }).ok()?;
-        let data = dinode.is(DIRECTORY).then_some(dinode.data)?;
-        extents::first_address(&self.volume, &data)
+        first_block(&self.volume, inode)
     }
+}
+
+pub(super) fn first_block<B: BlockRead>(volume: &Volume<B>, inode: u64) -> Option<u64> {
+    let superblock = &volume.superblock;
+    let at = superblock.inode_address(inode)?;
+    let bytes = volume.read(at, superblock.inode_bytes()).ok()?;
+    let dinode = Dinode::parse(superblock, inode, Block { what: "an inode", at, bytes: &bytes }).ok()?;
+    let data = dinode.is(DIRECTORY).then_some(dinode.data)?;
+    extents::first_address(volume, &data)
 }
 
 impl Drop for DirectoryPlaces {

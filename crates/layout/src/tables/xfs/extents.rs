@@ -15,7 +15,7 @@ const MAGIC_V4: u32 = 0x424d_4150; // BMAP
 const MAGIC_V5: u32 = 0x424d_4133; // BMA3
 const RECORD_BYTES: usize = 16;
 const ROOT_HEADER_BYTES: usize = 4;
-/// Twice what the most attributes that are told take in the smallest blocks, each in an extent of its own; 40 bytes each.
+/// Twice what the most attributes that are told take in the smallest blocks, each in an extent of its own; 48 bytes each.
 const MAX_LISTED: usize = 1 << 18;
 
 /// One extent of a fork.
@@ -29,6 +29,8 @@ pub(super) struct Mapping {
     pub(super) blocks: u64,
     /// Whether it reads as zeros.
     pub(super) is_unwritten: bool,
+    /// The byte of its record.
+    pub(super) told_at: u64,
 }
 
 /// The bits of a record: first block of the fork, block number of the file system, blocks, unwritten.
@@ -187,7 +189,8 @@ impl<B: BlockRead> Walk<'_, B> {
                 return Err(block.damaged(at, "an extent", "content below 2^63 bytes", shown()));
             }
             self.told += 1;
-            (self.each)(Mapping { offset, at: address, blocks, is_unwritten })?;
+            let told_at = block.at.saturating_add(at as u64);
+            (self.each)(Mapping { offset, at: address, blocks, is_unwritten, told_at })?;
         }
         Ok(())
     }

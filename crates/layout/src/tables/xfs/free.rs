@@ -3,7 +3,12 @@
 //! As in the tree of inodes, keys must rise over the whole tree and each block begin with the key of its parent, so that no
 //! block is read twice, whatever the bytes are. Blocks that a group keeps for its own trees (the AGFL) count as used.
 
-use super::{allocation_group::MAX_LEVELS, block::Block, group_btree::GroupTree, volume::Volume};
+use super::{
+    allocation_group::MAX_LEVELS,
+    block::{Block, Number},
+    group_btree::GroupTree,
+    volume::Volume,
+};
 use crate::{block_read::BlockRead, tables::TableError};
 
 const AGF_MAGIC: u32 = 0x5841_4746; // XAGF
@@ -27,7 +32,7 @@ pub(super) fn runs<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u
 }
 
 /// The root of the tree of a group and its level, by the header of the group's free space, which has its second sector.
-fn root<B: BlockRead>(volume: &Volume<B>, group: u32) -> Result<(u32, u16), TableError> {
+fn root<B: BlockRead>(volume: &Volume<B>, group: u32) -> Result<(Number, u16), TableError> {
     let superblock = &volume.superblock;
     let at = superblock.group_start(group) + u64::from(superblock.sector_bytes);
     let bytes = volume.read(at, superblock.sector_bytes as usize)?;
@@ -44,7 +49,7 @@ fn root<B: BlockRead>(volume: &Volume<B>, group: u32) -> Result<(u32, u16), Tabl
     let level = u16::try_from(levels).ok().and_then(|levels| levels.checked_sub(1));
     let level = level.filter(|&level| level < MAX_LEVELS);
     let level = level.ok_or_else(|| block.damaged(28, "the levels of the space tree", "1 to 9", levels))?;
-    Ok((block.u32(16)?, level))
+    Ok((Number::of(&block, 16)?, level))
 }
 
 struct Walk<'a, B> {
@@ -56,7 +61,7 @@ struct Walk<'a, B> {
 }
 
 impl<B: BlockRead> Walk<'_, B> {
-    fn visit(&mut self, number: u32, level: u16, key: Option<u32>) -> Result<(), TableError> {
+    fn visit(&mut self, number: Number, level: u16, key: Option<u32>) -> Result<(), TableError> {
         let (at, bytes) = TREE.read(self.volume, self.group, number)?;
         let block = Block { what: TREE.block, at, bytes: &bytes };
         let entries = TREE.entries(&self.volume.superblock, self.group, &block, (number, level, key))?;

@@ -6,9 +6,9 @@ use super::{
     Xfs,
     allocation_group::GroupInodes,
     attributes::{self, Attributes},
-    block::Block,
+    block::{Block, Number},
     checksum::crc32c,
-    directory, extents, features,
+    directory, directory_places, extents, features,
     inode::Dinode,
     inode_btree, log,
     volume::Volume,
@@ -28,6 +28,17 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "xfs_attributes", run: attribute_fork, memory: 80 << 20 },
     Target { name: "xfs_log", run: log_state, memory: 1 << 20 },
 ];
+
+/// Asks for the first block of each of the first inodes of a file system, as if it were mounted.
+pub(crate) fn first_blocks(device: impl BlockRead) {
+    let Ok(volume) = Volume::open(device) else { return };
+    let root = volume.superblock.facts.root;
+    let far = [u64::MAX, 1 << 40].into_iter().chain((0..16).map(|bit| root << bit));
+    for inode in (root / 64 * 64..root.saturating_add(512)).chain(far) {
+        let at = directory_places::first_block(&volume, inode);
+        assert!(at.is_none_or(|at| at < volume.superblock.facts.bytes), "{at:?} for inode {inode}");
+    }
+}
 
 const BLOCK: usize = 1024;
 const BLOCKS: u64 = 256;
@@ -230,7 +241,7 @@ fn inode_tree(input: &[u8]) {
     let (options, rest) = options(input);
     let (level, rest) = crate::fuzzing::options(rest);
     let volume = volume(options, &[], rest);
-    let group = GroupInodes { group: 0, root: 128, level: u16::from(level & 7) };
+    let group = GroupInodes { group: 0, root: Number { number: 128, told_at: 0 }, level: u16::from(level & 7) };
     let (mut next, mut told) = (0, 0_u64);
     let _ = inode_btree::walk(&volume, group, &mut |chunk| {
         told += 1;

@@ -1,6 +1,10 @@
 //! Blocks of the B+trees of an allocation group, whose pointers are numbers of blocks of the group (`xfs_btree_sblock`).
 
-use super::{block::Block, superblock::Superblock, volume::Volume};
+use super::{
+    block::{Block, Number},
+    superblock::Superblock,
+    volume::Volume,
+};
 use crate::{block_read::BlockRead, tables::TableError};
 
 const POINTER_BYTES: usize = 4;
@@ -28,8 +32,8 @@ pub(super) struct Entries {
 
 impl Entries {
     /// The child of an entry.
-    pub(super) fn child(&self, block: &Block<'_>, index: usize) -> Result<u32, TableError> {
-        block.u32(self.pointers + index * POINTER_BYTES)
+    pub(super) fn child(&self, block: &Block<'_>, index: usize) -> Result<Number, TableError> {
+        Number::of(block, self.pointers + index * POINTER_BYTES)
     }
 }
 
@@ -39,13 +43,12 @@ impl GroupTree {
         &self,
         volume: &Volume<B>,
         group: u32,
-        number: u32,
+        Number { number, told_at }: Number,
     ) -> Result<(u64, Vec<u8>), TableError> {
         let superblock = &volume.superblock;
         let at = superblock.group_block_address(group, number, 1).ok_or_else(|| {
-            let what = format!("{} of allocation group {group}", self.name);
-            let expected = format!("blocks below {}", superblock.group_length(group));
-            TableError::damaged(what, superblock.group_start(group), expected, number)
+            let what = format!("a block of {} of allocation group {group}", self.name);
+            TableError::damaged(what, told_at, format!("one below {}", superblock.group_length(group)), number)
         })?;
         Ok((at, volume.read(at, superblock.block_bytes())?))
     }
@@ -56,7 +59,7 @@ impl GroupTree {
         superblock: &Superblock,
         group: u32,
         block: &Block<'_>,
-        (number, level, key): (u32, u16, Option<u32>),
+        (number, level, key): (Number, u16, Option<u32>),
     ) -> Result<Entries, TableError> {
         let start = match &superblock.uuid {
             Some(uuid) => {
@@ -81,7 +84,7 @@ impl GroupTree {
             return Err(block.damaged(6, "the number of entries", format!("1 to {most}"), count));
         }
         if let Some(key) = key {
-            block.check(start, &format!("the first key (child block {number})"), key, block.u32(start)?)?;
+            block.check(start, &format!("the first key (child block {})", number.number), key, block.u32(start)?)?;
         }
         Ok(Entries { start, count, pointers: start + most * self.key_bytes })
     }

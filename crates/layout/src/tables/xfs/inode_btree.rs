@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::{
     allocation_group::GroupInodes,
-    block::Block,
+    block::{Block, Number},
     group_btree::{Entries, GroupTree},
     volume::Volume,
 };
@@ -28,8 +28,9 @@ const TREE: GroupTree = GroupTree {
 /// 64 inodes with numbers and places in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// The first inode, counted from the start of the group.
+    /// The first inode, counted from the start of the group, and the byte that says so.
     pub(super) first: u32,
+    pub(super) first_at: u64,
     /// A bit for each that isn't in use, the lowest for the first; those without a place count as free.
     pub(super) free: u64,
     /// A bit for each that has no place on the device.
@@ -54,7 +55,7 @@ impl Chunk {
         }
         let (count_at, count) = if is_sparse { (7, u32::from(record.u8(7)?)) } else { (4, record.u32(4)?) };
         record.check(count_at, "the number of free inodes", (free & !holes).count_ones(), count)?;
-        Ok(Chunk { first, free, holes })
+        Ok(Chunk { first, first_at: record.at, free, holes })
     }
 }
 
@@ -76,7 +77,7 @@ struct Walk<'a, B> {
 }
 
 impl<B: BlockRead> Walk<'_, B> {
-    fn visit(&mut self, number: u32, level: u16, key: Option<u32>) -> ControlFlow<()> {
+    fn visit(&mut self, number: Number, level: u16, key: Option<u32>) -> ControlFlow<()> {
         let (at, bytes) = match TREE.read(self.volume, self.group, number) {
             Ok(read) => read,
             Err(error) => return (self.each)(Err(error)),
@@ -142,9 +143,15 @@ mod tests {
     #[test]
     fn holes_stand_for_four_inodes_each() {
         let sparse = [0, 0, 0, 64, 0x00, 0x03, 56, 1, 0x80, 0, 0, 0, 0, 0, 0, 0xff];
-        assert_eq!(chunk(sparse, true).unwrap(), Chunk { first: 64, free: 0x8000_0000_0000_00ff, holes: 0xff });
+        assert_eq!(
+            chunk(sparse, true).unwrap(),
+            Chunk { first: 64, first_at: 0, free: 0x8000_0000_0000_00ff, holes: 0xff }
+        );
         let full = [0, 0, 0, 64, 0, 0, 0, 9, 0x80, 0, 0, 0, 0, 0, 0, 0xff];
-        assert_eq!(chunk(full, false).unwrap(), Chunk { first: 64, free: 0x8000_0000_0000_00ff, holes: 0 });
+        assert_eq!(
+            chunk(full, false).unwrap(),
+            Chunk { first: 64, first_at: 0, free: 0x8000_0000_0000_00ff, holes: 0 }
+        );
     }
 
     #[test]

@@ -69,7 +69,7 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 /// A scan goes through the inodes in rising address order, then through the blocks of all directories. It takes about 10 MiB
 /// of memory; 32 bytes for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
 /// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
-/// told; and up to 64 MiB for its extended attributes, and 10 MiB for where they lie, where they are asked for.
+/// told; and up to 64 MiB for its extended attributes, and 12 MiB for where they lie, where they are asked for.
 ///
 /// An inode whose content can't be located, or a symbolic link whose target can't be read, goes to [`Found::problem`] and is
 /// left out. One with damaged extended attributes is told with those that could be read, after the problem.
@@ -110,6 +110,10 @@ impl<B: BlockRead> Tables for Xfs<B> {
 
     fn free(&self, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
         free::runs(&self.volume, each)
+    }
+
+    fn inode_at(&self, number: u64) -> Option<u64> {
+        self.volume.superblock.inode_address(number)
     }
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
@@ -181,7 +185,7 @@ impl<B: BlockRead> Scan<'_, B> {
                 let (first_used, count) = (used.trailing_zeros(), 64 - used.leading_zeros() - used.trailing_zeros());
                 let used = used >> first_used;
                 let Some(index) = chunk.first.checked_add(from + first_used) else { break };
-                self.part(group, index, count, used, request)?;
+                self.part((group, chunk.first_at), index, count, used, request)?;
             }
             from += length;
         }
@@ -190,7 +194,7 @@ impl<B: BlockRead> Scan<'_, B> {
 
     fn part(
         &mut self,
-        group: u32,
+        (group, told_at): (u32, u64),
         index: u32,
         count: u32,
         used: u64,
@@ -200,9 +204,8 @@ impl<B: BlockRead> Scan<'_, B> {
         let last = index.checked_add(count - 1).and_then(|last| superblock.inode_number(group, last));
         let place = superblock.inode_number(group, index).zip(last);
         let Some((at, first)) = place.and_then(|(first, _)| Some((superblock.inode_address(first)?, first))) else {
-            let what = format!("the inode tree of allocation group {group}");
-            let expected = "inodes within the group";
-            return self.found.problem(TableError::damaged(what, superblock.group_start(group), expected, index));
+            let what = format!("a chunk of the inode tree of allocation group {group}");
+            return self.found.problem(TableError::damaged(what, told_at, "inodes within the group", index));
         };
         let length = count as usize * superblock.inode_bytes();
         if !request.takes(at, length) {

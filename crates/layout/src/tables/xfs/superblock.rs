@@ -83,9 +83,10 @@ impl Superblock {
             return Err(unsupported("version 1 of directories".to_owned(), sign));
         }
         if block.u64(48)? == 0 {
-            let feature = "an external log".to_owned();
+            // Whether the log is clean it alone can tell: nothing in the file system does, as needs_recovery does in ext4.
+            let (feature, advice) = ("an external log".to_owned(), "mount it with -o ro,logdev=DEVICE");
             let sign = Some(Sign::new(48, "the block where the log begins", 0));
-            return Err(TableError::Unsupported { feature, sign, advice: "mount it, and read it through the kernel" });
+            return Err(TableError::Unsupported { feature, sign, advice });
         }
         if block.u8(126)? != 0 {
             return Err(block.damaged(126, "the mark of an unfinished mkfs.xfs", 0, block.u8(126)?));
