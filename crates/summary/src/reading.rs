@@ -107,7 +107,8 @@ pub trait Directories: Sync {
         SizesFollow::Write
     }
 
-    /// Files that are open for writing, or mapped so, each once, as they are now.
+    /// Files of which nobody tells what is written, each once, as they are now: those that are mapped for writing, and where sizes
+    /// follow at close, those that are open for it.
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -74,6 +74,9 @@ pub enum SummaryError {
     Unknown,
 }
 
+    /// Files of which nobody tells what is written can't be looked at.
+    #[error("cannot look at files that are open for writing: {0}")]
+    OpenFiles(#[source] io::Error),
 /// How a question is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -97,8 +100,8 @@ pub struct Answer {
     /// Nothing is known to have changed since; else files are written just now faster than they can be counted, or only what
     /// is stored was asked for, or there is a [`checked_at`](Self::checked_at).
     pub is_exact: bool,
-    /// It would be exact if each write were told. Files that are closed are counted; those that stayed open for writing
-    /// were looked at then, in seconds since 1970.
+    /// It would be exact if each write were told. Files that are closed are counted; those that stayed mapped for writing, or open
+    /// for it where sizes follow at close, were looked at then, in seconds since 1970.
     pub checked_at: Option<i64>,
     /// Directories below that could not be read.
     pub unreadable: usize,
@@ -119,7 +122,7 @@ pub struct Summaries<D, T> {
     /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
     /// they added when they were looked at last.
     aliens: HashMap<LinkKey, Alien>,
-    /// Files that are open for writing, where nobody tells what is written.
+    /// Files that are mapped or open for writing, where nobody tells what is written.
     looked: Looked,
     /// Inodes that got a name or lost one just now.
     relinked: HashMap<LinkKey, NodeId>,
@@ -386,6 +389,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                     break;
                 }
                 continue;
+                if !self.follows_close() {
+                    self.look_at_open_files()?;
+                }
             };
             match self.settle_more(slot, asking, gives_way) {
                 // It was forgotten together with one above it that is gone, and may have moved out of that: all is looked through.

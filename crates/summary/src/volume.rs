@@ -424,7 +424,7 @@ impl Directories for Volume {
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its mount isn't known");
         let (began, mut stamps) = (seconds(), HashMap::new());
-        written::files(self.mount.ok_or_else(unknown)?, |file| {
+        written::files(self.mount.ok_or_else(unknown)?, self.sizes, |file| {
             let (Ok(stat), Ok(id)) = (files::statx_fd(file), self.node_of(file)) else { return };
             if stat.file_type() == EntryType::File && stat.nlink > 0 {
                 let is_young = stat.mtime.secs.max(stat.ctime.secs).saturating_add(TICK_SECONDS) >= began;

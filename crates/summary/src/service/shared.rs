@@ -193,3 +193,8 @@ impl<D: Directories, T: Tracker> Shared<D, T> {
         Ok((tended, budget.pause(read, began.elapsed())))
     }
 }
+                match tracked.look_at_open_files() {
+                    // Whoever looks next tells.
+                    Ok(()) | Err(SummaryError::OpenFiles(_)) => {}
+                    Err(error) => return Err(error),
+                }

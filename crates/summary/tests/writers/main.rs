@@ -3,6 +3,7 @@
 
 mod declared;
 mod places;
+mod mapped;
 mod settling;
 mod store_faults;
 mod tree;

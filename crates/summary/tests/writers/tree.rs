@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) changed_at: i64,
     /// Files that stay open for writing, and the directories of the names by which they were opened.
     pub(crate) open: BTreeMap<u64, u64>,
+    /// Files that are mapped for writing.
+    pub(crate) mapped: BTreeSet<u64>,
 }
 
 pub(crate) fn id(ino: u64) -> NodeId {
@@ -459,7 +461,8 @@ impl Directories for Tree {
 
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         let state = self.state();
-        Ok(state.open.keys().map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
+        let open = state.open.keys().filter(|_| state.sizes == SizesFollow::Close);
+        Ok(open.chain(&state.mapped).map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
     }
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
