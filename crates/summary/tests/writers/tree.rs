@@ -13,7 +13,7 @@ use onesweep_summary::{
         tally::{Merge, Rule},
     },
     identity::NodeId,
-    reading::{Directories, LinkedName, OpenFile, Reading},
+    reading::{Directories, LinkedName, OpenFile, Reading, too_large},
     record::Access,
     survey::{Method, Seen, Tell},
     totals::Sums,
@@ -438,6 +438,19 @@ impl Directories for Tree {
             _ => unreachable!("all have been read"),
         };
         steps.into_iter().map(read).collect()
+    }
+
+    fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
+        if entries_max == usize::MAX {
+            return self.read_some(directories);
+        }
+        let is_large = |directory: &NodeId| {
+            let state = self.state();
+            let found = state.directories.get(&directory.ino);
+            found.is_some_and(|found| found.names.len() + found.directories.len() > entries_max)
+        };
+        let read = |directory: &NodeId| if is_large(directory) { Err(too_large()) } else { self.read(*directory) };
+        directories.iter().map(read).collect()
     }
 
     fn readers(&self) -> usize {
