@@ -87,10 +87,10 @@ impl Waiting {
 /// Reads all that waits, and what `merge` adds to it, by as many threads as read side by side. What changes in a directory after it was
 /// read is told by the tracker. They are merged in the order in which their changes began to be told: where two readings
 /// contradict each other, because something changed between, the last one is the newer, or its directory, or the other one, has
-/// told of that change. `merge` ends it by an error; when `gives_way`, what isn't being read by then is left as it is.
+/// told of that change. Those with more entries than `entries_max` aren't read. `merge` ends it by an error; when `gives_way`, what isn't being read by then is left as it is.
 pub(crate) fn harvest<D: Directories, T: Tracker, E>(
     waiting: &mut Waiting,
-    (directories, tracker): (&D, &T),
+    (directories, tracker, entries_max): (&D, &T, usize),
     gives_way: &dyn Fn() -> bool,
     mut merge: impl FnMut(Slot, io::Result<Reading>, &mut Waiting) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -99,7 +99,7 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
         // Before they are read: what happens then is told.
         ids.iter().for_each(|&id| tracker.heed(id));
         let ticket = tickets.fetch_add(1, Ordering::SeqCst);
-        (ticket, directories.read_some(ids))
+        (ticket, directories.read_some_up_to(ids, entries_max))
     };
     let readers = directories.readers();
     // Threads cost more than a few directories that are in memory.
@@ -185,8 +185,7 @@ struct Done {
 
 impl Done {
     fn entries(&self) -> usize {
-        let of = |reading: &Reading| reading.directories.len() + reading.inodes.len() + reading.linked.len();
-        self.readings.iter().map(|(_, reading)| 1 + reading.as_ref().map_or(0, of)).sum()
+        self.readings.iter().map(|(_, reading)| 1 + reading.as_ref().map_or(0, Reading::entries)).sum()
     }
 }
 
@@ -263,7 +262,7 @@ mod tests {
         let slow = Slow::default();
         let mut waiting = Waiting::of((FIRST..=LAST).map(|ino| (id(ino), Slot(ino as u32))));
         let mut merged = Vec::new();
-        harvest(&mut waiting, (&slow, &slow), &|| false, |slot, _, _| {
+        harvest(&mut waiting, (&slow, &slow, usize::MAX), &|| false, |slot, _, _| {
             merged.push(slot);
             Ok::<_, ()>(())
         })

@@ -84,6 +84,11 @@ pub trait Directories: Sync {
         directories.iter().map(|&directory| self.read(directory)).collect()
     }
 
+    /// The same of those that have at most so many entries; of others the error that [`is_too_large`] knows.
+    fn read_some_up_to(&self, directories: &[NodeId], _entries_max: usize) -> Vec<io::Result<Reading>> {
+        self.read_some(directories)
+    }
+
     /// So many at a time are read side by side. Where it is one, whoever harvests reads itself.
     fn readers(&self) -> usize {
         READERS
@@ -107,7 +112,8 @@ pub trait Directories: Sync {
         SizesFollow::Write
     }
 
-    /// Files that are open for writing, or mapped so, each once, as they are now.
+    /// Files of which nobody tells what is written, each once, as they are now: those that are mapped for writing, and where sizes
+    /// follow at close, those that are open for it.
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -167,6 +173,10 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
 
     fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
         (**self).read_some(directories)
+    }
+
+    fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
+        (**self).read_some_up_to(directories, entries_max)
     }
 
     fn readers(&self) -> usize {
@@ -236,6 +246,26 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
     fn survey(&self, since: u64, subvolumes: &[u64], tell: Tell<'_>) -> io::Result<()> {
         (**self).survey(since, subvolumes, tell)
     }
+}
+
+impl Reading {
+    /// Everything in it.
+    pub fn entries(&self) -> usize {
+        self.directories.len() + self.inodes.len() + self.linked.len()
+    }
+}
+
+/// `EFBIG`, which no listing gives.
+const TOO_LARGE: i32 = 27;
+
+/// The error of a directory that has more entries than were to be read.
+pub fn too_large() -> io::Error {
+    io::Error::from_raw_os_error(TOO_LARGE)
+}
+
+/// Whether an error is that one.
+pub fn is_too_large(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(TOO_LARGE)
 }
 
 /// Whether an error says that there is no such inode any more.

@@ -1,6 +1,8 @@
 //! The core: what is dirty is harvested before it is asked for (FastDu, algorithm 1).
 
+mod aside;
 mod background;
+mod merging;
 mod missed;
 mod open_files;
 mod opened;
@@ -15,16 +17,17 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::{
+    aside::Aside,
     background::Tended,
     missed::{CaughtUp, Missed},
 };
 use self::{
+    merging::Further,
     open_files::Looked,
     opened::{Opened, Place, Reopening},
     watched::Alien,
 };
 use crate::{
-    custom::found::Found,
     harvest::{self, Waiting},
     history::History,
     identity::NodeId,
@@ -41,6 +44,8 @@ use crate::{
 
 /// Rounds of a query. Each harvests what changed in the one before, so that even under writers the last ones are short.
 const ROUNDS_MAX: usize = 16;
+/// So often a directory is read aside for one question. Else one that changes all the time would keep it for ever.
+const ASIDE_MAX: u32 = 2;
 /// Records that wait to be written; some 300 bytes each in memory.
 const UNWRITTEN_MAX: usize = 8_192;
 
@@ -69,6 +74,9 @@ pub enum SummaryError {
     /// What waits in memory can't be written.
     #[error("cannot have everything written: {0}")]
     Sync(#[source] io::Error),
+    /// Files of which nobody tells what is written can't be looked at.
+    #[error("cannot look at files that are open for writing: {0}")]
+    OpenFiles(#[source] io::Error),
     /// It isn't known, nor found.
     #[error("no such directory below what is tracked")]
     Unknown,
@@ -97,8 +105,8 @@ pub struct Answer {
     /// Nothing is known to have changed since; else files are written just now faster than they can be counted, or only what
     /// is stored was asked for, or there is a [`checked_at`](Self::checked_at).
     pub is_exact: bool,
-    /// It would be exact if each write were told. Files that are closed are counted; those that stayed open for writing
-    /// were looked at then, in seconds since 1970.
+    /// It would be exact if each write were told. Files that are closed are counted; those that stayed mapped for writing, or open
+    /// for it where sizes follow at close, were looked at then, in seconds since 1970.
     pub checked_at: Option<i64>,
     /// Directories below that could not be read.
     pub unreadable: usize,
@@ -119,7 +127,7 @@ pub struct Summaries<D, T> {
     /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
     /// they added when they were looked at last.
     aliens: HashMap<LinkKey, Alien>,
-    /// Files that are open for writing, where nobody tells what is written.
+    /// Files that are mapped or open for writing, where nobody tells what is written.
     looked: Looked,
     /// Inodes that got a name or lost one just now.
     relinked: HashMap<LinkKey, NodeId>,
@@ -146,6 +154,15 @@ pub struct Summaries<D, T> {
     asked_at: i64,
     caught_up: Option<CaughtUp>,
     losses: u64,
+    /// How often it was found out what had changed.
+    searches: u64,
+    /// Directories with more entries are read aside: see [`Aside`].
+    entries_max: usize,
+    /// Those that are known to have more.
+    large: HashSet<NodeId>,
+    /// One that has to be read aside before it goes on, and those that were since the last harvest of all began.
+    due_aside: Option<NodeId>,
+    tended_aside: HashSet<NodeId>,
     /// Where the file system's count stood when it was caught up with; what was dirty then isn't all harvested yet.
     caught_up_to: Option<u64>,
     readings: u64,
@@ -162,6 +179,8 @@ pub struct Asking {
     round: Count,
     /// The last harvest was.
     is_whole: bool,
+    /// How often large directories were read aside.
+    aside: HashMap<NodeId, u32>,
 }
 
 /// A directory that is in none.
@@ -210,6 +229,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             asked_at: seconds(),
             caught_up: None,
             losses: 0,
+            searches: 0,
+            entries_max: usize::MAX,
+            large: HashSet::new(),
+            due_aside: None,
+            tended_aside: HashSet::new(),
             caught_up_to: Some(opened.generation),
             readings: 0,
             place,
@@ -365,6 +389,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.directories.sync().map_err(SummaryError::Sync)?;
                 self.suspect_unsettled(i64::MAX)?;
                 self.is_behind |= self.has_silent_changes();
+                if !self.follows_close() {
+                    self.look_at_open_files()?;
+                }
             }
             self.suspect_unsettled(seconds())?;
             // What could not be read may be readable again.
@@ -486,6 +513,17 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.ledger.pay()?;
                 return Ok(None);
             }
+            let dirty = match self.without_large(dirty) {
+                Ok(dirty) => dirty,
+                Err(large) => {
+                    self.ledger.pay()?;
+                    let is_due = |id: &&NodeId| asking.aside.get(id).is_none_or(|&times| times < ASIDE_MAX);
+                    let Some(&next) = large.iter().find(is_due) else { return Ok(Some(false)) };
+                    *asking.aside.entry(next).or_default() += 1;
+                    self.due_aside = Some(next);
+                    return Ok(None);
+                }
+            };
             let nodes = &self.ledger.nodes;
             if asking.is_whole || dirty.iter().all(|&slot| nodes.counts(slot).1 > asking.round) {
                 (asking.rounds, asking.round) = (asking.rounds + 1, self.count);
@@ -512,79 +550,19 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.count += 1;
         let (count, now) = (self.count, seconds());
         let mut waiting = Waiting::of(dirty.into_iter().map(|slot| (self.ledger.nodes.id(slot), slot)));
-        let settling = self.directories.settling_seconds();
-        let facts = Facts { count, ..self.facts.clone() };
-        let mut outdated = Vec::new();
-        let Self {
-            ledger, directories, tracker, nowhere, open, unreadable, unsettled, unsettled_until, readings, ..
-        } = self;
-        harvest::harvest(&mut waiting, (&*directories, &*tracker), gives_way, |slot, reading, waiting| {
-            *readings += 1;
-            if !ledger.nodes.is_used(slot) {
-                return Ok(());
-            }
-            let reading = match reading {
-                Ok(reading) => reading,
-                Err(error) if is_gone(&error) => {
-                    // The one that it was in tells.
-                    if let Some(parent) = ledger.nodes.parent(slot) {
-                        ledger.nodes.mark_changed(parent, count);
-                    }
-                    ledger.nodes.mark_harvested(slot, count);
-                    ledger.doubt(slot)?;
-                    return Ok(());
-                }
-                Err(error) => {
-                    ledger.doubt(slot)?;
-                    unreadable.insert(slot, message(&error));
-                    ledger.nodes.mark_harvested(slot, count);
-                    return Ok(());
-                }
-            };
-            match &reading.unreadable {
-                Some(error) => unreadable.insert(slot, message(error)),
-                None => unreadable.remove(&slot),
-            };
-            let settled_at = reading.changed_at.saturating_add(settling);
-            if settled_at > now {
-                unsettled.insert(slot, settled_at);
-                *unsettled_until = settled_at.min(*unsettled_until);
-            }
-            if reading.custom.as_ref().is_some_and(Found::is_unknown) {
-                let again = unsettled.entry(slot).or_default();
-                *again = (*again).max(now + UNKNOWN_SECONDS);
-                *unsettled_until = (*again).min(*unsettled_until);
-            }
-            let subvolume = ledger.nodes.id(slot).subvolume;
-            let linked: Vec<LinkKey> =
-                reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
-            let merged = ledger.merge(slot, reading, count, now)?;
-            for key in linked {
-                if ledger.is_open(key)? {
-                    open.insert(key);
-                } else {
-                    open.remove(&key);
-                }
-            }
-            if merged.is_doubtful {
-                ledger.nodes.mark_changed(slot, count);
-            }
+        let (mut merging, directories, tracker) = self.merging(count, now);
+        let entries_max = merging.entries_max;
+        harvest::harvest(&mut waiting, (directories, tracker, entries_max), gives_way, |slot, reading, waiting| {
+            let Further { new, doubted } = merging.merge(slot, reading)?;
+            let nodes = &merging.ledger.nodes;
             // They may lie outside of what is asked for, and would not be read at all.
-            for doubted in merged.doubted {
-                if ledger.nodes.counts(doubted).1 < count {
-                    waiting.add(ledger.nodes.id(doubted), doubted);
-                }
-            }
-            let followed = merged.new.len().min(most_new);
+            doubted.into_iter().for_each(|doubted| waiting.add(nodes.id(doubted), doubted));
+            let followed = new.len().min(most_new);
             most_new -= followed;
-            merged.new.into_iter().take(followed).for_each(|new| waiting.add(ledger.nodes.id(new), new));
-            outdated.extend(merged.outdated);
-            nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
-            if ledger.unwritten() >= UNWRITTEN_MAX {
-                ledger.commit(&facts, false)?;
-            }
+            new.into_iter().take(followed).for_each(|new| waiting.add(nodes.id(new), new));
             Ok::<_, SummaryError>(())
         })?;
+        let outdated = merging.outdated;
         outdated.into_iter().try_for_each(|slot| self.mark_used(slot))
     }
 
@@ -632,8 +610,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Forgets a directory that is in none, and all below.
     fn forget(&mut self, slot: Slot) -> Result<(), SummaryError> {
         for at in self.ledger.nodes.subtree(slot) {
-            self.tracker.heed(self.ledger.nodes.id(at));
+            let id = self.ledger.nodes.id(at);
+            self.tracker.heed(id);
             self.unreadable.remove(&at);
+            self.large.remove(&id);
         }
         Ok(self.ledger.forget(slot)?)
     }

@@ -30,7 +30,7 @@ use crate::{
     moment::seconds,
     mounts::Mounts,
     preload::Preload,
-    reading::{Directories, LinkedName, OpenFile, Reading, Wanted, is_gone},
+    reading::{Directories, LinkedName, OpenFile, Reading, Wanted, is_gone, too_large},
     record::Access,
     survey::{self, Facts, Method, Tell, stamp_of_sum},
     totals::{Extremes, Largest, Sums, Totals},
@@ -164,7 +164,16 @@ impl Volume {
         self.family.node(handle).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a handle of another kind"))
     }
 
-    fn list(&self, directory: NodeId, fd: BorrowedFd<'_>) -> io::Result<Reading> {
+    /// Reads a directory unless it has more entries than that.
+    pub(crate) fn read_up_to(&self, directory: NodeId, entries_max: usize) -> io::Result<Reading> {
+        if directory.is_stub() {
+            return self.read_stub();
+        }
+        let fd = self.open(directory)?;
+        self.list(directory, fd.as_fd(), entries_max)
+    }
+
+    fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, entries_max: usize) -> io::Result<Reading> {
         let began = seconds();
         let generation = self.generation().unwrap_or(0);
         let stat = files::statx_fd(fd)?;
@@ -182,8 +191,13 @@ impl Volume {
             Gathering::new(declared, &stat, directory.subvolume, own)
         });
         let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
-        DirReader::with_buffer(32 << 10)
-            .read(fd, |entry| names.push((entry.ino, entry.name.to_owned(), entry.kind)))?;
+        let is_whole = DirReader::with_buffer(32 << 10).read_while(fd, |entry| {
+            names.push((entry.ino, entry.name.to_owned(), entry.kind));
+            names.len() <= entries_max
+        })?;
+        if !is_whole {
+            return Err(too_large());
+        }
         // Inodes lie in the order of their numbers.
         names.sort_unstable_by_key(|(ino, ..)| *ino);
         for (_, name, kind) in names {
@@ -384,11 +398,11 @@ impl FileSystem for Volume {
 
 impl Directories for Volume {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
-        if directory.is_stub() {
-            return self.read_stub();
-        }
-        let fd = self.open(directory)?;
-        self.list(directory, fd.as_fd())
+        self.read_up_to(directory, usize::MAX)
+    }
+
+    fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
+        directories.iter().map(|&directory| self.read_up_to(directory, entries_max)).collect()
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
@@ -424,7 +438,7 @@ impl Directories for Volume {
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its mount isn't known");
         let (began, mut stamps) = (seconds(), HashMap::new());
-        written::files(self.mount.ok_or_else(unknown)?, |file| {
+        written::files(self.mount.ok_or_else(unknown)?, self.sizes, |file| {
             let (Ok(stat), Ok(id)) = (files::statx_fd(file), self.node_of(file)) else { return };
             if stat.file_type() == EntryType::File && stat.nlink > 0 {
                 let is_young = stat.mtime.secs.max(stat.ctime.secs).saturating_add(TICK_SECONDS) >= began;

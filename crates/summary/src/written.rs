@@ -1,5 +1,5 @@
-//! Files that are open for writing, or mapped so: nobody tells what is written to them until they are closed, where each
-//! write isn't told.
+//! Files that are mapped for writing, or open for it where each write isn't told: nobody tells what is written to them until
+//! they are closed.
 //!
 //! Nothing of any other file system is touched: one that doesn't answer would keep this waiting.
 
@@ -16,7 +16,10 @@ use std::{
 use onesweep_layout::MountTable;
 use onesweep_sys::files::{makedev, open_handle_of_link};
 
-use crate::lost_names::{entries, processes};
+use crate::{
+    lost_names::{entries, processes},
+    tracker::SizesFollow,
+};
 
 /// How a mapping is marked by which others see what is written.
 const SHARED: &str = "s";
@@ -29,15 +32,19 @@ const READ_AND_WRITE: u32 = 0o2;
 const PATH_ONLY: u32 = 0o10_000_000;
 
 /// Those of the file system that is mounted under this number, once for each descriptor and each mapping; they are handles alone.
-/// Processes that may not be looked at, or that end meanwhile, are left out. Costs some ten microseconds for each open file.
-pub(crate) fn files(mount: u64, mut each: impl FnMut(BorrowedFd<'_>)) -> io::Result<()> {
+/// Processes that may not be looked at, or that end meanwhile, are left out. Costs some ten microseconds for each open file where
+/// sizes follow at close; else only the mappings of each process are read.
+pub(crate) fn files(mount: u64, sizes: SizesFollow, mut each: impl FnMut(BorrowedFd<'_>)) -> io::Result<()> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "its mount isn't in the table of mounts");
     let device = MountTable::read()?.by_id(mount).ok_or_else(unknown)?.dev;
     let mut mounts = Mounts { device, known: HashSet::new(), told: HashSet::new() };
     for process in processes(Path::new("/proc"))? {
-        mounts.add_those_of(&process);
-        let descriptors = entries(&process.join("fd")).filter(|link| mounts.has(&process, link));
-        for link in descriptors.chain(mappings(&process, device)) {
+        // What is written through a descriptor is told else.
+        let descriptors = (sizes == SizesFollow::Close).then(|| {
+            mounts.add_those_of(&process);
+            entries(&process.join("fd")).filter(|link| mounts.has(&process, link))
+        });
+        for link in descriptors.into_iter().flatten().chain(mappings(&process, device)) {
             if let Ok(file) = open_handle_of_link(link.as_path()) {
                 each(file.as_fd());
             }
@@ -148,10 +155,10 @@ mod tests {
     }
 
     /// Numbers of the files that are found.
-    fn found(folder: &Path) -> Vec<u64> {
+    fn found(folder: &Path, sizes: SizesFollow) -> Vec<u64> {
         let mount = statx_at(CURRENT_DIR, folder, true).expect("its facts").mnt_id.expect("its mount");
         let mut found = Vec::new();
-        files(mount, |file| found.push(statx_fd(file).expect("its facts").ino)).expect("all processes");
+        files(mount, sizes, |file| found.push(statx_fd(file).expect("its facts").ino)).expect("all processes");
         found
     }
 
@@ -178,16 +185,19 @@ mod tests {
         let said = b"open -r looked\nmmap -r 0 4096\nclose\nmmap -rw 0 4096\nclose\n";
         commands.write_all(said).expect("it reads");
         let mapped = fs::metadata(at("mapped")).expect("its facts").ino();
-        while !found(folder.path()).contains(&mapped) {
+        while !found(folder.path(), SizesFollow::Close).contains(&mapped) {
             assert!(mapping.try_wait().expect("its state").is_none(), "it ended");
         }
-        let all = found(folder.path());
+        let told = found(folder.path(), SizesFollow::Write);
+        assert!(told.contains(&mapped), "{told:?}");
+        assert!(!told.contains(&ino(&written)) && !told.contains(&ino(&appended)), "{told:?}");
+        let all = found(folder.path(), SizesFollow::Close);
         assert!(all.contains(&ino(&written)) && all.contains(&ino(&appended)), "{all:?}");
         let looked = fs::metadata(at("looked")).expect("its facts").ino();
         assert!(!all.contains(&ino(&read)) && !all.contains(&looked), "{all:?}");
         drop((written, commands));
         mapping.wait().expect("it ends");
-        let all = found(folder.path());
+        let all = found(folder.path(), SizesFollow::Close);
         assert!(!all.contains(&mapped), "{all:?}");
         assert!(all.contains(&ino(&appended)));
     }

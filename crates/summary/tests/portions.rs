@@ -3,20 +3,21 @@
 use std::{
     io,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
 };
 
 use onesweep_summary::{
     identity::NodeId,
-    reading::{Directories, LinkedName, Reading},
+    reading::{Directories, LinkedName, Reading, too_large},
     service::{budget::Budget, shared::Shared},
     store::Store,
     summaries::{Freshness, Summaries, Tended},
-    tracker::{Drained, Tracker},
+    tracker::{Change, Drained, Tracker},
 };
+use onesweep_sys::fanotify::Happened;
 
 const ROOT: u64 = 1;
 const DIRECTORIES: u64 = 10_000;
@@ -155,4 +156,132 @@ fn who_asks_waits_for_one_portion_of_anothers_question() {
     assert_eq!(answer.totals.sums.directories, DIRECTORIES as i64);
     let answered_at = flat.answered_at.load(Ordering::SeqCst);
     assert!((asked_at..DIRECTORIES).contains(&answered_at), "{answered_at}");
+}
+
+/// More entries than are read while others wait.
+const MANY: u64 = 40_000;
+const LARGE: u64 = 2;
+const SMALL: u64 = 3;
+
+/// Two directories, one of them with very many files. What changes is told.
+#[derive(Default)]
+struct Wide {
+    readings: AtomicU64,
+    /// At its next reading somebody asks for something else, and it ends when that is answered.
+    asks: AtomicBool,
+    /// It changes whenever it is read.
+    is_busy: AtomicBool,
+    told: Mutex<Vec<Change>>,
+    shared: OnceLock<Weak<Shared<Arc<Wide>, Telling>>>,
+}
+
+struct Telling(Arc<Wide>);
+
+impl Wide {
+    fn changes(&self, ino: u64) {
+        let change = Change { directory: Some(id(ino)), object: None, happened: Happened::CREATE };
+        self.told.lock().expect("no panic").push(change);
+    }
+}
+
+impl Directories for Wide {
+    fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        let mut reading = Reading::default();
+        reading.own.sums.directories = 1;
+        if directory == id(ROOT) {
+            reading.directories = [LARGE, SMALL].map(|ino| (id(ino), ino.to_string().into_bytes())).into();
+        }
+        if directory != id(LARGE) {
+            return Ok(reading);
+        }
+        self.readings.fetch_add(1, Ordering::SeqCst);
+        if self.asks.swap(false, Ordering::SeqCst) {
+            self.changes(SMALL);
+            let shared = self.shared.get().and_then(Weak::upgrade).expect("it is there");
+            let asked = thread::spawn(move || {
+                shared.answer(id(ROOT), Freshness::Cached).expect("what is stored");
+                shared.answer(id(SMALL), Freshness::Exact).expect("an answer")
+            });
+            let answer = asked.join().expect("no panic");
+            assert!(answer.is_exact);
+            assert_eq!(answer.totals.sums.directories, 1);
+        }
+        if self.is_busy.load(Ordering::SeqCst) {
+            self.changes(LARGE);
+        }
+        reading.own.sums.files = MANY as i64;
+        reading.inodes = (100..100 + MANY).collect();
+        Ok(reading)
+    }
+
+    fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
+        let is_large = |directory: NodeId| directory == id(LARGE) && MANY as usize > entries_max;
+        let read = |&directory: &NodeId| if is_large(directory) { Err(too_large()) } else { self.read(directory) };
+        directories.iter().map(read).collect()
+    }
+
+    fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn settling_seconds(&self) -> i64 {
+        0
+    }
+
+    fn parent(&self, _: NodeId) -> io::Result<NodeId> {
+        Ok(id(ROOT))
+    }
+}
+
+impl Tracker for Telling {
+    fn drain(&self) -> io::Result<Drained> {
+        Ok(Drained { changes: std::mem::take(&mut self.0.told.lock().expect("no panic")), lost: false })
+    }
+
+    fn heed(&self, _: NodeId) {}
+
+    fn keep_heeding(&self, _: NodeId, _: bool) {}
+
+    fn start_anew(&self) {}
+}
+
+/// Others are answered while a large directory is read: for a question, and in the background.
+#[test]
+fn a_large_directory_keeps_nobody_waiting() {
+    let wide = Arc::new(Wide::default());
+    let store = Store::in_memory().expect("a store");
+    let telling = Telling(Arc::clone(&wide));
+    let tracked = Summaries::open(store, (Arc::clone(&wide), telling), id(ROOT), b"wide").expect("summaries");
+    let shared = Arc::new(Shared::new(tracked));
+    assert!(wide.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
+    let is_whole = || {
+        let answer = shared.answer(id(ROOT), Freshness::Exact).expect("an answer");
+        assert_eq!((answer.totals.sums.directories, answer.totals.sums.files), (3, MANY as i64));
+        answer.is_exact
+    };
+    wide.asks.store(true, Ordering::SeqCst);
+    assert!(is_whole());
+    assert!(!wide.asks.load(Ordering::SeqCst), "somebody has asked meanwhile");
+    let tend = || while let Tended::Some(_) = shared.tend(0, Budget { directories: 0 }).expect("it is read").0 {};
+    wide.changes(LARGE);
+    wide.asks.store(true, Ordering::SeqCst);
+    tend();
+    assert!(!wide.asks.load(Ordering::SeqCst), "and in the background");
+    assert!(is_whole());
+    // One that never rests ends, too, and says that it doesn't know.
+    let readings = || wide.readings.load(Ordering::SeqCst);
+    wide.is_busy.store(true, Ordering::SeqCst);
+    wide.changes(LARGE);
+    let before = readings();
+    assert!(!is_whole(), "it changes all the time");
+    assert_eq!(readings() - before, 2);
+    let before = readings();
+    tend();
+    assert_eq!(readings() - before, 1);
+    wide.is_busy.store(false, Ordering::SeqCst);
+    assert!(is_whole());
 }

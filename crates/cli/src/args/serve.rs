@@ -85,7 +85,8 @@ pub(crate) struct ServeSettings {
     /// from time to time [default: write]
     #[arg(long, value_name = "WHEN")]
     pub(crate) sizes_follow: Option<SizesFollow>,
-    /// With --sizes-follow close: so often files that stay open for writing are looked at [default: 1m]
+    /// So often files that stay mapped for writing are looked at, and with --sizes-follow close, those that stay open for it
+    /// [default: 1m]
     #[arg(long, value_name = "TIME")]
     pub(crate) check_open_every: Option<Seconds>,
     /// Whether small files are moved side by side when they were written, as defrag does, while they are in memory: never, on disks

@@ -288,7 +288,7 @@ fn a_server_looks_by_itself() {
         let stored = asked(&serving, &image.root(), Freshness::Cached).0;
         assert_eq!((stored.exact, stored.checked_at), (false, None));
         let said = text(&finish(serving.du(&["-s"], &image.root()).arg("-v"), 0).stderr);
-        assert!(said.contains("sizes as of the last close, files that stay open as of "), "{said}");
+        assert!(said.contains("files as they were closed, those that stay open or mapped as of "), "{said}");
         let said = text(&finish(serving.du(&["-s", "--sync"], &image.root()).arg("-v"), 0).stderr);
         assert!(said.contains("from the server, up to date"), "{said}");
         drop(file);

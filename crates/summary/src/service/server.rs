@@ -41,7 +41,7 @@ use crate::{
     store::StoreError,
     summaries::{Answer, Freshness, Summaries, SummaryError, Tended},
     survey::Method,
-    tracker::{Fanotify, SizesFollow},
+    tracker::Fanotify,
     view::{MayList, View, view, view_of_subvolume},
 };
 
@@ -148,12 +148,10 @@ impl Server {
         pause
     }
 
-    /// Looks at the files that are open for writing, of each file system where sizes follow at close. Nobody waits meanwhile.
-    /// `failed` is told what can't be looked at.
+    /// Looks at the files that are mapped for writing, and where sizes follow at close, at those that are open for it, of each file
+    /// system that is known. Nobody waits meanwhile. `failed` is told what can't be looked at.
     pub fn check_open_files(&self, mut failed: impl FnMut(&Served, &dyn std::error::Error)) {
-        let is_due =
-            |served: &&Arc<Served>| served.volume.sizes_follow() == SizesFollow::Close && served.shared.is_ready();
-        for served in self.volumes().iter().filter(is_due) {
+        for served in self.volumes().iter().filter(|served| served.shared.is_ready()) {
             let began = seconds();
             match served.volume.open_for_writing() {
                 Ok(files) => {

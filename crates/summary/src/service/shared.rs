@@ -19,9 +19,15 @@ const PORTION: usize = 8;
 /// So long the background gives way to who asks, one after the other; then it takes its turn.
 const GIVE_WAY: Duration = Duration::from_secs(1);
 
+/// A directory with more entries is read while others are answered.
+const ENTRIES_MAX: usize = 1 << 15;
+
 /// Summaries behind a lock.
 pub struct Shared<D, T> {
     tracked: RwLock<Summaries<D, T>>,
+    directories: D,
+    /// One large directory is read at a time.
+    aside: Mutex<()>,
     /// How many wait for them.
     waiting: Mutex<usize>,
     nobody_waits: Condvar,
@@ -51,11 +57,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<D: Directories, T: Tracker> Shared<D, T> {
+impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// Nothing is known yet of what has changed: see [`catch_up`](Self::catch_up).
-    pub fn new(tracked: Summaries<D, T>) -> Self {
+    pub fn new(mut tracked: Summaries<D, T>) -> Self {
+        tracked.leave_large(ENTRIES_MAX);
         Self {
+            directories: tracked.directories().clone(),
             tracked: RwLock::new(tracked),
+            aside: Mutex::default(),
             waiting: Mutex::new(0),
             nobody_waits: Condvar::new(),
             is_ready: Mutex::new(false),
@@ -118,9 +127,31 @@ impl<D: Directories, T: Tracker> Shared<D, T> {
                 }
                 Err(error) => return Err(error),
             }
+            let large = tracked.take_due_aside();
             drop(tracked);
-            self.give_way();
+            self.go_on(large)?;
         }
+    }
+
+    /// Before a harvest goes on that has come back.
+    fn go_on(&self, large: Option<NodeId>) -> Result<(), SummaryError> {
+        let Some(large) = large else {
+            self.give_way();
+            return Ok(());
+        };
+        match self.read_aside(large) {
+            // Whoever asks next finds the same, or a store that was opened again.
+            Ok(()) | Err(SummaryError::Store(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads one directory while others are answered.
+    fn read_aside(&self, directory: NodeId) -> Result<(), SummaryError> {
+        let _one_at_a_time = lock(&self.aside);
+        let Some(aside) = self.alone().begin_aside(directory)? else { return Ok(()) };
+        let reading = self.directories.read(directory);
+        self.alone().end_aside(aside, reading)
     }
 
     /// The answer to a question, after which others are answered. One that has to harvest lets others ask between portions.
@@ -175,11 +206,17 @@ impl<D: Directories, T: Tracker> Shared<D, T> {
             let mut tracked = self.alone();
             let root = tracked.root();
             if tracked.settle_more(root, &mut asking, &self.gives_way())?.is_some() {
+                match tracked.look_at_open_files() {
+                    // Whoever looks next tells.
+                    Ok(()) | Err(SummaryError::OpenFiles(_)) => {}
+                    Err(error) => return Err(error),
+                }
                 tracked.begin_noting();
                 return tracked.commit(true);
             }
+            let large = tracked.take_due_aside();
             drop(tracked);
-            self.give_way();
+            self.go_on(large)?;
         }
     }
 
@@ -189,6 +226,11 @@ impl<D: Directories, T: Tracker> Shared<D, T> {
         let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         let tended = tracked.tend(timeout, budget.portion(), &|| self.waiting() > 0)?;
+        let large = tracked.take_due_aside();
+        drop(tracked);
+        if let Some(large) = large {
+            self.read_aside(large)?;
+        }
         let (Tended::Some(read) | Tended::All(read)) = tended else { return Ok((tended, Duration::ZERO)) };
         Ok((tended, budget.pause(read, began.elapsed())))
     }

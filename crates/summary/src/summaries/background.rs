@@ -46,6 +46,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 return Ok(Tended::Nothing);
             }
             self.is_tending = true;
+            self.tended_aside.clear();
             // Or the next start would have to look at all that has changed since the last one.
             self.is_behind |= self.directories.method() == Some(Method::Generations);
         }
@@ -95,6 +96,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.settled(slot)?;
                 return Ok(true);
             }
+            dirty = match self.without_large(dirty) {
+                Ok(dirty) => dirty,
+                Err(large) => {
+                    self.ledger.pay()?;
+                    // One that has changed again waits for the next time.
+                    self.due_aside = large.into_iter().find(|&id| self.tended_aside.insert(id));
+                    return Ok(self.due_aside.is_none());
+                }
+            };
             let left = end.saturating_sub(self.readings) as usize;
             if left == 0 || gives_way() {
                 self.ledger.pay()?;

@@ -41,6 +41,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Takes that in.
     pub fn catch_up(&mut self, missed: Missed) -> Result<(), SummaryError> {
+        self.searches += 1;
         self.caught_up = Some(match missed.found {
             Ok(found) => {
                 found.changed.iter().try_for_each(|&slot| self.mark(slot))?;

@@ -1,12 +1,17 @@
-//! Files that stay open for writing, where sizes follow at close: nobody tells what is written to them, so they are looked at
-//! from time to time.
+//! Files that are mapped for writing, and where sizes follow at close, those that stay open for it: nobody tells what is written
+//! to them, so they are looked at from time to time.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+};
 
 use super::{Answer, Freshness, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
     links::LinkKey,
+    moment::seconds,
+    nodes::Slot,
     reading::{Directories, OpenFile},
     tracker::{SizesFollow, Tracker},
 };
@@ -18,6 +23,8 @@ pub(super) struct Looked {
     at: i64,
     /// By what each can be told from what it is later.
     stamps: HashMap<NodeId, u64>,
+    /// The directories that name them.
+    places: HashSet<Slot>,
 }
 
 impl Looked {
@@ -43,20 +50,40 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let before = std::mem::replace(&mut self.looked, Looked::at(at)).stamps;
         for OpenFile { id, stamp } in files {
             let is_the_same = *stamp != 0 && before.get(id) == Some(stamp);
-            if !is_the_same {
-                let key = LinkKey { subvolume: id.subvolume, ino: id.ino };
-                self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
+            let key = LinkKey { subvolume: id.subvolume, ino: id.ino };
+            for place in self.ledger.places(key)?.all() {
+                self.looked.places.insert(place);
+                if !is_the_same {
+                    self.mark(place)?;
+                }
             }
         }
         self.looked.stamps = files.iter().map(|file| (file.id, file.stamp)).collect();
         Ok(())
     }
 
+    /// Looks at them now, for who wants all that is written.
+    pub fn look_at_open_files(&mut self) -> Result<(), SummaryError> {
+        let began = seconds();
+        match self.directories.open_for_writing() {
+            Ok(files) => self.take_open_files(began, &files),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            Err(error) => Err(SummaryError::OpenFiles(error)),
+        }
+    }
+
     /// What is stored of a directory, when all below it was harvested that is known to have changed.
     pub(super) fn settled_answer(&self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
-        // Who wants all written has the file system asked what has changed, too.
-        let is_exact = !self.follows_close() || freshness == Freshness::Synced;
+        // Who wants all written has these looked at, and where sizes follow at close, the file system asked what has changed.
+        let is_exact = freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(directory));
         let checked_at = (!is_exact).then_some(self.looked.at);
         Ok(Answer { is_exact, checked_at, ..self.cached(directory)? })
+    }
+
+    /// Whether a file at or below a directory was mapped for writing at the last look.
+    fn has_mapped_below(&self, directory: NodeId) -> bool {
+        let nodes = &self.ledger.nodes;
+        let Some(slot) = nodes.find(directory) else { return false };
+        self.looked.places.iter().any(|&place| nodes.is_used(place) && nodes.contains(slot, place))
     }
 }

@@ -359,6 +359,10 @@ impl Directories for Guarded {
     }
 
     fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
+        self.read_some_up_to(directories, usize::MAX)
+    }
+
+    fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
         let mut readings = Vec::with_capacity(directories.len());
         for ids in directories.chunks(IDS_MAX) {
             let take = |from: &mut Reader<'_>| {
@@ -368,7 +372,7 @@ impl Directories for Guarded {
                 };
                 ids.iter().map(|_| one(from)).collect::<Option<Vec<_>>>()
             };
-            match self.asked(Ask::Read(ids.to_vec()), take) {
+            match self.asked(Ask::Read(ids.to_vec(), entries_max as u64), take) {
                 Ok(some) => readings.extend(some),
                 Err(error) => readings.extend(ids.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string())))),
             }

@@ -304,11 +304,12 @@ impl Kept {
                 volume.set_key(key);
                 plain(|_| {})
             }
-            Ask::Read(ids) if ids.len() <= IDS_MAX => {
+            Ask::Read(ids, entries_max) if ids.len() <= IDS_MAX => {
                 let mut out = Writer::default();
                 out.unsigned(DONE);
+                let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
                 for id in ids {
-                    match volume.read(id) {
+                    match volume.read_up_to(id, entries_max) {
                         Ok(reading) => {
                             out.unsigned(DONE);
                             put_reading(&mut out, &reading);
@@ -321,7 +322,7 @@ impl Kept {
                 }
                 Ok((out, None))
             }
-            Ask::Read(_) => Err(io::ErrorKind::InvalidInput.into()),
+            Ask::Read(..) => Err(io::ErrorKind::InvalidInput.into()),
             Ask::Look(id) => {
                 let linked = volume.look(id)?;
                 plain(|out| put_linked(out, &linked))

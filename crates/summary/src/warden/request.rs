@@ -40,7 +40,7 @@ pub(super) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     SetKey(u64),
-    Read(Vec<NodeId>),
+    Read(Vec<NodeId>, u64),
     Look(NodeId),
     IsWritten(NodeId),
     OpenByLostNames,
@@ -101,7 +101,7 @@ impl Ask {
     fn put(&self, out: &mut Writer) {
         let number = match self {
             Ask::SetKey(_) => 0,
-            Ask::Read(_) => 1,
+            Ask::Read(..) => 1,
             Ask::Look(_) => 2,
             Ask::IsWritten(_) => 3,
             Ask::OpenByLostNames => 4,
@@ -121,9 +121,11 @@ impl Ask {
         out.unsigned(number);
         match self {
             Ask::SetKey(key) => out.fixed(*key),
-            Ask::Read(ids) | Ask::BringIn(Some(ids)) | Ask::Ignore(ids) => {
-                put_all(out, ids, |out, &id| put_id(out, id))
+            Ask::Read(ids, entries_max) => {
+                put_all(out, ids, |out, &id| put_id(out, id));
+                out.unsigned(*entries_max);
             }
+            Ask::BringIn(Some(ids)) | Ask::Ignore(ids) => put_all(out, ids, |out, &id| put_id(out, id)),
             Ask::Look(id) | Ask::IsWritten(id) | Ask::Parent(id) => put_id(out, *id),
             Ask::Heed(id) | Ask::HandleOf(id) | Ask::AccessList(id) => put_id(out, *id),
             Ask::Survey(since, subvolumes) => {
@@ -142,7 +144,7 @@ impl Ask {
     fn take(from: &mut Reader<'_>) -> Option<Ask> {
         Some(match from.unsigned()? {
             0 => Ask::SetKey(from.fixed()?),
-            1 => Ask::Read(all(from, id)?),
+            1 => Ask::Read(all(from, id)?, from.unsigned()?),
             2 => Ask::Look(id(from)?),
             3 => Ask::IsWritten(id(from)?),
             4 => Ask::OpenByLostNames,
@@ -179,7 +181,7 @@ mod tests {
             let user = Asker::User { uid: number, groups };
             let asks = [
                 Ask::SetKey(key),
-                Ask::Read(vec![node; 3]),
+                Ask::Read(vec![node; 3], key),
                 Ask::Look(node),
                 Ask::IsWritten(node),
                 Ask::OpenByLostNames,

@@ -1,7 +1,9 @@
 //! A tree in memory that somebody changes at every step of a harvest, told as the kernel tells it: an ignored directory says
 //! nothing, a link made there shows as a change of the inode alone, and writes through its names show nowhere.
 
+mod aside;
 mod declared;
+mod mapped;
 mod places;
 mod settling;
 mod store_faults;

@@ -13,7 +13,7 @@ use onesweep_summary::{
         tally::{Merge, Rule},
     },
     identity::NodeId,
-    reading::{Directories, LinkedName, OpenFile, Reading},
+    reading::{Directories, LinkedName, OpenFile, Reading, too_large},
     record::Access,
     survey::{Method, Seen, Tell},
     totals::Sums,
@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) changed_at: i64,
     /// Files that stay open for writing, and the directories of the names by which they were opened.
     pub(crate) open: BTreeMap<u64, u64>,
+    /// Files that are mapped for writing.
+    pub(crate) mapped: BTreeSet<u64>,
 }
 
 pub(crate) fn id(ino: u64) -> NodeId {
@@ -438,6 +440,19 @@ impl Directories for Tree {
         steps.into_iter().map(read).collect()
     }
 
+    fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
+        if entries_max == usize::MAX {
+            return self.read_some(directories);
+        }
+        let is_large = |directory: &NodeId| {
+            let state = self.state();
+            let found = state.directories.get(&directory.ino);
+            found.is_some_and(|found| found.names.len() + found.directories.len() > entries_max)
+        };
+        let read = |directory: &NodeId| if is_large(directory) { Err(too_large()) } else { self.read(*directory) };
+        directories.iter().map(read).collect()
+    }
+
     fn readers(&self) -> usize {
         if self.state().is_woven { 1 } else { 32 }
     }
@@ -459,7 +474,8 @@ impl Directories for Tree {
 
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         let state = self.state();
-        Ok(state.open.keys().map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
+        let open = state.open.keys().filter(|_| state.sizes == SizesFollow::Close);
+        Ok(open.chain(&state.mapped).map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
     }
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {

@@ -44,6 +44,15 @@ impl DirReader {
     /// Goes on from where the descriptor stands, which is the beginning after opening. An error ends the listing;
     /// names that were visited before it are good.
     pub fn read(&mut self, dir: BorrowedFd<'_>, mut visit: impl FnMut(DirEntry<'_>)) -> io::Result<()> {
+        let always = |entry: DirEntry<'_>| {
+            visit(entry);
+            true
+        };
+        self.read_while(dir, always).map(drop)
+    }
+
+    /// The same until `visit` says no; true when it never did.
+    pub fn read_while(&mut self, dir: BorrowedFd<'_>, mut visit: impl FnMut(DirEntry<'_>) -> bool) -> io::Result<bool> {
         let mut entries = rustix::fs::RawDir::new(dir, &mut self.buffer);
         while let Some(entry) = entries.next() {
             let entry = match entry {
@@ -52,11 +61,12 @@ impl DirReader {
                 Err(error) => return Err(error.into()),
             };
             let name = entry.file_name();
-            if !matches!(name.to_bytes(), b"." | b"..") {
-                visit(DirEntry { name, ino: entry.ino(), kind: entry.file_type().into() });
+            let is_name = !matches!(name.to_bytes(), b"." | b"..");
+            if is_name && !visit(DirEntry { name, ino: entry.ino(), kind: entry.file_type().into() }) {
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -394,7 +394,7 @@ fn age(head: &Head) -> String {
         (false, None) => "as it was stored".to_owned(),
         (false, Some(at)) => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-            format!("sizes as of the last close, files that stay open as of {} s ago", (now - at).max(0))
+            format!("files as they were closed, those that stay open or mapped as of {} s ago", (now - at).max(0))
         }
     }
 }

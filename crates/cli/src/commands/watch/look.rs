@@ -75,7 +75,7 @@ pub(super) struct Look {
     pub(super) partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub(super) exact: bool,
-    /// When files that stay open were looked at last, in seconds since 1970, where sizes follow at close.
+    /// When files that stay mapped, or open where sizes follow at close, were looked at last, in seconds since 1970.
     pub(super) checked_at: Option<i64>,
     /// When it was counted, in seconds since 1970.
     pub(super) counted_at: i64,

@@ -46,7 +46,7 @@ const FAMILIES: [Family; 9] = [
     (
         "onesweep_directory_open_files_age_seconds",
         "seconds",
-        "How long ago files that stay open for writing were looked at, where sizes follow at close.",
+        "How long ago files that stay mapped for writing, or open for it where sizes follow at close, were looked at.",
         |listing, now| listing.checked_at.map(|at| (now - at).max(0)),
     ),
     ("onesweep_directory_partial", "", "1 when something was left out.", |listing, _| {

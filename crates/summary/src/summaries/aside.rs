@@ -1,0 +1,91 @@
+//! Directories with very many entries are read aside: nobody else waits meanwhile.
+//!
+//! Somebody else may harvest other directories while such a one is read, and put down what is newer than what is read here. So
+//! all that was harvested since the reading began is read again after it: then the last word on each inode is the newest.
+
+use std::io;
+
+use super::{Further, Summaries, SummaryError};
+use crate::{
+    identity::NodeId,
+    moment::seconds,
+    nodes::{Count, Slot},
+    reading::{Directories, Reading},
+    tracker::Tracker,
+};
+
+/// A reading that has begun: what happens from now on in the directory is told.
+#[derive(Debug)]
+pub struct Aside {
+    slot: Slot,
+    id: NodeId,
+    count: Count,
+    began: i64,
+    /// What had been looked for by then.
+    searches: u64,
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// From now on directories with more entries than that are left to who asks: a question or a harvest comes back, and
+    /// [`take_due_aside`](Self::take_due_aside) names one.
+    pub fn leave_large(&mut self, entries_max: usize) {
+        self.entries_max = entries_max;
+    }
+
+    /// The directory that has to be read aside before what came back can go on.
+    pub fn take_due_aside(&mut self) -> Option<NodeId> {
+        self.due_aside.take()
+    }
+
+    /// Before a directory is read aside. `None` where it need not be read any more.
+    pub fn begin_aside(&mut self, directory: NodeId) -> Result<Option<Aside>, SummaryError> {
+        self.drain()?;
+        let found = self.ledger.nodes.find(directory).filter(|&slot| self.ledger.nodes.is_dirty(slot));
+        let Some(slot) = found else { return Ok(None) };
+        self.count += 1;
+        self.tracker.heed(directory);
+        let (id, count, began, searches) = (directory, self.count, seconds(), self.searches);
+        Ok(Some(Aside { slot, id, count, began, searches }))
+    }
+
+    /// Puts down what was read. One that can't be relied on is left out, and the directory stays dirty.
+    pub fn end_aside(&mut self, aside: Aside, reading: io::Result<Reading>) -> Result<(), SummaryError> {
+        let Aside { slot, id, count, began, searches } = aside;
+        // What has changed since is dirty before it is called clean.
+        self.drain()?;
+        if self.ledger.nodes.find(id) != Some(slot) || self.ledger.nodes.counts(slot).1 > count {
+            return Ok(());
+        }
+        if self.searches != searches {
+            // What was told meanwhile isn't known.
+            return self.mark(slot);
+        }
+        let nodes = &self.ledger.nodes;
+        let newer: Vec<Slot> = nodes.all().filter(|&at| nodes.counts(at).1 > count).collect();
+        let (mut merging, ..) = self.merging(count, began);
+        let Further { doubted, .. } = merging.merge(slot, reading)?;
+        let outdated = merging.outdated;
+        outdated.into_iter().chain(newer).try_for_each(|slot| self.mark_used(slot))?;
+        // They may lie outside of what is asked for, and would not be read at all.
+        if !doubted.is_empty() {
+            self.harvest(doubted, 0, &|| false)?;
+        }
+        self.find_the_lost()?;
+        self.ledger.pay()?;
+        Ok(())
+    }
+
+    /// What is left of these when large ones are left out; an error names those, where they are all.
+    pub(super) fn without_large(&self, dirty: Vec<Slot>) -> Result<Vec<Slot>, Vec<NodeId>> {
+        if self.large.is_empty() || dirty.is_empty() {
+            return Ok(dirty);
+        }
+        let nodes = &self.ledger.nodes;
+        let (large, small): (Vec<Slot>, Vec<Slot>) =
+            dirty.into_iter().partition(|&slot| self.large.contains(&nodes.id(slot)));
+        match small.is_empty() {
+            true => Err(large.into_iter().map(|slot| nodes.id(slot)).collect()),
+            false => Ok(small),
+        }
+    }
+}

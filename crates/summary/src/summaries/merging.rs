@@ -1,0 +1,142 @@
+//! Puts down what readings say.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+};
+
+use super::{Lost, Summaries, SummaryError, UNKNOWN_SECONDS, UNWRITTEN_MAX, message};
+use crate::{
+    custom::found::Found,
+    identity::NodeId,
+    ledger::Ledger,
+    links::LinkKey,
+    nodes::{Count, Slot},
+    reading::{Directories, Reading, is_gone, is_too_large},
+    store::Facts,
+    tracker::Tracker,
+};
+
+/// The parts of [`Summaries`] that a reading changes, by a harvest with one number.
+pub(super) struct Merging<'a> {
+    pub(super) ledger: &'a mut Ledger,
+    nowhere: &'a mut Vec<Lost>,
+    open: &'a mut HashSet<LinkKey>,
+    unreadable: &'a mut HashMap<Slot, String>,
+    unsettled: &'a mut HashMap<Slot, i64>,
+    unsettled_until: &'a mut i64,
+    readings: &'a mut u64,
+    large: &'a mut HashSet<NodeId>,
+    pub(super) entries_max: usize,
+    settling: i64,
+    facts: Facts,
+    now: i64,
+    /// Directories that have to be read again, when this is over.
+    pub(super) outdated: Vec<Slot>,
+}
+
+/// What has to be read for what a reading said.
+#[derive(Debug, Default)]
+pub(super) struct Further {
+    /// Directories that weren't known.
+    pub(super) new: Vec<Slot>,
+    /// Those that contradict it.
+    pub(super) doubted: Vec<Slot>,
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// By a harvest that took the number `count` at a time of `now` seconds since 1970; and what reads.
+    pub(super) fn merging(&mut self, count: Count, now: i64) -> (Merging<'_>, &D, &T) {
+        let facts = Facts { count, ..self.facts.clone() };
+        let settling = self.directories.settling_seconds();
+        let Self { ledger, directories, tracker, nowhere, open, unreadable, .. } = self;
+        let Self { unsettled, unsettled_until, readings, large, entries_max, .. } = self;
+        let merging = Merging {
+            ledger,
+            nowhere,
+            open,
+            unreadable,
+            unsettled,
+            unsettled_until,
+            readings,
+            large,
+            entries_max: *entries_max,
+            settling,
+            facts,
+            now,
+            outdated: Vec::new(),
+        };
+        (merging, directories, tracker)
+    }
+}
+
+impl Merging<'_> {
+    pub(super) fn merge(&mut self, slot: Slot, reading: io::Result<Reading>) -> Result<Further, SummaryError> {
+        let (count, now) = (self.facts.count, self.now);
+        *self.readings += 1;
+        if !self.ledger.nodes.is_used(slot) {
+            return Ok(Further::default());
+        }
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(error) if is_too_large(&error) => {
+                self.large.insert(self.ledger.nodes.id(slot));
+                return Ok(Further::default());
+            }
+            Err(error) if is_gone(&error) => {
+                // The one that it was in tells.
+                if let Some(parent) = self.ledger.nodes.parent(slot) {
+                    self.ledger.nodes.mark_changed(parent, count);
+                }
+                self.ledger.nodes.mark_harvested(slot, count);
+                self.ledger.doubt(slot)?;
+                return Ok(Further::default());
+            }
+            Err(error) => {
+                self.ledger.doubt(slot)?;
+                self.unreadable.insert(slot, message(&error));
+                self.ledger.nodes.mark_harvested(slot, count);
+                return Ok(Further::default());
+            }
+        };
+        match &reading.unreadable {
+            Some(error) => self.unreadable.insert(slot, message(error)),
+            None => self.unreadable.remove(&slot),
+        };
+        let id = self.ledger.nodes.id(slot);
+        if reading.entries() <= self.entries_max {
+            self.large.remove(&id);
+        }
+        let settled_at = reading.changed_at.saturating_add(self.settling);
+        if settled_at > now {
+            self.unsettled.insert(slot, settled_at);
+            *self.unsettled_until = settled_at.min(*self.unsettled_until);
+        }
+        if reading.custom.as_ref().is_some_and(Found::is_unknown) {
+            let again = self.unsettled.entry(slot).or_default();
+            *again = (*again).max(now + UNKNOWN_SECONDS);
+            *self.unsettled_until = (*again).min(*self.unsettled_until);
+        }
+        let subvolume = id.subvolume;
+        let linked: Vec<LinkKey> = reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
+        let merged = self.ledger.merge(slot, reading, count, now)?;
+        for key in linked {
+            if self.ledger.is_open(key)? {
+                self.open.insert(key);
+            } else {
+                self.open.remove(&key);
+            }
+        }
+        let nodes = &mut self.ledger.nodes;
+        if merged.is_doubtful {
+            nodes.mark_changed(slot, count);
+        }
+        let doubted = merged.doubted.into_iter().filter(|&doubted| nodes.counts(doubted).1 < count).collect();
+        self.outdated.extend(merged.outdated);
+        self.nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
+        if self.ledger.unwritten() >= UNWRITTEN_MAX {
+            self.ledger.commit(&self.facts, false)?;
+        }
+        Ok(Further { new: merged.new, doubted })
+    }
+}

@@ -1,0 +1,82 @@
+//! Large directories are read aside, while others write and ask: what they do meanwhile isn't missed.
+
+use onesweep_summary::{
+    reading::Directories,
+    store::Store,
+    summaries::{Answer, Asking, Freshness},
+};
+
+use crate::{
+    Tracked, agrees, opened,
+    tree::{Tree, id},
+};
+
+/// What others do while somebody reads.
+fn let_others_do(tracked: &mut Tracked, tree: &Tree) {
+    if tree.state().busy == 0 {
+        return;
+    }
+    let asked = {
+        let mut state = tree.state();
+        for _ in 0..state.random(3) {
+            state.change();
+        }
+        state.any_directory()
+    };
+    // It may be gone by then, and wait for the same.
+    let _ = tracked.query_within(id(asked), Freshness::Exact, &mut Asking::default(), &|| false);
+    tracked.take_due_aside();
+}
+
+/// As those do it who share them.
+fn ask(tracked: &mut Tracked, tree: &Tree, directory: u64) -> Option<Answer> {
+    let mut asking = Asking::default();
+    loop {
+        match tracked.query_within(id(directory), Freshness::Exact, &mut asking, &|| false) {
+            Ok(Some(answer)) => return Some(answer),
+            Ok(None) => {}
+            // It is gone.
+            Err(_) => return None,
+        }
+        let large = tracked.take_due_aside().expect("else it would go on");
+        let Some(aside) = tracked.begin_aside(large).expect("no error") else { continue };
+        let_others_do(tracked, tree);
+        let reading = tree.read(large);
+        let_others_do(tracked, tree);
+        tracked.end_aside(aside, reading).expect("no error");
+    }
+}
+
+/// Asked again until it is exact: each question reads a directory twice at most.
+fn agrees_at_last(tracked: &mut Tracked, tree: &Tree, directory: u64, when: &str) {
+    let is_exact = (0..10).any(|_| ask(tracked, tree, directory).is_some_and(|answer| answer.is_exact));
+    assert!(is_exact, "{when}: nobody writes");
+    agrees(tracked, tree, directory, when);
+}
+
+#[test]
+fn what_happens_beside_the_reading_of_large_directories_is_not_missed() {
+    let seeds = if std::env::var_os("ONESWEEP_TEST_LONG").is_some() { 3000 } else { 30 };
+    for seed in 0..seeds {
+        let tree = if seed % 6 == 5 { Tree::with_summaries(seed) } else { Tree::new(seed) };
+        let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+        tracked.leave_large(1 + seed as usize % 4);
+        for round in 0..8 {
+            tree.state().busy = 1;
+            let asked = tree.state().any_directory();
+            // It may be gone by then, and need not be exact.
+            let _ = ask(&mut tracked, &tree, asked);
+            tree.state().busy = 0;
+            (0..round).for_each(|_| tree.state().change());
+            let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
+            for directory in directories.into_iter().rev().take(1 + seed as usize % 4) {
+                agrees_at_last(&mut tracked, &tree, directory, &format!("in round {round} of seed {seed}"));
+            }
+        }
+        let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
+        for directory in directories {
+            agrees_at_last(&mut tracked, &tree, directory, &format!("at the end of seed {seed}"));
+        }
+        assert_eq!(tracked.ledger().nodes.len(), tree.state().directories.len(), "seed {seed}: no more is kept");
+    }
+}
