@@ -1,7 +1,7 @@
 //! The helper: looks at the trees, finds out where the program is, and brings in by one sweep each what it comes to next.
 //!
 //! Where the budget holds all that the trees have, there is a single sweep. Else each sweep brings in as many files as fit,
-//! along the walk that the program seems to make ([`Course`](crate::course::Course)); when the program opens a file that isn't
+//! along the walk that the program seems to make ([`Course`]); when the program opens a file that isn't
 //! there, it waits, what was brought in before is dropped, and the next sweep begins with that file.
 //!
 //! Whatever fails here, the program goes on without help.
