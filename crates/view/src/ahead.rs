@@ -23,7 +23,7 @@ use std::{
 use onesweep::{BulkRead, CachePolicy, Cancel, Files, MetadataSource, Route, SweepError};
 use onesweep_deliver::warm::{Memory, Warmer, default_limit};
 use onesweep_layout::device::Devices;
-use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes};
+use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes, usage::blocks_read};
 use thiserror::Error;
 
 use crate::{
@@ -35,13 +35,13 @@ use crate::{
 /// How often the helper says that it lives.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// Beats without a read of the disk after which nobody waits any more for trees to be looked at.
+/// Beats without a read of the disk after which nobody waits any more for trees to be looked at that were not in memory.
 const IDLE_BEATS: u32 = 10;
 
 /// How long a file that is wanted is waited for before it is looked whether all is to end.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Files that are looked at to find out whether all are in memory.
+/// Files, or entries of a directory, that are looked at to find out whether all are in memory.
 const SAMPLE: usize = 64;
 
 /// The least memory that sweeps hold.
@@ -109,13 +109,20 @@ impl Ahead {
         let system = |step| move |source| AheadError::System { step, source };
         let board = Arc::new(Board::new(&devices).map_err(system("share memory with programs"))?);
         let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
+        let is_warm = Arc::new(AtomicBool::new(false));
         let pulse = {
-            let (board, ended) = (Arc::clone(&board), Arc::clone(&ended));
-            thread::Builder::new().name("pulse".into()).spawn(move || beat(&board, &ended))
+            let (board, ended, is_warm) = (Arc::clone(&board), Arc::clone(&ended), Arc::clone(&is_warm));
+            thread::Builder::new().name("pulse".into()).spawn(move || beat(&board, &ended, &is_warm))
         };
         let pulse = pulse.map_err(system("start a thread"))?;
-        let helper =
-            Helper { board: Arc::clone(&board), ended: Arc::clone(&ended), cancel: cancel.clone(), devices, limit };
+        let helper = Helper {
+            board: Arc::clone(&board),
+            ended: Arc::clone(&ended),
+            is_warm,
+            cancel: cancel.clone(),
+            devices,
+            limit,
+        };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
         let worker = worker.map_err(system("start a thread"))?;
         Ok(Self { board, ended, cancel, worker, pulse })
@@ -143,10 +150,10 @@ fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
     opened.map_err(|source| AheadError::Tree { path: root.to_owned(), source })
 }
 
-/// Lets programs know that somebody brings in what they wait for; and lets them go on when trees turn out to be in memory.
-fn beat(board: &Board, ended: &AtomicBool) {
+/// Lets programs know that somebody brings in what they wait for; and lets them go on when looking at the trees is left to
+/// memory, or to a disk that says nothing.
+fn beat(board: &Board, ended: &AtomicBool, is_warm: &AtomicBool) {
     let mut read = bytes_read();
-    let began = read;
     let mut idle = 0;
     while !ended.load(Ordering::SeqCst) {
         thread::sleep(BEAT);
@@ -154,10 +161,22 @@ fn beat(board: &Board, ended: &AtomicBool) {
         let now = bytes_read();
         idle = if now == read { idle + 1 } else { 0 };
         read = now;
-        if now == began || idle >= IDLE_BEATS {
+        if idle >= IDLE_BEATS || (idle > 0 && is_warm.load(Ordering::SeqCst)) {
             board.pass(Phase::Looking, Phase::Aside);
         }
     }
+}
+
+/// Whether the first entries of a tree are looked at without a read of the disk.
+fn begins_in_memory(root: &Path) -> bool {
+    let before = blocks_read();
+    let entries = fs::read_dir(root).into_iter().flatten().flatten().take(SAMPLE);
+    let below = entries.filter(|entry| entry.metadata().is_ok_and(|facts| facts.is_dir()));
+    for entry in below {
+        let looked = fs::read_dir(entry.path()).into_iter().flatten().flatten().take(SAMPLE);
+        looked.for_each(|entry| drop(entry.metadata()));
+    }
+    blocks_read() == before
 }
 
 /// Bytes that this process has read from disks.
@@ -182,6 +201,7 @@ fn is_in_memory(tree: &Tree) -> bool {
 struct Helper {
     board: Arc<Board>,
     ended: Arc<AtomicBool>,
+    is_warm: Arc<AtomicBool>,
     cancel: Cancel,
     devices: Vec<u64>,
     limit: Option<u64>,
@@ -218,9 +238,9 @@ impl Helper {
             figures.remark = Some("there is no memory to spare".into());
             return Ok(());
         }
+        self.is_warm.store(roots.iter().all(|root| begins_in_memory(root)), Ordering::SeqCst);
         let bulk = || {
-            let bulk =
-                BulkRead::new(roots).cache(CachePolicy::Fill).metadata(MetadataSource::Walk).one_file_system(true);
+            let bulk = BulkRead::new(roots).cache(CachePolicy::Fill).one_file_system(true);
             bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.cancel.clone())
         };
         let sweep = bulk().plan()?;
@@ -262,7 +282,8 @@ impl Helper {
             let batch = course.next(asked, limit.saturating_sub(kept), is_due);
             self.announce(&guided, &batch);
             let paths = batch.iter().map(|file| guided.tree.path(*file));
-            let files = bulk().roots(paths).start()?;
+            // It is the pages of an image that are wanted, not what is in it.
+            let files = bulk().roots(paths).metadata(MetadataSource::Walk).start()?;
             former.extend(self.bring_in(&guided, &batch, files, figures));
         }
         Ok(())

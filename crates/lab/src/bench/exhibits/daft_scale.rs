@@ -59,8 +59,8 @@ impl Exhibit for Scales {
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
         Ok(format!(
             "`{}`, ext4 with dir_index, {} disk, track buffer off, the image at the outer edge of as large a part of the disk \
-             as it has bytes. What is shown above of a tenth of the paper's files holds for all of them if the last two columns \
-             don't fall from one scale to the next.\n\n{}",
+             as it has bytes. What is shown above of a tenth of the paper's files holds for all of them as far as the last two \
+             columns stay from one scale to the next; those of a bound say how far.\n\n{}",
             SIZES[0].0,
             DISKS[0].0,
             self.table(results)

@@ -54,13 +54,18 @@ pub(crate) fn records<'a>(exhibit: &dyn Exhibit, results: &'a Results) -> Vec<Op
 
 /// How many runs of an exhibit there are none of yet.
 pub(crate) fn lacking(exhibit: &dyn Exhibit, results: &Results) -> usize {
-    records(exhibit, results).iter().filter(|record| record.is_none()).count()
+    records(exhibit, results).iter().filter(|record| !is_measured(**record)).count()
+}
+
+/// A run that failed, or whose program wasn't there, is not.
+fn is_measured(record: Option<&Record>) -> bool {
+    record.is_some_and(|record| record.outcome.missing.is_none())
 }
 
 /// Says which runs of an exhibit there are none of yet: a picture or a table of the others might look whole.
 pub(crate) fn missing(exhibit: &dyn Exhibit, results: &Results) -> Option<String> {
     let cases = exhibit.cases();
-    let lacks = |run: &&Run| results.of(run).is_none();
+    let lacks = |run: &&Run| !is_measured(results.of(run));
     let all: usize = cases.iter().map(|case| case.runs.len()).sum();
     let lacking: Vec<(&str, usize)> = cases
         .iter()
