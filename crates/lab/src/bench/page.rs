@@ -26,12 +26,16 @@ pub(crate) fn count(things: u64) -> String {
     groups.join(",")
 }
 
+/// Stands behind the spread of ratios of which one side was measured once.
+pub(crate) const ONE_SIDED: char = '†';
+
 /// The median, with the least and the greatest where there are several.
 pub(crate) fn spread(spread: Spread) -> String {
     if spread.count == 1 {
         return number(spread.median);
     }
-    format!("{} ({} to {})", number(spread.median), number(spread.least), number(spread.greatest))
+    let mark = if spread.one_sided { ONE_SIDED.to_string() } else { String::new() };
+    format!("{} ({} to {}){mark}", number(spread.median), number(spread.least), number(spread.greatest))
 }
 
 /// What stands in a cell where nothing was measured.
@@ -165,7 +169,9 @@ mod tests {
             ["0.50", "9.99", "10.0", "99.9", "100", "1234"]
         );
         assert_eq!(spread(statistics::spread(vec![2.0]).unwrap()), "2.00");
-        assert_eq!(spread(statistics::spread(vec![2.0, 1.0, 30.0]).unwrap()), "2.00 (1.00 to 30.0)");
+        let three = statistics::spread(vec![2.0, 1.0, 30.0]).unwrap();
+        assert_eq!(spread(three), "2.00 (1.00 to 30.0)");
+        assert_eq!(spread(three.one_sided(true)), "2.00 (1.00 to 30.0)†");
     }
 
     #[test]

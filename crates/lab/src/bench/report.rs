@@ -177,8 +177,10 @@ fn preface(results: &Results, former: &str) -> String {
          ours `onesweep tar OPTIONS -cf - -C TREE .`; every other command line is in the results. Each run has a freshly \
          mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read. There are two \
          exceptions: where everything is cached, GNU tar has brought the files in before; and beside \
-         a writer, a copy of the image is mounted for writing.\n",
+         a writer, a copy of the image is mounted for writing. {} marks ratios of which one side was measured once: their spread \
+         is that of the other side's rounds. What is computed, as the bounds are, is the same each time, and has no mark.\n",
         programs.into_iter().collect::<Vec<_>>().join(", "),
+        page::ONE_SIDED,
     )
 }
 

@@ -189,10 +189,11 @@ impl Results {
         statistics::spread(self.by_round(run, figure).into_values().collect())
     }
 
-    /// The disk's time for one run ÷ that for another, round by round.
+    /// The disk's time for one run ÷ that for another, round by round. A bound is computed, so it has no rounds.
     pub(crate) fn times(&self, over: &Run, under: &Run) -> Option<Spread> {
         let busy = |run| self.by_round(run, |outcome| Some(outcome.busy_ms));
-        statistics::ratios_or_against_one(&busy(over), &busy(under))
+        let times = statistics::ratios_or_against_one(&busy(over), &busy(under))?;
+        Some(times.one_sided(times.one_sided && !over.work.is_bound() && !under.work.is_bound()))
     }
 
     /// The disk's time.

@@ -11,6 +11,14 @@ pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) upper: f64,
     pub(crate) greatest: f64,
+    /// Ratios of which one side was measured once: what is seen are the rounds of the other.
+    pub(crate) one_sided: bool,
+}
+
+impl Spread {
+    pub(crate) fn one_sided(self, one_sided: bool) -> Self {
+        Self { one_sided, ..self }
+    }
 }
 
 /// The quartiles, between neighbours in proportion; `None` of nothing.
@@ -23,6 +31,7 @@ pub(crate) fn spread(values: Vec<f64>) -> Option<Spread> {
         median: at(0.5)?,
         upper: at(0.75)?,
         greatest: at(1.0)?,
+        one_sided: false,
     })
 }
 
@@ -51,8 +60,8 @@ pub(crate) fn ratios_or_against_one(over: &Rounds, under: &Rounds) -> Option<Spr
         many.keys().filter_map(|&round| Some((round, value?))).collect()
     };
     match (over.len(), under.len()) {
-        (1, 2..) => ratios(&repeated(over, under), under),
-        (2.., 1) => ratios(over, &repeated(under, over)),
+        (1, 2..) => ratios(&repeated(over, under), under).map(|spread| spread.one_sided(true)),
+        (2.., 1) => ratios(over, &repeated(under, over)).map(|spread| spread.one_sided(true)),
         _ => ratios(over, under),
     }
 }
@@ -85,9 +94,11 @@ mod tests {
         let (one, three) = (rounds(&[(0, 6.0)]), rounds(&[(0, 1.0), (1, 2.0), (2, 3.0)]));
         let over = ratios_or_against_one(&one, &three).unwrap();
         assert_eq!((over.count, over.least, over.median, over.greatest), (3, 2.0, 3.0, 6.0));
+        assert!(over.one_sided);
         let under = ratios_or_against_one(&three, &one).unwrap();
-        assert_eq!((under.count, under.greatest), (3, 0.5));
-        assert_eq!(ratios_or_against_one(&three, &three).unwrap().count, 3);
+        assert_eq!((under.count, under.greatest, under.one_sided), (3, 0.5, true));
+        let both = ratios_or_against_one(&three, &three).unwrap();
+        assert_eq!((both.count, both.one_sided), (3, false));
         assert_eq!(ratios_or_against_one(&Rounds::new(), &three), None);
     }
 }

@@ -238,6 +238,12 @@ impl Goal {
         }
     }
 
+    /// A bound or a plan is the same each time it is computed; a program is not.
+    fn is_other_measured_once(&self) -> bool {
+        let computed = matches!(self.measure, Measure::Plan(_)) || self.other_run(false).work.is_bound();
+        self.is_other_once() && !computed
+    }
+
     /// Whether the bound stands beside the row. It is made for a disk that nobody else uses.
     fn has_sweep(&self) -> bool {
         self.measure == Measure::GnuTar && self.setting.company == Company::Alone
@@ -269,7 +275,7 @@ impl Goal {
         let busy = |outcome: &Outcome| Some(outcome.busy_ms);
         let wall = |outcome: &Outcome| Some(outcome.wall_s);
         let streaming = |outcome: &Outcome| outcome.detail["streaming_ms"].as_f64();
-        match self.measure {
+        let figure = match self.measure {
             Measure::Own(figure) => {
                 let own = |outcome: &Outcome| outcome.detail[figure.key].as_f64();
                 results.figure(&self.our_run(track_buffer), own)
@@ -280,7 +286,8 @@ impl Goal {
             Measure::Plan(_) => statistics::ratios(&ours(|outcome| outcome.data_ms), &others(planned_ms)),
             Measure::WallFaster => statistics::ratios(&others(wall), &ours(wall)),
             Measure::WallPaired => statistics::ratios(&ours(wall), &others(wall)),
-        }
+        };
+        figure.map(|spread| spread.one_sided(self.is_other_measured_once()))
     }
 
     /// The best of all rounds, more being better: a busy machine can only make a round worse.
@@ -486,6 +493,20 @@ mod tests {
         let others = |tool| against(tool).runs().iter().filter(|run| run.work.tool == tool).count();
         assert_eq!([Tool::MetadataBound, Tool::GnuFind, Tool::Plan].map(others), [1, 1, 3]);
         assert!(!against(Tool::MetadataBound).other_run(true).setting.disk.track_buffer);
+    }
+
+    #[test]
+    fn a_spread_against_a_program_that_ran_once_is_marked() {
+        let figure = |goal: Goal| {
+            let mut results = on_its_image();
+            results.enter(record(goal.other_run(false), 300.0));
+            for round in 0..3 {
+                results.enter(record(Run { round, ..goal.our_run(false) }, 10.0));
+            }
+            page::measured(goal.value(&results, false))
+        };
+        assert_eq!(figure(goal().once()), "30.0 (30.0 to 30.0)†");
+        assert_eq!(figure(goal().measure(Measure::Sweep)), "0.03 (0.03 to 0.03)");
     }
 
     #[test]
