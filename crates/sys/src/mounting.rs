@@ -68,21 +68,6 @@ pub fn see_mounts_of(namespace: &Path) -> io::Result<()> {
     Ok(rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind))?)
 }
 
-/// Gives this thread, and those that it makes later, mounts of their own: what is mounted here is seen by nobody else, so
-/// nobody else can hold it, and it goes when the last of them ends. What others mount and unmount is still seen. Needs
-/// `CAP_SYS_ADMIN`.
-#[doc(alias = "unshare")]
-pub fn keep_mounts_to_oneself() -> io::Result<()> {
-    // SAFETY: a plain number. The mounts are those of the same tree, so no path or descriptor of anyone changes.
-    if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let flags = libc::MS_REC | libc::MS_SLAVE;
-    // SAFETY: a text that ends with a zero; the others aren't read with these flags.
-    let status = unsafe { libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null()) };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 fn text(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
@@ -98,28 +83,6 @@ mod tests {
         unmount(directory.path()).unwrap_err();
         let zero = mount_read_only(Path::new("a\0b"), directory.path(), "ext4", "").unwrap_err();
         assert_eq!(zero.kind(), io::ErrorKind::InvalidInput);
-    }
-
-    #[test]
-    fn what_is_kept_to_oneself_is_seen_by_nobody_else() {
-        if !rustix::process::geteuid().is_root() {
-            return crate::testing::skipped("only root can mount");
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let seen_from = |table: &str| {
-            let table = std::fs::read_to_string(table).unwrap();
-            table.lines().any(|line| line.split(' ').nth(4) == directory.path().to_str())
-        };
-        let alone = || {
-            keep_mounts_to_oneself().unwrap();
-            let (kind, at) = (text(b"tmpfs").unwrap(), text(directory.path().as_os_str().as_bytes()).unwrap());
-            // SAFETY: texts that end with a zero and live beyond the call.
-            let mounted = unsafe { libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
-            assert_eq!(mounted, 0, "{}", io::Error::last_os_error());
-            assert_eq!([seen_from("/proc/thread-self/mountinfo"), seen_from("/proc/self/mountinfo")], [true, false]);
-        };
-        std::thread::scope(|scope| scope.spawn(alone).join()).unwrap();
-        assert!(!seen_from("/proc/self/mountinfo"));
     }
 
     #[test]

@@ -178,7 +178,9 @@ fn preface(results: &Results, former: &str) -> String {
          mounted, read-only image, so nothing is cached, and a pipe behind it, so that the content is read. There are two \
          exceptions: where everything is cached, GNU tar has brought the files in before; and beside \
          a writer, a copy of the image is mounted for writing. {} marks ratios of which one side was measured once: their spread \
-         is that of the other side's rounds. What is computed, as the bounds are, is the same each time, and has no mark.\n",
+         is that of the other side's rounds. What is computed, as the bounds are, is the same each time, and has no mark. Both sides of a ratio are of the same image, by its hash, and of \
+         the same emulated disk; where ours was measured again after a change, another program's run may be that of an earlier \
+         commit.\n",
         programs.into_iter().collect::<Vec<_>>().join(", "),
         page::ONE_SIDED,
     )

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use onesweep_sys::mounting;
 
 use super::exhibits::{self, Case};
 use super::images::Images;
@@ -163,8 +162,6 @@ fn due(runs: &[Run], results: &Results, wanted: &Wanted) -> Vec<Run> {
 /// told of and not entered, so that it is due the next time. The exit code says whether anything failed.
 pub(crate) fn measure_all(order: &Order, runs: Vec<Run>) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
-    // Who looks through all directories meanwhile, as updatedb does, would read from the disk and keep it from being unmounted.
-    mounting::keep_mounts_to_oneself().map_err(|error| format!("can't have mounts of its own (root can): {error}"))?;
     std::fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut results = Results::load(&order.out)?;
     let (machine, commit) = (

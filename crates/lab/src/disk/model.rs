@@ -154,7 +154,7 @@ const PRESETS: [Preset; 8] = [
         name: "fireball-ex",
         source: "DFS's Quantum Fireball EX: 6.4 GB, 5,400 rpm, 9.5 ms from its table 1; 187 Mbit/s on the outermost \
                  track and 512 KB of buffer from Red Hill's history of drives, of which three quarters are taken as \
-                 data, and six tenths of that on the inner; its data sheet was not at hand. The geometry in table 1 \
+                 data, and six tenths of that on the inner; neither sheet nor manual could be found. The geometry in table 1 \
                  is a logical one and not used",
         gigabytes: 6.4,
         rpm: 5400.0,

@@ -1,12 +1,11 @@
 //! ext2, ext3 and ext4 in their variants.
 
 use std::{
-    collections::BTreeSet,
     env, fs, io,
     ops::ControlFlow,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use onesweep_layout::{
@@ -21,6 +20,7 @@ use crate::{
     conformance::{Kept, by_kernel, by_tables, compare, names_its_place, scan},
     ext4_tree::{ALL, Amount, Random, fill},
     image::{Image, run},
+    noting::Noting,
 };
 
 const MIB: u64 = 1 << 20;
@@ -67,31 +67,9 @@ fn conforms_mounted(mut image: Image, feature: Option<&str>, options: &str) {
     assert!(kernel.len() > 500);
 }
 
-/// An image that notes which KiB of it were read, and of those that were announced first.
-struct Noting {
-    image: ImageFile,
-    read: Mutex<BTreeSet<u64>>,
-    announced: Mutex<BTreeSet<u64>>,
-}
-
-impl BlockRead for Noting {
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        self.read.lock().unwrap().extend(at / 1024..(at + buffer.len() as u64).div_ceil(1024));
-        self.image.read_at(buffer, at)
-    }
-
-    fn len(&self) -> u64 {
-        self.image.len()
-    }
-
-    fn will_read(&self, at: u64, len: u64) {
-        self.announced.lock().unwrap().extend(at / 1024..(at + len).div_ceil(1024));
-    }
-}
-
 fn all_that_a_scan_reads_is_brought_in(image: &Image) {
     let device = ImageFile::open(&image.path()).expect("an image");
-    let device = Arc::new(Noting { image: device, read: Mutex::default(), announced: Mutex::default() });
+    let device = Arc::new(Noting::new(device));
     let mut tables = Ext4::open_mounted(Arc::clone(&device)).expect("tables");
     device.read.lock().unwrap().clear();
     tables.bring_in(Needs { layout: true, xattrs: false }, u64::MAX, &|| true);
@@ -117,7 +95,7 @@ fn all_that_a_scan_reads_is_brought_in(image: &Image) {
 /// From the root with all that is below it, it comes to the same as bringing in everything, but for tables where nothing is.
 fn all_directories_are_brought_in(image: &Image) {
     let device = ImageFile::open(&image.path()).expect("an image");
-    let device = Arc::new(Noting { image: device, read: Mutex::default(), announced: Mutex::default() });
+    let device = Arc::new(Noting::new(device));
     let tables = Ext4::open_mounted(Arc::clone(&device)).expect("tables");
     let brought_in = |by: &dyn Fn()| {
         device.read.lock().unwrap().clear();
@@ -135,7 +113,7 @@ fn all_directories_are_brought_in(image: &Image) {
     assert!(chosen.is_subset(&all(true)), "more than all is brought in");
     for at in all(false).difference(&chosen) {
         let mut bytes = [0; 1024];
-        device.image.read_at(&mut bytes, at * 1024).expect("a KiB");
+        device.read_at(&mut bytes, at * 1024).expect("a KiB");
         // An inode has 128 or 256 bytes here, of those in use the links aren't 0; what has no names is not asked for.
         let unused = bytes.chunks(256).all(|inode| inode[0x1A..0x1C] == [0, 0]);
         let special = *at < chosen.iter().next().copied().unwrap_or(0) + 64;

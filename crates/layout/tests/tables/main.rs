@@ -8,6 +8,7 @@ mod ext4;
 mod ext4_large_blocks;
 mod ext4_tree;
 mod image;
+mod noting;
 mod ntfs;
 mod ntfs_runs;
 mod xfs;

@@ -25,6 +25,7 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 use crate::{
     conformance::{Kept, Tree, by_kernel, by_tables, compare, names_its_place, scan},
     image::{Image, not_here, run, skipped},
+    noting::Noting,
 };
 
 const MIB: u64 = 1 << 20;
@@ -458,6 +459,23 @@ fn a_dirty_log_is_refused_and_a_recovered_one_is_read() {
         image.unmount();
         compare(&kernel, &tables);
     }
+}
+
+/// A disk chooses among what it knows of. Only headers and trees of groups are read without being announced.
+#[test]
+fn a_scan_announces_inodes_and_directories() {
+    let Some(image) = filled(320 * MIB, &[], &Recipe { names: 20_000, reflink: false, attribute: ATTRIBUTE_MAX })
+    else {
+        return;
+    };
+    let device = Noting::new(ImageFile::open(&image.path()).unwrap());
+    let mut tables = Xfs::open(&device).unwrap();
+    device.read.lock().unwrap().clear();
+    tables.scan(Wanted { xattrs: false }, &mut Kept::default()).unwrap();
+    let (read, announced) = (device.read.lock().unwrap(), device.announced.lock().unwrap());
+    let alone = read.difference(&announced).count();
+    assert!(announced.is_subset(&read), "announced in vain");
+    assert!(announced.len() > 20 * alone, "{} KiB were announced, {alone} were not", announced.len());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::daft::DISKS;
 use super::{Case, Exhibit};
 use crate::bench::page::{self, Table};
 use crate::bench::plot::Pictures;
-use crate::bench::results::Results;
+use crate::bench::results::{Outcome, Results};
 use crate::bench::run::{Disk, Run, Setting, Stretch, Subject};
 use crate::bench::work::{Tool, Work};
 
@@ -75,6 +75,12 @@ impl Tables {
         Some([files * 100.0 / all, requests / files, peak / 1e6])
     }
 
+    /// The content that was in memory at most, in megabytes. It doesn't depend on the disk.
+    fn held(&self, work: Work, limit: &Limit, results: &Results) -> String {
+        let peak = |outcome: &Outcome| Some(outcome.detail["peak_budget"].as_f64()? / 1e6);
+        page::measured(results.figure(&self.work(0, work, limit), peak))
+    }
+
     fn table_3(&self, results: &Results) -> Table {
         let mut table = Table::new(&[
             "files up to",
@@ -83,7 +89,9 @@ impl Tables {
             "fragments a file, paper",
             "here",
             "MB of memory, paper",
-            "here",
+            "planned here",
+            "held, through the file system",
+            "held, merged",
         ]);
         for limit in &LIMITS {
             let here = match self.characteristics(limit, results) {
@@ -95,6 +103,7 @@ impl Tables {
             for (paper, here) in paper.into_iter().zip(here) {
                 row.extend([paper.to_string(), here]);
             }
+            row.extend([by_file(), by_device()].map(|work| self.held(work, limit, results)));
             table.row(row);
         }
         table

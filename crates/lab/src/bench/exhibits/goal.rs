@@ -360,7 +360,7 @@ impl Goal {
 /// A figure that even the perfect sweep doesn't allow is replaced by being within 1.25 of that sweep.
 fn excuse(least: f64, possible: f64, over: f64) -> String {
     if possible < least && over <= 1.25 {
-        format!("met: {over:.2} of the sweep, which itself would not reach it")
+        format!("as near as can be: {over:.2} of the sweep, which itself would not reach it")
     } else {
         "**not met**".into()
     }
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(goal().verdict(&results(100.0, 10.0, 3.0)), "**not met** / met");
         // 100 ÷ 9 is all that could be had, and 10 is within 1.25 of 9.
         let excused = goal().verdict(&results(100.0, 10.0, 9.0));
-        assert!(excused.starts_with("met: 1.11 of the sweep"), "{excused}");
+        assert!(excused.starts_with("as near as can be: 1.11 of the sweep"), "{excused}");
         assert_eq!(goal().verdict(&Results::default()), "not measured");
         let row = goal().row(&results(100.0, 10.0, 8.0));
         assert_eq!(row[4..9], ["≥ 25 / ≥ 4", "10.0, one round", "10.0, one round", "", "12.5"]);
@@ -461,7 +461,7 @@ mod tests {
         let mut results = results(300.0, 10.0, 9.0);
         results.enter(record(goal.other_run(true), 80.0));
         let verdict = goal.verdict(&results);
-        assert!(verdict.starts_with("met / met: 1.11 of the sweep"), "{verdict}");
+        assert!(verdict.starts_with("met / as near as can be: 1.11 of the sweep"), "{verdict}");
         results.enter(record(goal.our_run(true), 20.0));
         assert_eq!(goal.verdict(&results), "met / **not met**");
     }

@@ -98,18 +98,17 @@ pub(crate) fn behind<'a>(exhibit: &dyn Exhibit, results: &'a Results) -> Vec<Vec
 }
 
 /// How far apart rounds of the same run lie, for those that were measured but once: by those that were measured more often,
-/// with the same track buffers.
+/// with the same track buffers, on the same file systems.
 fn repeatability(behind: &[Vec<&Record>], results: &Results) -> Option<String> {
     let buffered = |record: &Record| record.run.setting.disk.track_buffer;
     let is_run = |record: &Record| !record.run.work.is_bound() && record.outcome.busy_ms > 0.0;
-    let once: HashSet<bool> = behind
-        .iter()
-        .filter(|rounds| rounds.len() == 1 && is_run(rounds[0]))
-        .map(|rounds| buffered(rounds[0]))
-        .collect();
+    let once = || behind.iter().filter(|rounds| rounds.len() == 1 && is_run(rounds[0])).map(|rounds| rounds[0]);
+    let fs = |record: &Record| record.run.setting.image.fs.clone();
+    let known: HashSet<(bool, String)> = once().map(|record| (buffered(record), fs(record))).collect();
+    let once: HashSet<bool> = once().map(buffered).collect();
     let apart = |rounds: &Vec<&Record>| {
         let first = rounds.first()?;
-        let compared = rounds.len() > 1 && is_run(first) && once.contains(&buffered(first));
+        let compared = rounds.len() > 1 && is_run(first) && known.contains(&(buffered(first), fs(first)));
         let busy = statistics::spread(rounds.iter().map(|record| record.outcome.busy_ms).collect())?;
         (compared && busy.median >= LONG_MS && !first.run.setting.is_by_the_clock())
             .then(|| (busy.greatest - busy.least) * 100.0 / busy.median)
@@ -117,8 +116,8 @@ fn repeatability(behind: &[Vec<&Record>], results: &Results) -> Option<String> {
     let apart: Vec<f64> = results.by_work().iter().filter_map(apart).collect();
     let quantile = |part| statistics::quantile(&apart, part).map(page::number);
     Some(format!(
-        " How repeatable those of one round are is told by the {} runs of this page that have several, {}, and take {} s or \
-         more: their longest and shortest round are {} % of the median apart or less in half of them, {} % in nine of ten, {} % \
+        " How repeatable those of one round are is told by the {} runs of this page that have several, on the same file systems, {}, \
+         and take {} s or more: their longest and shortest round are {} % of the median apart or less in half of them, {} % in nine of ten, {} % \
          in all.",
         page::count(apart.len() as u64),
         match (once.contains(&false), once.contains(&true)) {
@@ -185,6 +184,7 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
         Box::new(daft_scale::Scales::new(seed)),
         Box::new(fragmented::Tables::new(seed)),
         Box::new(ntfs::ByReadAhead::new(seed)),
+        Box::new(qtar::OwnOrder::new(seed)),
         Box::new(qtar::Figure1::new(seed)),
         Box::new(qtar::Figure3::new(seed)),
         Box::new(qtar::Figure4::new(seed)),
@@ -245,7 +245,7 @@ mod tests {
                     wall_s: slow,
                     head: (0..90).map(|tenth| (tenth as f64 / 10.0, tenth << 24, (tenth << 24) + (9 << 20))).collect(),
                     detail: json!({"streaming_ms": 7000.0, "files": 29_000, "inodes_per_second": 3e6, "getppid_ns": 50.0,
-                                   "memcpy_gb_per_second": 9.0, "peak_bytes": 200.0, "entry_bytes": 112.0, "plans": [plan("unmerged"), plan("merged")]}),
+                                   "memcpy_gb_per_second": 9.0, "peak_bytes": 200.0, "peak_budget": 80e6, "entry_bytes": 112.0, "plans": [plan("unmerged"), plan("merged")]}),
                     ..Outcome::default()
                 };
                 results.runs.push(Record { run, image_sha256: "0".repeat(64), machine: 0, outcome });
@@ -335,7 +335,7 @@ mod tests {
         let text = source(&exhibit, &results).unwrap();
         assert!(
             text.contains(
-                "by the 1 runs of this page that have several, with the track buffer off, and take 10 s or more"
+                "by the 1 runs of this page that have several, on the same file systems, with the track buffer off, and take"
             ),
             "{text}"
         );

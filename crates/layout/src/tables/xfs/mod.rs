@@ -51,7 +51,7 @@ use directory::DirectoryBlock;
 use extents::Mapping;
 use inode::{DIRECTORY, Dinode, FILE, Format, SYMLINK};
 use inode_btree::{CHUNK_INODES, Chunk};
-use merged_reads::MergedRead;
+use merged_reads::{MergedRead, MergedReads};
 use volume::Volume;
 
 use crate::{
@@ -66,8 +66,9 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 
 /// An XFS that isn't mounted, read from its own tables.
 ///
-/// A scan goes through the inodes in rising address order, then through the blocks of all directories. It takes about 10 MiB
-/// of memory; 32 bytes for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
+/// A scan goes through the inodes in rising address order, then through the blocks of all directories; the device is told of
+/// up to 64 requests ahead, of 16 MiB at most, so that a disk can choose among them. It takes about 10 MiB of memory; 32 bytes
+/// for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
 /// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
 /// told; and up to 64 MiB for its extended attributes, and 12 MiB for where they lie, where they are asked for.
 ///
@@ -118,7 +119,7 @@ impl<B: BlockRead> Tables for Xfs<B> {
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
         // That the caller wants no more is no error.
-        let _ = Scan { volume: &self.volume, wanted, found, directories: Vec::new() }.run();
+        let _ = Scan { volume: &self.volume, wanted, found, directories: Vec::new(), buffer: Vec::new() }.run();
         Ok(())
     }
 }
@@ -146,11 +147,13 @@ struct Scan<'a, B> {
     wanted: Wanted,
     found: &'a mut dyn Found,
     directories: Vec<DirectoryBlock>,
+    /// For one request.
+    buffer: Vec<u8>,
 }
 
 impl<B: BlockRead> Scan<'_, B> {
     fn run(&mut self) -> ControlFlow<()> {
-        let mut request = MergedRead::new();
+        let mut requests = MergedReads::new();
         let volume = self.volume;
         for group in 0..volume.superblock.groups {
             let inodes = match GroupInodes::read(volume, group) {
@@ -161,16 +164,18 @@ impl<B: BlockRead> Scan<'_, B> {
                 }
             };
             inode_btree::walk(volume, inodes, &mut |chunk| match chunk {
-                Ok(chunk) => self.chunk(group, chunk, &mut request),
+                Ok(chunk) => self.chunk(group, chunk, &mut requests),
                 Err(error) => self.found.problem(error),
             })?;
         }
-        self.inodes(&mut request)?;
+        while let Some(request) = requests.next(volume) {
+            self.inodes(request)?;
+        }
         self.names()
     }
 
-    /// Adds the inodes in use of a chunk to the request.
-    fn chunk(&mut self, group: u32, chunk: Chunk, request: &mut MergedRead<ChunkPart>) -> ControlFlow<()> {
+    /// Adds the inodes in use of a chunk to the requests.
+    fn chunk(&mut self, group: u32, chunk: Chunk, requests: &mut MergedReads<ChunkPart>) -> ControlFlow<()> {
         let mut from = 0;
         while from < CHUNK_INODES {
             // Holes are free, but what is free may lie amid what is read.
@@ -185,7 +190,7 @@ impl<B: BlockRead> Scan<'_, B> {
                 let (first_used, count) = (used.trailing_zeros(), 64 - used.leading_zeros() - used.trailing_zeros());
                 let used = used >> first_used;
                 let Some(index) = chunk.first.checked_add(from + first_used) else { break };
-                self.part((group, chunk.first_at), index, count, used, request)?;
+                self.part((group, chunk.first_at), index, count, used, requests)?;
             }
             from += length;
         }
@@ -198,7 +203,7 @@ impl<B: BlockRead> Scan<'_, B> {
         index: u32,
         count: u32,
         used: u64,
-        request: &mut MergedRead<ChunkPart>,
+        requests: &mut MergedReads<ChunkPart>,
     ) -> ControlFlow<()> {
         let superblock = &self.volume.superblock;
         let last = index.checked_add(count - 1).and_then(|last| superblock.inode_number(group, last));
@@ -208,20 +213,20 @@ impl<B: BlockRead> Scan<'_, B> {
             return self.found.problem(TableError::damaged(what, told_at, "inodes within the group", index));
         };
         let length = count as usize * superblock.inode_bytes();
-        if !request.takes(at, length) {
-            self.inodes(request)?;
+        match requests.add(self.volume, at, length, ChunkPart { first, used }) {
+            Some(request) => self.inodes(request),
+            None => ControlFlow::Continue(()),
         }
-        request.add(at, length, ChunkPart { first, used });
-        ControlFlow::Continue(())
     }
 
     /// Reads and tells the inodes of a request; those that need further blocks last, in the order of these.
-    fn inodes(&mut self, request: &mut MergedRead<ChunkPart>) -> ControlFlow<()> {
+    fn inodes(&mut self, request: MergedRead<ChunkPart>) -> ControlFlow<()> {
         let volume = self.volume;
+        let mut buffer = std::mem::take(&mut self.buffer);
         let inode_bytes = volume.superblock.inode_bytes();
         let mut deferred = Vec::new();
         let mut flow = ControlFlow::Continue(());
-        request.read(volume, |at, bytes, part| {
+        request.read(volume, &mut buffer, |at, bytes, part| {
             if flow.is_break() {
                 return;
             }
@@ -236,8 +241,10 @@ impl<B: BlockRead> Scan<'_, B> {
                 }),
             };
         });
+        self.buffer = buffer;
         flow?;
         deferred.sort_unstable_by_key(|deferred| deferred.needs);
+        deferred.iter().for_each(|deferred| volume.will_read(deferred.needs, volume.superblock.block_bytes() as u64));
         for Deferred { number, at, bytes, .. } in deferred {
             self.inode(number, at, &bytes, None)?;
         }
@@ -348,23 +355,26 @@ impl<B: BlockRead> Scan<'_, B> {
         let mut blocks = std::mem::take(&mut self.directories);
         blocks.sort_unstable_by_key(|block| block.at);
         let length = self.volume.superblock.directory_block_bytes();
-        let mut request = MergedRead::new();
+        let mut requests = MergedReads::new();
         for block in blocks {
             if let Some(pieces) = &block.pieces {
                 self.block_in_pieces(&block, pieces)?;
                 continue;
             }
-            if !request.takes(block.at, length) {
-                self.directory_blocks(&mut request)?;
+            if let Some(request) = requests.add(self.volume, block.at, length, block.directory) {
+                self.directory_blocks(request)?;
             }
-            request.add(block.at, length, block.directory);
         }
-        self.directory_blocks(&mut request)
+        while let Some(request) = requests.next(self.volume) {
+            self.directory_blocks(request)?;
+        }
+        ControlFlow::Continue(())
     }
 
-    fn directory_blocks(&mut self, request: &mut MergedRead<u64>) -> ControlFlow<()> {
+    fn directory_blocks(&mut self, request: MergedRead<u64>) -> ControlFlow<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
         let mut flow = ControlFlow::Continue(());
-        request.read(self.volume, |at, bytes, directory| {
+        request.read(self.volume, &mut buffer, |at, bytes, directory| {
             if flow.is_continue() {
                 flow = match bytes {
                     Ok(bytes) => self.directory_block(at, directory, bytes),
@@ -372,6 +382,7 @@ impl<B: BlockRead> Scan<'_, B> {
                 };
             }
         });
+        self.buffer = buffer;
         flow
     }
 

@@ -25,6 +25,11 @@ impl<B: BlockRead> Volume<B> {
         read(&self.device, at, length)
     }
 
+    /// Tells the device what will be read soon.
+    pub(super) fn will_read(&self, at: u64, length: u64) {
+        self.device.will_read(at, length);
+    }
+
     /// Fills a buffer from an address on.
     pub(super) fn read_into(&self, buffer: &mut [u8], at: u64) -> Result<(), TableError> {
         let length = buffer.len() as u64;

@@ -6,6 +6,7 @@ mod figure_4;
 mod figure_5;
 mod figure_6;
 mod figure_7;
+mod own_order;
 
 pub(crate) use figure_1::Figure1;
 pub(crate) use figure_3::Figure3;
@@ -13,6 +14,7 @@ pub(crate) use figure_4::Figure4;
 pub(crate) use figure_5::Figure5;
 pub(crate) use figure_6::Figure6;
 pub(crate) use figure_7::Figure7;
+pub(crate) use own_order::OwnOrder;
 
 use crate::bench::page;
 use crate::bench::plot::{Draw, Pictures};
