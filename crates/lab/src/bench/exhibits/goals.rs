@@ -228,8 +228,8 @@ impl Exhibit for Goals {
              for off. A median has its least and greatest beside it. A goal that even one perfect sweep would not \
              reach is replaced by 1.25 times that sweep, and the verdict says so. Ours by first extent (`--order first-extent`, GNU tar ÷ it) has \
              qtar's order, so the paper's 4.75, 3.95 and 3, which were measured on a disk with a track buffer, belong beside that \
-             column. It gains more than they tell, since ours brings in the metadata first and keeps 16 requests in flight where \
-             qtar reads one file after the other: what each is worth has a [table](#qtars-order-and-what-ours-does-besides) of its \
+             column. It gains more than they tell, since ours brings in the metadata first, and keeps 16 requests in flight where \
+             qtar reads one file after the other: what they are worth has a [table](#qtars-order-and-what-ours-does-besides) of its \
              own.\n\n",
         );
         let _ = writeln!(text, "{table}");

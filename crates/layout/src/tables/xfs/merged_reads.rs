@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use super::volume::Volume;
 use crate::{block_read::BlockRead, tables::TableError};
 
-/// The longest gap that is read through rather than skipped, in bytes: a disk passes it sooner than it can seek.
-const GAP_BYTES: u64 = 256 << 10;
+/// The longest gap that is read through rather than skipped, in bytes: a disk that chooses among many passes it sooner than
+/// it comes to another request.
+const GAP_BYTES: u64 = 128 << 10;
 /// The longest request, in bytes.
 const REQUEST_BYTES: u64 = 4 << 20;
-/// How many requests are announced ahead of the one that is read: twice what a disk chooses among.
-const ANNOUNCED: usize = 64;
+/// How many requests are announced ahead of the one that is read: four times what a disk chooses among, since the oldest is
+/// not the first that it serves.
+const ANNOUNCED: usize = 128;
 /// How many bytes they may have together.
 const ANNOUNCED_BYTES: u64 = 16 << 20;
 

@@ -67,7 +67,7 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 /// An XFS that isn't mounted, read from its own tables.
 ///
 /// A scan goes through the inodes in rising address order, then through the blocks of all directories; the device is told of
-/// up to 64 requests ahead, of 16 MiB at most, so that a disk can choose among them. It takes about 10 MiB of memory; 32 bytes
+/// up to 128 requests ahead, of 16 MiB at most, so that a disk can choose among them. It takes about 10 MiB of memory; 32 bytes
 /// for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
 /// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
 /// told; and up to 64 MiB for its extended attributes, and 12 MiB for where they lie, where they are asked for.
