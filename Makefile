@@ -26,7 +26,7 @@ WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:moun
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
-	fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
+	zip:zip fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
 # Those of crates.io, with their versions.
 FCLONES ?= 0.35
 DUA ?= 2.46

@@ -71,6 +71,7 @@ pub(crate) fn measure(
         programs,
         without: without.as_deref(),
         peak: unpacked.peak,
+        content_bytes: unpacked.facts.file_bytes,
     };
     let mut argv = run.work.argv(&places);
     let Some(program) = programs.find(&argv[0]) else {

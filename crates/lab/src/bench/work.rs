@@ -14,6 +14,12 @@ pub(crate) enum Tool {
     Cp,
     FindCat,
     Rsync,
+    /// `grep -r` for what no file has.
+    Grep,
+    Sha256,
+    Zip,
+    Du,
+    Ls,
     Fclones,
     Rmlint,
     /// Directory order, with 500 files in flight: a part of this program.
@@ -98,6 +104,9 @@ pub(crate) struct Work {
     /// The disk's device is read, and nothing is mounted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unmounted: bool,
+    /// Under `onesweep run`, with memory for one of so many parts of the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ahead: Option<u64>,
 }
 
 /// Where things are when a program is called.
@@ -114,6 +123,8 @@ pub(crate) struct Places<'a> {
     pub(crate) without: Option<&'a Path>,
     /// What a sweep without a limit would hold.
     pub(crate) peak: u64,
+    /// What is in the files.
+    pub(crate) content_bytes: u64,
 }
 
 /// Where programs are that a search along `PATH` wouldn't find.
@@ -142,7 +153,7 @@ const GNU_TAR: [&str; 3] = ["tar", "--format=posix", "--pax-option=delete=atime,
 
 impl Work {
     pub(crate) fn of(tool: Tool) -> Self {
-        Self { tool, options: Vec::new(), budget: None, most_kib: None, unmounted: false }
+        Self { tool, options: Vec::new(), budget: None, most_kib: None, unmounted: false, ahead: None }
     }
 
     pub(crate) fn with(tool: Tool, options: &[&str]) -> Self {
@@ -163,10 +174,15 @@ impl Work {
         Self { unmounted: true, ..self }
     }
 
+    /// The same under `onesweep run`, with memory for one of so many parts of the content; for 1, with what there is to spare.
+    pub(crate) fn ahead(self, parts: u64) -> Self {
+        Self { ahead: Some(parts), ..self }
+    }
+
     /// Whether it is a program of ours, whose figures change with the code.
     pub(crate) fn is_ours(&self) -> bool {
         use Tool::{Copy, Find, Memory, Plan, Scan, Sum, Tar};
-        matches!(self.tool, Tar | Sum | Copy | Plan | Find | Scan | Memory)
+        self.ahead.is_some() || matches!(self.tool, Tar | Sum | Copy | Plan | Find | Scan | Memory)
     }
 
     /// Whether it is computed from what other programs made the disk do.
@@ -181,8 +197,8 @@ impl Work {
 
     /// Whether it reads what is in files.
     pub(crate) fn reads_content(&self) -> bool {
-        use Tool::{Find, GnuFind, Plan};
-        !matches!(self.tool, Plan | Find | GnuFind) && !self.is_bound() && !self.is_of_the_file()
+        use Tool::{Du, Find, GnuFind, Ls, Plan};
+        !matches!(self.tool, Plan | Find | GnuFind | Du | Ls) && !self.is_bound() && !self.is_of_the_file()
     }
 
     /// What tables call it.
@@ -194,6 +210,11 @@ impl Work {
             Tool::Cp => "cp -a",
             Tool::FindCat => "find -exec cat",
             Tool::Rsync => "rsync -a",
+            Tool::Grep => "grep -r",
+            Tool::Sha256 => "find -exec sha256sum",
+            Tool::Zip => "zip -r",
+            Tool::Du => "du -s",
+            Tool::Ls => "ls -lR",
             Tool::Fclones => "fclones --transform cat",
             Tool::Rmlint => "rmlint",
             Tool::InFlight => "directory order, 500 in flight",
@@ -229,11 +250,25 @@ impl Work {
         if self.unmounted {
             name += " DEVICE";
         }
-        name
+        match self.ahead {
+            None => name,
+            Some(1) => format!("onesweep run {name}"),
+            Some(parts) => format!("onesweep run --limit 1/{parts} {name}"),
+        }
     }
 
     /// The program and its arguments.
     pub(crate) fn argv(&self, places: &Places) -> Vec<String> {
+        let Some(parts) = self.ahead else { return self.own_argv(places) };
+        let limit = ["--limit".to_owned(), (places.content_bytes / parts.max(1)).to_string()];
+        let mut argv = vec![places.programs.onesweep.display().to_string(), "run".to_owned()];
+        argv.extend(limit.into_iter().filter(|_| parts > 1));
+        argv.extend(["--tree".to_owned(), places.root.display().to_string(), "--".to_owned()]);
+        argv.extend(self.own_argv(places));
+        argv
+    }
+
+    fn own_argv(&self, places: &Places) -> Vec<String> {
         let root = places.root.display().to_string();
         let image = places.image.display().to_string();
         let copies = places.copies.display().to_string();
@@ -256,6 +291,15 @@ impl Work {
             Tool::Cp => plain(&["cp", "-a", &format!("{root}/."), &copies]),
             Tool::FindCat => plain(&["find", &root, "-type", "f", "-exec", "cat", "{}", "+"]),
             Tool::Rsync => plain(&["rsync", "-a", &format!("{root}/"), &copies]),
+            // Its status is 1 where nothing is found.
+            Tool::Grep => {
+                let script = "grep -rF onesweep-has-no-such-line \"$0\"; test $? -le 1";
+                plain(&["sh", "-c", script, &root])
+            }
+            Tool::Sha256 => plain(&["find", &root, "-type", "f", "-exec", "sha256sum", "{}", "+"]),
+            Tool::Zip => plain(&["zip", "-rq1", "-", &root]),
+            Tool::Du => plain(&["du", "-s", &root]),
+            Tool::Ls => plain(&["ls", "-lR", &root]),
             // A file whose size no other has would not be read at all, were it not for the transformation.
             Tool::Fclones => {
                 plain(&["fclones", "group", "--hidden", "--rf-over", "0", "--min", "0", "--transform", "cat", &root])
@@ -297,6 +341,7 @@ mod tests {
             programs: &programs,
             without: None,
             peak: 300 << 20,
+            content_bytes: 800 << 20,
         };
         let budget = Budget { share: Share { of: 2, parts: 3 }, threshold: Threshold::Sixteenths(4) };
         let work = Work::with(Tool::Tar, &["--order", "fragment"]).budget(budget);
@@ -314,12 +359,25 @@ mod tests {
         let programs = programs();
         let without = Some(Path::new("/list"));
         let (root, image, copies) = (Path::new("/mnt"), Path::new("/image"), Path::new("/"));
-        let places = Places { root, image, copies, programs: &programs, without, peak: 0 };
+        let places = Places { root, image, copies, programs: &programs, without, peak: 0, content_bytes: 0 };
         for tool in [Tool::GnuTar, Tool::Tar, Tool::Plan] {
             let work = Work::of(tool).at_most(128);
             assert!(work.name().ends_with("(files up to 128 KB)"));
             assert!(work.argv(&places).join(" ").contains(" -X /list "), "{work:?}");
         }
+    }
+
+    #[test]
+    fn the_sweep_goes_ahead_of_a_program_with_a_part_of_the_memory() {
+        let programs = programs();
+        let (root, image, copies) = (Path::new("/mnt"), Path::new("/image"), Path::new("/copies"));
+        let places = Places { root, image, copies, programs: &programs, without: None, peak: 0, content_bytes: 800 };
+        let work = |parts| Work::of(Tool::Cp).ahead(parts);
+        let argv = |parts| work(parts).argv(&places).join(" ");
+        assert_eq!(argv(1), "/bin/onesweep run --tree /mnt -- cp -a /mnt/. /copies");
+        assert_eq!(argv(8), "/bin/onesweep run --limit 100 --tree /mnt -- cp -a /mnt/. /copies");
+        assert!(work(8).is_ours() && !Work::of(Tool::Cp).is_ours());
+        assert_eq!([1, 8].map(|parts| work(parts).name()), ["onesweep run cp -a", "onesweep run --limit 1/8 cp -a"]);
     }
 
     #[test]
@@ -332,8 +390,10 @@ mod tests {
             programs: &programs,
             without: None,
             peak: 0,
+            content_bytes: 0,
         };
-        for tool in [Tool::GnuTar, Tool::BsdTar, Tool::Cp, Tool::FindCat, Tool::Rsync, Tool::Fclones, Tool::Rmlint] {
+        use Tool::{BsdTar, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Rmlint, Rsync, Sha256, Zip};
+        for tool in [GnuTar, BsdTar, Cp, FindCat, Rsync, Fclones, Rmlint, Grep, Sha256, Zip, Du, Ls] {
             let argv = Work::of(tool).argv(&places);
             assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");
             assert!(!Work::of(tool).is_ours());
@@ -345,7 +405,7 @@ mod tests {
     fn a_device_is_named_in_the_place_of_the_tree() {
         let programs = programs();
         let (root, image, copies) = (Path::new("/dev/loop7"), Path::new("/image"), Path::new("/"));
-        let places = Places { root, image, copies, programs: &programs, without: None, peak: 0 };
+        let places = Places { root, image, copies, programs: &programs, without: None, peak: 0, content_bytes: 0 };
         let tar = Work::of(Tool::Tar).unmounted();
         assert_eq!(tar.argv(&places).join(" "), "/bin/onesweep tar --json -cf - /dev/loop7");
         assert_eq!(tar.name(), "onesweep tar DEVICE");

@@ -11,6 +11,7 @@ mod peers;
 mod qtar;
 mod settled;
 mod tables;
+mod unchanged;
 
 pub(crate) use goal::{Aim, Goal};
 pub(crate) use goals::{Goals, quick};
@@ -178,6 +179,7 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
         Box::new(Goals::all(seed)),
         Box::new(tables::Tables::new(seed)),
         Box::new(peers::Peers::new(seed)),
+        Box::new(unchanged::Unchanged::new(seed)),
         Box::new(budgets::Budgets::new(seed)),
         Box::new(settled::Settled::new(seed)),
         Box::new(daft::Figure2::new(seed)),
