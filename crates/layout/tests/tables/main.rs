@@ -11,4 +11,5 @@ mod image;
 mod ntfs;
 mod ntfs_runs;
 mod xfs;
+mod xfs_by_mkfs;
 mod xfs_mounted;
