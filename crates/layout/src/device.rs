@@ -32,6 +32,8 @@ pub struct DeviceStack {
     pub name: String,
     /// Its node in `/dev`.
     pub node: PathBuf,
+    /// Its node in `/dev/mapper`, by which LVM knows it; `None` where it is not of device-mapper.
+    pub mapper_node: Option<PathBuf>,
     /// Its bytes.
     pub size: u64,
     /// Bytes that a request to it must be a multiple of.
@@ -356,6 +358,7 @@ impl<'a> Walk<'a> {
             dev: block.dev,
             name: block.name.clone(),
             node: block.node(),
+            mapper_node: block.mapper_node(),
             size: block.size_bytes(),
             logical_block: block.logical_block_bytes().unwrap_or(512),
             disks: self.disks.into_values().collect(),

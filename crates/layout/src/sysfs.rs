@@ -86,6 +86,12 @@ impl SysBlock {
         Path::new("/dev").join(&self.name)
     }
 
+    /// The node in `/dev/mapper` of a device of device-mapper, which has the name that its maker gave it.
+    pub fn mapper_node(&self) -> Option<PathBuf> {
+        let name = self.text("dm/name").filter(|name| !name.is_empty())?;
+        Some(Path::new("/dev/mapper").join(name))
+    }
+
     /// Bytes.
     pub fn size_bytes(&self) -> u64 {
         self.number("size").unwrap_or(0).saturating_mul(SECTOR_BYTES)

@@ -328,6 +328,7 @@ mod tests {
             dev,
             name: "sd3".into(),
             node: "/dev/sd3".into(),
+            mapper_node: None,
             size: 1 << 39,
             logical_block: 512,
             disks: vec![disk(on)],

@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-use onesweep_layout::tables::{ext4::Needs, ntfs::MountedNtfs};
+use onesweep_layout::tables::{ext4::Needs, ntfs::MountedNtfs, xfs::groups_at_a_time};
 use onesweep_sys::{btrfs::SUBVOLUME_ROOT, features::features, files};
 
 use self::{ext4::MountedExt4, xfs::MountedXfs};
@@ -66,6 +66,7 @@ impl Preload {
             "xfs" => Source::Xfs(MountedXfs {
                 node: placement.stack.as_ref().map(|stack| stack.node.clone()),
                 in_flight: IN_FLIGHT * placement.members(),
+                groups_at_a_time: placement.stack.as_ref().map_or(1, groups_at_a_time),
                 idle: settings.idle,
                 cancel: settings.cancel.clone(),
             }),

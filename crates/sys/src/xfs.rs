@@ -163,7 +163,9 @@ const XFS_FSOP_GEOM_FLAGS_REFLINK: u32 = 1 << 20;
 /// `struct xfs_fsop_geom`, of which only some fields are told.
 #[repr(C)]
 struct Geometry {
-    sizes: [u32; 8],
+    block_sizes: [u32; 3],
+    groups: u32,
+    sizes: [u32; 4],
     counts: [u64; 4],
     uuid: [u8; 16],
     stripe: [u32; 2],
@@ -176,7 +178,8 @@ struct Geometry {
 }
 
 const _: () = assert!(size_of::<Geometry>() == 256 && XFS_IOC_FSGEOMETRY == 0x8100_587E);
-const _: () = assert!(std::mem::offset_of!(Geometry, flags) == 92 && std::mem::offset_of!(Geometry, sick) == 112);
+const _: () = assert!(std::mem::offset_of!(Geometry, groups) == 12 && std::mem::offset_of!(Geometry, flags) == 92);
+const _: () = assert!(std::mem::offset_of!(Geometry, sick) == 112);
 
 /// What a mounted XFS says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -185,6 +188,8 @@ pub struct Facts {
     pub has_reflinks: bool,
     /// The kernel has found damage that is not repaired.
     pub is_sick: bool,
+    /// Allocation groups.
+    pub groups: u32,
 }
 
 /// What the XFS of an open file says of itself. Needs no privilege. `ENOTTY` on other file systems and before Linux 5.2.
@@ -192,7 +197,8 @@ pub struct Facts {
 pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
     // SAFETY: XFS_IOC_FSGEOMETRY is a getter that writes a `struct xfs_fsop_geom`, which this is (asserted above).
     let told = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<XFS_IOC_FSGEOMETRY, Geometry>::new())? };
-    Ok(Facts { has_reflinks: told.flags & XFS_FSOP_GEOM_FLAGS_REFLINK != 0, is_sick: told.sick != 0 })
+    let has_reflinks = told.flags & XFS_FSOP_GEOM_FLAGS_REFLINK != 0;
+    Ok(Facts { has_reflinks, is_sick: told.sick != 0, groups: told.groups })
 }
 
 /// `struct file_handle` of XFS.

@@ -50,8 +50,7 @@ pub(crate) struct FindArgs {
     /// Read an NTFS that was not closed, too: what was written last may be missing or half there
     #[arg(long)]
     pub(crate) force_dirty: bool,
-    /// Memory for names and inodes: an image with more is read part by part, directories first; a mounted file system with
-    /// more is refused [default: an eighth of the memory for an image, none for what is mounted]
+    /// Memory for names and inodes: what has more is read part by part, directories first [default: an eighth of the memory]
     #[arg(long, value_name = "SIZE")]
     pub(crate) catalog_limit: Option<Size>,
     /// End each path with a NUL instead of a line feed

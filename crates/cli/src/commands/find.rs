@@ -25,10 +25,7 @@ use crate::{
 pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     let conditions = conditions(&args)?;
     let settings = config::complete(Settings { catalog_limit: args.catalog_limit, ..Settings::default() })?;
-    let wished = settings.catalog_limit.map(|limit| limit.0);
-    let limit = wished.unwrap_or_else(onesweep::default_catalog_limit);
-    // What is mounted can't be read in parts: it is refused only where somebody has set a limit.
-    let limit_mounted = wished.unwrap_or(u64::MAX);
+    let limit = settings.catalog_limit.map_or_else(onesweep::default_catalog_limit, |limit| limit.0);
     let style = match (args.null, args.long, args.json) {
         (true, ..) => Style::Nul,
         (_, true, _) => Style::Long,
@@ -48,10 +45,8 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     }
     for image in &args.images {
         let mut rows = Rows { out: &mut out, style, is_terminal };
-        let found = match find_volume::find(image, &conditions, limit_mounted, &mut rows) {
-            Ok(None) if is_mounted(image) => {
-                find_mounted(image, &conditions, args.one_file_system, limit_mounted, &mut rows)
-            }
+        let found = match find_volume::find(image, &conditions, limit, &mut rows) {
+            Ok(None) if is_mounted(image) => find_mounted(image, &conditions, args.one_file_system, limit, &mut rows),
             Ok(None) => find(image, &args, &conditions, limit, &mut rows),
             found => found.map(Option::unwrap_or_default),
         };

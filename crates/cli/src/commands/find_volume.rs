@@ -1,6 +1,7 @@
 //! `onesweep find` in a directory of a mounted XFS or btrfs: what the kernel tells of all their inodes, without a walk.
 
 use std::{
+    cell::{Ref, RefCell},
     collections::HashMap,
     ffi::OsStr,
     io,
@@ -9,12 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep_deliver::find::{Condition, MountedError, Row};
+use onesweep_deliver::find::{Condition, Row};
 use onesweep_layout::{
     Sources,
     mounts::MountTable,
     tables::{
-        Inode, TableError, Tree, Wanted,
+        Inode, Part, TableError, Tables, Tree, VolumeFacts, Wanted, Whole,
         btrfs::{MountedBtrfs, Subvolume},
         xfs::MountedXfs,
     },
@@ -38,28 +39,42 @@ impl Volume {
         Ok(MountedBtrfs::open(directory)?.map(Self::Btrfs))
     }
 
-    /// `None` where it takes more than `limit` bytes.
-    fn read(&mut self, limit: u64) -> Result<Option<Tree<Row>>, TableError> {
-        let keep = &mut |inode| Row::of(&inode);
-        match self {
-            Self::Xfs(xfs) => Tree::read_within(xfs, Wanted::default(), limit, keep),
-            Self::Btrfs(btrfs) => Tree::read_within(btrfs, Wanted::default(), limit, keep),
-        }
-    }
-
-    /// The names of other subvolumes, by the directories that have them.
-    fn subvolumes(&self) -> HashMap<u64, Vec<&[u8]>> {
-        let Self::Btrfs(btrfs) = self else { return HashMap::new() };
-        let mut below: HashMap<u64, Vec<&[u8]>> = HashMap::new();
-        for Subvolume { directory, name } in btrfs.subvolumes() {
-            below.entry(*directory).or_default().push(name);
-        }
-        below
-    }
-
     /// Whether it tells where files lie and links point, too.
     fn tells_all(&self) -> bool {
         matches!(self, Self::Btrfs(_))
+    }
+}
+
+/// The names of other subvolumes, by the directories that have them.
+type Subvolumes = HashMap<u64, Vec<Vec<u8>>>;
+
+/// A volume whose other subvolumes are known while it tells its inodes.
+struct Telling<'a> {
+    volume: Volume,
+    subvolumes: &'a RefCell<Subvolumes>,
+}
+
+impl Tables for Telling<'_> {
+    fn facts(&self) -> &VolumeFacts {
+        match &self.volume {
+            Volume::Xfs(xfs) => xfs.facts(),
+            Volume::Btrfs(btrfs) => btrfs.facts(),
+        }
+    }
+
+    fn scan(&mut self, wanted: Wanted, found: &mut dyn onesweep_layout::tables::Found) -> Result<(), TableError> {
+        match &mut self.volume {
+            Volume::Xfs(xfs) => xfs.scan(wanted, found),
+            Volume::Btrfs(btrfs) => {
+                btrfs.scan(wanted, found)?;
+                let mut below = Subvolumes::new();
+                for Subvolume { directory, name } in btrfs.subvolumes() {
+                    below.entry(*directory).or_default().push(name.clone());
+                }
+                self.subvolumes.replace(below);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -75,53 +90,62 @@ pub(super) fn find(
         return Ok(None);
     }
     let nothing = |error: &io::Error| Found::Nothing(cannot_read(named, error));
-    let Some(mut volume) = Volume::open(named).map_err(|error| nothing(&error))? else { return Ok(None) };
+    let Some(volume) = Volume::open(named).map_err(|error| nothing(&error))? else { return Ok(None) };
     let start = files::statx_at(files::CURRENT_DIR, named, true).map_err(|error| nothing(&error))?.ino;
     let mounts = mounts_below(named).map_err(|error| nothing(&error))?;
     let name = message::path_text(named);
-    let tree = volume.read(limit).map_err(|error| match error {
-        TableError::Kernel { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => nothing(&source),
-        error => Found::Nothing(format!("{name}: {}", message::of_error(&error))),
-    })?;
-    let tree = tree.ok_or_else(|| Found::Nothing(format!("{name}: {}", MountedError::TooMany { limit })))?;
-    for problem in tree.problems() {
-        tell(&format!("{name}: {}", message::of_error(problem)));
-    }
     let not_read = |path: &Path, what: &str| {
         tell(&format!("{}: another {what}, which is not read; name it", message::path_text(path)));
     };
-    for mount in &mounts {
-        not_read(&named.join(mount), "file system is mounted there");
-    }
-    if tree.get(start).is_none() {
+    let (mut written, mut sources, subvolumes) = (Ok(()), Sources::new(), RefCell::default());
+    let (mut is_there, mut problems, tells_all) = (false, 0, volume.tells_all());
+    let mut show = |part: Part<'_, Row>| {
+        if part.is_first() {
+            problems = part.problems_met();
+            for problem in part.problems() {
+                tell(&format!("{name}: {}", message::of_error(problem)));
+            }
+            for mount in &mounts {
+                not_read(&named.join(mount), "file system is mounted there");
+            }
+            is_there = part.get(start).is_some();
+        }
+        let subvolumes: Ref<'_, Subvolumes> = subvolumes.borrow();
+        part.walk(start, &mut |entry| {
+            let below = Path::new(OsStr::from_bytes(entry.path));
+            if mounts.iter().any(|mount| below.starts_with(mount)) {
+                return ControlFlow::Continue(());
+            }
+            // A name that is joined to nothing gets a slash.
+            let path = if entry.path.is_empty() { named.to_owned() } else { named.join(below) };
+            for subvolume in subvolumes.get(&entry.inode).into_iter().flatten() {
+                let there = below.join(OsStr::from_bytes(subvolume));
+                if !mounts.contains(&there) {
+                    not_read(&named.join(there), "subvolume is there");
+                }
+            }
+            let shown = path.as_os_str().as_bytes();
+            if conditions.iter().all(|condition| condition.holds(shown, entry.value)) {
+                let mut row = entry.value.clone();
+                if rows.tells_all() && !tells_all {
+                    look(&mut sources, &path, &mut row);
+                }
+                written = rows.write(shown, &row);
+            }
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    };
+    let whole = Whole { limit, keep: &mut |inode| Row::of(&inode), lost: None };
+    let mut telling = Telling { volume, subvolumes: &subvolumes };
+    Tree::read_in_parts(&mut telling, Wanted::default(), whole, &mut show).map_err(|error| match error {
+        TableError::Kernel { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => nothing(&source),
+        error => Found::Nothing(format!("{name}: {}", message::of_error(&error))),
+    })?;
+    written.map_err(Found::Output)?;
+    if !is_there {
         return Err(Found::Nothing(format!("{name}: it is not where it was; run again")));
     }
-    let (mut written, mut sources, subvolumes) = (Ok(()), Sources::new(), volume.subvolumes());
-    let _ = tree.walk(start, &mut |entry| {
-        let below = Path::new(OsStr::from_bytes(entry.path));
-        if mounts.iter().any(|mount| below.starts_with(mount)) {
-            return ControlFlow::Continue(());
-        }
-        // A name that is joined to nothing gets a slash.
-        let path = if entry.path.is_empty() { named.to_owned() } else { named.join(below) };
-        for subvolume in subvolumes.get(&entry.inode).into_iter().flatten() {
-            let there = below.join(OsStr::from_bytes(subvolume));
-            if !mounts.contains(&there) {
-                not_read(&named.join(there), "subvolume is there");
-            }
-        }
-        let shown = path.as_os_str().as_bytes();
-        if conditions.iter().all(|condition| condition.holds(shown, entry.value)) {
-            let mut row = entry.value.clone();
-            if rows.tells_all() && !volume.tells_all() {
-                look(&mut sources, &path, &mut row);
-            }
-            written = rows.write(shown, &row);
-        }
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    written.map_err(Found::Output)?;
-    Ok(Some(tree.problems_met()))
+    Ok(Some(problems))
 }
 
 fn cannot_read(named: &Path, error: &io::Error) -> String {

@@ -48,9 +48,11 @@ fn is_found_without_a_walk(fs: Fs) {
     fs::hard_link(root.join("d0/e0/f9"), root.join("d1/again")).expect("a link");
     for conditions in [&[][..], &["-size", "+10k"], &["-type", "l"], &["-name", "f1*"], &["-mtime", "-1", "-type", "d"]]
     {
-        let out = finish(onesweep(["find"]).arg(&root).args(conditions), 0);
-        assert_eq!(lines(&out.stdout), by_find(&root, conditions), "{conditions:?}");
-        assert_eq!(text(&out.stderr), "");
+        for limit in [&[][..], &["--catalog-limit", "50K"]] {
+            let out = finish(onesweep(["find"]).args(limit).arg(&root).args(conditions), 0);
+            assert_eq!(lines(&out.stdout), by_find(&root, conditions), "{conditions:?} {limit:?}");
+            assert_eq!(text(&out.stderr), "");
+        }
     }
     assert_eq!(find::by_onesweep(&root, &[]), find::by_find(&root, &[]), "each fact of each path");
     let below = root.join("d1");
@@ -90,11 +92,13 @@ fn subvolumes_below_a_mounted_btrfs_are_named() {
     run(Command::new("btrfs").args(["subvolume", "create"]).arg(&home));
     fs::create_dir_all(home.join("b/c")).expect("folders");
     fs::write(home.join("b/c/file"), "x").expect("a file");
-    let out = finish(onesweep(["find"]).arg(&root), 0);
-    let expected = ["", "/a", "/a/file"].map(|name| format!("{}{name}", root.display()));
-    assert_eq!(lines(&out.stdout), expected.into());
-    let told = format!("{}: another subvolume is there, which is not read; name it", home.display());
-    assert!(text(&out.stderr).contains(&told), "{}", text(&out.stderr));
+    for limit in ["1G", "1"] {
+        let out = finish(onesweep(["find", "--catalog-limit", limit]).arg(&root), 0);
+        let expected = ["", "/a", "/a/file"].map(|name| format!("{}{name}", root.display()));
+        assert_eq!(lines(&out.stdout), expected.into());
+        let told = format!("onesweep: {}: another subvolume is there, which is not read; name it\n", home.display());
+        assert_eq!(text(&out.stderr), told);
+    }
     for below in [home.clone(), home.join("b"), home.join("b/c")] {
         let out = finish(onesweep(["find"]).arg(&below), 0);
         assert_eq!(lines(&out.stdout), by_find(&below, &[]));
@@ -116,11 +120,16 @@ fn mounts_are_named(fs: Fs) {
     fs::create_dir_all(mount.join("hidden")).expect("a folder");
     fs::write(root.join("a/file"), "x").expect("a file");
     run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&mount));
-    let out = finish(onesweep(["find"]).arg(&root), 0);
-    let expected = ["", "/a", "/a/file"].map(|name| format!("{}{name}", root.display()));
-    assert_eq!(lines(&out.stdout), expected.into());
-    let told = format!("{}: another file system is mounted there, which is not read; name it", mount.display());
-    assert!(text(&out.stderr).contains(&told), "{}", text(&out.stderr));
+    for limit in ["1G", "1"] {
+        let out = finish(onesweep(["find", "--catalog-limit", limit]).arg(&root), 0);
+        let expected = ["", "/a", "/a/file"].map(|name| format!("{}{name}", root.display()));
+        assert_eq!(lines(&out.stdout), expected.into());
+        let told = format!(
+            "onesweep: {}: another file system is mounted there, which is not read; name it\n",
+            mount.display()
+        );
+        assert_eq!(text(&out.stderr), told);
+    }
     unmount(&mount);
     let tool = image.beside("onesweep");
     fs::copy(crate::run::program(), &tool).expect("a copy of the program");

@@ -433,6 +433,8 @@ fn results_are_refused_on(fs: Fs) {
     picture.arg(root.join("tree.svg")).arg(root.join("tree"));
     let mut map = onesweep(["layout", "--snapshot", "--map"]);
     map.arg(root.join("tree.svg")).arg(root.join("tree"));
+    let mut shard = onesweep(["shard", "--snapshot"]);
+    shard.arg(root.join("tree")).arg(root.join("shards"));
     // Verdicts are written while files are read.
     let keys = image.beside("keys");
     finish(onesweep(["peer", "keys"]).arg(&keys), 0);
@@ -442,14 +444,15 @@ fn results_are_refused_on(fs: Fs) {
         scan
     };
     let mut scan = scan_with(root.join("verdicts"));
-    for command in [&mut to_file, &mut tar, &mut copy, &mut picture, &mut map, &mut scan] {
+    for command in [&mut to_file, &mut tar, &mut copy, &mut picture, &mut map, &mut shard, &mut scan] {
         let said = text(&finish(command, 2).stderr);
         assert!(said.contains("lies on the same file system, which is frozen while the plan is made"), "{said}");
         assert!(said.contains("write elsewhere, or leave out --snapshot"), "{said}");
     }
     finish(&mut errors_to_file, 2);
     finish(&mut scan_with(image.beside("verdicts")), 0);
-    assert!(!root.join("a.tar").exists() && !root.join("not").exists() && !root.join("tree.svg").exists());
+    let is_there = |name: &&str| root.join(name).exists();
+    assert_eq!(["a.tar", "not", "tree.svg", "shards"].iter().find(|name| is_there(name)), None);
     // Whoever calls the library names what else is written meanwhile, such as a store that isn't there yet.
     let read = BulkRead::new([root.join("tree")]).snapshot(true);
     let to_store = read.writes_to([elsewhere.clone(), root.join("stores/totals")]).plan().map(drop);

@@ -9,22 +9,35 @@ use std::{
 };
 
 use crate::{
-    image::{Fs, attach_loop_as},
+    image::{Fs, Image, attach_loop_as},
     images::{Made, ntfs, of_kernel},
     run::{long, onesweep, output, root_test, run, seed, short, text},
     tree::Rng,
 };
 
-/// Attached for reading alone, until it's dropped.
-struct ReadOnlyLoop(PathBuf);
+/// Attached until it's dropped.
+struct Loop(PathBuf);
 
-impl ReadOnlyLoop {
-    fn new(file: &Path) -> ReadOnlyLoop {
-        ReadOnlyLoop(attach_loop_as(file, &["--read-only"]))
+impl Loop {
+    fn read_only(file: &Path) -> Loop {
+        let device = Loop(attach_loop_as(file, &["--read-only"]));
+        assert!(device.is_read_only());
+        device
+    }
+
+    /// One that would take what is written to it.
+    fn writable(file: &Path) -> Loop {
+        let device = Loop(attach_loop_as(file, &[]));
+        assert!(!device.is_read_only());
+        device
+    }
+
+    fn is_read_only(&self) -> bool {
+        text(&output(Command::new("blockdev").arg("--getro").arg(&self.0))).trim() == "1"
     }
 }
 
-impl Drop for ReadOnlyLoop {
+impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
@@ -74,10 +87,11 @@ fn stays_what_it_is(made: &Made) {
     let before = state(&file);
     every_use(made, &file, true);
     {
-        let device = ReadOnlyLoop::new(&file);
+        let device = Loop::read_only(&file);
         every_use(made, &device.0, true);
     }
     assert_eq!(state(&file), before, "sound");
+    used_where_it_could_be_written(made, true);
     // The first MiB has metadata of all of them.
     let mut rng = Rng::new(seed());
     let image = File::options().write(true).open(&file).expect("the image");
@@ -94,11 +108,28 @@ fn stays_what_it_is(made: &Made) {
         let before = state(&file);
         every_use(made, &file, false);
         if round == rounds {
-            let device = ReadOnlyLoop::new(&file);
+            let device = Loop::read_only(&file);
             every_use(made, &device.0, false);
         }
         assert_eq!(state(&file), before, "damaged, round {round}");
+        if round == rounds {
+            used_where_it_could_be_written(made, false);
+        }
     }
+}
+
+/// By a device that takes writes: neither what it shows nor the file below changes, also when all is written back.
+fn used_where_it_could_be_written(made: &Made, is_sound: bool) {
+    let file = made.file();
+    let before = state(&file);
+    {
+        let device = Loop::writable(&file);
+        every_use(made, &device.0, is_sound);
+        run(Command::new("blockdev").arg("--flushbufs").arg(&device.0));
+        let sum = text(&output(Command::new("sha256sum").arg(&device.0)));
+        assert_eq!(sum.split(' ').next(), before.0.split(' ').next(), "what the device shows");
+    }
+    assert_eq!(state(&file), before, "behind a device that can be written to");
 }
 
 #[test]
@@ -132,28 +163,52 @@ fn flags_of(process: &Child, file: &Path) -> Vec<u32> {
     flags.collect()
 }
 
-/// While an archive is written to a pipe that nobody empties, the image is open; for reading alone, through each descriptor.
+/// While it writes to a pipe that nobody empties, a command has what it reads open; for reading alone, through each descriptor.
+fn is_open_for_reading_alone(command: &mut Command, path: &Path) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("onesweep runs");
+    let flags = loop {
+        let flags = flags_of(&child, path);
+        if !flags.is_empty() {
+            break flags;
+        }
+        assert!(child.try_wait().expect("a process").is_none(), "{command:?} ended without opening {}", path.display());
+        std::thread::yield_now();
+    };
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+    const WRITING: u32 = 0o3;
+    assert!(flags.iter().all(|flags| flags & WRITING == 0), "{command:?} {}: {flags:?}", path.display());
+}
+
+/// More than a pipe and the buffer of a command take.
+const MUCH: usize = 128 << 10;
+
 #[test]
 fn what_is_open_is_open_for_reading_alone() {
     root_test!();
-    let made = of_kernel(Fs::Ext4, 60);
-    let device = ReadOnlyLoop::new(&made.file());
-    for path in [made.file(), device.0.clone()] {
-        let mut tar = onesweep(["tar", "-cf", "-"]);
-        tar.arg(format!("{}:/", path.display())).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut tar = tar.spawn().expect("onesweep runs");
-        let flags = loop {
-            let flags = flags_of(&tar, &path);
-            if !flags.is_empty() {
-                break flags;
-            }
-            assert!(tar.try_wait().expect("a process").is_none(), "it ended without opening {}", path.display());
-            std::thread::yield_now();
-        };
-        tar.kill().and_then(|()| tar.wait()).expect("it ends");
-        const WRITING: u32 = 0o3;
-        assert!(flags.iter().all(|flags| flags & WRITING == 0), "{}: {flags:?}", path.display());
+    for made in [of_kernel(Fs::Ext4, 60), of_kernel(Fs::Xfs, 60), ntfs(60)] {
+        let (read_only, writable) = (Loop::read_only(&made.file()), Loop::writable(&made.file()));
+        let bytes = output(onesweep(["find", "--json"]).arg(made.named(":/"))).len();
+        for path in [made.file(), read_only.0.clone(), writable.0.clone()] {
+            let named = format!("{}:/", path.display());
+            is_open_for_reading_alone(onesweep(["tar", "-cf", "-"]).arg(&named), &path);
+            let often = vec![named; MUCH / bytes + 1];
+            is_open_for_reading_alone(onesweep(["find", "--json"]).args(often), &path);
+        }
     }
+}
+
+/// The device below a mounted file system, which `find` and sweeps of root read the tables of.
+#[test]
+fn the_device_of_a_mounted_ext4_is_open_for_reading_alone() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 400 << 20);
+    let mut rng = Rng::new(seed());
+    for file in 0..700 {
+        fs::write(image.root().join(format!("file {file}")), rng.bytes(10_000)).expect("a file");
+    }
+    run(Command::new("sync").arg("--file-system").arg(image.root()));
+    is_open_for_reading_alone(onesweep(["find", "--json"]).arg(image.root()), image.device());
+    is_open_for_reading_alone(onesweep(["tar", "--device", "-cf", "-"]).arg(image.root()), image.device());
 }
 
 /// A device that can't be written to is read as any other: nothing is even tried.

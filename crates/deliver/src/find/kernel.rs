@@ -26,8 +26,8 @@ pub(super) struct Looked {
 pub(super) trait Kernel {
     fn look(&mut self, path: &[u8]) -> io::Result<Looked>;
 
-    /// The names of a directory.
-    fn list(&mut self, path: &[u8]) -> io::Result<Vec<Vec<u8>>>;
+    /// The names of a directory, with what they stand for as far as it is known.
+    fn list(&mut self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, EntryType)>>;
 }
 
 /// The files below an open directory.
@@ -84,10 +84,12 @@ impl Kernel for Below {
         Ok(Looked { row, dev: stat.dev })
     }
 
-    fn list(&mut self, path: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    fn list(&mut self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, EntryType)>> {
         let directory = self.last(path, |directory, name| files::open_dir_at(directory, name))?;
         let mut names = Vec::new();
-        self.reader.read(directory.as_fd(), |entry| names.push(entry.name.to_bytes().to_vec()))?;
+        self.reader.read(directory.as_fd(), |entry| {
+            names.push((entry.name.to_bytes().to_vec(), entry.kind));
+        })?;
         Ok(names)
     }
 }

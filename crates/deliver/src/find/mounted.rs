@@ -3,6 +3,9 @@
 //! The tables are read twice: inodes and names, then the inodes again. What is the same both times and older than the first
 //! reading is quiet, and so are the names of a directory that is quiet. The kernel is asked for all else: it lists directories
 //! that changed, and looks at files that did. Whatever is mounted below is the kernel's, too.
+//!
+//! What doesn't fit into memory goes by parts, each of which is read twice. A directory that holds still in all of them tells
+//! each of its names in one of them; one that changes is listed once, in the first part that finds it changed.
 
 use std::{
     collections::HashSet,
@@ -20,11 +23,14 @@ use std::{
 use onesweep_layout::{
     Devices, ImageFile,
     tables::{
-        Found, Inode, InodeFlags, Name, TableError, Timestamp, Tree, Wanted,
+        Found, Inode, InodeFlags, Name, Part, TableError, Timestamp, Tree, Wanted, Whole,
         ext4::{Ext4, Needs},
     },
 };
-use onesweep_sys::{files, memory};
+use onesweep_sys::{
+    files::{self, EntryType},
+    memory,
+};
 use thiserror::Error;
 
 use super::{
@@ -55,12 +61,6 @@ pub enum MountedError {
         /// Why not.
         source: io::Error,
     },
-    /// There are too many of them.
-    #[error("its names and inodes take more than {limit} bytes; raise --catalog-limit, or use find(1)")]
-    TooMany {
-        /// What they may take.
-        limit: u64,
-    },
     /// The directory itself.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -76,6 +76,8 @@ pub struct MountedDirectory {
     dev: u64,
     inode: u64,
     tables: Ext4<Arc<ImageFile>>,
+    /// The same, to be read while the first ones are told of.
+    again: Ext4<Arc<ImageFile>>,
     /// Paths below it where something is mounted.
     mounts: HashSet<Vec<u8>>,
 }
@@ -87,7 +89,7 @@ pub struct MountedOptions {
     pub one_file_system: bool,
     /// Fragments and addresses are wanted.
     pub layout: bool,
-    /// Bytes that names and inodes may take.
+    /// Bytes that names and inodes may take at a time, but for directories: see [`Whole::limit`].
     pub limit: u64,
 }
 
@@ -106,48 +108,58 @@ impl MountedDirectory {
             Ok(stack) if matches!(fs_type, "ext2" | "ext3" | "ext4") && !is_mapped => stack,
             _ => return Err(MountedError::Other(fs_type.to_owned())),
         };
-        let tables = Ext4::of_mounted(&stack.node, stat.dev);
-        let tables = tables.map_err(|source| MountedError::Device { node: stack.node, source })?;
+        let open = || {
+            let tables = Ext4::of_mounted(&stack.node, stat.dev);
+            tables.map_err(|source| MountedError::Device { node: stack.node.clone(), source })
+        };
+        let (tables, again) = (open()?, open()?);
         let absolute = path.canonicalize()?;
         let below = |mount: &onesweep_layout::mounts::Mount| {
             let below = mount.mount_point.strip_prefix(&absolute).ok()?;
             Some(below.as_os_str().as_bytes().to_vec())
         };
         let mounts = mounts.below(&absolute).filter_map(below).collect();
-        Ok(MountedDirectory { directory, dev: stat.dev, inode: stat.ino, tables, mounts })
+        Ok(MountedDirectory { directory, dev: stat.dev, inode: stat.ino, tables, again, mounts })
     }
 
     /// Tells everything below the directory and the directory itself, as paths relative to it: `visit` what is there, `fail`
     /// what the kernel could not tell of, and why. What vanished meanwhile is left out. Entries come before what is in them.
     ///
-    /// Counts 320 bytes for each inode of the file system, and 64 and twice the name for each name.
+    /// Counts 320 bytes for each inode of the file system, and 64 and twice the name for each name. Where that passes the limit,
+    /// directories come first and the rest by parts; then a file that is replaced by another meanwhile may come twice.
     pub fn find(
-        mut self,
+        self,
         options: MountedOptions,
         visit: &mut dyn FnMut(&[u8], &Row) -> ControlFlow<()>,
         fail: &mut dyn FnMut(&[u8], io::Error),
     ) -> Result<(), MountedError> {
+        let MountedDirectory { directory, dev, inode, mut tables, again, mounts } = self;
         let since = SystemTime::now().checked_sub(LAG).unwrap_or(UNIX_EPOCH);
         let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() };
         // Sizes reach the tables when content gets its place.
-        files::sync_file_system(self.directory.as_fd())?;
+        files::sync_file_system(directory.as_fd())?;
         let most = memory::available_bytes().unwrap_or(0) / 2;
-        if self.tables.table_bytes() <= most {
-            self.tables.bring_in(Needs { layout: true, xattrs: false }, most, &|| true);
+        if tables.table_bytes() <= most {
+            tables.bring_in(Needs { layout: true, xattrs: false }, most, &|| true);
         }
-        let limit = options.limit;
-        let tree = Tree::read_within(&mut self.tables, Wanted::default(), limit, &mut |inode| row(&inode));
-        let tree = tree.map_err(io::Error::other)?.ok_or(MountedError::TooMany { limit })?;
-        // Whatever was under way in a block that was read ends before the journal is written.
-        files::sync_file_system(self.directory.as_fd())?;
-        let mut second = Second { tree: &tree, changed: HashSet::new() };
-        self.tables.scan_inodes(&mut second);
-        let known = Known { tree: &tree, changed: second.changed, since };
-        let mut kernel = Below::new(self.directory, options.layout);
-        let here = Here { dev: self.dev, mounts: self.mounts, one_file_system: options.one_file_system };
-        known.walk(self.inode, &here, &mut kernel, visit, fail);
-        Ok(())
+        let mut kernel = Below::new(directory.try_clone()?, options.layout);
+        let here = Here { dev, mounts, one_file_system: options.one_file_system };
+        let (mut asked, mut synced) = (Asked::default(), Ok(()));
+        let mut show = |part: Part<'_, Row>| {
+            // Whatever was under way in a block that was read ends before the journal is written.
+            synced = files::sync_file_system(directory.as_fd());
+            if synced.is_err() {
+                return ControlFlow::Break(());
+            }
+            let mut second = Second { part: &part, changed: HashSet::new() };
+            again.scan_inodes(&mut second);
+            let known = Known { part: &part, changed: second.changed, since };
+            known.walk(inode, &here, &mut asked, &mut kernel, visit, fail)
+        };
+        let whole = Whole { limit: options.limit, keep: &mut |inode| row(&inode), lost: None };
+        Tree::read_in_parts(&mut tables, Wanted::default(), whole, &mut show).map_err(io::Error::other)?;
+        Ok(synced?)
     }
 }
 
@@ -163,7 +175,7 @@ fn row(inode: &Inode) -> Row {
 
 /// The second reading.
 struct Second<'a> {
-    tree: &'a Tree<Row>,
+    part: &'a Part<'a, Row>,
     changed: HashSet<u64>,
 }
 
@@ -171,7 +183,7 @@ impl Found for Second<'_> {
     fn inode(&mut self, inode: Inode) -> ControlFlow<()> {
         let (number, row) = (inode.number, row(&inode));
         // To be read is no change.
-        if self.tree.get(number).is_none_or(|before| Row { atime: before.atime, ..row } != *before) {
+        if self.part.get(number).is_some_and(|before| Row { atime: before.atime, ..row } != *before) {
             self.changed.insert(number);
         }
         ControlFlow::Continue(())
@@ -189,11 +201,22 @@ impl Found for Second<'_> {
     }
 }
 
-/// What the tables told.
+/// What the tables told of a part.
 struct Known<'a> {
-    tree: &'a Tree<Row>,
+    part: &'a Part<'a, Row>,
     changed: HashSet<u64>,
     since: Timestamp,
+}
+
+/// What the kernel was asked for, so that no later part tells it again.
+#[derive(Default)]
+struct Asked {
+    /// Directories whose files were all told.
+    listed: HashSet<u64>,
+    /// Directories that the tables did not know.
+    directories: HashSet<u64>,
+    /// Paths of which the kernel could not tell.
+    failed: HashSet<Vec<u8>>,
 }
 
 /// Where the walk is.
@@ -206,48 +229,86 @@ struct Here {
 /// Something that is to be visited.
 struct Next {
     path: Vec<u8>,
-    /// Its inode, where the tables can be believed of that.
-    inode: Option<u64>,
+    told_by: ToldBy,
+}
+
+/// Who told a name.
+#[derive(Clone, Copy)]
+enum ToldBy {
+    /// The tables, with its inode.
+    Tables(u64),
+    /// The kernel, which listed a directory.
+    Kernel {
+        /// Whether files of that directory are told now, not only directories.
+        with_files: bool,
+    },
 }
 
 impl Known<'_> {
     /// What the tables told of an inode that held still.
     fn quiet(&self, inode: u64) -> Option<&Row> {
-        self.tree.get(inode).filter(|row| row.ctime < self.since && !self.changed.contains(&inode))
+        self.part.get(inode).filter(|row| row.ctime < self.since && !self.changed.contains(&inode))
     }
 
     /// The names in a directory that held still. The kernel may show encrypted ones in plain.
     fn children(&self, row: &Row) -> Option<impl Iterator<Item = (&[u8], u64)>> {
         let is_plain = !row.flags.contains(InodeFlags::ENCRYPTED_NAMES);
-        self.tree.children(row.inode).filter(|_| is_plain)
+        self.part.children(row.inode).filter(|_| is_plain)
+    }
+
+    /// Whether no part before has told what was found, as far as that can be known.
+    fn is_news(&self, row: &Row, told_by: ToldBy, is_here: bool, asked: &mut Asked) -> bool {
+        if row.mode & TYPE_BITS == DIRECTORY {
+            let is_unknown = is_here && self.part.get(row.inode).is_none() && asked.directories.insert(row.inode);
+            return is_unknown || self.part.is_first();
+        }
+        match told_by {
+            ToldBy::Tables(_) => true,
+            // One that has come to this name since the beginning was not told under it, whatever its number.
+            ToldBy::Kernel { with_files } => with_files && (!self.part.is_behind(row.inode) || row.ctime >= self.since),
+        }
     }
 
     fn walk(
         &self,
         root: u64,
         here: &Here,
+        asked: &mut Asked,
         kernel: &mut dyn Kernel,
         visit: &mut dyn FnMut(&[u8], &Row) -> ControlFlow<()>,
         fail: &mut dyn FnMut(&[u8], io::Error),
-    ) {
-        let mut pending = vec![Next { path: Vec::new(), inode: Some(root) }];
-        while let Some(Next { path, inode }) = pending.pop() {
+    ) -> ControlFlow<()> {
+        let is_first = self.part.is_first();
+        let mut failed = |asked: &mut Asked, path: Vec<u8>, error: io::Error| {
+            if !is_gone(&error) && !asked.failed.contains(&path) {
+                fail(&path, error);
+                asked.failed.insert(path);
+            }
+        };
+        let mut pending = vec![Next { path: Vec::new(), told_by: ToldBy::Tables(root) }];
+        while let Some(Next { path, told_by }) = pending.pop() {
             let is_mount = here.mounts.contains(&path);
-            let known = inode.filter(|_| !is_mount).and_then(|inode| self.quiet(inode));
+            let known = match told_by {
+                ToldBy::Tables(inode) if !is_mount => self.quiet(inode),
+                _ => None,
+            };
             let (row, is_here) = match known {
                 Some(row) => (row.clone(), true),
+                // What is mounted below is told in the first part, all of it.
+                None if is_mount && !is_first => continue,
                 None => match kernel.look(&path) {
                     Ok(looked) => (looked.row, looked.dev == here.dev),
                     Err(error) => {
-                        if !is_gone(&error) {
-                            fail(&path, error);
-                        }
+                        failed(asked, path, error);
                         continue;
                     }
                 },
             };
-            if visit(&path, &row).is_break() {
-                return;
+            if !is_here && !is_first {
+                continue;
+            }
+            if self.is_news(&row, told_by, is_here, asked) {
+                visit(&path, &row)?;
             }
             if row.mode & TYPE_BITS != DIRECTORY || here.one_file_system && !is_here {
                 continue;
@@ -256,18 +317,26 @@ impl Known<'_> {
             let below = |name: &[u8]| if path.is_empty() { name.to_vec() } else { [&path, name].join(&b'/') };
             // One that the kernel was asked for is still that of the tables if it has the same times.
             let same = self.quiet(row.inode).filter(|quiet| is_here && quiet.ctime == row.ctime);
+            let same = same.filter(|quiet| !asked.listed.contains(&quiet.inode));
             match same.and_then(|quiet| self.children(quiet)) {
                 Some(children) => {
-                    pending.extend(children.map(|(name, inode)| Next { path: below(name), inode: Some(inode) }));
+                    let next = |(name, inode): (&[u8], u64)| Next { path: below(name), told_by: ToldBy::Tables(inode) };
+                    pending.extend(children.map(next));
                 }
                 None => match kernel.list(&path) {
-                    Ok(names) => pending.extend(names.iter().map(|name| Next { path: below(name), inode: None })),
-                    Err(error) if is_gone(&error) => {}
-                    Err(error) => fail(&path, error),
+                    Ok(names) => {
+                        let with_files = !is_here || asked.listed.insert(row.inode);
+                        let may_be_one = |kind: EntryType| matches!(kind, EntryType::Dir | EntryType::Unknown);
+                        let names = names.iter().filter(|(_, kind)| with_files || may_be_one(*kind));
+                        let told_by = ToldBy::Kernel { with_files };
+                        pending.extend(names.map(|(name, _)| Next { path: below(name), told_by }));
+                    }
+                    Err(error) => failed(asked, path, error),
                 },
             }
             pending[start..].reverse();
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -336,17 +405,48 @@ mod tests {
             Ok(Looked { row: Row { inode, mode: mode(is_directory), ctime, ..Row::default() }, dev })
         }
 
-        fn list(&mut self, path: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        fn list(&mut self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, EntryType)>> {
             let path = std::str::from_utf8(path).unwrap();
             self.asked.push(format!("list {path}"));
             let start = if path.is_empty() { String::new() } else { format!("{path}/") };
-            let below = self.there.keys().filter_map(|name| name.strip_prefix(&start));
-            Ok(below.filter(|name| !name.is_empty() && !name.contains('/')).map(|name| name.into()).collect())
+            let below = self.there.iter().filter_map(|(name, there)| Some((name.strip_prefix(&start)?, there.1)));
+            let kind = |is_directory| if is_directory { EntryType::Dir } else { EntryType::File };
+            let below = below.filter(|(name, _)| !name.is_empty() && !name.contains('/'));
+            Ok(below.map(|(name, is_directory)| (name.into(), kind(is_directory))).collect())
         }
     }
 
     const QUIET: [(u64, bool, i64); 5] = [(2, true, 1), (3, true, 2), (4, false, 3), (5, true, 4), (6, false, 5)];
     const NAMES: [(u64, u64, &str); 4] = [(2, 3, "a"), (3, 4, "file"), (2, 5, "b"), (5, 6, "x")];
+
+    /// Paths with their inodes, what the kernel was asked, and how many parts there were. `change` tells for each part what has
+    /// changed since the tables were read, and may change what is really there.
+    fn walked_within(
+        limit: u64,
+        few: &mut Few,
+        here: &Here,
+        real: &mut Real,
+        change: &mut dyn FnMut(usize, &mut Real) -> Vec<u64>,
+    ) -> (Vec<(String, u64)>, usize) {
+        let (mut found, mut parts, mut asked) = (Vec::new(), 0, Asked::default());
+        let mut show = |part: Part<'_, Row>| {
+            let known = Known { part: &part, changed: change(parts, real).into_iter().collect(), since: SINCE };
+            parts += 1;
+            let mut visit = |path: &[u8], row: &Row| {
+                found.push((String::from_utf8(path.to_vec()).unwrap(), row.inode));
+                ControlFlow::Continue(())
+            };
+            known.walk(2, here, &mut asked, real, &mut visit, &mut |path, error| panic!("{path:?}: {error}"))
+        };
+        let whole = Whole { limit, keep: &mut |inode| Row::of(&inode), lost: None };
+        Tree::read_in_parts(few, Wanted::default(), whole, &mut show).unwrap();
+        (found, parts)
+    }
+
+    fn few(inodes: &[(u64, bool, i64)], names: &[(u64, u64, &'static str)], incomplete: u64) -> Few {
+        let facts = VolumeFacts { root: 2, ..VolumeFacts::default() };
+        Few { facts, inodes: inodes.to_vec(), names: names.to_vec(), incomplete }
+    }
 
     /// Paths with their inodes, and what the kernel was asked.
     fn walked(
@@ -354,22 +454,25 @@ mod tests {
         (changed, incomplete): (&[u64], u64),
         mounts: &[&str],
         one_file_system: bool,
-        real: &[There],
+        there: &[There],
     ) -> (Vec<(String, u64)>, Vec<String>) {
-        let facts = VolumeFacts { root: 2, ..VolumeFacts::default() };
-        let mut few = Few { facts, inodes: inodes.to_vec(), names: NAMES.to_vec(), incomplete };
-        let tree = Tree::read(&mut few, Wanted::default(), |inode| Row::of(&inode)).unwrap();
-        let known = Known { tree: &tree, changed: changed.iter().copied().collect(), since: SINCE };
         let mounts = mounts.iter().map(|path| path.as_bytes().to_vec()).collect();
-        let mut real = Real { there: real.iter().copied().collect(), asked: Vec::new() };
-        let mut found = Vec::new();
-        let mut visit = |path: &[u8], row: &Row| {
-            found.push((String::from_utf8(path.to_vec()).unwrap(), row.inode));
-            ControlFlow::Continue(())
-        };
         let here = Here { dev: 1, mounts, one_file_system };
-        known.walk(2, &here, &mut real, &mut visit, &mut |path, error| panic!("{path:?}: {error}"));
-        (found, real.asked)
+        let within = |limit| {
+            let mut real = Real { there: there.iter().copied().collect(), asked: Vec::new() };
+            let few = &mut few(inodes, &NAMES, incomplete);
+            let (found, parts) = walked_within(limit, few, &here, &mut real, &mut |_, _| changed.to_vec());
+            (found, parts, real.asked)
+        };
+        let (found, parts, asked) = within(u64::MAX);
+        assert_eq!(parts, 1);
+        let mut sorted = found.clone();
+        sorted.sort();
+        let (mut by_parts, parts, _) = within(0);
+        by_parts.sort();
+        assert!(parts > 1);
+        assert_eq!(by_parts, sorted, "what comes by parts is what comes at once");
+        (found, asked)
     }
 
     fn shown(list: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -418,5 +521,37 @@ mod tests {
         assert_eq!(found, shown(&[("", 2), ("a", 3), ("a/file", 4), ("b", 3), ("b/z", 4)]));
         let (found, _) = walked(&QUIET, (&[], 0), &["b"], true, &real);
         assert_eq!(found, shown(&[("", 2), ("a", 3), ("a/file", 4), ("b", 3)]));
+    }
+
+    /// A directory changes between two parts: what it had is told once, and what has come in the place of something under a
+    /// number that is behind already is told, too.
+    #[test]
+    fn what_changes_between_parts_is_told_in_the_first_that_finds_it() {
+        let inodes = [QUIET.as_slice(), &[(7, false, 6), (8, false, 6)]].concat();
+        let names = [NAMES.as_slice(), &[(5, 7, "y"), (5, 8, "z")]].concat();
+        let here = Here { dev: 1, mounts: HashSet::new(), one_file_system: false };
+        let mut real = Real::default();
+        // Files 4 and 6 were told before; then a new file 4 takes the name of 7, and a directory comes.
+        let change = &mut |part: usize, real: &mut Real| {
+            // Each number that has a name has a part of its own here, that of 7 is the fifth.
+            if part < 4 {
+                return Vec::new();
+            }
+            real.there = [
+                ("b", (5, true, 1001, 1)),
+                ("b/new", (9, true, 1001, 1)),
+                ("b/new/file", (10, false, 1001, 1)),
+                ("b/x", (6, false, 5, 1)),
+                ("b/y", (4, false, 1001, 1)),
+                ("b/z", (8, false, 6, 1)),
+            ]
+            .into();
+            vec![5]
+        };
+        let (mut found, parts) = walked_within(0, &mut few(&inodes, &names, 0), &here, &mut real, change);
+        found.sort();
+        let files = [("b/new", 9), ("b/new/file", 10), ("b/x", 6), ("b/y", 4), ("b/z", 8)];
+        let expected = [&[("", 2), ("a", 3), ("a/file", 4), ("b", 5)], files.as_slice()].concat();
+        assert_eq!((found, parts), (shown(&expected), 6));
     }
 }

@@ -110,6 +110,8 @@ fn volumes_on_one_disk_share_its_head() {
     assert_eq!(home.base, None, "where a volume lies is not in /sys");
     assert_eq!(home.to_string(), "dm-0 (LVM) > sda1 + sda2 > sda");
     assert_eq!(mail.to_string(), "dm-1 (LVM) > sda2 > sda");
+    assert_eq!(home.mapper_node.as_deref(), Some(Path::new("/dev/mapper/vg-home")));
+    assert_eq!(stack("lvm-one-disk", 8, 1).mapper_node, None);
 }
 
 #[test]

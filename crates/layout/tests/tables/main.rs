@@ -12,4 +12,5 @@ mod noting;
 mod ntfs;
 mod ntfs_runs;
 mod xfs;
+mod xfs_by_mkfs;
 mod xfs_mounted;

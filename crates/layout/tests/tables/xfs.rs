@@ -26,12 +26,13 @@ use crate::{
     conformance::{Kept, Tree, by_kernel, by_tables, compare, names_its_place, scan},
     image::{Image, not_here, run, skipped},
     noting::Noting,
+    xfs_by_mkfs::version_4,
 };
 
 const MIB: u64 = 1 << 20;
 
 /// Numbers that look random, the same in each run (xorshift64*).
-struct Seeded(u64);
+pub(crate) struct Seeded(pub(crate) u64);
 
 impl Seeded {
     fn next(&mut self) -> u64 {
@@ -45,7 +46,7 @@ impl Seeded {
         self.next() % end
     }
 
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.next() as u8).collect()
     }
 }
@@ -722,125 +723,6 @@ fn survives_consistent_damage(path: &Path) {
     let took = begin.elapsed();
     println!("consistent damage: {unharmed} of 500 without a problem, in {took:?}");
     assert!(unharmed < 400, "the changes do no harm");
-}
-
-/// An image of version 4, which newer kernels mount no more: filled by mkfs.xfs itself and by xfs_db. What it should hold
-/// is told beside it: content or target by path.
-fn version_4(options: &[&str]) -> Option<(tempfile::TempDir, BTreeMap<String, Vec<u8>>)> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut expected = BTreeMap::new();
-    let mut seeded = Seeded(0x0765_4321);
-    let mut prototype = String::from("/\n0 0\nd--755 3 4\n");
-    for (number, length) in [1usize, 4096, 5000, 1 << 20].into_iter().enumerate() {
-        let (name, content) = (format!("file{number}"), seeded.bytes(length));
-        let source = folder.path().join(&name);
-        fs::write(&source, &content).unwrap();
-        prototype.push_str(&format!("{name} ---640 1000 1001 {}\n", source.display()));
-        expected.insert(name, content);
-    }
-    for length in [1, 155, 156, 157, 400, 1000] {
-        let (name, target) = (format!("link{length}"), "t".repeat(length));
-        prototype.push_str(&format!("{name} l--777 0 0 {target}\n"));
-        expected.insert(name, target.into_bytes());
-    }
-    prototype.push_str("block b--600 0 0 259 70000\nfifo p--600 0 0\n");
-    let empty = folder.path().join("empty");
-    fs::write(&empty, b"").unwrap();
-    for names in [3, 60, 4000] {
-        prototype.push_str(&format!("of{names} d--711 5 6\n"));
-        for number in 0..names {
-            prototype.push_str(&format!("name{number} ---600 0 0 {}\n", empty.display()));
-            expected.insert(format!("of{names}/name{number}"), Vec::new());
-        }
-        prototype.push_str("$\n");
-    }
-    prototype.push_str("$\n");
-    fs::write(folder.path().join("prototype"), prototype).unwrap();
-    let image = folder.path().join("image");
-    File::create(&image).unwrap().set_len(320 * MIB).unwrap();
-    let prototype = folder.path().join("prototype");
-    let mkfs =
-        Command::new("mkfs.xfs").args(["-q", "-m", "crc=0", "-p"]).arg(prototype).args(options).arg(&image).output();
-    match mkfs {
-        Ok(out) if out.status.success() => Some((folder, expected)),
-        Ok(out) => {
-            not_here(String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or_default());
-            None
-        }
-        Err(_) => {
-            skipped("there is no mkfs.xfs");
-            None
-        }
-    }
-}
-
-#[test]
-fn version_4_is_read_as_mkfs_filled_it() {
-    for options in [
-        &[][..],
-        &["-n", "ftype=0"],
-        &["-i", "size=256", "-b", "size=1024"],
-        &["-i", "size=256", "-b", "size=512"],
-        &["-n", "size=16384"],
-        &["-i", "attr=1,projid32bit=0"],
-        &["-l", "version=1,lazy-count=0"],
-    ] {
-        let Some((folder, expected)) = version_4(options) else { return };
-        let path = folder.path().join("image");
-        let device = ImageFile::open(&path).unwrap();
-        let mut tables = Xfs::open(&device).unwrap();
-        let root = tables.facts().root;
-        let kept = scan(&mut tables);
-        assert!(kept.problems.is_empty(), "{options:?}: {:?}", kept.problems);
-        let parents: HashMap<u64, (u64, &[u8])> =
-            kept.names.iter().map(|(directory, inode, name)| (*inode, (*directory, &**name))).collect();
-        assert_eq!(kept.names.len() + 1, kept.inodes.len());
-        let mut found = BTreeMap::new();
-        for inode in kept.inodes.values().filter(|inode| matches!(inode.mode >> 12, 0o10 | 0o12)) {
-            let mut content = inode.inline.clone().unwrap_or_else(|| vec![0; inode.size as usize]);
-            for extent in &inode.extents {
-                let end = content.len().min(extent.logical_end() as usize);
-                device.read_at(&mut content[extent.logical as usize..end], extent.physical.unwrap()).unwrap();
-            }
-            let mut path = String::new();
-            let mut number = inode.number;
-            while number != root {
-                let (parent, name) = parents[&number];
-                let below = if path.is_empty() { path } else { format!("/{path}") };
-                path = format!("{}{below}", str::from_utf8(name).unwrap());
-                number = parent;
-            }
-            found.insert(path, content);
-        }
-        assert!(found == expected, "{options:?}: {:?}", found.keys().collect::<Vec<_>>());
-        let of = |name: &[u8]| &kept.inodes[&kept.names.iter().find(|(.., other)| other == name).unwrap().1];
-        assert_eq!((of(b"file0").mode, of(b"file0").uid, of(b"file0").gid), (0o100_640, 1000, 1001));
-        assert_eq!((of(b"block").mode, of(b"block").rdev), (0o060_600, makedev(259, 70_000)));
-        assert_eq!((of(b"of3").mode, of(b"of3").links, of(b"file0").btime), (0o040_711, 2, None));
-        // xfs_db ends with a fault where attributes are of the first kind.
-        if !options.iter().any(|option| option.starts_with("attr=1")) {
-            attributes_of_version_4(&path, of(b"file1").number);
-        }
-    }
-}
-
-/// Attributes of all sizes, set by xfs_db: it fills their values with one byte.
-fn attributes_of_version_4(path: &Path, number: u64) {
-    let lengths = [1usize, 5, 200, 900, 3000, 20_000, 65_535];
-    let mut expected = BTreeMap::new();
-    for count in 0..40 {
-        let length = lengths[count % lengths.len()];
-        let (option, prefix) = [("-u", "user"), ("-r", "trusted"), ("-s", "security")][count % 3];
-        let set = format!("attr_set {option} -v {length} name{count}");
-        run(Command::new("xfs_db").arg("-x").args(["-c", &format!("inode {number}"), "-c", &set]).arg(path));
-        expected.insert(format!("{prefix}.name{count}").into_bytes(), length);
-    }
-    let kept = scan(&mut Xfs::open(ImageFile::open(path).unwrap()).unwrap());
-    assert!(kept.problems.is_empty(), "{:?}", kept.problems);
-    let xattrs = &kept.inodes[&number].xattrs;
-    let found: BTreeMap<_, _> = xattrs.iter().map(|(name, value)| (name.clone(), value.len())).collect();
-    assert_eq!(found, expected);
-    assert!(xattrs.iter().all(|(_, value)| value.windows(2).all(|two| two[0] == two[1])));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use onesweep_layout::tables::{
 use onesweep_sys::cache;
 
 use crate::{
-    conformance::{Tree, Until, by_kernel, by_tables, compare},
+    conformance::{Tree, Until, by_kernel, by_tables, compare, scan},
     image::{Image, not_here, run},
     xfs::{ATTRIBUTE_MAX, Recipe, fill, open},
 };
@@ -137,6 +137,41 @@ fn a_scan_ends_when_it_is_told() {
             assert_eq!(until.0, 0);
         }
         drop(xfs);
+    }
+}
+
+/// One group after the other, or several at a time: the same is told, in another order.
+#[test]
+fn groups_at_a_time_tell_the_same() {
+    for parents in [false, true] {
+        let Some(image) = mounted(&["-d", "agcount=4"], parents) else { return };
+        fill(&image.root(), &Recipe { names: 3000, reflink: true, attribute: 100 });
+        // A new directory goes to the next group.
+        (0..40).for_each(|number| fs::create_dir_all(image.root().join(format!("{number}/below"))).unwrap());
+        let mut xfs = MountedXfs::open(&image.root()).unwrap().unwrap();
+        let mut told = |groups| {
+            xfs.ask_groups_at_a_time(groups);
+            let mut kept = scan(&mut xfs);
+            assert!(kept.problems.is_empty() && kept.incomplete.is_empty(), "{:?}", kept.problems);
+            kept.names.sort();
+            (kept.inodes, kept.names)
+        };
+        let expected = told(1);
+        assert!(expected.0.len() > 100 && expected.1.len() > 3000);
+        for groups in [2, 3, 8] {
+            assert!(told(groups) == expected, "{groups} groups at a time");
+            xfs_ends_when_told(&image.root(), groups);
+        }
+    }
+}
+
+fn xfs_ends_when_told(root: &Path, groups: usize) {
+    let mut xfs = MountedXfs::open(root).unwrap().unwrap();
+    xfs.ask_groups_at_a_time(groups);
+    for enough in [1, 100, 2000] {
+        let mut until = Until(enough);
+        xfs.scan(Wanted::default(), &mut until).unwrap();
+        assert_eq!(until.0, 0);
     }
 }
 

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_not_sound_is_refused() {
-        let told = |has_reflinks, is_sick| judge(xfs::Facts { has_reflinks, is_sick });
+        let told = |has_reflinks, is_sick| judge(xfs::Facts { has_reflinks, is_sick, groups: 4 });
         assert!(told(true, false).is_ok());
         assert!(matches!(told(true, true), Err(Refusal::Damaged)));
         assert!(matches!(told(false, true), Err(Refusal::Damaged)));

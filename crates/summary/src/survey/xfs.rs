@@ -1,14 +1,8 @@
 //! XFS: the kernel tells its inodes group by group, several groups at a time.
 
-use std::{
-    io,
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
-    thread,
-};
+use std::{io, ops::ControlFlow, thread};
 
+use onesweep_layout::tables::xfs::each_group;
 use onesweep_sys::{
     files::{self, EntryType},
     xfs::{self, Inode},
@@ -25,31 +19,10 @@ pub(crate) fn survey(volume: &Volume, key: u64, tell: Tell<'_>) -> io::Result<()
     // The size that is told is the one that was written last.
     files::sync_file_system(volume.top())?;
     let block_bytes = files::file_system(volume.top())?.block_size;
-    let next = AtomicU32::new(0);
-    let failed = Mutex::new(None);
-    let work = || {
-        loop {
-            let group = next.fetch_add(1, Ordering::Relaxed);
-            match survey_group(volume, group, (key, block_bytes), tell) {
-                Ok(()) if group < u32::MAX => {}
-                // There is no such group.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput && group > 0 => break,
-                other => {
-                    *failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = other.err();
-                    break;
-                }
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS);
-        for _ in 1..threads {
-            // One is enough, and this one is there.
-            let _ = thread::Builder::new().name("survey".into()).spawn_scoped(scope, work);
-        }
-        work();
-    });
-    failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
+    let groups = xfs::facts(volume.top())?.groups;
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+    let ask = |group| survey_group(volume, group, (key, block_bytes), tell).map(ControlFlow::Continue);
+    each_group(groups, threads, &ask).map_err(|(_, error)| error)
 }
 
 fn survey_group(volume: &Volume, group: u32, (key, block_bytes): (u64, u64), tell: Tell<'_>) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! Snapshots of logical volumes, by the programs of LVM. Tested with stand-ins for them, not on a device.
+//! Snapshots of logical volumes, by the programs of LVM. Tested with what these answered where no volume can be active
+//! (`tests/lvm`), and with stand-ins for what they can't do there; not on a device.
 
 use std::{
     ffi::OsStr,
@@ -66,8 +67,7 @@ impl Programs {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&out.stderr);
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it says nothing");
-        Err(format!("{program} failed: {last}"))
+        Err(format!("{program} failed: {}", reason(&said).unwrap_or("it says nothing")))
     }
 
     /// What `lvs` tells of some volumes: one row for each, in the order of `fields`.
@@ -82,6 +82,13 @@ impl Programs {
             None => Ok(rows),
         }
     }
+}
+
+/// Why a program failed: the last that it said, without what it says after that anyway.
+fn reason(said: &str) -> Option<&str> {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_aside = |line: &str| line.starts_with("WARNING:") || line.starts_with("Run `");
+    lines().rfind(|&line| !is_aside(line)).or_else(|| lines().next_back())
 }
 
 /// The fields of a line of `lvs`.
@@ -157,7 +164,8 @@ pub(super) fn snapshot(
     programs: &Programs,
     voice: &Voice,
 ) -> Result<InSnapshot, SweepError> {
-    let node = root.placement.stack.as_ref().map(|stack| stack.node.clone());
+    // Of `/dev/dm-3` LVM says that there is no volume group dm-3.
+    let node = root.placement.stack.as_ref().and_then(|stack| stack.mapper_node.clone());
     let node = node.ok_or_else(|| refused(root.shown, "its device is not known"))?;
     let place = place_of(root)?;
     if mount.root != Path::new("/") || !place.path.starts_with(&mount.mount_point) {
@@ -178,7 +186,7 @@ pub(super) fn snapshot(
     })
 }
 
-/// Takes a snapshot of the volume with this device node and mounts it.
+/// Takes a snapshot of the volume with this node in `/dev/mapper` and mounts it.
 fn take(
     node: &Path,
     fs_type: &str,
@@ -238,7 +246,7 @@ mod tests {
     use super::{snapshot as snapshot_of, *};
     use crate::progress::Progress;
 
-    /// Stand-ins for the programs, which write down how they are called and answer as those of LVM 2.03 do.
+    /// Stand-ins for the programs, which write down how they are called, and answer as they are told to.
     struct StandIns {
         folder: tempfile::TempDir,
         programs: Programs,
@@ -276,8 +284,108 @@ mod tests {
 
         fn take(&self, fs_type: &str) -> Result<LvmSnapshot, String> {
             let voice = Voice(None);
-            take(Path::new("/dev/dm-3"), fs_type, &self.programs, &MountTable::default(), &voice)
+            take(Path::new("/dev/mapper/vg0-home"), fs_type, &self.programs, &MountTable::default(), &voice)
         }
+    }
+
+    /// What LVM's programs answered when `tests/lvm/record.sh` asked them: a command, its lines, those on standard error behind
+    /// `! `, and its exit code behind `? `.
+    struct Recording(StandIns);
+
+    /// The name of a snapshot in recordings, where one that is made now has another.
+    const RECORDED: &str = "onesweep_moment_1-0";
+
+    impl Recording {
+        fn new(text: &str) -> Self {
+            let stand_ins = StandIns::new("", "", Path::new("/dev/null"));
+            let own = format!("{}{}-[0-9]*", NAMES.prefix, std::process::id());
+            let mut cases = [("lvs", String::new()), ("lvcreate", String::new()), ("lvremove", String::new())];
+            for (number, block) in text.split("\n$ ").skip(1).enumerate() {
+                let (command, answer) = block.split_once('\n').unwrap();
+                let (program, arguments) = command.split_once(' ').unwrap();
+                let lines = |mark: &str| answer.lines().filter_map(|line| line.strip_prefix(mark)).collect::<Vec<_>>();
+                let out: Vec<&str> = answer.lines().filter(|line| line.starts_with(' ')).collect();
+                let [code] = lines("? ")[..] else { panic!("{command}: not one code") };
+                for (name, lines) in [("out", out), ("err", lines("! "))] {
+                    let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+                    fs::write(stand_ins.folder.path().join(format!("{number}.{name}")), text).unwrap();
+                }
+                let at = stand_ins.folder.path().join(number.to_string());
+                let cases = cases.iter_mut().find(|(name, _)| *name == program).unwrap();
+                let case = format!("'{arguments}') cat {0}.out; cat {0}.err >&2; exit {code};;\n", at.display());
+                cases.1.push_str(&case);
+            }
+            for (program, cases) in cases {
+                let asked = format!("$(echo \"$*\" | sed 's/{own}/{RECORDED}/')");
+                let does = format!("case \"{asked}\" in\n{cases}*) echo \"not recorded: $*\" >&2; exit 99;;\nesac");
+                stand_ins.program(program, &does);
+            }
+            Self(stand_ins)
+        }
+
+        fn row_of(&self, node: &str) -> Result<Vec<Vec<String>>, String> {
+            self.0.programs.volumes("vg_name,lv_name,pool_lv", &[OsStr::new(node)])
+        }
+
+        fn take(&self, node: &str) -> Result<LvmSnapshot, String> {
+            take(Path::new(node), "ext4", &self.0.programs, &MountTable::default(), &Voice(None))
+        }
+    }
+
+    #[test]
+    fn what_lvs_answered_is_understood() {
+        let thick = Recording::new(include_str!("../../tests/lvm/thick.txt"));
+        assert_eq!(thick.row_of("/dev/mapper/vg0-home").unwrap(), [["vg0", "home", ""]]);
+        let hyphens = Recording::new(include_str!("../../tests/lvm/hyphens.txt"));
+        assert_eq!(hyphens.row_of("/dev/mapper/vg--a-my--home").unwrap(), [["vg-a", "my-home", ""]]);
+        let snapshots = Recording::new(include_str!("../../tests/lvm/snapshots.txt"));
+        assert_eq!(snapshots.row_of("/dev/mapper/vg1-home").unwrap(), [["vg1", "home", ""]]);
+        assert_eq!(snapshots.row_of("/dev/mapper/vg1-thin").unwrap(), [["vg1", "thin", "pool"]]);
+        let path = snapshots.0.programs.volumes("lv_path", &[OsStr::new("vg1/onesweep_moment_1-1")]).unwrap();
+        assert_eq!(path, [["/dev/vg1/onesweep_moment_1-1"]]);
+    }
+
+    /// The kernel's name of a volume is none to LVM, which is why it isn't asked by that.
+    #[test]
+    fn why_a_program_failed_is_what_it_said_of_it() {
+        let thick = Recording::new(include_str!("../../tests/lvm/thick.txt"));
+        for (node, said) in [
+            ("/dev/dm-3", "lvs failed: Cannot process volume group dm-3"),
+            ("/dev/mapper/vg0-none", "lvs failed: Failed to find logical volume \"vg0/none\""),
+            ("/dev/mapper/none-home", "lvs failed: Cannot process volume group none"),
+        ] {
+            assert_eq!(thick.row_of(node).unwrap_err(), said);
+        }
+        let said = "lvcreate failed: snapshot: Required device-mapper target(s) not detected in your kernel.";
+        assert_eq!(thick.take("/dev/mapper/vg0-home").err().unwrap(), said);
+        let snapshots = Recording::new(include_str!("../../tests/lvm/snapshots.txt"));
+        let said = remove_volume(&snapshots.0.programs, "vg1/onesweep_moment_1-2").unwrap_err();
+        assert_eq!(said, "lvremove failed: Failed to update pool vg1/pool.");
+        remove_volume(&snapshots.0.programs, "vg1/onesweep_moment_1-1").unwrap();
+        let full = Recording::new(include_str!("../../tests/lvm/full.txt"));
+        let words = "--driverloaded n --yes --quiet --name onesweep_moment_1-0 -an -Zn -Wn --extents 16 vg0";
+        let said = full.0.programs.run("lvcreate", &words.split(' ').map(OsStr::new).collect::<Vec<_>>()).unwrap_err();
+        assert_eq!(said, "lvcreate failed: Volume group \"vg0\" has insufficient free space (0 extents): 16 required.");
+        assert_eq!((reason("WARNING: x\n"), reason(" \n")), (Some("WARNING: x"), None));
+    }
+
+    /// The snapshot is made with the words that were recorded, of a group and a volume with hyphens too, and what an earlier run
+    /// left in that group is removed before.
+    #[test]
+    fn lvm_is_asked_as_it_was_when_it_answered() {
+        let no_device_mapper =
+            "lvcreate failed: snapshot: Required device-mapper target(s) not detected in your kernel.";
+        let hyphens = Recording::new(include_str!("../../tests/lvm/hyphens.txt"));
+        assert_eq!(hyphens.take("/dev/mapper/vg--a-my--home").err().unwrap(), no_device_mapper);
+        let calls = hyphens.0.calls();
+        let removed: Vec<_> = calls.iter().filter(|call| call.starts_with("lvremove")).collect();
+        assert_eq!(removed, ["lvremove --force --quiet vg-a/onesweep_moment_4294967294-0"]);
+        assert!(calls.last().unwrap().ends_with(" --extents 10%ORIGIN vg-a/my-home"), "{calls:?}");
+
+        let snapshots = Recording::new(include_str!("../../tests/lvm/snapshots.txt"));
+        assert_eq!(snapshots.take("/dev/mapper/vg1-thin").err().unwrap(), no_device_mapper);
+        let made = snapshots.0.calls().pop().unwrap();
+        assert!(made.ends_with(" --setactivationskip n vg1/thin"), "{made}");
     }
 
     #[test]
@@ -375,8 +483,12 @@ mod tests {
         let placements = crate::placement::Placements::of_system().unwrap();
         let below = origin.join("d");
         let fd = files::open_dir(below.as_path()).unwrap();
-        let placement = placements.of(fd.as_fd(), &files::statx_fd(fd.as_fd()).unwrap());
+        let mut placement = placements.of(fd.as_fd(), &files::statx_fd(fd.as_fd()).unwrap());
         drop(fd);
+        drop(placements);
+        // As if it were a volume.
+        let stack = std::sync::Arc::get_mut(&mut placement).unwrap().stack.as_mut().unwrap();
+        stack.mapper_node = Some("/dev/mapper/vg0-home".into());
         let root = Live { shown: Path::new("d"), opened: &below, placement: &placement };
         let mounts = MountTable::read().unwrap();
         let mount = mounts.of_path(&origin).unwrap();

@@ -17,6 +17,8 @@ pub struct Part<'a, T> {
     tree: &'a Tree<T>,
     /// What was visited in the parts before.
     told: Told,
+    /// The numbers of what is here and no directory.
+    range: Range<u64>,
     /// Whether there are parts behind this one.
     is_last: bool,
     /// Whether the directory of the lost is wanted.
@@ -48,6 +50,16 @@ impl<T> Part<'_, T> {
     /// What was kept of an inode of this part.
     pub fn get(&self, inode: u64) -> Option<&T> {
         self.tree.get(inode)
+    }
+
+    /// As [`Tree::children`]: directories, and of all else what is of this part.
+    pub fn children(&self, directory: u64) -> Option<impl Iterator<Item = (&[u8], u64)>> {
+        self.tree.children(directory)
+    }
+
+    /// Whether an inode that is no directory was of a part before.
+    pub fn is_behind(&self, inode: u64) -> bool {
+        inode < self.range.start
     }
 
     /// As [`Tree::resolve`]; what is no directory is found in its own part.
@@ -123,7 +135,8 @@ impl<T> Tree<T> {
             if let Some(lost) = lost {
                 tree.list_lost(lost());
             }
-            let _ = show(Part { tree: &tree, told, is_last: true, with_lost: lost.is_some() });
+            let range = 0..u64::MAX;
+            let _ = show(Part { tree: &tree, told, range, is_last: true, with_lost: lost.is_some() });
             return Ok(());
         }
         let tree = Tree::empty(tables.facts().root);
@@ -136,7 +149,7 @@ impl<T> Tree<T> {
         let names_end = gathering.tree.bytes.len();
         let mut ranges = gathering.spans.ranges(room).into_iter().peekable();
         while let Some(range) = ranges.next() {
-            gathering.take = Take::Range(range);
+            gathering.take = Take::Range(range.clone());
             tables.scan(wanted, &mut gathering)?;
             let tree = &mut gathering.tree;
             tree.sort();
@@ -144,7 +157,7 @@ impl<T> Tree<T> {
                 tree.list_lost(lost());
             }
             let is_last = ranges.peek().is_none();
-            if show(Part { tree, told, is_last, with_lost: lost.is_some() }).is_break() {
+            if show(Part { tree, told, range, is_last, with_lost: lost.is_some() }).is_break() {
                 break;
             }
             told = Told { directories: true, lost: told.lost || tree.inodes.contains_key(&LOST) };

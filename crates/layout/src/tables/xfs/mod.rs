@@ -30,6 +30,7 @@ mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod group_btree;
+mod groups;
 mod inode;
 mod inode_btree;
 mod log;
@@ -42,6 +43,7 @@ mod volume;
 use std::ops::ControlFlow;
 
 pub use directory_places::DirectoryPlaces;
+pub use groups::{each_group, groups_at_a_time};
 pub use mounted::MountedXfs;
 
 use allocation_group::GroupInodes;

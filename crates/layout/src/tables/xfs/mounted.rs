@@ -7,7 +7,10 @@ use std::{
     ops::ControlFlow,
     os::fd::{AsFd, BorrowedFd},
     path::Path,
-    sync::{Condvar, Mutex, MutexGuard, mpsc},
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        mpsc::{self, SyncSender},
+    },
     thread,
 };
 
@@ -17,17 +20,24 @@ use onesweep_sys::{
     xfs::{self, Parents},
 };
 
-use crate::tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, VolumeFacts, Wanted};
+use super::groups::{each_group, groups_at_a_time};
+use crate::{
+    device::Devices,
+    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, VolumeFacts, Wanted},
+};
 
 /// Directories that are read at a time: more than a disk's queue holds, for some wait for their parents.
 const IN_FLIGHT: usize = 64;
 const LISTING_BUFFER: usize = 32 << 10;
 const STACK_BYTES: usize = 128 << 10;
+/// Inodes that go from one thread to the other at once, 128 bytes each.
+const BATCH: usize = 1024;
 
 const DIRECTORY: u32 = 0o040_000;
 const TYPE_BITS: u32 = 0o170_000;
 
-/// A mounted XFS: inodes by `XFS_IOC_BULKSTAT`, group by group in the order of the disk; their names by
+/// A mounted XFS: inodes by `XFS_IOC_BULKSTAT`, group by group in the order of the disk, or several groups at a time where they
+/// lie on several disks or on one without a head; their names by
 /// `XFS_IOC_GETPARENTS`, in the same pass, where the file system keeps parent pointers (`mkfs.xfs -n parent=1`), else from
 /// its directories, many at a time, while further inodes come.
 ///
@@ -39,6 +49,8 @@ const TYPE_BITS: u32 = 0o170_000;
 pub struct MountedXfs {
     directory: File,
     facts: VolumeFacts,
+    groups: u32,
+    groups_at_a_time: usize,
 }
 
 impl MountedXfs {
@@ -57,7 +69,16 @@ impl MountedXfs {
             inodes_used: Some(kind.inodes_used),
             ..VolumeFacts::default()
         };
-        Ok(Some(MountedXfs { directory, facts }))
+        let groups = xfs::facts(directory.as_fd())?.groups;
+        let stack = Devices::of_system().ok().and_then(|devices| devices.by_fd(directory.as_fd()).ok());
+        let groups_at_a_time = stack.as_ref().map_or(1, groups_at_a_time);
+        Ok(Some(MountedXfs { directory, facts, groups, groups_at_a_time }))
+    }
+
+    /// Asks for so many allocation groups at a time, whatever lies below. The order of what is told depends on it, and nothing
+    /// else.
+    pub fn ask_groups_at_a_time(&mut self, groups: usize) {
+        self.groups_at_a_time = groups.max(1);
     }
 
     /// Whether it keeps the names of inodes with them.
@@ -127,33 +148,81 @@ impl Tables for MountedXfs {
 
 impl MountedXfs {
     /// Tells all inodes, each before `then`.
-    fn scan_inodes(
-        &self,
-        found: &mut dyn Found,
-        then: &mut dyn FnMut(&xfs::Inode, &mut dyn Found) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, TableError> {
+    fn scan_inodes(&self, found: &mut dyn Found, then: &mut Then<'_>) -> Result<ControlFlow<()>, TableError> {
         let mut goes_on = ControlFlow::Continue(());
-        for group in 0.. {
+        let mut tell = |inode: &xfs::Inode| {
+            goes_on = found.inode(told_inode(inode, self.facts.block_bytes));
+            if goes_on.is_continue() {
+                goes_on = then(inode, found);
+            }
+            goes_on
+        };
+        let is_alone = self.groups_at_a_time == 1;
+        let told = if is_alone { self.one_by_one(&mut tell) } else { self.side_by_side(&mut tell) };
+        match told {
+            Ok(()) => Ok(goes_on),
+            Err((group, source)) => {
+                Err(TableError::Kernel { what: format!("the inodes of allocation group {group}"), source })
+            }
+        }
+    }
+
+    fn one_by_one(&self, tell: &mut Tell<'_>) -> Result<(), (u32, io::Error)> {
+        let mut goes_on = ControlFlow::Continue(());
+        for group in 0..self.groups {
             let told = xfs::bulkstat(self.directory.as_fd(), group, &mut |inode| {
-                goes_on = found.inode(told_inode(&inode, self.facts.block_bytes));
-                if goes_on.is_continue() {
-                    goes_on = then(&inode, found);
-                }
+                goes_on = tell(&inode);
                 goes_on.is_continue()
             });
             match told {
                 Ok(()) if goes_on.is_continue() => {}
                 Ok(()) => break,
-                // There is no such group.
+                // There is no such group any more.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput && group > 0 => break,
-                Err(source) => {
-                    return Err(TableError::Kernel { what: format!("the inodes of allocation group {group}"), source });
-                }
+                Err(error) => return Err((group, error)),
             }
         }
-        Ok(goes_on)
+        Ok(())
+    }
+
+    /// Several groups at a time. What they tell comes by turns.
+    fn side_by_side(&self, tell: &mut Tell<'_>) -> Result<(), (u32, io::Error)> {
+        let (send, told) = mpsc::sync_channel::<Vec<xfs::Inode>>(self.groups_at_a_time);
+        thread::scope(|scope| {
+            let ask = move || each_group(self.groups, self.groups_at_a_time, &|group| self.send_group(group, &send));
+            let builder = thread::Builder::new().name("onesweep-groups".into());
+            let Ok(asking) = builder.spawn_scoped(scope, ask) else { return self.one_by_one(tell) };
+            for batch in told {
+                // Nobody hears those who ask on, which they notice.
+                if batch.iter().try_for_each(&mut *tell).is_break() {
+                    break;
+                }
+            }
+            asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// `Break` when nobody wants to hear more.
+    fn send_group(&self, group: u32, send: &SyncSender<Vec<xfs::Inode>>) -> io::Result<ControlFlow<()>> {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut is_heard = true;
+        xfs::bulkstat(self.directory.as_fd(), group, &mut |inode| {
+            batch.push(inode);
+            if batch.len() == BATCH {
+                is_heard = send.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).is_ok();
+            }
+            is_heard
+        })?;
+        let is_heard = is_heard && send.send(batch).is_ok();
+        Ok(if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }
+
+/// Told of an inode.
+type Tell<'a> = dyn FnMut(&xfs::Inode) -> ControlFlow<()> + 'a;
+
+/// Told of an inode that was found.
+type Then<'a> = dyn FnMut(&xfs::Inode, &mut dyn Found) -> ControlFlow<()> + 'a;
 
 /// Directories that wait for a thread, until there will be no more.
 #[derive(Debug, Default)]
