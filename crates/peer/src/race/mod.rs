@@ -25,9 +25,9 @@ mod policy;
 
 use std::collections::{HashMap, VecDeque};
 
-use breaker::Breaker;
 use budget::Budget;
 
+pub(crate) use breaker::Breaker;
 pub use latency::{Latency, Micros};
 pub use policy::{Policy, QUIET_DISK_DEADLINE};
 
