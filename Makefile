@@ -150,7 +150,7 @@ test-long: deps
 engines-test: $(TARGET)/tools/moto/$(MOTO)
 	@.ci/deps $(ENGINE_TOOLS)
 	ONESWEEP_MOTO=$(abspath $(TARGET))/tools/moto/bin/moto_server \
-	    $(CARGO) test --workspace --features onesweep-peer/engines,onesweep-cli/engines --test engines
+	    $(CARGO) test --workspace --features onesweep-peer/engines --test engines
 
 $(TARGET)/tools/moto/$(MOTO):
 	@.ci/deps python3:python3

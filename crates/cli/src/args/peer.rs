@@ -7,7 +7,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use self::{index::PeerIndexArgs, mount::PeerMountArgs};
+pub(crate) use self::{
+    index::PeerIndexArgs,
+    mount::{PeerMountArgs, PolicyOf},
+};
 use super::LogLevel;
 use crate::size::Size;
 
