@@ -121,20 +121,25 @@ impl<'a> Session<'a> {
 
     fn want(&mut self, first: u32, priority: Priority, hashes: Hashes<'_>, out: &mut Vec<u8>) {
         add(&self.shared.counters.gets, hashes.len() as u64);
-        let mut soon = Vec::with_capacity(hashes.len());
+        let is_far = self.shared.store.is_far();
+        let mut soon = Vec::new();
         for (id, hash) in (first..=u32::MAX).zip(hashes.iter()) {
             if self.waiting.len() + self.prefetch.len() >= self.shared.limits.in_flight as usize {
                 add(&self.shared.counters.busy, 1);
                 Answer::Failed { id, why: Refusal::Busy }.encode(out);
                 continue;
             }
-            soon.push(hash);
+            if is_far {
+                soon.push(hash);
+            }
             match priority {
                 Priority::Waiting => self.waiting.push_back(Wanted { id, hash }),
                 Priority::Prefetch => self.prefetch.push_back(Wanted { id, hash }),
             }
         }
-        self.shared.store.soon(&soon);
+        if is_far {
+            self.shared.store.soon(&soon);
+        }
     }
 
     fn cancel(&mut self, first: u32, count: u16, out: &mut Vec<u8>) {

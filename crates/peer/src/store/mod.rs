@@ -96,6 +96,10 @@ pub trait BlockStore: Send + Sync {
     fn has_all(&self, hashes: &[Hash]) -> Vec<bool> {
         hashes.iter().map(|hash| self.has(hash)).collect()
     }
+    /// Whether it takes so long to bring a block that others should be brought meanwhile: then [`Self::soon`] is of use.
+    fn is_far(&self) -> bool {
+        false
+    }
     /// These will be asked for soon. A store that is far away begins to bring them.
     fn soon(&self, _: &[Hash]) {}
     /// How many blocks there are.

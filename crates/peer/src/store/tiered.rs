@@ -70,6 +70,10 @@ impl BlockStore for Tiered {
         are_there
     }
 
+    fn is_far(&self) -> bool {
+        self.lower.is_far()
+    }
+
     fn soon(&self, hashes: &[Hash]) {
         let absent: Vec<Hash> = hashes.iter().filter(|hash| !self.upper.has(hash)).copied().collect();
         if !absent.is_empty() {

@@ -327,7 +327,7 @@ impl BlockStore for Remote {
         let mut are_there = vec![false; hashes.len()];
         // Places of what is asked for, by the parts of the engine.
         let mut parts: std::collections::BTreeMap<u64, Vec<usize>> = std::collections::BTreeMap::new();
-        let mut asked: Vec<(Vec<usize>, Arc<Slot<Vec<bool>>>)> = Vec::new();
+        let mut asked = Vec::new();
         {
             let mut desk = shared.desk();
             let now = shared.now();
@@ -344,7 +344,7 @@ impl BlockStore for Remote {
                     continue;
                 }
                 for places in places.chunks(most) {
-                    let slot = Arc::new(Slot::new());
+                    let slot = Arc::new(Slot::<Vec<bool>>::new());
                     let hashes = places.iter().map(|at| hashes[*at]).collect();
                     let until = now + time.as_micros() as Micros;
                     desk.look(Lookup { hashes, slot: Arc::clone(&slot), until });
@@ -360,6 +360,10 @@ impl BlockStore for Remote {
             }
         }
         are_there
+    }
+
+    fn is_far(&self) -> bool {
+        true
     }
 
     fn soon(&self, hashes: &[Hash]) {
