@@ -24,6 +24,9 @@ TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsp
 WEB_BUILD_TOOLS := node:nodejs npm:npm
 WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:mount
 
+# The engines that the tests of crates/peer hold below a server of blocks.
+ENGINE_TOOLS := $(BUILD_TOOLS) redis-server:redis-server
+
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
 	zip:zip fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
@@ -36,6 +39,8 @@ FUZZ ?= -max_total_time=60
 CARGO_FUZZ ?= 0.13
 # By which the tests read what `onesweep export` writes.
 DUCKDB ?= 1.5
+# What plays S3 in the tests of engines, with its version.
+MOTO ?= 5.2.5
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The version of the interface of C, and where its library is linked.
 CAPI_VERSION := 1.0.0
@@ -45,7 +50,7 @@ PYTHON_ENV := $(abspath $(TARGET))/tools/python
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
-	@echo 'make build      build the program, release/onesweep in the target directory'
+	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3 (Rust 1.91)'
 	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
 	@echo 'make python     the package for Python, as a wheel in target/wheels'
@@ -54,6 +59,7 @@ help:
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
 	@echo 'make web-test   is that page what its sources build, and does it work in Chromium; a part of make test'
+	@echo 'make engines-test  blocks in a real Redis, a cluster of three, and S3 (moto); a part of make test-long'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
@@ -83,7 +89,7 @@ build-deps:
 	@.ci/deps $(BUILD_TOOLS)
 
 build:
-	$(CARGO) build --release --bin onesweep
+	$(CARGO) build --release --bin onesweep $(if $(FEATURES),--features '$(FEATURES)')
 
 # Settings that are there stay as they are. Nothing is started.
 install: build
@@ -138,6 +144,20 @@ test-long: deps
 	$(CARGO) test --workspace --doc
 	$(MAKE) python-test
 	$(MAKE) web-test
+	$(MAKE) engines-test
+
+# Their clients are some hundred crates, which nothing else needs.
+engines-test: $(TARGET)/tools/moto/$(MOTO)
+	@.ci/deps $(ENGINE_TOOLS)
+	ONESWEEP_MOTO=$(abspath $(TARGET))/tools/moto/bin/moto_server \
+	    $(CARGO) test --workspace --features onesweep-peer/engines --test engines
+
+$(TARGET)/tools/moto/$(MOTO):
+	@.ci/deps python3:python3
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
+	python3 -m venv --clear $(TARGET)/tools/moto
+	$(TARGET)/tools/moto/bin/pip install --quiet --disable-pip-version-check 'moto[server]==$(MOTO)'
+	@touch $@
 
 web/node_modules: web/package.json web/package-lock.json
 	@.ci/deps $(WEB_BUILD_TOOLS)
@@ -199,4 +219,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long engines-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean

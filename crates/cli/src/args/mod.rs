@@ -35,7 +35,7 @@ pub(crate) use layout::LayoutArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use peer::{
     PeerArgs, PeerCommand, PeerIndexArgs, PeerKeysArgs, PeerMountArgs, PeerPushArgs, PeerServeArgs, PeerStatArgs,
-    RoleName, Servers as PeerServers,
+    PolicyOf, RoleName, Servers as PeerServers,
 };
 pub(crate) use plan::PlanArgs;
 pub(crate) use run::RunArgs;

@@ -7,7 +7,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use self::{index::PeerIndexArgs, mount::PeerMountArgs};
+pub(crate) use self::{
+    index::PeerIndexArgs,
+    mount::{PeerMountArgs, PolicyOf},
+};
 use super::LogLevel;
 use crate::size::Size;
 
@@ -74,9 +77,12 @@ Examples:
   onesweep peer serve --disk 100G
   onesweep peer serve --listen 0.0.0.0:7497 --tls /etc/onesweep/peer/server
   onesweep peer serve --memory 16G --disk 0 --key ./domain.key
+  onesweep peer serve --engine redis://box
+  onesweep peer serve --engine 'rediss+cluster://one,two,three?ttl=30d'
+  onesweep peer serve --engine 's3://bucket/blocks?endpoint=https://objects.example&limit=2T'
 
 Stays in the foreground until it is told to end (SIGTERM, SIGINT). Needs no privilege. Equal blocks are kept once, whoever
-sends them; when there is no room, the oldest go. It learns hashes and blocks, never a path, and keeps no block that isn't
+sends them; when there is no room, the oldest go. An engine that is slow, down or lies only fails to help. It learns hashes and blocks, never a path, and keeps no block that isn't
 that of its hash.";
 
 /// Keeps blocks, and gives them to whoever has the right hash
@@ -94,9 +100,15 @@ pub(crate) struct PeerServeArgs {
     /// Room for blocks on disk; 0 to keep them in memory alone
     #[arg(long, value_name = "SIZE", default_value = "10G")]
     pub(crate) disk: Size,
-    /// The directory of the blocks on disk
+    /// The directory of the blocks on disk, and of the verdicts
     #[arg(long, value_name = "DIR", default_value = "/var/lib/onesweep/peer")]
     pub(crate) store: PathBuf,
+    /// Where blocks are kept below the memory instead of on disk: redis://HOST, redis+cluster://HOST,HOST, s3://BUCKET/PREFIX;
+    /// rediss for TLS. Credentials are in ONESWEEP_REDIS_USER and ONESWEEP_REDIS_PASSWORD, or AWS_ACCESS_KEY_ID and
+    /// AWS_SECRET_ACCESS_KEY
+    // A text as long as it isn't known to hold no password: what isn't understood here would be shown.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "disk")]
+    pub(crate) engine: Option<String>,
     /// Connections at a time, at most
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) connections: usize,
@@ -216,6 +228,13 @@ mod tests {
         assert_eq!(push.servers.servers, [LISTEN]);
         let PeerCommand::Stat(stat) = parsed("peer stat --server a:1 --server b:2") else { panic!() };
         assert_eq!(stat.servers.servers, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn an_engine_takes_the_place_of_the_disk() {
+        let PeerCommand::Serve(serve) = parsed("peer serve --engine redis+cluster://a,b:1") else { panic!() };
+        assert_eq!(serve.engine.as_deref(), Some("redis+cluster://a,b:1"));
+        parse_line("peer serve --engine redis://a --disk 5G").unwrap_err();
     }
 
     #[test]

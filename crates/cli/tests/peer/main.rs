@@ -93,6 +93,21 @@ fn figure(json: &str, name: &str) -> u64 {
     rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
+/// Nothing of it is told again: the journal keeps what is told.
+#[test]
+fn an_engine_whose_address_has_a_password_or_makes_no_sense_is_refused() {
+    let dir = with_keys();
+    let key = path(dir.path(), "keys/domain.key");
+    let refused = |address: &str| {
+        let words = ["peer", "serve", "--listen", "127.0.0.1:0", "--key", &key, "--engine", address];
+        finish(&mut onesweep(&words), 2).1
+    };
+    let told = refused("redis://user:verysecret@box");
+    assert!(told.contains("ONESWEEP_REDIS_PASSWORD") && !told.contains("verysecret"), "{told}");
+    assert!(refused("redis://one,two").contains("redis+cluster"), "one clear word");
+    assert!(refused("ftp://box").contains("not an engine"), "one clear word");
+}
+
 #[test]
 fn a_server_is_filled_with_what_it_lacks_and_has_it_after_an_end_and_a_kill() {
     let dir = with_keys();

@@ -7,6 +7,7 @@ use std::{
     io::Read,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::Mutex,
     thread,
     time::{Duration, Instant},
@@ -14,7 +15,7 @@ use std::{
 
 use crate::{
     peer::{Place, Raced, Server, counted},
-    run::{figure, finish, hold, long, onesweep, root_test, seed, text},
+    run::{figure, finish, hold, long, onesweep, output, root_test, run, seed, text},
 };
 
 const BLOCK: usize = 4096;
@@ -252,4 +253,67 @@ fn several_servers_are_asked_and_any_of_them_may_stop() {
     assert_eq!(counted(&place, "reads_failed"), 0);
     drop(file);
     assert_eq!(raced.end(), Some(0));
+}
+
+/// Files that a pattern matches go by another policy, and others, and the tables, by that of the mount.
+fn goes_by_pattern(mkfs: &[&str], megabytes: u64) {
+    let place = Place::new();
+    let (image, mnt) = (place.path("image"), place.path("mnt"));
+    File::create(&image).expect("an image").set_len(megabytes << 20).expect("its size");
+    run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image));
+    fs::create_dir(&mnt).expect("a folder");
+    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mnt));
+    let content = |seed: u64| (0..256).flat_map(|number| block(seed, number)).collect::<Vec<u8>>();
+    fs::create_dir_all(mnt.join("music/deep")).expect("a folder");
+    for (number, name) in ["music/deep/song", "film.iso", "text", "other.iso.txt"].iter().enumerate() {
+        fs::write(mnt.join(name), content(number as u64)).expect("a file");
+    }
+    run(Command::new("umount").arg(&mnt));
+    wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(&image)).is_empty());
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    push(&place, &image, &[&server]);
+
+    let policies = ["--policy", "local-first", "--policy-of", "music=remote-first", "--policy-of", "*.iso=quiet-disk"];
+    let raced = Raced::start(&place, &image, &server.address, &policies);
+    let by = || {
+        ["local_first", "remote_first", "quiet_disk", "race"].map(|name| counted(&place, &format!("reads_by_{name}")))
+    };
+    assert!(by()[0] > 0, "tables are read by the policy of the mount");
+    // By which policy a file is read. Others may be read meanwhile: whoever looks for file systems on a new device reads some of it.
+    for (number, name, policy) in
+        [(0, "music/deep/song", 1), (1, "film.iso", 2), (2, "text", 0), (3, "other.iso.txt", 0)]
+    {
+        let before = by();
+        assert!(fs::read(mnt.join(name)).expect("it is read") == content(number), "{name}");
+        let grown: Vec<u64> = by().iter().zip(before).map(|(after, before)| after - before).collect();
+        assert!(grown[policy] > 0, "{name}: {grown:?}");
+        assert_eq!(grown[3], 0, "{name}: nobody named race");
+    }
+    assert_eq!(raced.end(), Some(0));
+}
+
+#[test]
+fn files_of_an_ext4_go_by_the_policy_of_their_pattern() {
+    root_test!();
+    goes_by_pattern(&["mkfs.ext4", "-q", "-F"], 64);
+}
+
+#[test]
+fn files_of_an_xfs_go_by_the_policy_of_their_pattern() {
+    root_test!();
+    goes_by_pattern(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+#[test]
+fn a_pattern_where_no_tables_are_is_refused() {
+    root_test!();
+    let place = Place::new();
+    let image = image(&place, 16);
+    place.index(&[], &image, 0);
+    let mut command = onesweep(["peer", "mount", "--key"]);
+    fs::create_dir(place.path("shown")).expect("a folder");
+    command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(["--policy-of", "*.iso=race"]);
+    let told = text(&finish(command.arg("--device").arg(&image).arg(place.path("shown")), 2).stderr);
+    assert!(told.contains("leave --policy-of out"), "{told}");
 }

@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::{client::Health, race::Counts};
+use crate::{
+    client::Health,
+    race::{Counts, Policy},
+};
 
 /// Beside what the race counts.
 #[derive(Debug, Default)]
@@ -14,6 +17,7 @@ pub(super) struct Counters {
     pub(super) local_bytes: AtomicU64,
     pub(super) remote_bytes: AtomicU64,
     pub(super) zeros: AtomicU64,
+    by_policy: [AtomicU64; 4],
     pub(super) split: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) writes: AtomicU64,
@@ -36,10 +40,25 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
+    /// A read goes by this policy.
+    pub(super) fn count_policy(&self, policy: Policy) {
+        add(self.of_policy(policy), 1);
+    }
+
+    fn of_policy(&self, policy: Policy) -> &AtomicU64 {
+        &self.by_policy[match policy {
+            Policy::Race => 0,
+            Policy::LocalFirst => 1,
+            Policy::RemoteFirst => 2,
+            Policy::QuietDisk => 3,
+        }]
+    }
+
     /// All of it in the text form of OpenMetrics 1.0.
     pub(super) fn exposition(&self, race: &Counts, index_works: bool, servers: &[Health]) -> String {
         let mut text = Text::default();
         let own = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let by = |policy| own(self.of_policy(policy));
         for (name, help, value) in [
             ("reads", "Reads that were raced, or could have been.", race.reads),
             ("reads_zero", "Reads of blocks that are known to be zeros; nobody is asked.", own(&self.zeros)),
@@ -48,6 +67,10 @@ impl Counters {
             ("reads_rescued", "Of them after the local disk had failed.", race.rescued),
             ("reads_split", "Reads that failed as a whole, and were read block by block.", own(&self.split)),
             ("reads_failed", "Reads that failed.", own(&self.failed)),
+            ("reads_by_race", "Reads by the policy race.", by(Policy::Race)),
+            ("reads_by_local_first", "Reads by the policy local-first.", by(Policy::LocalFirst)),
+            ("reads_by_remote_first", "Reads by the policy remote-first.", by(Policy::RemoteFirst)),
+            ("reads_by_quiet_disk", "Reads by the policy quiet-disk.", by(Policy::QuietDisk)),
             ("read_bytes", "Bytes that were read.", own(&self.read_bytes)),
             ("read_bytes_local", "Of them from the local disk.", own(&self.local_bytes)),
             ("read_bytes_remote", "Of them from servers.", own(&self.remote_bytes)),

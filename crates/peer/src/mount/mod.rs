@@ -16,6 +16,7 @@
 mod counters;
 mod fuse;
 mod offers;
+mod places;
 mod pool;
 mod reads;
 mod storage;
@@ -44,6 +45,7 @@ use self::{
 };
 pub use self::{
     fuse::{BLOCK_FILE, METRICS_FILE, SHOWN, show},
+    places::Places,
     storage::{DirectFile, Storage},
 };
 use crate::{
@@ -67,6 +69,8 @@ pub const SERVERS_MAX: usize = 16;
 pub struct Settings {
     /// Who is asked first.
     pub policy: Policy,
+    /// Places with another policy.
+    pub places: Places,
     /// How many reads the device truly serves at the same time: 1 for a disk with one head.
     pub lanes: usize,
     /// Refuse writes.
@@ -85,7 +89,16 @@ impl Settings {
     /// With nothing but a policy, for a disk with one head.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy, lanes: 1, read_only: false, write_through: false, share: false, reclaim: false, trace: None }
+        Self {
+            policy,
+            places: Places::new(),
+            lanes: 1,
+            read_only: false,
+            write_through: false,
+            share: false,
+            reclaim: false,
+            trace: None,
+        }
     }
 }
 
@@ -95,6 +108,8 @@ struct Shared {
     /// `None` once it was taken at the end.
     index: Mutex<Option<DeviceIndex<File>>>,
     geometry: Geometry,
+    policy: Policy,
+    places: Places,
     peers: Arc<Peers>,
     servers: usize,
     write_through: bool,
@@ -161,6 +176,8 @@ impl Device {
             storage,
             index: Mutex::new(Some(index)),
             geometry,
+            policy: settings.policy,
+            places: settings.places,
             peers,
             servers,
             write_through: settings.write_through,

@@ -191,8 +191,10 @@ impl Shared {
         let read = ReadId(racing.next);
         let peers = pending.choices.iter().map(|(peer, _)| *peer).collect();
         let checkable = !pending.learns;
+        let policy = self.places.policy(&(pending.at..pending.at + pending.len as u64));
+        self.counters.count_policy(policy.unwrap_or(self.policy));
         racing.pending.insert(read, pending);
-        let event = Event::Asked { read, bytes, checkable, peers };
+        let event = Event::Asked { read, bytes, checkable, peers, policy };
         let effects = self.decide(&mut racing, event);
         drop(racing);
         self.carry_out(effects, None);

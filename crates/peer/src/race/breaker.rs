@@ -21,7 +21,7 @@ enum State {
 
 /// Whether a peer is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Breaker {
+pub(crate) struct Breaker {
     state: State,
     failures: u32,
     unanswered: u32,
@@ -36,7 +36,7 @@ impl Default for Breaker {
 
 impl Breaker {
     /// Whether a request may be sent now.
-    pub(super) fn allows(&self, now: Micros) -> bool {
+    pub(crate) fn allows(&self, now: Micros) -> bool {
         match self.state {
             State::Closed => true,
             State::Open { until } => now >= until,
@@ -44,20 +44,25 @@ impl Breaker {
         }
     }
 
+    /// It is asked by everybody.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     /// A request was sent.
-    pub(super) fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         if let State::Open { .. } = self.state {
             self.state = State::Probing;
         }
     }
 
     /// It answered, as a peer that is well does; that it doesn't have the block is an answer.
-    pub(super) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         *self = Self::default();
     }
 
     /// The request failed.
-    pub(super) fn failed(&mut self, now: Micros) {
+    pub(crate) fn failed(&mut self, now: Micros) {
         self.failures += 1;
         if self.failures >= FAILURES_MOST || self.state == State::Probing {
             self.open(now);
@@ -65,12 +70,12 @@ impl Breaker {
     }
 
     /// It answered with something else than the block.
-    pub(super) fn lied(&mut self, now: Micros) {
+    pub(crate) fn lied(&mut self, now: Micros) {
         self.open(now);
     }
 
     /// Nobody waits for the answer any longer. `long`: it should have come.
-    pub(super) fn given_up(&mut self, now: Micros, long: bool) {
+    pub(crate) fn given_up(&mut self, now: Micros, long: bool) {
         self.unanswered += u32::from(long);
         match self.state {
             State::Probing if !long => self.state = State::Open { until: now },
@@ -81,7 +86,7 @@ impl Breaker {
     }
 
     /// The network is another one: it is tried at once.
-    pub(super) fn renew(&mut self, now: Micros) {
+    pub(crate) fn renew(&mut self, now: Micros) {
         self.pause = PAUSE_FIRST;
         if self.state != State::Closed {
             self.state = State::Open { until: now };

@@ -25,9 +25,9 @@ mod policy;
 
 use std::collections::{HashMap, VecDeque};
 
-use breaker::Breaker;
 use budget::Budget;
 
+pub(crate) use breaker::Breaker;
 pub use latency::{Latency, Micros};
 pub use policy::{Policy, QUIET_DISK_DEADLINE};
 
@@ -62,6 +62,8 @@ pub enum Event {
         checkable: bool,
         /// Who may be asked, the likeliest first.
         peers: Vec<PeerId>,
+        /// Who is asked first, where that is another one than usual.
+        policy: Option<Policy>,
     },
     /// The device has answered or failed.
     Local {
@@ -170,7 +172,7 @@ pub enum Source {
 /// How the race is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Who is asked first.
+    /// Who is asked first, where a read doesn't say otherwise.
     pub policy: Policy,
     /// How many reads the device truly serves at the same time: 1 for a disk with one head.
     pub lanes: usize,
@@ -349,7 +351,10 @@ impl Race {
     /// Takes what happened at `now`, and appends what is to be done, in that order. Times never go back.
     pub fn on(&mut self, now: Micros, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Asked { read, bytes, checkable, peers } => self.ask(now, read, bytes, checkable, peers, actions),
+            Event::Asked { read, bytes, checkable, peers, policy } => {
+                let policy = policy.unwrap_or(self.settings.policy);
+                self.ask(now, (read, policy), bytes, checkable, peers, actions);
+            }
             Event::Local { read, done } => self.local(now, read, done, actions),
             Event::Remote { read, request, peer, bytes, answer } => {
                 self.remote(now, (read, request, peer), bytes, answer, actions)
@@ -366,7 +371,7 @@ impl Race {
     fn ask(
         &mut self,
         now: Micros,
-        id: ReadId,
+        (id, policy): (ReadId, Policy),
         bytes: u64,
         checkable: bool,
         peers: Vec<PeerId>,
@@ -387,11 +392,11 @@ impl Race {
             explores: false,
             armed: None,
         };
-        if let Some(peer) = self.paid_peer(now, &read) {
+        if let Some(peer) = self.paid_peer(now, &read, policy) {
             let mut wait = 0;
-            match self.settings.policy {
+            match policy {
                 Policy::RemoteFirst | Policy::QuietDisk => {
-                    read.local_at = now + policy::deadline(self.settings.policy, &self.local);
+                    read.local_at = now + policy::deadline(policy, &self.local);
                 }
                 Policy::LocalFirst => (wait, read.explores) = self.delay(peer),
                 Policy::Race => {}
@@ -407,7 +412,7 @@ impl Race {
     }
 
     /// The peer that a new read could ask, whose request is then paid.
-    fn paid_peer(&mut self, now: Micros, read: &Read) -> Option<PeerId> {
+    fn paid_peer(&mut self, now: Micros, read: &Read, policy: Policy) -> Option<PeerId> {
         if !read.checkable {
             self.counts.not_checkable += 1;
             return None;
@@ -416,7 +421,7 @@ impl Race {
             self.counts.no_peer += 1;
             return None;
         };
-        if !self.budget.reserve(self.settings.policy == Policy::QuietDisk) {
+        if !self.budget.reserve(policy == Policy::QuietDisk) {
             self.counts.no_budget += 1;
             return None;
         }

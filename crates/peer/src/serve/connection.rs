@@ -25,6 +25,9 @@ use crate::{
     wire::{Answer, Closing},
 };
 
+/// What is answered goes after so long at the latest, though more could be: who hears nothing for long gives up.
+const ANSWERS_AT_A_TIME: Duration = Duration::from_millis(100);
+
 /// How a connection came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -124,7 +127,8 @@ impl<'a> Connection<'a> {
     /// Takes the frames that came, and serves what they ask for, as far as there is room.
     fn answer(&mut self) -> Result<bool, End> {
         let mut did_something = false;
-        while self.has_room() {
+        let until = Instant::now() + ANSWERS_AT_A_TIME;
+        while self.has_room() && !(did_something && Instant::now() >= until) {
             let (transport, is_encrypted) = (&self.transport, self.is_encrypted);
             // On the loopback, who comes is not asked for his role: he has to know the key for his hashes.
             let caller = || match (is_encrypted, transport.certificate()) {
@@ -140,7 +144,11 @@ impl<'a> Connection<'a> {
             }
             did_something = true;
         }
-        while self.has_room() && self.session.serve_one(self.outgoing.end()) {
+        // A store that is far away may take long for each.
+        while self.has_room()
+            && !(did_something && Instant::now() >= until)
+            && self.session.serve_one(self.outgoing.end())
+        {
             did_something = true;
         }
         Ok(did_something)

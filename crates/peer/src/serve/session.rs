@@ -121,16 +121,24 @@ impl<'a> Session<'a> {
 
     fn want(&mut self, first: u32, priority: Priority, hashes: Hashes<'_>, out: &mut Vec<u8>) {
         add(&self.shared.counters.gets, hashes.len() as u64);
+        let is_far = self.shared.store.is_far();
+        let mut soon = Vec::new();
         for (id, hash) in (first..=u32::MAX).zip(hashes.iter()) {
             if self.waiting.len() + self.prefetch.len() >= self.shared.limits.in_flight as usize {
                 add(&self.shared.counters.busy, 1);
                 Answer::Failed { id, why: Refusal::Busy }.encode(out);
                 continue;
             }
+            if is_far {
+                soon.push(hash);
+            }
             match priority {
                 Priority::Waiting => self.waiting.push_back(Wanted { id, hash }),
                 Priority::Prefetch => self.prefetch.push_back(Wanted { id, hash }),
             }
+        }
+        if is_far {
+            self.shared.store.soon(&soon);
         }
     }
 
@@ -150,7 +158,8 @@ impl<'a> Session<'a> {
 
     fn tell_which(&self, id: u32, hashes: Hashes<'_>, out: &mut Vec<u8>) {
         add(&self.shared.counters.asked, hashes.len() as u64);
-        let are_there: Vec<bool> = hashes.iter().map(|hash| self.shared.store.has(&hash)).collect();
+        let hashes: Vec<Hash> = hashes.iter().collect();
+        let are_there = self.shared.store.has_all(&hashes);
         Answer::has(out, id, &are_there);
     }
 

@@ -5,10 +5,12 @@
 //! | [`Memory`] | in memory | the least recently used go |
 //! | [`Disk`] | in segment files of a directory (docs/FORMATS.md) | the oldest segment goes; what of it was read stays |
 //! | [`Tiered`] | in memory, above another store | as they do |
+//! | [`Remote`](engine::Remote) | in an engine: Redis or S3 ([`engine`]) | as the engine does, or the oldest go |
 
 #[cfg(test)]
 pub(crate) mod conformance;
 mod disk;
+pub mod engine;
 mod memory;
 mod tiered;
 
@@ -48,6 +50,16 @@ pub enum StoreError {
     /// Its hashes were made by another key.
     #[error("{}: these blocks belong to another trust domain. Name its key, or another directory", .0.display())]
     Domain(PathBuf),
+    /// An engine can't be asked, or not now.
+    #[error("{engine}: cannot {step}: {why}")]
+    Engine {
+        /// Its address.
+        engine: String,
+        /// What was tried.
+        step: &'static str,
+        /// Why not.
+        why: String,
+    },
 }
 
 /// What became of a block that was put.
@@ -80,6 +92,16 @@ pub trait BlockStore: Send + Sync {
     fn put(&self, hash: &Hash, bytes: &[u8]) -> Result<Put, StoreError>;
     /// Whether it is there, as far as can be told without reading it.
     fn has(&self, hash: &Hash) -> bool;
+    /// The same for many, where one question is quicker than many.
+    fn has_all(&self, hashes: &[Hash]) -> Vec<bool> {
+        hashes.iter().map(|hash| self.has(hash)).collect()
+    }
+    /// Whether it takes so long to bring a block that others should be brought meanwhile: then [`Self::soon`] is of use.
+    fn is_far(&self) -> bool {
+        false
+    }
+    /// These will be asked for soon. A store that is far away begins to bring them.
+    fn soon(&self, _: &[Hash]) {}
     /// How many blocks there are.
     fn blocks(&self) -> u64;
     /// Bytes of all blocks, each once.

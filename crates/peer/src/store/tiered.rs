@@ -58,6 +58,29 @@ impl BlockStore for Tiered {
         self.upper.has(hash) || self.lower.has(hash)
     }
 
+    fn has_all(&self, hashes: &[Hash]) -> Vec<bool> {
+        let mut are_there: Vec<bool> = hashes.iter().map(|hash| self.upper.has(hash)).collect();
+        let absent: Vec<usize> = (0..hashes.len()).filter(|at| !are_there[*at]).collect();
+        if !absent.is_empty() {
+            let asked: Vec<Hash> = absent.iter().map(|at| hashes[*at]).collect();
+            for (at, is_there) in absent.into_iter().zip(self.lower.has_all(&asked)) {
+                are_there[at] = is_there;
+            }
+        }
+        are_there
+    }
+
+    fn is_far(&self) -> bool {
+        self.lower.is_far()
+    }
+
+    fn soon(&self, hashes: &[Hash]) {
+        let absent: Vec<Hash> = hashes.iter().filter(|hash| !self.upper.has(hash)).copied().collect();
+        if !absent.is_empty() {
+            self.lower.soon(&absent);
+        }
+    }
+
     fn blocks(&self) -> u64 {
         self.lower.blocks().max(self.upper.blocks())
     }
@@ -103,6 +126,17 @@ mod tests {
         assert_eq!(bytes, b"beforeblockblock");
         assert_eq!(store.upper_hits.load(Ordering::Relaxed), 1);
         assert_eq!(store.lower_hits.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn what_is_above_or_below_is_there() {
+        let hash = |n: u8| Hash::from_bytes([n; 32]);
+        let (upper, lower) = (Memory::new(1 << 20), Memory::new(1 << 20));
+        upper.put(&hash(1), b"above").unwrap();
+        lower.put(&hash(2), b"below").unwrap();
+        let store = Tiered::new(upper, Box::new(lower));
+        assert_eq!(store.has_all(&[hash(3), hash(2), hash(1), hash(2)]), [false, true, true, true]);
+        assert_eq!(store.has_all(&[]), [false; 0]);
     }
 
     #[test]

@@ -161,7 +161,8 @@ impl<'a> Simulation<'a> {
             self.ask_next(read);
         }
         let peers = (0..plan.replies.len() as u16).map(PeerId).collect();
-        let event = Event::Asked { read: ReadId(read as u64), bytes: BLOCK, checkable: plan.checkable, peers };
+        let (id, checkable) = (ReadId(read as u64), plan.checkable);
+        let event = Event::Asked { read: id, bytes: BLOCK, checkable, peers, policy: None };
         self.tell(event);
     }
 

@@ -13,6 +13,7 @@ Examples:
   onesweep peer mount --device /dev/sda2 --mount /srv /run/onesweep/sda2
   onesweep peer mount --device /dev/sda2 --learn --share --mount /srv /run/onesweep/sda2
   onesweep peer mount --device disk.img --read-only --policy local-first ./shown
+  onesweep peer mount --device /dev/sdb1 --policy-of '*.flac=quiet-disk' --mount /music /run/onesweep/sdb1
   onesweep peer mount --device /dev/sda2 --server box:7497 --tls /etc/onesweep/peer/notebook --mount /srv /run/onesweep/sda2
 
 DIR gets two files: block, which is the device, and metrics. A read goes to the disk, to a server that has the blocks, or to both,
@@ -44,6 +45,10 @@ pub(crate) struct PeerMountArgs {
     /// Who is asked first
     #[arg(long, value_name = "POLICY", default_value = "race")]
     pub(crate) policy: PolicyName,
+    /// Another policy for the files that a pattern matches, as of --exclude ('*.iso', 'home/*/music'); may be given again, the
+    /// first that matches counts. Their places are looked up at the start, in the tables of ext2, ext3, ext4, XFS or NTFS
+    #[arg(long = "policy-of", value_name = "PATTERN=POLICY", value_parser = policy_of)]
+    pub(crate) policies_of: Vec<PolicyOf>,
     /// Reads that the device truly serves at the same time [default: 8 where nothing turns, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) lanes: Option<u16>,
@@ -81,6 +86,23 @@ pub(crate) struct PeerMountArgs {
     pub(crate) serving: bool,
 }
 
+/// The policy of the files that a pattern matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyOf {
+    pub(crate) pattern: String,
+    pub(crate) policy: PolicyName,
+}
+
+fn policy_of(text: &str) -> Result<PolicyOf, String> {
+    let (pattern, policy) = text.rsplit_once('=').ok_or("write PATTERN=POLICY, as '*.iso=quiet-disk'")?;
+    if pattern.is_empty() {
+        return Err("the pattern is empty; write PATTERN=POLICY, as '*.iso=quiet-disk'".to_owned());
+    }
+    let policy = PolicyName::from_str(policy, false)
+        .map_err(|_| format!("{policy} is no policy: race, local-first, remote-first or quiet-disk"))?;
+    Ok(PolicyOf { pattern: pattern.to_owned(), policy })
+}
+
 /// Who is asked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
@@ -116,8 +138,16 @@ mod tests {
         let Ok(Command::Peer(peer)) = parse_line(line) else { panic!() };
         let PeerCommand::Mount(mount) = peer.command else { panic!() };
         assert_eq!((mount.policy, mount.block_size, mount.serving), (PolicyName::QuietDisk, 16384, false));
+        let of = parse_line("peer mount --device x --policy-of a=b=race --policy-of *.iso=quiet-disk d");
+        let Ok(Command::Peer(peer)) = of else { panic!() };
+        let PeerCommand::Mount(mount) = peer.command else { panic!() };
+        let told: Vec<_> = mount.policies_of.iter().map(|of| (of.pattern.as_str(), of.policy)).collect();
+        assert_eq!(told, [("a=b", PolicyName::Race), ("*.iso", PolicyName::QuietDisk)]);
         for line in [
             "d",
+            "--device x --policy-of quiet-disk d",
+            "--device x --policy-of =race d",
+            "--device x --policy-of *.iso=fast d",
             "--device x",
             "--device x --options ro d",
             "--device x --read-only --reclaim d",

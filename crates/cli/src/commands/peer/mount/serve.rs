@@ -19,7 +19,7 @@ use onesweep_peer::{
 use onesweep_sys::{block, files, process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{READY, stack};
+use super::{READY, patterns, stack};
 use crate::{
     args::PeerMountArgs,
     commands::peer::{
@@ -59,7 +59,12 @@ pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
     }
     let trace =
         args.trace.as_ref().map(|path| File::create(path).map_err(|error| Failure::io(path, "make it", &error)));
+    let places = patterns::places(&args.device, &args.policies_of)?;
+    if !args.policies_of.is_empty() {
+        tracing::info!("{} places have a policy of their own", places.len());
+    }
     let settings = Settings {
+        places,
         lanes: args.lanes.map_or_else(|| source.lanes(&args.device), usize::from),
         read_only: args.read_only,
         write_through: args.write_through,
