@@ -64,8 +64,7 @@ pub fn own_mount_of(directory: &Path, read_only: bool) -> io::Result<OwnedFd> {
     const ATIME_MASK: u64 = 0x70;
     let path = text(directory.as_os_str().as_bytes())?;
     // SAFETY: a text that ends with a zero and lives beyond the call.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), CLONE | libc::O_CLOEXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), CLONE | libc::O_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

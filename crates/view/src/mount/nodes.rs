@@ -75,11 +75,7 @@ impl Nodes {
 
     /// The number of an inode that the kernel may know.
     pub(super) fn known(&self, inode: Inode) -> Option<NodeId> {
-        let id = if inode == self.root {
-            ROOT
-        } else {
-            self.strange.get(&inode).copied().unwrap_or(inode.ino)
-        };
+        let id = if inode == self.root { ROOT } else { self.strange.get(&inode).copied().unwrap_or(inode.ino) };
         self.nodes.get(&id).is_some_and(|node| node.inode == inode).then_some(id)
     }
 
@@ -120,6 +116,11 @@ impl Nodes {
     /// The names of a node, the one that was seen last first.
     pub(super) fn names(&self, id: NodeId) -> Vec<Name> {
         self.nodes.get(&id).map_or_else(Vec::new, |node| node.names.iter().rev().cloned().collect())
+    }
+
+    /// All nodes with their names.
+    pub(super) fn all(&self) -> Vec<(NodeId, Vec<Name>)> {
+        self.nodes.iter().map(|(id, node)| (*id, node.names.clone())).collect()
     }
 
     /// A node got another name.
@@ -195,7 +196,10 @@ mod tests {
         assert!(one >= STRANGE && other >= STRANGE && one != other);
         assert_eq!(nodes.told(inode(1), ROOT, c"one again"), one);
         assert_eq!(nodes.known(Inode { dev: 6, ino: 12 }), Some(other));
-        assert_eq!((nodes.known(inode(12)), nodes.known(inode(13)), nodes.known(inode(2))), (Some(12), None, Some(ROOT)));
+        assert_eq!(
+            (nodes.known(inode(12)), nodes.known(inode(13)), nodes.known(inode(2))),
+            (Some(12), None, Some(ROOT))
+        );
         assert!(nodes.forget(other, 1));
         assert_eq!(nodes.known(Inode { dev: 6, ino: 12 }), None);
     }
