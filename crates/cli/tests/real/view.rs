@@ -114,7 +114,12 @@ fn a_view_is_the_same_tree() {
         }
         assert_eq!(shown.len(), there.len());
         let tar = |from: &Path| {
-            output(Command::new("tar").args(["--format=gnu", "--sparse", "--sort=name", "-cf", "-", "-C"]).arg(from).arg("."))
+            output(
+                Command::new("tar")
+                    .args(["--format=gnu", "--sparse", "--sort=name", "-cf", "-", "-C"])
+                    .arg(from)
+                    .arg("."),
+            )
         };
         assert!(tar(&dir) == tar(&root), "{}: archives differ", fs.name());
         assert_eq!(accessed(), before, "reading through the view leaves the access time");
@@ -164,7 +169,9 @@ fn what_changes_in_the_source_shows() {
         match turn % 10 {
             0 => fs::write(&file, format!("of turn {turn}, and longer")).expect("a file"),
             1 => drop(fs::remove_file(&file)),
-            2 => fs::rename(root.join("a/b"), root.join("a/moved")).and_then(|()| fs::rename(root.join("a/moved"), root.join("a/b"))).expect("a name"),
+            2 => fs::rename(root.join("a/b"), root.join("a/moved"))
+                .and_then(|()| fs::rename(root.join("a/moved"), root.join("a/b")))
+                .expect("a name"),
             3 => fs::write(root.join(format!("a/b/new{turn}")), "new").expect("a file"),
             4 => drop(fs::set_permissions(&file, fs::Permissions::from_mode(0o600 + turn as u32 % 8))),
             5 => fs::write(root.join("second name"), format!("by the other name {turn}")).expect("a file"),
@@ -294,7 +301,16 @@ fn walks_over_a_view_are_swept() {
     tree::sync(&root);
     let bytes: u64 = files.iter().map(|file| fs::metadata(file).expect("a file").len().next_multiple_of(4096)).sum();
     let archive = |from: &Path| -> Vec<String> {
-        vec!["tar".into(), "--format=gnu".into(), "--sort=name".into(), "-cf".into(), "-".into(), "-C".into(), from.display().to_string(), ".".into()]
+        vec![
+            "tar".into(),
+            "--format=gnu".into(),
+            "--sort=name".into(),
+            "-cf".into(),
+            "-".into(),
+            "-C".into(),
+            from.display().to_string(),
+            ".".into(),
+        ]
     };
     let alone = output(Command::new("tar").args(&archive(&root)[1..]));
     for (limit, sweeps) in [(None, 1..=1), (Some(bytes / 5), 5..=9)] {
@@ -354,9 +370,15 @@ fn a_bad_place_is_the_error_of_its_file() {
     // Its sums tell that the bytes are others.
     let all = fs::read(image.file()).expect("the image");
     let sought = &contents[13][4096..4096 + 64];
-    let at = all.windows(64).position(|bytes| bytes == sought).expect("the bytes of the file");
+    let places: Vec<usize> =
+        (0..all.len() / 64).map(|at| at * 64).filter(|at| all[*at..].starts_with(sought)).collect();
     drop(all);
-    File::options().write(true).open(image.file()).and_then(|file| file.write_all_at(&[0; 64], at as u64)).expect("bytes");
+    assert!(!places.is_empty(), "the bytes of the file");
+    // Small file systems keep data twice.
+    let disk = File::options().write(true).open(image.file()).expect("the image");
+    for place in places {
+        disk.write_all_at(&[0; 64], place as u64).expect("bytes");
+    }
     image.mount();
     let _view = View::show(&root, &dir, &[]);
     // As a walk, and one by one.
@@ -365,7 +387,10 @@ fn a_bad_place_is_the_error_of_its_file() {
     for (number, content) in contents.iter().enumerate() {
         let read = fs::read(dir.join(name(number)));
         match number {
-            13 => assert_eq!(read.expect_err("it is bad").raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error())),
+            13 => assert_eq!(
+                read.map(|_| ()).expect_err("it is bad").raw_os_error(),
+                Some(rustix::io::Errno::IO.raw_os_error())
+            ),
             _ => assert!(read.expect("a file") == *content, "{}", name(number)),
         }
     }
@@ -398,7 +423,12 @@ fn a_view_that_may_be_written_writes_to_the_source() {
         fs::create_dir_all(&root).expect("a folder");
         let view = View::show(&root, &dir, &["--read-write"]);
         // All that a tree can hold, made through the view.
-        tree::varied(&dir.join("made"), if fs == Fs::Btrfs { Fs::Ext4 } else { fs }, &Varied { files: 60, sparse: 2 << 20 }, 4);
+        tree::varied(
+            &dir.join("made"),
+            if fs == Fs::Btrfs { Fs::Ext4 } else { fs },
+            &Varied { files: 60, sparse: 2 << 20 },
+            4,
+        );
         assert!(inodes(&dir) == inodes(&root), "{}", fs.name());
         let (shown, there) = (tree::manifest(&dir), tree::manifest(&root));
         for (name, entry) in &there {
@@ -438,7 +468,8 @@ fn operations(dir: &Path, root: &Path) {
     assert_eq!(rustix::fs::seek(&open, Place::Hole(0)).expect("a hole"), 65536);
     assert_eq!(rustix::fs::seek(&open, Place::Data(65536)).expect("data"), 65536 + 131_072);
     open.sync_all().expect("it is written");
-    let target = File::options().create(true).truncate(true).read(true).write(true).open(dir.join("copy")).expect("a file");
+    let target =
+        File::options().create(true).truncate(true).read(true).write(true).open(dir.join("copy")).expect("a file");
     let source = File::open(&file).expect("a file");
     let copied = rustix::fs::copy_file_range(&source, Some(&mut 0), &target, Some(&mut 100), 4096).expect("a copy");
     assert!(copied > 0 && fs::metadata(root.join("copy")).expect("a file").len() == 100 + copied as u64);
@@ -452,7 +483,8 @@ fn operations(dir: &Path, root: &Path) {
     assert!(fs::read(&there).expect("a file")[500_000..].starts_with(b"by the kernel"));
     drop((open, target, source, large));
     // Names.
-    let exchange = |one: &str, other: &str, flags| rustix::fs::renameat_with(CWD, dir.join(one), CWD, dir.join(other), flags);
+    let exchange =
+        |one: &str, other: &str, flags| rustix::fs::renameat_with(CWD, dir.join(one), CWD, dir.join(other), flags);
     exchange("file", "copy", RenameFlags::EXCHANGE).expect("they change");
     assert_eq!(fs::metadata(root.join("copy")).expect("a file").len(), 1 << 20);
     exchange("file", "copy", RenameFlags::NOREPLACE).expect_err("it is there");
@@ -461,7 +493,10 @@ fn operations(dir: &Path, root: &Path) {
     let kept = File::open(dir.join("one/two/three")).expect("a file");
     fs::rename(dir.join("one"), dir.join("other")).expect("a name");
     assert_eq!(fs::read(dir.join("other/two/three")).expect("a file"), b"deep");
-    assert_eq!(kept.metadata().expect("facts").ino(), fs::metadata(root.join("other/two/three")).expect("a file").ino());
+    assert_eq!(
+        kept.metadata().expect("facts").ino(),
+        fs::metadata(root.join("other/two/three")).expect("a file").ino()
+    );
     fs::rename(dir.join("copy"), dir.join("file")).expect("it replaces");
     symlink("nowhere", dir.join("symbolic")).expect("a link");
     assert_eq!(fs::read_link(root.join("symbolic")).expect("a link"), Path::new("nowhere"));
@@ -484,7 +519,9 @@ fn operations(dir: &Path, root: &Path) {
     run(&mut nobody);
     let facts = fs::metadata(root.join("theirs/file")).expect("a file");
     assert_eq!((facts.uid(), facts.gid()), (65534, 65534));
-    let lists = |at: &Path| output(Command::new("getfacl").args(["-R", "--omit-header", "."]).current_dir(at.join("theirs")));
+    let lists = |at: &Path| {
+        output(Command::new("getfacl").args(["--omit-header", ".", "dir", "file"]).current_dir(at.join("theirs")))
+    };
     assert_eq!(text(&lists(dir)), text(&lists(root)));
     // Times.
     let times = rustix::fs::Timestamps {

@@ -16,8 +16,8 @@ use std::{
 };
 
 use fuser::{
-    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -263,7 +263,8 @@ impl Shown {
 
     fn answer_open(&self, id: NodeId, file: OwnedFd, is_large: bool, reply: ReplyOpen) {
         let back = |file: &OwnedFd| reply.open_backing(file);
-        let (number, open) = self.opened.add_file(id, file, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
+        let (number, open) =
+            self.opened.add_file(id, file, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
         let number = FileHandle(number);
         match &open.backing {
             Some(backing) => reply.opened_passthrough(number, FopenFlags::FOPEN_NOFLUSH, backing),

@@ -51,8 +51,8 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 
 /// Whether a view was shown there whose process was killed.
 fn is_dead(place: &Path) -> bool {
-    let is_unserved = fs::metadata(place).is_err_and(|error| error.raw_os_error() == Some(NOT_CONNECTED));
-    is_unserved && is_shown(place)
+    // Its attributes may still be in the kernel's memory.
+    is_shown(place) && fs::read_dir(place).is_err_and(|error| error.raw_os_error() == Some(NOT_CONNECTED))
 }
 
 /// `ENOTCONN`.
