@@ -124,7 +124,10 @@ fn a_view_is_the_same_tree() {
         assert!(tar(&dir) == tar(&root), "{}: archives differ", fs.name());
         assert_eq!(accessed(), before, "reading through the view leaves the access time");
         view.signal(rustix::process::Signal::INT);
-        view.end(Some(0));
+        let said = view.end(Some(0));
+        if matches!(fs, Fs::Ext4 | Fs::Xfs) {
+            assert!(said.contains("changes are seen at once"), "{}: {said}", fs.name());
+        }
         assert!(fs::read_dir(&dir).expect("a folder").next().is_none());
     }
 }
@@ -330,11 +333,7 @@ fn walks_over_a_view_are_swept() {
             None => assert!(cached >= bytes / 2),
         }
     }
-    // What is in memory needs no help, and a file alone is no walk.
-    output(Command::new("cat").args(&files));
-    let mut command = onesweep(["view", "--verbose"]);
-    let out = finish(command.args([&root, &dir]).args(["--", "cp", "-a"]).args([&dir, &image.beside("copy")]), 0);
-    assert_eq!(brought_in(&out.stderr), (0, 0), "{}", text(&out.stderr));
+    // A file alone is no walk.
     image.cold();
     let one = dir.join(files[7].strip_prefix(&root).expect("below"));
     let out = finish(onesweep(["view", "--verbose"]).args([&root, &dir]).args(["--", "cat"]).arg(one), 0);

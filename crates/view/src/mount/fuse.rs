@@ -456,9 +456,8 @@ fn read_whole(file: &OwnedFd, offset: u64, size: usize) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // What was read before a bad place is told; the next request meets it.
-            Err(error) if filled == 0 => return Err(error),
-            Err(_) => break,
+            // A part of it would pass for all that there is.
+            Err(error) => return Err(error),
         }
     }
     bytes.truncate(filled);

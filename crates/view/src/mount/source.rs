@@ -29,6 +29,8 @@ pub(super) struct Source {
     /// As others name it.
     path: PathBuf,
     root: Arc<OwnedFd>,
+    /// The same, open for reading: marks and handles want that.
+    anchor: OwnedFd,
     inode: Inode,
     read_only: bool,
     nodes: Mutex<Nodes>,
@@ -66,9 +68,11 @@ impl Source {
         if stat.file_type() != EntryType::Dir {
             return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
         }
+        let anchor = open_again_with(root.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?;
         Ok(Self {
             path,
             root: Arc::new(root),
+            anchor,
             inode: stat.inode(),
             read_only,
             nodes: Mutex::new(Nodes::new(stat.inode())),
@@ -82,7 +86,7 @@ impl Source {
     }
 
     pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+        self.anchor.as_fd()
     }
 
     /// The inode of the root.

