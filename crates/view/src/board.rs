@@ -360,7 +360,9 @@ mod tests {
     fn this_process_may_be_the_program() {
         let told = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&told);
-        let news: News = Arc::new(move || drop(counter.fetch_add(1, Ordering::SeqCst)));
+        let news: News = Arc::new(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
         let board = Board::new(&[7, 1 << 40], Some(news)).unwrap();
         board.make_room(100);
         let slots: Vec<Slot> = (0..50).map(|ino| board.enter(1, ino << 33).unwrap()).collect();
