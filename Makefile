@@ -37,6 +37,8 @@ DISKUS ?= 0.8
 # For how long, or how often, `make fuzz` runs each target.
 FUZZ ?= -max_total_time=60
 CARGO_FUZZ ?= 0.13
+# What `make pjdfstest` asks of a view.
+PJDFSTEST ?= 0.2
 # By which the tests read what `onesweep export` writes.
 DUCKDB ?= 1.5
 # What plays S3 in the tests of engines, with its version.
@@ -61,6 +63,7 @@ help:
 	@echo 'make web-test   is that page what its sources build, and does it work in Chromium; a part of make test'
 	@echo 'make engines-test  blocks in a real Redis, a cluster of three, and S3 (moto); a part of make test-long'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
+	@echo 'make pjdfstest  what POSIX says of files, asked of onesweep view --read-write (root)'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
 	@echo 'make fuzz       parsers of disk tables with bytes that nobody has looked at, a minute each (nightly Rust, root)'
@@ -159,6 +162,11 @@ $(TARGET)/tools/moto/$(MOTO):
 	$(TARGET)/tools/moto/bin/pip install --quiet --disable-pip-version-check 'moto[server]==$(MOTO)'
 	@touch $@
 
+pjdfstest: deps
+	@test -x $(TARGET)/tools/bin/pjdfstest || $(CARGO) install pjdfstest --version '^$(PJDFSTEST)' --locked --root $(TARGET)/tools
+	$(CARGO) build --bin onesweep
+	crates/cli/tests/pjdfstest/run $(TARGET)/debug/onesweep $(TARGET)/tools/bin/pjdfstest
+
 web/node_modules: web/package.json web/package-lock.json
 	@.ci/deps $(WEB_BUILD_TOOLS)
 	cd web && npm ci
@@ -219,4 +227,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long engines-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long engines-test pjdfstest web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean

@@ -124,6 +124,11 @@ impl std::fmt::Debug for FiemapBuffer {
     }
 }
 
+/// The first extent of a file, if it has one; errors as of [`extents`].
+pub fn first_extent(fd: BorrowedFd<'_>, buffer: &mut FiemapBuffer) -> io::Result<Option<RawExtent>> {
+    Ok((buffer.ask(fd, 0)? > 0).then(|| buffer.entry(0)))
+}
+
 /// Calls `visit` for each extent of the file (or, on ext4, directory) in file order.
 ///
 /// Holes are left out. Nothing is written back first, so bytes that are only in memory come as `DELALLOC` or not at

@@ -48,6 +48,7 @@
 //! | [`mounting`] | mounting for reading |
 //! | [`local_time`] | times for people |
 //! | [`stall`] | writes that nobody takes |
+//! | [`acting`] | making files as somebody else |
 //! | [`rights`] | giving up what root may do |
 //! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
 //! | [`process`] | ending and waiting for the programs that this one has started |
@@ -56,11 +57,12 @@
 //! | [`links`] | when network links and addresses come and go |
 //! | [`ready`] | waiting for a socket, and a bell that another thread rings |
 //! | [`handle`] | inodes by handles, without paths |
-//! | [`fanotify`] | what changes on a file system |
+//! | [`fanotify`], [`inotify`] | what changes on a file system, or in directories |
 //! | [`permission`] | whether files may be opened, which the kernel asks before |
 //! | [`lease`] | whether a file is open for writing |
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
+pub mod acting;
 pub mod block;
 pub mod btrfs;
 pub mod buffer;
@@ -76,6 +78,7 @@ pub mod freeze;
 pub mod fsmap;
 pub mod handle;
 pub mod inode;
+pub mod inotify;
 mod keeper;
 pub mod lease;
 pub mod limits;

@@ -27,8 +27,9 @@ use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes, usage:
 use thiserror::Error;
 
 use crate::{
-    board::{Board, Phase, Slot, State},
+    board::{Board, News, Phase, Slot, State},
     course::Course,
+    order::Order,
     tree::Tree,
 };
 
@@ -101,13 +102,29 @@ impl Ahead {
     ///
     /// A directory isn't there or is none; no thread can be started.
     pub fn start(roots: &[PathBuf], limit: Option<u64>) -> Result<Self, AheadError> {
+        Self::with(roots, limit, Order::Source, None)
+    }
+
+    /// As [`Ahead::start`], for a program that is this process itself. Content is brought in when the first file is wanted.
+    /// Programs may walk as `order` has it.
+    pub(crate) fn follow(roots: &[PathBuf], limit: Option<u64>, order: Order, news: News) -> Result<Self, AheadError> {
+        Self::with(roots, limit, order, Some(news))
+    }
+
+    /// What this process looks at as a program.
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    fn with(roots: &[PathBuf], limit: Option<u64>, order: Order, news: Option<News>) -> Result<Self, AheadError> {
         let roots: Vec<PathBuf> = roots.iter().map(|root| open_root(root)).collect::<Result<_, _>>()?;
         let mut devices: Vec<u64> =
             roots.iter().filter_map(|root| fs::metadata(root).ok()).map(|it| it.dev()).collect();
         devices.sort_unstable();
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
-        let board = Arc::new(Board::new(&devices).map_err(system("share memory with programs"))?);
+        let waits_for_content = news.is_some();
+        let board = Arc::new(Board::new(&devices, news).map_err(system("share memory with programs"))?);
         let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
         let is_warm = Arc::new(AtomicBool::new(false));
         let pulse = {
@@ -122,6 +139,8 @@ impl Ahead {
             cancel: cancel.clone(),
             devices,
             limit,
+            order,
+            waits_for_content,
         };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
         let worker = worker.map_err(system("start a thread"))?;
@@ -205,6 +224,8 @@ struct Helper {
     cancel: Cancel,
     devices: Vec<u64>,
     limit: Option<u64>,
+    order: Order,
+    waits_for_content: bool,
 }
 
 /// The files that are guided.
@@ -244,7 +265,7 @@ impl Helper {
             bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.cancel.clone())
         };
         let sweep = bulk().plan()?;
-        let tree = Tree::look(roots);
+        let tree = Tree::look(roots, self.order);
         if is_in_memory(&tree) {
             figures.remark = Some("everything is in memory".into());
             return Ok(());
@@ -254,6 +275,14 @@ impl Helper {
         let bytes: Vec<u64> = guided.tree.files.iter().map(|file| pages(file.bytes)).collect();
         if bytes.iter().sum::<u64>() <= limit {
             let all: Vec<u32> = (0..guided.tree.files.len() as u32).collect();
+            if self.waits_for_content {
+                self.board.enter_phase(Phase::Guided);
+                while self.board.wait_for_wanted(PATIENCE).is_none() {
+                    if self.ended.load(Ordering::SeqCst) {
+                        return Ok(());
+                    }
+                }
+            }
             self.announce(&guided, &all);
             self.board.enter_phase(Phase::Guided);
             self.bring_in(&guided, &all, sweep.run()?, figures);

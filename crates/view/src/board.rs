@@ -1,9 +1,12 @@
 //! Memory that the helper shares with programs. `preload/board.h` is the other side of it, and says what each word is.
 
 use std::{
-    io,
+    fmt, io,
     path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -73,15 +76,24 @@ pub(crate) enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(u32);
 
-/// The helper's side.
-#[derive(Debug)]
+/// Called whenever something has changed for those who wait.
+pub(crate) type News = Arc<dyn Fn() + Send + Sync>;
+
+/// The helper's side, and that of a program that is this process itself.
 pub(crate) struct Board {
     words: SharedWords,
+    news: Option<News>,
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("words", &self.words).finish_non_exhaustive()
+    }
 }
 
 impl Board {
     /// An empty one, in the phase [`Phase::Looking`]: whoever opens something on one of the devices waits.
-    pub(crate) fn new(devices: &[u64]) -> io::Result<Self> {
+    pub(crate) fn new(devices: &[u64], news: Option<News>) -> io::Result<Self> {
         let words = SharedWords::new(WORD_TABLE + (SLOT_WORDS << CAPACITY_MAX))?;
         let set = |at: usize, value: u32| words[at].store(value, Ordering::Release);
         for (at, device) in devices.iter().take(DEVICES_MAX).enumerate() {
@@ -91,7 +103,7 @@ impl Board {
         set(WORD_DEVICES, devices.len().min(DEVICES_MAX) as u32);
         set(WORD_VERSION, VERSION);
         set(WORD_MAGIC, MAGIC);
-        Ok(Self { words })
+        Ok(Self { words, news })
     }
 
     /// How programs open it.
@@ -159,6 +171,9 @@ impl Board {
     pub(crate) fn tell(&self) {
         self.words[WORD_TIDE].fetch_add(1, Ordering::SeqCst);
         shared_words::wake_all(&self.words[WORD_TIDE]);
+        if let Some(news) = &self.news {
+            news();
+        }
     }
 
     pub(crate) fn enter_phase(&self, phase: Phase) {
@@ -205,6 +220,66 @@ impl Board {
     /// The file that was opened last.
     pub(crate) fn last(&self) -> Option<Slot> {
         slot_of_number(self.words[WORD_LAST].load(Ordering::SeqCst))
+    }
+
+    /// Whether programs wait.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.words[WORD_PHASE].load(Ordering::SeqCst) {
+            0 => Phase::Looking,
+            1 => Phase::Guided,
+            3 => Phase::Aside,
+            _ => Phase::Over,
+        }
+    }
+
+    /// For a program: the slot of a file.
+    pub(crate) fn find(&self, dev: u64, ino: u64) -> Option<Slot> {
+        let devices = self.words[WORD_DEVICES].load(Ordering::Acquire) as usize;
+        let word = |at: usize| u64::from(self.words[at].load(Ordering::Acquire));
+        let is_it = |at: &usize| word(WORD_DEVICE + 2 * at) | word(WORD_DEVICE + 2 * at + 1) << 32 == dev;
+        let device = (0..devices.min(DEVICES_MAX)).find(is_it)? as u32 + 1;
+        self.probe(device, ino).find_map(|(slot, there)| there.map(|is_it| is_it.then_some(slot))).flatten()
+    }
+
+    /// The slots that a file may have, up to the one that is its own (true) or is empty (false).
+    fn probe(&self, device: u32, ino: u64) -> impl Iterator<Item = (Slot, Option<bool>)> {
+        let mask = (1_u64 << self.words[WORD_CAPACITY].load(Ordering::Acquire)) - 1;
+        let first = ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(device);
+        (0..=mask).map(move |step| {
+            let slot = Slot((first.wrapping_add(step) & mask) as u32);
+            let there = self.word(slot, SLOT_DEVICE).load(Ordering::Acquire);
+            let ino_there = u64::from(self.word(slot, SLOT_INO_LOW).load(Ordering::Acquire))
+                | u64::from(self.word(slot, SLOT_INO_HIGH).load(Ordering::Acquire)) << 32;
+            match there {
+                0 => (slot, Some(false)),
+                _ => (slot, (there == device && ino_there == ino).then_some(true)),
+            }
+        })
+    }
+
+    /// For a program: whether it need not wait for a file. What was opened before and has gone since it reads by itself.
+    pub(crate) fn is_ready(&self, slot: Slot) -> bool {
+        let state = self.word(slot, SLOT_STATE).load(Ordering::SeqCst);
+        state & STATE_OPENED != 0 || state & STATE_MASK >= State::In as u32 || self.phase() == Phase::Over
+    }
+
+    /// For a program: it waits for a file, so that one that is on the disk is brought in.
+    pub(crate) fn want(&self, slot: Slot) {
+        if self.word(slot, SLOT_STATE).load(Ordering::SeqCst) & STATE_MASK == State::Later as u32 {
+            self.words[WORD_WANTED].store(slot.0 + 1, Ordering::SeqCst);
+            self.ring();
+        }
+    }
+
+    /// For a program: it opens a file.
+    pub(crate) fn note_opened(&self, slot: Slot) {
+        self.word(slot, SLOT_STATE).fetch_or(STATE_OPENED, Ordering::SeqCst);
+        self.words[WORD_LAST].store(slot.0 + 1, Ordering::SeqCst);
+    }
+
+    /// For a program: it had to wait.
+    pub(crate) fn note_wait(&self) {
+        self.words[WORD_WAITS].fetch_add(1, Ordering::SeqCst);
     }
 
     /// How many opens had to wait.
@@ -269,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_file_has_one_slot_however_many_names() {
-        let board = Board::new(&[7, 8]).unwrap();
+        let board = Board::new(&[7, 8], None).unwrap();
         board.make_room(3);
         let (one, other) = (board.enter(0, 12).unwrap(), board.enter(1, 12).unwrap());
         assert_ne!(one, other);
@@ -282,8 +357,40 @@ mod tests {
     }
 
     #[test]
+    fn this_process_may_be_the_program() {
+        let told = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&told);
+        let news: News = Arc::new(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
+        let board = Board::new(&[7, 1 << 40], Some(news)).unwrap();
+        board.make_room(100);
+        let slots: Vec<Slot> = (0..50).map(|ino| board.enter(1, ino << 33).unwrap()).collect();
+        for (ino, slot) in (0..50).zip(&slots) {
+            assert_eq!(board.find(1 << 40, ino << 33), Some(*slot));
+            assert_eq!((board.find(7, ino << 33), board.find(8, ino << 33)), (None, None));
+        }
+        assert_eq!(board.phase(), Phase::Looking);
+        board.enter_phase(Phase::Guided);
+        let slot = slots[3];
+        assert!(!board.is_ready(slot));
+        board.want(slot);
+        assert_eq!(board.wait_for_wanted(Duration::ZERO), Some(slot));
+        board.set(slot, State::In);
+        board.tell();
+        assert!(board.is_ready(slot) && told.load(Ordering::SeqCst) >= 2);
+        board.note_opened(slot);
+        assert_eq!((board.last(), board.was_opened(slot)), (Some(slot), true));
+        board.set(slot, State::Later);
+        assert!(board.is_ready(slot), "it was opened");
+        board.want(slots[4]);
+        board.enter_phase(Phase::Over);
+        assert!(board.is_ready(slots[5]));
+    }
+
+    #[test]
     fn what_programs_write_leads_nowhere() {
-        let board = Board::new(&[7]).unwrap();
+        let board = Board::new(&[7], None).unwrap();
         board.words[WORD_WANTED].store(u32::MAX, Ordering::SeqCst);
         assert_eq!(board.wait_for_wanted(Duration::ZERO), None);
         board.words[WORD_WANTED].store(5, Ordering::SeqCst);

@@ -14,11 +14,15 @@
 //! | [`ahead`] | the helper: plans, sweeps, drops what has been read |
 //! | [`course`] | which files a program comes to next, pure |
 //! | `tree` | the files of a tree in the orders in which programs walk |
+//! | [`order`] | the orders in which a directory is listed |
 //! | `board` | memory that is shared with programs |
 //! | [`preload`] | the library that they load |
+//! | [`mount`] | the same for programs that load none: the tree once more, by FUSE |
 
 pub mod ahead;
 mod board;
 pub mod course;
+pub mod mount;
+pub mod order;
 pub mod preload;
 mod tree;

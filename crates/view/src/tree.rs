@@ -7,9 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep_sys::files::{DirReader, EntryType, open_dir, statx_at};
+use onesweep_sys::files::{EntryType, open_dir, statx_at};
 
-use crate::course::ORDERS;
+use crate::{
+    course::ORDERS,
+    order::{self, Order},
+};
 
 /// A file by the first of its names that was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +29,9 @@ pub(crate) struct TreeFile {
 pub(crate) struct Tree {
     pub(crate) files: Vec<TreeFile>,
     directories: Vec<PathBuf>,
-    /// The files of each walk: by readdir, by inode number, by name.
+    /// The files of each walk: as they are listed, by inode number, by name.
     pub(crate) walks: [Vec<u32>; ORDERS],
+    order: Order,
 }
 
 enum Child {
@@ -44,9 +48,9 @@ struct Entry {
 
 impl Tree {
     /// Looks at the trees below `roots`, on their own file systems. What can't be looked at is left out: the program that is
-    /// helped will tell of it.
-    pub(crate) fn look(roots: &[PathBuf]) -> Self {
-        let mut tree = Self::default();
+    /// helped will tell of it. `order` is how programs see directories listed.
+    pub(crate) fn look(roots: &[PathBuf], order: Order) -> Self {
+        let mut tree = Self { order, ..Self::default() };
         let mut entries: Vec<Vec<Entry>> = Vec::new();
         let mut tops = Vec::new();
         for root in roots {
@@ -67,13 +71,11 @@ impl Tree {
         let path = self.directories[directory as usize].clone();
         let open = open_dir(path.as_path())?;
         let mut entries = Vec::new();
-        let mut read = Vec::new();
-        DirReader::default().read(open.as_fd(), |entry| {
-            if matches!(entry.kind, EntryType::File | EntryType::Dir | EntryType::Unknown) {
-                read.push(entry.name.to_owned());
+        for listed in order::list(open.as_fd(), self.order)? {
+            if !matches!(listed.kind, EntryType::File | EntryType::Dir | EntryType::Unknown) {
+                continue;
             }
-        })?;
-        for name in read {
+            let name = listed.name;
             let Ok(stat) = statx_at(open.as_fd(), name.as_c_str(), true) else { continue };
             let child = match stat.file_type() {
                 EntryType::File => {
@@ -146,7 +148,7 @@ mod tests {
             fs::write(&path, path.as_os_str().as_encoded_bytes()).unwrap();
         }
         std::os::unix::fs::symlink("a", root.path().join("link")).unwrap();
-        let tree = Tree::look(&[root.path().to_owned(), root.path().join("none")]);
+        let tree = Tree::look(&[root.path().to_owned(), root.path().join("none")], Order::Source);
         assert_eq!(tree.files.len(), 5);
         let names = |order: usize| -> Vec<String> {
             let below = |file: &u32| tree.path(*file).strip_prefix(root.path()).unwrap().display().to_string();

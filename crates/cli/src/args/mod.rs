@@ -18,6 +18,7 @@ mod sum;
 mod sweep;
 mod tar;
 mod top;
+mod view;
 mod warm;
 mod watch;
 
@@ -46,6 +47,7 @@ pub(crate) use sum::SumArgs;
 pub(crate) use sweep::{Common, DiskName, Output, ProgressWhen, ReassemblyName, Selection, Settings};
 pub(crate) use tar::{Sort, TarArgs, VERSION_CONTROL};
 pub(crate) use top::{By, TopArgs};
+pub(crate) use view::{ViewArgs, ViewOrder};
 pub(crate) use warm::WarmArgs;
 pub(crate) use watch::WatchArgs;
 
@@ -77,6 +79,7 @@ pub(crate) enum Command {
     Sum(Box<SumArgs>),
     Warm(Box<WarmArgs>),
     Run(Box<RunArgs>),
+    View(Box<ViewArgs>),
     Copy(Box<CopyArgs>),
     Shard(Box<ShardArgs>),
     Plan(Box<PlanArgs>),

@@ -23,6 +23,7 @@ mod sum;
 mod summaries;
 mod tar;
 mod top;
+mod view;
 mod warm;
 mod watch;
 
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Sum(args) => sum::run(*args),
         Command::Warm(args) => warm::run(*args),
         Command::Run(args) => run::run(*args),
+        Command::View(args) => view::run(*args),
         Command::Copy(args) => copy::run(*args),
         Command::Shard(args) => shard::run(*args),
         Command::Plan(args) => plan::run(*args),

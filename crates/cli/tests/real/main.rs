@@ -46,6 +46,7 @@ mod terminal;
 mod trace;
 mod tree;
 mod trouble;
+mod view;
 mod walk;
 mod watch;
 mod web;

@@ -13,6 +13,7 @@ mod file_system;
 mod listing;
 mod long_path;
 mod names;
+mod on_behalf;
 mod open;
 mod stat;
 mod xattr;
@@ -34,6 +35,10 @@ pub use listing::{DirEntry, DirReader};
 pub use names::{
     link_at, make_directory_at, make_node_at, make_symlink_at, name_file, read_link_at, remove_at, remove_directory_at,
     rename_at,
+};
+pub use on_behalf::{
+    Moment, Space, change_size, create_with, fallocate, make_directory_with, make_node_with, open_again_with,
+    rename_with, set_moments_handle, set_xattr_with, space, write_at,
 };
 pub use open::{
     create_file_at, is_direct, is_link_refused, is_no_file, is_untouched, let_block, open_dir, open_dir_at,

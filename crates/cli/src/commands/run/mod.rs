@@ -57,7 +57,7 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         Err(error) => {
             let program = PathBuf::from(&args.command[0]);
             eprintln!("onesweep: {}", message::of_other(&program, "run it", &error));
-            Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+            Ok(code_of_refusal(&error))
         }
     }
 }
@@ -91,12 +91,19 @@ fn preloaded(there: Option<OsString>, ours: &OsStr) -> OsString {
     all
 }
 
-fn code_of(status: ExitStatus) -> u8 {
+/// What a program that can't be run ends with.
+pub(crate) fn code_of_refusal(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+}
+
+/// What a program ended with, as shells tell it.
+pub(crate) fn code_of(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().and_then(|signal| u8::try_from(signal).ok()).map(|signal| BY_SIGNAL + signal);
     status.code().map(|code| code as u8).or_else(by_signal).unwrap_or(u8::MAX)
 }
 
-fn tell(figures: &Figures) {
+/// Tells what was brought in.
+pub(crate) fn tell(figures: &Figures) {
     let Figures { files, bytes, sweeps, waits, remark } = figures;
     let remark = remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
     let times =

@@ -1,0 +1,59 @@
+//! `onesweep view`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::size::Size;
+
+/// How the entries of a directory follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ViewOrder {
+    /// as the files lie on the disk
+    Device,
+    /// by inode number
+    Inode,
+    /// by name
+    Name,
+    /// as the file system gives them
+    Source,
+}
+
+/// Shows a tree once more, and brings the files into memory ahead of whoever walks over it there
+///
+/// For programs that `onesweep run` can't help: those that are linked statically (restic, rclone), and those in containers. The
+/// tree is the same at DIR, by FUSE: names, bytes, inode numbers, attributes, links. It is shown until Ctrl-C, or until COMMAND
+/// has ended. Only root's view is open to other users. Nothing is written to SRC unless --read-write is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onesweep view /srv/mail /mnt/mail
+  onesweep view /srv /mnt/srv -- restic -r /backup/repo backup /mnt/srv
+  onesweep view --limit 2G --order name /srv/www /mnt/www
+  onesweep view --read-write /srv/build /mnt/build")]
+pub(crate) struct ViewArgs {
+    /// The tree
+    #[arg(value_name = "SRC")]
+    pub(crate) source: PathBuf,
+    /// An empty directory outside of the tree, where it is shown
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The order in which directories are listed
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "device")]
+    pub(crate) order: ViewOrder,
+    /// Page cache that may be filled at a time [default: the available memory, less a sixteenth of all and what reading needs]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) limit: Option<Size>,
+    /// Let the tree be changed through the view
+    #[arg(long)]
+    pub(crate) read_write: bool,
+    /// Let other users look, too, when it isn't root who shows it (/etc/fuse.conf has to say user_allow_other)
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// Tell how the tree is shown, and at the end what was brought in
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// A program, and what it is told, that runs while the tree is shown
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}

@@ -1,0 +1,336 @@
+//! What changes in the source, and what the kernel is told to forget of it.
+//!
+//! As root the whole file system is watched (fanotify); else the directories that were asked about (inotify), of which the number
+//! is limited. Where neither sees all that may happen, the kernel believes what it was told for a second.
+//!
+//! An answer may be older than a change of which the kernel was told while that answer was on its way. So each change is
+//! remembered for a while, and whoever has answered asks whether it was about one of his nodes: then the kernel is told again.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    ffi::{CStr, CString, OsStr},
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use fuser::{INodeNo, Notifier};
+use onesweep_sys::{
+    fanotify::{Group, Happened},
+    files::{file_system, statx_fd},
+    handle::{Access, FileHandle, open_by_handle},
+    inotify::Watches,
+    ready::{self, Bell, Wanted},
+};
+
+use super::{
+    lock,
+    nodes::NodeId,
+    source::{OfInode, Source},
+};
+
+/// How long the kernel believes what it was told where changes are seen, and where they aren't.
+const LONG: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_secs(1);
+/// Changes that are remembered.
+const REMEMBERED: usize = 4096;
+/// How often it is looked whether all is to end.
+const TICK: Duration = Duration::from_secs(1);
+const BUFFER_BYTES: usize = 64 << 10;
+
+const NAMES: Happened = Happened::CREATE.union(Happened::DELETE).union(Happened::MOVED_FROM).union(Happened::MOVED_TO);
+const CONTENT: Happened = Happened::MODIFY.union(Happened::CLOSE_WRITE);
+
+/// File systems of which others may change the files, unseen: NFS, SMB, 9p, Ceph, AFS, and whatever FUSE shows.
+const SEEN_BY_NOBODY: [u32; 7] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x5346_414f, 0x6573_5546];
+
+enum Watch {
+    Everything(Group),
+    Directories { watches: Watches, by_number: Mutex<HashMap<i32, NodeId>>, seen: Mutex<HashSet<NodeId>> },
+    Nothing,
+}
+
+/// Something the kernel may have to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) directory: NodeId,
+    pub(super) name: CString,
+    pub(super) node: NodeId,
+}
+
+/// The watch over the source.
+pub(super) struct Changes {
+    watch: Watch,
+    bell: Bell,
+    is_ending: AtomicBool,
+    /// Counts changes; the last of them are in `recent`.
+    count: AtomicU64,
+    recent: Mutex<VecDeque<(u64, NodeId)>>,
+    again: Mutex<Vec<Told>>,
+}
+
+impl Changes {
+    pub(super) fn watch(source: &Source) -> io::Result<Self> {
+        let (bell, is_ending) = (Bell::new()?, AtomicBool::new(false));
+        let watch = watch(source);
+        Ok(Self { watch, bell, is_ending, count: AtomicU64::new(0), recent: Mutex::default(), again: Mutex::default() })
+    }
+
+    /// How the source is watched, in words.
+    pub(super) fn how(&self) -> &'static str {
+        match self.watch {
+            Watch::Everything(_) => "changes are seen at once",
+            Watch::Directories { .. } => "changes are seen by inotify",
+            Watch::Nothing => "changes are seen within a second",
+        }
+    }
+
+    /// A directory is about to be looked at.
+    pub(super) fn before(&self, id: NodeId, directory: BorrowedFd<'_>) {
+        let Watch::Directories { watches, by_number, seen } = &self.watch else { return };
+        if lock(seen).contains(&id) {
+            return;
+        }
+        // Where there are too many, the kernel is told to believe for a second.
+        if let Ok(number) = watches.watch(directory) {
+            lock(by_number).insert(number, id);
+            lock(seen).insert(id);
+        }
+    }
+
+    /// How long the kernel may believe what it is told of an entry of a directory with so many names.
+    pub(super) fn ttl(&self, directory: NodeId, names: u32) -> Duration {
+        let is_seen = match &self.watch {
+            Watch::Everything(_) => true,
+            // By its other name it changes unseen.
+            Watch::Directories { seen, .. } => names <= 1 && lock(seen).contains(&directory),
+            Watch::Nothing => false,
+        };
+        if is_seen { LONG } else { SHORT }
+    }
+
+    /// The same of the entries of a directory as a whole.
+    pub(super) fn is_seen(&self, directory: NodeId) -> bool {
+        self.ttl(directory, 1) == LONG
+    }
+
+    /// A moment before something is looked at.
+    pub(super) fn now(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// After the answer: what of it has changed since that moment is told again.
+    pub(super) fn answered(&self, since: u64, told: impl IntoIterator<Item = Told>) {
+        if self.now() == since {
+            return;
+        }
+        let changed: HashSet<NodeId> = {
+            let recent = lock(&self.recent);
+            recent.iter().rev().take_while(|(count, _)| *count > since).map(|(_, id)| *id).collect()
+        };
+        let is_long_ago = self.now() - since >= REMEMBERED as u64;
+        let is_changed = |told: &Told| changed.contains(&told.directory) || changed.contains(&told.node);
+        let again: Vec<Told> = told.into_iter().filter(|told| is_long_ago || is_changed(told)).collect();
+        if !again.is_empty() {
+            lock(&self.again).extend(again);
+            self.bell.ring();
+        }
+    }
+
+    fn note(&self, id: NodeId) {
+        let mut recent = lock(&self.recent);
+        if recent.len() == REMEMBERED {
+            recent.pop_front();
+        }
+        // Under the lock: whoever sees the number finds the change.
+        recent.push_back((self.count.fetch_add(1, Ordering::SeqCst) + 1, id));
+    }
+
+    /// Tells the kernel, in a thread of its own. `tick` is called about once a second.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        source: Arc<Source>,
+        notifier: Notifier,
+        tick: impl Fn() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let teller = Teller { changes: Arc::clone(self), source, notifier };
+        thread::Builder::new().name("view-changes".into()).spawn(move || teller.run(&tick))
+    }
+
+    /// Ends that thread.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+}
+
+fn watch(source: &Source) -> Watch {
+    let what = NAMES | CONTENT | Happened::ATTRIB | Happened::ON_DIRECTORY;
+    if file_system(source.root()).is_ok_and(|found| SEEN_BY_NOBODY.contains(&found.magic)) {
+        return Watch::Nothing;
+    }
+    // What can't be opened by its handle can't be told apart.
+    let opens = |root: BorrowedFd<'_>| {
+        let handle = onesweep_sys::handle::handle_at(root, c"")?;
+        open_by_handle(root, &handle, Access::Facts)
+    };
+    let everything = Group::of_names().and_then(|group| {
+        group.watch_file_system(source.root(), what)?;
+        opens(source.root()).map(|_| group)
+    });
+    match (everything, Watches::new()) {
+        (Ok(group), _) => Watch::Everything(group),
+        (Err(_), Ok(watches)) => Watch::Directories { watches, by_number: Mutex::default(), seen: Mutex::default() },
+        (Err(_), Err(_)) => Watch::Nothing,
+    }
+}
+
+struct Teller {
+    changes: Arc<Changes>,
+    source: Arc<Source>,
+    notifier: Notifier,
+}
+
+impl Teller {
+    fn run(&self, tick: &dyn Fn()) {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while !self.changes.is_ending.load(Ordering::SeqCst) {
+            tick();
+            let queue = match &self.changes.watch {
+                Watch::Everything(group) => Some(group.as_fd()),
+                Watch::Directories { watches, .. } => Some(watches.as_fd()),
+                Watch::Nothing => None,
+            };
+            let wanted = Wanted { read: true, write: false };
+            let waited = match queue {
+                Some(queue) => ready::wait(queue, wanted, &self.changes.bell, Some(TICK)).map(drop),
+                None => ready::wait_for_bell(&self.changes.bell, Some(TICK)).map(drop),
+            };
+            if waited.is_err() {
+                thread::sleep(TICK);
+            }
+            let again = std::mem::take(&mut *lock(&self.changes.again));
+            for Told { directory, name, node } in again {
+                self.entry_changed(directory, &name);
+                self.content_changed(node);
+            }
+            match &self.changes.watch {
+                Watch::Everything(group) => self.take_events(group, &mut buffer),
+                Watch::Directories { watches, by_number, .. } => self.take_directories(watches, by_number),
+                Watch::Nothing => {}
+            }
+        }
+    }
+
+    fn take_events(&self, group: &Group, buffer: &mut [u8]) {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let mut of_handles: HashMap<FileHandle, Option<NodeId>> = HashMap::new();
+        let mut known = |handle: Option<FileHandle>| {
+            let handle = handle?;
+            *of_handles.entry(handle).or_insert_with(|| {
+                let open = open_by_handle(self.source.root(), &handle, Access::Facts).ok()?;
+                let inode = statx_fd(open.as_fd()).ok()?.inode();
+                self.source.nodes().known(inode)
+            })
+        };
+        let told = group.read_named(buffer, |event, name| {
+            if event.happened.contains(Happened::OVERFLOW) {
+                return self.everything_changed();
+            }
+            // What the view does itself the kernel knows.
+            if event.pid == own {
+                return;
+            }
+            let name = name.filter(|name| *name != c".");
+            if event.happened.intersects(NAMES) {
+                if let Some(directory) = known(event.directory) {
+                    self.content_changed(directory);
+                    if let Some(name) = name {
+                        self.entry_changed(directory, name);
+                    }
+                }
+            }
+            if event.happened.intersects(CONTENT) {
+                if let Some(node) = known(event.object) {
+                    self.content_changed(node);
+                }
+            } else if event.happened.contains(Happened::ATTRIB) {
+                if let Some(node) = known(event.object.or(event.directory)) {
+                    self.attributes_changed(node);
+                }
+            }
+        });
+        if told.is_err() {
+            self.everything_changed();
+        }
+    }
+
+    fn take_directories(&self, watches: &Watches, by_number: &Mutex<HashMap<i32, NodeId>>) {
+        let told = watches.read(|event| {
+            let Some(number) = event.watch else { return self.everything_changed() };
+            let Some(directory) = lock(by_number).get(&number).copied() else { return };
+            if event.is_over {
+                if let Watch::Directories { seen, .. } = &self.changes.watch {
+                    lock(seen).remove(&directory);
+                }
+                lock(by_number).remove(&number);
+            }
+            match event.name {
+                Some(name) if event.is_of_names => {
+                    self.content_changed(directory);
+                    self.entry_changed(directory, name);
+                }
+                Some(name) => {
+                    // The file is the one that has the name now, or none that is known.
+                    let found = self
+                        .source
+                        .directory(directory)
+                        .and_then(|directory| onesweep_sys::files::statx_at(directory.as_fd(), name, true));
+                    let node = found.ok().and_then(|stat| self.source.nodes().known(stat.inode()));
+                    if let Some(node) = node {
+                        self.content_changed(node);
+                    }
+                }
+                None => self.attributes_changed(directory),
+            }
+        });
+        if told.is_err() {
+            self.everything_changed();
+        }
+    }
+
+    // What the kernel doesn't know it can't forget: that is no failure.
+
+    fn content_changed(&self, node: NodeId) {
+        self.changes.note(node);
+        let _ = self.notifier.inval_inode(INodeNo(node), 0, 0);
+    }
+
+    fn attributes_changed(&self, node: NodeId) {
+        self.changes.note(node);
+        let _ = self.notifier.inval_inode(INodeNo(node), -1, 0);
+    }
+
+    fn entry_changed(&self, directory: NodeId, name: &CStr) {
+        self.changes.note(directory);
+        let _ = self.notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(name.to_bytes()));
+    }
+
+    fn everything_changed(&self) {
+        let all = self.source.nodes().all();
+        for (node, names) in all {
+            self.content_changed(node);
+            for name in names {
+                self.entry_changed(name.directory, &name.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,777 @@
+//! The face of the view: requests of the kernel in, answers out.
+
+use std::{
+    ffi::{CString, OsStr},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use fuser::{
+    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use onesweep_sys::{
+    cache,
+    files::{
+        EntryType, Stat, dev_numbers, list_xattrs_handle, open_again_with, read_at, read_link_at, seek_data, seek_hole,
+        space, statx_at, statx_fd, xattr_handle,
+    },
+    memory::page_bytes,
+    usage::blocks_read,
+};
+
+use super::{
+    Settings,
+    changes::{Changes, Told},
+    guide::Guide,
+    lock,
+    nodes::{NodeId, ROOT},
+    opened::{OpenFile, Opened},
+    source::{OfInode, Source},
+    writes::{self, Changed},
+};
+use crate::{
+    ahead::Figures,
+    order::{self, Listed, Order},
+};
+
+/// From this size on the kernel reads a file by itself, where it can.
+const PASSTHROUGH_BYTES: u64 = 1 << 20;
+/// Requests that the kernel may have in flight by itself.
+const IN_FLIGHT: u16 = 256;
+/// Bytes of a request, at most.
+const REQUEST_BYTES: u32 = 1 << 20;
+
+/// What is shown.
+pub(super) struct Shown {
+    pub(super) source: Arc<Source>,
+    pub(super) changes: Arc<Changes>,
+    guide: Guide,
+    pub(super) opened: Opened,
+    order: Order,
+    pub(super) read_only: bool,
+    /// The kernel reads large files by itself.
+    has_passthrough: AtomicBool,
+    /// Programs read without telling that they open.
+    is_without_open: AtomicBool,
+}
+
+/// An entry as the kernel is told it.
+pub(super) struct Entry {
+    pub(super) node: NodeId,
+    pub(super) attributes: FileAttr,
+    pub(super) generation: Generation,
+    pub(super) ttl: Duration,
+}
+
+pub(super) fn name_of(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn kind_of(kind: EntryType) -> FileType {
+    match kind {
+        EntryType::Dir => FileType::Directory,
+        EntryType::Symlink => FileType::Symlink,
+        EntryType::Fifo => FileType::NamedPipe,
+        EntryType::Socket => FileType::Socket,
+        EntryType::CharDevice => FileType::CharDevice,
+        EntryType::BlockDevice => FileType::BlockDevice,
+        EntryType::File | EntryType::Unknown => FileType::RegularFile,
+    }
+}
+
+/// Device numbers as FUSE packs them.
+fn packed(rdev: u64) -> u32 {
+    let (major, minor) = dev_numbers(rdev);
+    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+}
+
+/// What `ino` is to a program.
+fn attributes(ino: u64, stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(ino),
+        size: stat.size,
+        blocks: stat.blocks,
+        atime: stat.atime.into(),
+        mtime: stat.mtime.into(),
+        ctime: stat.ctime.into(),
+        crtime: SystemTime::UNIX_EPOCH,
+        kind: kind_of(stat.file_type()),
+        perm: (stat.mode & 0o7777) as u16,
+        nlink: stat.nlink,
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: packed(stat.rdev),
+        blksize: stat.blksize,
+        flags: 0,
+    }
+}
+
+/// Tells an inode from a later one with the same number.
+fn generation(stat: &Stat) -> Generation {
+    Generation(stat.btime.map_or(0, |time| (time.secs as u64).wrapping_mul(1_000_000_000) ^ u64::from(time.nanos)))
+}
+
+impl Shown {
+    pub(super) fn new(source: Arc<Source>, changes: Arc<Changes>, settings: &Settings) -> io::Result<Self> {
+        Ok(Self {
+            source,
+            changes,
+            guide: Guide::start(settings.limit, settings.order)?,
+            opened: Opened::default(),
+            order: settings.order,
+            read_only: !settings.read_write,
+            has_passthrough: AtomicBool::new(false),
+            is_without_open: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn how(&self) -> String {
+        let large = match self.has_passthrough.load(Ordering::SeqCst) {
+            true => "files of 1 MiB and more are read by the kernel",
+            false if self.is_without_open.load(Ordering::SeqCst) => "files are read without being opened",
+            false => "files are read by the daemon",
+        };
+        format!("{}; {large}", self.changes.how())
+    }
+
+    pub(super) fn tidy(&self) {
+        self.opened.close_recent();
+    }
+
+    pub(super) fn finish(&self) -> Figures {
+        self.guide.finish()
+    }
+
+    /// A directory for a look at its entries.
+    pub(super) fn directory(&self, id: NodeId) -> io::Result<Arc<OwnedFd>> {
+        let directory = self.source.directory(id)?;
+        self.changes.before(id, directory.as_fd());
+        Ok(directory)
+    }
+
+    fn is_foreign(&self, id: NodeId) -> bool {
+        self.source.nodes().inode(id).is_some_and(|inode| inode.dev != self.source.inode().dev)
+    }
+
+    /// Looks at an entry, and notes that the kernel is told of it.
+    pub(super) fn entry(&self, parent: NodeId, name: &CString) -> io::Result<Entry> {
+        let directory = self.directory(parent)?;
+        if self.is_foreign(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        let stat = statx_at(directory.as_fd(), name.as_c_str(), true)?;
+        Ok(self.told(parent, name, &stat))
+    }
+
+    /// Notes that the kernel is told of an entry.
+    pub(super) fn told(&self, parent: NodeId, name: &CString, stat: &Stat) -> Entry {
+        let node = self.source.nodes().told(stat.inode(), parent, name);
+        let ttl = match self.source.is_foreign(stat) {
+            true => Duration::ZERO,
+            false => self.changes.ttl(parent, stat.nlink * u32::from(stat.file_type() != EntryType::Dir)),
+        };
+        Entry { node, attributes: attributes(node, stat), generation: generation(stat), ttl }
+    }
+
+    pub(super) fn answer_entry(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        reply: ReplyEntry,
+        find: impl FnOnce(&CString) -> io::Result<Entry>,
+    ) {
+        let since = self.changes.now();
+        let found = name_of(name).and_then(|name| find(&name).map(|entry| (name, entry)));
+        match found {
+            Ok((name, entry)) => {
+                reply.entry(&entry.ttl, &entry.attributes, entry.generation);
+                self.changes.answered(since, [Told { directory: parent, name, node: entry.node }]);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    pub(super) fn stat(&self, id: NodeId, fh: Option<FileHandle>) -> io::Result<Stat> {
+        match fh.and_then(|fh| self.opened.file(fh.0)) {
+            Some(open) => statx_fd(open.file.as_fd()),
+            None => self.source.handle_and_stat(id).map(|(_, stat)| stat),
+        }
+    }
+
+    pub(super) fn answer_attributes(&self, id: NodeId, reply: ReplyAttr, find: impl FnOnce() -> io::Result<Stat>) {
+        let since = self.changes.now();
+        match find() {
+            Ok(stat) => {
+                let names = self.source.nodes().names(id);
+                let parent = names.first().map_or(ROOT, |name| name.directory);
+                let ttl = self.changes.ttl(parent, stat.nlink * u32::from(stat.file_type() != EntryType::Dir));
+                // The root has its own number.
+                let shown = if id == ROOT { stat.ino } else { id };
+                reply.attr(&ttl, &attributes(shown, &stat));
+                let told = names.into_iter().map(|name| Told { directory: name.directory, name: name.name, node: id });
+                self.changes.answered(since, told);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    /// The file that is meant: the one that was opened, or one that nobody has opened.
+    pub(super) fn open_file(&self, id: NodeId, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
+        match self.opened.file(fh.0) {
+            Some(open) => Ok(open),
+            None => {
+                self.opened.recent(id, || self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK).map(|it| it.0))
+            }
+        }
+    }
+
+    /// Opens it for a reader, when it is there.
+    fn open(self: &Arc<Self>, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+        if self.is_without_open.load(Ordering::SeqCst) {
+            // From now on the kernel doesn't ask any more.
+            return reply.error(Errno::ENOSYS);
+        }
+        let (file, stat) = match self.source.open_file(id, writes::flags_of(flags.0)) {
+            Ok(opened) => opened,
+            Err(error) => return reply.error(error.into()),
+        };
+        let is_large = stat.size >= PASSTHROUGH_BYTES && self.has_passthrough.load(Ordering::SeqCst);
+        if !is_large {
+            return self.answer_open(id, file, false, reply);
+        }
+        // Its reads aren't seen here: it is waited for now.
+        let this = Arc::clone(self);
+        let look = file.try_clone();
+        let job = move || this.answer_open(id, file, true, reply);
+        match look {
+            Ok(look) => self.when_in_memory(id, &look, &stat, Box::new(job)),
+            Err(_) => job(),
+        }
+    }
+
+    fn answer_open(&self, id: NodeId, file: OwnedFd, is_large: bool, reply: ReplyOpen) {
+        let back = |file: &OwnedFd| reply.open_backing(file);
+        let (number, open) =
+            self.opened.add_file(id, file, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
+        let number = FileHandle(number);
+        match &open.backing {
+            Some(backing) => reply.opened_passthrough(number, FopenFlags::FOPEN_NOFLUSH, backing),
+            None => reply.opened(number, self.flags_of_open(id)),
+        }
+    }
+
+    /// What the kernel may keep of a file between two opens.
+    pub(super) fn flags_of_open(&self, id: NodeId) -> FopenFlags {
+        let parent = self.source.nodes().names(id).first().map_or(ROOT, |name| name.directory);
+        match self.changes.is_seen(parent) {
+            true => FopenFlags::FOPEN_NOFLUSH | FopenFlags::FOPEN_KEEP_CACHE,
+            false => FopenFlags::FOPEN_NOFLUSH,
+        }
+    }
+
+    /// Does it when the file is in memory, or will not come.
+    fn when_in_memory(&self, id: NodeId, file: &OwnedFd, stat: &Stat, job: Box<dyn FnOnce() + Send>) {
+        let is_cached = || {
+            let found = cache::residency(file.as_fd(), 0, stat.size);
+            // Where that can't be asked, nothing is known to be missing.
+            found.map_or(true, |found| found.cached >= stat.size.div_ceil(page_bytes()))
+        };
+        let chain = || {
+            let nodes = self.source.nodes();
+            nodes.names(id).first().map_or_else(Vec::new, |name| nodes.chain(name.directory))
+        };
+        self.guide.before_reading(stat.inode(), is_cached, chain, |root| self.source.path_of(root), job);
+    }
+
+    fn read(self: &Arc<Self>, id: NodeId, fh: FileHandle, offset: u64, size: u32, reply: ReplyData) {
+        let open = match self.open_file(id, fh) {
+            Ok(open) => open,
+            Err(error) => return reply.error(error.into()),
+        };
+        let answer = {
+            let open = Arc::clone(&open);
+            move || match read_whole(&open.file, offset, size as usize) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(error) => reply.error(error.into()),
+            }
+        };
+        // Later bytes come with the first ones.
+        if offset > 0 {
+            return answer();
+        }
+        match statx_fd(open.file.as_fd()) {
+            Ok(stat) => self.when_in_memory(id, &open.file, &stat, Box::new(answer)),
+            Err(_) => answer(),
+        }
+    }
+
+    fn list(&self, id: NodeId) -> io::Result<Vec<Listed>> {
+        if self.is_foreign(id) {
+            return Ok(Vec::new());
+        }
+        let handle = self.directory(id)?;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let open = open_again_with(handle.as_fd(), flags | self.source.quiet_flags())
+            .or_else(|_| open_again_with(handle.as_fd(), flags))?;
+        order::list(open.as_fd(), self.order)
+    }
+
+    /// The entries of an open directory; anew when it is read from the beginning.
+    fn entries(&self, fh: FileHandle, offset: u64) -> io::Result<(NodeId, Arc<Vec<Listed>>)> {
+        let open = self.opened.directory(fh.0).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        let mut entries = lock(&open.entries);
+        if let Some(known) = entries.as_ref().filter(|_| offset > 0) {
+            return Ok((open.node, Arc::clone(known)));
+        }
+        let before = blocks_read();
+        let listed = Arc::new(self.list(open.node)?);
+        *entries = Some(Arc::clone(&listed));
+        drop(entries);
+        self.note_disk(open.node, before);
+        Ok((open.node, listed))
+    }
+
+    /// What this thread had to read from the disk since may be the begin of a walk.
+    fn note_disk(&self, directory: NodeId, before: u64) {
+        if blocks_read() != before {
+            let chain = self.source.nodes().chain(directory);
+            self.guide.listed_from_disk(&chain, |root| self.source.path_of(root));
+        }
+    }
+
+    fn read_directory(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let (id, entries) = match self.entries(fh, offset) {
+            Ok(found) => found,
+            Err(error) => return reply.error(error.into()),
+        };
+        for at in offset..entries.len() as u64 + 2 {
+            let is_full = match at {
+                0 => reply.add(INodeNo(self.shown_number(id)), 1, FileType::Directory, "."),
+                1 => reply.add(INodeNo(self.shown_number(self.parent_of(id))), 2, FileType::Directory, ".."),
+                _ => {
+                    let entry = &entries[at as usize - 2];
+                    let name = OsStr::from_bytes(entry.name.to_bytes());
+                    reply.add(INodeNo(entry.ino), at + 1, kind_of(entry.kind), name)
+                }
+            };
+            if is_full {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn read_directory_and_attributes(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let since = self.changes.now();
+        let (id, entries) = match self.entries(fh, offset) {
+            Ok(found) => found,
+            Err(error) => return reply.error(error.into()),
+        };
+        let directory = match self.directory(id) {
+            Ok(directory) => directory,
+            Err(error) => return reply.error(error.into()),
+        };
+        let before = blocks_read();
+        let mut told = Vec::new();
+        for at in offset..entries.len() as u64 + 2 {
+            if at < 2 {
+                let (of, name) = if at == 0 { (id, ".") } else { (self.parent_of(id), "..") };
+                let Ok(stat) = self.stat(of, None) else { continue };
+                let attributes = attributes(self.shown_number(of), &stat);
+                // The kernel knows these, and doesn't take them from here.
+                let number = attributes.ino;
+                if reply.add(number, at + 1, name, &Duration::ZERO, &attributes, Generation(0)) {
+                    break;
+                }
+                continue;
+            }
+            let Listed { name, .. } = &entries[at as usize - 2];
+            // One that is gone meanwhile is left out.
+            let Ok(stat) = statx_at(directory.as_fd(), name.as_c_str(), true) else { continue };
+            let entry = self.told(id, name, &stat);
+            let shown = OsStr::from_bytes(name.to_bytes());
+            let number = INodeNo(entry.node);
+            if reply.add(number, at + 1, shown, &entry.ttl, &entry.attributes, entry.generation) {
+                // It wasn't told, after all.
+                self.source.forget(entry.node, 1);
+                break;
+            }
+            told.push(Told { directory: id, name: name.clone(), node: entry.node });
+        }
+        reply.ok();
+        self.note_disk(id, before);
+        self.changes.answered(since, told);
+    }
+
+    fn parent_of(&self, id: NodeId) -> NodeId {
+        self.source.nodes().names(id).first().map_or(ROOT, |name| name.directory)
+    }
+
+    fn shown_number(&self, id: NodeId) -> u64 {
+        if id == ROOT { self.source.inode().ino } else { id }
+    }
+
+    fn xattr(&self, id: NodeId, name: &OsStr) -> io::Result<Vec<u8>> {
+        let handle = self.source.handle(id)?;
+        xattr_handle(handle.as_fd(), name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
+    }
+
+    fn xattr_names(&self, id: NodeId) -> io::Result<Vec<u8>> {
+        let handle = self.source.handle(id)?;
+        let names = list_xattrs_handle(handle.as_fd())?;
+        Ok(names.iter().flat_map(|name| name.as_bytes_with_nul()).copied().collect())
+    }
+
+    fn seek(&self, id: NodeId, fh: FileHandle, offset: i64, whence: i32) -> io::Result<i64> {
+        let beyond = || io::Error::from_raw_os_error(libc::ENXIO);
+        let open = self.open_file(id, fh)?;
+        let from = u64::try_from(offset).map_err(|_| beyond())?;
+        let found = match whence {
+            libc::SEEK_DATA => seek_data(open.file.as_fd(), from)?,
+            libc::SEEK_HOLE => seek_hole(open.file.as_fd(), from)?,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        found.and_then(|at| i64::try_from(at).ok()).ok_or_else(beyond)
+    }
+}
+
+/// All that is asked for, but for what is behind the end.
+fn read_whole(file: &OwnedFd, offset: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
+        match read_at(file.as_fd(), &mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A part of it would pass for all that there is.
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+fn answer(reply: ReplyEmpty, done: io::Result<()>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error.into()),
+    }
+}
+
+fn answer_bytes(reply: ReplyXattr, size: u32, found: io::Result<Vec<u8>>) {
+    match found {
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) => reply.data(&bytes),
+        Err(error) => reply.error(error.into()),
+    }
+}
+
+/// What the kernel talks to.
+pub(super) struct Face(pub(super) Arc<Shown>);
+
+impl Filesystem for Face {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let refused = || io::Error::other("the kernel refused a FUSE setting");
+        config.set_max_background(IN_FLIGHT).map_err(|_| refused())?;
+        config.set_congestion_threshold(IN_FLIGHT).map_err(|_| refused())?;
+        config.set_max_write(REQUEST_BYTES).map_err(|_| refused())?;
+        for wanted in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
+        ] {
+            // An old kernel does without.
+            let _ = config.add_capabilities(wanted);
+        }
+        // The kernel lets root alone hand over files.
+        let has_passthrough = onesweep_sys::user::effective_uid() == 0
+            && config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
+            && config.set_max_stack_depth(1).is_ok()
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
+        let without_open =
+            self.0.read_only && !has_passthrough && config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.0.has_passthrough.store(has_passthrough, Ordering::SeqCst);
+        self.0.is_without_open.store(without_open, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.0.answer_entry(parent.0, name, reply, |name| self.0.entry(parent.0, name));
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        self.0.source.forget(ino.0, nlookup);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.0.answer_attributes(ino.0, reply, || self.0.stat(ino.0, fh));
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.0.source.handle(ino.0).and_then(|handle| read_link_at(handle.as_fd(), "")) {
+            Ok(target) => reply.data(&target.into_vec()),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.0.open(ino.0, flags, reply);
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.0.read(ino.0, fh, offset, size, reply);
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.opened.remove_file(fh.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        // Before anything of it is told: a change from now on is seen.
+        if let Err(error) = self.0.directory(ino.0) {
+            return reply.error(error.into());
+        }
+        self.0.guide.opened(ino.0);
+        let number = FileHandle(self.0.opened.add_directory(ino.0));
+        match self.0.changes.is_seen(ino.0) && !self.0.is_foreign(ino.0) {
+            true => reply.opened(number, FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE),
+            false => reply.opened(number, FopenFlags::empty()),
+        }
+    }
+
+    fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        self.0.guide.closed(ino.0);
+        self.0.opened.remove_directory(fh.0);
+        reply.ok();
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let this = Arc::clone(&self.0);
+        let job = move || this.read_directory(fh, offset, reply);
+        self.0.guide.before_listing(|| self.0.source.nodes().chain(ino.0), Box::new(job));
+    }
+
+    fn readdirplus(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let this = Arc::clone(&self.0);
+        let job = move || this.read_directory_and_attributes(fh, offset, reply);
+        self.0.guide.before_listing(|| self.0.source.nodes().chain(ino.0), Box::new(job));
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        match space(self.0.source.root()) {
+            Ok(space) => reply.statfs(
+                space.blocks,
+                space.free,
+                space.available,
+                space.files,
+                space.files_free,
+                space.block_bytes as u32,
+                space.name_bytes as u32,
+                space.fragment_bytes as u32,
+            ),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        answer_bytes(reply, size, self.0.xattr(ino.0, name));
+    }
+
+    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        answer_bytes(reply, size, self.0.xattr_names(ino.0));
+    }
+
+    fn lseek(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        match self.0.seek(ino.0, fh, offset, whence) {
+            Ok(at) => reply.offset(at),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changed = Changed { mode, uid, gid, size, atime, mtime };
+        self.0.answer_attributes(ino.0, reply, || self.0.change(ino.0, fh, &changed));
+    }
+
+    fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
+        let who = writes::who(req, umask);
+        self.0.answer_entry(parent.0, name, reply, |name| self.0.make_node(who, parent.0, name, mode, rdev));
+    }
+
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let who = writes::who(req, umask);
+        self.0.answer_entry(parent.0, name, reply, |name| self.0.make_directory(who, parent.0, name, mode));
+    }
+
+    fn symlink(&self, req: &Request, parent: INodeNo, link_name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let who = writes::who(req, 0);
+        self.0.answer_entry(parent.0, link_name, reply, |name| self.0.make_link(who, parent.0, name, target));
+    }
+
+    fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        self.0.answer_entry(newparent.0, newname, reply, |name| self.0.link(ino.0, newparent.0, name));
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.0.remove(parent.0, name, false));
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.0.remove(parent.0, name, true));
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        answer(reply, self.0.rename((parent.0, name), (newparent.0, newname), flags.bits()));
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.0.create(writes::who(req, umask), parent.0, name, mode, flags, reply);
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.0.write(fh, offset, data) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn fsync(&self, _req: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        answer(reply, self.0.sync(ino.0, fh, datasync));
+    }
+
+    fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        answer(reply, self.0.sync_directory(ino.0));
+    }
+
+    fn setxattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        answer(reply, self.0.set_xattr(ino.0, name, value, flags));
+    }
+
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.0.remove_xattr(ino.0, name));
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        answer(reply, self.0.allocate(fh, mode, offset, length));
+    }
+
+    fn copy_file_range(
+        &self,
+        _req: &Request,
+        ino_in: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        _ino_out: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        match self.0.copy((ino_in.0, fh_in, offset_in), (fh_out, offset_out), len) {
+            Ok(copied) => reply.written(copied),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+}

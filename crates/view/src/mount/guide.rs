@@ -1,0 +1,321 @@
+//! The sweep ahead of those who read the view: begins it when a walk begins, and lets requests wait for what comes with it.
+//!
+//! No thread that takes requests ever waits here: a request that has to is parked, and answered by a thread of its own kind when
+//! its file is in memory. So whatever the helper looks at, also at the view itself, is answered.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{
+    lock,
+    nodes::{Inode, NodeId},
+    walks::{Missed, Walks},
+};
+use crate::{
+    ahead::{Ahead, Figures},
+    board::{Board, News, Phase},
+    order::Order,
+};
+
+/// What is done when a request needs to wait no more.
+pub(super) type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that answer requests that were parked.
+const THREADS: usize = 4;
+/// How often the helper is looked at when nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+/// A walk that has stood still so long gives way to another one.
+const GIVES_WAY: Duration = Duration::from_secs(5);
+/// A walk that has stood still so long is over.
+const OVER: Duration = Duration::from_secs(60);
+/// How long no walk begins again where the last one found nothing to do.
+const QUIET: Duration = Duration::from_secs(30);
+
+enum Message {
+    /// A walk begins over a directory.
+    Begin(NodeId, PathBuf),
+    /// A request waits for a file; or, without one, until the tree has been looked at.
+    Wait(Option<Inode>, Job),
+    News,
+    End,
+}
+
+struct Shared {
+    walks: Mutex<Walks>,
+    /// The walk that is helped now, and its directory.
+    current: RwLock<Option<(NodeId, Arc<Board>)>>,
+    /// When it was used last.
+    used_ms: AtomicU64,
+    began: Instant,
+    figures: Mutex<Figures>,
+}
+
+/// The helper of a view.
+pub(super) struct Guide {
+    shared: Arc<Shared>,
+    messages: mpsc::Sender<Message>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Guide {
+    /// Begins to help; `limit` is the page cache that may be filled.
+    pub(super) fn start(limit: Option<u64>, order: Order) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            walks: Mutex::default(),
+            current: RwLock::default(),
+            used_ms: AtomicU64::new(0),
+            began: Instant::now(),
+            figures: Mutex::default(),
+        });
+        let (messages, told) = mpsc::channel();
+        let (jobs, taken) = mpsc::channel::<Job>();
+        let taken = Arc::new(Mutex::new(taken));
+        for number in 0..THREADS {
+            let taken = Arc::clone(&taken);
+            let work = move || {
+                loop {
+                    let next = lock(&taken).recv();
+                    let Ok(job) = next else { return };
+                    job();
+                }
+            };
+            thread::Builder::new().name(format!("view-late-{number}")).spawn(work)?;
+        }
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            news: messages.clone(),
+            jobs,
+            limit,
+            order,
+            running: None,
+            parked: VecDeque::new(),
+            quiet: None,
+        };
+        let thread = thread::Builder::new().name("view-guide".into()).spawn(move || worker.run(&told))?;
+        Ok(Self { shared, messages, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// A program has opened a directory.
+    pub(super) fn opened(&self, directory: NodeId) {
+        lock(&self.shared.walks).opened(directory);
+    }
+
+    /// It has closed it.
+    pub(super) fn closed(&self, directory: NodeId) {
+        lock(&self.shared.walks).closed(self.shared.began.elapsed(), directory);
+    }
+
+    /// Lists a directory when its tree isn't being looked at. `chain` are the directories above it, and it itself.
+    pub(super) fn before_listing(&self, chain: impl FnOnce() -> Vec<NodeId>, job: Job) {
+        let Some((root, board)) = self.current() else { return job() };
+        self.touch();
+        if board.phase() == Phase::Looking && chain().contains(&root) {
+            self.send(Message::Wait(None, job));
+        } else {
+            job();
+        }
+    }
+
+    /// Listing a directory has read the disk: that may be a walk.
+    pub(super) fn listed_from_disk(&self, chain: &[NodeId], path: impl FnOnce(NodeId) -> Option<PathBuf>) {
+        if self.current().is_none_or(|(root, _)| !chain.contains(&root)) {
+            self.begin(chain, Missed::Entries, path);
+        }
+    }
+
+    /// Reads a file when it is in memory, or will not come. `is_cached` tells whether it is in memory.
+    pub(super) fn before_reading(
+        &self,
+        inode: Inode,
+        is_cached: impl Fn() -> bool,
+        chain: impl FnOnce() -> Vec<NodeId>,
+        path: impl FnOnce(NodeId) -> Option<PathBuf>,
+        job: Job,
+    ) {
+        if let Some((_, board)) = self.current() {
+            let slot = board.find(inode.dev, inode.ino);
+            match (board.phase(), slot) {
+                (Phase::Looking, _) if is_cached() => return job(),
+                (Phase::Looking, _) => return self.send(Message::Wait(Some(inode), job)),
+                (Phase::Guided, Some(slot)) => {
+                    self.touch();
+                    if !board.is_ready(slot) {
+                        return self.send(Message::Wait(Some(inode), job));
+                    }
+                    board.note_opened(slot);
+                    return job();
+                }
+                (Phase::Aside, _) => return job(),
+                (Phase::Over, _) | (Phase::Guided, None) => {}
+            }
+        }
+        if !is_cached() && self.begin(&chain(), Missed::Content, path) {
+            return self.send(Message::Wait(Some(inode), job));
+        }
+        job();
+    }
+
+    fn begin(&self, chain: &[NodeId], missed: Missed, path: impl FnOnce(NodeId) -> Option<PathBuf>) -> bool {
+        let found = lock(&self.shared.walks).missed(self.shared.began.elapsed(), chain, missed);
+        let Some((root, path)) = found.and_then(|root| Some((root, path(root)?))) else { return false };
+        self.send(Message::Begin(root, path));
+        true
+    }
+
+    fn current(&self) -> Option<(NodeId, Arc<Board>)> {
+        self.shared.current.read().map_or(None, |current| current.clone())
+    }
+
+    fn touch(&self) {
+        let now = self.shared.began.elapsed().as_millis() as u64;
+        self.shared.used_ms.store(now, Ordering::Relaxed);
+    }
+
+    fn send(&self, message: Message) {
+        if let Err(mpsc::SendError(Message::Wait(_, job))) = self.messages.send(message) {
+            job();
+        }
+    }
+
+    /// Ends the helper; whoever waits goes on. Tells what was done.
+    pub(super) fn finish(&self) -> Figures {
+        let _ = self.messages.send(Message::End);
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        lock(&self.shared.figures).clone()
+    }
+}
+
+struct Running {
+    root: NodeId,
+    ahead: Ahead,
+}
+
+/// The thread that holds the helper.
+struct Worker {
+    shared: Arc<Shared>,
+    news: mpsc::Sender<Message>,
+    jobs: mpsc::Sender<Job>,
+    limit: Option<u64>,
+    order: Order,
+    running: Option<Running>,
+    parked: VecDeque<(Option<Inode>, bool, Job)>,
+    /// Where the last walk found nothing to do, and when.
+    quiet: Option<(NodeId, Instant)>,
+}
+
+impl Worker {
+    fn run(mut self, told: &mpsc::Receiver<Message>) {
+        loop {
+            match told.recv_timeout(TICK) {
+                Ok(Message::Begin(root, path)) => self.begin(root, path),
+                Ok(Message::Wait(file, job)) => self.parked.push_back((file, false, job)),
+                Ok(Message::News) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Ok(Message::End) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            let idle = self.idle();
+            if self.running.as_ref().is_some_and(|running| running.is_over()) || (idle > OVER && self.parked.is_empty())
+            {
+                self.end();
+            }
+            self.let_go();
+        }
+        self.end();
+        self.let_go();
+    }
+
+    fn idle(&self) -> Duration {
+        let used = Duration::from_millis(self.shared.used_ms.load(Ordering::Relaxed));
+        self.shared.began.elapsed().saturating_sub(used)
+    }
+
+    fn begin(&mut self, root: NodeId, path: PathBuf) {
+        let is_busy = self
+            .running
+            .as_ref()
+            .is_some_and(|running| running.root == root || (!running.is_over() && self.idle() < GIVES_WAY));
+        let is_quiet = self.quiet.is_some_and(|(quiet, when)| quiet == root && when.elapsed() < QUIET);
+        if is_busy || is_quiet {
+            return;
+        }
+        self.end();
+        let news = Mutex::new(self.news.clone());
+        let news: News = Arc::new(move || drop(lock(&news).send(Message::News)));
+        // Without a helper the program reads by itself.
+        let Ok(ahead) = Ahead::follow(&[path], self.limit, self.order, news) else { return };
+        self.shared.used_ms.store(self.shared.began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.set_current(Some((root, Arc::clone(ahead.board()))));
+        self.running = Some(Running { root, ahead });
+    }
+
+    fn set_current(&self, current: Option<(NodeId, Arc<Board>)>) {
+        if let Ok(mut place) = self.shared.current.write() {
+            *place = current;
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(Running { root, ahead }) = self.running.take() else { return };
+        self.set_current(None);
+        let figures = ahead.finish();
+        self.quiet = (figures.files == 0).then(|| (root, Instant::now()));
+        let mut all = lock(&self.shared.figures);
+        all.files += figures.files;
+        all.bytes += figures.bytes;
+        all.sweeps += figures.sweeps;
+        all.waits += figures.waits;
+        all.remark = figures.remark.or(all.remark.take());
+    }
+
+    /// Answers what needs to wait no more.
+    fn let_go(&mut self) {
+        let board = self.running.as_ref().map(|running| Arc::clone(running.ahead.board()));
+        for (file, has_waited, job) in std::mem::take(&mut self.parked) {
+            match &board {
+                Some(board) if waits(board, file, has_waited) => self.parked.push_back((file, true, job)),
+                // A channel that nobody reads gives the job back.
+                _ => {
+                    if let Err(mpsc::SendError(job)) = self.jobs.send(job) {
+                        job();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Running {
+    fn is_over(&self) -> bool {
+        self.ahead.board().phase() == Phase::Over
+    }
+}
+
+/// Whether a request has to wait longer.
+fn waits(board: &Board, file: Option<Inode>, has_waited: bool) -> bool {
+    match (board.phase(), file) {
+        (Phase::Looking, _) => true,
+        (Phase::Guided, Some(inode)) => {
+            let Some(slot) = board.find(inode.dev, inode.ino) else { return false };
+            if board.is_ready(slot) {
+                board.note_opened(slot);
+                return false;
+            }
+            if !has_waited {
+                board.note_wait();
+            }
+            board.want(slot);
+            true
+        }
+        (Phase::Guided | Phase::Aside | Phase::Over, _) => false,
+    }
+}

@@ -1,0 +1,136 @@
+//! A tree shown once more, by FUSE, for programs that load no library: static ones, and those in containers.
+//!
+//! ```text
+//!  kernel ──► fuse ──┬─► source: a node leads to an open file of the tree, or nowhere
+//!    ▲               ├─► guide ──► walks: a walk begins here? ──► ahead: one sweep for what fits
+//!    │               │     └── requests that wait ◄── board ◄────────┘
+//!    └── changes ◄───┴── fanotify or inotify on the source
+//! ```
+//!
+//! | module | subject |
+//! |---|---|
+//! | `nodes` | numbers and names of the inodes that the kernel knows, pure |
+//! | `walks` | when a walk begins, and over which tree, pure |
+//! | `source` | nodes as open files |
+//! | `opened` | what programs have open |
+//! | `fuse` | the face: requests in, answers out |
+//! | `writes` | those that change something |
+//! | `guide` | the sweep ahead, and requests that wait for it |
+//! | `changes` | what changes in the source, and what the kernel has to forget |
+
+mod changes;
+mod fuse;
+mod guide;
+mod nodes;
+mod opened;
+mod source;
+mod walks;
+mod writes;
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use fuser::{MountOption, Session, SessionACL, SessionUnmounter};
+use onesweep_sys::{limits, user};
+
+use self::{changes::Changes, fuse::Face, source::Source};
+use crate::{ahead::Figures, order::Order};
+
+/// How it is called among the mounts.
+pub const SHOWN: &str = "onesweep-view";
+
+/// Threads that take requests, beside two for each processor.
+const THREADS: usize = 6;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a tree is shown.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How directories are listed.
+    pub order: Order,
+    /// Page cache that the sweep ahead may fill; else what the machine can spare.
+    pub limit: Option<u64>,
+    /// The tree may be changed through the view.
+    pub read_write: bool,
+    /// Users other than the one who shows it may look at it. As root they always may.
+    pub allow_other: bool,
+}
+
+/// A tree that is shown. Dropped, it stays until the process ends; [`View::unmount`] takes it away.
+pub struct View {
+    source: PathBuf,
+    unmounter: SessionUnmounter,
+    serving: JoinHandle<io::Result<()>>,
+    teller: JoinHandle<()>,
+    changes: Arc<Changes>,
+    face: Arc<fuse::Shown>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl View {
+    /// Shows the tree below `source` at `dir`, a directory that is neither in it nor above it.
+    pub fn show(source: &Path, dir: &Path, settings: &Settings) -> io::Result<Self> {
+        // Directories stay open.
+        let _ = limits::raise_open_files();
+        let is_root = user::effective_uid() == 0;
+        let source = Arc::new(Source::open(source, !settings.read_write)?);
+        let changes = Arc::new(Changes::watch(&source)?);
+        let face = Arc::new(fuse::Shown::new(Arc::clone(&source), Arc::clone(&changes), settings)?);
+        let mut config = fuser::Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(SHOWN.into()),
+            MountOption::DefaultPermissions,
+            if settings.read_write { MountOption::RW } else { MountOption::RO },
+            // Access times are the source's matter.
+            MountOption::NoAtime,
+        ];
+        config.acl = if is_root || settings.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(THREADS + 2 * thread::available_parallelism().map_or(1, usize::from));
+        config.clone_fd = true;
+        let mut session = Session::new(Face(Arc::clone(&face)), dir, &config)?;
+        let (notifier, unmounter) = (session.notifier(), session.unmount_callable());
+        let tidy = {
+            let face = Arc::clone(&face);
+            move || face.tidy()
+        };
+        let teller = changes.start(Arc::clone(&source), notifier, tidy)?;
+        let serving = thread::Builder::new().name("view".into()).spawn(move || session.run())?;
+        Ok(Self { source: source.path().to_owned(), unmounter, serving, teller, changes, face })
+    }
+
+    /// How it is shown, in words.
+    pub fn how(&self) -> String {
+        self.face.how()
+    }
+
+    /// Unmounts it: `EBUSY` while somebody uses it.
+    pub fn unmount(&mut self) -> io::Result<()> {
+        self.unmounter.unmount()
+    }
+
+    /// Whether it isn't mounted any more, and nobody uses it.
+    pub fn is_over(&self) -> bool {
+        self.serving.is_finished()
+    }
+
+    /// Waits until it isn't mounted any more, and nobody uses it. Tells what was brought in.
+    pub fn wait(self) -> io::Result<Figures> {
+        let served = self.serving.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended early")));
+        let figures = self.face.finish();
+        self.changes.end();
+        let _ = self.teller.join();
+        served.map(|()| figures)
+    }
+}

@@ -1,0 +1,146 @@
+//! Files and directories that programs have open.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fuser::BackingId;
+
+use super::{lock, nodes::NodeId};
+use crate::order::Listed;
+
+/// Files that stay open though nobody said that they are: programs read them without opening them.
+const RECENT_MAX: usize = 64;
+/// How long.
+const RECENT: Duration = Duration::from_secs(2);
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) node: NodeId,
+    pub(super) file: OwnedFd,
+    /// What the kernel reads and writes by itself.
+    pub(super) backing: Option<Arc<BackingId>>,
+}
+
+/// An open directory, and its entries as they were when it was read from the beginning.
+#[derive(Debug)]
+pub(super) struct OpenDirectory {
+    pub(super) node: NodeId,
+    pub(super) entries: Mutex<Option<Arc<Vec<Listed>>>>,
+}
+
+/// How the open files of a node are read: the kernel wants it to be the same way for all of them.
+#[derive(Debug, Default)]
+struct Way {
+    by_daemon: usize,
+    by_kernel: usize,
+    backing: Option<Arc<BackingId>>,
+}
+
+/// What is open.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    count: AtomicU64,
+    files: Mutex<HashMap<u64, Arc<OpenFile>>>,
+    directories: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
+    ways: Mutex<HashMap<NodeId, Way>>,
+    recent: Mutex<VecDeque<(Instant, NodeId, Arc<OpenFile>)>>,
+}
+
+impl Opened {
+    fn next(&self) -> u64 {
+        // Zero is what comes where nothing was opened.
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A program has opened a file. `back` tells the kernel to read it by itself; where it is `None` or refuses, or the daemon
+    /// reads the file for somebody else, the daemon does.
+    pub(super) fn add_file(
+        &self,
+        node: NodeId,
+        file: OwnedFd,
+        back: Option<&dyn Fn(&OwnedFd) -> io::Result<BackingId>>,
+    ) -> (u64, Arc<OpenFile>) {
+        let mut ways = lock(&self.ways);
+        let way = ways.entry(node).or_default();
+        let backing = match back {
+            _ if way.by_daemon > 0 => None,
+            _ if way.backing.is_some() => way.backing.clone(),
+            Some(back) => back(&file).ok().map(Arc::new),
+            None => None,
+        };
+        match &backing {
+            Some(_) => way.by_kernel += 1,
+            None => way.by_daemon += 1,
+        }
+        way.backing.clone_from(&backing);
+        drop(ways);
+        let number = self.next();
+        let open = Arc::new(OpenFile { node, file, backing });
+        lock(&self.files).insert(number, Arc::clone(&open));
+        (number, open)
+    }
+
+    /// It has closed it.
+    pub(super) fn remove_file(&self, number: u64) {
+        let Some(open) = lock(&self.files).remove(&number) else { return };
+        let mut ways = lock(&self.ways);
+        let Some(way) = ways.get_mut(&open.node) else { return };
+        match open.backing {
+            Some(_) => way.by_kernel -= 1,
+            None => way.by_daemon -= 1,
+        }
+        if way.by_kernel == 0 {
+            way.backing = None;
+        }
+        if way.by_kernel + way.by_daemon == 0 {
+            ways.remove(&open.node);
+        }
+    }
+
+    pub(super) fn file(&self, number: u64) -> Option<Arc<OpenFile>> {
+        lock(&self.files).get(&number).cloned()
+    }
+
+    /// A file that nobody has opened, for some reads.
+    pub(super) fn recent(&self, node: NodeId, open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Arc<OpenFile>> {
+        let known = lock(&self.recent).iter().find(|(_, of, _)| *of == node).map(|(_, _, open)| Arc::clone(open));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let open = Arc::new(OpenFile { node, file: open()?, backing: None });
+        let mut recent = lock(&self.recent);
+        if recent.len() == RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back((Instant::now(), node, Arc::clone(&open)));
+        Ok(open)
+    }
+
+    /// Closes what nobody has asked for lately: what was removed may then give its place back.
+    pub(super) fn close_recent(&self) {
+        lock(&self.recent).retain(|(opened, _, _)| opened.elapsed() < RECENT);
+    }
+
+    pub(super) fn add_directory(&self, node: NodeId) -> u64 {
+        let number = self.next();
+        lock(&self.directories).insert(number, Arc::new(OpenDirectory { node, entries: Mutex::default() }));
+        number
+    }
+
+    pub(super) fn remove_directory(&self, number: u64) {
+        lock(&self.directories).remove(&number);
+    }
+
+    pub(super) fn directory(&self, number: u64) -> Option<Arc<OpenDirectory>> {
+        lock(&self.directories).get(&number).cloned()
+    }
+}

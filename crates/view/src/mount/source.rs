@@ -1,0 +1,275 @@
+//! The tree that is shown, as files that are open: a node leads to what it stands for, or to an error, never to something else.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use onesweep_sys::{
+    files::{EntryType, Stat, open_again_with, open_dir_handle, open_handle_at, statx_fd},
+    mounting, user,
+};
+
+use super::{
+    lock,
+    nodes::{Inode, NodeId, Nodes, ROOT},
+};
+
+/// Directories that stay open.
+const DIRECTORIES_MAX: usize = 2048;
+/// Directories between a node and the root, at most.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// The tree.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// As others name it.
+    path: PathBuf,
+    root: Arc<OwnedFd>,
+    /// The same, open for reading: marks and handles want that.
+    anchor: OwnedFd,
+    inode: Inode,
+    read_only: bool,
+    nodes: Mutex<Nodes>,
+    directories: Mutex<HashMap<NodeId, Arc<OwnedFd>>>,
+    /// Nodes whose last name is gone.
+    kept: Mutex<HashMap<NodeId, Arc<OwnedFd>>>,
+}
+
+fn stale() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESTALE)
+}
+
+impl OfInode for Stat {
+    fn inode(&self) -> Inode {
+        Inode { dev: self.dev, ino: self.ino }
+    }
+}
+
+/// Which inode a look was at.
+pub(super) trait OfInode {
+    fn inode(&self) -> Inode;
+}
+
+impl Source {
+    /// Opens a directory. As root it becomes a mount of its own: nothing that is mounted in it is seen, no access time is written,
+    /// and where it is `read_only`, nothing else either.
+    pub(super) fn open(path: &Path, read_only: bool) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        let own = if user::effective_uid() == 0 { mounting::own_mount_of(&path, read_only).ok() } else { None };
+        let root = match own {
+            Some(root) => root,
+            None => open_dir_handle(path.as_path())?,
+        };
+        let stat = statx_fd(root.as_fd())?;
+        if stat.file_type() != EntryType::Dir {
+            return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+        }
+        let anchor = open_again_with(root.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?;
+        Ok(Self {
+            path,
+            root: Arc::new(root),
+            anchor,
+            inode: stat.inode(),
+            read_only,
+            nodes: Mutex::new(Nodes::new(stat.inode())),
+            directories: Mutex::default(),
+            kept: Mutex::default(),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.anchor.as_fd()
+    }
+
+    /// The inode of the root.
+    pub(super) fn inode(&self) -> Inode {
+        self.inode
+    }
+
+    /// The nodes; held for a moment only.
+    pub(super) fn nodes(&self) -> std::sync::MutexGuard<'_, Nodes> {
+        lock(&self.nodes)
+    }
+
+    /// The flags of open(2) that leave no trace of a reader.
+    pub(super) fn quiet_flags(&self) -> i32 {
+        if self.read_only { libc::O_NOATIME } else { 0 }
+    }
+
+    /// Whether a directory belongs to another file system, or to another subvolume. It is shown empty.
+    pub(super) fn is_foreign(&self, stat: &Stat) -> bool {
+        stat.dev != self.inode.dev && stat.file_type() == EntryType::Dir
+    }
+
+    /// A directory, for going on from it.
+    pub(super) fn directory(&self, id: NodeId) -> io::Result<Arc<OwnedFd>> {
+        let mut below = Vec::new();
+        let mut at = id;
+        let mut open = loop {
+            if at == ROOT {
+                break Arc::clone(&self.root);
+            }
+            let known = lock(&self.directories).get(&at).or(lock(&self.kept).get(&at)).cloned();
+            if let Some(known) = known {
+                break known;
+            }
+            let (inode, name) = {
+                let nodes = self.nodes();
+                (nodes.inode(at).ok_or_else(stale)?, nodes.names(at).into_iter().next().ok_or_else(stale)?)
+            };
+            if below.len() == DEPTH_MAX {
+                return Err(stale());
+            }
+            below.push((at, inode, name.name));
+            at = name.directory;
+        };
+        while let Some((id, inode, name)) = below.pop() {
+            let found = open_handle_at(open.as_fd(), name.as_c_str()).map_err(gone_is_stale)?;
+            let stat = statx_fd(found.as_fd())?;
+            if stat.inode() != inode || stat.file_type() != EntryType::Dir {
+                return Err(stale());
+            }
+            open = Arc::new(found);
+            self.keep_directory(id, &open);
+        }
+        Ok(open)
+    }
+
+    fn keep_directory(&self, id: NodeId, open: &Arc<OwnedFd>) {
+        let mut directories = lock(&self.directories);
+        if directories.len() >= DIRECTORIES_MAX {
+            // Those that are needed come again.
+            directories.clear();
+        }
+        directories.insert(id, Arc::clone(open));
+    }
+
+    /// What a node stands for: an `O_PATH` descriptor, also of a link.
+    pub(super) fn handle(&self, id: NodeId) -> io::Result<Arc<OwnedFd>> {
+        self.handle_and_stat(id).map(|(handle, _)| handle)
+    }
+
+    /// The same, and what it is now.
+    pub(super) fn handle_and_stat(&self, id: NodeId) -> io::Result<(Arc<OwnedFd>, Stat)> {
+        if id == ROOT {
+            return Ok((Arc::clone(&self.root), statx_fd(self.root.as_fd())?));
+        }
+        if let Some(kept) = lock(&self.kept).get(&id).cloned() {
+            let stat = statx_fd(kept.as_fd())?;
+            return Ok((kept, stat));
+        }
+        let (inode, names) = {
+            let nodes = self.nodes();
+            (nodes.inode(id).ok_or_else(stale)?, nodes.names(id))
+        };
+        let mut why = stale();
+        for name in names {
+            let found = self
+                .directory(name.directory)
+                .and_then(|directory| open_handle_at(directory.as_fd(), name.name.as_c_str()).map_err(gone_is_stale));
+            match found.and_then(|found| statx_fd(found.as_fd()).map(|stat| (found, stat))) {
+                Ok((found, stat)) if stat.inode() == inode => return Ok((Arc::new(found), stat)),
+                Ok(_) => {}
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// Opens what a node stands for, with the flags of open(2).
+    pub(super) fn open_file(&self, id: NodeId, flags: i32) -> io::Result<(OwnedFd, Stat)> {
+        let (handle, stat) = self.handle_and_stat(id)?;
+        let quiet = self.quiet_flags();
+        match open_again_with(handle.as_fd(), flags | quiet) {
+            // Only its owner may leave the access time alone.
+            Err(error) if quiet != 0 && error.raw_os_error() == Some(libc::EPERM) => {
+                Ok((open_again_with(handle.as_fd(), flags)?, stat))
+            }
+            opened => Ok((opened?, stat)),
+        }
+    }
+
+    /// The name of a node goes; what it stands for stays within reach.
+    pub(super) fn keep(&self, id: NodeId, handle: Arc<OwnedFd>) {
+        lock(&self.kept).insert(id, handle);
+    }
+
+    /// It didn't go.
+    pub(super) fn keep_no_more(&self, id: NodeId) {
+        lock(&self.kept).remove(&id);
+    }
+
+    /// The kernel forgets a node.
+    pub(super) fn forget(&self, id: NodeId, times: u64) {
+        if self.nodes().forget(id, times) {
+            lock(&self.directories).remove(&id);
+            lock(&self.kept).remove(&id);
+        }
+    }
+
+    /// The path of a directory, as others name it.
+    pub(super) fn path_of(&self, id: NodeId) -> Option<PathBuf> {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+        let names = self.nodes().path(id)?;
+        Some(names.iter().fold(self.path.clone(), |path, name| path.join(OsStr::from_bytes(name.to_bytes()))))
+    }
+}
+
+/// That a name is gone which led to a node is news to the kernel, which asks for the name again.
+fn gone_is_stale(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => stale(),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::CString, fs};
+
+    use onesweep_sys::files::statx_at;
+
+    use super::*;
+
+    fn told(source: &Source, directory: NodeId, name: &str) -> NodeId {
+        let name = CString::new(name).unwrap();
+        let stat = statx_at(source.directory(directory).unwrap().as_fd(), name.as_c_str(), true).unwrap();
+        source.nodes().told(stat.inode(), directory, &name)
+    }
+
+    #[test]
+    fn a_node_leads_to_its_inode_or_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        fs::write(folder.path().join("a/b/file"), "bytes").unwrap();
+        fs::hard_link(folder.path().join("a/b/file"), folder.path().join("link")).unwrap();
+        let source = Source::open(folder.path(), true).unwrap();
+        let a = told(&source, ROOT, "a");
+        let b = told(&source, a, "b");
+        let file = told(&source, b, "file");
+        assert_eq!(source.handle_and_stat(file).unwrap().1.size, 5);
+        assert_eq!(source.path_of(b).unwrap(), source.path().join("a/b"));
+        fs::rename(folder.path().join("a/b/file"), folder.path().join("a/b/other")).unwrap();
+        let why = |id| source.handle(id).unwrap_err().raw_os_error();
+        assert_eq!(why(file), Some(libc::ESTALE));
+        fs::write(folder.path().join("a/b/file"), "another one").unwrap();
+        assert_eq!(why(file), Some(libc::ESTALE));
+        assert_eq!(told(&source, ROOT, "link"), file);
+        assert_eq!(source.handle_and_stat(file).unwrap().1.size, 5);
+        source.forget(file, 1);
+        source.forget(file, 1);
+        assert_eq!(why(file), Some(libc::ESTALE));
+        let handle = source.handle(b).unwrap();
+        source.keep(b, handle);
+        fs::remove_dir_all(folder.path().join("a")).unwrap();
+        assert_eq!(source.handle_and_stat(b).unwrap().1.nlink, 0);
+    }
+}

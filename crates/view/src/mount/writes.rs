@@ -1,0 +1,304 @@
+//! Requests that change the source. A view that is read-only gets none: the kernel refuses them before.
+//!
+//! Whether somebody may do it the kernel has judged (`default_permissions`, ACLs). What is made belongs to who asked, with the
+//! default ACLs and the umask applied by the file system of the source.
+
+use std::{
+    ffi::{CString, OsStr},
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use fuser::{FileHandle, FopenFlags, ReplyCreate, Request, TimeOrNow};
+use onesweep_sys::{
+    acting,
+    files::{
+        EntryType, Moment, Stat, Time, change_size, copy_range, create_with, fallocate, make_directory_with,
+        make_node_with, make_symlink_at, makedev, name_file, open_again_with, open_handle_at, remove_at,
+        remove_directory_at, remove_xattr_handle, rename_with, set_mode_handle, set_moments_handle, set_owner_handle,
+        set_xattr_with, statx_at, statx_fd, write_at,
+    },
+};
+
+use super::{
+    changes::Told,
+    fuse::{Entry, Shown, name_of},
+    nodes::NodeId,
+    opened::OpenFile,
+    source::OfInode,
+};
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who {
+    uid: u32,
+    gid: u32,
+    umask: u32,
+}
+
+pub(super) fn who(request: &Request, umask: u32) -> Who {
+    Who { uid: request.uid(), gid: request.gid(), umask }
+}
+
+impl Who {
+    fn does<T>(self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        acting::on_behalf_of(self.uid, self.gid, self.umask, act)
+    }
+}
+
+/// What is to change of an inode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Changed {
+    pub(super) mode: Option<u32>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    pub(super) size: Option<u64>,
+    pub(super) atime: Option<TimeOrNow>,
+    pub(super) mtime: Option<TimeOrNow>,
+}
+
+/// The flags of open(2) as the daemon uses them: offsets come with each write, and of any length.
+pub(super) fn flags_of(flags: i32) -> i32 {
+    let meant = flags & (libc::O_ACCMODE | libc::O_SYNC | libc::O_DSYNC | libc::O_TRUNC);
+    meant | libc::O_NONBLOCK
+}
+
+fn moment(time: Option<TimeOrNow>) -> Moment {
+    match time {
+        None => Moment::Same,
+        Some(TimeOrNow::Now) => Moment::Now,
+        Some(TimeOrNow::SpecificTime(time)) => Moment::At(time_of(time)),
+    }
+}
+
+fn time_of(time: SystemTime) -> Time {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() },
+        // The library counts the nanoseconds of such a time backwards as well, so that they are what the kernel has said.
+        Err(before) => Time { secs: -(before.duration().as_secs() as i64), nanos: before.duration().subsec_nanos() },
+    }
+}
+
+impl Shown {
+    /// Changes an inode, and looks at it.
+    pub(super) fn change(&self, id: NodeId, fh: Option<FileHandle>, changed: &Changed) -> io::Result<Stat> {
+        let open = fh.and_then(|fh| self.opened.file(fh.0));
+        let handle = self.source.handle(id).or_else(|error| match &open {
+            Some(open) => open.file.try_clone().map(Arc::new),
+            None => Err(error),
+        })?;
+        if let Some(size) = changed.size {
+            match &open {
+                Some(open) => change_size(open.file.as_fd(), size)?,
+                None => change_size(open_again_with(handle.as_fd(), libc::O_WRONLY)?.as_fd(), size)?,
+            }
+        }
+        if changed.uid.is_some() || changed.gid.is_some() {
+            set_owner_handle(handle.as_fd(), changed.uid, changed.gid)?;
+        }
+        // After the owner, whose change takes away the bits that lend his rights.
+        if let Some(mode) = changed.mode {
+            set_mode_handle(handle.as_fd(), mode & 0o7777)?;
+        }
+        if changed.atime.is_some() || changed.mtime.is_some() {
+            set_moments_handle(handle.as_fd(), moment(changed.atime), moment(changed.mtime))?;
+        }
+        statx_fd(handle.as_fd())
+    }
+
+    pub(super) fn make_node(
+        &self,
+        who: Who,
+        parent: NodeId,
+        name: &CString,
+        mode: u32,
+        rdev: u32,
+    ) -> io::Result<Entry> {
+        let directory = self.directory(parent)?;
+        let rdev = makedev((rdev >> 8) & 0xfff, (rdev & 0xff) | (rdev >> 12 & 0xfff00));
+        who.does(|| make_node_with(directory.as_fd(), name.as_c_str(), mode, rdev))?;
+        self.entry(parent, name)
+    }
+
+    pub(super) fn make_directory(&self, who: Who, parent: NodeId, name: &CString, mode: u32) -> io::Result<Entry> {
+        let directory = self.directory(parent)?;
+        who.does(|| make_directory_with(directory.as_fd(), name.as_c_str(), mode))?;
+        self.entry(parent, name)
+    }
+
+    pub(super) fn make_link(&self, who: Who, parent: NodeId, name: &CString, target: &Path) -> io::Result<Entry> {
+        let directory = self.directory(parent)?;
+        let target = target.as_os_str().as_bytes();
+        who.does(|| make_symlink_at(target, directory.as_fd(), name.as_c_str()))?;
+        self.entry(parent, name)
+    }
+
+    pub(super) fn link(&self, id: NodeId, parent: NodeId, name: &CString) -> io::Result<Entry> {
+        let handle = self.source.handle(id)?;
+        let directory = self.directory(parent)?;
+        name_file(handle.as_fd(), directory.as_fd(), name.as_c_str())?;
+        self.entry(parent, name)
+    }
+
+    /// Before a name goes: what it leads to stays within reach of those who have it open.
+    fn let_go(&self, parent: NodeId, directory: &OwnedFd, name: &CString) -> Option<NodeId> {
+        let handle = open_handle_at(directory.as_fd(), name.as_c_str()).ok()?;
+        let stat = statx_fd(handle.as_fd()).ok()?;
+        let id = self.source.nodes().known(stat.inode())?;
+        if stat.nlink <= 1 || stat.file_type() == EntryType::Dir {
+            self.source.keep(id, Arc::new(handle));
+        }
+        self.source.nodes().unnamed(id, parent, name);
+        Some(id)
+    }
+
+    /// The name didn't go, after all.
+    fn took_back(&self, id: Option<NodeId>, parent: NodeId, name: &CString) {
+        if let Some(id) = id {
+            self.source.nodes().named(id, parent, name);
+            self.source.keep_no_more(id);
+        }
+    }
+
+    pub(super) fn remove(&self, parent: NodeId, name: &OsStr, is_directory: bool) -> io::Result<()> {
+        let name = name_of(name)?;
+        let directory = self.directory(parent)?;
+        let id = self.let_go(parent, &directory, &name);
+        let done = match is_directory {
+            true => remove_directory_at(directory.as_fd(), name.as_c_str()),
+            false => remove_at(directory.as_fd(), name.as_c_str()),
+        };
+        if done.is_err() {
+            self.took_back(id, parent, &name);
+        }
+        done
+    }
+
+    pub(super) fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> io::Result<()> {
+        let (from_name, to_name) = (name_of(from.1)?, name_of(to.1)?);
+        let (from_directory, to_directory) = (self.directory(from.0)?, self.directory(to.0)?);
+        let known = |directory: &OwnedFd, name: &CString| {
+            let stat = statx_at(directory.as_fd(), name.as_c_str(), true).ok()?;
+            self.source.nodes().known(stat.inode())
+        };
+        let moved = known(&from_directory, &from_name);
+        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
+        let replaced = match is_exchange {
+            true => known(&to_directory, &to_name),
+            // Two names of one inode: both stay.
+            false if known(&to_directory, &to_name) == moved && moved.is_some() => None,
+            false => self.let_go(to.0, &to_directory, &to_name),
+        };
+        let (from_fd, to_fd) = (from_directory.as_fd(), to_directory.as_fd());
+        let done = rename_with(from_fd, from_name.as_c_str(), to_fd, to_name.as_c_str(), flags);
+        if done.is_err() {
+            if !is_exchange {
+                self.took_back(replaced, to.0, &to_name);
+            }
+            return done;
+        }
+        let mut nodes = self.source.nodes();
+        if let Some(moved) = moved {
+            nodes.unnamed(moved, from.0, &from_name);
+            nodes.named(moved, to.0, &to_name);
+        }
+        if let Some(replaced) = replaced.filter(|_| is_exchange) {
+            nodes.unnamed(replaced, to.0, &to_name);
+            nodes.named(replaced, from.0, &from_name);
+        }
+        Ok(())
+    }
+
+    pub(super) fn create(&self, who: Who, parent: NodeId, name: &OsStr, mode: u32, flags: i32, reply: ReplyCreate) {
+        let since = self.changes.now();
+        let made = name_of(name).and_then(|name| {
+            let directory = self.directory(parent)?;
+            let flags = flags_of(flags) | (flags & libc::O_EXCL);
+            let file = who.does(|| create_with(directory.as_fd(), name.as_c_str(), flags, mode))?;
+            let stat = statx_fd(file.as_fd())?;
+            Ok((file, self.told(parent, &name, &stat), name))
+        });
+        let (file, entry, name) = match made {
+            Ok(made) => made,
+            Err(error) => return reply.error(error.into()),
+        };
+        // One that is there and large may be read by the kernel for somebody else, and then is for this one, too.
+        let (number, open) = self.opened.add_file(entry.node, file, None);
+        let number = FileHandle(number);
+        let (ttl, attributes, generation) = (&entry.ttl, &entry.attributes, entry.generation);
+        match &open.backing {
+            Some(backing) => {
+                let flags = FopenFlags::FOPEN_NOFLUSH;
+                reply.created_passthrough(ttl, attributes, generation, number, flags, backing);
+            }
+            None => reply.created(ttl, attributes, generation, number, self.flags_of_open(entry.node)),
+        }
+        self.changes.answered(since, [Told { directory: parent, name, node: entry.node }]);
+    }
+
+    fn open_to_write(&self, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
+        self.opened.file(fh.0).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+
+    pub(super) fn write(&self, fh: FileHandle, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        write_at(self.open_to_write(fh)?.file.as_fd(), bytes, offset)
+    }
+
+    pub(super) fn sync(&self, id: NodeId, fh: FileHandle, is_data_alone: bool) -> io::Result<()> {
+        let file = File::from(self.open_file(id, fh)?.file.try_clone()?);
+        if is_data_alone { file.sync_data() } else { file.sync_all() }
+    }
+
+    pub(super) fn sync_directory(&self, id: NodeId) -> io::Result<()> {
+        let handle = self.source.directory(id)?;
+        File::from(open_again_with(handle.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?).sync_all()
+    }
+
+    pub(super) fn set_xattr(&self, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> io::Result<()> {
+        set_xattr_with(self.source.handle(id)?.as_fd(), name, value, flags)
+    }
+
+    pub(super) fn remove_xattr(&self, id: NodeId, name: &OsStr) -> io::Result<()> {
+        remove_xattr_handle(self.source.handle(id)?.as_fd(), name)
+    }
+
+    pub(super) fn allocate(&self, fh: FileHandle, mode: i32, offset: u64, bytes: u64) -> io::Result<()> {
+        fallocate(self.open_to_write(fh)?.file.as_fd(), mode, offset, bytes)
+    }
+
+    pub(super) fn copy(
+        &self,
+        (from, from_fh, from_offset): (NodeId, FileHandle, u64),
+        (to_fh, to_offset): (FileHandle, u64),
+        bytes: u64,
+    ) -> io::Result<u32> {
+        let (source, target) = (self.open_file(from, from_fh)?, self.open_to_write(to_fh)?);
+        // The answer has room for so many.
+        let bytes = usize::try_from(bytes.min(1 << 30)).unwrap_or(0);
+        let copied = copy_range(source.file.as_fd(), from_offset, target.file.as_fd(), to_offset, bytes)?;
+        Ok(copied as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_before_1970_are_times() {
+        let at = |time| moment(Some(TimeOrNow::SpecificTime(time)));
+        assert_eq!(at(UNIX_EPOCH + Duration::new(5, 6)), Moment::At(Time { secs: 5, nanos: 6 }));
+        assert_eq!(at(UNIX_EPOCH - Duration::new(1, 500)), Moment::At(Time { secs: -1, nanos: 500 }));
+        assert_eq!(at(UNIX_EPOCH - Duration::from_secs(2)), Moment::At(Time { secs: -2, nanos: 0 }));
+        assert_eq!(moment(None), Moment::Same);
+    }
+}
