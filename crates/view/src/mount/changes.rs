@@ -250,22 +250,22 @@ impl Teller {
                 return;
             }
             let name = name.filter(|name| *name != c".");
-            if event.happened.intersects(NAMES) {
-                if let Some(directory) = known(event.directory) {
-                    self.content_changed(directory);
-                    if let Some(name) = name {
-                        self.entry_changed(directory, name);
-                    }
+            if event.happened.intersects(NAMES)
+                && let Some(directory) = known(event.directory)
+            {
+                self.content_changed(directory);
+                if let Some(name) = name {
+                    self.entry_changed(directory, name);
                 }
             }
             if event.happened.intersects(CONTENT) {
                 if let Some(node) = known(event.object) {
                     self.content_changed(node);
                 }
-            } else if event.happened.contains(Happened::ATTRIB) {
-                if let Some(node) = known(event.object.or(event.directory)) {
-                    self.attributes_changed(node);
-                }
+            } else if event.happened.contains(Happened::ATTRIB)
+                && let Some(node) = known(event.object.or(event.directory))
+            {
+                self.attributes_changed(node);
             }
         });
         if told.is_err() {

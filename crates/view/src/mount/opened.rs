@@ -55,6 +55,9 @@ pub(super) struct Opened {
     recent: Mutex<VecDeque<(Instant, NodeId, Arc<OpenFile>)>>,
 }
 
+/// Has the kernel read a file by itself.
+pub(super) type Back<'a> = &'a dyn Fn(&OwnedFd) -> io::Result<BackingId>;
+
 impl Opened {
     fn next(&self) -> u64 {
         // Zero is what comes where nothing was opened.
@@ -63,12 +66,7 @@ impl Opened {
 
     /// A program has opened a file. `back` tells the kernel to read it by itself; where it is `None` or refuses, or the daemon
     /// reads the file for somebody else, the daemon does.
-    pub(super) fn add_file(
-        &self,
-        node: NodeId,
-        file: OwnedFd,
-        back: Option<&dyn Fn(&OwnedFd) -> io::Result<BackingId>>,
-    ) -> (u64, Arc<OpenFile>) {
+    pub(super) fn add_file(&self, node: NodeId, file: OwnedFd, back: Option<Back<'_>>) -> (u64, Arc<OpenFile>) {
         let mut ways = lock(&self.ways);
         let way = ways.entry(node).or_default();
         let backing = match back {
