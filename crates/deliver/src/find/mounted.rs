@@ -211,8 +211,8 @@ struct Known<'a> {
 /// What the kernel was asked for, so that no later part tells it again.
 #[derive(Default)]
 struct Asked {
-    /// Directories whose files were all told.
-    listed: HashSet<u64>,
+    /// Directories whose files were all told, by their paths: one that is mounted elsewhere, too, has two.
+    listed: HashSet<Vec<u8>>,
     /// Directories that the tables did not know.
     directories: HashSet<u64>,
     /// Paths of which the kernel could not tell.
@@ -265,7 +265,9 @@ impl Known<'_> {
         match told_by {
             ToldBy::Tables(_) => true,
             // One that has come to this name since the beginning was not told under it, whatever its number.
-            ToldBy::Kernel { with_files } => with_files && (!self.part.is_behind(row.inode) || row.ctime >= self.since),
+            ToldBy::Kernel { with_files } => {
+                with_files && (!is_here || !self.part.is_behind(row.inode) || row.ctime >= self.since)
+            }
         }
     }
 
@@ -294,8 +296,6 @@ impl Known<'_> {
             };
             let (row, is_here) = match known {
                 Some(row) => (row.clone(), true),
-                // What is mounted below is told in the first part, all of it.
-                None if is_mount && !is_first => continue,
                 None => match kernel.look(&path) {
                     Ok(looked) => (looked.row, looked.dev == here.dev),
                     Err(error) => {
@@ -304,7 +304,8 @@ impl Known<'_> {
                     }
                 },
             };
-            if !is_here && !is_first {
+            // What is mounted below is told in the first part, all of it.
+            if !is_here && !is_first && row.mode & TYPE_BITS == DIRECTORY {
                 continue;
             }
             if self.is_news(&row, told_by, is_here, asked) {
@@ -317,7 +318,7 @@ impl Known<'_> {
             let below = |name: &[u8]| if path.is_empty() { name.to_vec() } else { [&path, name].join(&b'/') };
             // One that the kernel was asked for is still that of the tables if it has the same times.
             let same = self.quiet(row.inode).filter(|quiet| is_here && quiet.ctime == row.ctime);
-            let same = same.filter(|quiet| !asked.listed.contains(&quiet.inode));
+            let same = same.filter(|_| !asked.listed.contains(&path));
             match same.and_then(|quiet| self.children(quiet)) {
                 Some(children) => {
                     let next = |(name, inode): (&[u8], u64)| Next { path: below(name), told_by: ToldBy::Tables(inode) };
@@ -325,7 +326,7 @@ impl Known<'_> {
                 }
                 None => match kernel.list(&path) {
                     Ok(names) => {
-                        let with_files = !is_here || asked.listed.insert(row.inode);
+                        let with_files = !is_here || asked.listed.insert(path.clone());
                         let may_be_one = |kind: EntryType| matches!(kind, EntryType::Dir | EntryType::Unknown);
                         let names = names.iter().filter(|(_, kind)| with_files || may_be_one(*kind));
                         let told_by = ToldBy::Kernel { with_files };
