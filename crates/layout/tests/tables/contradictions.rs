@@ -76,13 +76,14 @@ fn ext4_without_checksums() {
         // Where the first block of content is told.
         let pointer = if features.contains("^extent") { 0x28 } else { 0x28 + 12 + 8 };
         let entry = place_of(&sound, b"many007") - 1;
-        let by_bytes: [(u64, &[u8], &str); 6] = [
+        let by_bytes: [(u64, &[u8], &str); 7] = [
             (one + 0x1A, &[3], "the link count of inode"),
             (place("below") + 0x1A, &[7], "the link count of inode"),
             (one + 0x1C, &[40], "the number of blocks of inode"),
             (place("below") + 4, &[0, 0x10], "the size of inode"),
             (one + pointer, &other[..4], "which something else has, too"),
             (entry, &[7], "as a name says"),
+            (one + 0x21, &[8], "the flags of inode"),
         ];
         for (at, new, expected) in by_bytes {
             let mut bytes = sound.clone();

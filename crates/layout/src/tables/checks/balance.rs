@@ -1,5 +1,7 @@
 //! Sums that are even when two tables tell the same, in whatever order they tell it.
 
+use crate::tables::cast::to_usize;
+
 /// So many parts are summed by themselves, which shows where something is wrong. Fit into the nearest cache.
 const PARTS: usize = 1024;
 
@@ -15,7 +17,7 @@ impl Default for Balance {
 
 impl Balance {
     fn part(key: u64) -> usize {
-        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PARTS.ilog2())) as usize
+        to_usize(key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PARTS.ilog2()))
     }
 
     /// Adds so many of something to what belongs to a key.

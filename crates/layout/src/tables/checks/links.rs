@@ -226,6 +226,9 @@ mod tests {
         told.iter().map(ToString::to_string).collect()
     }
 
+    /// A change, and how what is told then begins.
+    type Case<'a> = (&'a dyn Fn(&mut Tree), &'a [&'a str]);
+
     #[test]
     fn sound_counts_are_even() {
         let tree = sound();
@@ -240,7 +243,7 @@ mod tests {
 
     #[test]
     fn each_contradiction_is_told() {
-        let cases: [(&dyn Fn(&mut Tree), &[&str]); 8] = [
+        let cases: [Case<'_>; 8] = [
             (&|tree| tree.inodes[4].1.links = 3, &["the link count of inode 8 at byte 2050 is damaged: expected 2"]),
             (&|tree| tree.inodes[1].1.links = 4, &["the link count of inode 5 at byte 1282 is damaged: expected 3"]),
             (&|tree| tree.inodes[5].1.links = 1, &["the link count of inode 9"]),

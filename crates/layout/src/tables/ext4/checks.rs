@@ -26,6 +26,14 @@ const LINKS_AT: u64 = 0x1A;
 const SIZE_AT: u64 = 4;
 const BLOCKS_AT: u64 = 0x1C;
 const PLACES_AT: u64 = 0x28;
+const FLAGS_AT: u64 = 0x20;
+/// Flags of inodes, each with the feature without which none has it.
+const NEEDED: [(u32, Incompatible); 4] = [
+    (inode::INLINE_DATA, Incompatible::INLINE_DATA),
+    (inode::ENCRYPTED, Incompatible::ENCRYPT),
+    (inode::CASEFOLD, Incompatible::CASEFOLD),
+    (inode::HAS_EXTENTS, Incompatible::EXTENT),
+];
 /// Has a tree of hashes behind its end.
 const VERITY: u32 = 0x10_0000;
 
@@ -105,8 +113,13 @@ impl Checks {
             let what = format!("the mode of inode {}", raw.number);
             return Err(TableError::damaged(what, at, "a type of file", format!("{:#o}", raw.mode())));
         }
-        if !matches!(raw.kind(), kind::FILE | kind::DIRECTORY) {
-            return Ok(());
+        let needed = NEEDED
+            .iter()
+            .find(|(flag, feature)| raw.flags() & flag != 0 && !superblock.incompatible.contains(*feature));
+        if let Some((flag, _)) = needed {
+            let what = format!("the flags of inode {}", raw.number);
+            let expected = format!("not {flag:#x}, whose feature the file system hasn't");
+            return Err(TableError::damaged(what, at + FLAGS_AT, expected, format!("{:#x}", raw.flags())));
         }
         if let Some(space) = &mut self.space {
             for run in blocks.runs {
@@ -120,7 +133,8 @@ impl Checks {
             return Ok(());
         }
         counted(superblock, raw, at, blocks)?;
-        if raw.flags() & inode::INLINE_DATA == 0 { size(superblock, raw, at, blocks.runs) } else { Ok(()) }
+        let has_blocks = matches!(raw.kind(), kind::FILE | kind::DIRECTORY) && raw.flags() & inode::INLINE_DATA == 0;
+        if has_blocks { size(superblock, raw, at, blocks.runs) } else { Ok(()) }
     }
 
     /// A name, and the type that its entry tells.

@@ -11,6 +11,9 @@ use super::{
 };
 use crate::tables::{Name, TableError, quoted};
 
+/// A name with the kind that its entry tells of the inode, or what is wrong.
+type Told<'a> = Result<(Name<'a>, u8), TableError>;
+
 /// What has to be known of a directory when its blocks come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Directory {
@@ -120,7 +123,7 @@ pub(super) fn names(
     entries: &[u8],
     at: u64,
     shown: &mut Vec<u8>,
-    tell: &mut dyn FnMut(Result<(Name<'_>, u8), TableError>) -> ControlFlow<()>,
+    tell: &mut dyn FnMut(Told<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let hash = match directory.hash {
         HashKind::Algorithm(version) => NameHash::new(version, superblock.hash_unsigned, &superblock.hash_seed),

@@ -21,7 +21,7 @@ pub(super) const ENCRYPTED: u32 = 0x800;
 pub(super) const INDEXED: u32 = 0x1000;
 const JOURNALED: u32 = 0x4000;
 const HUGE_FILE: u32 = 0x4_0000;
-const HAS_EXTENTS: u32 = 0x8_0000;
+pub(super) const HAS_EXTENTS: u32 = 0x8_0000;
 /// Its content is the value of an extended attribute.
 pub(super) const EA_INODE: u32 = 0x20_0000;
 pub(super) const INLINE_DATA: u32 = 0x1000_0000;

@@ -62,7 +62,7 @@ struct Waiting {
 /// What is known of an inode when everything it needs was read.
 struct Complete {
     inode: Inode,
-    /// Where the blocks of a directory or file lie, and how many more tell that.
+    /// Where blocks lie, and how many more tell that.
     runs: Vec<Run>,
     nodes: u64,
     /// What is wrong with a directory of which some can be read.
@@ -432,6 +432,10 @@ fn complete<B: BlockRead>(
             let target = target(raw, at, volume, source)?;
             inode.size = target.len() as u64;
             inode.inline = Some(target);
+            if raw.flags() & inode::INLINE_DATA == 0 && !raw.is_fast_symlink(superblock) {
+                let Mapped { runs, nodes, .. } = raw.runs(volume, source);
+                (complete.runs, complete.nodes) = (runs, nodes);
+            }
         }
         _ => {}
     }

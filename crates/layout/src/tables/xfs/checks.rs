@@ -21,6 +21,9 @@ use crate::{
 /// Directories whose index is looked at one by one, at most; 48 bytes each.
 const DOUBTFUL_MAX: usize = 1 << 18;
 
+/// The difference of directories, and a byte of their indexes.
+type Doubtful = HashMap<u64, (u64, Option<u64>)>;
+
 /// What was told so far.
 #[derive(Debug)]
 pub(super) struct Checks {
@@ -28,7 +31,7 @@ pub(super) struct Checks {
     /// Names against hashes; `None` where these don't tell names apart by their case.
     index: Option<Balance>,
     /// In the second look: of each directory whose names may not be those of its index, the difference, and a byte of the index.
-    doubtful: Option<(Balance, HashMap<u64, (u64, Option<u64>)>)>,
+    doubtful: Option<(Balance, Doubtful)>,
     /// `None` where it isn't known which blocks are free, and in the second look.
     space: Option<Claims>,
     has_kinds: bool,
@@ -42,7 +45,7 @@ fn claims<B: BlockRead>(volume: &Volume<B>) -> Result<Claims, TableError> {
 
 impl Checks {
     /// With what was damaged where free space can't be told.
-    pub(super) fn new<B: BlockRead>(volume: &Volume<B>) -> Result<Checks, (Checks, TableError)> {
+    pub(super) fn new<B: BlockRead>(volume: &Volume<B>) -> (Checks, Option<TableError>) {
         let superblock = &volume.superblock;
         let checks = Checks {
             links: Links::new(superblock.facts.root, false),
@@ -52,8 +55,8 @@ impl Checks {
             has_kinds: superblock.has_ftype,
         };
         match claims(volume) {
-            Ok(space) => Ok(Checks { space: Some(space), ..checks }),
-            Err(problem) => Err((checks, problem)),
+            Ok(space) => (Checks { space: Some(space), ..checks }, None),
+            Err(problem) => (checks, Some(problem)),
         }
     }
 

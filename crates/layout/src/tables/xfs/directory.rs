@@ -9,7 +9,11 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Name, TableError, cast::to_usize, quoted},
+    tables::{
+        Name, TableError,
+        cast::{to_u32, to_usize},
+        quoted,
+    },
 };
 
 /// The index of names begins at this byte of a directory; data is below.
@@ -286,7 +290,7 @@ pub(super) fn index_v4(at: u64, bytes: &[u8], each: &mut dyn FnMut(u32, usize)) 
 pub(super) fn hash(name: &[u8]) -> u32 {
     let mut words = name.chunks_exact(4);
     let shifted = |hash: u32, bytes: &[u8]| {
-        let first = hash.rotate_left(7 * bytes.len() as u32);
+        let first = hash.rotate_left(7 * to_u32(bytes.len() as u64));
         bytes.iter().rev().zip([0, 7, 14, 21]).fold(first, |hash, (byte, shift)| hash ^ u32::from(*byte) << shift)
     };
     let hash = words.by_ref().fold(0, shifted);

@@ -138,13 +138,8 @@ impl<B: BlockRead> Tables for Xfs<B> {
 /// A scan of version 4, whose tables are held against each other, since they have no checksums.
 fn checked_scan<B: BlockRead>(volume: &Volume<B>, wanted: Wanted, found: &mut dyn Found) -> ControlFlow<()> {
     let mut watched = Watched::new(found);
-    let mut checks = match Checks::new(volume) {
-        Ok(checks) => checks,
-        Err((checks, problem)) => {
-            watched.found.problem(problem)?;
-            checks
-        }
-    };
+    let (mut checks, problem) = Checks::new(volume);
+    problem.map_or(ControlFlow::Continue(()), |problem| watched.found.problem(problem))?;
     Scan::new(volume, wanted, &mut watched, Some(&mut checks)).run()?;
     let mut problems = checks.space_contradictions(volume);
     // What is left out with a problem contradicts what is left.
