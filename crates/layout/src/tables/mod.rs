@@ -15,6 +15,7 @@ mod bits;
 pub mod btrfs;
 pub(crate) mod cast;
 pub mod change_marks;
+mod checks;
 mod crc32c;
 pub mod ext4;
 pub mod lost;

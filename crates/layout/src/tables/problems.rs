@@ -13,6 +13,9 @@ pub(super) struct Problems {
 }
 
 impl Problems {
+    /// Problems that are kept.
+    pub(super) const MOST: usize = MOST;
+
     pub(super) fn push(&mut self, problem: TableError) {
         self.met += 1;
         if self.kept.len() < MOST {

@@ -218,6 +218,11 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
                             !(subject.has_checksums && is_protected),
                             "{name}, round {round}: {kinds:?} after {changes:?}, but nothing is told"
                         );
+                        if checker == "finds damage" {
+                            println!(
+                                "{name}, round {round}: the checker finds damage, but we tell nothing of {kinds:?} after {changes:?}"
+                            );
+                        }
                         "other facts"
                     }
                 }

@@ -3,6 +3,7 @@
 mod btrfs;
 mod casefold;
 mod conformance;
+mod contradictions;
 mod damage;
 mod ext4;
 mod ext4_large_blocks;

@@ -11,6 +11,9 @@ use super::{
 };
 use crate::tables::{Name, TableError, quoted};
 
+/// A name with the kind that its entry tells of the inode, or what is wrong.
+type Told<'a> = Result<(Name<'a>, u8), TableError>;
+
 /// What has to be known of a directory when its blocks come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Directory {
@@ -103,7 +106,16 @@ fn record_bytes(field: u16, block_bytes: usize) -> usize {
     }
 }
 
-/// Tells the names of a block, or of a part of an inode; `at` is where it lies, in bytes. An index block looks like one
+/// The inodes of `.` and `..`, with which the first block of a directory begins.
+pub(super) fn itself_and_above(block: &[u8]) -> Option<(u32, u32)> {
+    let first = record_bytes(le16(block, 4), block.len());
+    let second = block.get(first..)?;
+    let is_there = block.get(6) == Some(&1) && block.get(8..9) == Some(b".");
+    (is_there && second.get(6) == Some(&2) && second.get(8..10) == Some(b".."))
+        .then(|| (le32(block, 0), le32(second, 0)))
+}
+
+/// Tells the names of a block, or of a part of an inode, with the kinds that entries tell of inodes; `at` is where it lies, in bytes. An index block looks like one
 /// large unused entry. `Break` where telling ends the scan.
 pub(super) fn names(
     directory: &Directory,
@@ -111,7 +123,7 @@ pub(super) fn names(
     entries: &[u8],
     at: u64,
     shown: &mut Vec<u8>,
-    tell: &mut dyn FnMut(Result<Name<'_>, TableError>) -> ControlFlow<()>,
+    tell: &mut dyn FnMut(Told<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let hash = match directory.hash {
         HashKind::Algorithm(version) => NameHash::new(version, superblock.hash_unsigned, &superblock.hash_seed),
@@ -165,7 +177,7 @@ pub(super) fn names(
             }
             name
         };
-        tell(Ok(Name { directory: directory.number.into(), inode: inode.into(), name: told }))?;
+        tell(Ok((Name { directory: directory.number.into(), inode: inode.into(), name: told }, entry[7])))?;
     }
     ControlFlow::Continue(())
 }

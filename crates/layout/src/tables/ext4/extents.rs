@@ -53,6 +53,16 @@ pub(super) fn written(entry: &[u8]) -> (u64, u32) {
     (u64::from(le32(entry, 8)) | u64::from(le16(entry, 6)) << 32, if count > LONGEST { 0 } else { count.into() })
 }
 
+/// What was collected.
+pub(super) struct Mapped {
+    /// In the order of the file.
+    pub(super) runs: Vec<Run>,
+    /// Blocks that tell of others.
+    pub(super) nodes: u64,
+    /// What is missing.
+    pub(super) lack: Option<Lack>,
+}
+
 /// Collects the runs of one inode.
 pub(super) struct Mapping<'a, B> {
     pub(super) volume: &'a Volume<B>,
@@ -62,25 +72,25 @@ pub(super) struct Mapping<'a, B> {
     pub(super) seed: u32,
     /// What is mapped so far, in the order of the file.
     pub(super) runs: Vec<Run>,
-    mapped: u64,
+    blocks_mapped: u64,
     nodes: u64,
     lack: Option<Lack>,
 }
 
 impl<'a, B: BlockRead> Mapping<'a, B> {
     pub(super) fn new(volume: &'a Volume<B>, source: &'a mut dyn Source, inode: u32, seed: u32) -> Mapping<'a, B> {
-        Mapping { volume, source, inode, seed, runs: Vec::new(), mapped: 0, nodes: 0, lack: None }
+        Mapping { volume, source, inode, seed, runs: Vec::new(), blocks_mapped: 0, nodes: 0, lack: None }
     }
 
     /// Goes through an extent tree, beginning with the 60 bytes of the inode. What can be read is in `runs` also where
     /// something is lacking.
-    pub(super) fn extent_tree(mut self, root: &[u8]) -> (Vec<Run>, Option<Lack>) {
+    pub(super) fn extent_tree(mut self, root: &[u8]) -> Mapped {
         self.node(root, None, 0, 1 << 32, None);
-        (self.runs, self.lack)
+        self.mapped()
     }
 
     /// Goes through the 15 block numbers of an inode without extents, for `blocks` blocks of the file.
-    pub(super) fn indirect_blocks(mut self, numbers: &[u8], blocks: u64) -> (Vec<Run>, Option<Lack>) {
+    pub(super) fn indirect_blocks(mut self, numbers: &[u8], blocks: u64) -> Mapped {
         for index in 0..12.min(blocks) {
             self.mapped_block(index, le32(numbers, to_usize(index) * 4).into());
         }
@@ -94,7 +104,11 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
             first += covered;
             covered *= per_block;
         }
-        (self.runs, self.lack)
+        self.mapped()
+    }
+
+    fn mapped(self) -> Mapped {
+        Mapped { runs: self.runs, nodes: self.nodes, lack: self.lack }
     }
 
     fn lacking(&mut self, lack: Lack) {
@@ -248,10 +262,10 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
             self.damaged("the place of content", block, format!("1 to {blocks}"), run.physical);
             return false;
         }
-        self.mapped += run.count;
+        self.blocks_mapped += run.count;
         // A tree that names a block again and again would grow without end.
-        if self.mapped > blocks {
-            self.damaged("the number of blocks", block, format!("at most {blocks}"), self.mapped);
+        if self.blocks_mapped > blocks {
+            self.damaged("the number of blocks", block, format!("at most {blocks}"), self.blocks_mapped);
             return false;
         }
         match self.runs.last_mut() {
@@ -306,14 +320,14 @@ mod tests {
     /// Runs as (logical, physical, count), and what is wrong.
     fn mapped(
         blocks: &[(usize, Vec<u8>)],
-        map: impl FnOnce(Mapping<'_, Vec<u8>>) -> (Vec<Run>, Option<Lack>),
+        map: impl FnOnce(Mapping<'_, Vec<u8>>) -> Mapped,
     ) -> (Vec<(u64, u64, u64)>, String) {
         let mut device = vec![0; BLOCKS * BLOCK];
         let superblock = Superblock::for_tests(BLOCKS as u32);
         blocks.iter().for_each(|(at, bytes)| device[at * BLOCK..][..bytes.len()].copy_from_slice(bytes));
         let volume = Volume { device, superblock, groups: Vec::new(), overlay: Overlay::default(), gap_bytes: 0 };
         let mut source = Direct::new(&volume);
-        let (runs, lack) = map(Mapping::new(&volume, &mut source, 12, 0));
+        let Mapped { runs, lack, .. } = map(Mapping::new(&volume, &mut source, 12, 0));
         let lack = match lack {
             Some(Lack::Damaged(error)) => error.to_string(),
             Some(Lack::Blocks) => "blocks".into(),

@@ -14,6 +14,7 @@ use crate::{
 
 /// The bitmap was never written: what the group has of metadata is all that is used.
 const BLOCK_UNINIT: u16 = 2;
+const INODE_UNINIT: u16 = 1;
 /// Bitmaps in one read.
 const BITMAPS: usize = 64;
 
@@ -24,6 +25,7 @@ struct Space {
     inode_bitmap: u64,
     inode_table: u64,
     is_unwritten: bool,
+    has_no_inodes: bool,
     /// The checksum of the bitmap, and which of its bits are kept.
     checksum: (u32, u32),
 }
@@ -38,6 +40,7 @@ impl Space {
             inode_bitmap: block(4),
             inode_table: block(8),
             is_unwritten: trusts_flags && le16(bytes, 0x12) & BLOCK_UNINIT != 0,
+            has_no_inodes: trusts_flags && le16(bytes, 0x12) & INODE_UNINIT != 0,
             checksum: (checksum, if wide { u32::MAX } else { 0xffff }),
         }
     }
@@ -45,20 +48,8 @@ impl Space {
 
 /// Visits the free runs, in bytes. Takes 80 bytes a group. Ends at the first thing that is damaged.
 pub(super) fn runs<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
-    let superblock = &volume.superblock;
-    let mut spaces = vec![Space::default(); superblock.groups as usize];
-    let mut problems = Problems::default();
-    groups::each_descriptor(volume, &mut problems, &mut |number, bytes, _| {
-        if let Some(space) = spaces.get_mut(number as usize) {
-            *space = Space::parse(bytes, superblock.has_group_checksums());
-        }
-        Ok(())
-    });
-    if let Some(problem) = problems.take().into_iter().next() {
-        return Err(problem);
-    }
+    let spaces = spaces(volume)?;
     let metadata = metadata(volume, &spaces);
-    let block_bytes = superblock.block_bytes as usize;
     let mut first = 0;
     while first < spaces.len() {
         if spaces[first].is_unwritten {
@@ -73,24 +64,82 @@ pub(super) fn runs<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u
             })
         };
         let count = 1 + (1..BITMAPS).take_while(|step| follows(first + step)).count();
-        let at = spaces[first].block_bitmap;
-        if at == 0 || !volume.holds(at, count as u64) {
-            let what = format!("the place of the block bitmap of group {first}");
-            let expected = format!("1 to {}", superblock.blocks.saturating_sub(1));
-            return Err(TableError::damaged(what, volume.byte_of(at), expected, at));
-        }
-        let mut bytes = vec![0; count * block_bytes];
-        let mut unread = Vec::new();
-        volume.read(at, &mut bytes, &mut unread);
-        if let Some((_, error)) = unread.pop() {
-            return Err(error);
-        }
-        for (index, bitmap) in bytes.chunks_exact(block_bytes).enumerate() {
+        let bytes = bitmaps(volume, "block", first, spaces[first].block_bitmap, count)?;
+        for (index, bitmap) in bytes.chunks_exact(volume.superblock.block_bytes as usize).enumerate() {
             written(volume, &spaces[first + index], (first + index) as u64, bitmap, each)?;
         }
         first += count;
     }
     Ok(())
+}
+
+/// Visits the runs of inodes that are free: how many are before each, and how many it has. Their checksums aren't compared.
+pub(super) fn inodes<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
+    let spaces = spaces(volume)?;
+    let per_group = u64::from(volume.superblock.inodes_per_group);
+    let mut first = 0;
+    while first < spaces.len() {
+        let start = first as u64 * per_group;
+        if spaces[first].has_no_inodes {
+            each(start, per_group);
+            first += 1;
+            continue;
+        }
+        let follows = |index: usize| {
+            spaces.get(index).is_some_and(|space| {
+                !space.has_no_inodes
+                    && space.inode_bitmap == spaces[first].inode_bitmap.saturating_add((index - first) as u64)
+            })
+        };
+        let count = 1 + (1..BITMAPS).take_while(|step| follows(first + step)).count();
+        let bytes = bitmaps(volume, "inode", first, spaces[first].inode_bitmap, count)?;
+        for (index, bitmap) in bytes.chunks_exact(volume.superblock.block_bytes as usize).enumerate() {
+            let start = start + index as u64 * per_group;
+            clear_runs(bitmap, per_group, &mut |bit, count| each(start + bit, count));
+        }
+        first += count;
+    }
+    Ok(())
+}
+
+/// What all descriptors say.
+fn spaces<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Space>, TableError> {
+    let superblock = &volume.superblock;
+    let mut spaces = vec![Space::default(); superblock.groups as usize];
+    let mut problems = Problems::default();
+    groups::each_descriptor(volume, &mut problems, &mut |number, bytes, _| {
+        if let Some(space) = spaces.get_mut(number as usize) {
+            *space = Space::parse(bytes, superblock.has_group_checksums());
+        }
+        Ok(())
+    });
+    match problems.take().into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(spaces),
+    }
+}
+
+/// Reads bitmaps that follow each other, the first of which is that of a group.
+fn bitmaps<B: BlockRead>(
+    volume: &Volume<B>,
+    of: &str,
+    group: usize,
+    at: u64,
+    count: usize,
+) -> Result<Vec<u8>, TableError> {
+    let superblock = &volume.superblock;
+    if at == 0 || !volume.holds(at, count as u64) {
+        let what = format!("the place of the {of} bitmap of group {group}");
+        let expected = format!("1 to {}", superblock.blocks.saturating_sub(1));
+        return Err(TableError::damaged(what, volume.byte_of(at), expected, at));
+    }
+    let mut bytes = vec![0; count * superblock.block_bytes as usize];
+    let mut unread = Vec::new();
+    volume.read(at, &mut bytes, &mut unread);
+    match unread.pop() {
+        Some((_, error)) => Err(error),
+        None => Ok(bytes),
+    }
 }
 
 /// The first block of a group, and how many it has.

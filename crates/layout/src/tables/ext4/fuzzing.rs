@@ -188,15 +188,16 @@ fn directory_block(input: &[u8]) {
     }
     let directory = Directory { number: 2, seed: 7, flags, hash };
     let _ = directory::check(&directory, block);
+    let _ = directory::itself_and_above(block);
     let mut checker = Checker::default();
     let mut told = 0;
     let _ = directory::names(&directory, &superblock, block, 4096, &mut Vec::new(), &mut |name| {
         told += 1;
-        if let Ok(name) = &name {
+        if let Ok((name, _)) = &name {
             assert!(name.inode <= superblock.inodes.into());
         }
         match name {
-            Ok(name) => checker.name(name),
+            Ok((name, _)) => checker.name(name),
             Err(problem) => checker.problem(problem),
         }
     });

@@ -2,9 +2,9 @@
 
 use super::{
     checksum::crc32c,
-    extents::{Mapping, Run},
+    extents::{Mapped, Mapping},
     fields::{le16, le32},
-    source::{Lack, Source},
+    source::Source,
     superblock::{Incompatible, ReadOnlyCompatible, Superblock},
     volume::Volume,
 };
@@ -16,12 +16,12 @@ use crate::{
 /// Where an inode has the time of its deletion, or as an orphan the number of the next one.
 pub(super) const DELETION_TIME_AT: usize = 0x14;
 
-const COMPRESSED: u32 = 0x4;
+pub(super) const COMPRESSED: u32 = 0x4;
 pub(super) const ENCRYPTED: u32 = 0x800;
 pub(super) const INDEXED: u32 = 0x1000;
 const JOURNALED: u32 = 0x4000;
 const HUGE_FILE: u32 = 0x4_0000;
-const HAS_EXTENTS: u32 = 0x8_0000;
+pub(super) const HAS_EXTENTS: u32 = 0x8_0000;
 /// Its content is the value of an extended attribute.
 pub(super) const EA_INODE: u32 = 0x20_0000;
 pub(super) const INLINE_DATA: u32 = 0x1000_0000;
@@ -102,7 +102,7 @@ impl<'a> RawInode<'a> {
         u64::from(le32(self.bytes, 0x1C)) | if wide { u64::from(le16(self.bytes, 0x74)) << 32 } else { 0 }
     }
 
-    fn allocated(&self, superblock: &Superblock) -> u64 {
+    pub(super) fn allocated(&self, superblock: &Superblock) -> u64 {
         let large = superblock.read_only.contains(ReadOnlyCompatible::HUGE_FILE) && self.flags() & HUGE_FILE != 0;
         self.counted_blocks(superblock) * if large { superblock.block_bytes.into() } else { 512 }
     }
@@ -149,7 +149,7 @@ impl<'a> RawInode<'a> {
     }
 
     /// Where its content lies; with what is lacking of that.
-    pub(super) fn runs<B: BlockRead>(&self, volume: &Volume<B>, source: &mut dyn Source) -> (Vec<Run>, Option<Lack>) {
+    pub(super) fn runs<B: BlockRead>(&self, volume: &Volume<B>, source: &mut dyn Source) -> Mapped {
         let superblock = &volume.superblock;
         let mapping = Mapping::new(volume, source, self.number, self.seed_of_blocks(superblock));
         if self.has_extents() {

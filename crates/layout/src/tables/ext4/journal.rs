@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     checksum::crc32c,
-    extents::Run,
+    extents::{Mapped, Run},
     fields::{be16, be32, be64},
     inode::RawInode,
     source::{Direct, Lack},
@@ -116,7 +116,7 @@ fn places<B: BlockRead>(volume: &Volume<B>) -> Result<Places, TableError> {
     let bytes = table.get(byte..byte + superblock.inode_bytes).ok_or_else(dirty)?;
     let inode = RawInode { number: superblock.journal_inode, bytes };
     inode.check(volume, volume.byte_of(block) + byte as u64)?;
-    let (runs, lack) = inode.runs(volume, &mut Direct::new(volume));
+    let Mapped { runs, lack, .. } = inode.runs(volume, &mut Direct::new(volume));
     match lack {
         Some(Lack::Damaged(error)) => Err(error),
         Some(Lack::Blocks) => Err(dirty()),

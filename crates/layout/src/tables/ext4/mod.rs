@@ -4,11 +4,12 @@
 //! were never used. Then all directories are read in the order of their blocks over the whole file system.
 //!
 //! A journal that has to be recovered is replayed in memory. Checksums are compared wherever there are any; what has a wrong
-//! one is left out, with a problem that says so.
+//! one is left out, with a problem that says so. Where metadata has none, tables are held against each other (`checks`).
 //!
 //! Memory: 16 bytes a group, 16 a directory; 24 for each run of a directory, of which no more are kept than 4,194,304 and those
 //! of one directory; 24 for each block that is newer in the journal, of which up to 10,240,000 are looked at (64 bytes each
-//! while it is opened) beside 1,048,576 revoked ones; the numbers of up to 1,048,576 orphans; and some 110 MiB at most for
+//! while it is opened) beside 1,048,576 revoked ones; the numbers of up to 1,048,576 orphans; without checksums, a bit for each
+//! block and each inode, up to 64 MiB for either, and up to 32 MiB where link counts are wrong; and some 110 MiB at most for
 //! reads, for inodes that wait for blocks and for these blocks; beside that the extents of one file, and up to 64 MiB of its
 //! extended attributes.
 //!
@@ -18,6 +19,7 @@
 mod acl;
 mod backup;
 mod bring_in;
+mod checks;
 mod checksum;
 mod directory;
 mod dirhash;
@@ -39,7 +41,10 @@ mod superblock;
 mod volume;
 mod xattr;
 
+use std::ops::ControlFlow;
+
 pub use bring_in::Needs;
+use checks::Checks;
 use journal::Overlay;
 use superblock::{Incompatible, Superblock};
 use volume::Volume;
@@ -47,7 +52,11 @@ use volume::Volume;
 use super::{Found, Moved, TableError, Tables, VolumeFacts, Wanted};
 use crate::{
     block_read::BlockRead,
-    tables::{cast::to_usize, problems::Problems},
+    tables::{
+        cast::to_usize,
+        checks::{Nobody, Watched},
+        problems::Problems,
+    },
 };
 
 /// An ext2, ext3 or ext4 file system on a device or in an image.
@@ -56,6 +65,8 @@ pub struct Ext4<B> {
     facts: VolumeFacts,
     /// What was damaged already when it was opened.
     problems: Problems,
+    /// It has no checksums, but nobody changes it, so that its tables can be held against each other.
+    is_checked: bool,
 }
 
 impl<B: BlockRead> Ext4<B> {
@@ -81,7 +92,8 @@ impl<B: BlockRead> Ext4<B> {
             }
         }
         let facts = VolumeFacts { is_replayed: !volume.overlay.is_empty(), ..volume.superblock.facts() };
-        Ok(Ext4 { volume, facts, problems })
+        let is_checked = !volume.superblock.is_checksummed() && volume.superblock.is_whole;
+        Ok(Ext4 { volume, facts, problems, is_checked })
     }
 
     /// Opens a file system that is mounted, by its device; `device` must read through the page cache, in which the kernel
@@ -93,7 +105,7 @@ impl<B: BlockRead> Ext4<B> {
         let superblock = Superblock::read(&device)?;
         let (volume, problems) = volume(device, superblock, 0);
         let facts = volume.superblock.facts();
-        Ok(Ext4 { volume, facts, problems })
+        Ok(Ext4 { volume, facts, problems, is_checked: false })
     }
 
     /// Bytes of the used parts of the inode tables.
@@ -203,7 +215,33 @@ impl<B: BlockRead> Tables for Ext4<B> {
             }
         }
         // Whether it came to its end or was ended makes no difference to the caller, who knows.
-        let _ = scan::Scan::new(&self.volume, wanted, found).run();
+        let _ = match self.is_checked {
+            true => checked_scan(&self.volume, wanted, found, met > 0),
+            false => scan::Scan::new(&self.volume, wanted, found).run(),
+        };
         Ok(())
     }
+}
+
+/// A scan that holds tables without checksums against each other. What was damaged before leaves gaps in what is told.
+fn checked_scan<B: BlockRead>(
+    volume: &Volume<B>,
+    wanted: Wanted,
+    found: &mut dyn Found,
+    had_problems: bool,
+) -> ControlFlow<()> {
+    let (mut checks, problems) = Checks::new(volume);
+    let mut watched = Watched { found, has_problems: had_problems };
+    problems.into_iter().try_for_each(|problem| watched.found.problem(problem))?;
+    scan::Scan::new(volume, wanted, &mut watched).checked(&mut checks).run()?;
+    let mut problems = checks.bitmap_contradictions(volume);
+    if !watched.has_problems {
+        problems.extend(checks.missing_inodes(volume).take(Problems::MOST));
+        if !checks.is_even() {
+            let mut again = checks.again();
+            scan::Scan::new(volume, Wanted::default(), &mut Nobody).checked(&mut again).run()?;
+            problems.extend(again.contradictions(volume));
+        }
+    }
+    problems.into_iter().try_for_each(|problem| watched.found.problem(problem))
 }

@@ -32,7 +32,7 @@ pub(super) fn all<B: BlockRead>(volume: &Volume<B>, mut problem: impl FnMut(Tabl
     let file = volume.superblock.orphan_file;
     if volume.superblock.compatible.contains(Compatible::ORPHAN_FILE) && file != 0 {
         let named = (file, superblock::ORPHAN_FILE_AT);
-        match read(volume, &mut source, named, |raw| raw.runs(volume, &mut Direct::new(volume)).0) {
+        match read(volume, &mut source, named, |raw| raw.runs(volume, &mut Direct::new(volume)).runs) {
             Ok((runs, _)) => {
                 for block in runs.iter().flat_map(|run| run.physical..run.physical + run.count) {
                     let Ok(bytes) = source.block(block) else { continue };

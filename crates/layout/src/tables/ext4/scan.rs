@@ -3,8 +3,10 @@
 use std::{collections::HashSet, ops::ControlFlow};
 
 use super::{
+    checks::{Blocks, Checks},
     directory::{self, Directory, HashKind},
-    extents::Run,
+    extents::{Mapped, Run},
+    fields::le32,
     inode::{self, RawInode, kind},
     merge::{Piece, merged},
     no_key_name, orphans,
@@ -46,6 +48,7 @@ pub(super) struct Scan<'a, B> {
     facts_alone: bool,
     /// Directories aren't read.
     inodes_alone: bool,
+    checks: Option<&'a mut Checks>,
     ended: ControlFlow<()>,
 }
 
@@ -59,8 +62,9 @@ struct Waiting {
 /// What is known of an inode when everything it needs was read.
 struct Complete {
     inode: Inode,
-    /// Where the blocks of a directory lie.
+    /// Where blocks lie, and how many more tell that.
     runs: Vec<Run>,
+    nodes: u64,
     /// What is wrong with a directory of which some can be read.
     problem: Option<TableError>,
 }
@@ -80,8 +84,14 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             shown: Vec::new(),
             facts_alone: false,
             inodes_alone: false,
+            checks: None,
             ended: ControlFlow::Continue(()),
         }
+    }
+
+    /// The same, with tables held against each other.
+    pub(super) fn checked(self, checks: &'a mut Checks) -> Scan<'a, B> {
+        Scan { checks: Some(checks), ..self }
     }
 
     /// Tells everything. `Break` where that was ended.
@@ -164,6 +174,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         if deleted && !superblock.is_checksummed() {
             return;
         }
+        if let Some(checks) = &mut self.checks {
+            checks.in_use(raw.number, at);
+        }
         // A checksum also tells a deleted inode from one whose link count is damaged.
         if let Err(problem) = raw.check(self.volume, at) {
             let _ = self.tell_problem(problem);
@@ -238,6 +251,15 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 return;
             }
         }
+        if let Some(checks) = &mut self.checks {
+            let is_orphan = self.orphans.contains(&raw.number);
+            let blocks = Blocks { runs: &complete.runs, nodes: complete.nodes, is_orphan };
+            if let Err(problem) = checks.inode(&self.volume.superblock, raw, at, &blocks)
+                && self.tell_problem(problem).is_break()
+            {
+                return;
+            }
+        }
         self.ended = self.found.inode(complete.inode);
         if raw.kind() == kind::DIRECTORY && raw.links() > 0 && self.ended.is_continue() {
             self.directory(raw, at, &complete.runs);
@@ -254,6 +276,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         if raw.flags() & inode::INLINE_DATA != 0 {
             // The number of the directory above stands before the first part.
             let first = raw.block_field().get(4..).unwrap_or_default();
+            if let Some(checks) = &mut self.checks {
+                checks.above(raw.number, le32(raw.block_field(), 0));
+            }
             let rest = xattr::inline_rest(raw, at).unwrap_or_default();
             for part in [first, rest] {
                 self.names(&directory, part, at + 0x2C);
@@ -295,7 +320,14 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                         continue;
                     }
                     let start = to_usize(block - request.block) * block_bytes;
-                    self.block(&directory, &buffer[start..start + block_bytes], volume.byte_of(block));
+                    let (bytes, at) = (&buffer[start..start + block_bytes], volume.byte_of(block));
+                    let is_first = piece.offset == 0 && block == piece.block;
+                    if let Some(checks) = self.checks.as_mut().filter(|_| is_first)
+                        && let Err(problem) = checks.first_block(directory.number, bytes, at)
+                    {
+                        let _ = self.tell_problem(problem);
+                    }
+                    self.block(&directory, bytes, at);
                     if self.ended.is_break() {
                         return false;
                     }
@@ -340,7 +372,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         if self.ended.is_break() {
             return;
         }
-        let found = &mut *self.found;
+        let Scan { found, checks, .. } = self;
         let ended =
             directory::names(
                 directory,
@@ -349,7 +381,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 at,
                 &mut self.shown,
                 &mut |told| match told {
-                    Ok(name) => found.name(name),
+                    Ok((name, kind)) => {
+                        checks.iter_mut().for_each(|checks| checks.name(&name, kind));
+                        found.name(name)
+                    }
                     Err(problem) => {
                         found.incomplete(Some(directory.number.into()));
                         found.problem(problem)
@@ -371,7 +406,7 @@ fn complete<B: BlockRead>(
     source: &mut dyn Source,
 ) -> Result<Complete, Lack> {
     let superblock = &volume.superblock;
-    let mut complete = Complete { inode: raw.fields(superblock), runs: Vec::new(), problem: None };
+    let mut complete = Complete { inode: raw.fields(superblock), runs: Vec::new(), nodes: 0, problem: None };
     let inode = &mut complete.inode;
     let is_directory = raw.kind() == kind::DIRECTORY;
     // What both need is asked for at once.
@@ -384,19 +419,23 @@ fn complete<B: BlockRead>(
             }
         }
         kind::FILE | kind::DIRECTORY => {
-            let (runs, lack) = raw.runs(volume, source);
+            let Mapped { runs, nodes, lack } = raw.runs(volume, source);
             match lack {
                 Some(Lack::Damaged(problem)) if is_directory => complete.problem = Some(problem),
                 Some(lack) => return Err(lack),
                 None => {}
             }
             inode.extents = extents(&runs, inode.size, superblock.block_bytes);
-            complete.runs = if is_directory { runs } else { Vec::new() };
+            (complete.runs, complete.nodes) = (runs, nodes);
         }
         kind::SYMLINK => {
             let target = target(raw, at, volume, source)?;
             inode.size = target.len() as u64;
             inode.inline = Some(target);
+            if raw.flags() & inode::INLINE_DATA == 0 && !raw.is_fast_symlink(superblock) {
+                let Mapped { runs, nodes, .. } = raw.runs(volume, source);
+                (complete.runs, complete.nodes) = (runs, nodes);
+            }
         }
         _ => {}
     }
@@ -437,7 +476,7 @@ fn target<B: BlockRead>(
         let field = raw.block_field();
         field.get(..to_usize(size)).ok_or_else(|| damaged("at most 60 bytes", &size))?.to_vec()
     } else {
-        let (runs, lack) = raw.runs(volume, source);
+        let Mapped { runs, lack, .. } = raw.runs(volume, source);
         if let Some(lack) = lack {
             return Err(lack);
         }

@@ -23,6 +23,8 @@ pub(super) const ORPHAN_FILE_AT: u64 = AT + 0x280;
 pub(super) const BYTES: usize = 1024;
 
 pub(super) const MAGIC: u16 = 0xEF53;
+/// A bit of the state.
+const UNMOUNTED: u16 = 1;
 
 bitflags! {
     /// Features of which a reader needs to know nothing.
@@ -43,8 +45,10 @@ bitflags! {
         const BTREE_DIR = 0x4;
         const HUGE_FILE = 0x8;
         const GDT_CSUM = 0x10;
+        const DIR_NLINK = 0x20;
         const BIGALLOC = 0x200;
         const METADATA_CSUM = 0x400;
+        const SHARED_BLOCKS = 0x4000;
         const _ = !0;
     }
 
@@ -92,6 +96,10 @@ pub(super) struct Superblock {
     pub(super) first_meta_bg: u32,
     /// Blocks behind the group descriptors that are kept for more of them.
     pub(super) reserved_descriptor_blocks: u16,
+    /// Blocks that a directory may have behind its end.
+    pub(super) kept_directory_blocks: u8,
+    /// It was unmounted, or a journal tells what its tables are.
+    pub(super) is_whole: bool,
     pub(super) backup_groups: [u32; 2],
     pub(super) hash_version: u8,
     pub(super) hash_unsigned: bool,
@@ -221,6 +229,8 @@ impl Superblock {
             descriptor_bytes,
             first_meta_bg: le32(bytes, 0x104),
             reserved_descriptor_blocks: le16(bytes, 0xCE),
+            kept_directory_blocks: bytes[0xCD],
+            is_whole: le16(bytes, 0x3A) & UNMOUNTED != 0 || le32(bytes, 0x5C) & Compatible::HAS_JOURNAL.bits() != 0,
             backup_groups: [le32(bytes, 0x24C), le32(bytes, 0x250)],
             hash_version: bytes[0xFC],
             // Without either flag it is as the machine has it: signed on most.

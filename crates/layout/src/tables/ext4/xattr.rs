@@ -3,6 +3,7 @@
 use super::{
     acl,
     checksum::crc32c,
+    extents::Mapped,
     fields::{le16, le32},
     inode::{self, RawInode},
     source::{Lack, Source},
@@ -15,6 +16,8 @@ const MAGIC: u32 = 0xEA02_0000;
 const LONGEST_VALUE: u32 = 64 << 10;
 /// Names and values of one inode: entries may all name one inode with a long value.
 const ALL_BYTES: usize = 64 << 20;
+/// Where an entry has its hash.
+const HASH_AT: u64 = 12;
 /// Where an entry names the inode of its value.
 const VALUE_INODE_AT: u64 = 4;
 /// `system.data`, the rest of content that lies in the inode: attribute `data` of this index.
@@ -32,8 +35,28 @@ struct Entry<'a> {
     /// The inode that has the value, or 0.
     value_inode: u32,
     value_bytes: u32,
+    /// Tells whether name and value are right; 0 where it may be missing.
+    hash: u32,
     /// The value where it isn't in an inode.
     value: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// The hash of name and value; machines whose characters are signed compute another one of names beyond ASCII.
+    fn hashed(&self, is_signed: bool) -> u32 {
+        let byte = |byte: u8| if is_signed { byte as i8 as u32 } else { byte.into() };
+        let of_name = self.name.iter().fold(0_u32, |hash, &next| hash.rotate_left(5) ^ byte(next));
+        self.value.chunks(4).fold(of_name, |hash, word| {
+            let mut padded = [0; 4];
+            padded[..word.len()].copy_from_slice(word);
+            hash.rotate_left(16) ^ u32::from_le_bytes(padded)
+        })
+    }
+
+    /// Whether name and value are what they were hashed as. What lies in an inode of its own isn't looked at.
+    fn is_as_hashed(&self) -> bool {
+        self.value_inode != 0 || [false, true].iter().any(|&is_signed| self.hashed(is_signed) == self.hash)
+    }
 }
 
 /// Goes through the entries from `first` on; values are counted from `base`. `Err` with what is wrong.
@@ -58,7 +81,8 @@ fn entries<'a>(
             }
             _ => &[],
         };
-        each(Entry { at, index: head[1], name, value_inode, value_bytes, value }).map_err(EntryError::Lack)?;
+        let hash = le32(head, 12);
+        each(Entry { at, index: head[1], name, value_inode, value_bytes, hash, value }).map_err(EntryError::Lack)?;
         at += (16 + name.len()).next_multiple_of(4);
     }
     Ok(())
@@ -123,6 +147,11 @@ pub(super) fn all<B: BlockRead>(
     let mut add = |entry: Entry<'_>, area_at: u64| {
         let at = area_at + entry.at as u64;
         let Some((prefix, is_acl)) = prefix(entry.index) else { return Ok(()) };
+        if !volume.superblock.is_checksummed() && entry.hash != 0 && !entry.is_as_hashed() {
+            let what = format!("the hash of an extended attribute of inode {}", raw.number);
+            let (expected, found) = (format!("{:#010x}", entry.hashed(false)), format!("{:#010x}", entry.hash));
+            return Err(TableError::damaged(what, at + HASH_AT, expected, found).into());
+        }
         let value = match entry.value_inode {
             0 => entry.value.to_vec(),
             inode => value_of_inode((inode, at + VALUE_INODE_AT), entry.value_bytes, raw, volume, source)?,
@@ -216,7 +245,7 @@ fn value_of_inode<B: BlockRead>(
         return Err(damaged("the kind", at, expected, format!("one of {size}")));
     }
     raw.check(volume, at)?;
-    let (runs, lack) = raw.runs(volume, source);
+    let Mapped { runs, lack, .. } = raw.runs(volume, source);
     if let Some(lack) = lack {
         return Err(lack);
     }

@@ -51,6 +51,8 @@ pub(super) struct File {
     standard: StandardInformation,
     has_standard: bool,
     names: Vec<(Reference, Range<usize>)>,
+    /// All attributes with a name, those for DOS and the root's own too.
+    name_count: u32,
     /// The bytes of all names.
     name_bytes: Vec<u8>,
     data: Stream,
@@ -68,6 +70,7 @@ impl File {
         self.standard = StandardInformation::default();
         self.has_standard = false;
         self.names.clear();
+        self.name_count = 0;
         self.name_bytes.clear();
         self.data.clear();
         self.named.clear();
@@ -94,6 +97,7 @@ impl File {
             }
             kind::FILE_NAME => {
                 let name = FileName::parse(attribute.resident()?).ok_or_else(|| short("a file's $FILE_NAME"))?;
+                self.name_count += 1;
                 self.take_name(&name, attribute.at)?;
             }
             kind::DATA if attribute.name.is_empty() => {
@@ -174,6 +178,11 @@ impl File {
     /// Its names, and the directories that have them.
     pub(super) fn names(&self) -> impl Iterator<Item = (Reference, &[u8])> {
         self.names.iter().map(|(directory, place)| (*directory, &self.name_bytes[place.clone()]))
+    }
+
+    /// All names, those for DOS too.
+    pub(super) fn name_count(&self) -> u32 {
+        self.name_count
     }
 
     /// The main content.

@@ -65,10 +65,11 @@
 //! | `index`, `clean` | whether the volume was closed |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
-//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it; up to 16 MiB of files that wait for further
-//! records, and one more with all of its own (some 32 MiB at most, for its list has 256 KiB at most); up to 64 MiB of names
-//! whose directory comes later in the $MFT (further ones are told without looking whether the directory is still the same);
-//! and of the inode that is told, 40 bytes for each of up to 4,194,304 extents, and up to 4 MiB of extended attributes.
+//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it, and a bit for each cluster, 64 MiB at most; up to
+//! 16 MiB of files that wait for further records, and one more with all of its own (some 32 MiB at most, for its list has 256
+//! KiB at most); up to 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether
+//! the directory is still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents, and up to 4
+//! MiB of extended attributes.
 
 mod attribute_list;
 mod attributes;
@@ -220,7 +221,7 @@ impl<B: BlockRead> Tables for Ntfs<B> {
             }
         }
         let flags = if self.facts.is_dirty { InodeFlags::DIRTY } else { InodeFlags::empty() };
-        match Scan::new(&self.mft, wanted, &mut Flagged { found, flags }).run() {
+        match Scan::new(&self.mft, wanted, !self.facts.is_dirty, &mut Flagged { found, flags }).run() {
             ControlFlow::Continue(()) | ControlFlow::Break(()) => Ok(()),
         }
     }

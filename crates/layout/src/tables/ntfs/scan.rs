@@ -9,19 +9,23 @@ use super::{
     bytes::shown,
     directories::{Directories, EarlyNames},
     file::File,
+    free,
     listed::{Listed, Loaded, list_in},
     mft::Mft,
     record::{Header, Record, Reference},
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Found, Name, TableError, Wanted},
+    tables::{Found, Inode, Name, TableError, Wanted, checks::Claims},
 };
 
 /// Bytes of the $MFT that are read at once.
 const READ_BYTES: usize = 2 << 20;
 /// Memory for files that wait for their further records, together with those.
 const LISTED_BYTES_MAX: usize = 16 << 20;
+
+/// Where a file record has its link count.
+const LINKS_AT: u64 = 18;
 
 /// What a scan keeps while it goes over the $MFT.
 pub(super) struct Scan<'a, B> {
@@ -44,6 +48,10 @@ pub(super) struct Scan<'a, B> {
     /// Further records, and bytes of attribute lists, that there can still be.
     needs_left: u64,
     list_bytes_left: u64,
+    /// The volume was closed.
+    is_closed: bool,
+    /// Clusters in use. `None` where nobody can tell.
+    space: Option<Claims>,
     /// Bytes that are read at once; fewer only in tests and for the fuzzer.
     pub(super) read_bytes: usize,
     /// Records before this one were looked at.
@@ -51,7 +59,7 @@ pub(super) struct Scan<'a, B> {
 }
 
 impl<'a, B: BlockRead> Scan<'a, B> {
-    pub(super) fn new(mft: &'a Mft<B>, wanted: Wanted, found: &'a mut dyn Found) -> Scan<'a, B> {
+    pub(super) fn new(mft: &'a Mft<B>, wanted: Wanted, is_closed: bool, found: &'a mut dyn Found) -> Scan<'a, B> {
         Scan {
             mft,
             wanted,
@@ -68,6 +76,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             listed_bytes: 0,
             needs_left: mft.records,
             list_bytes_left: mft.device.len(),
+            is_closed,
+            space: None,
             read_bytes: READ_BYTES,
             looked_at: 0,
         }
@@ -78,6 +88,15 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         match Bitmap::read(self.mft) {
             Ok(in_use) => self.in_use = in_use,
             Err(problem) => self.found.problem(problem)?,
+        }
+        // In a volume that wasn't closed, clusters may be told of before they are counted as used.
+        if self.is_closed {
+            let geometry = &self.mft.geometry;
+            let bytes = geometry.bytes.min(self.mft.device.len());
+            match Claims::new(geometry.cluster_bytes.into(), bytes, &mut |each| free::runs(self.mft, each)) {
+                Ok(space) => self.space = Some(space),
+                Err(problem) => self.found.problem(problem)?,
+            }
         }
         let record_bytes = self.mft.geometry.record_bytes as usize;
         let mut buffer = vec![0; self.read_bytes.next_multiple_of(record_bytes)];
@@ -103,7 +122,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         self.looked_at = self.mft.records;
         self.tell_listed()?;
         self.tell_lost_extensions()?;
-        self.tell_early_names()
+        self.tell_early_names()?;
+        let space = self.space.take().into_iter();
+        let mut wrong = space.flat_map(|space| space.contradictions(&mut |each| free::runs(self.mft, each)));
+        wrong.try_for_each(|problem| self.found.problem(problem))
     }
 
     /// Reads and tells some records that follow each other.
@@ -248,6 +270,12 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let is_directory = record.header.is_directory();
         // A file of which parts are missing might look empty; a directory is needed for what is below it.
         let is_told = whole.is_ok() || is_directory;
+        let links = u32::from(record.header.links);
+        if whole.is_ok() && self.problems.is_empty() && self.file.name_count() != links {
+            let what = format!("the link count of file {}", record.number);
+            let expected = format!("{}, as it has names", self.file.name_count());
+            self.problems.push(TableError::damaged(what, record.at + LINKS_AT, expected, links));
+        }
         self.problems.extend(whole.err());
         let names = self.file.names().count();
         let hidden = self.file.names().filter(|(directory, _)| self.directories.is_hidden(*directory)).count();
@@ -261,6 +289,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         if is_told {
             let inode = self.file.finish(record, self.mft, self.wanted, &mut self.problems);
+            self.claim(&inode, record.at);
             self.found.inode(inode)?;
             for (directory, name) in self.file.names() {
                 if self.directories.is_hidden(directory) {
@@ -281,6 +310,19 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             self.found.problem(problem)?;
         }
         ControlFlow::Continue(())
+    }
+
+    /// Claims the clusters of a file.
+    fn claim(&mut self, inode: &Inode, at: u64) {
+        let Some(space) = &mut self.space else { return };
+        // What was written and what wasn't may meet in a cluster.
+        let mut runs = inode.extents.iter().filter_map(|extent| Some((extent.physical?, extent.length))).peekable();
+        while let Some((start, mut length)) = runs.next() {
+            while let Some((_, more)) = runs.next_if(|(next, _)| *next == start + length) {
+                length += more;
+            }
+            space.claim(start, length, at, || format!("where the content of file {} lies", inode.number));
+        }
     }
 
     /// Records that continue a file which doesn't know of them: a part of something.
@@ -387,6 +429,8 @@ mod tests {
     /// A volume with these records at their own numbers, and nothing between them; four are read at once.
     fn scanned(records: Vec<Vec<u8>>, left: Option<usize>) -> Kept {
         let mut all = vec![vec![0; 1024]; 40];
+        let in_use = resident(kind::DATA, 0, "", &[0xff; 128]);
+        all[5] = record::tests::on_disk(6, FILE, &in_use);
         for record in records {
             let number = usize::from(record[44]);
             all[number - 1] = record;
@@ -394,7 +438,7 @@ mod tests {
         let (bytes, geometry) = mft::tests::volume(all);
         let mft = Mft::open(bytes, geometry, &mut Vec::new()).unwrap();
         let mut kept = Kept { left, ..Kept::default() };
-        let mut scan = Scan::new(&mft, Wanted::default(), &mut kept);
+        let mut scan = Scan::new(&mft, Wanted::default(), true, &mut kept);
         scan.read_bytes = 4096;
         let ended = scan.run();
         assert_eq!(ended.is_break(), left == Some(0) || kept.left == Some(0));
@@ -445,7 +489,7 @@ mod tests {
         let kept = scanned(
             vec![
                 named(5, DIRECTORY, 5, 7, "."),
-                named(6, FILE, 5, 7, "$Bitmap"),
+                named(9, FILE, 5, 7, "$Secure"),
                 named(11, DIRECTORY, 5, 7, "$Extend"),
                 named(24, FILE, 11, 7, "$Quota"),
                 named(25, DIRECTORY, 11, 7, "$RmMetadata"),

@@ -37,10 +37,14 @@ pub(super) struct Stream {
     pub(super) flags: ExtentFlags,
     /// Bytes that were written; the others read as zeros.
     initialized: u64,
+    /// Bytes of all clusters, holes counted, as the first piece says.
+    span: u64,
     /// The cluster that the next piece has to begin with.
     next_vcn: u64,
     /// The last piece, for messages.
     pub(super) at: u64,
+    /// The first piece.
+    first_at: u64,
     /// A piece was damaged; those behind it can't be believed.
     broken: bool,
 }
@@ -100,6 +104,8 @@ impl Stream {
             }
             self.size = piece.size;
             self.initialized = piece.initialized;
+            self.span = piece.allocated;
+            self.first_at = attribute.at;
             self.allocated = piece.compressed.unwrap_or(piece.allocated);
             if attribute.flags & COMPRESSED != 0 {
                 self.flags |= ExtentFlags::ENCODED;
@@ -184,8 +190,14 @@ impl Stream {
                 self.extents.push(Extent { logical: start, physical: None, length, flags });
             }
         }
-        match !self.broken && told < self.size {
-            true => Err(TableError::damaged("an attribute's runlist", self.at, format!("{} bytes", self.size), told)),
+        if !self.broken && told < self.size {
+            return Err(TableError::damaged("an attribute's runlist", self.at, format!("{} bytes", self.size), told));
+        }
+        match !self.broken && told != self.span {
+            true => {
+                let what = "the allocated size of an attribute";
+                Err(TableError::damaged(what, self.first_at + 40, format!("{told}, as its runs have"), self.span))
+            }
             false => Ok(()),
         }
     }

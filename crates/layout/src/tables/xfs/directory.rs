@@ -1,4 +1,5 @@
-//! Directories: in the inode (short form), or in directory blocks. Only the blocks with names are read, not their index.
+//! Directories: in the inode (short form), or in directory blocks. Their index is read only where nothing else tells whether
+//! names are right.
 
 use super::{
     block::Block,
@@ -8,23 +9,50 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Name, TableError, cast::to_usize, quoted},
+    tables::{
+        Name, TableError,
+        cast::{to_u32, to_usize},
+        quoted,
+    },
 };
 
 /// The index of names begins at this byte of a directory; data is below.
 const DATA_END: u64 = 32 << 30;
+/// Behind the index, lists of room for names begin.
+const INDEX_END: u64 = 64 << 30;
 /// Marks unused space in a directory block.
 const UNUSED: u16 = 0xffff;
 const BLOCK_V4: u32 = 0x5844_3242; // XD2B
 const BLOCK_V5: u32 = 0x5844_4233; // XDB3
 const DATA_V4: u32 = 0x5844_3244; // XD2D
 const DATA_V5: u32 = 0x5844_4433; // XDD3
+/// Leaves of an index in version 4: the only one, and one of several below a tree of hashes.
+const LEAVES_V4: [u16; 2] = [0xd2f1, 0xd2ff];
+const TREE_V4: u16 = 0xfebe;
+const LEAF_HEADER_BYTES: usize = 16;
 
-/// Tells the names of a directory that lies in its inode.
+/// An entry of a directory, `.` and `..` too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) name: Name<'a>,
+    /// The type that it tells of the inode; 0 where entries tell none.
+    pub(super) kind: u8,
+    /// The byte of its block where it begins.
+    pub(super) offset: usize,
+}
+
+impl Entry<'_> {
+    /// Whether it is `.` or `..`.
+    pub(super) fn is_dots(&self) -> bool {
+        matches!(self.name.name, b"." | b"..")
+    }
+}
+
+/// Tells the entries of a directory that lies in its inode; of `.` and `..` there is the latter.
 pub(super) fn short_form<B>(
     volume: &Volume<B>,
     inode: &Dinode<'_>,
-    each: &mut dyn FnMut(Name<'_>),
+    each: &mut dyn FnMut(Entry<'_>),
 ) -> Result<(), TableError> {
     let block = &inode.data.block;
     let size = usize::try_from(inode.size).unwrap_or(usize::MAX);
@@ -32,6 +60,11 @@ pub(super) fn short_form<B>(
     let (count, long) = (block.u8(0)?, block.u8(1)?);
     let number_bytes = if long > 0 { 8 } else { 4 };
     let type_bytes = usize::from(volume.superblock.has_ftype);
+    let number_of = |at: usize| if long > 0 { block.u64(at) } else { block.u32(at).map(u64::from) };
+    let directory = inode.number;
+    let above = number_of(2)?;
+    check_number(volume, &block, 2, above)?;
+    each(Entry { name: Name { directory, inode: above, name: b".." }, kind: 0, offset: 2 });
     let mut offset = 2 + number_bytes;
     // With 8 bytes for each inode, the second byte counts those that need them.
     for _ in 0..count {
@@ -42,9 +75,10 @@ pub(super) fn short_form<B>(
         if matches!(name, b"." | b"..") {
             return Err(block.damaged(offset + 3, "a name", "one other than . and ..", quoted(name)));
         }
-        let number = if long > 0 { block.u64(number_at)? } else { u64::from(block.u32(number_at)?) };
+        let number = number_of(number_at)?;
         check_number(volume, &block, number_at, number)?;
-        each(Name { directory: inode.number, inode: number, name });
+        let kind = if type_bytes > 0 { block.u8(offset + 3 + length)? } else { 0 };
+        each(Entry { name: Name { directory, inode: number, name }, kind, offset });
         offset = number_at + number_bytes;
     }
     block.check(0, "the bytes", offset, size)
@@ -129,13 +163,13 @@ pub(super) fn blocks<B: BlockRead>(
     Ok(())
 }
 
-/// Tells the names of a directory block.
+/// Tells the entries of a directory block.
 pub(super) fn names<B>(
     volume: &Volume<B>,
     at: u64,
     directory: u64,
     bytes: &[u8],
-    each: &mut dyn FnMut(Name<'_>),
+    each: &mut dyn FnMut(Entry<'_>),
 ) -> Result<(), TableError> {
     let block = Block { what: "a directory block", at, bytes };
     let is_single = matches!(block.u32(0)?, BLOCK_V4 | BLOCK_V5);
@@ -175,12 +209,92 @@ pub(super) fn names<B>(
         let inode = block.u64(offset)?;
         check_number(volume, &block, offset, inode)?;
         let name = checked_name(&block, offset + 9, length)?;
-        if !matches!(name, b"." | b"..") {
-            each(Name { directory, inode, name });
+        if name == b"." {
+            block.check(offset, "the entry of the directory itself", directory, inode)?;
         }
+        let kind = if type_bytes > 0 { block.u8(offset + 9 + length)? } else { 0 };
+        each(Entry { name: Name { directory, inode, name }, kind, offset });
         offset += entry;
     }
     Ok(())
+}
+
+/// Tells where the blocks with the index of a directory lie.
+pub(super) fn index_blocks<B: BlockRead>(
+    volume: &Volume<B>,
+    inode: &Dinode<'_>,
+    each: &mut dyn FnMut(DirectoryBlock),
+) -> Result<(), TableError> {
+    let superblock = &volume.superblock;
+    let block_bytes = superblock.block_bytes();
+    let (first, end) = (DATA_END / block_bytes as u64, INDEX_END / block_bytes as u64);
+    let length = superblock.directory_block_bytes();
+    let mut pieces: Vec<(u64, usize)> = Vec::new();
+    let mut filled = 0;
+    extents::walk(volume, &inode.data, &mut |Mapping { offset, at, blocks, .. }| {
+        let Some(mut at) = at.filter(|_| (first..end).contains(&offset)) else { return Ok(()) };
+        let mut left = to_usize(blocks) * block_bytes;
+        while left > 0 {
+            let take = left.min(length - filled);
+            match pieces.last_mut() {
+                Some((from, length)) if *from + *length as u64 == at => *length += take,
+                _ => pieces.push((at, take)),
+            }
+            (left, at, filled) = (left - take, at + take as u64, filled + take);
+            if filled == length {
+                let pieces = std::mem::take(&mut pieces);
+                let at = pieces[0].0;
+                let pieces = (pieces.len() > 1).then(|| pieces.into_boxed_slice());
+                each(DirectoryBlock { at, directory: inode.number, pieces });
+                filled = 0;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Tells the entries of an index in version 4, which a block of it has, or a block with names behind these: the hash of a
+/// name, and the byte of its block where the entry begins that has it.
+pub(super) fn index_v4(at: u64, bytes: &[u8], each: &mut dyn FnMut(u32, usize)) -> Result<(), TableError> {
+    let block = Block { what: "a block of the index of a directory", at, bytes };
+    let (start, count) = if block.u32(0)? == BLOCK_V4 {
+        let end = single_end(&block, 16)?;
+        (end, (bytes.len() - 8 - end) / 8)
+    } else {
+        let magic = block.u16(8)?;
+        if magic == TREE_V4 || block.u32(0)? == DATA_V4 {
+            return Ok(());
+        }
+        if !LEAVES_V4.contains(&magic) {
+            let expected = format!("{:#x}, {:#x} or {TREE_V4:#x}", LEAVES_V4[0], LEAVES_V4[1]);
+            return Err(block.damaged(8, "the magic number", expected, format!("{magic:#x}")));
+        }
+        let (count, most) = (usize::from(block.u16(12)?), (bytes.len() - LEAF_HEADER_BYTES) / 8);
+        if count > most {
+            return Err(block.damaged(12, "the number of entries", format!("at most {most}"), count));
+        }
+        (LEAF_HEADER_BYTES, count)
+    };
+    for entry in (0..count).map(|index| start + index * 8) {
+        let (hash, address) = (block.u32(entry)?, block.u32(entry + 4)?);
+        // Addresses count eights, over all blocks with names; 0 stands for an entry that is gone.
+        if address != 0 {
+            each(hash, to_usize(u64::from(address) * 8) & (bytes.len() - 1));
+        }
+    }
+    Ok(())
+}
+
+/// The hash by which a directory finds a name, where case matters in it.
+pub(super) fn hash(name: &[u8]) -> u32 {
+    let mut words = name.chunks_exact(4);
+    let shifted = |hash: u32, bytes: &[u8]| {
+        let first = hash.rotate_left(7 * to_u32(bytes.len() as u64));
+        bytes.iter().rev().zip([0, 7, 14, 21]).fold(first, |hash, (byte, shift)| hash ^ u32::from(*byte) << shift)
+    };
+    let hash = words.by_ref().fold(0, shifted);
+    shifted(hash, words.remainder())
 }
 
 /// Where the names end in a block that has its index behind them.
@@ -212,4 +326,23 @@ fn check_number<B>(volume: &Volume<B>, block: &Block<'_>, offset: usize, number:
 /// Whether a fork is a directory in its inode.
 pub(super) fn is_short_form(fork: &Fork<'_>) -> bool {
     fork.format == super::inode::Format::Local
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `xfs_db -c 'hash …'` tells them.
+    #[test]
+    fn hashes_of_names() {
+        for (name, expected) in [
+            ("\"a\"", 0x0008_b0a2),
+            ("\"ab\"", 0x0458_7122),
+            ("\"abc\"", 0x2c38_b1a0),
+            ("\"abcd\"", 0x1c58_f334),
+            ("\"a-name-of-which-there-are-many-249\"", 0xf892_15f4),
+        ] {
+            assert_eq!(hash(name.as_bytes()), expected, "{name}");
+        }
+    }
 }

@@ -40,26 +40,26 @@ fn unpack(record: [u8; RECORD_BYTES]) -> (u64, u64, u64, bool) {
     (high >> 9 & ((1 << 54) - 1), block, low & ((1 << 21) - 1), high >> 63 == 1)
 }
 
-/// Tells every extent of a fork in rising order. What was told before an error is right.
+/// Tells every extent of a fork in rising order, and gives the blocks of its tree. What was told before an error is right.
 pub(super) fn walk<B: BlockRead>(
     volume: &Volume<B>,
     fork: &Fork<'_>,
     each: &mut dyn FnMut(Mapping) -> Result<(), TableError>,
-) -> Result<(), TableError> {
-    let mut walk = Walk { volume, fork, next: 0, told: 0, each };
+) -> Result<u64, TableError> {
+    let mut walk = Walk { volume, fork, next: 0, told: 0, nodes: 0, each };
     match fork.format {
-        Format::Device | Format::Local => return Ok(()),
+        Format::Device | Format::Local => return Ok(0),
         Format::Extents => {
             let count = usize::try_from(fork.extents).unwrap_or(usize::MAX);
             walk.records(&fork.block, 0, count)?;
         }
         Format::Tree => walk.root()?,
     }
-    let told = walk.told;
+    let (told, nodes) = (walk.told, walk.nodes);
     if told != fork.extents {
         return Err(wrong_count(fork, told, fork.extents));
     }
-    Ok(())
+    Ok(nodes)
 }
 
 /// All extents of a fork, for one that has few: more than these are a damage.
@@ -97,6 +97,8 @@ struct Walk<'a, B> {
     /// The lowest block of the fork that the next extent may begin with.
     next: u64,
     told: u64,
+    /// Blocks of the tree.
+    nodes: u64,
     each: &'a mut dyn FnMut(Mapping) -> Result<(), TableError>,
 }
 
@@ -138,6 +140,7 @@ impl<B: BlockRead> Walk<'_, B> {
     fn visit(&mut self, at: u64, level: u16, key: u64) -> Result<(), TableError> {
         let superblock = &self.volume.superblock;
         let bytes = self.volume.read(at, superblock.block_bytes())?;
+        self.nodes += 1;
         let block = Block { what: "an extent tree block", at, bytes: &bytes };
         let header = match &superblock.uuid {
             Some(uuid) => {

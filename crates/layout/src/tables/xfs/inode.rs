@@ -7,6 +7,11 @@ use crate::tables::{TableError, Timestamp};
 
 const MAGIC: u16 = 0x494e; // IN
 
+/// Where an inode has its mode, its number of links from version 2 on, and its number of blocks.
+pub(super) const MODE_AT: u64 = 2;
+pub(super) const LINKS_AT: u64 = 16;
+pub(super) const BLOCKS_AT: u64 = 64;
+
 /// Bits of the flags.
 const REALTIME: u16 = 1;
 /// Bits of the second flags, of version 3.

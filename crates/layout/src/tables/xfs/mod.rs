@@ -10,6 +10,7 @@
 //! | `inode`, `extents` | inodes, and where their content lies |
 //! | `mounted`, `directory_places` | a mounted XFS, by what the kernel and the device tell |
 //! | `directory`, `symlink`, `attributes`, `acl` | names, targets, extended attributes |
+//! | `checks` | what tables of version 4, which has no checksums, tell twice |
 //! | `block`, `checksum`, `volume`, `merged_reads` | bytes with their place, CRC-32C, reading |
 //!
 //! Names and numbers are those of *XFS Algorithms & Data Structures* and of the kernel's `xfs_format.h`.
@@ -21,6 +22,7 @@ mod acl;
 mod allocation_group;
 mod attributes;
 mod block;
+mod checks;
 mod checksum;
 mod directory;
 mod directory_places;
@@ -49,7 +51,8 @@ pub use mounted::MountedXfs;
 use allocation_group::GroupInodes;
 use attributes::Attributes;
 use block::Block;
-use directory::DirectoryBlock;
+use checks::Checks;
+use directory::{DirectoryBlock, Entry};
 use extents::Mapping;
 use inode::{DIRECTORY, Dinode, FILE, Format, SYMLINK};
 use inode_btree::{CHUNK_INODES, Chunk};
@@ -59,7 +62,10 @@ use volume::Volume;
 use crate::{
     block_read::BlockRead,
     extent::{Extent, ExtentFlags},
-    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, VolumeFacts, Wanted},
+    tables::{
+        Found, Inode, InodeFlags, TableError, Tables, VolumeFacts, Wanted,
+        checks::{Nobody, Watched},
+    },
 };
 
 /// Directory blocks that are kept to be read in the order of their addresses. When there are more, those that are here are
@@ -72,7 +78,9 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 /// up to 128 requests ahead, of 16 MiB at most, so that a disk can choose among them. It takes about 10 MiB of memory; 32 bytes
 /// for each block of a directory (more where directory blocks lie in pieces), of which no more are kept
 /// than 4,194,304 and those of the inodes of one request of 4 MiB; 40 bytes for each extent of the one file that is being
-/// told; and up to 64 MiB for its extended attributes, and 12 MiB for where they lie, where they are asked for.
+/// told; and up to 64 MiB for its extended attributes, and 12 MiB for where they lie, where they are asked for. Version 4, which
+/// has no checksums and whose tables are held against each other, takes a bit for each block, up to 64 MiB, another 32 bytes for
+/// each block of the index of a directory, and up to 48 MiB where something contradicts.
 ///
 /// An inode whose content can't be located, or a symbolic link whose target can't be read, goes to [`Found::problem`] and is
 /// left out. One with damaged extended attributes is told with those that could be read, after the problem.
@@ -120,10 +128,31 @@ impl<B: BlockRead> Tables for Xfs<B> {
     }
 
     fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
+        let volume = &self.volume;
         // That the caller wants no more is no error.
-        let _ = Scan { volume: &self.volume, wanted, found, directories: Vec::new(), buffer: Vec::new() }.run();
+        let _ = match volume.superblock.uuid {
+            Some(_) => Scan::new(volume, wanted, found, None).run(),
+            None => checked_scan(volume, wanted, found),
+        };
         Ok(())
     }
+}
+
+/// A scan of version 4, whose tables are held against each other, since they have no checksums.
+fn checked_scan<B: BlockRead>(volume: &Volume<B>, wanted: Wanted, found: &mut dyn Found) -> ControlFlow<()> {
+    let mut watched = Watched::new(found);
+    let (mut checks, problem) = Checks::new(volume);
+    problem.map_or(ControlFlow::Continue(()), |problem| watched.found.problem(problem))?;
+    Scan::new(volume, wanted, &mut watched, Some(&mut checks)).run()?;
+    let mut problems = checks.space_contradictions(volume);
+    // What is left out with a problem contradicts what is left.
+    if !watched.has_problems && !checks.is_even() {
+        let mut again = checks.again();
+        Scan::new(volume, Wanted::default(), &mut Nobody, Some(&mut again)).run()?;
+        again.incomplete().for_each(|directory| watched.found.incomplete(Some(directory)));
+        problems.extend(again.contradictions(volume));
+    }
+    problems.into_iter().try_for_each(|problem| watched.found.problem(problem))
 }
 
 /// Some inodes of a chunk, which lie in a row.
@@ -151,9 +180,21 @@ struct Scan<'a, B> {
     directories: Vec<DirectoryBlock>,
     /// For one request.
     buffer: Vec<u8>,
+    checks: Option<&'a mut Checks>,
+    /// Blocks with the indexes of directories, where they are checked.
+    indexes: Vec<DirectoryBlock>,
 }
 
-impl<B: BlockRead> Scan<'_, B> {
+impl<'a, B: BlockRead> Scan<'a, B> {
+    fn new(
+        volume: &'a Volume<B>,
+        wanted: Wanted,
+        found: &'a mut dyn Found,
+        checks: Option<&'a mut Checks>,
+    ) -> Scan<'a, B> {
+        Scan { volume, wanted, found, directories: Vec::new(), buffer: Vec::new(), checks, indexes: Vec::new() }
+    }
+
     fn run(&mut self) -> ControlFlow<()> {
         let mut requests = MergedReads::new();
         let volume = self.volume;
@@ -178,6 +219,9 @@ impl<B: BlockRead> Scan<'_, B> {
 
     /// Adds the inodes in use of a chunk to the requests.
     fn chunk(&mut self, group: u32, chunk: Chunk, requests: &mut MergedReads<ChunkPart>) -> ControlFlow<()> {
+        if let Some(checks) = &mut self.checks {
+            checks.chunk(self.volume, group, &chunk);
+        }
         let mut from = 0;
         while from < CHUNK_INODES {
             // Holes are free, but what is free may lie amid what is read.
@@ -250,7 +294,11 @@ impl<B: BlockRead> Scan<'_, B> {
         for Deferred { number, at, bytes, .. } in deferred {
             self.inode(number, at, &bytes, None)?;
         }
-        if self.directories.len() >= MAX_DIRECTORY_BLOCKS { self.names() } else { ControlFlow::Continue(()) }
+        if self.directories.len() + self.indexes.len() >= MAX_DIRECTORY_BLOCKS {
+            self.names()
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// Tells an inode, or puts it off when it needs further blocks.
@@ -269,7 +317,8 @@ impl<B: BlockRead> Scan<'_, B> {
         }
         match self.told(&dinode) {
             Ok((inode, problem)) => {
-                if let Some(problem) = problem {
+                let space = self.checks.as_mut().and_then(|checks| checks.inode(self.volume, &dinode, at).err());
+                for problem in problem.into_iter().chain(space) {
                     self.found.problem(problem)?;
                 }
                 self.found.inode(inode)?;
@@ -335,13 +384,21 @@ impl<B: BlockRead> Scan<'_, B> {
         }
         if !directory::is_short_form(&dinode.data) {
             let mut blocks = |block| self.directories.push(block);
-            return match directory::blocks(self.volume, dinode, &mut blocks) {
+            let mut listed = directory::blocks(self.volume, dinode, &mut blocks);
+            if listed.is_ok() && self.checks.as_ref().is_some_and(|checks| checks.has_indexes()) {
+                listed = directory::index_blocks(self.volume, dinode, &mut |block| self.indexes.push(block));
+            }
+            return match listed {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => self.lacks_names(dinode.number, error),
             };
         }
         let mut flow = ControlFlow::Continue(());
-        let read = directory::short_form(self.volume, dinode, &mut |name| tell(self.found, &mut flow, name));
+        let Scan { found, checks, .. } = self;
+        let read = directory::short_form(self.volume, dinode, &mut |entry| {
+            checks.iter_mut().for_each(|checks| checks.entry(&entry, false));
+            tell(*found, &mut flow, &entry);
+        });
         flow?;
         read.err().map_or(ControlFlow::Continue(()), |error| self.lacks_names(dinode.number, error))
     }
@@ -370,7 +427,34 @@ impl<B: BlockRead> Scan<'_, B> {
         while let Some(request) = requests.next(self.volume) {
             self.directory_blocks(request)?;
         }
+        self.index_blocks()
+    }
+
+    /// Reads the blocks of indexes that were kept, in the same way.
+    fn index_blocks(&mut self) -> ControlFlow<()> {
+        let mut blocks = std::mem::take(&mut self.indexes);
+        blocks.sort_unstable_by_key(|block| block.at);
+        let mut bytes = vec![0; self.volume.superblock.directory_block_bytes()];
+        for block in blocks {
+            let whole = [(block.at, bytes.len())];
+            let read = self.read_pieces(&mut bytes, block.pieces.as_deref().unwrap_or(&whole));
+            let Some(checks) = &mut self.checks else { continue };
+            let told = read.and_then(|()| checks.index(block.directory, block.at, &bytes));
+            if let Err(error) = told {
+                self.found.problem(error)?;
+            }
+        }
         ControlFlow::Continue(())
+    }
+
+    fn read_pieces(&self, bytes: &mut [u8], pieces: &[(u64, usize)]) -> Result<(), TableError> {
+        let mut rest = bytes;
+        for (at, length) in pieces {
+            let (piece, behind) = rest.split_at_mut((*length).min(rest.len()));
+            self.volume.read_into(piece, *at)?;
+            rest = behind;
+        }
+        Ok(())
     }
 
     fn directory_blocks(&mut self, request: MergedRead<u64>) -> ControlFlow<()> {
@@ -390,29 +474,31 @@ impl<B: BlockRead> Scan<'_, B> {
 
     fn block_in_pieces(&mut self, block: &DirectoryBlock, pieces: &[(u64, usize)]) -> ControlFlow<()> {
         let mut bytes = vec![0; self.volume.superblock.directory_block_bytes()];
-        let mut rest = bytes.as_mut_slice();
-        for (at, length) in pieces {
-            let (piece, behind) = rest.split_at_mut((*length).min(rest.len()));
-            if let Err(error) = self.volume.read_into(piece, *at) {
-                return self.lacks_names(block.directory, error);
-            }
-            rest = behind;
+        if let Err(error) = self.read_pieces(&mut bytes, pieces) {
+            return self.lacks_names(block.directory, error);
         }
         self.directory_block(block.at, block.directory, &bytes)
     }
 
     fn directory_block(&mut self, at: u64, directory: u64, bytes: &[u8]) -> ControlFlow<()> {
         let mut flow = ControlFlow::Continue(());
-        let read = directory::names(self.volume, at, directory, bytes, &mut |name| tell(self.found, &mut flow, name));
+        let Scan { found, checks, .. } = self;
+        let mut read = directory::names(self.volume, at, directory, bytes, &mut |entry| {
+            checks.iter_mut().for_each(|checks| checks.entry(&entry, true));
+            tell(*found, &mut flow, &entry);
+        });
+        if let Some(checks) = checks.as_mut().filter(|checks| checks.has_indexes()) {
+            read = read.and_then(|()| checks.index(directory, at, bytes));
+        }
         flow?;
         read.err().map_or(ControlFlow::Continue(()), |error| self.lacks_names(directory, error))
     }
 }
 
 /// Tells a name unless the caller wants no more.
-fn tell(found: &mut dyn Found, flow: &mut ControlFlow<()>, name: Name<'_>) {
-    if flow.is_continue() {
-        *flow = found.name(name);
+fn tell(found: &mut dyn Found, flow: &mut ControlFlow<()>, entry: &Entry<'_>) {
+    if flow.is_continue() && !entry.is_dots() {
+        *flow = found.name(entry.name);
     }
 }
 

@@ -1,0 +1,223 @@
+//! What tables without checksums tell twice: each contradiction is told, with a byte.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Command,
+};
+
+use onesweep_layout::tables::{
+    Tables,
+    ext4::Ext4,
+    ntfs::{Ntfs, Options},
+    xfs::Xfs,
+};
+
+use crate::{
+    conformance::{Kept, names_its_place, scan},
+    image::{Image, run},
+};
+
+const MIB: u64 = 1 << 20;
+
+fn fill(tree: &Path) {
+    fs::create_dir_all(tree.join("below/deeper")).expect("a folder");
+    for number in 0..60 {
+        fs::write(tree.join(format!("below/many{number:03}")), vec![b'x'; 3000]).expect("a file");
+    }
+    fs::write(tree.join("one"), vec![b'1'; 5000]).expect("a file");
+    fs::write(tree.join("other"), vec![b'2'; 5000]).expect("a file");
+    fs::hard_link(tree.join("one"), tree.join("below/deeper/link")).expect("a link");
+}
+
+fn number_of(kept: &Kept, name: &str) -> u64 {
+    let found = kept.names.iter().find(|(_, _, told)| told == name.as_bytes());
+    found.unwrap_or_else(|| panic!("no {name}")).1
+}
+
+/// Fails unless this is told, and its byte.
+fn assert_told(kept: &Kept, expected: &str, change: &str) {
+    kept.problems.iter().for_each(names_its_place);
+    let told: Vec<String> = kept.problems.iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|told| told.contains(expected)), "{change}: {expected} in {told:?}");
+    assert!(told.len() < 10, "{change}: {told:?}");
+}
+
+fn set(bytes: &mut [u8], at: u64, new: &[u8]) {
+    let at = usize::try_from(at).expect("an index");
+    bytes[at..at + new.len()].copy_from_slice(new);
+}
+
+/// Where bytes begin for the first time.
+fn place_of(bytes: &[u8], wanted: &[u8]) -> u64 {
+    bytes.windows(wanted.len()).position(|window| window == wanted).expect("these bytes") as u64
+}
+
+#[test]
+fn ext4_without_checksums() {
+    for features in
+        ["^has_journal,^metadata_csum", "^metadata_csum,uninit_bg", "^metadata_csum,^uninit_bg,^extent,^64bit,^flex_bg"]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (image, tree) = (folder.path().join("image"), folder.path().join("tree"));
+        fill(&tree);
+        File::create(&image).and_then(|file| file.set_len(16 * MIB)).expect("a sparse file");
+        let mkfs = ["-q", "-F", "-b", "1024", "-N", "512", "-O", features, "-d"];
+        run(Command::new("mkfs.ext4").args(mkfs).arg(&tree).arg(&image));
+        let sound = fs::read(&image).expect("an image");
+        let kept = scan(&mut Ext4::open(sound.as_slice()).expect("tables"));
+        assert!(kept.problems.is_empty(), "{features}: {:?}", kept.problems);
+        let place = |name: &str| {
+            let tables = Ext4::open(sound.as_slice()).expect("tables");
+            tables.inode_at(number_of(&kept, name)).expect("a place")
+        };
+        let first = |name: &str| kept.inodes[&number_of(&kept, name)].extents[0].physical.expect("a place") / 1024;
+        let (one, other) = (place("one"), first("other").to_le_bytes());
+        // Where the first block of content is told.
+        let pointer = if features.contains("^extent") { 0x28 } else { 0x28 + 12 + 8 };
+        let entry = place_of(&sound, b"many007") - 1;
+        let by_bytes: [(u64, &[u8], &str); 7] = [
+            (one + 0x1A, &[3], "the link count of inode"),
+            (place("below") + 0x1A, &[7], "the link count of inode"),
+            (one + 0x1C, &[40], "the number of blocks of inode"),
+            (place("below") + 4, &[0, 0x10], "the size of inode"),
+            (one + pointer, &other[..4], "which something else has, too"),
+            (entry, &[7], "as a name says"),
+            (one + 0x21, &[8], "the flags of inode"),
+        ];
+        for (at, new, expected) in by_bytes {
+            let mut bytes = sound.clone();
+            set(&mut bytes, at, new);
+            let kept = scan(&mut Ext4::open(bytes.as_slice()).expect("tables"));
+            assert_told(&kept, expected, &format!("{features}, {new:?} at {at}"));
+        }
+        for (command, expected) in [
+            (format!("freeb {}", first("one")), "which is free"),
+            ("freei <13>".to_owned(), "the use of inode 13"),
+            ("seti <200>".to_owned(), "inode 200"),
+            ("unlink below/many003".to_owned(), "the link count of inode"),
+        ] {
+            fs::write(&image, &sound).expect("an image");
+            run(Command::new("debugfs").args(["-w", "-R", &command]).arg(&image));
+            let kept = scan(&mut Ext4::open(fs::read(&image).expect("an image").as_slice()).expect("tables"));
+            assert_told(&kept, expected, &format!("{features}, {command}"));
+        }
+        // In place of a sound one that is mounted, where all of this may be so for a moment.
+        let mut bytes = sound.clone();
+        set(&mut bytes, one + 0x1A, &[3]);
+        let kept = scan(&mut Ext4::open_mounted(bytes.as_slice()).expect("tables"));
+        assert!(kept.problems.is_empty(), "{features}: {:?}", kept.problems);
+    }
+}
+
+#[test]
+fn attributes_of_ext4_are_as_they_were_hashed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (image, tree) = (folder.path().join("image"), folder.path().join("tree"));
+    fill(&tree);
+    // Too long for the inode, where attributes have no hash.
+    let value = [b'v'; 300];
+    rustix::fs::setxattr(tree.join("one"), "user.told", &value, rustix::fs::XattrFlags::empty()).expect("a value");
+    File::create(&image).and_then(|file| file.set_len(16 * MIB)).expect("a sparse file");
+    let mkfs = ["-q", "-F", "-b", "1024", "-N", "512", "-O", "^metadata_csum", "-d"];
+    run(Command::new("mkfs.ext4").args(mkfs).arg(&tree).arg(&image));
+    let sound = fs::read(&image).expect("an image");
+    assert!(scan(&mut Ext4::open(sound.as_slice()).expect("tables")).problems.is_empty());
+    let mut bytes = sound.clone();
+    set(&mut bytes, place_of(&sound, &value), b"w");
+    let kept = scan(&mut Ext4::open(bytes.as_slice()).expect("tables"));
+    assert_told(&kept, "the hash of an extended attribute", "another value");
+}
+
+#[test]
+fn xfs_of_version_4() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (image, described) = (folder.path().join("image"), folder.path().join("prototype"));
+    let content = folder.path().join("content");
+    fs::write(&content, [b'x'; 9000]).expect("a file");
+    for (types, count) in [("ftype=1", 60), ("ftype=0", 60), ("ftype=1", 900)] {
+        let source = content.display();
+        let many: String = (0..count).map(|number| format!(" many{number:03} ---644 0 0 /dev/null\n")).collect();
+        let one = format!("one ---644 0 0 {source}\nother ---644 0 0 {source}\n");
+        fs::write(&described, format!("/\n0 0\nd--755 0 0\n{one}below d--755 0 0\n{many}$\n$\n")).expect("a prototype");
+        let _ = fs::remove_file(&image);
+        File::create(&image).and_then(|file| file.set_len(320 * MIB)).expect("a sparse file");
+        let mkfs = ["-q", "-m", "crc=0", "-n", types, "-p"];
+        run(Command::new("mkfs.xfs").args(mkfs).arg(&described).arg(&image));
+        let mut sound = fs::read(&image).expect("an image");
+        let kept = scan(&mut Xfs::open(sound.as_slice()).expect("tables"));
+        assert!(kept.problems.is_empty(), "{types}: {:?}", kept.problems);
+        let place = |name: &str| {
+            let tables = Xfs::open(sound.as_slice()).expect("tables");
+            tables.inode_at(number_of(&kept, name)).expect("a place")
+        };
+        let (one, other, below) = (place("one"), place("other"), place("below"));
+        let start = usize::try_from(other).expect("an index") + 100;
+        let extent_of_other = sound[start..start + 16].to_vec();
+        // Its inode has an older copy.
+        let first = kept.inodes[&number_of(&kept, "below")].extents[0].physical.expect("a place");
+        let name = first + place_of(&sound[usize::try_from(first).expect("an index")..], b"many007");
+        let mut changes: Vec<(u64, &[u8], &str)> = vec![
+            (one + 19, &[3], "the link count of inode"),
+            (below + 19, &[7], "the link count of inode"),
+            (one + 71, &[40], "the number of blocks of inode"),
+            (one + 100, &extent_of_other, "which something else has, too"),
+            (name + 6, b"x", "the index of directory"),
+        ];
+        if types == "ftype=1" {
+            changes.push((name + 7, &[7], "as a name says"));
+        }
+        for (at, new, expected) in changes {
+            let start = usize::try_from(at).expect("an index");
+            let before = sound[start..start + new.len()].to_vec();
+            set(&mut sound, at, new);
+            let kept = scan(&mut Xfs::open(sound.as_slice()).expect("tables"));
+            set(&mut sound, at, &before);
+            assert_told(&kept, expected, &format!("{types}, {count} names, {new:?} at {at}"));
+            assert_eq!(expected == "the index of directory", !kept.incomplete.is_empty(), "{:?}", kept.incomplete);
+        }
+    }
+}
+
+#[test]
+fn ntfs() {
+    let Some(mut image) = Image::new(8 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c1024"]) else {
+        return;
+    };
+    image.mount_ntfs("");
+    fill(&image.root());
+    image.unmount();
+    let sound = fs::read(image.path()).expect("an image");
+    let open = |bytes: &[u8]| scan(&mut Ntfs::open(bytes.to_vec(), Options::default()).expect("tables"));
+    let kept = open(&sound);
+    assert!(kept.problems.is_empty(), "{:?}", kept.problems);
+    let tables = Ntfs::open(sound.clone(), Options::default()).expect("tables");
+    let place = |name: &str| tables.inode_at(number_of(&kept, name)).expect("a place");
+    let (one, other) = (place("one"), place("other"));
+    // The attribute with the content, by its type and that it lies in clusters of its own.
+    let data = |record: u64| {
+        let start = usize::try_from(record).expect("an index");
+        let within = sound[start..start + 1024].chunks_exact(8).position(|part| part[..4] == [0x80, 0, 0, 0]);
+        record + 8 * within.expect("content") as u64
+    };
+    let runs = |record: u64| data(record) + 64;
+    let from = usize::try_from(runs(other)).expect("an index");
+    let runs_of_other = sound[from..from + 8].to_vec();
+    let by_bytes: [(u64, &[u8], &str); 3] = [
+        (one + 18, &[3], "the link count of file"),
+        (data(one) + 41, &[0x20], "the allocated size of an attribute"),
+        (runs(one), &runs_of_other, "which something else has, too"),
+    ];
+    for (at, new, expected) in by_bytes {
+        let mut bytes = sound.clone();
+        set(&mut bytes, at, new);
+        assert_told(&open(&bytes), expected, &format!("{new:?} at {at}"));
+    }
+    // A cluster that nobody has: behind the last that is in use.
+    let mut free = 0;
+    tables.free(&mut |at, _| free = at / 1024).expect("a bitmap");
+    let mut bytes = sound.clone();
+    let cluster = u32::try_from(free).expect("a cluster").to_le_bytes();
+    set(&mut bytes, runs(one), &[0x31, 5, cluster[0], cluster[1], cluster[2], 0]);
+    assert_told(&open(&bytes), "which is free", "a run of free clusters");
+}
