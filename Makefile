@@ -36,6 +36,10 @@ FUZZ ?= -max_total_time=60
 CARGO_FUZZ ?= 0.13
 # By which the tests read what `onesweep export` writes.
 DUCKDB ?= 1.5
+# What packs the .deb.
+CARGO_DEB ?= 3.8
+DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
+DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The version of the interface of C, and where its library is linked.
 CAPI_VERSION := 1.0.0
@@ -48,7 +52,8 @@ help:
 	@echo 'make build      build the program, release/onesweep in the target directory'
 	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
-	@echo 'make python     the package for Python, as a wheel in target/wheels'
+	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
+	@echo 'make wheel      the package for Python, in target/wheels'
 	@echo 'make python-test  its tests; a part of make test'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
@@ -93,10 +98,31 @@ install: build
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-guard@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-guard@.service
 	install -m644 packaging/onesweep.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/onesweep.conf
 	install -Dm644 packaging/serve.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/serve.toml
+	install -Dm644 packaging/config.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/config.toml
 	install -Dm644 packaging/summaries.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/summaries.toml
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)/etc/onesweep
 	$(TARGET)/release/onesweep man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET)/release/onesweep completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/onesweep
+	$(TARGET)/release/onesweep completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_onesweep
+	$(TARGET)/release/onesweep completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/onesweep.fish
 	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
+
+# By the tools' own directory of what was compiled: the workspace's isn't touched.
+$(TARGET)/tools/bin/cargo-deb:
+	CARGO_TARGET_DIR= $(CARGO) install cargo-deb --version '~$(CARGO_DEB)' --no-default-features --features lzma --locked --root $(TARGET)/tools
+
+deb-deps: $(TARGET)/tools/bin/cargo-deb
+	@.ci/deps $(DEB_BUILD_TOOLS)
+
+deb: deb-deps build
+	PATH=$(abspath $(TARGET))/tools/bin:$$PATH packaging/deb/build $(TARGET)/release/onesweep $(TARGET)/deb
+
+# Without optimisation, as all tests: only what is around the program is looked at.
+deb-test: deb-deps
+	@.ci/deps $(DEB_TOOLS)
+	$(CARGO) build --bin onesweep
+	PATH=$(abspath $(TARGET))/tools/bin:$$PATH packaging/deb/test $(TARGET)/debug/onesweep $(TARGET)/deb-test
 
 capi: build-deps
 	$(CARGO) build --release --package onesweep-capi --lib
@@ -111,7 +137,7 @@ install-capi: capi
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(CAPI_VERSION)|' crates/capi/onesweep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/onesweep.pc
 	test -n '$(DESTDIR)' || ldconfig
 
-python: build-deps $(PYTHON_ENV)/made
+wheel python: build-deps $(PYTHON_ENV)/made
 	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --release --out $(abspath $(TARGET))/wheels
 
 # Without optimisation, as all tests: a wheel takes minutes.
@@ -138,6 +164,7 @@ test-long: deps
 	$(CARGO) test --workspace --doc
 	$(MAKE) python-test
 	$(MAKE) web-test
+	$(MAKE) deb-test
 
 web/node_modules: web/package.json web/package-lock.json
 	@.ci/deps $(WEB_BUILD_TOOLS)
@@ -199,4 +226,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install deb-deps deb deb-test capi install-capi header wheel python python-test try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
