@@ -14,7 +14,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/local/sbin:/u
 BUILD_TOOLS := cc:build-essential
 
 # The same for the tests and benches.
-TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
+TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon \
@@ -36,8 +36,9 @@ FUZZ ?= -max_total_time=60
 CARGO_FUZZ ?= 0.13
 # By which the tests read what `onesweep export` writes.
 DUCKDB ?= 1.5
-# What packs the .deb.
+# What packs the .deb, and what makes a book of the guide.
 CARGO_DEB ?= 3.8
+MDBOOK ?= 0.5
 DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
 DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -63,6 +64,7 @@ help:
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
 	@echo 'make fuzz       parsers of disk tables with bytes that nobody has looked at, a minute each (nightly Rust, root)'
+	@echo 'make book       the guide, with a page for each task and each command, in target/book/html'
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
@@ -108,9 +110,12 @@ install: build
 	$(TARGET)/release/onesweep completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/onesweep.fish
 	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
 
-# By the tools' own directory of what was compiled: the workspace's isn't touched.
+# Compiled in a folder that goes afterwards: what they share with the workspace has other features there.
 $(TARGET)/tools/bin/cargo-deb:
-	CARGO_TARGET_DIR= $(CARGO) install cargo-deb --version '~$(CARGO_DEB)' --no-default-features --features lzma --locked --root $(TARGET)/tools
+	env -u CARGO_TARGET_DIR $(CARGO) install cargo-deb --version '~$(CARGO_DEB)' --no-default-features --features lzma --locked --root $(TARGET)/tools
+
+$(TARGET)/tools/bin/mdbook:
+	env -u CARGO_TARGET_DIR $(CARGO) install mdbook --version '~$(MDBOOK)' --no-default-features --features search --locked --root $(TARGET)/tools
 
 deb-deps: $(TARGET)/tools/bin/cargo-deb
 	@.ci/deps $(DEB_BUILD_TOOLS)
@@ -165,6 +170,7 @@ test-long: deps
 	$(MAKE) python-test
 	$(MAKE) web-test
 	$(MAKE) deb-test
+	$(MAKE) book
 
 web/node_modules: web/package.json web/package-lock.json
 	@.ci/deps $(WEB_BUILD_TOOLS)
@@ -201,6 +207,7 @@ bench: deps peers bench-resume
 	done; echo "$$failed" > $(TARGET)/bench/failed
 	$(MAKE) bench-keep
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
+	bench/readme-table
 	@read -r failed < $(TARGET)/bench/failed; test -z "$$failed" || { echo "not all could be measured: $$failed" >&2; exit 1; }
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
@@ -219,6 +226,10 @@ fuzz: deps
 	@test -d fuzz/images || fuzz/seeds
 	@CARGO='$(CARGO)' TARGET='$(abspath $(TARGET))' FUZZ='$(FUZZ)' FUZZ_TARGETS='$(FUZZ_TARGETS)' CARGO_FUZZ='$(CARGO_FUZZ)' fuzz/run
 
+book: $(TARGET)/tools/bin/mdbook
+	$(CARGO) build --bin onesweep
+	PATH=$(abspath $(TARGET))/tools/bin:$$PATH book/build $(TARGET)/debug/onesweep $(TARGET)/book
+
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
@@ -226,4 +237,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test capi install-capi header wheel python python-test try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
