@@ -14,7 +14,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/local/sbin:/u
 BUILD_TOOLS := cc:build-essential
 
 # The same for the tests and benches.
-TOOLS := $(BUILD_TOOLS) setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
+TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon \
@@ -43,6 +43,11 @@ PJDFSTEST ?= 0.2
 DUCKDB ?= 1.5
 # What plays S3 in the tests of engines, with its version.
 MOTO ?= 5.2.5
+# What packs the .deb, and what makes a book of the guide.
+CARGO_DEB ?= 3.8
+MDBOOK ?= 0.5
+DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
+DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The version of the interface of C, and where its library is linked.
 CAPI_VERSION := 1.0.0
@@ -55,7 +60,8 @@ help:
 	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3 (Rust 1.91)'
 	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
-	@echo 'make python     the package for Python, as a wheel in target/wheels'
+	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
+	@echo 'make wheel      the package for Python, in target/wheels'
 	@echo 'make python-test  its tests; a part of make test'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
@@ -67,6 +73,7 @@ help:
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
 	@echo 'make fuzz       parsers of disk tables with bytes that nobody has looked at, a minute each (nightly Rust, root)'
+	@echo 'make book       the guide, with a page for each task and each command, in target/book/html'
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
@@ -102,10 +109,34 @@ install: build
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-guard@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-guard@.service
 	install -m644 packaging/onesweep.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/onesweep.conf
 	install -Dm644 packaging/serve.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/serve.toml
+	install -Dm644 packaging/config.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/config.toml
 	install -Dm644 packaging/summaries.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/summaries.toml
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)/etc/onesweep
 	$(TARGET)/release/onesweep man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET)/release/onesweep completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/onesweep
+	$(TARGET)/release/onesweep completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_onesweep
+	$(TARGET)/release/onesweep completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/onesweep.fish
 	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
+
+# Compiled in a folder that goes afterwards: what they share with the workspace has other features there.
+$(TARGET)/tools/bin/cargo-deb:
+	env -u CARGO_TARGET_DIR $(CARGO) install cargo-deb --version '~$(CARGO_DEB)' --no-default-features --features lzma --locked --root $(TARGET)/tools
+
+$(TARGET)/tools/bin/mdbook:
+	env -u CARGO_TARGET_DIR $(CARGO) install mdbook --version '~$(MDBOOK)' --no-default-features --features search --locked --root $(TARGET)/tools
+
+deb-deps: $(TARGET)/tools/bin/cargo-deb
+	@.ci/deps $(DEB_BUILD_TOOLS)
+
+deb: deb-deps build
+	PATH=$(abspath $(TARGET))/tools/bin:$$PATH packaging/deb/build $(TARGET)/release/onesweep $(TARGET)/deb
+
+# Without optimisation, as all tests: only what is around the program is looked at.
+deb-test: deb-deps
+	@.ci/deps $(DEB_TOOLS)
+	$(CARGO) build --bin onesweep
+	PATH=$(abspath $(TARGET))/tools/bin:$$PATH packaging/deb/test $(TARGET)/debug/onesweep $(TARGET)/deb-test
 
 capi: build-deps
 	$(CARGO) build --release --package onesweep-capi --lib
@@ -120,7 +151,7 @@ install-capi: capi
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(CAPI_VERSION)|' crates/capi/onesweep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/onesweep.pc
 	test -n '$(DESTDIR)' || ldconfig
 
-python: build-deps $(PYTHON_ENV)/made
+wheel python: build-deps $(PYTHON_ENV)/made
 	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --release --out $(abspath $(TARGET))/wheels
 
 # Without optimisation, as all tests: a wheel takes minutes.
@@ -148,6 +179,8 @@ test-long: deps
 	$(MAKE) python-test
 	$(MAKE) web-test
 	$(MAKE) engines-test
+	$(MAKE) deb-test
+	$(MAKE) book
 
 # Their clients are some hundred crates, which nothing else needs.
 engines-test: $(TARGET)/tools/moto/$(MOTO)
@@ -202,6 +235,7 @@ bench: deps peers bench-resume
 	done; echo "$$failed" > $(TARGET)/bench/failed
 	$(MAKE) bench-keep
 	$(TARGET)/release/onesweep-lab bench report $(TARGET)/bench
+	bench/readme-table
 	@read -r failed < $(TARGET)/bench/failed; test -z "$$failed" || { echo "not all could be measured: $$failed" >&2; exit 1; }
 
 # With the programs that `make test` has built: the disk's time is modelled, so it matters little how fast they are.
@@ -220,6 +254,10 @@ fuzz: deps
 	@test -d fuzz/images || fuzz/seeds
 	@CARGO='$(CARGO)' TARGET='$(abspath $(TARGET))' FUZZ='$(FUZZ)' FUZZ_TARGETS='$(FUZZ_TARGETS)' CARGO_FUZZ='$(CARGO_FUZZ)' fuzz/run
 
+book: $(TARGET)/tools/bin/mdbook
+	$(CARGO) build --bin onesweep
+	PATH=$(abspath $(TARGET))/tools/bin:$$PATH book/build $(TARGET)/debug/onesweep $(TARGET)/book
+
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
@@ -227,4 +265,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install capi install-capi header python python-test try test test-long engines-test pjdfstest web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test pjdfstest web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean

@@ -33,8 +33,6 @@ const IMAGE_BYTES: u64 = 8 << 30;
 const FILES: u64 = 20_000;
 const PAIRS: usize = 10;
 const BEGIN: &str = "<!-- figures: written by `make bench` -->\n";
-const HEADLINE_BEGIN: &str = "<!-- headline: written by `make bench` -->\n";
-const HEADLINE_END: &str = "<!-- end of headline -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
 fn main() {
@@ -46,13 +44,11 @@ fn main() {
         panic!("benchmarks make and mount images: {reason}");
     }
     let mut page = machine();
-    let (ext4, headline) = cold(Fs::Ext4);
-    page += &ext4;
-    page += &cold(Fs::Xfs).0;
+    page += &cold(Fs::Ext4);
+    page += &cold(Fs::Xfs);
     page += &warm();
     page += &memory();
-    publish("docs/BENCHMARKS.md", BEGIN, END, &format!("\n{page}"));
-    publish("README.md", HEADLINE_BEGIN, HEADLINE_END, &headline);
+    publish(&format!("\n{page}"));
 }
 
 fn shell(line: &str) -> String {
@@ -84,11 +80,8 @@ fn our_tar(options: &[&str], root: &Path) -> Command {
     tar
 }
 
-/// What `onesweep tar` does by itself on a disk that seeks.
-const BY_FRAGMENT: &str = "`onesweep tar --order fragment -cf -`";
-
-/// Modelled disk time of the whole trace, metadata and data, from cold; and the two rows of the headline.
-fn cold(fs: Fs) -> (String, String) {
+/// Modelled disk time of the whole trace, metadata and data, from cold.
+fn cold(fs: Fs) -> String {
     let mut image = tree::aged(fs, FILES, IMAGE_BYTES);
     let root = image.root().join("tree");
     let mut rows: Vec<(String, Command)> = vec![("`tar -cf -`".into(), gnu_tar(&root))];
@@ -113,20 +106,12 @@ fn cold(fs: Fs) -> (String, String) {
         fs.name()
     );
     let mut tar_ms = None;
-    let mut headline = String::new();
     for (name, command) in rows {
         let requests = trace::from_cold(&mut image, command);
         let cost = Disk::of(IMAGE_BYTES).serve(&requests);
         let bytes: u64 = requests.iter().map(|request| request.bytes).sum();
         let total = cost.total_ms();
         let tar = *tar_ms.get_or_insert(total);
-        match name.as_str() {
-            "`tar -cf -`" => headline += &format!("| GNU tar | {:.0} s | 1 |\n", total / 1000.0),
-            BY_FRAGMENT => {
-                headline += &format!("| onesweep tar | {:.1} s | {:.1} times faster |\n", total / 1000.0, tar / total);
-            }
-            _ => {}
-        }
         let seconds = [cost.seek_ms, cost.turn_ms, cost.transfer_ms, total].map(|ms| format!("{:.2}", ms / 1000.0));
         let row = format!(
             "| {name} | {} | {} | {} | {:.1} |",
@@ -139,7 +124,7 @@ fn cold(fs: Fs) -> (String, String) {
         table += &row;
         table.push('\n');
     }
-    (table + "\n", headline)
+    table + "\n"
 }
 
 fn seconds(mut command: Command) -> f64 {
@@ -222,11 +207,11 @@ fn memory() -> String {
 }
 
 /// Puts figures between their marks in a page; what stands around them stays.
-fn publish(name: &str, begin: &str, end: &str, figures: &str) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+fn publish(figures: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
     let old = fs::read_to_string(&page).expect("the page");
-    let (before, rest) = old.split_once(begin).expect("the mark before the figures");
-    let (_, after) = rest.split_once(end).expect("the mark after the figures");
-    fs::write(&page, format!("{before}{begin}{figures}{end}{after}")).expect("the page is written");
+    let (before, rest) = old.split_once(BEGIN).expect("the mark before the figures");
+    let (_, after) = rest.split_once(END).expect("the mark after the figures");
+    fs::write(&page, format!("{before}{BEGIN}{figures}{END}{after}")).expect("the page is written");
     say(&format!("written to {}", page.display()));
 }

@@ -122,6 +122,18 @@ mod tests {
     }
 
     #[test]
+    fn the_example_has_every_setting_and_each_of_its_lines_can_be_used() {
+        let example = include_str!("../../../packaging/config.toml");
+        assert_eq!(of_file::<Settings>(example).unwrap(), Settings::default(), "as it is, it says nothing");
+        let lines: Vec<_> = example.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(" = ")).collect();
+        let shown = |name: &str| lines.iter().find(|(key, _)| *key == name.replace('_', "-"));
+        for field in Settings::NAMES {
+            let (key, value) = shown(field).unwrap_or_else(|| panic!("packaging/config.toml lacks {field}"));
+            assert_ne!(of_file::<Settings>(&format!("{key} = {value}")).unwrap(), Settings::default(), "{field}");
+        }
+    }
+
+    #[test]
     fn mistakes_name_their_place() {
         for (text, expected) in [
             ("\nordre = \"directory\"", "unknown field `ordre`"),

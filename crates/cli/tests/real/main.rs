@@ -20,6 +20,7 @@ mod equality;
 mod export;
 mod find;
 mod find_volume;
+mod guide;
 mod image;
 mod images;
 mod layout;
