@@ -19,7 +19,7 @@ use onesweep_sys::{
 };
 
 use super::{
-    breakdown::Breakdown,
+    breakdown::{Breakdown, Listed, listed},
     budget::Budget,
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
@@ -29,7 +29,12 @@ use super::{
 };
 use crate::{
     access::Asker,
-    custom::{self, declare::Declared, view::Seen},
+    custom::{
+        self,
+        declare::{Declaration, Declared},
+        tally::Tally,
+        view::Seen,
+    },
     file_system::FileSystem,
     history::History,
     identity::NodeId,
@@ -370,6 +375,22 @@ impl Reached<'_> {
         let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
         custom::view::view(self.tracked.ledger(), self.slot, summary, may_list)
             .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
+    }
+
+    /// The same of another directory, by all of them.
+    pub(super) fn custom_all(&self, asker: &Asker, slot: Slot) -> Result<Vec<(&Declaration, Tally)>, Refusal> {
+        let ledger = self.tracked.ledger();
+        let Some(declared) = ledger.declared() else { return Ok(Vec::new()) };
+        let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
+        let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
+        let tallies = custom::view::view_all(ledger, slot, may_list)
+            .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))?;
+        Ok(declared.all().iter().zip(tallies).collect())
+    }
+
+    /// The summaries that are declared.
+    pub(super) fn listed(&self) -> Vec<Listed> {
+        self.tracked.ledger().declared().map(listed).unwrap_or_default()
     }
 
     /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.
