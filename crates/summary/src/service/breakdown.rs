@@ -50,6 +50,9 @@ pub struct Breakdown {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// Time was up: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
     /// The largest first; of minima the smallest.
     pub shares: Vec<Share>,
     /// What all keys that found no room come to, of sums.
@@ -208,6 +211,7 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
         checked_at: head.checked_at,
         harvested_at: head.harvested_at,
         unreadable: head.unreadable,
+        late: head.late,
         shares,
         other,
         more: is_cut,

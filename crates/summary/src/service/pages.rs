@@ -47,6 +47,9 @@ pub struct PageHead {
     pub next: Option<u32>,
     /// Tells the file system from all others.
     pub file_system: String,
+    /// Time was up: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
     /// The declared summaries, where keys were asked for: [`Keys::summary`] counts in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<Listed>,
@@ -132,7 +135,10 @@ impl Server {
         let identity = reached.identity().map_err(|error| Refusal::Failed(error.to_string()))?;
         let file_system = Sha256::digest(identity).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let summaries = if page.keys { reached.listed() } else { Vec::new() };
-        Ok((PageHead { lines: entries.len() as u64, next, file_system, summaries }, entries))
+        Ok((
+            PageHead { lines: entries.len() as u64, next, file_system, late: reached.head(0, false).late, summaries },
+            entries,
+        ))
     }
 }
 
