@@ -133,6 +133,7 @@ impl Service {
                 Fault::new(ONESWEEP_ERROR_NOT_TRACKED, format!("{shown}: is on no file system that the server tracks"))
             }
             Refusal::Denied => Fault::new(ONESWEEP_ERROR_DENIED, format!("{shown}: may not be reached by this user")),
+            Refusal::Late => Fault::new(ONESWEEP_ERROR_REFUSED, format!("{shown}: the server doesn't know it yet")),
             Refusal::Failed(why) => Fault::new(ONESWEEP_ERROR_REFUSED, format!("{shown}: {why}")),
         })?;
         let row = told.ok_or_else(|| broke(&io::ErrorKind::InvalidData.into()))?;

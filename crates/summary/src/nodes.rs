@@ -385,6 +385,18 @@ impl Nodes {
         dirty
     }
 
+    /// How many of these there are.
+    pub fn count_dirty_below(&self, slot: Slot) -> usize {
+        let (mut count, mut left) = (0, vec![slot]);
+        while let Some(at) = left.pop() {
+            count += usize::from(self.is_dirty(at));
+            if self.node(at).marks & BELOW != 0 {
+                left.extend(self.children(at).filter(|&child| self.may_be_outdated(child)));
+            }
+        }
+        count
+    }
+
     /// Notes its name, and tells whether it had another before.
     pub fn set_name(&mut self, slot: Slot, name: &[u8]) -> bool {
         let hash = self.hasher.hash_one(name) as u32;
@@ -588,6 +600,7 @@ mod tests {
                 }
             }
             let mut expected: Vec<Slot> = all.iter().copied().filter(|&slot| nodes.is_dirty(slot)).collect();
+            prop_assert_eq!(nodes.count_dirty_below(root), expected.len());
             let mut found = nodes.dirty_below(root);
             expected.sort();
             found.sort();

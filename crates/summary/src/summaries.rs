@@ -77,13 +77,16 @@ pub enum SummaryError {
     /// Files of which nobody tells what is written can't be looked at.
     #[error("cannot look at files that are open for writing: {0}")]
     OpenFiles(#[source] io::Error),
+    /// What was harvested for who waits for so long failed, for this reason.
+    #[error("{0}")]
+    Harvest(String),
     /// It isn't known, nor found.
     #[error("no such directory below what is tracked")]
     Unknown,
 }
 
 /// How a question is answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Freshness {
     /// What has changed is harvested first.
@@ -110,6 +113,9 @@ pub struct Answer {
     pub checked_at: Option<i64>,
     /// Directories below that could not be read.
     pub unreadable: usize,
+    /// Who asked didn't wait any longer: it is what was stored by then, and at least so many directories below have changed that
+    /// it doesn't count yet.
+    pub late: Option<usize>,
 }
 
 /// The summaries of one file system.
@@ -339,7 +345,24 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let record = self.ledger.record(slot)?;
         let unreadable = self.unreadable(slot).count();
         let (is_exact, checked_at) = (false, None);
-        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, checked_at, unreadable })
+        let late = None;
+        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, checked_at, unreadable, late })
+    }
+
+    /// The same for who didn't wait any longer.
+    pub fn late(&self, directory: NodeId) -> Result<Answer, SummaryError> {
+        let left = self.left_below(directory);
+        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
+        if self.ledger.record(slot)?.harvested == 0 {
+            // Nothing is stored of it but its name.
+            return Err(SummaryError::Unknown);
+        }
+        Ok(Answer { late: Some(left), ..self.cached(directory)? })
+    }
+
+    /// Directories at and below one that are known to have changed and aren't read.
+    pub fn left_below(&self, directory: NodeId) -> usize {
+        self.ledger.nodes.find(directory).map_or(0, |slot| self.ledger.nodes.count_dirty_below(slot))
     }
 
     /// The answer where all is harvested that is known to have changed; `None` where something may have, which [`query`](Self::query) finds out.

@@ -7,14 +7,19 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use onesweep_summary::{
     identity::NodeId,
     reading::{Directories, LinkedName, Reading, too_large},
-    service::{budget::Budget, shared::Shared},
+    service::{
+        budget::Budget,
+        patience::{Patience, Progress},
+        shared::Shared,
+    },
     store::Store,
-    summaries::{Freshness, Summaries, Tended},
+    summaries::{Freshness, Summaries, SummaryError, Tended},
     tracker::{Change, Drained, Tracker},
 };
 use onesweep_sys::fanotify::Happened;
@@ -172,6 +177,10 @@ struct Wide {
     /// It changes whenever it is read.
     is_busy: AtomicBool,
     told: Mutex<Vec<Change>>,
+    /// Files more than there were at first.
+    more: AtomicU64,
+    /// Who reads it waits until this is let go.
+    gate: Mutex<()>,
     shared: OnceLock<Weak<Shared<Arc<Wide>, Telling>>>,
 }
 
@@ -209,8 +218,10 @@ impl Directories for Wide {
         if self.is_busy.load(Ordering::SeqCst) {
             self.changes(LARGE);
         }
-        reading.own.sums.files = MANY as i64;
-        reading.inodes = (100..100 + MANY).collect();
+        drop(self.gate.lock().expect("no panic"));
+        let files = MANY + self.more.load(Ordering::SeqCst);
+        reading.own.sums.files = files as i64;
+        reading.inodes = (100..100 + files).collect();
         Ok(reading)
     }
 
@@ -249,15 +260,80 @@ impl Tracker for Telling {
     fn start_anew(&self) {}
 }
 
-/// Others are answered while a large directory is read: for a question, and in the background.
-#[test]
-fn a_large_directory_keeps_nobody_waiting() {
+fn wide() -> (Arc<Wide>, Arc<Shared<Arc<Wide>, Telling>>) {
     let wide = Arc::new(Wide::default());
     let store = Store::in_memory().expect("a store");
     let telling = Telling(Arc::clone(&wide));
     let tracked = Summaries::open(store, (Arc::clone(&wide), telling), id(ROOT), b"wide").expect("summaries");
     let shared = Arc::new(Shared::new(tracked));
     assert!(wide.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
+    (wide, shared)
+}
+
+/// Who doesn't wait gets what is stored, which says so; the harvest goes on, once for all who ask, and then the answer is right.
+#[test]
+fn who_waits_no_longer_is_told_what_is_stored() {
+    let (wide, shared) = wide();
+    let readings = || wide.readings.load(Ordering::SeqCst);
+    let now = || Patience::of(Some(Duration::ZERO));
+    // Nothing is known yet, and nobody finds out before the start is over.
+    let unknown = shared.answer_within(id(ROOT), Freshness::Exact, &mut now());
+    assert!(matches!(unknown, Err(SummaryError::Unknown)), "{unknown:?}");
+    shared.catch_up(|_, done| done.expect("it is known"));
+    while shared.answer_within(id(ROOT), Freshness::Exact, &mut now()).expect("an answer").late.is_some() {
+        thread::yield_now();
+    }
+    let closed = wide.gate.lock().expect("no panic");
+    wide.more.store(7, Ordering::SeqCst);
+    let before = readings();
+    wide.changes(LARGE);
+    let late = |left: Option<usize>| {
+        let answer = shared.answer_within(id(ROOT), Freshness::Exact, &mut now()).expect("what is stored");
+        assert!(!answer.is_exact && answer.checked_at.is_none());
+        assert!(answer.late.is_some() && left.is_none_or(|left| answer.late == Some(left)), "{answer:?}");
+        assert_eq!(answer.totals.sums.files, MANY as i64, "as it was");
+    };
+    late(None);
+    while readings() == before {
+        thread::yield_now();
+    }
+    for freshness in [Freshness::Exact; 5] {
+        let answer = shared.answer_within(id(LARGE), freshness, &mut now()).expect("what is stored");
+        assert_eq!((answer.late, answer.totals.sums.files), (Some(1), MANY as i64));
+        late(Some(1));
+    }
+    assert_eq!(readings(), before + 1, "it is read once for all of them");
+    // Beside it nothing is in doubt.
+    assert!(shared.answer_within(id(SMALL), Freshness::Exact, &mut now()).expect("an answer").late.is_none());
+    // Who waits for as long as it takes hears how far it is.
+    let mut told = Vec::new();
+    let mut closed = Some(closed);
+    let answer = {
+        let mut tell = |progress: Progress| {
+            told.push(progress);
+            drop(closed.take());
+        };
+        let mut patience = Patience { until: None, tell: Some(&mut tell) };
+        shared.answer_within(id(ROOT), Freshness::Exact, &mut patience).expect("an answer")
+    };
+    assert_eq!(told[0], Progress { read: 0, left: 1 });
+    assert_eq!((answer.is_exact, answer.late, answer.totals.sums.files), (true, None, MANY as i64 + 7));
+    let clean = shared.answer_within(id(ROOT), Freshness::Exact, &mut now()).expect("an answer");
+    assert_eq!(clean.totals, answer.totals);
+    // One that never rests is told as it is, and as not exact.
+    wide.is_busy.store(true, Ordering::SeqCst);
+    wide.changes(LARGE);
+    let mut patience = Patience::of(Some(Duration::from_secs(100_000)));
+    let busy = shared.answer_within(id(ROOT), Freshness::Exact, &mut patience).expect("an answer");
+    assert!(!busy.is_exact && busy.late.is_none(), "{busy:?}");
+    let synced = shared.answer_within(id(SMALL), Freshness::Synced, &mut patience).expect("an answer");
+    assert!(synced.is_exact && synced.late.is_none(), "{synced:?}");
+}
+
+/// Others are answered while a large directory is read: for a question, and in the background.
+#[test]
+fn a_large_directory_keeps_nobody_waiting() {
+    let (wide, shared) = wide();
     let is_whole = || {
         let answer = shared.answer(id(ROOT), Freshness::Exact).expect("an answer");
         assert_eq!((answer.totals.sums.directories, answer.totals.sums.files), (3, MANY as i64));

@@ -4,13 +4,14 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
-use super::serve::socket;
+use super::serve::{Seconds, socket};
 
 const AFTER_HELP: &str = "\
 Examples:
   onesweep du -sh /srv/*
   onesweep du -d1 --inodes /home
   onesweep du -h --by owner /srv
+  onesweep du -s --max-time 5s /srv/spool
   alias du='onesweep du'
 
 Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
@@ -122,6 +123,11 @@ pub(crate) struct DuArgs {
     /// Have everything written first, so that blocks are what they will be
     #[arg(long)]
     pub(crate) sync: bool,
+    /// Wait no longer than so for what has to be read (5s, 2m): then what is stored is told, and a line says so
+    #[arg(long, value_name = "TIME", conflicts_with_all = [
+        "all", "cached", "count_links", "dereference", "dereference_args", "exclude", "exclude_from", "time",
+    ])]
+    pub(crate) max_time: Option<Seconds>,
     /// Tell where each answer comes from
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -137,6 +143,11 @@ pub(crate) struct DuArgs {
 }
 
 impl DuArgs {
+    /// The same in milliseconds.
+    pub(crate) fn max_ms(&self) -> Option<u64> {
+        self.max_time.map(|Seconds(seconds)| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000))
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         socket(self.socket.as_ref())
     }

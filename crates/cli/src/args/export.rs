@@ -12,7 +12,8 @@ Examples:
   onesweep export --json-lines - /home | jq -r .path
 
 Asks the server (onesweep serve) for all directories below PATH on its file system, a thousand at a time: a row for each,
-with the name of the host, so that files of many hosts are one table in DuckDB or Spark. The file gets its name when it is
+with the name of the host and what each comes to by the summaries that are declared there, so that files of many hosts are one
+table in DuckDB or Spark. The file gets its name when it is
 complete; - stands for standard output. Each user gets what du run by that user would print.";
 
 /// Writes the totals of all directories as a table
@@ -31,6 +32,9 @@ pub(crate) struct ExportArgs {
     /// What stands for this machine [default: its name]
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
+    /// Leaves out what each directory comes to by declared summaries: its owners, types and so on
+    #[arg(long)]
+    pub(crate) no_keys: bool,
     /// Takes what is stored, however old
     #[arg(long)]
     pub(crate) cached: bool,

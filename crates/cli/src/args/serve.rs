@@ -1,6 +1,6 @@
 //! What `onesweep serve` takes.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use onesweep_summary::tracker;
@@ -72,6 +72,10 @@ pub(crate) struct ServeSettings {
     /// The file that says which token is whose; root's, with mode 0600
     #[arg(long, value_name = "FILE")]
     pub(crate) http_tokens: Option<PathBuf>,
+    /// Who asks by HTTP waits no longer than so for what has to be read: then what is stored is told, and that it is late
+    /// [default: as long as it takes]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) http_max_time: Option<Seconds>,
     /// A directory that /metrics tells of; may be given again
     #[arg(long, value_name = "PATH")]
     pub(crate) metrics: Vec<PathBuf>,
@@ -186,6 +190,7 @@ impl ServeSettings {
             summaries: self.summaries.or(lower.summaries),
             http: self.http.or(lower.http),
             http_tokens: self.http_tokens.or(lower.http_tokens),
+            http_max_time: self.http_max_time.or(lower.http_max_time),
             metrics: list(self.metrics, lower.metrics),
             harvest_after: self.harvest_after.or(lower.harvest_after),
             background_budget: self.background_budget.or(lower.background_budget),
@@ -201,6 +206,10 @@ impl ServeSettings {
 
     pub(crate) fn socket(&self) -> PathBuf {
         socket(self.socket.as_ref())
+    }
+
+    pub(crate) fn http_max_time(&self) -> Option<Duration> {
+        self.http_max_time.map(|Seconds(seconds)| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
 
     /// Whether files are moved anywhere.

@@ -57,6 +57,7 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     let head = match client.ask(directory.as_fd(), &question, |row| rows.push(row)) {
         Ok(Ok(head)) => head,
         Ok(Err(Refusal::NotTracked)) => return Err(no_server(&"it tracks another file system")),
+        Ok(Err(Refusal::Late)) => return Err(no_server(&"it doesn't know the directory yet")),
         Ok(Err(Refusal::Denied)) => return Err(Failure::could_not_run(path, "look at it", "permission denied")),
         Ok(Err(Refusal::Failed(why))) => return Err(Failure::could_not_run(path, "ask the server", why)),
         Err(error) => return Err(no_server(&message::why(&error))),

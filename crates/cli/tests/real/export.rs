@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::{
         ffi::OsStrExt,
-        fs::PermissionsExt,
+        fs::{PermissionsExt, chown},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
@@ -163,13 +163,185 @@ fn three_hosts_are_one_query() {
     assert_eq!(names(&ask("Trees in which nothing has changed")), ["small:/still"]);
     assert_eq!(ask("Whose rows"), Vec::<Vec<Value>>::new());
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/export.md")).expect("the page");
-    assert_eq!(docs.matches("```sql").count(), 9, "each query of the page is tried here");
+    assert_eq!(docs.matches("```sql").count(), 9 + 3, "each query of the page is tried here or below");
 
     // The first day's is replaced at once, and nothing else lies there.
     let left: Vec<_> =
         fs::read_dir(folder.join("now")).expect("it is there").map(|e| e.expect("a name").file_name()).collect();
     assert_eq!(left.len(), 3, "{left:?}");
     serving.end();
+}
+
+/// What `find` adds up below a directory by the text that it prints for each inode: inodes, apparent and allocated bytes.
+fn added_up(uid: u32, root: &Path, key: &str) -> BTreeMap<String, [i64; 3]> {
+    let mut user = Command::new("setpriv");
+    user.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "find"]).arg(root);
+    let said = user.args(["-printf", &format!("{key} %s %b\\n")]).output().expect("find runs").stdout;
+    let mut sums = BTreeMap::<String, [i64; 3]>::new();
+    for line in text(&said).lines() {
+        let mut fields = line.rsplit(' ').map(|field| field.to_owned());
+        let [blocks, bytes, key] = [0; 3].map(|_| fields.next().expect("a field"));
+        let sum = sums.entry(key).or_default();
+        let number = |text: &str| text.parse::<i64>().expect("a number");
+        for (sum, more) in sum.iter_mut().zip([1, number(&bytes), number(&blocks) * 512]) {
+            *sum += more;
+        }
+    }
+    sums
+}
+
+fn declared(image: &Image, text: &str) -> Serving {
+    let file = image.beside("summaries.toml");
+    fs::write(&file, text).expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
+    Serving::start_with(&[image], &[OsStr::new("--summaries"), file.as_os_str()])
+}
+
+/// Hosts that declare other summaries, or none, are one query all the same.
+#[test]
+fn keys_of_three_hosts_are_one_query() {
+    root_test!();
+    let images = [Fs::Ext4, Fs::Xfs, Fs::Ext4].map(|fs| Image::new(fs, 320 << 20));
+    let [mail, web, small] = [0, 1, 2].map(|at| images[at].root());
+    let owned = |path: PathBuf, kib: usize, uid: u32| {
+        write(path.clone(), kib);
+        chown(&path, Some(uid), Some(uid + 7)).expect("an owner");
+    };
+    owned(mail.join("spool/a/box.gz"), 3000, 1_234_001);
+    owned(mail.join("spool/b/box"), 500, 1_234_002);
+    owned(mail.join("spool/b/note.txt"), 5, 65_534);
+    owned(web.join("www/page.txt"), 40, 1_234_001);
+    owned(web.join("www/old.gz"), 700, 1_234_001);
+    owned(web.join("private/secret.gz"), 900, 1_234_003);
+    owned(small.join("deep/er/f.gz"), 20, 1_234_002);
+    fs::hard_link(mail.join("spool/a/box.gz"), mail.join("spool/b/again.gz")).expect("a link");
+    run(Command::new("touch").args(["-d", "2001-02-03 12:00"]).arg(web.join("www/old.gz")));
+    fs::set_permissions(web.join("private"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    images.iter().for_each(|image| crate::tree::sync(&image.root()));
+    let of_web = "[who]\nby = \"owner\"\n[months]\nby = \"age\"\n[top]\nby = \"largest\"\ncount = 2\n[size]\nby = \"size\"\n\
+         [lines]\nby = \"command\"\nuser = 65534\n\
+         command = ['/usr/bin/awk', 'END { print \"{\\\"rows\\\": \" NR \"}\" }']\n";
+    let servings = [
+        declared(
+            &images[0],
+            "[owner]\nby = \"owner\"\n[group]\nby = \"group\"\n[type]\nby = \"extension\"\nkeys = 3\n",
+        ),
+        declared(&images[1], of_web),
+        Serving::start(&images[2]),
+    ];
+    let folder = Folder::new();
+    let hosts = [("mail", &mail, &servings[0]), ("web", &web, &servings[1]), ("small", &small, &servings[2])];
+    for day in ["before", "now"] {
+        fs::create_dir_all(folder.join(day)).expect("a directory");
+        for (host, root, serving) in &hosts {
+            finish(&mut export(serving, &folder.join(day).join(format!("{host}.parquet")), host, root), 0);
+        }
+        if day == "before" {
+            owned(mail.join("spool/b/more.gz"), 2000, 1_234_002);
+            owned(web.join("www/new.txt"), 300, 1_234_003);
+            crate::tree::sync(&mail);
+            crate::tree::sync(&web);
+        }
+    }
+    let folder = folder.join("");
+    let ask = |title: &str| query(&folder, &documented(title));
+
+    // One summary of two hosts, though it has another name on each.
+    let owners = ask("What each owner has");
+    let (of_mail, of_web) = (added_up(0, &mail.join("spool/a"), "%U"), added_up(0, &web, "%U"));
+    let of_one: Vec<&Value> = owners.iter().find(|row| row[0] == "1234001").expect("an owner").iter().collect();
+    let bytes = of_mail["1234001"][2] + of_web["1234001"][2];
+    assert_eq!(of_one, [&Value::from("1234001"), &2.into(), &3.into(), &bytes.into()], "{owners:?}");
+    assert!(owners.iter().any(|row| row[0] == "root") && owners.iter().all(|row| row[0] != "0"), "{owners:?}");
+    let places = ask("Where the files of one type are");
+    assert_eq!(places.len(), 2, "{places:?}");
+    assert_eq!(places[0][1], mail.join("spool/b").to_str().expect("text"));
+    assert_eq!(places[1][1], mail.join("spool/a").to_str().expect("text"));
+    let grew = ask("Whose files grew most");
+    let told: Vec<_> = grew.iter().map(|row| (&row[0], &row[1], row[2].as_i64().expect("a figure") >> 10)).collect();
+    assert_eq!(told[0], (&"mail".into(), &"1234002".into(), 2000), "{grew:?}");
+    assert_eq!(told[1], (&"web".into(), &"1234003".into(), 300), "{grew:?}");
+
+    // Each pair of each directory is what find adds up there.
+    let of = |host: &str, summary: &str, path: &Path| -> BTreeMap<String, [i64; 3]> {
+        let rows = query(
+            &folder,
+            &format!(
+                "SELECT pair.key, pair.inodes, pair.apparent_bytes, pair.allocated_bytes \
+                 FROM (SELECT unnest(keys) AS pair FROM 'now/*.parquet' WHERE host = '{host}' AND path = '{}') \
+                 WHERE pair.summary = '{summary}'",
+                path.display()
+            ),
+        );
+        let key = |row: &Vec<Value>| row[0].as_str().unwrap_or("(all others)").to_owned();
+        rows.iter().map(|row| (key(row), [1, 2, 3].map(|at| row[at].as_i64().unwrap_or(-1)))).collect()
+    };
+    for below in ["spool/a", "spool"] {
+        // The link counts once wherever both names are.
+        let path = mail.join(below);
+        let mut expected = added_up(0, &path, "%U");
+        if below == "spool" {
+            let twice = added_up(0, &mail.join("spool/a/box.gz"), "%U")["1234001"];
+            expected.get_mut("1234001").expect("it is there").iter_mut().zip(twice).for_each(|(sum, one)| *sum -= one);
+        }
+        assert_eq!(of("mail", "owner", &path), expected, "{below}");
+        assert_eq!(of("mail", "group", &path).len(), expected.len());
+    }
+    for below in ["", "www", "private"] {
+        let path = web.join(below);
+        let path = Path::new(path.to_str().expect("text").trim_end_matches('/'));
+        assert_eq!(of("web", "who", path), added_up(0, path, "%U"), "{below}");
+        assert_eq!(of("web", "months", path), added_up(0, path, "%TY-%Tm"), "{below}");
+        let sizes = of("web", "size", path);
+        assert_eq!(sizes.values().map(|sum| sum[0]).sum::<i64>(), du(0, path)[2], "{below}: {sizes:?}");
+    }
+    // Beyond three keys all others are one, which has none.
+    let types = of("mail", "type", &mail.join("spool"));
+    assert_eq!(types.keys().collect::<Vec<_>>(), ["(all others)", "(directory)", "(none)", ".gz"], "{types:?}");
+    let largest = query(
+        &folder,
+        &format!(
+            "SELECT pair.key, pair.by, pair.apparent_bytes FROM (SELECT unnest(keys) AS pair FROM 'now/*.parquet' \
+             WHERE path = '{}') WHERE pair.summary = 'top' ORDER BY 3 DESC",
+            web.join("www").display()
+        ),
+    );
+    assert_eq!(
+        largest,
+        [("old.gz", 700), ("new.txt", 300)].map(|(name, kib)| vec![name.into(), "largest".into(), (kib << 10).into()])
+    );
+    let lines = query(
+        &folder,
+        "SELECT path, pair.key, pair.value, pair.inodes, keys_unknown FROM (SELECT path, keys_unknown, unnest(keys) AS pair \
+         FROM 'now/web.parquet' WHERE name = 'www') WHERE pair.by = 'command'",
+    );
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    // The directory itself and three files, of which a command says no more than that.
+    assert_eq!(lines[0][1..], ["rows".into(), 4.into(), Value::Null, false.into()] as [Value; 4]);
+    // Nothing declared: no pairs, and the same columns.
+    let none = query(&folder, "SELECT max(len(keys)), bool_or(keys_unknown), count(*) FROM 'now/small.parquet'");
+    assert_eq!(none, [vec![0.into(), false.into(), 4.into()] as Vec<Value>]);
+
+    // A user gets what is seen by that user, and who wants no keys gets none.
+    let mut user = Command::new("setpriv");
+    user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program()).args([
+        "export",
+        "--json-lines",
+        "-",
+    ]);
+    let lines = finish(user.arg("--socket").arg(&servings[1].socket).arg(&web), 1).stdout;
+    let rows: Vec<Value> = text(&lines).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let top = rows.iter().find(|row| row["parent_id"].is_null()).expect("the top");
+    let mut told = BTreeMap::new();
+    for pair in top["keys"].as_array().expect("pairs").iter().filter(|pair| pair["summary"] == "who") {
+        let sums = ["inodes", "apparent_bytes", "allocated_bytes"].map(|name| pair[name].as_i64().expect("a figure"));
+        told.insert(pair["key"].as_str().expect("a key").to_owned(), sums);
+    }
+    assert_eq!(told, added_up(65_534, &web, "%U"), "what lies in a closed directory counts for nobody else");
+    let mut bare = onesweep(["export", "--json-lines", "-", "--no-keys", "--socket"]);
+    let lines = output(bare.arg(&servings[1].socket).arg(&web));
+    assert!(!text(&lines).contains("who") && text(&lines).contains("\"keys\":[]"), "{}", text(&lines));
+    servings.into_iter().for_each(|serving| drop(serving.end()));
 }
 
 #[test]

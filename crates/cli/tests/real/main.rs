@@ -27,6 +27,7 @@ mod layout;
 mod layouts;
 mod limits;
 mod lists;
+mod max_time;
 mod memory;
 mod moments;
 mod mounted_ntfs;

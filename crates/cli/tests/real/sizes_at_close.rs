@@ -15,7 +15,7 @@ use onesweep_summary::{
     reading::Directories,
     service::{
         client::Client,
-        protocol::{Head, Question},
+        protocol::{Figures, Head, Question},
     },
     store::Store,
     summaries::{Freshness, Summaries, Tended},
@@ -244,13 +244,19 @@ fn btrfs_under_random_operations() {
     random_operations(Fs::Btrfs, &[tracked]);
 }
 
-/// The head of an answer, and the bytes of all.
-fn asked(serving: &Serving, path: &Path, freshness: Freshness) -> (Head, i64) {
+/// The head of an answer, and what all comes to.
+fn figures(serving: &Serving, path: &Path, freshness: Freshness) -> (Head, Figures) {
     let mut client = Client::connect(&serving.socket).expect("a connection");
     let directory = File::open(path).expect("a directory");
-    let (question, mut bytes) = (Question { freshness, ..Question::plain() }, 0);
-    let answer = client.ask(directory.as_fd(), &question, |row| bytes = row.total.bytes);
-    (answer.expect("a connection").expect("an answer"), bytes)
+    let (question, mut figures) = (Question { freshness, ..Question::plain() }, Figures::default());
+    let answer = client.ask(directory.as_fd(), &question, |row| figures = row.total);
+    (answer.expect("a connection").expect("an answer"), figures)
+}
+
+/// The same, and the bytes alone.
+fn asked(serving: &Serving, path: &Path, freshness: Freshness) -> (Head, i64) {
+    let (head, figures) = figures(serving, path, freshness);
+    (head, figures.bytes)
 }
 
 /// The server looks by itself, and its answers say when.
@@ -322,4 +328,62 @@ fn where_only_a_walk_tells_each_write_is_told() {
     drop(file);
     crate::image::unmount(&memory);
     assert_eq!(told.matches("sizes follow each write there").count(), 1, "{told}");
+}
+
+/// A program that writes through one mapping all the time: no event tells of it in either mode, so answers above it say when it
+/// was looked at, and are right as of then.
+#[test]
+fn a_server_looks_at_what_stays_mapped() {
+    root_test!();
+    const WHOLE: usize = 4 << 20;
+    const PART: usize = 1 << 20;
+    for (fs, mode) in SYSTEMS.into_iter().flat_map(|fs| ["close", "write"].map(|mode| (fs, mode))) {
+        let image = Image::new(fs, 512 << 20);
+        let at = |name: &str| image.root().join(name);
+        fs::create_dir(at("a")).and_then(|()| fs::create_dir(at("b"))).expect("directories");
+        File::create(at("a/mapped")).and_then(|file| file.set_len(WHOLE as u64)).expect("a hole");
+        fs::write(at("b/other"), vec![1; 10_000]).expect("a file");
+        sync(&image.root());
+        let options = ["--sizes-follow", mode, "--check-open-every", "1s"];
+        let serving = Serving::start_with(&[&image], &options.map(std::ffi::OsStr::new));
+        let ask = |path: &Path| figures(&serving, path, Freshness::Exact);
+        let mut program = Other::opens(&at("a/mapped"));
+        program.told(&format!("mmap -rw 0 {WHOLE}\nclose\n"));
+        for (round, offset) in (0..WHOLE).step_by(PART).enumerate() {
+            let before = du(&at("a"))[0];
+            program.told(&format!("mwrite {offset} {PART}\n"));
+            while {
+                sync(&image.root());
+                du(&at("a"))[0] < before + PART as i64
+            } {
+                thread::sleep(Duration::from_millis(20));
+            }
+            let since = now();
+            loop {
+                let before = du(&image.root());
+                let (head, found) = ask(&image.root());
+                assert!(head.checked_at.is_none_or(|at| at <= now()) && (mode == "write" || !head.exact), "{head:?}");
+                // A second that has begun may not have seen it, and blocks may go on moving.
+                if head.checked_at.is_some_and(|at| at > since) && before == du(&image.root()) {
+                    let found = [found.allocated, found.bytes + found.directory_bytes, found.inodes()];
+                    assert!(!head.exact, "it is still mapped: {head:?}");
+                    assert_eq!(found, before, "{} {mode}, part {round}: {head:?}", fs.name());
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+            let said = text(&finish(serving.du(&["-s"], &at("a")).arg("-v"), 0).stderr);
+            assert!(said.contains("those that stay open or mapped as of "), "{said}");
+        }
+        // Beside it nothing is in doubt where each write is told.
+        assert_eq!(ask(&at("b")).0.exact, mode == "write", "{}", fs.name());
+        assert!(figures(&serving, &image.root(), Freshness::Synced).0.exact);
+        drop(program);
+        // Nor above it, when a look has found it gone.
+        while mode == "write" && !ask(&image.root()).0.exact {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let told = serving.end();
+        assert!(!told.contains("cannot"), "{told}");
+    }
 }

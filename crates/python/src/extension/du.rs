@@ -124,7 +124,7 @@ fn ask(client: &mut Client, path: &Path, directory: &OwnedFd, freshness: Freshne
     let question = Question { freshness, ..Question::plain() };
     let head: Head = match client.ask(directory.as_fd(), &question, |line| row = Some(line)).map_err(broke)? {
         Ok(head) => head,
-        Err(Refusal::NotTracked | Refusal::Denied) => return Ok(None),
+        Err(Refusal::NotTracked | Refusal::Denied | Refusal::Late) => return Ok(None),
         Err(Refusal::Failed(why)) => {
             let message = format!("{}: the server could not answer: {why}", path.display());
             return Err(Untold { class: "ServiceError", source: None, message });

@@ -101,6 +101,23 @@ pub enum By {
     Own,
 }
 
+impl By {
+    /// As it is written in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Owner => "owner",
+            By::Group => "group",
+            By::Extension => "extension",
+            By::Size => "size",
+            By::Age => "age",
+            By::Project => "project",
+            By::Largest => "largest",
+            By::Command => "command",
+            By::Own => "own",
+        }
+    }
+}
+
 /// What a summary is made of.
 #[derive(Clone, Debug)]
 pub enum Source {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::{
+    declare::Declaration,
     parts::Part,
     tally::{Merge, Tally},
 };
@@ -52,6 +53,29 @@ pub fn view(
     }
     seen.tally = tally;
     Ok(Some(seen))
+}
+
+/// The same by all that are declared, for who doesn't ask where it is that something isn't known.
+pub fn view_all(ledger: &Ledger, top: Slot, may_list: Option<MayList<'_>>) -> Result<Vec<Tally>, StoreError> {
+    let Some(declared) = ledger.declared() else { return Ok(Vec::new()) };
+    let is_open = match may_list {
+        None => true,
+        Some(may_list) => {
+            let record = ledger.record(top)?;
+            record.subtree.sums.closed == 0 && may_list(top, &record.access)
+        }
+    };
+    if is_open {
+        // As the totals are kept: one reading for all of them.
+        let bounded = |(part, one): (Part, &Declaration)| {
+            let mut tally = part.subtree;
+            tally.bound(one.rule);
+            tally
+        };
+        return Ok(ledger.parts(top)?.into_iter().zip(declared.all()).map(bounded).collect());
+    }
+    let seen = (0..declared.all().len()).map(|summary| view(ledger, top, summary, may_list));
+    seen.map(|seen| Ok(seen?.unwrap_or_default().tally)).collect()
 }
 
 struct Gathering<'a> {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     access::Asker,
     custom::{
-        declare::{By, Declaration, Source},
+        declare::{By, Declaration, Declared, Source},
         keys,
         tally::{Amounts, INODE_BYTES, Merge, Tally},
         view::Seen,
@@ -50,6 +50,9 @@ pub struct Breakdown {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// Time was up: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
     /// The largest first; of minima the smallest.
     pub shares: Vec<Share>,
     /// What all keys that found no room come to, of sums.
@@ -116,9 +119,7 @@ impl Value {
 impl Server {
     /// The summaries that are declared.
     pub fn declared(&self) -> Vec<Listed> {
-        let all = self.summaries();
-        let listed = |one: &Declaration| Listed { name: one.name.clone(), by: one.by };
-        all.as_deref().map(|all| all.all().iter().map(listed).collect()).unwrap_or_default()
+        self.summaries().as_deref().map(listed).unwrap_or_default()
     }
 
     /// The directory of a question by the summary that it names.
@@ -148,9 +149,16 @@ impl Server {
     }
 }
 
-fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Breakdown, Refusal> {
-    let Seen { tally: Tally { mut entries, mut other, is_cut, unknown }, is_partial, unknown: unknown_in } = seen;
-    let head = reached.head(0, is_partial);
+/// Pairs in the order in which they are told.
+pub(super) struct Ranked {
+    pub(super) shares: Vec<Share>,
+    pub(super) other: Option<Value>,
+    is_cut: bool,
+}
+
+/// What a directory comes to, in that order. Files are named by where they are below it.
+pub(super) fn ranked(reached: &Reached<'_>, top: Slot, one: &Declaration, tally: Tally) -> Result<Ranked, Refusal> {
+    let Tally { mut entries, mut other, is_cut, .. } = tally;
     if is_cut && one.by != By::Command && one.rule.merge == Merge::Sum {
         // What of a key was left out below may be less than what is taken off for links above.
         entries.retain(|_, amounts| {
@@ -174,7 +182,7 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
             Merge::Files => {
                 let directory =
                     u32::try_from(amounts[1]).map_err(|_| Refusal::Failed("the store is damaged".to_owned()))?;
-                let mut path = below(reached, Slot(directory))?;
+                let mut path = below(reached, top, Slot(directory))?;
                 if !path.is_empty() {
                     path.push(b'/');
                 }
@@ -187,6 +195,13 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
         shares.push(Share { key: Name::of(&key), label: None, from: None, to: None, value });
     }
     let has_other = is_cut && one.rule.merge == Merge::Sum;
+    Ok(Ranked { shares, other: has_other.then(|| Value::of(one, other)), is_cut })
+}
+
+fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Breakdown, Refusal> {
+    let Seen { tally, is_partial, unknown: unknown_in } = seen;
+    let (head, unknown) = (reached.head(0, is_partial), tally.unknown);
+    let Ranked { shares, other, is_cut } = ranked(reached, reached.slot, one, tally)?;
     Ok(Breakdown {
         summary: one.name.clone(),
         by: one.by,
@@ -196,31 +211,43 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
         checked_at: head.checked_at,
         harvested_at: head.harvested_at,
         unreadable: head.unreadable,
+        late: head.late,
         shares,
-        other: has_other.then(|| Value::of(one, other)),
+        other,
         more: is_cut,
         unknown: unknown.max(0) as u64,
         unknown_in: unknown_in
             .into_iter()
-            .map(|slot| Ok(Name::of(&below(reached, slot)?)))
+            .map(|slot| Ok(Name::of(&below(reached, reached.slot, slot)?)))
             .collect::<Result<_, _>>()?,
         unknown_why: None,
     })
 }
 
-/// The path of a directory from the one that was asked for.
-fn below(reached: &Reached<'_>, slot: Slot) -> Result<Vec<u8>, Refusal> {
-    let names = reached.tracked.path(reached.slot, slot).map_err(|error| Refusal::Failed(error.to_string()))?;
+/// The path of a directory from another one.
+fn below(reached: &Reached<'_>, top: Slot, slot: Slot) -> Result<Vec<u8>, Refusal> {
+    let names = reached.tracked.path(top, slot).map_err(|error| Refusal::Failed(error.to_string()))?;
     Ok(names.join(&b'/'))
+}
+
+pub(super) fn listed(all: &Declared) -> Vec<Listed> {
+    all.all().iter().map(|one| Listed { name: one.name.clone(), by: one.by }).collect()
+}
+
+/// What people call an owner or a group, by the key.
+pub fn label(key: &str, by: By) -> Option<String> {
+    match by {
+        By::Owner => key.parse().ok().and_then(user::name_of),
+        By::Group => key.parse().ok().and_then(user::group_name_of),
+        _ => None,
+    }
 }
 
 /// What people call it.
 fn name_it(share: &mut Share, by: By) {
     let Name::Text(key) = &share.key else { return };
-    match by {
-        By::Owner => share.label = key.parse().ok().and_then(user::name_of),
-        By::Group => share.label = key.parse().ok().and_then(user::group_name_of),
-        By::Age => (share.from, share.to) = keys::bounds(key).unzip(),
-        _ => {}
+    share.label = label(key, by);
+    if by == By::Age {
+        (share.from, share.to) = keys::bounds(key).unzip();
     }
 }

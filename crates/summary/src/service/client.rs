@@ -16,6 +16,7 @@ use super::{
     breakdown::Breakdown,
     listing::{Largest, Listing},
     pages::{Entry, Page, PageHead},
+    patience::Progress,
     protocol::{Beginning, Head, Inode, Name, Question, Refusal, Row},
 };
 use crate::summaries::Freshness;
@@ -79,16 +80,30 @@ impl Client {
         question: &Question,
         mut each: impl FnMut(Row),
     ) -> io::Result<Result<Head, Refusal>> {
+        self.ask_and_wait(directory, question, |_| {}, &mut each)
+    }
+
+    /// The same; `working` is told how far it is where the question wants that.
+    pub fn ask_and_wait(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        mut working: impl FnMut(Progress),
+        mut each: impl FnMut(Row),
+    ) -> io::Result<Result<Head, Refusal>> {
         self.send(directory, question)?;
-        match self.line()? {
-            Beginning::Refused(refusal) => Ok(Err(refusal)),
-            Beginning::Answer(head) => {
-                for _ in 0..head.lines {
-                    each(self.line()?);
+        loop {
+            match self.line()? {
+                Beginning::Working(progress) if question.progress => working(progress),
+                Beginning::Refused(refusal) => return Ok(Err(refusal)),
+                Beginning::Answer(head) => {
+                    for _ in 0..head.lines {
+                        each(self.line()?);
+                    }
+                    return Ok(Ok(head));
                 }
-                Ok(Ok(head))
+                _ => return Err(another_answer()),
             }
-            _ => Err(another_answer()),
         }
     }
 

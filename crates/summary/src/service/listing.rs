@@ -78,6 +78,9 @@ pub struct Listing {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// Time was up: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
     /// All that is in it.
     pub total: Figures,
     /// The same without the directories in it.
@@ -161,6 +164,7 @@ impl Server {
             checked_at: head.checked_at,
             harvested_at: head.harvested_at,
             unreadable: head.unreadable,
+            late: head.late,
             total: row.total,
             own: row.own,
             newest: row.newest,

@@ -7,6 +7,7 @@ pub mod growth;
 pub mod http;
 pub mod listing;
 pub mod pages;
+pub mod patience;
 pub mod protocol;
 pub mod reach;
 pub mod server;

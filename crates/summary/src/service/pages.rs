@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
+    breakdown::{Listed, Ranked, Share, Value, ranked},
     protocol::{Name, Question, Refusal, Row},
     server::{Reached, Server},
 };
@@ -18,6 +19,8 @@ use crate::{access::Asker, identity::NodeId, nodes::Slot};
 pub const PAGE_MAX: u32 = 1000;
 /// Numbers that are looked at for a page, at most: others wait meanwhile.
 const SCAN_MAX: usize = 200_000;
+/// A page ends when it has so many keys of declared summaries: that many take some MiB.
+const KEYS_MAX: usize = 20_000;
 /// A path that is longer can't be opened in one go, and isn't told.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -27,8 +30,11 @@ const PATH_BYTES_MAX: usize = 4096;
 pub struct Page {
     /// Those from this number on; 0 at first, then [`PageHead::next`].
     pub from: u32,
-    /// So many, [`PAGE_MAX`] at most.
+    /// So many, [`PAGE_MAX`] at most; fewer where keys are many.
     pub limit: u32,
+    /// With what each comes to by the declared summaries.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keys: bool,
 }
 
 /// How a page begins.
@@ -41,6 +47,12 @@ pub struct PageHead {
     pub next: Option<u32>,
     /// Tells the file system from all others.
     pub file_system: String,
+    /// Time was up: as in [`Head`](super::protocol::Head).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
+    /// The declared summaries, where keys were asked for: [`Keys::summary`] counts in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summaries: Vec<Listed>,
 }
 
 /// One directory.
@@ -63,6 +75,28 @@ pub struct Entry {
     pub unreadable: bool,
     /// When it was last read, in seconds since 1970.
     pub harvested_at: i64,
+    /// By declared summaries, where that was asked for; those by which it comes to nothing are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<Keys>,
+}
+
+/// A directory of a page by a declared summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// Where the summary stands in [`PageHead::summaries`].
+    pub summary: usize,
+    /// The largest first; of minima the smallest. Without the names of owners and groups, and the times of ages.
+    pub shares: Vec<Share>,
+    /// What all keys that found no room come to, of sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Value>,
+    /// Directories of which it isn't known what they add.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Server {
@@ -79,21 +113,32 @@ impl Server {
         let nodes = &reached.tracked.ledger().nodes;
         let mut sight = Sight { reached: &reached, asker, known: HashMap::new(), last: None };
         let limit = page.limit.clamp(1, PAGE_MAX) as usize;
-        let mut entries = Vec::new();
+        let (mut entries, mut keys) = (Vec::new(), 0);
         let (mut at, bound) = (page.from as usize, nodes.bound());
         let end = bound.min(at.saturating_add(SCAN_MAX));
-        while at < end && entries.len() < limit {
+        while at < end && entries.len() < limit && keys < KEYS_MAX {
             // There are no more than 4 billion.
             let slot = Slot(at as u32);
             at += 1;
-            if nodes.is_used(slot) {
-                entries.extend(sight.entry(slot)?);
+            if !nodes.is_used(slot) {
+                continue;
+            }
+            if let Some(mut entry) = sight.entry(slot)? {
+                if page.keys {
+                    entry.keys = sight.keys(slot)?;
+                    keys += entry.keys.iter().map(|keys| keys.shares.len()).sum::<usize>();
+                }
+                entries.push(entry);
             }
         }
         let next = (at < bound).then_some(at as u32);
         let identity = reached.identity().map_err(|error| Refusal::Failed(error.to_string()))?;
         let file_system = Sha256::digest(identity).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ok((PageHead { lines: entries.len() as u64, next, file_system }, entries))
+        let summaries = if page.keys { reached.listed() } else { Vec::new() };
+        Ok((
+            PageHead { lines: entries.len() as u64, next, file_system, late: reached.head(0, false).late, summaries },
+            entries,
+        ))
     }
 }
 
@@ -139,7 +184,21 @@ impl Sight<'_> {
             partial: view.is_partial,
             unreadable: self.reached.tracked.is_unreadable(slot),
             harvested_at: record.harvested_at,
+            keys: Vec::new(),
         }))
+    }
+
+    /// A directory by all declared summaries.
+    fn keys(&self, slot: Slot) -> Result<Vec<Keys>, Refusal> {
+        let mut all = Vec::new();
+        for (summary, (one, tally)) in self.reached.custom_all(self.asker, slot)?.into_iter().enumerate() {
+            if !tally.is_empty() {
+                let unknown = u64::try_from(tally.unknown).unwrap_or(0);
+                let Ranked { shares, other, .. } = ranked(self.reached, slot, one, tally)?;
+                all.push(Keys { summary, shares, other, unknown });
+            }
+        }
+        Ok(all)
     }
 
     /// Whether a directory lies at or below the top, and it and all on the way may be listed.

@@ -12,6 +12,7 @@ use super::breakdown::Breakdown;
 use super::{
     listing::{Largest, Listing},
     pages::{Page, PageHead},
+    patience::Progress,
 };
 use crate::{
     history::{History, Point},
@@ -51,6 +52,13 @@ pub struct Question {
     /// The answer is a page of all directories below instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Page>,
+    /// What has to be harvested for it is waited for so many milliseconds at most: then what is stored is told, and that it is
+    /// [`late`](Head::late).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ms: Option<u64>,
+    /// While it is waited for, lines come that say how far it is. For lines alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub progress: bool,
 }
 
 /// A directory as `stat` tells it.
@@ -102,6 +110,8 @@ pub enum Beginning {
     Listing(Box<Listing>),
     /// Its directories follow.
     Page(PageHead),
+    /// None yet: what has changed is being read. Another line follows.
+    Working(Progress),
     /// There is none.
     Refused(Refusal),
 }
@@ -123,6 +133,9 @@ pub struct Head {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// Time was up: what was stored by then is told, and so many directories, or more, have changed since that aren't counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
     /// What was left out, some of it, in the order of the paths. For lines alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
@@ -148,6 +161,8 @@ pub enum Refusal {
     NotTracked,
     /// The asker may not reach it.
     Denied,
+    /// Time was up, and nothing is stored of it yet.
+    Late,
     /// Something else, in words.
     Failed(String),
 }

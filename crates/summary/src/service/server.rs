@@ -19,17 +19,23 @@ use onesweep_sys::{
 };
 
 use super::{
-    breakdown::Breakdown,
+    breakdown::{Breakdown, Listed, listed},
     budget::Budget,
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
+    patience::{Patience, Progress},
     protocol::{Beginning, Head, Inode, LEFT_OUT_MAX, LeftOut, Name, Past, Question, Refusal, Row},
     reach::Reach,
     shared::{self, Shared},
 };
 use crate::{
     access::Asker,
-    custom::{self, declare::Declared, view::Seen},
+    custom::{
+        self,
+        declare::{Declaration, Declared},
+        tally::Tally,
+        view::Seen,
+    },
     file_system::FileSystem,
     history::History,
     identity::NodeId,
@@ -68,13 +74,13 @@ pub struct Server {
 pub struct Served {
     path: PathBuf,
     volume: Arc<dyn FileSystem>,
-    shared: Shared<Arc<dyn FileSystem>, Fanotify>,
+    shared: Arc<Shared<Arc<dyn FileSystem>, Fanotify>>,
 }
 
 impl Served {
     /// Known to people by that path. Nothing is known yet of what has changed.
     pub fn new(path: PathBuf, tracked: Tracked) -> Arc<Served> {
-        Arc::new(Served { path, volume: Arc::clone(tracked.directories()), shared: Shared::new(tracked) })
+        Arc::new(Served { path, volume: Arc::clone(tracked.directories()), shared: Arc::new(Shared::new(tracked)) })
     }
 
     /// The path by which people know it.
@@ -89,7 +95,7 @@ impl Served {
     }
 
     /// Its summaries, as several ask for them.
-    pub fn summaries(&self) -> &Shared<Arc<dyn FileSystem>, Fanotify> {
+    pub fn summaries(&self) -> &Arc<Shared<Arc<dyn FileSystem>, Fanotify>> {
         &self.shared
     }
 
@@ -178,7 +184,12 @@ impl Server {
             }
             let file = input.get_mut().file.take();
             let answer = match serde_json::from_slice::<Question>(&line) {
-                Ok(question) if line.ends_with(b"\n") => self.answer(&asker, &question, file),
+                Ok(question) if line.ends_with(b"\n") => {
+                    // Who is gone by now is found gone when the answer comes.
+                    let mut tell =
+                        |progress| _ = say(&mut out, &Beginning::Working(progress)).and_then(|()| out.flush());
+                    self.answer(&asker, &question, file, &mut tell)
+                }
                 Ok(_) => Err(Refusal::Failed("the question has no end".to_owned())),
                 Err(error) => Err(Refusal::Failed(format!("the question can't be understood: {error}"))),
             };
@@ -213,7 +224,13 @@ impl Server {
         self.volumes().first().and_then(|served| served.volume.declared())
     }
 
-    fn answer(&self, asker: &Asker, question: &Question, file: Option<OwnedFd>) -> Result<Said, Refusal> {
+    fn answer(
+        &self,
+        asker: &Asker,
+        question: &Question,
+        file: Option<OwnedFd>,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<Said, Refusal> {
         if let Some(Largest { limit, by }) = question.list {
             let listing = self.listing(asker, question, file, Some((limit.min(LARGEST_MAX), by)))?;
             return Ok(Said::Listing(Box::new(listing)));
@@ -226,7 +243,8 @@ impl Server {
             return Ok(Said::Breakdown(Box::new(self.break_down(asker, question, file)?)));
         }
         let volumes = self.volumes();
-        let mut reached = self.reach(&volumes, (asker, question), file)?;
+        let tell = question.progress.then_some(tell);
+        let mut reached = self.reach_and_tell(&volumes, (asker, question), file, tell)?;
         let see = if question.one_file_system { view_of_subvolume } else { view };
         let View { lines, is_partial, hidden } = reached.see(asker, reached.slot, question.depth, see)?;
         let left_out = reached.left_out(&hidden)?;
@@ -250,11 +268,24 @@ impl Server {
         (asker, question): (&Asker, &Question),
         file: Option<OwnedFd>,
     ) -> Result<Reached<'a>, Refusal> {
+        self.reach_and_tell(volumes, (asker, question), file, None)
+    }
+
+    /// The same; `tell` hears how far that is.
+    fn reach_and_tell<'a>(
+        &self,
+        volumes: &'a [Arc<Served>],
+        (asker, question): (&Asker, &Question),
+        file: Option<OwnedFd>,
+        tell: Option<&mut dyn FnMut(Progress)>,
+    ) -> Result<Reached<'a>, Refusal> {
+        let time = question.max_ms.map(Duration::from_millis);
+        let mut patience = Patience { tell, ..Patience::of(time) };
         let directory = match (file, &question.path, question.inode) {
             (Some(file), _, _) => file,
             (None, Some(path), _) => self.reach.open(asker, path)?,
             (None, None, Some(inode)) => {
-                let directory = find_inode(volumes, inode, question.freshness)?;
+                let directory = find_inode(volumes, inode, question.freshness, &mut patience)?;
                 self.reach.check_way_to(asker, directory.as_fd())?;
                 directory
             }
@@ -266,8 +297,12 @@ impl Server {
             let tracked = served.shared.shared();
             (tracked.cached(id).map_err(refusal)?, Held::Shared(tracked))
         } else {
-            served.shared.wait_until_ready();
-            served.shared.query(id, question.freshness, question.since.is_some()).map_err(refusal)?
+            let has_time = time.is_some();
+            let told = served.shared.query_within(id, question.freshness, question.since.is_some(), &mut patience);
+            told.map_err(|error| match error {
+                SummaryError::Unknown if has_time && patience.is_over() => Refusal::Late,
+                error => refusal(error),
+            })?
         };
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
         Ok(Reached { volume, tracked, slot, answer })
@@ -275,7 +310,12 @@ impl Server {
 }
 
 /// A directory that is known by the numbers that `stat` tells.
-fn find_inode(volumes: &[Arc<Served>], inode: Inode, freshness: Freshness) -> Result<OwnedFd, Refusal> {
+fn find_inode(
+    volumes: &[Arc<Served>],
+    inode: Inode,
+    freshness: Freshness,
+    patience: &mut Patience<'_>,
+) -> Result<OwnedFd, Refusal> {
     let mut may_hold: Vec<&Arc<Served>> = volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).collect();
     // Only subvolumes of btrfs have device numbers that aren't known.
     let is_btrfs = |served: &&Arc<Served>| served.volume.method() == Some(Method::Generations);
@@ -296,10 +336,12 @@ fn find_inode(volumes: &[Arc<Served>], inode: Inode, freshness: Freshness) -> Re
         }
         if freshness != Freshness::Cached {
             // It may be new.
-            served.shared.wait_until_ready();
-            served.shared.answer(volume.root(), freshness).map_err(refusal)?;
+            let answer = served.shared.answer_within(volume.root(), freshness, patience).map_err(refusal)?;
             if let Some(directory) = known() {
                 return Ok(directory);
+            }
+            if answer.late.is_some() {
+                return Err(Refusal::Late);
             }
         }
     }
@@ -372,6 +414,22 @@ impl Reached<'_> {
             .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
     }
 
+    /// The same of another directory, by all of them.
+    pub(super) fn custom_all(&self, asker: &Asker, slot: Slot) -> Result<Vec<(&Declaration, Tally)>, Refusal> {
+        let ledger = self.tracked.ledger();
+        let Some(declared) = ledger.declared() else { return Ok(Vec::new()) };
+        let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
+        let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
+        let tallies = custom::view::view_all(ledger, slot, may_list)
+            .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))?;
+        Ok(declared.all().iter().zip(tallies).collect())
+    }
+
+    /// The summaries that are declared.
+    pub(super) fn listed(&self) -> Vec<Listed> {
+        self.tracked.ledger().declared().map(listed).unwrap_or_default()
+    }
+
     /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.
     fn left_out(&self, hidden: &[Slot]) -> Result<Vec<LeftOut>, Refusal> {
         let nodes = &self.tracked.ledger().nodes;
@@ -415,6 +473,7 @@ impl Reached<'_> {
             checked_at: self.answer.checked_at,
             harvested_at: self.answer.harvested_at,
             unreadable: self.answer.unreadable as u64,
+            late: self.answer.late.map(|left| left as u64),
             left_out: Vec::new(),
         }
     }
@@ -461,8 +520,8 @@ impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
         let (path, inode, since) = (None, None, None);
-        let (by, list, page) = (None, None, None);
+        let (by, list, page, max_ms, progress) = (None, None, None, None, false);
         let (depth, freshness, one_file_system) = (0, Freshness::Exact, false);
-        Question { path, inode, depth, freshness, one_file_system, since, by, list, page }
+        Question { path, inode, depth, freshness, one_file_system, since, by, list, page, max_ms, progress }
     }
 }

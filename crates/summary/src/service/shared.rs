@@ -2,11 +2,18 @@
 
 use std::{
     cell::Cell,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
-use super::budget::Budget;
+use super::{
+    budget::Budget,
+    patience::{AllGoing, Claim, Going, Outcome, Patience, Progress},
+};
 use crate::{
     identity::NodeId,
     reading::Directories,
@@ -31,6 +38,8 @@ pub struct Shared<D, T> {
     /// How many wait for them.
     waiting: Mutex<usize>,
     nobody_waits: Condvar,
+    /// Harvests for questions whose askers may have gone.
+    going: Arc<AllGoing>,
     /// It is known what has changed while nobody tracked it.
     is_ready: Mutex<bool>,
     ready: Condvar,
@@ -67,6 +76,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
             aside: Mutex::default(),
             waiting: Mutex::new(0),
             nobody_waits: Condvar::new(),
+            going: Arc::default(),
             is_ready: Mutex::new(false),
             ready: Condvar::new(),
         }
@@ -233,5 +243,109 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         }
         let (Tended::Some(read) | Tended::All(read)) = tended else { return Ok((tended, Duration::ZERO)) };
         Ok((tended, budget.pause(read, began.elapsed())))
+    }
+}
+
+/// Rounds of a question that somebody waits for so long and no longer. Each follows a harvest of its own.
+const PATIENT_ROUNDS_MAX: usize = 3;
+
+impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Shared<D, T> {
+    /// The same as [`answer`](Self::answer) for who waits so long, and no longer, or wants to know how far it is. When time is up
+    /// the answer is what is stored, and says so; the harvest that the question began goes on.
+    pub fn answer_within(
+        self: &Arc<Self>,
+        id: NodeId,
+        freshness: Freshness,
+        patience: &mut Patience<'_>,
+    ) -> Result<Answer, SummaryError> {
+        self.query_within(id, freshness, false, patience).map(|(answer, _)| answer)
+    }
+
+    pub(super) fn query_within(
+        self: &Arc<Self>,
+        id: NodeId,
+        freshness: Freshness,
+        alone: bool,
+        patience: &mut Patience<'_>,
+    ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
+        if patience.is_endless() {
+            self.wait_until_ready();
+            return self.query(id, freshness, alone);
+        }
+        if freshness == Freshness::Exact && !alone && self.is_ready() {
+            let tracked = self.shared();
+            if let Some(answer) = tracked.query_clean(id)? {
+                return Ok((answer, Held::Shared(tracked)));
+            }
+        }
+        for _ in 0..PATIENT_ROUNDS_MAX {
+            let Some(going) = self.go(id, freshness) else { break };
+            let Claim { is_exact, checked_at } = match self.wait_for(&going, id, patience) {
+                None => break,
+                Some(Ok(claim)) => claim,
+                Some(Err(why)) => return Err(SummaryError::Harvest(why)),
+            };
+            // What has changed since it ended is harvested here, if that takes no long time.
+            let (mut tracked, mut asking) = (self.alone(), Asking::default());
+            let answer = tracked.query_within(id, Freshness::Exact, &mut asking, &|| patience.is_over())?;
+            tracked.take_due_aside();
+            match answer {
+                Some(answer) if freshness == Freshness::Synced && is_exact => {
+                    return Ok((Answer { is_exact, checked_at, ..answer }, Held::Alone(tracked)));
+                }
+                Some(answer) => return Ok((answer, Held::Alone(tracked))),
+                // One that changes all the time.
+                None if !is_exact && checked_at.is_none() => {
+                    return Ok((tracked.cached(id)?, Held::Alone(tracked)));
+                }
+                None => {}
+            }
+            if patience.is_over() {
+                break;
+            }
+        }
+        let tracked = self.shared();
+        Ok((tracked.late(id)?, Held::Shared(tracked)))
+    }
+
+    /// Has a question answered whoever waits for it; `None` when too many are.
+    fn go(self: &Arc<Self>, id: NodeId, freshness: Freshness) -> Option<Arc<Going>> {
+        let (going, ending) = self.going.join((id, freshness))?;
+        let Some(ending) = ending else { return Some(going) };
+        let shared = Arc::clone(self);
+        // Where no thread can be had, that is how it ends.
+        let _ = thread::Builder::new().name("harvest".into()).spawn(move || {
+            shared.wait_until_ready();
+            if freshness == Freshness::Synced {
+                // Nobody waits for others' writes then, when it is done once more.
+                let _ = shared.directories.sync();
+            }
+            ending.say(match shared.answer(id, freshness) {
+                Ok(Answer { is_exact, checked_at, .. }) => Ok(Claim { is_exact, checked_at }),
+                // Who waits finds the same.
+                Err(SummaryError::Unknown) => Ok(Claim { is_exact: true, checked_at: None }),
+                Err(error) => Err(error.to_string()),
+            });
+        });
+        Some(going)
+    }
+
+    fn wait_for(&self, going: &Going, id: NodeId, patience: &mut Patience<'_>) -> Option<Outcome> {
+        let began = AtomicU64::new(u64::MAX);
+        let last = Mutex::new(Progress::default());
+        going.wait(patience, || {
+            let mut last = lock(&last);
+            // Who harvests isn't waited for.
+            let tracked = match self.tracked.try_read() {
+                Ok(tracked) => tracked,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return *last,
+            };
+            let readings = tracked.readings();
+            began.fetch_min(readings, Ordering::Relaxed);
+            let read = readings.saturating_sub(began.load(Ordering::Relaxed));
+            *last = Progress { read, left: tracked.left_below(id) as u64 };
+            *last
+        })
     }
 }

@@ -286,7 +286,8 @@ fn reached(reached: Result<Option<OwnedFd>, Refusal>) -> Reply {
             return Ok((out, fd));
         }
         Err(Refusal::NotTracked) => out.unsigned(1),
-        Err(Refusal::Denied) => out.unsigned(2),
+        // Who only opens a directory waits for nothing.
+        Err(Refusal::Denied | Refusal::Late) => out.unsigned(2),
         Err(Refusal::Failed(why)) => {
             out.unsigned(3);
             out.bytes(why.as_bytes());

@@ -47,11 +47,16 @@ pub(super) fn run(
                 continue;
             }
         };
-        let question = Question { freshness: freshness(args), by: Some(summary.to_owned()), ..Question::plain() };
+        let (freshness, max_ms) = (freshness(args), args.max_ms());
+        let question = Question { freshness, max_ms, by: Some(summary.to_owned()), ..Question::plain() };
         let breakdown = match client.break_down(directory.as_fd(), &question) {
             Ok(Ok(breakdown)) => breakdown,
             Ok(Err(Refusal::NotTracked)) => {
                 let why = "no server tracks it, or it is no directory";
+                return Err(Failure::could_not_run(path, "tell it by a summary", why));
+            }
+            Ok(Err(Refusal::Late)) => {
+                let why = "time is up, and the server doesn't know it yet; ask again later";
                 return Err(Failure::could_not_run(path, "tell it by a summary", why));
             }
             Ok(Err(Refusal::Denied)) => return Err(Failure::could_not_run(path, "look at it", "permission denied")),
@@ -163,10 +168,13 @@ fn complain(path: &Path, breakdown: &Breakdown) -> bool {
             some.join(", ")
         );
     }
+    if let Some(left) = breakdown.late {
+        eprintln!("onesweep: {name}: time is up: as it was stored; {left} directories or more have changed since");
+    }
     if breakdown.more && breakdown.other.is_none() {
         eprintln!("onesweep: {name}: there are more keys than are kept");
     }
-    is_incomplete || breakdown.unknown > 0
+    is_incomplete || breakdown.unknown > 0 || breakdown.late.is_some()
 }
 
 #[cfg(test)]

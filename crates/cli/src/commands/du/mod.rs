@@ -1,10 +1,10 @@
 //! `onesweep du`: how much directories take.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IsTerminal, Read, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use onesweep::Filter;
@@ -12,10 +12,11 @@ use onesweep_layout::MountTable;
 use onesweep_summary::{
     service::{
         client::Client,
+        patience::{Patience, Progress},
         protocol::{Figures, Head, LEFT_OUT_MAX, LeftOut, Question, Refusal, Row},
     },
     store::Store,
-    summaries::{Freshness, Summaries},
+    summaries::{Asking, Freshness, Summaries},
     view::view,
     walk::{Untracked, Walk},
 };
@@ -256,11 +257,20 @@ impl Du<'_> {
     ) -> Result<Option<Vec<Row>>, Failure> {
         let Some(client) = &mut self.client else { return Ok(None) };
         let one_file_system = self.args.one_file_system;
-        let question = Question { depth, freshness: freshness(self.args), one_file_system, ..Question::plain() };
-        let mut rows = Vec::new();
-        match client.ask(directory, &question, |row| rows.push(row)) {
+        let (max_ms, progress) = (self.args.max_ms(), !self.args.cached && io::stderr().is_terminal());
+        let freshness = freshness(self.args);
+        let question = Question { depth, freshness, one_file_system, max_ms, progress, ..Question::plain() };
+        let (mut rows, mut working) = (Vec::new(), Working::default());
+        let name = message::path_text(path);
+        let answer =
+            client.ask_and_wait(directory, &question, |so_far| working.show(&name, so_far), |row| rows.push(row));
+        working.end();
+        match answer {
             Ok(Ok(head)) => {
-                let name = message::path_text(path);
+                if head.late.is_some() {
+                    self.code = SOME_FAILED;
+                    eprintln!("onesweep: {name}: time is up: {}", age(&head));
+                }
                 if head.partial || head.unreadable > 0 {
                     self.complain_of(path, &head);
                     if self.args.freed {
@@ -274,6 +284,11 @@ impl Du<'_> {
                 Ok(Some(rows))
             }
             Ok(Err(Refusal::NotTracked | Refusal::Denied)) => Ok(None),
+            Ok(Err(Refusal::Late)) => {
+                self.code = SOME_FAILED;
+                eprintln!("onesweep: {name}: time is up, and the server doesn't know it yet; ask again later");
+                Ok(Some(Vec::new()))
+            }
             Ok(Err(Refusal::Failed(why))) => {
                 if self.args.sync {
                     files::open_dir(path)
@@ -330,7 +345,17 @@ impl Du<'_> {
         let store = Store::in_memory().map_err(|error| told(&error))?;
         let mut summaries = Summaries::open(store, (walk, Untracked), root, b"").map_err(|error| told(&error))?;
         let top = summaries.root();
-        summaries.settle(top).map_err(|error| told(&error))?;
+        let patience = Patience::of(self.args.max_ms().map(Duration::from_millis));
+        let mut asking = Asking::default();
+        let is_over = || patience.until.is_some_and(|until| Instant::now() >= until);
+        if summaries.settle_more(top, &mut asking, &is_over).map_err(|error| told(&error))?.is_none() {
+            self.code = SOME_FAILED;
+            let name = message::path_text(path);
+            eprintln!(
+                "onesweep: {name}: time is up, and nothing is stored of it; start `onesweep serve` on its file system"
+            );
+            return Ok(Vec::new());
+        }
         let seen = view(summaries.ledger(), top, depth, None).map_err(|error| told(&error))?;
         for (slot, why) in summaries.unreadable(top) {
             let names = summaries.path(top, slot).map_err(|error| told(&error))?;
@@ -387,14 +412,39 @@ impl Du<'_> {
     }
 }
 
+/// Who waits at a terminal sees how far it is.
+#[derive(Default)]
+struct Working {
+    is_shown: bool,
+}
+
+impl Working {
+    fn show(&mut self, name: &str, Progress { read, left }: Progress) {
+        self.is_shown = true;
+        eprint!("\r\x1b[Konesweep: {name}: reading what has changed: {read} directories read, {left} left");
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
 /// How true an answer is.
 fn age(head: &Head) -> String {
-    match (head.exact, head.checked_at) {
-        (true, _) => "up to date".to_owned(),
-        (false, None) => "as it was stored".to_owned(),
-        (false, Some(at)) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-            format!("files as they were closed, those that stay open or mapped as of {} s ago", (now - at).max(0))
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+    let ago = |at: i64| (now - at).max(0);
+    match (head.late, head.exact, head.checked_at) {
+        (Some(left), ..) => {
+            let directories = if left == 1 { "directory" } else { "directories" };
+            let ago = ago(head.harvested_at);
+            format!("as it was stored, itself read {ago} s ago; {left} {directories} or more have changed since")
+        }
+        (None, true, _) => "up to date".to_owned(),
+        (None, false, None) => format!("as it was stored, itself read {} s ago", ago(head.harvested_at)),
+        (None, false, Some(at)) => {
+            format!("files as they were closed, those that stay open or mapped as of {} s ago", ago(at))
         }
     }
 }

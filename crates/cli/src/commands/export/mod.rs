@@ -1,5 +1,6 @@
 //! `onesweep export`: the totals of all directories as a table, for queries over many hosts (docs/export.md).
 
+mod keys;
 #[cfg(feature = "export")]
 mod parquet_table;
 mod record;
@@ -18,14 +19,17 @@ use std::{
 use onesweep_summary::{
     service::{
         client::Client,
-        pages::{PAGE_MAX, Page},
+        pages::{Entry, PAGE_MAX, Page, PageHead},
         protocol::{Question, Refusal},
     },
     summaries::Freshness,
 };
 use onesweep_sys::files;
 
-use self::record::{Origin, Record};
+use self::{
+    keys::Labels,
+    record::{Origin, Record},
+};
 use crate::{
     args::ExportArgs,
     message,
@@ -57,9 +61,10 @@ pub(crate) fn run(args: ExportArgs) -> Result<u8, Failure> {
     let out = BufWriter::with_capacity(1 << 20, target.writer().map_err(written)?);
     let mut table = Table::new(is_parquet, out)?;
     let freshness = if args.cached { Freshness::Cached } else { Freshness::Exact };
-    let asked = Asked { path, socket: &socket, directory: &directory, freshness };
-    let is_whole = each_page(&mut client, &asked, |entry, file_system| {
-        table.add(&Record::of(entry, &origin, file_system)).map_err(written)
+    let asked = Asked { path, socket: &socket, directory: &directory, freshness, keys: !args.no_keys };
+    let mut labels = Labels::default();
+    let is_whole = each_page(&mut client, &asked, |entry, head| {
+        table.add(&Record::of(entry, &origin, head, &mut labels)).map_err(written)
     })?;
     table.finish().and_then(|()| target.finish()).map_err(written)?;
     if is_whole {
@@ -76,19 +81,20 @@ struct Asked<'a> {
     socket: &'a Path,
     directory: &'a OwnedFd,
     freshness: Freshness,
+    keys: bool,
 }
 
-/// Gives all directories to `add`, with their file system, a page at a time; true when nothing was left out.
+/// Gives all directories to `add`, with the head of their page, a page at a time; true when nothing was left out.
 fn each_page(
     client: &mut Client,
     asked: &Asked<'_>,
-    mut add: impl FnMut(onesweep_summary::service::pages::Entry, &str) -> Result<(), Failure>,
+    mut add: impl FnMut(Entry, &PageHead) -> Result<(), Failure>,
 ) -> Result<bool, Failure> {
     // Later pages take what is stored: to harvest once more for each of them would keep everybody else waiting.
     let (mut freshness, mut from, mut is_whole) = (asked.freshness, 0, true);
     loop {
         let question = Question { freshness, ..Question::plain() };
-        let page = Page { from, limit: PAGE_MAX };
+        let page = Page { from, limit: PAGE_MAX, keys: asked.keys };
         let mut entries = Vec::new();
         let answer = client.page(asked.directory.as_fd(), &question, page, |entry| entries.push(entry));
         let head = match answer {
@@ -97,6 +103,8 @@ fn each_page(
             Ok(Err(Refusal::Denied)) => {
                 return Err(Failure::could_not_run(asked.path, "look at it", "permission denied"));
             }
+            // No time was set.
+            Ok(Err(Refusal::Late)) => return Err(no_server(asked.socket, &"it doesn't know the directory yet")),
             Ok(Err(Refusal::Failed(why))) => {
                 return Err(Failure::could_not_run(asked.path, "ask the server", message::one_line(&why)));
             }
@@ -104,7 +112,7 @@ fn each_page(
         };
         for entry in entries {
             is_whole = is_whole && !entry.partial && !entry.unreadable;
-            add(entry, &head.file_system)?;
+            add(entry, &head)?;
         }
         match head.next {
             // It must not go round in circles, whatever the server says.

@@ -17,8 +17,10 @@ use super::record::{Record, Text};
 
 /// Some 20 MiB in memory.
 const GROUP_ROWS: usize = 32_768;
+/// The same of pairs of key and value, all of them together.
+const GROUP_PAIRS: usize = 131_072;
 
-/// Columns of keys of one's own follow behind these.
+/// Files of hosts that declare other summaries have the same columns: so pairs are a list, not a column for each key.
 const SCHEMA: &str = "
 message directories {
   required binary host (STRING);
@@ -45,6 +47,22 @@ message directories {
   required boolean partial;
   required boolean unreadable;
   required int64 counted_at (TIMESTAMP(MICROS, true));
+  required group keys (LIST) {
+    repeated group list {
+      required group element {
+        required binary summary (STRING);
+        required binary by (STRING);
+        optional binary key (STRING);
+        optional binary key_bytes;
+        optional binary label (STRING);
+        optional int64 inodes;
+        optional int64 apparent_bytes;
+        optional int64 allocated_bytes;
+        optional int64 value;
+      }
+    }
+  }
+  required boolean keys_unknown;
 }";
 
 /// A file that is being written.
@@ -66,7 +84,8 @@ impl<W: Write + Send> ParquetTable<W> {
 
     pub(super) fn add(&mut self, record: &Record<'_>) -> Result<(), ParquetError> {
         self.columns.add(record);
-        if self.columns.rows() >= GROUP_ROWS { self.write_group() } else { Ok(()) }
+        let is_full = self.columns.rows() >= GROUP_ROWS || self.columns.summary.values.len() >= GROUP_PAIRS;
+        if is_full { self.write_group() } else { Ok(()) }
     }
 
     /// Writes what is left and the end of the file.
@@ -114,11 +133,56 @@ impl<T> Column<T> {
         &self,
         group: &mut SerializedRowGroupWriter<'_, W>,
     ) -> Result<(), ParquetError> {
-        let missing = || ParquetError::General("a column too many".to_owned());
         let mut column = group.next_column()?.ok_or_else(missing)?;
         column.typed::<D>().write_batch(&self.values, self.levels.as_deref(), None)?;
         column.close()
     }
+}
+
+/// A field of what rows have several of, or none.
+struct Listed<T> {
+    values: Vec<T>,
+    /// How much of it is there: nothing, a place without a value, a value. Where values are never missing, nothing or a value.
+    definitions: Vec<i16>,
+    /// Whether it belongs to the row of the one before.
+    repetitions: Vec<i16>,
+    value_level: i16,
+}
+
+impl<T> Listed<T> {
+    fn required() -> Self {
+        Self { values: Vec::new(), definitions: Vec::new(), repetitions: Vec::new(), value_level: 1 }
+    }
+
+    fn optional() -> Self {
+        Self { value_level: 2, ..Self::required() }
+    }
+
+    fn push_row(&mut self, row: impl Iterator<Item = Option<T>>) {
+        let before = self.definitions.len();
+        for value in row {
+            self.repetitions.push((self.definitions.len() > before).into());
+            self.definitions.push(if value.is_some() { self.value_level } else { 1 });
+            self.values.extend(value);
+        }
+        if self.definitions.len() == before {
+            self.repetitions.push(0);
+            self.definitions.push(0);
+        }
+    }
+
+    fn write<D: DataType<T = T>, W: Write + Send>(
+        &self,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<(), ParquetError> {
+        let mut column = group.next_column()?.ok_or_else(missing)?;
+        column.typed::<D>().write_batch(&self.values, Some(&self.definitions), Some(&self.repetitions))?;
+        column.close()
+    }
+}
+
+fn missing() -> ParquetError {
+    ParquetError::General("a column too many".to_owned())
 }
 
 /// In the order of the schema.
@@ -140,6 +204,13 @@ struct Columns {
     partial: Column<bool>,
     unreadable: Column<bool>,
     counted_at: Column<i64>,
+    summary: Listed<ByteArray>,
+    by: Listed<ByteArray>,
+    key: Listed<ByteArray>,
+    key_bytes: Listed<ByteArray>,
+    label: Listed<ByteArray>,
+    amounts: [Listed<i64>; 4],
+    keys_unknown: Column<bool>,
 }
 
 impl Default for Columns {
@@ -162,6 +233,13 @@ impl Default for Columns {
             partial: Column::required(),
             unreadable: Column::required(),
             counted_at: Column::required(),
+            summary: Listed::required(),
+            by: Listed::required(),
+            key: Listed::optional(),
+            key_bytes: Listed::optional(),
+            label: Listed::optional(),
+            amounts: std::array::from_fn(|_| Listed::optional()),
+            keys_unknown: Column::required(),
         }
     }
 }
@@ -193,6 +271,18 @@ impl Columns {
         self.partial.push(record.partial);
         self.unreadable.push(record.unreadable);
         self.counted_at.push(micros(record.counted_at).unwrap_or(0));
+        let pairs = || record.keys.iter();
+        self.summary.push_row(pairs().map(|pair| Some(bytes(pair.summary))));
+        self.by.push_row(pairs().map(|pair| Some(bytes(pair.by.name()))));
+        self.key.push_row(pairs().map(|pair| pair.key.as_deref().map(bytes)));
+        self.key_bytes.push_row(pairs().map(|pair| pair.key_bytes.clone().map(ByteArray::from)));
+        self.label.push_row(pairs().map(|pair| pair.label.as_deref().map(bytes)));
+        let [inodes, apparent, allocated, value] = &mut self.amounts;
+        inodes.push_row(pairs().map(|pair| pair.inodes));
+        apparent.push_row(pairs().map(|pair| pair.apparent_bytes));
+        allocated.push_row(pairs().map(|pair| pair.allocated_bytes));
+        value.push_row(pairs().map(|pair| pair.value));
+        self.keys_unknown.push(record.keys_unknown);
     }
 
     fn write<W: Write + Send>(self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<(), ParquetError> {
@@ -212,7 +302,11 @@ impl Columns {
         self.own.iter().try_for_each(|column| column.write::<Int64Type, W>(group))?;
         self.partial.write::<BoolType, W>(group)?;
         self.unreadable.write::<BoolType, W>(group)?;
-        self.counted_at.write::<Int64Type, W>(group)
+        self.counted_at.write::<Int64Type, W>(group)?;
+        let texts = [&self.summary, &self.by, &self.key, &self.key_bytes, &self.label];
+        texts.iter().try_for_each(|column| column.write::<ByteArrayType, W>(group))?;
+        self.amounts.iter().try_for_each(|column| column.write::<Int64Type, W>(group))?;
+        self.keys_unknown.write::<BoolType, W>(group)
     }
 }
 
@@ -228,20 +322,17 @@ mod tests {
         record::Field,
     };
 
-    use super::{
-        super::record::{self, Record},
-        *,
-    };
+    use super::{super::record, *};
 
     #[test]
     fn what_is_written_can_be_read_in_groups() {
-        let origin = record::tests::origin();
+        let (origin, head) = (record::tests::origin(), record::tests::head());
         let mut table = ParquetTable::new(tempfile::tempfile().unwrap()).unwrap();
         let count = GROUP_ROWS + 2;
         for number in 0..count as u32 {
             let mut entry = record::tests::entry(number, if number == 0 { b"" } else { b"a\xff" });
             entry.row.newest = (number > 0).then_some(i64::MAX);
-            table.add(&Record::of(entry, &origin, "fs")).unwrap();
+            table.add(&record::tests::record(entry, &origin, &head)).unwrap();
         }
         let written = table.finish().unwrap();
         let length = written.metadata().unwrap().len() as usize;

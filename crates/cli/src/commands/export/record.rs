@@ -1,7 +1,12 @@
 //! A row of the table, whatever it is written as.
 
-use onesweep_summary::service::{pages::Entry, protocol::Name};
+use onesweep_summary::service::{
+    pages::{Entry, PageHead},
+    protocol::Name,
+};
 use serde::{Serialize, Serializer};
+
+use super::keys::{Labels, Pair, pairs};
 
 /// What is the same in all rows of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +45,8 @@ pub(super) struct Record<'a> {
     pub(super) partial: bool,
     pub(super) unreadable: bool,
     pub(super) counted_at: i64,
+    pub(super) keys: Vec<Pair<'a>>,
+    pub(super) keys_unknown: bool,
 }
 
 /// Text for people and queries, and the bytes where they aren't UTF-8.
@@ -50,7 +57,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    fn of(bytes: Vec<u8>) -> Text {
+    pub(super) fn of(bytes: Vec<u8>) -> Text {
         match String::from_utf8(bytes) {
             Ok(text) => Text { text, bytes: None },
             Err(error) => {
@@ -61,12 +68,12 @@ impl Text {
     }
 
     fn hex(&self) -> Option<String> {
-        self.bytes.as_ref().map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        self.bytes.as_deref().map(hex)
     }
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn of(entry: Entry, origin: &'a Origin, file_system: &'a str) -> Record<'a> {
+    pub(super) fn of(entry: Entry, origin: &'a Origin, head: &'a PageHead, labels: &mut Labels) -> Record<'a> {
         let path = entry.path.map(|below| joined(&origin.top, below.into_bytes()));
         let is_top = entry.parent.is_none();
         let name = match entry.row.name {
@@ -77,7 +84,7 @@ impl<'a> Record<'a> {
         let (total, own) = (entry.row.total, entry.row.own);
         Record {
             host: &origin.host,
-            file_system,
+            file_system: &head.file_system,
             exported_at: origin.exported_at,
             directory_id: entry.id,
             parent_id: entry.parent,
@@ -98,8 +105,18 @@ impl<'a> Record<'a> {
             partial: entry.partial,
             unreadable: entry.unreadable,
             counted_at: entry.harvested_at,
+            keys_unknown: entry.keys.iter().any(|keys| keys.unknown > 0),
+            keys: pairs(entry.keys, &head.summaries, labels),
         }
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn as_hex<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+    bytes.as_deref().map(hex).serialize(to)
 }
 
 fn joined(top: &[u8], below: Vec<u8>) -> Vec<u8> {
@@ -141,6 +158,14 @@ pub(super) mod tests {
         Origin { host: "h".to_owned(), top: b"/srv".to_vec(), exported_at: 1_700_000_000 }
     }
 
+    pub(in super::super) fn head() -> PageHead {
+        PageHead { file_system: "fs".to_owned(), ..PageHead::default() }
+    }
+
+    pub(in super::super) fn record<'a>(entry: Entry, origin: &'a Origin, head: &'a PageHead) -> Record<'a> {
+        Record::of(entry, origin, head, &mut Labels::default())
+    }
+
     pub(in super::super) fn entry(number: u32, path: &[u8]) -> Entry {
         let is_top = path.is_empty();
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -169,22 +194,23 @@ pub(super) mod tests {
             partial: false,
             unreadable: true,
             harvested_at: 1_600_000_000,
+            keys: Vec::new(),
         }
     }
 
     #[test]
     fn names_are_text_and_bytes_where_they_are_none() {
-        let origin = origin();
-        let record = Record::of(entry(3, b"a/b\xff\n"), &origin, "fs");
+        let (origin, head) = (origin(), head());
+        let record = record(entry(3, b"a/b\xff\n"), &origin, &head);
         assert_eq!((record.name.text.as_str(), record.name.bytes.as_deref()), ("b\u{fffd}\n", Some(&b"b\xff\n"[..])));
         let json: serde_json::Value = serde_json::to_value(&record).unwrap();
         assert_eq!((&json["path"], &json["path_hex"]), (&"/srv/a/b\u{fffd}\n".into(), &"2f7372762f612f62ff0a".into()));
         assert_eq!((&json["apparent_bytes"], &json["own_apparent_bytes"]), (&120.into(), &17.into()));
-        let top = Record::of(entry(2, b""), &origin, "fs");
+        let top = record(entry(2, b""), &origin, &head);
         assert_eq!((top.name.text.as_str(), top.path.map(|path| path.text).as_deref()), ("srv", Some("/srv")));
         let root = Origin { top: b"/".to_vec(), ..origin };
-        assert_eq!(Record::of(entry(3, b"a"), &root, "fs").path.unwrap().text, "/a");
-        let deep = Record::of(Entry { path: None, ..entry(3, b"a") }, &root, "fs");
+        assert_eq!(record(entry(3, b"a"), &root, &head).path.unwrap().text, "/a");
+        let deep = record(Entry { path: None, ..entry(3, b"a") }, &root, &head);
         assert!(serde_json::to_value(&deep).unwrap()["path"].is_null());
     }
 }

@@ -122,7 +122,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     let web = web.map(|(listener, address)| {
         let warden = Arc::clone(&running.warden);
         let tokens = Box::new(move || warden.tokens());
-        (Arc::new(Web::new(Arc::clone(&server), tokens, &settings.metrics)), listener, address)
+        let web = Web::new(Arc::clone(&server), tokens, &settings.metrics);
+        web.set_max_time(settings.http_max_time());
+        (Arc::new(web), listener, address)
     });
     let schedule = Schedule::new(&settings);
     let daemon = Daemon {
@@ -378,6 +380,7 @@ impl Daemon {
         self.schedule.set(&self.settings);
         if let Some(web) = &self.web {
             web.set_metrics(&self.settings.metrics);
+            web.set_max_time(self.settings.http_max_time());
             if let Err(error) = self.running.warden.tokens() {
                 tracing::warn!("the file of tokens can't be used: {}", message::why(&error));
             }

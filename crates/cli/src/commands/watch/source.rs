@@ -137,6 +137,7 @@ fn ask(client: &mut Client, directory: &OwnedFd, wanted: &Wanted) -> io::Result<
     Ok(match answer {
         Ok(listing) => Ok(told(listing)),
         Err(Refusal::NotTracked) => Err(Missing::NotTracked),
+        Err(Refusal::Late) => Err(Missing::Gone("the server doesn't know it yet".to_owned())),
         Err(Refusal::Denied) => Err(Missing::Gone("permission denied".to_owned())),
         Err(Refusal::Failed(why)) => Err(Missing::Silent(message::one_line(&why))),
     })

@@ -194,7 +194,10 @@ fn clean_questions_of_all_kinds_share() {
                 client.ask(fd, &plain, |_| {}).expect("a connection").map(|head| head.exact),
                 client.break_down(fd, &by("owner")).expect("a connection").map(|one| one.exact),
                 client.list(fd, &plain, Largest { limit: 5, ..Largest::default() }).expect("one").map(|one| one.exact),
-                client.page(fd, &plain, Page { from: 0, limit: 9 }, |_| {}).expect("one").map(|head| head.lines == 3),
+                client
+                    .page(fd, &plain, Page { limit: 9, ..Page::default() }, |_| {})
+                    .expect("one")
+                    .map(|head| head.lines == 3),
             ];
             kinds.map(|answer| answer.expect("an answer"))
         }

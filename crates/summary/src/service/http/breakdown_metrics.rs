@@ -34,13 +34,18 @@ const FAMILIES: [Family; 3] = [
 ];
 
 /// The families, or nothing where none are declared.
-pub(super) fn families(server: &Server, asker: &Asker, paths: &[Name], freshness: Freshness) -> String {
+pub(super) fn families(
+    server: &Server,
+    asker: &Asker,
+    paths: &[Name],
+    (freshness, max_ms): (Freshness, Option<u64>),
+) -> String {
     let mut told: Vec<(String, Breakdown)> = Vec::new();
     for summary in server.declared() {
         // Of the largest files each is a name, which is no key.
         for path in paths.iter().filter(|_| summary.by != By::Largest) {
             let by = Some(summary.name.clone());
-            let question = Question { path: Some(path.clone()), freshness, by, ..Question::plain() };
+            let question = Question { path: Some(path.clone()), freshness, max_ms, by, ..Question::plain() };
             if let Ok(breakdown) = server.break_down(asker, &question, None) {
                 told.push((label(&path.clone().into_bytes()), breakdown));
             }
@@ -103,6 +108,7 @@ mod tests {
             checked_at: None,
             harvested_at: 0,
             unreadable: 0,
+            late: None,
             shares: (0..keys).map(share).collect(),
             other,
             more: other.is_some(),

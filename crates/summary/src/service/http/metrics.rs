@@ -59,7 +59,13 @@ const END: &str = "# EOF\n";
 
 const KNOWN: (&str, &str) = ("onesweep_directory_known", "1 when the directory is there, tracked, and may be seen.");
 
-pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &Request) -> Response {
+pub(super) fn answer(
+    server: &Server,
+    asker: &Asker,
+    paths: &[Name],
+    request: &Request,
+    max_ms: Option<u64>,
+) -> Response {
     let freshness = match api::word(request, "freshness") {
         Ok(freshness) => freshness,
         Err(why) => return Response::refusal(400, "bad_request", &why),
@@ -67,11 +73,11 @@ pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &R
     let listed: Vec<(Vec<u8>, Option<Listing>)> = paths
         .iter()
         .map(|path| {
-            let question = Question { path: Some(path.clone()), freshness, ..Question::plain() };
+            let question = Question { path: Some(path.clone()), freshness, max_ms, ..Question::plain() };
             (path.clone().into_bytes(), server.alone(asker, &question).ok())
         })
         .collect();
-    let more = super::breakdown_metrics::families(server, asker, paths, freshness);
+    let more = super::breakdown_metrics::families(server, asker, paths, (freshness, max_ms));
     let text = exposition(&listed, crate::moment::seconds());
     Response::text(KIND, text.trim_end_matches(END).to_owned() + &more + END)
 }
@@ -133,6 +139,7 @@ mod tests {
             checked_at: newest.is_none().then_some(60),
             harvested_at: 90,
             unreadable: 0,
+            late: None,
             total: Figures { allocated, bytes: 5, directory_bytes: 7, files: 3, directories: 2, ..Figures::default() },
             own: Figures::default(),
             newest,

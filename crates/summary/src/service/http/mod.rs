@@ -21,7 +21,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -43,7 +43,11 @@ pub struct Web {
     guard: Guard,
     /// The directories of `/metrics`.
     metrics: RwLock<Vec<Name>>,
+    /// So many milliseconds an answer is waited for at most; [`ENDLESS`] for as long as it takes.
+    max_ms: AtomicU64,
 }
+
+const ENDLESS: u64 = u64::MAX;
 
 /// Listens at an address of this machine alone; any other is refused.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -57,7 +61,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 impl Web {
     /// Answers for what `server` keeps, to those who have a token, and metrics of some directories.
     pub fn new(server: Arc<Server>, tokens: ReadTokens, metrics: &[PathBuf]) -> Web {
-        let web = Web { server, guard: Guard::new(tokens), metrics: RwLock::default() };
+        let web =
+            Web { server, guard: Guard::new(tokens), metrics: RwLock::default(), max_ms: AtomicU64::new(ENDLESS) };
         web.set_metrics(metrics);
         web
     }
@@ -69,6 +74,16 @@ impl Web {
         let mut known = HashSet::new();
         metrics.retain(|path| known.insert(path.clone().into_bytes()));
         *self.metrics.write().unwrap_or_else(PoisonError::into_inner) = metrics;
+    }
+
+    /// From now on an answer is waited for so long at most: then what is stored is told, and that it is late.
+    pub fn set_max_time(&self, time: Option<Duration>) {
+        let max_ms = time.and_then(|time| u64::try_from(time.as_millis()).ok()).unwrap_or(ENDLESS);
+        self.max_ms.store(max_ms, Ordering::Relaxed);
+    }
+
+    fn max_ms(&self) -> Option<u64> {
+        Some(self.max_ms.load(Ordering::Relaxed)).filter(|&max_ms| max_ms != ENDLESS)
     }
 
     /// Takes connections for ever.
@@ -108,15 +123,16 @@ impl Web {
             Ok(asker) => asker,
             Err(refusal) => return refusal,
         };
+        let max_ms = self.max_ms();
         match request.path.as_str() {
             "/api/file-systems" => api::file_systems(&self.server),
-            "/api/directory" => api::directory(&self.server, &asker, request),
+            "/api/directory" => api::directory(&self.server, &asker, request, max_ms),
             "/api/summaries" => api::summaries(&self.server),
-            "/api/breakdown" => api::breakdown(&self.server, &asker, request),
-            "/api/history" => api::history(&self.server, &asker, request),
+            "/api/breakdown" => api::breakdown(&self.server, &asker, request, max_ms),
+            "/api/history" => api::history(&self.server, &asker, request, max_ms),
             "/metrics" => {
                 let paths = self.metrics.read().unwrap_or_else(PoisonError::into_inner).clone();
-                metrics::answer(&self.server, &asker, &paths, request)
+                metrics::answer(&self.server, &asker, &paths, request, max_ms)
             }
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }

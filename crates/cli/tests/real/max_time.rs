@@ -1,0 +1,174 @@
+//! `onesweep du --max-time`: who waits no longer is told what is stored, and that it is old.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    image::{Folder, Fs, Image},
+    run::{finish, onesweep, program, root_test, text},
+    summaries::{Serving, du},
+    web::Web,
+};
+
+/// A server that gives the same lines to each question, and what it was asked first.
+fn saying(folder: &Folder, lines: String) -> (PathBuf, thread::JoinHandle<Value>) {
+    let socket = folder.join("socket");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let asked = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a connection");
+        let mut question = String::new();
+        let mut from = BufReader::new(connection.try_clone().expect("its other half"));
+        from.read_line(&mut question).expect("a question");
+        connection.write_all(lines.as_bytes()).expect("it is said");
+        serde_json::from_str(&question).expect("JSON")
+    });
+    (socket, asked)
+}
+
+fn late_answer() -> String {
+    let figures = r#"{"bytes": 1, "directory_bytes": 0, "allocated": 409600, "freed": 0, "files": 3, "directories": 1, "others": 0}"#;
+    format!(
+        "{{\"answer\": {{\"lines\": 1, \"partial\": false, \"exact\": false, \"harvested_at\": 1700000000, \"unreadable\": 0, \"late\": 3}}}}\n\
+         {{\"name\": \"\", \"depth\": 0, \"total\": {figures}, \"own\": {figures}}}\n"
+    )
+}
+
+#[test]
+fn a_late_answer_is_never_told_as_a_right_one() {
+    let folder = Folder::new();
+    let (socket, asked) = saying(&folder, late_answer());
+    let mut du = onesweep(["du", "-s", "--max-time", "5s", "--socket"]);
+    let out = finish(du.arg(&socket).arg(folder.join("")), 1);
+    assert!(text(&out.stdout).starts_with("400\t"), "{}", text(&out.stdout));
+    let said = text(&out.stderr);
+    assert!(said.contains("time is up: as it was stored, itself read "), "{said}");
+    assert!(said.contains(" s ago; 3 directories or more have changed since\n"), "{said}");
+    let question = asked.join().expect("no panic");
+    assert_eq!((&question["max_ms"], &question["progress"]), (&5000.into(), &Value::Null), "{question}");
+
+    let folder = Folder::new();
+    let (socket, _) = saying(&folder, "{\"refused\": \"late\"}\n".to_owned());
+    let mut du = onesweep(["du", "-s", "--max-time", "0s", "--socket"]);
+    let out = finish(du.arg(&socket).arg(folder.join("")), 1);
+    assert!(
+        out.stdout.is_empty() && text(&out.stderr).contains("the server doesn't know it yet"),
+        "{}",
+        text(&out.stderr)
+    );
+    for line in ["--max-time 5", "--max-time -1s", "--max-time 5s --cached", "--max-time 5s -a"] {
+        let said = text(&finish(onesweep(["du"]).args(line.split(' ')), 2).stderr);
+        assert!(said.contains("--max-time"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn who_waits_at_a_terminal_sees_how_far_it_is() {
+    let folder = Folder::new();
+    let working = "{\"working\": {\"read\": 12, \"left\": 345}}\n";
+    let (socket, asked) = saying(&folder, format!("{working}{working}{}", late_answer()));
+    let out = folder.join("out");
+    let line = format!(
+        "'{}' du -s --socket '{}' '{}' > '{}'",
+        program().display(),
+        socket.display(),
+        folder.join("").display(),
+        out.display()
+    );
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm");
+    let seen = text(&finish(&mut script, 1).stdout);
+    assert!(seen.contains("reading what has changed: 12 directories read, 345 left"), "{seen:?}");
+    // It is gone before anything else is told.
+    let rest = &seen[seen.rfind("345 left").expect("it is there")..];
+    assert!(rest.starts_with("345 left\r\u{1b}[Konesweep: "), "{rest:?}");
+    assert!(text(&fs::read(&out).expect("the line")).starts_with("400\t"));
+    assert_eq!(asked.join().expect("no panic")["progress"], true);
+}
+
+/// With no time at all the answer is right or says that it isn't, and becomes right without anybody waiting.
+#[test]
+fn what_is_late_becomes_right_by_itself() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let image = Image::new(fs, 320 << 20);
+        let at = |name: &str| image.root().join(name);
+        fs::create_dir(at("d")).expect("a directory");
+        crate::tree::sync(&image.root());
+        let serving = Serving::start(&image);
+        let ask = |time: &str, code| {
+            let du = serving.du(&["-sB1", "--max-time", time], &at("d")).output().expect("it runs");
+            let said = text(&du.stderr);
+            assert_eq!(du.status.code(), Some(i32::from(said.contains("time is up"))), "{said}");
+            assert!(code != Some(0) || du.status.success(), "{said}");
+            du.status
+                .success()
+                .then(|| text(&du.stdout).split('\t').next().and_then(|figure| figure.parse().ok()).expect("a figure"))
+        };
+        for round in 0..3 {
+            for number in 0..300 {
+                fs::write(at(&format!("d/{round}-{number}")), [1; 5000]).expect("a file");
+            }
+            crate::tree::sync(&image.root());
+            let told: i64 = loop {
+                if let Some(told) = ask("0s", None) {
+                    break told;
+                }
+                thread::sleep(Duration::from_millis(5));
+            };
+            assert_eq!(told, du(&at("d"))[0], "{} {round}", fs.name());
+            assert_eq!(ask("1h", Some(0)), Some(du(&at("d"))[0]));
+        }
+        serving.end();
+    }
+}
+
+/// By HTTP whoever asks may set a time, and the settings set one for all.
+#[test]
+fn the_settings_bound_what_is_asked_by_http() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    fs::create_dir(image.root().join("d")).expect("a directory");
+    let web = Web::start_with(&image, &[], &["--http-max-time", "0s"].map(std::ffi::OsStr::new));
+    let ask = |more: &str| -> Value {
+        let (status, body) =
+            web.get(&web.root, &format!("/api/directory?path={}{more}", image.root().join("d").display()));
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).expect("JSON")
+    };
+    for round in 1..=5 {
+        fs::write(image.root().join(format!("d/{round}")), "bytes").expect("a file");
+        // No more than the settings allow, whatever is asked for.
+        let mut answer = ask("&max_ms=100000");
+        while !answer["late"].is_null() {
+            assert_eq!(answer["exact"], false, "{answer}");
+            thread::sleep(Duration::from_millis(5));
+            answer = ask("");
+        }
+        assert_eq!((&answer["exact"], &answer["total"]["files"]), (&true.into(), &round.into()), "{answer}");
+    }
+    let (status, body) = web.get(&web.root, &format!("/api/directory?path={}&max_ms=x", image.root().display()));
+    assert!(status == 400 && body.contains("max_ms isn't a number"), "{body}");
+}
+
+/// Without a server there is nothing stored to tell.
+#[test]
+fn a_walk_that_takes_too_long_tells_nothing() {
+    let folder = Folder::new();
+    for number in 0..200 {
+        fs::create_dir_all(folder.join(&format!("{number}/a/b/c"))).expect("directories");
+    }
+    let mut du = onesweep(["du", "-s", "--max-time", "0s", "--socket", "/nowhere"]);
+    let out = finish(du.arg(folder.join("")), 1);
+    assert!(out.stdout.is_empty() && text(&out.stderr).contains("nothing is stored of it"), "{}", text(&out.stderr));
+    let mut du = onesweep(["du", "-s", "--inodes", "--max-time", "1h", "--socket", "/nowhere"]);
+    assert!(text(&finish(du.arg(Path::new(&folder.join(""))), 0).stdout).starts_with("801\t"));
+}

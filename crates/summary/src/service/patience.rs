@@ -1,0 +1,142 @@
+//! How long somebody waits for an answer, and harvests that go on when nobody waits for them any more.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{identity::NodeId, summaries::Freshness};
+
+/// So often who waits is told how far it got.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// So many harvests may go on by themselves at a time.
+const GOING_MAX: usize = 16;
+
+/// How far a harvest has got that somebody waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Directories that were read since the question, by whomever.
+    pub read: u64,
+    /// Directories that are known to have changed and were not read yet.
+    pub left: u64,
+}
+
+/// What somebody is ready to wait for.
+#[derive(Default)]
+pub struct Patience<'a> {
+    /// Until then.
+    pub until: Option<Instant>,
+    /// Who is told meanwhile.
+    pub tell: Option<&'a mut dyn FnMut(Progress)>,
+}
+
+impl Patience<'_> {
+    /// Ends after so long.
+    pub fn of(time: Option<Duration>) -> Patience<'static> {
+        // What is too long to be told is for ever.
+        Patience { until: time.and_then(|time| Instant::now().checked_add(time)), tell: None }
+    }
+
+    pub(super) fn is_endless(&self) -> bool {
+        self.until.is_none() && self.tell.is_none()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// How long to wait before looking up again.
+    fn step(&self) -> Duration {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        left.map_or(TELL_EVERY, |left| if self.tell.is_some() { left.min(TELL_EVERY) } else { left })
+    }
+}
+
+/// How a harvest ended: what the answer to its question says of itself, or why there is none.
+pub(super) type Outcome = Result<Claim, String>;
+
+/// What an answer says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) is_exact: bool,
+    pub(super) checked_at: Option<i64>,
+}
+
+/// One harvest that goes on by itself.
+#[derive(Debug, Default)]
+pub(super) struct Going {
+    outcome: Mutex<Option<Outcome>>,
+    has_ended: Condvar,
+}
+
+impl Going {
+    /// How it ended; `None` when that took too long. `progress` says how far it is.
+    pub(super) fn wait(&self, patience: &mut Patience<'_>, progress: impl Fn() -> Progress) -> Option<Outcome> {
+        let mut outcome = lock(&self.outcome);
+        loop {
+            if let Some(outcome) = &*outcome {
+                return Some(outcome.clone());
+            }
+            if patience.is_over() {
+                return None;
+            }
+            let waited = self.has_ended.wait_timeout_while(outcome, patience.step(), |outcome| outcome.is_none());
+            outcome = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if outcome.is_none()
+                && let Some(tell) = &mut patience.tell
+            {
+                tell(progress());
+            }
+        }
+    }
+}
+
+/// All that go on by themselves.
+#[derive(Debug, Default)]
+pub(super) struct AllGoing(Mutex<Vec<((NodeId, Freshness), Arc<Going>)>>);
+
+impl AllGoing {
+    /// One that somebody has begun for the same question; else a new one and its end, to be kept where it runs. `None` when
+    /// there are too many.
+    pub(super) fn join(self: &Arc<Self>, question: (NodeId, Freshness)) -> Option<(Arc<Going>, Option<Ending>)> {
+        let mut all = lock(&self.0);
+        // What was written by then is only known to who asks for that.
+        let same = all.iter().find(|(other, _)| *other == question && question.1 == Freshness::Exact);
+        if let Some((_, going)) = same {
+            return Some((Arc::clone(going), None));
+        }
+        if all.len() >= GOING_MAX {
+            return None;
+        }
+        let going = Arc::<Going>::default();
+        all.push((question, Arc::clone(&going)));
+        let ending = Ending { all: Arc::clone(self), going: Arc::clone(&going) };
+        Some((going, Some(ending)))
+    }
+}
+
+/// Says how a harvest ended, however it ends.
+pub(super) struct Ending {
+    all: Arc<AllGoing>,
+    going: Arc<Going>,
+}
+
+impl Ending {
+    pub(super) fn say(&self, outcome: Outcome) {
+        lock(&self.going.outcome).get_or_insert(outcome);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.say(Err("the harvest was broken off".to_owned()));
+        lock(&self.all.0).retain(|(_, going)| !Arc::ptr_eq(going, &self.going));
+        self.going.has_ended.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
