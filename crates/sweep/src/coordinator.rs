@@ -200,6 +200,8 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
             Err(source) => errors.push((shown.clone(), source)),
         }
     }
+    let filter = &shared.settings.filter;
+    roots.retain(|root| root.mode == DIRECTORY || !filter.excludes_file(path_bytes(&root.shown)));
     if roots.is_empty() && images.is_empty() && !errors.is_empty() {
         let (path, source) = errors.swap_remove(0);
         return Err(SweepError::Root { path, source });
@@ -215,6 +217,8 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     *shared.images.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = images;
     Ok((shared, roots, errors))
 }
+
+const DIRECTORY: u32 = 0o040_000;
 
 /// Fails for a root whose tables were wished for and can't be read.
 fn check_tables(shared: &Shared, root: Root) -> io::Result<Root> {

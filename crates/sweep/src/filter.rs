@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::part::Part;
+
 /// Exclude patterns, in GNU tar's meaning of `--exclude`: shell patterns in which `*` and `?` also match `/`,
 /// tried at every place after a `/` (not anchored), and excluding all that lies below a match. `?` and `[...]` take a
 /// character of UTF-8, or a byte: what matches in either way is left out, as by glibc's fnmatch(3) in a UTF-8 locale.
@@ -11,6 +13,7 @@ use std::collections::HashSet;
 pub struct Filter {
     names: HashSet<Vec<u8>>,
     patterns: Vec<Vec<u8>>,
+    part: Option<Part>,
 }
 
 impl Filter {
@@ -38,15 +41,25 @@ impl Filter {
         }
     }
 
-    /// True without patterns.
+    /// Leaves out what is no directory and not in that part.
+    pub fn part(&mut self, part: Part) {
+        self.part = Some(part);
+    }
+
+    /// True when nothing is left out.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.patterns.is_empty()
+        self.names.is_empty() && self.patterns.is_empty() && self.part.is_none()
     }
 
     /// True when the entry at `path` (as it is delivered) is left out.
     pub fn excludes(&self, path: &[u8]) -> bool {
         (!self.names.is_empty() && tails(path).any(|tail| heads(tail).any(|head| self.names.contains(head))))
             || self.patterns.iter().any(|pattern| tails(path).any(|tail| glob(pattern, tail)))
+    }
+
+    /// The same for what is no directory, which may be in another part.
+    pub fn excludes_file(&self, path: &[u8]) -> bool {
+        self.excludes(path) || self.part.is_some_and(|part| !part.holds(path))
     }
 }
 

@@ -32,7 +32,7 @@
 //! | `bulk`, `settings` | the builder, and what it sets |
 //! | `coordinator`, `placement` | paths grouped by the disks under them; rounds of sweeps |
 //! | `spindle` | the sweep of one spindle, window by window |
-//! | `walk`, [`filter`], `ignores`, `opener` | names in C-SCAN order (qtar, listing 2) |
+//! | `walk`, [`filter`], `part`, `ignores`, `opener` | names in C-SCAN order (qtar, listing 2) |
 //! | `catalogue` | all that is known of a tree, in at most 120 bytes and the name for each entry |
 //! | `survey` | what is cached, and where the rest lies |
 //! | `moment` | snapshots, and file systems that are frozen while the plan is made (DAFT II.E) |
@@ -64,6 +64,7 @@ mod moment;
 mod opener;
 mod order;
 mod outlet;
+mod part;
 mod placement;
 pub mod plan;
 mod preload;
@@ -88,6 +89,7 @@ pub use image::{PathRemark, is_image, path_of_image, remark_on};
 pub use item::{Content, ContentReader, FileBytes, Kind, Marks, Metadata, Route, SweptFile, Timestamp, Xattr};
 pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;
+pub use part::Part;
 pub use plan::{DiskModel, Estimate, Strategy};
 pub use progress::{Cancel, Observer, Progress};
 pub use settings::{CachePolicy, Entries, MetadataSource, Reassembly, default_catalog_limit};

@@ -394,7 +394,11 @@ impl Walker {
                 path.extend_from_slice(name);
                 let ignored =
                     |rules: &Arc<Rules>| rules.ignores(Path::new(OsStr::from_bytes(&path)), mode == DIRECTORY);
-                if rule.filter.excludes(&path) || rules.as_ref().is_some_and(ignored) {
+                let excluded = match mode {
+                    DIRECTORY => rule.filter.excludes(&path),
+                    _ => rule.filter.excludes_file(&path),
+                };
+                if excluded || rules.as_ref().is_some_and(ignored) {
                     return;
                 }
             }

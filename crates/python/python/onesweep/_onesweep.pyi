@@ -15,6 +15,7 @@ from ._types import (
     Options,
     Order,
     ReaderOrder,
+    Size,
     Strategy,
     Text,
     TextPaths,
@@ -180,6 +181,9 @@ class Table:
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+def _bytes_of(value: Size) -> int:
+    """A number of bytes, or a text like "256M"."""
 
 @overload
 def read(paths: BytesPaths, *, onerror: OnError = None, **options: Unpack[Options]) -> Reader[bytes]: ...

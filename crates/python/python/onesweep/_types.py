@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     gitignore: bool | None
     recursive: bool | None
     exclude: str | bytes | Iterable[str | bytes] | None
+    part: tuple[int, int] | tuple[int, int, int] | None
     xattrs: bool | None
     ignore_cache: bool | None
     addresses: bool | None

@@ -90,7 +90,7 @@ pub(crate) fn layout(
 ) -> PyResult<Directories> {
     let onerror = checked(onerror)?;
     let order: ReaderOrder = reader.map(options::parsed).transpose()?.unwrap_or(ReaderOrder::Readdir);
-    let Options { read, style, disk, cancel } = Options::of(paths, options)?;
+    let Options { read, style, disk, cancel, .. } = Options::of(paths, options)?;
     // What lies in the cache now has its place on the disk all the same.
     let read = read.order(Order::Fragment).device(false).ignore_cache(true).addresses(true);
     let stop = cancel.clone();

@@ -27,6 +27,7 @@ mod _onesweep {
         du::du,
         file::{Chunks, File},
         layout::{Directories, layout},
+        options::bytes_of,
         plan::{Plan, PlannedFiles, plan},
         reader::{Reader, read, walk},
         sum::{Sums, sum},

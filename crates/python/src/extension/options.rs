@@ -3,7 +3,7 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
 use onesweep::{
-    BulkRead, CachePolicy, Cancel, DiskModel, Entries, Filter, MetadataSource, Order, Reassembly, Strategy,
+    BulkRead, CachePolicy, Cancel, DiskModel, Entries, Filter, MetadataSource, Order, Part, Reassembly, Strategy,
 };
 use onesweep_layout::size::Size;
 use pyo3::{
@@ -20,6 +20,7 @@ pub(crate) struct Options {
     pub(crate) style: Style,
     pub(crate) disk: DiskModel,
     pub(crate) cancel: Cancel,
+    filter: Filter,
 }
 
 impl Options {
@@ -32,6 +33,7 @@ impl Options {
             read: named.of_read(BulkRead::new(std::iter::empty::<&str>())).cancel(cancel.clone()),
             disk: DiskModel::default(),
             cancel,
+            filter: Filter::new(),
         };
         let (mut reassembly, mut threshold) = (None, None);
         for (name, value) in given.into_iter().flatten() {
@@ -43,6 +45,7 @@ impl Options {
                 options.set(&name, Some(&value), &mut reassembly, &mut threshold)?;
             }
         }
+        options.read = options.read.filter(std::mem::take(&mut options.filter));
         options.read = match (reassembly, threshold) {
             (Some(_), Some(_)) => {
                 return Err(PyValueError::new_err(
@@ -107,7 +110,14 @@ impl Options {
             "follow_roots" => given!(v => read.follow_roots(v.extract()?)),
             "gitignore" => given!(v => read.gitignore(v.extract()?)),
             "recursive" => given!(v => read.no_recursion(!v.extract::<bool>()?)),
-            "exclude" => given!(v => read.filter(filter(v)?)),
+            "exclude" => given!(v => {
+                exclude(v, &mut self.filter)?;
+                read
+            }),
+            "part" => given!(v => {
+                self.filter.part(part(v)?);
+                read
+            }),
             "xattrs" => given!(v => read.xattrs(v.extract()?)),
             "ignore_cache" => given!(v => read.ignore_cache(v.extract()?)),
             "addresses" => given!(v => read.addresses(v.extract()?)),
@@ -134,6 +144,13 @@ impl Options {
         };
         Ok(())
     }
+}
+
+/// The same for code of this package that is written in Python.
+#[pyfunction]
+#[pyo3(name = "_bytes_of")]
+pub(crate) fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    size(value)
 }
 
 /// A number of bytes, or a text like "256M".
@@ -163,9 +180,17 @@ fn choice<T: Copy>(what: &str, value: &Bound<'_, PyAny>, choices: &[(&str, T)]) 
     })
 }
 
+/// Number, how many there are, and the seed, which may be left out.
+fn part(value: &Bound<'_, PyAny>) -> PyResult<Part> {
+    let (index, of, seed) = match value.extract::<(u32, u32)>() {
+        Ok((index, of)) => (index, of, 0),
+        Err(_) => value.extract::<(u32, u32, u64)>()?,
+    };
+    Part::new(index, of, seed).map_err(PyValueError::new_err)
+}
+
 /// One pattern or several, as text or bytes.
-fn filter(value: &Bound<'_, PyAny>) -> PyResult<Filter> {
-    let mut filter = Filter::new();
+fn exclude(value: &Bound<'_, PyAny>, filter: &mut Filter) -> PyResult<()> {
     let mut add = |pattern: &Bound<'_, PyAny>| {
         match pattern.cast::<PyBytes>() {
             Ok(bytes) => filter.exclude(bytes.as_bytes()),
@@ -180,5 +205,5 @@ fn filter(value: &Bound<'_, PyAny>) -> PyResult<Filter> {
             add(&pattern?)?;
         }
     }
-    Ok(filter)
+    Ok(())
 }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     catalogue::{Catalogue, EntryId},
+    filter::Filter,
     opener::path_bytes,
 };
 
@@ -192,7 +193,7 @@ impl Placer<'_> {
             }
             for name in names.of(inode) {
                 let Some(&id) = directories.get(&name.inode) else { continue };
-                if self.is_excluded(above, name) {
+                if self.is_excluded(above, name, Filter::excludes) {
                     continue;
                 }
                 if placed.contains_key(&name.inode) {
@@ -222,7 +223,7 @@ impl Placer<'_> {
                 self.filled.note(contradiction(tables, name, "an inode in use", "none"));
                 continue;
             };
-            if self.is_excluded(above, name) {
+            if self.is_excluded(above, name, Filter::excludes_file) {
                 continue;
             }
             if self.catalogue.get(id).parent == EntryId::NONE {
@@ -235,7 +236,7 @@ impl Placer<'_> {
         Ok(())
     }
 
-    fn is_excluded(&self, directory: EntryId, name: &NameOf) -> bool {
+    fn is_excluded(&self, directory: EntryId, name: &NameOf, excludes: fn(&Filter, &[u8]) -> bool) -> bool {
         if self.wishes.filter.is_empty() {
             return false;
         }
@@ -244,6 +245,6 @@ impl Placer<'_> {
             path.push(b'/');
         }
         path.extend_from_slice(self.text(name));
-        self.wishes.filter.excludes(&path)
+        excludes(self.wishes.filter, &path)
     }
 }
