@@ -7,7 +7,7 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use onesweep_sys::{fanotify::Group, files::Stat};
+use onesweep_sys::{fanotify::Group, files::Stat, handle::FileHandle};
 
 use crate::{
     identity::{Family, NodeId},
@@ -30,8 +30,16 @@ pub trait FileSystem: Directories + Send + Debug {
         None
     }
 
-    /// How its handles are laid out.
-    fn family(&self) -> Family;
+    /// How its handles are laid out; `None` where inodes are known by what `stat` tells.
+    fn family(&self) -> Option<Family>;
+
+    /// The number of an inode of this device, of which these are the facts, and the handle where it has one.
+    fn id_of(&self, stat: &Stat, handle: Option<&FileHandle>) -> Option<NodeId> {
+        match self.family() {
+            Some(family) => family.node(handle?),
+            None => Some(NodeId { subvolume: 0, ino: stat.ino, generation: 0 }),
+        }
+    }
 
     /// The directory at its top, open.
     fn top(&self) -> BorrowedFd<'_>;

@@ -17,6 +17,7 @@ pub mod links;
 mod lost_names;
 pub mod moment;
 mod mounts;
+mod names;
 pub mod nodes;
 mod places;
 mod preload;

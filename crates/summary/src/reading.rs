@@ -107,6 +107,11 @@ pub trait Directories: Sync {
         Vec::new()
     }
 
+    /// False where nobody tells what changes, so that all has to be read again from time to time.
+    fn changes_are_told(&self) -> bool {
+        true
+    }
+
     /// When sizes of files here are told.
     fn sizes_follow(&self) -> SizesFollow {
         SizesFollow::Write
@@ -193,6 +198,10 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
 
     fn open_by_lost_names(&self) -> Vec<NodeId> {
         (**self).open_by_lost_names()
+    }
+
+    fn changes_are_told(&self) -> bool {
+        (**self).changes_are_told()
     }
 
     fn sizes_follow(&self) -> SizesFollow {

@@ -209,7 +209,7 @@ impl Moves {
     pub fn sizes_changed(&self, dev: u64, directory: &FileHandle) -> Option<()> {
         let shared = self.0.upgrade()?;
         if shared.volume.may_hold(dev)
-            && let Some(node) = shared.volume.family().node(directory)
+            && let Some(node) = shared.volume.family().and_then(|family| family.node(directory))
         {
             shared.lock().add((Some(node), None), Happened::MODIFY);
         }
@@ -252,7 +252,7 @@ impl Shared {
                 if mover != 0 && event.pid == mover {
                     return;
                 }
-                let node = |handle: Option<_>| handle.and_then(|handle| family.node(&handle));
+                let node = |handle: Option<_>| handle.and_then(|handle| family?.node(&handle));
                 let (directory, object) = (node(event.directory), node(event.object));
                 // One of a kind that isn't known names nothing: then something has happened somewhere.
                 let is_unknown =
@@ -426,8 +426,8 @@ mod tests {
         fn root(&self) -> NodeId {
             NodeId::default()
         }
-        fn family(&self) -> Family {
-            Family::Shmem
+        fn family(&self) -> Option<Family> {
+            Some(Family::Shmem)
         }
         fn top(&self) -> BorrowedFd<'_> {
             self.top.as_fd()

@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     ffi::{CStr, CString},
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::Path,
     sync::{
         Arc,
@@ -12,6 +15,7 @@ use std::{
     },
 };
 
+use onesweep_layout::MountTable;
 use onesweep_sys::{
     fanotify::Group,
     files::{self, DirReader, EntryType, Stat},
@@ -29,6 +33,7 @@ use crate::{
     lost_names,
     moment::seconds,
     mounts::Mounts,
+    names::Names,
     preload::Preload,
     reading::{Directories, LinkedName, OpenFile, Reading, Wanted, is_gone, too_large},
     record::Access,
@@ -44,7 +49,7 @@ const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 #[derive(Debug)]
 pub struct Volume {
     top: OwnedFd,
-    family: Family,
+    known: Known,
     root: NodeId,
     mount: Option<u64>,
     mounts: Mounts,
@@ -56,6 +61,15 @@ pub struct Volume {
     preload: Option<Preload>,
     declared: Option<Arc<Declared>>,
     sizes: SizesFollow,
+}
+
+/// How its inodes are known.
+#[derive(Debug)]
+enum Known {
+    /// By handles, which the kernel's events name, too.
+    Handles(Family),
+    /// By what `stat` tells, and directories by their names.
+    Names(Names),
 }
 
 /// Which one it is, among those that are mounted now.
@@ -94,16 +108,7 @@ impl Volume {
     /// `Unsupported` where inodes have no handles that are known here (FUSE, NFS and other network file systems, overlays
     /// without `nfs_export`).
     pub fn of(path: &Path) -> io::Result<Volume> {
-        let mut top = files::open_dir(path)?;
-        let mut stat = files::statx_fd(top.as_fd())?;
-        while !stat.is_mount_root {
-            let above = files::open_dir_at(top.as_fd(), c"..")?;
-            let next = files::statx_fd(above.as_fd())?;
-            if (next.dev, next.ino) == (stat.dev, stat.ino) {
-                break;
-            }
-            (top, stat) = (above, next);
-        }
+        let (top, stat) = top_of(path)?;
         let told = handle::handle_at(top.as_fd(), c"")?;
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its inodes have no handles that are known");
         let family = Family::of(&told, stat.ino).ok_or_else(unknown)?;
@@ -118,8 +123,19 @@ impl Volume {
         let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
         let mounts = Mounts::on(mount)?;
-        let (declared, sizes) = (None, SizesFollow::default());
-        Ok(Volume { top, family, root, mount, mounts, kind, dev, key, preload, declared, sizes })
+        let (declared, sizes, known) = (None, SizesFollow::default(), Known::Handles(family));
+        Ok(Volume { top, known, root, mount, mounts, kind, dev, key, preload, declared, sizes })
+    }
+
+    /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
+    /// space and on other machines, of which nobody can tell, and overlays.
+    pub fn timed(path: &Path) -> io::Result<Volume> {
+        let (top, stat) = top_of(path)?;
+        let names = Names::below(&stat);
+        let (root, mount, dev, key) = (names.node(&stat), stat.mnt_id, stat.dev, AtomicU64::new(0));
+        let mounts = Mounts::on(mount)?;
+        let (kind, preload, declared, sizes) = (Kind::Other, None, None, SizesFollow::default());
+        Ok(Volume { top, known: Known::Names(names), root, mount, mounts, kind, dev, key, preload, declared, sizes })
     }
 
     /// The same, of which readings tell these summaries, too.
@@ -152,16 +168,38 @@ impl Volume {
 
     /// Opens a directory for listing.
     pub fn open(&self, directory: NodeId) -> io::Result<OwnedFd> {
-        handle::open_by_handle(self.top(), &self.family.handle(directory), handle::Access::List)
+        match &self.known {
+            Known::Handles(family) => {
+                handle::open_by_handle(self.top(), &family.handle(directory), handle::Access::List)
+            }
+            Known::Names(names) => files::open_dir_at(names.open(self.top(), directory)?.as_fd(), c"."),
+        }
     }
 
     /// The inode of an open file.
     pub fn node_of(&self, fd: BorrowedFd<'_>) -> io::Result<NodeId> {
-        self.node(&handle::handle_at(fd, c"")?)
+        match &self.known {
+            Known::Handles(_) => self.node(&handle::handle_at(fd, c"")?),
+            Known::Names(names) => Ok(names.node(&files::statx_fd(fd)?)),
+        }
     }
 
     fn node(&self, handle: &FileHandle) -> io::Result<NodeId> {
-        self.family.node(handle).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a handle of another kind"))
+        let node = self.family().and_then(|family| family.node(handle));
+        node.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a handle of another kind"))
+    }
+
+    /// The inode of a name, of which `stat` tells this.
+    fn node_at(&self, fd: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> io::Result<NodeId> {
+        match &self.known {
+            Known::Handles(_) => self.node(&handle::handle_at(fd, name)?),
+            Known::Names(names) => Ok(names.node(stat)),
+        }
+    }
+
+    /// The handle of an inode, where there are any.
+    fn handle(&self, inode: NodeId) -> io::Result<FileHandle> {
+        self.family().map(|family| family.handle(inode)).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
     /// Reads a directory unless it has more entries than that.
@@ -258,11 +296,29 @@ impl Volume {
         name: CString,
         ours: u64,
     ) -> io::Result<Entry> {
+        if let Known::Names(_) = &self.known {
+            let stat = files::statx_at(fd, name.as_c_str(), true)?;
+            return match stat.file_type() {
+                EntryType::Dir if stat.mnt_id == Some(ours) => self.named(reading, above, &name, &stat),
+                EntryType::Dir => Ok(Entry::Mounted),
+                // Somebody has put something else in its place, and will be found out the next time.
+                _ => Err(io::ErrorKind::NotFound.into()),
+            };
+        }
         let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
         if mount != ours {
             return Ok(Entry::Mounted);
         }
         reading.directories.push((self.directory_in(above, &handle, name.as_bytes())?, name.into_bytes()));
+        Ok(Entry::Directory)
+    }
+
+    /// A directory that is known by its name.
+    fn named(&self, reading: &mut Reading, above: NodeId, name: &CStr, stat: &Stat) -> io::Result<Entry> {
+        let Known::Names(names) = &self.known else { return Err(io::ErrorKind::Unsupported.into()) };
+        let id = names.node(stat);
+        names.found(id, above, name.to_owned());
+        reading.directories.push((id, name.to_bytes().to_vec()));
         Ok(Entry::Directory)
     }
 
@@ -287,12 +343,15 @@ impl Volume {
             return Ok(Entry::Mounted);
         }
         if stat.file_type() == EntryType::Dir {
+            if let Known::Names(_) = &self.known {
+                return self.named(reading, above, name, &stat);
+            }
             let id = self.directory_in(above, &handle::handle_at(fd, name)?, name.to_bytes())?;
             reading.directories.push((id, name.to_bytes().to_vec()));
             return Ok(Entry::Directory);
         }
         if stat.nlink > 1 {
-            let id = self.node(&handle::handle_at(fd, name)?)?;
+            let id = self.node_at(fd, name, &stat)?;
             also(&stat, Some(id));
             reading.linked.push(linked(id, &stat));
             reading.own.sums.shared_names += 1;
@@ -350,8 +409,11 @@ impl FileSystem for Volume {
         self.root
     }
 
-    fn family(&self) -> Family {
-        self.family
+    fn family(&self) -> Option<Family> {
+        match self.known {
+            Known::Handles(family) => Some(family),
+            Known::Names(_) => None,
+        }
     }
 
     fn top(&self) -> BorrowedFd<'_> {
@@ -360,6 +422,15 @@ impl FileSystem for Volume {
 
     fn identity(&self) -> io::Result<Vec<u8>> {
         let stat = files::statx_fd(self.top())?;
+        if !self.changes_are_told() {
+            // Most of them have no birth, and all the same number at the top.
+            let table = MountTable::read()?;
+            let mount = self.mount.and_then(|mount| table.by_id(mount)).ok_or(io::ErrorKind::NotFound)?;
+            let (source, point) = (mount.source.as_bytes(), mount.mount_point.as_os_str().as_bytes());
+            let parts = [&b"timed"[..], mount.fs_type.as_bytes(), source, point, self.root.ino.to_string().as_bytes()]
+                .join(&b' ');
+            return Ok(parts);
+        }
         let born = stat.btime.unwrap_or_default();
         let told = files::file_system(self.top())?;
         // Two that were made in the same second are alike but for this. Elsewhere it isn't the same after a reboot.
@@ -368,7 +439,10 @@ impl FileSystem for Volume {
     }
 
     fn handle_of(&self, directory: NodeId) -> io::Result<OwnedFd> {
-        let fd = handle::open_by_handle(self.top(), &self.family.handle(directory), handle::Access::Facts)?;
+        if let Known::Names(names) = &self.known {
+            return names.open(self.top(), directory);
+        }
+        let fd = handle::open_by_handle(self.top(), &self.handle(directory)?, handle::Access::Facts)?;
         match files::statx_fd(fd.as_fd())?.file_type() {
             EntryType::Dir => Ok(fd),
             _ => Err(io::ErrorKind::NotADirectory.into()),
@@ -380,6 +454,9 @@ impl FileSystem for Volume {
     }
 
     fn ignore(&self, group: &Group, directories: &[NodeId]) -> Vec<bool> {
+        if !self.changes_are_told() {
+            return vec![true; directories.len()];
+        }
         // One that is ignored reports again when the kernel has forgotten its inode.
         let ignore =
             |&id| self.open(id).and_then(|fd| group.ignore_directory(fd.as_fd(), self.sizes.watched())).is_ok();
@@ -387,6 +464,9 @@ impl FileSystem for Volume {
     }
 
     fn heed(&self, group: &Group, directory: NodeId) -> io::Result<()> {
+        if !self.changes_are_told() {
+            return Ok(());
+        }
         match self.open(directory) {
             Ok(fd) => group.heed_directory(fd.as_fd(), self.sizes.watched()),
             // One that is gone is ignored no more.
@@ -406,7 +486,7 @@ impl Directories for Volume {
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
-        let fd = handle::open_by_handle(self.top(), &self.family.handle(inode), handle::Access::Facts)?;
+        let fd = handle::open_by_handle(self.top(), &self.handle(inode)?, handle::Access::Facts)?;
         let stat = files::statx_fd(fd.as_fd())?;
         if stat.nlink == 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -415,7 +495,10 @@ impl Directories for Volume {
     }
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {
-        let handle = self.family.handle(inode);
+        if !self.changes_are_told() {
+            return Ok(false);
+        }
+        let handle = self.handle(inode)?;
         let fd = handle::open_by_handle(self.top(), &handle, handle::Access::Facts)?;
         // What else changes has no content.
         if files::statx_fd(fd.as_fd())?.file_type() != EntryType::File {
@@ -426,7 +509,14 @@ impl Directories for Volume {
         Ok(asked.and_then(|fd| lease::is_open_for_writing(fd.as_fd())).unwrap_or(true))
     }
 
+    fn changes_are_told(&self) -> bool {
+        matches!(self.known, Known::Handles(_))
+    }
+
     fn open_by_lost_names(&self) -> Vec<NodeId> {
+        if !self.changes_are_told() {
+            return Vec::new();
+        }
         let files = lost_names::files(|dev| self.may_hold(dev));
         files.iter().filter_map(|file| self.node_of(file.as_fd()).ok()).collect()
     }
@@ -437,6 +527,9 @@ impl Directories for Volume {
 
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its mount isn't known");
+        if !self.changes_are_told() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let (began, mut stamps) = (seconds(), HashMap::new());
         written::files(self.mount.ok_or_else(unknown)?, self.sizes, |file| {
             let (Ok(stat), Ok(id)) = (files::statx_fd(file), self.node_of(file)) else { return };
@@ -454,7 +547,12 @@ impl Directories for Volume {
     }
 
     fn settling_seconds(&self) -> i64 {
-        if self.kind == Kind::Xfs { SETTLING_SECONDS_OF_XFS } else { SETTLING_SECONDS }
+        match self.kind {
+            // All is read again anyhow.
+            _ if !self.changes_are_told() => 0,
+            Kind::Xfs => SETTLING_SECONDS_OF_XFS,
+            _ => SETTLING_SECONDS,
+        }
     }
 
     fn remounted(&self) -> Vec<NodeId> {
@@ -502,6 +600,9 @@ impl Directories for Volume {
     }
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
+        if let Known::Names(names) = &self.known {
+            return names.parent(self.top(), directory);
+        }
         let fd = self.open(directory)?;
         if files::statx_fd(fd.as_fd())?.nlink == 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -509,6 +610,21 @@ impl Directories for Volume {
         let above = files::open_handle_at(fd.as_fd(), c"..")?;
         self.node_of(above.as_fd())
     }
+}
+
+/// The top of the mount that a path lies in.
+fn top_of(path: &Path) -> io::Result<(OwnedFd, Stat)> {
+    let mut top = files::open_dir(path)?;
+    let mut stat = files::statx_fd(top.as_fd())?;
+    while !stat.is_mount_root {
+        let above = files::open_dir_at(top.as_fd(), c"..")?;
+        let next = files::statx_fd(above.as_fd())?;
+        if (next.dev, next.ino) == (stat.dev, stat.ino) {
+            break;
+        }
+        (top, stat) = (above, next);
+    }
+    Ok((top, stat))
 }
 
 /// What tells a file system from others. It is kept in stores, and names them.

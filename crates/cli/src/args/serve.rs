@@ -11,6 +11,7 @@ Examples:
   onesweep serve / /srv
   onesweep serve --config /etc/onesweep/serve.toml
   onesweep serve --socket /tmp/s --store /tmp/store /srv
+  onesweep serve --timed /mnt/nas /srv
   onesweep serve --http-tokens /etc/onesweep-tokens --new-token 1000
   onesweep serve --http 127.0.0.1:8765 --http-tokens /etc/onesweep-tokens --metrics /srv/data /srv
 
@@ -47,6 +48,10 @@ pub(crate) struct ServeSettings {
     /// The file systems that are tracked, each by a path on it
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    /// File systems of which nobody can tell what changes, each by a path on it: those on other machines, in user space, overlays.
+    /// They are read again each --harvest-after, and answers say how old they are; may be given again
+    #[arg(long, value_name = "PATH")]
+    pub(crate) timed: Vec<PathBuf>,
     /// Where to listen [default: $ONESWEEP_SOCKET, else /run/onesweep/summaries.sock]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
@@ -182,6 +187,7 @@ impl ServeSettings {
         }
         Self {
             paths: list(self.paths, lower.paths),
+            timed: list(self.timed, lower.timed),
             socket: self.socket.or(lower.socket),
             store: self.store.or(lower.store),
             user: self.user.or(lower.user),

@@ -66,6 +66,9 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     write(&mut out, lines.iter().take(args.lines).chain(&all), now).map_err(|error| Failure::output(&error, 0))?;
     out.flush().map_err(|error| Failure::output(&error, 0))?;
+    if !head.exact {
+        eprintln!("onesweep: {}: {}", message::path_text(path), super::du::age(&head));
+    }
     if head.partial || head.unreadable > 0 {
         let name = message::path_text(path);
         eprintln!("onesweep: {name}: some directories below it can't be read, and are left out");

@@ -308,7 +308,7 @@ fn keys_of_three_hosts_are_one_query() {
     );
     assert_eq!(
         largest,
-        [("old.gz", 700), ("new.txt", 300)].map(|(name, kib)| vec![name.into(), "largest".into(), (kib << 10).into()])
+        [("old.gz", 700), ("new.txt", 300)].map(|(name, kib)| [name.into(), "largest".into(), Value::from(kib << 10)])
     );
     let lines = query(
         &folder,

@@ -45,6 +45,7 @@ mod storms;
 mod subvolumes;
 mod summaries;
 mod terminal;
+mod timed;
 mod trace;
 mod tree;
 mod trouble;

@@ -46,6 +46,9 @@ pub struct Breakdown {
     /// When files that stayed open for writing were looked at last: as in [`Head`](super::protocol::Head).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<i64>,
+    /// Nobody tells what changes there: all below was read again at `checked_at`, or later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed: bool,
     /// When the directory was harvested, in seconds since 1970.
     pub harvested_at: i64,
     /// Directories below that could not be read.
@@ -209,6 +212,7 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
         partial: is_partial,
         exact: head.exact,
         checked_at: head.checked_at,
+        timed: head.timed,
         harvested_at: head.harvested_at,
         unreadable: head.unreadable,
         late: head.late,

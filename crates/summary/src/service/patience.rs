@@ -32,9 +32,9 @@ pub struct Patience<'a> {
     pub tell: Option<&'a mut dyn FnMut(Progress)>,
 }
 
-impl Patience<'_> {
+impl<'a> Patience<'a> {
     /// Ends after so long.
-    pub fn of(time: Option<Duration>) -> Patience<'static> {
+    pub fn of(time: Option<Duration>) -> Patience<'a> {
         // What is too long to be told is for ever.
         Patience { until: time.and_then(|time| Instant::now().checked_add(time)), tell: None }
     }
@@ -74,28 +74,30 @@ pub(super) struct Going {
 impl Going {
     /// How it ended; `None` when that took too long. `progress` says how far it is.
     pub(super) fn wait(&self, patience: &mut Patience<'_>, progress: impl Fn() -> Progress) -> Option<Outcome> {
-        let mut outcome = lock(&self.outcome);
         loop {
-            if let Some(outcome) = &*outcome {
-                return Some(outcome.clone());
+            {
+                let outcome = lock(&self.outcome);
+                let waited = self.has_ended.wait_timeout_while(outcome, patience.step(), |outcome| outcome.is_none());
+                if let Some(outcome) = &*waited.unwrap_or_else(PoisonError::into_inner).0 {
+                    return Some(outcome.clone());
+                }
             }
             if patience.is_over() {
                 return None;
             }
-            let waited = self.has_ended.wait_timeout_while(outcome, patience.step(), |outcome| outcome.is_none());
-            outcome = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if outcome.is_none()
-                && let Some(tell) = &mut patience.tell
-            {
+            if let Some(tell) = &mut patience.tell {
                 tell(progress());
             }
         }
     }
 }
 
+/// What a question is about.
+type Asked = (NodeId, Freshness);
+
 /// All that go on by themselves.
 #[derive(Debug, Default)]
-pub(super) struct AllGoing(Mutex<Vec<((NodeId, Freshness), Arc<Going>)>>);
+pub(super) struct AllGoing(Mutex<Vec<(Asked, Arc<Going>)>>);
 
 impl AllGoing {
     /// One that somebody has begun for the same question; else a new one and its end, to be kept where it runs. `None` when

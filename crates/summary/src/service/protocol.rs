@@ -129,6 +129,9 @@ pub struct Head {
     /// at last, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<i64>,
+    /// Nobody tells what changes there: all below was read again at `checked_at`, or later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed: bool,
     /// When the directory was harvested, in seconds since 1970.
     pub harvested_at: i64,
     /// Directories below that could not be read.

@@ -126,21 +126,31 @@ impl Server {
         *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
     }
 
-    /// The summaries of each, one after the other.
+    /// The summaries of each, one after the other; but for those of which nobody tells what changes while they are read: what they
+    /// lie on may not answer.
     pub fn each(&self, mut visit: impl FnMut(&mut Tracked)) {
-        self.volumes().iter().for_each(|served| visit(&mut served.shared.alone()));
+        for served in self.volumes().iter() {
+            let tracked = match served.volume.changes_are_told() {
+                true => Some(served.shared.alone()),
+                false => served.shared.try_alone(),
+            };
+            tracked.into_iter().for_each(|mut tracked| visit(&mut tracked));
+        }
     }
 
-    /// One portion of what is due by itself, of each file system that is known. How long to wait before the next one, or `None`
-    /// when nothing is due; `done` is told how far each got.
+    /// One portion of what is due by itself, of each file system that is known and of which changes are told, or of each of all
+    /// others, some of which may not answer. How long to wait before the next one, or `None` when nothing is due; `done` is told
+    /// how far each got.
     pub fn tend(
         &self,
+        are_told: bool,
         timeout: i64,
         budget: Budget,
         mut done: impl FnMut(&Served, Result<Tended, SummaryError>),
     ) -> Option<Duration> {
         let mut pause = None;
-        for served in self.volumes().iter().filter(|served| served.shared.is_ready()) {
+        let is_due = |served: &&Arc<Served>| served.shared.is_ready() && served.volume.changes_are_told() == are_told;
+        for served in self.volumes().iter().filter(is_due) {
             match served.shared.tend(timeout, budget) {
                 Ok((tended, wait)) => {
                     if tended != Tended::Nothing {
@@ -157,7 +167,8 @@ impl Server {
     /// Looks at the files that are mapped for writing, and where sizes follow at close, at those that are open for it, of each file
     /// system that is known. Nobody waits meanwhile. `failed` is told what can't be looked at.
     pub fn check_open_files(&self, mut failed: impl FnMut(&Served, &dyn std::error::Error)) {
-        for served in self.volumes().iter().filter(|served| served.shared.is_ready()) {
+        let is_due = |served: &&Arc<Served>| served.shared.is_ready() && served.volume.changes_are_told();
+        for served in self.volumes().iter().filter(is_due) {
             let began = seconds();
             match served.volume.open_for_writing() {
                 Ok(files) => {
@@ -351,14 +362,14 @@ fn find_inode(
 /// The file system that an open directory belongs to, and its number there.
 fn find<'a>(volumes: &'a [Arc<Served>], directory: BorrowedFd<'_>) -> Option<(&'a Served, NodeId)> {
     let stat = files::statx_fd(directory).ok()?;
-    let handle = handle_at(directory, c"").ok()?;
+    let handle = handle_at(directory, c"").ok();
     volumes.iter().find_map(|served| {
         let volume = &served.volume;
         // One that doesn't answer keeps nobody else waiting.
         if !volume.may_hold(stat.dev) {
             return None;
         }
-        let id = volume.family().node(&handle)?;
+        let id = volume.id_of(&stat, handle.as_ref())?;
         volume.is_it(&stat, id).then_some((&**served, id))
     })
 }
@@ -471,6 +482,7 @@ impl Reached<'_> {
             partial: is_partial,
             exact: self.answer.is_exact,
             checked_at: self.answer.checked_at,
+            timed: !self.volume.changes_are_told(),
             harvested_at: self.answer.harvested_at,
             unreadable: self.answer.unreadable as u64,
             late: self.answer.late.map(|left| left as u64),

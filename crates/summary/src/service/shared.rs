@@ -95,6 +95,15 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         self.before_the_background(|| self.tracked.write().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The same, where nobody else has them.
+    pub fn try_alone(&self) -> Option<RwLockWriteGuard<'_, Summaries<D, T>>> {
+        match self.tracked.try_write() {
+            Ok(tracked) => Some(tracked),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn before_the_background<G>(&self, wait: impl FnOnce() -> G) -> G {
         *lock(&self.waiting) += 1;
         let tracked = wait();
@@ -272,10 +281,21 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             self.wait_until_ready();
             return self.query(id, freshness, alone);
         }
-        if freshness == Freshness::Exact && !alone && self.is_ready() {
-            let tracked = self.shared();
-            if let Some(answer) = tracked.query_clean(id)? {
-                return Ok((answer, Held::Shared(tracked)));
+        if freshness == Freshness::Exact && self.is_ready() {
+            if !alone {
+                let tracked = self.shared();
+                if let Some(answer) = tracked.query_clean(id)? {
+                    return Ok((answer, Held::Shared(tracked)));
+                }
+            }
+            let mut tracked = self.alone();
+            if !tracked.is_behind() && tracked.directories().changes_are_told() {
+                // Where nothing has changed, or in a directory or two, nobody has to wait for that.
+                let answer = tracked.query_within(id, freshness, &mut Asking::default(), &|| true)?;
+                tracked.take_due_aside();
+                if let Some(answer) = answer {
+                    return Ok((answer, Held::Alone(tracked)));
+                }
             }
         }
         for _ in 0..PATIENT_ROUNDS_MAX {

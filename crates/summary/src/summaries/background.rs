@@ -79,10 +79,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// Something is counted by what the kernel doesn't tell to have changed, but which can be found out: projects, and what
-    /// is cut by its path where sizes follow at close.
+    /// is cut by its path where sizes follow at close; or by what nobody tells anything of.
     pub(super) fn has_silent_changes(&self) -> bool {
         let wants_project = self.ledger.declared().is_some_and(Declared::wants_project);
-        self.follows_close() || (wants_project && self.directories.method().is_some())
+        !self.directories.changes_are_told()
+            || self.follows_close()
+            || (wants_project && self.directories.method().is_some())
     }
 
     /// Harvests about `most` of the directories that are dirty, new ones among them; true when none is left, or something

@@ -29,6 +29,7 @@ pub(super) struct Merging<'a> {
     large: &'a mut HashSet<NodeId>,
     pub(super) entries_max: usize,
     settling: i64,
+    are_told: bool,
     facts: Facts,
     now: i64,
     /// Directories that have to be read again, when this is over.
@@ -48,7 +49,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// By a harvest that took the number `count` at a time of `now` seconds since 1970; and what reads.
     pub(super) fn merging(&mut self, count: Count, now: i64) -> (Merging<'_>, &D, &T) {
         let facts = Facts { count, ..self.facts.clone() };
-        let settling = self.directories.settling_seconds();
+        let (settling, are_told) = (self.directories.settling_seconds(), self.directories.changes_are_told());
         let Self { ledger, directories, tracker, nowhere, open, unreadable, .. } = self;
         let Self { unsettled, unsettled_until, readings, large, entries_max, .. } = self;
         let merging = Merging {
@@ -62,6 +63,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             large,
             entries_max: *entries_max,
             settling,
+            are_told,
             facts,
             now,
             outdated: Vec::new(),
@@ -88,7 +90,10 @@ impl Merging<'_> {
                 if let Some(parent) = self.ledger.nodes.parent(slot) {
                     self.ledger.nodes.mark_changed(parent, count);
                 }
-                self.ledger.nodes.mark_harvested(slot, count);
+                // Where it is known by its name it may be elsewhere, and is read when it is found there.
+                if self.are_told {
+                    self.ledger.nodes.mark_harvested(slot, count);
+                }
                 self.ledger.doubt(slot)?;
                 return Ok(Further::default());
             }

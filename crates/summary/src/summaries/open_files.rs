@@ -75,7 +75,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// What is stored of a directory, when all below it was harvested that is known to have changed.
     pub(super) fn settled_answer(&self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
         // Who wants all written has these looked at, and where sizes follow at close, the file system asked what has changed.
-        let is_exact = freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(directory));
+        let is_right = freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(directory));
+        let is_exact = is_right && self.directories.changes_are_told();
         let checked_at = (!is_exact).then_some(self.looked.at);
         Ok(Answer { is_exact, checked_at, ..self.cached(directory)? })
     }

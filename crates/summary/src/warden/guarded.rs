@@ -19,7 +19,7 @@ use onesweep_sys::{fanotify::Group, files::Stat, mounting::MountWatch, peer, pri
 
 use super::{
     keeper::{CONNECT, CONNECT_IDLE, END},
-    request::{Ask, DONE, FAILED, IDS_MAX, METHODS, PART, REPLY_BYTES_MAX, Request},
+    request::{Ask, DONE, FAILED, FAMILIES, IDS_MAX, METHODS, PART, REPLY_BYTES_MAX, Request},
     wire::{all, error, id, linked, open, reading, receive, seen, send},
 };
 use crate::{
@@ -228,7 +228,8 @@ pub struct Guarded {
     warden: Arc<Warden>,
     number: u32,
     top: OwnedFd,
-    family: Family,
+    /// None where nobody tells what changes.
+    family: Option<Family>,
     facts: VolumeFacts,
     method: Option<Method>,
     settling_seconds: i64,
@@ -244,8 +245,7 @@ pub struct Guarded {
 impl Guarded {
     fn told(from: &mut Reader<'_>, (top, watch): (OwnedFd, MountWatch), warden: Arc<Warden>) -> Option<Guarded> {
         let number = from.small()?;
-        let family =
-            [Family::Short, Family::Long, Family::Btrfs, Family::Shmem].get(from.unsigned()? as usize).copied()?;
+        let family = FAMILIES.get(from.unsigned()? as usize).copied()?;
         let (root, dev, is_btrfs) = (id(from)?, from.unsigned()?, from.unsigned()? == 1);
         let method = METHODS.get(from.unsigned()? as usize).copied()?;
         let settling_seconds = from.signed()?;
@@ -317,7 +317,7 @@ impl FileSystem for Guarded {
         Some(self.number)
     }
 
-    fn family(&self) -> Family {
+    fn family(&self) -> Option<Family> {
         self.family
     }
 
@@ -339,6 +339,9 @@ impl FileSystem for Guarded {
     }
 
     fn ignore(&self, _: &Group, directories: &[NodeId]) -> Vec<bool> {
+        if !self.changes_are_told() {
+            return vec![true; directories.len()];
+        }
         let some = |ids: &[NodeId]| {
             let take = |from: &mut Reader<'_>| all(from, |from| Some(from.unsigned()? == 1));
             let told = self.asked(Ask::Ignore(ids.to_vec()), take).ok().filter(|told| told.len() == ids.len());
@@ -349,6 +352,9 @@ impl FileSystem for Guarded {
     }
 
     fn heed(&self, _: &Group, directory: NodeId) -> io::Result<()> {
+        if !self.changes_are_told() {
+            return Ok(());
+        }
         self.ask(Ask::Heed(directory)).map(drop)
     }
 }
@@ -390,6 +396,10 @@ impl Directories for Guarded {
 
     fn open_by_lost_names(&self) -> Vec<NodeId> {
         self.asked(Ask::OpenByLostNames, |from| all(from, id)).unwrap_or_default()
+    }
+
+    fn changes_are_told(&self) -> bool {
+        self.family.is_some()
     }
 
     fn sizes_follow(&self) -> SizesFollow {

@@ -15,7 +15,7 @@ use std::{
 use onesweep_sys::{fanotify::Group, files, handle::handle_at, mounting::MountWatch, peer, priority};
 
 use super::{
-    request::{Ask, DONE, FAILED, IDS_MAX, METHODS, PART, REQUEST_BYTES_MAX, Request},
+    request::{Ask, DONE, FAILED, FAMILIES, IDS_MAX, METHODS, PART, REQUEST_BYTES_MAX, Request},
     wire::{put_all, put_error, put_id, put_linked, put_open, put_reading, put_seen, receive, send},
 };
 use crate::{
@@ -38,6 +38,8 @@ use crate::{
 pub struct Named {
     /// The file systems, each by a path on it.
     pub paths: Vec<PathBuf>,
+    /// Those that are read again from time to time, since nobody tells what changes there.
+    pub timed: Vec<PathBuf>,
     /// The file of tokens.
     pub tokens: Option<PathBuf>,
     /// The text that declares summaries; empty where nothing does.
@@ -165,11 +167,12 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
     fn checked(&self, directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Refusal> {
         let not_tracked = |_| Refusal::NotTracked;
         let stat = files::statx_fd(directory).map_err(not_tracked)?;
-        let handle = handle_at(directory, c"").map_err(not_tracked)?;
+        let handle = handle_at(directory, c"").ok();
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = stat.file_type() == files::EntryType::Dir
             && kept.values().map(|kept| &kept.volume).any(|volume| {
-                volume.may_hold(stat.dev) && volume.family().node(&handle).is_some_and(|id| volume.is_it(&stat, id))
+                let id = || volume.id_of(&stat, handle.as_ref());
+                volume.may_hold(stat.dev) && id().is_some_and(|id| volume.is_it(&stat, id))
             });
         match is_kept {
             true => files::open_handle_at(directory, c".").map(Some).map_err(not_tracked),
@@ -209,16 +212,18 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
         out.bytes(named.summaries.as_bytes());
         send(stream, &out.0, None)?;
         let mut kept = BTreeMap::new();
-        for path in &named.paths {
+        let tracked = named.paths.iter().map(|path| (path, false));
+        for (path, is_timed) in tracked.chain(named.timed.iter().map(|path| (path, true))) {
             let mut out = Writer::default();
             out.unsigned(PART);
             out.bytes(path.as_os_str().as_bytes());
-            match self.keep((path, declared.as_ref(), named.sizes_follow), &kept) {
+            match self.keep((path, is_timed), (declared.as_ref(), named.sizes_follow), &kept) {
                 Ok((number, one)) => {
                     let volume = &one.volume;
                     out.unsigned(DONE);
                     out.unsigned(number.into());
-                    out.unsigned(volume.family() as u64);
+                    let family = volume.family();
+                    out.unsigned(FAMILIES.iter().position(|&known| known == family).unwrap_or(0) as u64);
                     put_id(&mut out, volume.root());
                     let facts = volume.facts();
                     out.unsigned(facts.dev);
@@ -248,24 +253,30 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
     /// The file system of a path, under the number that it has when it is kept already, with these summaries, and watched so.
     fn keep(
         &self,
-        (path, declared, sizes): (&Path, Option<&Arc<Declared>>, SizesFollow),
+        (path, is_timed): (&Path, bool),
+        (declared, sizes): (Option<&Arc<Declared>>, SizesFollow),
         new: &BTreeMap<u32, Arc<Kept>>,
     ) -> Result<(u32, Arc<Kept>), (&'static str, io::Error)> {
-        let volume = Volume::of(path).map_err(|error| ("track its file system", error))?.with_sizes(sizes);
+        let opened = if is_timed { Volume::timed(path) } else { Volume::of(path) };
+        let volume = opened.map_err(|error| ("track its file system", error))?.with_sizes(sizes);
         let facts = volume.facts();
         // Two paths on the same one, maybe by different mounts; then one that was there before.
         let named_twice = new.iter().find(|(_, kept)| kept.volume.facts().is_same_system(&facts));
         let before = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let sizes = volume.sizes_follow();
         let is_same = |other: &Volume| {
-            (other.facts(), other.sizes_follow()) == (facts, sizes) && hash(other.declared().as_ref()) == hash(declared)
+            (other.facts(), other.sizes_follow()) == (facts, sizes)
+                && other.changes_are_told() != is_timed
+                && hash(other.declared().as_ref()) == hash(declared)
         };
         let was_there = || before.iter().find(|(_, kept)| is_same(&kept.volume));
         if let Some((&number, kept)) = named_twice.or_else(was_there) {
             return Ok((number, Arc::clone(kept)));
         }
         drop(before);
-        let group = tracker::watch(volume.top(), true, sizes).map_err(|error| ("watch its file system", error))?;
+        // Where nobody tells anything, nothing is watched.
+        let group = if is_timed { Group::new(true) } else { tracker::watch(volume.top(), true, sizes) };
+        let group = group.map_err(|error| ("watch its file system", error))?;
         let volume = volume.with_summaries(declared.cloned());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;

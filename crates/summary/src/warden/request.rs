@@ -4,7 +4,7 @@ use super::wire::{all, asker, id, put_all, put_asker, put_id};
 use crate::{
     access::Asker,
     code::{Reader, Writer},
-    identity::NodeId,
+    identity::{Family, NodeId},
     survey::Method,
 };
 
@@ -167,6 +167,10 @@ impl Ask {
 
 /// The number of a method, and the other way around.
 pub(super) const METHODS: [Option<Method>; 3] = [None, Some(Method::Sums), Some(Method::Generations)];
+
+/// How handles are laid out, as it is told; none where there are none.
+pub(super) const FAMILIES: [Option<Family>; 5] =
+    [Some(Family::Short), Some(Family::Long), Some(Family::Btrfs), Some(Family::Shmem), None];
 
 #[cfg(test)]
 mod tests {

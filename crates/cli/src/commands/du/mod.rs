@@ -280,6 +280,8 @@ impl Du<'_> {
                 }
                 if self.args.verbose {
                     eprintln!("onesweep: {name}: from the server, {}", age(&head));
+                } else if head.timed && head.late.is_none() && !self.args.cached {
+                    eprintln!("onesweep: {name}: {}", age(&head));
                 }
                 Ok(Some(rows))
             }
@@ -432,7 +434,7 @@ impl Working {
 }
 
 /// How true an answer is.
-fn age(head: &Head) -> String {
+pub(super) fn age(head: &Head) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     let ago = |at: i64| (now - at).max(0);
     match (head.late, head.exact, head.checked_at) {
@@ -443,6 +445,9 @@ fn age(head: &Head) -> String {
         }
         (None, true, _) => "up to date".to_owned(),
         (None, false, None) => format!("as it was stored, itself read {} s ago", ago(head.harvested_at)),
+        (None, false, Some(at)) if head.timed => {
+            format!("read as a whole {} s ago; nobody tells what changes there (--sync reads it again)", ago(at))
+        }
         (None, false, Some(at)) => {
             format!("files as they were closed, those that stay open or mapped as of {} s ago", ago(at))
         }

@@ -8,10 +8,12 @@ use std::{
         atomic::{AtomicI64, AtomicU32, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
+    thread,
     time::{Duration, Instant},
 };
 
 use onesweep_summary::{
+    reading::Directories,
     service::{budget::Budget, server::Server},
     store::StoreError,
     summaries::{SummaryError, Tended},
@@ -73,17 +75,62 @@ impl Complaints {
     }
 }
 
-/// Goes on until the other end of `ended` is gone.
+/// Goes on until the other end of `ended` is gone: of file systems of which changes are told.
 pub(super) fn run(server: &Server, schedule: &Schedule, ended: &Receiver<()>) {
+    let mut background = Background::new(server, schedule, true);
     let mut checked = Instant::now();
-    // Where that can't be had it waits for nobody but those who ask.
-    let _ = priority::set_idle_io();
-    let (mut committed, mut read_of) = (Instant::now(), HashMap::new());
-    let mut losses_of: HashMap<PathBuf, u64> = HashMap::new();
-    let mut complaints = Complaints::default();
     loop {
+        let pause = background.tend();
+        if checked.elapsed().as_secs() as i64 >= schedule.check_open_every.load(Ordering::Relaxed) {
+            checked = Instant::now();
+            server.check_open_files(|served, error| {
+                let (path, why) = (message::path_text(served.path()), message::of_error(&error));
+                tracing::error!("{path}: cannot look at files that are open for writing: {why}");
+            });
+        }
+        background.commit();
+        match ended.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return,
+        }
+    }
+}
+
+/// The same of all others, for as long as the process lasts.
+pub(super) fn run_timed(server: &Server, schedule: &Schedule) {
+    let mut background = Background::new(server, schedule, false);
+    loop {
+        let pause = background.tend();
+        background.commit();
+        thread::sleep(pause);
+    }
+}
+
+/// What is harvested and made durable, and what was told of it.
+struct Background<'a> {
+    server: &'a Server,
+    schedule: &'a Schedule,
+    are_told: bool,
+    committed: Instant,
+    read_of: HashMap<PathBuf, u64>,
+    losses_of: HashMap<PathBuf, u64>,
+    complaints: Complaints,
+}
+
+impl<'a> Background<'a> {
+    fn new(server: &'a Server, schedule: &'a Schedule, are_told: bool) -> Self {
+        // Where that can't be had it waits for nobody but those who ask.
+        let _ = priority::set_idle_io();
+        let (read_of, losses_of, complaints) = (HashMap::new(), HashMap::new(), Complaints::default());
+        Self { server, schedule, are_told, committed: Instant::now(), read_of, losses_of, complaints }
+    }
+
+    /// One portion of what is due; how long to wait after it.
+    fn tend(&mut self) -> Duration {
+        let Self { server, schedule, are_told, read_of, losses_of, complaints, .. } = self;
         let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
-        let pause = server.tend(schedule.harvest_after.load(Ordering::Relaxed), budget, |served, tended| {
+        let timeout = schedule.harvest_after.load(Ordering::Relaxed);
+        let pause = server.tend(*are_told, timeout, budget, |served, tended| {
             let path = served.path();
             let so_far: &mut u64 = read_of.entry(path.to_owned()).or_default();
             let losses = served.summaries().shared().losses();
@@ -108,25 +155,21 @@ pub(super) fn run(server: &Server, schedule: &Schedule, ended: &Receiver<()>) {
                 complaints.0.remove(path);
             }
         });
-        if checked.elapsed().as_secs() as i64 >= schedule.check_open_every.load(Ordering::Relaxed) {
-            checked = Instant::now();
-            server.check_open_files(|served, error| {
-                let (path, why) = (message::path_text(served.path()), message::of_error(&error));
-                tracing::error!("{path}: cannot look at files that are open for writing: {why}");
-            });
+        pause.unwrap_or(TEND_EVERY)
+    }
+
+    /// Makes durable what is known, when it is time.
+    fn commit(&mut self) {
+        if self.committed.elapsed() < COMMIT_EVERY {
+            return;
         }
-        if committed.elapsed() >= COMMIT_EVERY {
-            committed = Instant::now();
-            for served in server.volumes().iter() {
-                let committed = served.summaries().alone().commit(true);
-                if let Err(error) = committed {
-                    complaints.tell(served.path(), &error);
-                }
+        self.committed = Instant::now();
+        let volumes = self.server.volumes();
+        for served in volumes.iter().filter(|served| served.file_system().changes_are_told() == self.are_told) {
+            let committed = served.summaries().alone().commit(true);
+            if let Err(error) = committed {
+                self.complaints.tell(served.path(), &error);
             }
-        }
-        match ended.recv_timeout(pause.unwrap_or(TEND_EVERY)) {
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => return,
         }
     }
 }

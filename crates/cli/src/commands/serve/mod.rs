@@ -31,6 +31,7 @@ use std::{
 
 use onesweep_summary::{
     file_system::FileSystem,
+    reading::Directories,
     service::{
         http::{Web, tokens},
         server::{Served, Server},
@@ -176,7 +177,7 @@ fn new_token(file: &Path, uid: u32) -> Result<u8, Failure> {
 /// What `fanotify_mark` says of a file system without a number.
 const ENODEV: i32 = 19;
 const NOT_SUPPORTED: &str = "; it can't be tracked: name a path on ext2, ext3, ext4, XFS, btrfs, F2FS or tmpfs, such as \
-    the one below an overlay. `onesweep du` walks all others";
+    the one below an overlay; or name it by --timed, to have it read again from time to time. `onesweep du` walks all others";
 
 type ToTrack = (PathBuf, Arc<Guarded>, Group);
 
@@ -224,7 +225,12 @@ fn track(
     let name: String =
         identity.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte as char } else { '-' }).collect();
     let guarded: Arc<dyn FileSystem> = guarded;
-    if guarded.sizes_follow() != wanted {
+    if !guarded.changes_are_told() {
+        let path = message::path_text(path);
+        tracing::info!(
+            "{path}: nobody tells what changes there: it is read again from time to time, and answers say how old they are"
+        );
+    } else if guarded.sizes_follow() != wanted {
         let path = message::path_text(path);
         tracing::warn!("{path}: sizes follow each write there, for this file system tells its inodes by a walk alone");
     }
@@ -314,6 +320,11 @@ impl Daemon {
     fn start_background(&mut self) -> Result<(), Failure> {
         let (going, ended) = mpsc::channel();
         let (server, schedule) = (Arc::clone(&self.server), Arc::clone(&self.schedule));
+        {
+            // A file system on another machine may not answer: it keeps no others waiting, and nobody waits for its end.
+            let (server, schedule) = (Arc::clone(&server), Arc::clone(&schedule));
+            spawn("timed", move || background::run_timed(&server, &schedule))?;
+        }
         let thread = thread::Builder::new()
             .name("background".into())
             .spawn(move || background::run(&server, &schedule, &ended))

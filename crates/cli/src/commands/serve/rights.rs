@@ -187,7 +187,8 @@ pub(super) fn run_warden(args: ServeArgs) -> Result<u8, Failure> {
         let settings = settings::read(&args)?;
         let (summaries, _) = summaries::declared(settings.summaries.as_deref())?;
         let sizes_follow = settings.sizes_follow();
-        Ok::<_, Failure>(Named { paths: settings.paths, tokens: settings.http_tokens, summaries, sizes_follow })
+        let (paths, timed, tokens) = (settings.paths, settings.timed, settings.http_tokens);
+        Ok::<_, Failure>(Named { paths, timed, tokens, summaries, sizes_follow })
     };
     let ended = keeper::run(&control, runs_commands, move || named().map_err(|failure| failure.messages().join("; ")));
     if ended.map_err(failed)? {

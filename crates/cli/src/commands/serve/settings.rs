@@ -28,12 +28,12 @@ pub(super) fn read(args: &ServeArgs) -> Result<ServeSettings, Failure> {
 }
 
 fn check(settings: &ServeSettings, makes_token: bool) -> Result<(), String> {
-    let ServeSettings { paths, http, http_tokens, metrics, .. } = settings;
+    let ServeSettings { paths, timed, http, http_tokens, metrics, .. } = settings;
     if makes_token {
         let why = "--new-token needs the file of tokens: add --http-tokens FILE";
         return http_tokens.as_ref().map(drop).ok_or_else(|| why.to_owned());
     }
-    if paths.is_empty() {
+    if paths.is_empty() && timed.is_empty() {
         return Err("no file system is named: add a PATH, or a line such as paths = [\"/\"] to the settings".to_owned());
     }
     if http.is_some() && http_tokens.is_none() {
@@ -82,11 +82,11 @@ mod tests {
     #[test]
     fn every_option_can_stand_in_the_file_and_what_is_typed_wins() {
         let typed = args(
-            "/a /b --socket s --store d --user 7 --mount-namespace n --full-totals 1,2 --summaries d.toml --http 127.0.0.1:1 --http-tokens t --http-max-time 9s --metrics /m \
+            "/a /b --timed /n --socket s --store d --user 7 --mount-namespace n --full-totals 1,2 --summaries d.toml --http 127.0.0.1:1 --http-tokens t --http-max-time 9s --metrics /m \
              --harvest-after 5m --background-budget 9 --sizes-follow close --check-open-every 5s --relocate seeking --relocate-after 9s --relocate-budget 7 --relocate-pressure 8 --log warn",
         );
         let file: ServeSettings = config::of_file(
-            "paths = [\"/a\", \"/b\"]\nsocket = \"s\"\nstore = \"d\"\nuser = 7\nmount-namespace = \"n\"\nfull-totals = [1, 2]\nsummaries = \"d.toml\"\nhttp = \"127.0.0.1:1\"\n\
+            "paths = [\"/a\", \"/b\"]\ntimed = [\"/n\"]\nsocket = \"s\"\nstore = \"d\"\nuser = 7\nmount-namespace = \"n\"\nfull-totals = [1, 2]\nsummaries = \"d.toml\"\nhttp = \"127.0.0.1:1\"\n\
              http-tokens = \"t\"\nhttp-max-time = \"9s\"\nmetrics = [\"/m\"]\nharvest-after = \"5m\"\nbackground-budget = 9\nsizes-follow = \"close\"\ncheck-open-every = \"5s\"\nrelocate = \"seeking\"\nrelocate-after = \"9s\"\nrelocate-budget = 7\nrelocate-pressure = 8\n\
              log = \"warn\"\n",
         )

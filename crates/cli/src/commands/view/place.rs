@@ -60,7 +60,7 @@ const NOT_CONNECTED: i32 = 107;
 
 fn is_shown(place: &Path) -> bool {
     let Ok(mounts) = MountTable::read() else { return false };
-    let top = mounts.iter().filter(|mount| mount.mount_point == place).next_back();
+    let top = mounts.iter().rfind(|mount| mount.mount_point == place);
     top.is_some_and(|mount| mount.fs_type.starts_with("fuse") && mount.source == SHOWN)
 }
 

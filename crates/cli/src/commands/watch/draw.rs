@@ -136,6 +136,7 @@ fn age(look: &Look, state: &State, now: i64) -> String {
     match (look.exact, look.checked_at) {
         (true, _) => format!("live, {answered} ago"),
         (false, None) => format!("still changing, {answered} ago"),
+        (false, Some(at)) if look.timed => format!("read as a whole {} ago", span(now - at)),
         (false, Some(at)) => format!("live, {answered} ago, but open files as of {} ago", span(now - at)),
     }
 }
@@ -429,6 +430,9 @@ mod tests {
         let damaged = Look { unreadable: 2, ..Look::default() };
         state.answered(&state.wanted(), Ok(damaged), 4600);
         assert_eq!(second(&state), "still changing, 3 s ago · 2 directories could not be read");
+        let timed = Look { checked_at: Some(4400), timed: true, ..Look::default() };
+        state.answered(&state.wanted(), Ok(timed), 4600);
+        assert_eq!(second(&state), "read as a whole 3 min ago");
         let closed = Look { checked_at: Some(4400), ..Look::default() };
         state.answered(&state.wanted(), Ok(closed), 4600);
         assert_eq!(second(&state), "live, 3 s ago, but open files as of 3 min ago");

@@ -77,6 +77,8 @@ pub(super) struct Look {
     pub(super) exact: bool,
     /// When files that stay mapped, or open where sizes follow at close, were looked at last, in seconds since 1970.
     pub(super) checked_at: Option<i64>,
+    /// Nobody tells what changes: all was read again then.
+    pub(super) timed: bool,
     /// When it was counted, in seconds since 1970.
     pub(super) counted_at: i64,
     /// Directories below that could not be read.

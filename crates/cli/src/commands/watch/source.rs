@@ -162,6 +162,7 @@ fn told(listing: Listing) -> Look {
         partial: listing.partial,
         exact: listing.exact,
         checked_at: listing.checked_at,
+        timed: listing.timed,
         counted_at: listing.harvested_at,
         unreadable: listing.unreadable,
         entries: listing.children.into_iter().map(entry).collect(),

@@ -106,6 +106,7 @@ mod tests {
             partial: false,
             exact: true,
             checked_at: None,
+            timed: false,
             harvested_at: 0,
             unreadable: 0,
             late: None,

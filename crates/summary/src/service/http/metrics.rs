@@ -137,6 +137,7 @@ mod tests {
             partial: false,
             exact: newest.is_some(),
             checked_at: newest.is_none().then_some(60),
+            timed: false,
             harvested_at: 90,
             unreadable: 0,
             late: None,

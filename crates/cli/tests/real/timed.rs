@@ -1,0 +1,166 @@
+//! File systems of which nobody tells what changes: they are read again from time to time, and no answer claims to be exact.
+//! NTFS by `ntfs-3g`, which is one in user space, and ext4 as a stand-in for all others.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    os::fd::AsFd,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use onesweep_summary::{
+    service::{
+        client::Client,
+        protocol::{Figures, Head, Question},
+    },
+    store::Store,
+    summaries::{Freshness, Summaries},
+    tracker::Fanotify,
+    volume::Volume,
+};
+use onesweep_sys::fanotify::Group;
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, long, onesweep, root_test, say, seed, text},
+    summaries::{Serving, Shuffled, Tracked, as_du, ask, du},
+    tree,
+};
+
+const SYSTEMS: [Fs; 2] = [Fs::Ntfs, Fs::Ext4];
+
+fn tracked(image: &Image) -> Tracked {
+    let volume = Arc::new(Volume::timed(&image.root()).expect("a file system"));
+    let tracker = Fanotify::take_up(volume.clone(), Group::new(true).expect("a group")).expect("it hears of nothing");
+    let store = Store::open(&image.beside("store")).expect("a store");
+    let root = volume.root();
+    Summaries::open(store, (volume, tracker), root, b"timed").expect("summaries")
+}
+
+/// Who wants all that is written has it read again, and what is there then is told, but never as exact.
+fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
+    let answer = ask(tracked, path, Freshness::Synced);
+    assert!(!answer.is_exact && answer.checked_at.is_some(), "{after}");
+    assert_eq!(as_du(&answer), du(path), "{} after {after}: {answer:?}", path.display());
+}
+
+/// Directories that move about, vanish and come back under numbers that others had, with links among their files; stores that are
+/// opened again.
+#[test]
+fn what_is_read_again_is_what_du_says() {
+    root_test!();
+    for fs in SYSTEMS {
+        let image = Image::new(fs, 512 << 20);
+        let mut known = tracked(&image);
+        let mut tree = Shuffled::new(image.root(), seed(), false);
+        let (steps, mut log) = (if long() { 20_000 } else { 600 }, Vec::new());
+        for step in 0..steps {
+            log.push(tree.step());
+            if step % 40 == 39 {
+                tree::sync(&image.root());
+                let path = tree.directories[step / 40 % tree.directories.len()].clone();
+                let recent = log[log.len().saturating_sub(40)..].join("\n");
+                agrees(&mut known, &path, &format!("{} step {step} of seed {}:\n{recent}\n", fs.name(), seed()));
+            }
+            if step % 200 == 150 {
+                known.commit(true).expect("it is written");
+                drop(known);
+                known = tracked(&image);
+                log.push("opened again".to_owned());
+            }
+        }
+        drop(tree);
+        tree::sync(&image.root());
+        agrees(&mut known, &image.root(), "all");
+        // Until it is read again it is told as it was, with the time of that.
+        let before = ask(&mut known, &image.root(), Freshness::Exact);
+        fs::write(image.root().join("new"), [1; 50_000]).expect("a file");
+        let after = ask(&mut known, &image.root(), Freshness::Exact);
+        assert_eq!((after.totals, after.checked_at, after.is_exact), (before.totals, before.checked_at, false));
+        say(&format!("{}: {steps} random operations, {} directories read", fs.name(), known.readings()));
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64
+}
+
+fn figures(serving: &Serving, path: &Path, freshness: Freshness) -> (Head, Figures) {
+    let mut client = Client::connect(&serving.socket).expect("a connection");
+    let directory = File::open(path).expect("a directory");
+    let (question, mut figures) = (Question { freshness, ..Question::plain() }, Figures::default());
+    let answer = client.ask(directory.as_fd(), &question, |row| figures = row.total);
+    (answer.expect("a connection").expect("an answer"), figures)
+}
+
+#[test]
+fn a_server_reads_it_again_and_says_when() {
+    root_test!();
+    for fs in SYSTEMS {
+        let tracked_by_events = Image::new(Fs::Ext4, 256 << 20);
+        let image = Image::new(fs, 256 << 20);
+        let at = |name: &str| image.root().join(name);
+        fs::create_dir_all(at("a/b")).expect("directories");
+        fs::write(at("a/b/f"), [1; 10_000]).expect("a file");
+        tree::sync(&image.root());
+        let root = image.root();
+        let start = || {
+            let options = [OsStr::new("--harvest-after"), OsStr::new("1s"), OsStr::new("--timed"), root.as_os_str()];
+            Serving::start_with(&[&tracked_by_events], &options)
+        };
+        let mut serving = start();
+        for round in 0..4 {
+            if round == 2 {
+                // What is stored is told again, and read again.
+                serving.end();
+                serving = start();
+            }
+            fs::write(at(&format!("a/b/{round}")), vec![2; 20_000 * (round + 1)]).expect("a file");
+            fs::create_dir_all(at(&format!("a/{round}/deeper"))).expect("directories");
+            if round == 3 {
+                fs::rename(at("a/b"), at("a/2/deeper/b")).expect("a rename");
+                fs::remove_dir_all(at("a/1")).expect("it goes");
+            }
+            tree::sync(&root);
+            let since = now();
+            loop {
+                let before = du(&at("a"));
+                let (head, found) = figures(&serving, &at("a"), Freshness::Exact);
+                assert!(!head.exact && head.timed && head.checked_at.is_some_and(|at| at <= now()), "{head:?}");
+                // A second that has begun may not have seen it.
+                if head.checked_at.is_some_and(|at| at > since) {
+                    let found = [found.allocated, found.bytes + found.directory_bytes, found.inodes()];
+                    assert_eq!(found, before, "{} round {round}: {head:?}", fs.name());
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let out = finish(&mut serving.du(&["-sB1"], &at("a")), 0);
+        let said = text(&out.stderr);
+        assert!(said.contains(": read as a whole ") && said.contains("nobody tells what changes there"), "{said}");
+        fs::write(at("a/last"), [3; 30_000]).expect("a file");
+        tree::sync(&root);
+        let synced = finish(&mut serving.du(&["-sB1", "--sync"], &at("a")), 0);
+        assert!(text(&synced.stdout).starts_with(&format!("{}\t", du(&at("a"))[0])), "{}", text(&synced.stdout));
+        // The other one is exact beside it.
+        assert!(figures(&serving, &tracked_by_events.root(), Freshness::Exact).0.exact);
+        let told = serving.end();
+        assert!(told.contains("nobody tells what changes there: it is read again"), "{told}");
+        assert!(!told.contains("cannot"), "{told}");
+    }
+}
+
+/// Whoever doesn't ask for it isn't given it: the advice tells how.
+#[test]
+fn only_who_is_named_so_is_read_again() {
+    root_test!();
+    let image = Image::new(Fs::Ntfs, 64 << 20);
+    let mut serve = onesweep(["serve", "--socket"]);
+    serve.arg(image.beside("socket")).arg("--store").arg(image.beside("stores")).arg(image.root());
+    let said = text(&finish(&mut serve, 2).stderr);
+    assert!(said.contains("it can't be tracked") && said.contains("--timed"), "{said}");
+}
