@@ -54,6 +54,10 @@ CAPI_VERSION := 1.0.0
 CAPI := $(TARGET)/capi
 # An environment of Python's with what builds and tests crates/python, and the package as it is now.
 PYTHON_ENV := $(abspath $(TARGET))/tools/python
+RAY_ENV := $(abspath $(TARGET))/tools/ray
+TORCH_PYTHON ?= /usr/bin/python3
+# The program that writes what the tests read.
+PYTHON_TEST_ENV := ONESWEEP=$(abspath $(TARGET))/debug/onesweep
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
@@ -63,6 +67,7 @@ help:
 	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
 	@echo 'make wheel      the package for Python, in target/wheels'
 	@echo 'make python-test  its tests; a part of make test'
+	@echo 'make torch-test ray-test  those with PyTorch and with Ray; parts of make test-long'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
@@ -88,11 +93,16 @@ $(TARGET)/tools/duckdb/$(DUCKDB):
 	$(TARGET)/tools/duckdb/bin/pip install --quiet --disable-pip-version-check 'duckdb==$(DUCKDB).*'
 	@touch $@
 
+$(RAY_ENV)/made: $(PYTHON_ENV)/made
+	python3 -m venv --clear $(RAY_ENV)
+	$(RAY_ENV)/bin/pip install --quiet --disable-pip-version-check 'ray[data]>=2.60' 'pytest>=8'
+	@touch $@
+
 $(PYTHON_ENV)/made: crates/python/pyproject.toml
 	@.ci/deps python3:python3
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
 	python3 -m venv --clear $(PYTHON_ENV)
-	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.12,<2' 'mypy>=1.11' 'pyarrow>=14' 'pytest>=8'
+	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.12,<2' 'mypy>=1.11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
 	@touch $@
 
 build-deps:
@@ -155,9 +165,25 @@ wheel python: build-deps $(PYTHON_ENV)/made
 	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --release --out $(abspath $(TARGET))/wheels
 
 # Without optimisation, as all tests: a wheel takes minutes.
-python-test: $(PYTHON_ENV)/made
+python-develop: $(PYTHON_ENV)/made
 	VIRTUAL_ENV=$(PYTHON_ENV) $(PYTHON_ENV)/bin/maturin develop --quiet --manifest-path crates/python/Cargo.toml --profile dev
-	$(PYTHON_ENV)/bin/python -m pytest --basetemp $(abspath $(TARGET))/python-test crates/python
+	$(CARGO) build --bin onesweep
+
+python-test: python-develop
+	$(PYTHON_TEST_ENV) $(PYTHON_ENV)/bin/python -m pytest --basetemp $(abspath $(TARGET))/python-test crates/python/tests
+
+# By the PyTorch of Debian, which is for the processor alone (150 MB): that of PyPI brings 2 GB of libraries for graphics cards.
+# TORCH_PYTHON is a Python that has another one, with pytest; wids is read from the environment of the other tests.
+torch-test: python-develop
+	@$(TORCH_PYTHON) -c 'import pytest, torch' 2>/dev/null || .ci/deps 'torch of $(TORCH_PYTHON)':python3-torch 'pytest of it':python3-pytest
+	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target $(abspath $(TARGET))/tools/wids 'wids>=0.1.11' 'braceexpand>=0.1.7'
+	$(PYTHON_TEST_ENV) PYTHONPATH=$(abspath crates/python/python):$(abspath $(TARGET))/tools/wids \
+	    $(TORCH_PYTHON) -m pytest -W ignore -p no:cacheprovider --basetemp $(abspath $(TARGET))/torch-test crates/python/tests/with_torch
+
+# A head and two nodes of Ray on this machine, as root: each node has its own mounts. Ray takes 600 MB and some minutes.
+ray-test: python-develop $(RAY_ENV)/made
+	$(PYTHON_TEST_ENV) PYTHONPATH=$(abspath crates/python/python) $(RAY_ENV)/bin/python -m pytest -W ignore -p no:cacheprovider -p no:logging \
+	    --basetemp $(abspath $(TARGET))/ray-test crates/python/tests/with_ray
 
 # include/onesweep.h of crates/capi, of its source; a test compares them.
 header:
@@ -177,6 +203,8 @@ test-long: deps
 	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
 	$(MAKE) python-test
+	$(MAKE) torch-test
+	$(MAKE) ray-test
 	$(MAKE) web-test
 	$(MAKE) engines-test
 	$(MAKE) deb-test
@@ -265,4 +293,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test pjdfstest web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test pjdfstest web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop torch-test ray-test

@@ -141,7 +141,7 @@ def test_the_stubs_are_strict_and_true() -> None:
     check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", here / "example.py", here.parent / "python/onesweep"]
     checked = subprocess.run(check, capture_output=True, text=True, cwd=here.parent)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    allowed = ["--ignore-missing-stub", "--ignore-unused-allowlist", "--allowlist", here / "stubtest.txt"]
+    allowed = ["--mypy-config-file", here.parent / "pyproject.toml", "--ignore-missing-stub", "--ignore-unused-allowlist", "--allowlist", here / "stubtest.txt"]
     compare = [sys.executable, "-m", "mypy.stubtest", "onesweep", *allowed]
     compared = subprocess.run(compare, capture_output=True, text=True, cwd=here)
     assert compared.returncode == 0, compared.stdout + compared.stderr

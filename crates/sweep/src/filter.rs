@@ -284,8 +284,8 @@ mod tests {
             .flat_map(|first| parts.iter().flat_map(move |second| parts.map(|third| format!("{first}{second}{third}"))))
             .collect();
         for name in parts {
-            let filter = Filter { names: [name.as_bytes().to_vec()].into(), patterns: vec![] };
-            let compared = Filter { names: HashSet::new(), patterns: vec![name.as_bytes().to_vec()] };
+            let filter = Filter { names: [name.as_bytes().to_vec()].into(), ..Filter::default() };
+            let compared = Filter { patterns: vec![name.as_bytes().to_vec()], ..Filter::default() };
             for text in &texts {
                 let (found, expected) = (filter.excludes(text.as_bytes()), compared.excludes(text.as_bytes()));
                 assert_eq!(found, expected, "{name:?} on {text:?}");

@@ -1,0 +1,226 @@
+"""Files of a fleet as a data set, on a real Ray of a head and two nodes (`make ray-test`)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onesweep
+import onesweep.ray
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+import ray.data
+from conftest import alive
+from fleet import Fleet, until
+
+HERE = Path(__file__).parent
+SIZES = [0, 1, 4096, 5000, 20_000, 70_000]
+
+
+@pytest.fixture
+def trees(fleet: Fleet) -> dict[tuple[str, str], bytes]:
+    """Other files on each disk, with the same names; by disk and path."""
+    expected = {}
+    for disk in "ab":
+        root = fleet.files(disk)
+        for old in root.iterdir():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        for n in range(120):
+            path = root / f"d{n % 5}" / f"f{n}"
+            path.parent.mkdir(exist_ok=True)
+            data = f"{disk} {n}".encode() * (SIZES[n % 6] // 5 + 1)
+            path.write_bytes(data[: SIZES[n % 6]])
+            expected[disk, str(fleet.disk / path.relative_to(root))] = data[: SIZES[n % 6]]
+    os.sync()
+    return expected
+
+
+def labels() -> dict[str, str]:
+    return {node["NodeID"]: node["Labels"].get(onesweep.ray.LABEL, "none") for node in ray.nodes()}
+
+
+def where_it_runs(f: onesweep.File[str]) -> dict[str, Any]:
+    return {"node": ray.get_runtime_context().get_node_id(), "path": f.path}
+
+
+def test_rows_are_path_bytes_and_stat_of_each_file(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    rows = onesweep.ray.read(fleet.disk, on=["a", "b"], share="200K").take_all()
+    assert {(row["host"], row["path"]): row["bytes"] for row in rows} == trees and len(rows) == len(trees)
+    for row in rows:
+        told = os.stat(fleet.files(row["host"]) / Path(row["path"]).relative_to(fleet.disk))
+        stat = row["stat"]
+        assert (stat["size"], stat["ino"], stat["mode"], stat["mtime_ns"]) == (told.st_size, told.st_ino, told.st_mode, told.st_mtime_ns)
+        assert row["error"] is None and row["path_bytes"] is None
+
+
+def test_tasks_run_where_the_files_are(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    names = labels()
+    rows = onesweep.ray.read(fleet.disk, where_it_runs, on=["a", "b"], share="100K").take_all()
+    assert Counter((names[row["node"]], row["path"]) for row in rows) == Counter(list(trees))
+    one = onesweep.ray.read([fleet.disk / "d0", str(fleet.disk / "d1")], where_it_runs, on="b").take_all()
+    assert {names[row["node"]] for row in one} == {"b"} and len(one) == 48
+
+
+def test_hashing_scanning_and_packing_are_one_job(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
+    def look(f: onesweep.File[str]) -> dict[str, Any]:
+        return {"path": f.path, "sha256": hashlib.sha256(f.data).hexdigest(), "found": b"a 7" in bytes(f.data)}
+
+    rows = onesweep.ray.read(fleet.disk, look, on=["a", "b"], share="1M").take_all()
+    expected = Counter((path, hashlib.sha256(data).hexdigest(), b"a 7" in data) for (_, path), data in trees.items())
+    assert Counter((row["path"], row["sha256"], row["found"]) for row in rows) == expected
+
+    out = str(tmp_path)
+
+    def pack(share: onesweep.ray.Share) -> dict[str, Any]:
+        name = f"{out}/{share.host}-{share.disk.replace('/', '-')}-{share.number:06}.tar"
+        with tarfile.open(f"{name}.partial", "w") as tar:
+            for f in share:
+                member = tarfile.TarInfo(f.path.lstrip("/"))
+                member.size = f.size
+                tar.addfile(member, io.BytesIO(f.data))
+        os.replace(f"{name}.partial", name)
+        return {"shard": name, "files": share.files, "host": share.host}
+
+    shards = onesweep.ray.read(fleet.disk, per_share=pack, on=["a", "b"], share="300K").take_all()
+    assert len(shards) > 4 and sum(shard["files"] for shard in shards) == len(trees)
+    packed = {}
+    for shard in shards:
+        with tarfile.open(shard["shard"]) as tar:
+            for member in tar:
+                content = tar.extractfile(member)
+                assert content is not None
+                packed[shard["host"], "/" + member.name] = content.read()
+    assert packed == trees
+
+
+def test_rows_may_be_many_none_or_tables(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    def some(f: onesweep.File[str]) -> list[dict[str, Any]]:
+        return [{"path": f.path, "at": at} for at in range(f.size % 3)]
+
+    rows = onesweep.ray.read(fleet.disk, some, on="a").take_all()
+    assert len(rows) == sum(len(data) % 3 for (disk, _), data in trees.items() if disk == "a")
+    assert onesweep.ray.read(fleet.disk, lambda f: None, on="a").take_all() == []
+    tables = onesweep.ray.read(fleet.disk, lambda f: pa.table({"size": [f.size]}), on="a").take_all()
+    assert sum(row["size"] for row in tables) == sum(len(data) for (disk, _), data in trees.items() if disk == "a")
+
+
+def test_what_fails_is_a_row_or_ends_the_job(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    """Files that go between the plan and the reading."""
+    name = "f\udcff"
+    (fleet.files("a") / name).write_bytes(b"odd")
+    rows = onesweep.ray.read(fleet.disk, on=["a"])
+    strict = onesweep.ray.read(fleet.disk, where_it_runs, on=["a"])
+    told = onesweep.ray.read(fleet.disk, where_it_runs, on=["a"], onerror=lambda error: {"path": error.filename, "node": type(error).__name__})
+    gone = fleet.files("a") / "d0"
+    lost = {str(fleet.disk / path.relative_to(fleet.files("a"))) for path in gone.iterdir()}
+    shutil.rmtree(gone)
+    by_path = {row["path"]: row for row in rows.take_all()}
+    assert {path for path, row in by_path.items() if row["error"]} == lost
+    assert all(path in by_path[path]["error"] and by_path[path]["bytes"] is None for path in lost)
+    assert by_path[f"{fleet.disk}/f\ufffd"]["path_bytes"] == os.fsencode(f"{fleet.disk}/{name}")
+    with pytest.raises(Exception, match="No such file"):
+        strict.take_all()
+    assert {row["path"] for row in told.take_all() if len(row["node"]) < 30} == lost
+    (fleet.files("a") / name).unlink()
+
+
+def test_holders_are_named_and_missing_ones_told(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    found = onesweep.ray.holders()
+    assert [holder.name for holder in found[:2]] == ["a", "b"] and found[0].node_id is None and len(found) == 3
+    with pytest.raises(LookupError, match="no node holds the files of c; there are a, b"):
+        onesweep.ray.read(fleet.disk, on=["a", "c"])
+    with pytest.raises(ray.exceptions.RayTaskError, match="gone"):
+        onesweep.ray.read(fleet.disk / "gone", on="a")
+    with pytest.raises(TypeError, match="not both"):
+        onesweep.ray.read(fleet.disk, where_it_runs, per_share=lambda share: None)
+
+
+def test_a_node_is_lost_and_another_has_its_files(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
+    """It dies in the middle, with what it has made in its memory; the next one with its label mounts the same disk."""
+    go, came = tmp_path / "go", tmp_path / "came"
+
+    def slow(f: onesweep.File[str]) -> dict[str, Any]:
+        import time
+
+        # The middle of what b has; both shares before it and after it are more than one.
+        if f.path.endswith("/f61") and ray.get_runtime_context().get_node_id() in victims:
+            came.touch()
+            while not go.exists():
+                time.sleep(0.05)
+        return {"path": f.path, "data": bytes(f.data), "node": ray.get_runtime_context().get_node_id()}
+
+    victims = [node for node, label in labels().items() if label == "b"]
+    job = onesweep.ray.read(fleet.disk, slow, on=["a", "b"], share="100K", at_once=2)
+    rows: list[dict[str, Any]] = []
+    failed: list[BaseException] = []
+
+    def collect() -> None:
+        try:
+            rows.extend(job.materialize().take_all())
+        except BaseException as error:
+            failed.append(error)
+
+    collector = threading.Thread(target=collect)
+    collector.start()
+    until("the middle", came.exists)
+    fleet.kill("b")
+    until("the loss", lambda: len(alive()) == 2)
+    fleet.start("b2", disk="b", label="b")
+    until("the other", lambda: fleet.has(3))
+    collector.join()
+    assert not failed, failed
+    names = labels()
+    assert Counter((names[row["node"]], row["path"]) for row in rows) == Counter(list(trees))
+    assert {(names[row["node"]], row["path"]): row["data"] for row in rows} == trees
+    assert not {row["node"] for row in rows} & set(victims), "what it had made is lost, and made again"
+    go.touch()
+
+
+def test_the_loss_of_a_node_without_a_label_ends_the_job(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
+    """Nobody else has its files, so nobody may say that all were read."""
+    before = set(alive())
+    fleet.start("c", disk="a", label=None)
+    until("the node", lambda: fleet.has(4))
+    (node,) = set(alive()) - before
+    (holder,) = (holder for holder in onesweep.ray.holders() if holder.node_id == node)
+    came = tmp_path / "came"
+
+    def wait(f: onesweep.File[str]) -> dict[str, Any]:
+        import time
+
+        came.touch()
+        time.sleep(3600)
+        return {"path": f.path}
+
+    job = onesweep.ray.read(fleet.disk, wait, on=[holder.name])
+    killer = threading.Thread(target=lambda: (until("the task", came.exists), fleet.kill("c")))
+    killer.start()
+    with pytest.raises(Exception, match="(?i)node"):
+        job.take_all()
+    killer.join()
+
+
+def test_summaries_of_many_hosts(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    """The job of docs/ray.md over what `onesweep export --parquet` writes, each on the disk of its host."""
+    for disk, count in (("a", 3), ("b", 4)):
+        table = pa.table({"host": [disk] * count, "path": [f"/srv/{n}" for n in range(count)], "depth": pa.array([0] + [1] * (count - 1), pa.uint32()),
+                          "files": pa.array([n * 10 for n in range(count)], pa.uint64()), "allocated_bytes": pa.array([4096 * n for n in range(count)], pa.uint64())})
+        (fleet.files(disk) / "export").mkdir(exist_ok=True)
+        pq.write_table(table, fleet.files(disk) / "export/now.parquet")
+    example = HERE / "summaries.py"
+    ran = subprocess.run([sys.executable, example, fleet.address, fleet.disk / "export", "a", "b"], capture_output=True, text=True)
+    assert ran.stdout.strip().split("\n")[-2:] == ["b /srv/3 12288", "a /srv/2 8192"], ran
+    code = example.read_text().split("\n", 2)[2].strip()
+    assert code in (HERE.parents[3] / "docs/ray.md").read_text()
