@@ -189,10 +189,17 @@ impl Goal {
         self.setting.buffered(track_buffer).run(self.ours.clone())
     }
 
-    /// The same in the order of qtar.
+    /// The same in the order of qtar, through the file system as qtar reads.
     fn by_extent_run(&self, track_buffer: bool) -> Run {
-        let options = ["--order", "first-extent"].map(String::from).into_iter();
-        let options = options.chain(self.ours.options.clone()).collect();
+        let mut options = ["--order", "first-extent"].map(String::from).to_vec();
+        let mut own = self.ours.options.iter();
+        while let Some(option) = own.next() {
+            match option.as_str() {
+                "--device" => {}
+                "--strategy" => drop(own.next()),
+                _ => options.push(option.clone()),
+            }
+        }
         self.setting.buffered(track_buffer).run(Work { options, ..self.ours.clone() })
     }
 
@@ -254,7 +261,11 @@ impl Goal {
         if self.rounds_by_extent.is_none() {
             return String::new();
         }
-        let times = |&on: &bool| page::measured(results.times(&self.other_run(on), &self.by_extent_run(on)));
+        let tar = |on| {
+            let work = Work { most_kib: self.ours.most_kib, ..Work::of(Tool::GnuTar) };
+            self.setting.buffered(on).run(work)
+        };
+        let times = |&on: &bool| page::measured(results.times(&tar(on), &self.by_extent_run(on)));
         let mut cells: Vec<String> = self.columns().iter().map(times).collect();
         cells.dedup_by(|cell, other| cell == page::NOT_MEASURED && other == page::NOT_MEASURED);
         cells.join(" / ")
@@ -562,6 +573,8 @@ mod tests {
         assert!(table(std::slice::from_ref(&goal), &results).to_string().contains("| 5.00 / 3.00 | 33.3 |"));
         let scheduled = goal.runs().into_iter().filter(|run| run.work == by_extent).count();
         assert_eq!(scheduled, 4, "two rounds each with the track buffer off and on");
+        let merged = Work::with(Tool::Tar, &["--device", "--strategy", "merged"]);
+        assert_eq!(goal.clone().ours(merged).by_extent_run(false), goal.by_extent_run(false));
     }
 
     #[test]

@@ -67,8 +67,8 @@ impl Goals {
                 let what = format!("`{recipe}` × {scale}, dir_index, {disk_name} disk");
                 let row = |case: &str| Goal::new(&format!("{recipe}-{disk_name}{case}"), &what, setting.clone());
                 let aim = Aim::AtLeast(paper[disk]);
-                goals.push(row("").paper(&paper[disk].to_string()).ours(merged()).off(aim));
-                goals.push(row("-unmerged").ours(unmerged()));
+                goals.push(row("").paper(&paper[disk].to_string()).ours(merged()).off(aim).by_extent(1));
+                goals.push(row("-unmerged").ours(unmerged()).by_extent(1));
                 goals.push(row("-files").by_extent(1));
             }
         }
@@ -100,7 +100,7 @@ impl Goals {
                 };
                 let aim = limit.times[disk];
                 let ours = fragmented::by_device().at_most(limit.kib);
-                goals.push(row("").paper(&aim.to_string()).ours(ours).off(Aim::AtLeast(aim)));
+                goals.push(row("").paper(&aim.to_string()).ours(ours).off(Aim::AtLeast(aim)).by_extent(1));
                 goals.push(row("-files").ours(fragmented::by_file().at_most(limit.kib)).by_extent(1));
             }
         }
@@ -115,7 +115,7 @@ impl Goals {
             let setting = Setting::new(Subject::new(recipe, fs, 1.0, seed), Disk::new(BARRACUDA, Stretch::Whole));
             let goal =
                 Goal::new(&format!("{recipe}-{fs}-sweep"), &format!("`{recipe}`, {}", page::fs_name(fs)), setting);
-            let goal = goal.measure(Measure::Sweep);
+            let goal = goal.measure(Measure::Sweep).by_extent(3);
             if fs == "xfs" {
                 goals.push(goal.clone().ours(merged()).off(Aim::AtMost(most)));
                 goals.push(goal.case_named(&format!("{recipe}-{fs}-sweep-files")));
@@ -128,7 +128,8 @@ impl Goals {
                 let setting =
                     Setting::new(Subject::new(recipe, "ext4", scale, seed), Disk::new(model, Stretch::InProportion));
                 let what = format!("`{recipe}` × {scale}, dir_index, {disk} disk");
-                let goal = Goal::new(&format!("{recipe}-{disk}-sweep"), &what, setting.clone()).ours(merged());
+                let goal =
+                    Goal::new(&format!("{recipe}-{disk}-sweep"), &what, setting.clone()).ours(merged()).by_extent(1);
                 goals.push(goal.clone().measure(Measure::Sweep).off(Aim::AtMost(1.5)));
                 if recipe == "daft-16k" {
                     let least = if disk == "fast" { 0.85 } else { 0.75 };
