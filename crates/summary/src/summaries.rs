@@ -185,6 +185,8 @@ pub struct Asking {
     round: Count,
     /// The last harvest was.
     is_whole: bool,
+    /// The directory isn't where it was, and is looked for in all of them.
+    is_lost: bool,
     /// How often large directories were read aside.
     aside: HashMap<NodeId, u32>,
 }
@@ -437,13 +439,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 }
                 continue;
             };
-            match self.settle_more(slot, asking, gives_way) {
+            match self.settle_more(if asking.is_lost { self.root } else { slot }, asking, gives_way) {
                 // It was forgotten together with one above it that is gone, and may have moved out of that: all is looked through.
                 Err(SummaryError::Unknown) => {}
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
+                // Where directories are known by their names, it or one above it may have moved.
+                Ok(Some(false)) if !asking.is_lost && !self.directories.changes_are_told() => {
+                    (asking.is_lost, asking.is_whole, asking.rounds) = (true, false, 0);
+                }
                 Ok(Some(false)) => return self.cached(directory).map(Some),
                 Ok(Some(true)) => {
+                    let Some(slot) = self.ledger.nodes.find(directory) else { break };
                     self.remember(slot)?;
                     return self.settled_answer(directory, freshness).map(Some);
                 }

@@ -219,7 +219,7 @@ fn keys_of_three_hosts_are_one_query() {
     fs::set_permissions(web.join("private"), fs::Permissions::from_mode(0o700)).expect("a mode");
     images.iter().for_each(|image| crate::tree::sync(&image.root()));
     let of_web = "[who]\nby = \"owner\"\n[months]\nby = \"age\"\n[top]\nby = \"largest\"\ncount = 2\n[size]\nby = \"size\"\n\
-         [lines]\nby = \"command\"\nuser = 65534\n\
+         [lines]\nby = \"command\"\nuser = 65534\nmerge = \"sum\"\n\
          command = ['/usr/bin/awk', 'END { print \"{\\\"rows\\\": \" NR \"}\" }']\n";
     let servings = [
         declared(
