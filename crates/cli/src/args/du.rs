@@ -11,7 +11,7 @@ Examples:
   onesweep du -sh /srv/*
   onesweep du -d1 --inodes /home
   onesweep du -h --by owner /srv
-  onesweep du -s --max-time 5s /srv/spool
+  onesweep du -s --within 5s /srv/spool
   alias du='onesweep du'
 
 Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
@@ -127,7 +127,7 @@ pub(crate) struct DuArgs {
     #[arg(long, value_name = "TIME", conflicts_with_all = [
         "all", "cached", "count_links", "dereference", "dereference_args", "exclude", "exclude_from", "time",
     ])]
-    pub(crate) max_time: Option<Seconds>,
+    pub(crate) within: Option<Seconds>,
     /// Tell where each answer comes from
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -145,7 +145,7 @@ pub(crate) struct DuArgs {
 impl DuArgs {
     /// The same in milliseconds.
     pub(crate) fn max_ms(&self) -> Option<u64> {
-        self.max_time.map(|Seconds(seconds)| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000))
+        self.within.map(|Seconds(seconds)| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000))
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -1,4 +1,4 @@
-//! `onesweep du --max-time`: who waits no longer is told what is stored, and that it is old.
+//! `onesweep du --within`: who waits no longer is told what is stored, and that it is old.
 
 use std::{
     fs,
@@ -46,7 +46,7 @@ fn late_answer() -> String {
 fn a_late_answer_is_never_told_as_a_right_one() {
     let folder = Folder::new();
     let (socket, asked) = saying(&folder, late_answer());
-    let mut du = onesweep(["du", "-s", "--max-time", "5s", "--socket"]);
+    let mut du = onesweep(["du", "-s", "--within", "5s", "--socket"]);
     let out = finish(du.arg(&socket).arg(folder.join("")), 1);
     assert!(text(&out.stdout).starts_with("400\t"), "{}", text(&out.stdout));
     let said = text(&out.stderr);
@@ -57,16 +57,16 @@ fn a_late_answer_is_never_told_as_a_right_one() {
 
     let folder = Folder::new();
     let (socket, _) = saying(&folder, "{\"refused\": \"late\"}\n".to_owned());
-    let mut du = onesweep(["du", "-s", "--max-time", "0s", "--socket"]);
+    let mut du = onesweep(["du", "-s", "--within", "0s", "--socket"]);
     let out = finish(du.arg(&socket).arg(folder.join("")), 1);
     assert!(
         out.stdout.is_empty() && text(&out.stderr).contains("the server doesn't know it yet"),
         "{}",
         text(&out.stderr)
     );
-    for line in ["--max-time 5", "--max-time 5s --cached", "--max-time 5s -a"] {
+    for line in ["--within 5", "--within 5s --cached", "--within 5s -a"] {
         let said = text(&finish(onesweep(["du"]).args(line.split(' ')), 2).stderr);
-        assert!(said.contains("--max-time"), "{line}: {said}");
+        assert!(said.contains("--within"), "{line}: {said}");
     }
 }
 
@@ -105,7 +105,7 @@ fn what_is_late_becomes_right_by_itself() {
         crate::tree::sync(&image.root());
         let serving = Serving::start(&image);
         let ask = |time: &str, code| {
-            let du = serving.du(&["-sB1", "--max-time", time], &at("d")).output().expect("it runs");
+            let du = serving.du(&["-sB1", "--within", time], &at("d")).output().expect("it runs");
             let said = text(&du.stderr);
             assert_eq!(du.status.code(), Some(i32::from(said.contains("time is up"))), "{said}");
             assert!(code != Some(0) || du.status.success(), "{said}");
@@ -166,9 +166,9 @@ fn a_walk_that_takes_too_long_tells_nothing() {
     for number in 0..200 {
         fs::create_dir_all(folder.join(&format!("{number}/a/b/c"))).expect("directories");
     }
-    let mut du = onesweep(["du", "-s", "--max-time", "0s", "--socket", "/nowhere"]);
+    let mut du = onesweep(["du", "-s", "--within", "0s", "--socket", "/nowhere"]);
     let out = finish(du.arg(folder.join("")), 1);
     assert!(out.stdout.is_empty() && text(&out.stderr).contains("nothing is stored of it"), "{}", text(&out.stderr));
-    let mut du = onesweep(["du", "-s", "--inodes", "--max-time", "1h", "--socket", "/nowhere"]);
+    let mut du = onesweep(["du", "-s", "--inodes", "--within", "1h", "--socket", "/nowhere"]);
     assert!(text(&finish(du.arg(Path::new(&folder.join(""))), 0).stdout).starts_with("801\t"));
 }
