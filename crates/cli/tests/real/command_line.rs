@@ -70,7 +70,8 @@ fn the_order_can_be_set_from_outside() {
 /// The settings of the system are where the manual says: an /etc of our own is mounted over the machine's, for one program.
 #[test]
 fn the_settings_of_the_system_are_read() {
-    root_test!();
+    // Its namespace keeps mounted what others unmount meanwhile.
+    root_test!(alone);
     let folder = Folder::new();
     let root = folder.join("tree");
     fs::create_dir(&root).expect("a folder");

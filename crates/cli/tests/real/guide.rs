@@ -197,7 +197,8 @@ macro_rules! pages {
         $(
             #[test]
             fn $test() {
-                root_test!();
+                // Its namespace keeps mounted what others unmount meanwhile.
+                root_test!(alone);
                 follow($name, $prelude);
             }
         )*
