@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +168,16 @@ def test_exceptions_go_to_other_processes(name: str, number: int | None) -> None
     assert isinstance(error, getattr(onesweep, name))
     assert isinstance(error, PermissionError) == (number == 13)
     assert str(onesweep.Error(5, "plain")) == "[Errno 5] plain"
+
+
+def test_classes_of_exceptions_go_to_other_processes(root: Path) -> None:
+    """Also to one that has made none with a second base yet: PyTorch sends the class, and raises it anew with a text."""
+    with pytest.raises(onesweep.RootError) as raised:
+        onesweep.read(root / "gone")
+    kind = type(raised.value)
+    assert issubclass(kind, FileNotFoundError) and pickle.loads(pickle.dumps(kind)) is kind
+    text = f"import pickle, onesweep; raise pickle.loads({pickle.dumps(kind)!r})('told anew')"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert ran.returncode == 1 and ran.stderr.rstrip().endswith("RootError_FileNotFoundError: told anew"), ran
+    for name in ("RootError_KeyError", "Unknown_FileNotFoundError", "RootError_", "nothing"):
+        assert not hasattr(_errors, name)

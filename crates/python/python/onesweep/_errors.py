@@ -6,6 +6,7 @@ FileNotFoundError.
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 from typing import TypeAlias
@@ -125,7 +126,18 @@ def _with_base(cls: type[Error], base: type[OSError]) -> type[Error]:
 
 
 def _derived(cls: type[Error], base: type[OSError]) -> type[Error]:
-    return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__, "__qualname__": cls.__qualname__})
+    # By its qualified name the class itself can be pickled, as a worker of PyTorch does that tells of its failure.
+    name = f"{cls.__name__}_{base.__name__}"
+    return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__, "__qualname__": name})
+
+
+def __getattr__(name: str) -> type[Error]:
+    """A class of this module with a second base, also where none of it was made yet."""
+    own, _, second = name.partition("_")
+    cls, base = _CLASSES.get(own), getattr(builtins, second, None)
+    if cls is None or not (isinstance(base, type) and issubclass(base, OSError)):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _with_base(cls, base)
 
 
 def make(name: str, errno: int | None, strerror: str | None, filename: Path | None, message: str) -> Error:

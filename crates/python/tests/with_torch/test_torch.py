@@ -160,8 +160,9 @@ def test_failures_are_raised_or_told(root: Path, tree: dict[str, bytes]) -> None
         list(onesweep.torch.Tree(both))
     assert len(list(onesweep.torch.Tree(both, onerror=told.append))) == len(tree)
     assert [str(error.filename) for error in told] == [str(root / "gone")]
-    with pytest.raises(RuntimeError, match="gone"):
-        load(onesweep.torch.Tree(root / "gone"), 1)
+    for method in ("fork", "spawn"):
+        with pytest.raises(onesweep.RootError, match="gone"):
+            load(onesweep.torch.Tree(root / "gone"), 1, multiprocessing_context=method)
 
 
 def test_wrong_arguments(root: Path) -> None:
