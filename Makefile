@@ -95,7 +95,7 @@ $(TARGET)/tools/duckdb/$(DUCKDB):
 
 $(RAY_ENV)/made: $(PYTHON_ENV)/made
 	python3 -m venv --clear $(RAY_ENV)
-	$(RAY_ENV)/bin/pip install --quiet --disable-pip-version-check 'ray[data]>=2.60' 'pytest>=8'
+	$(RAY_ENV)/bin/pip install --quiet --disable-pip-version-check 'ray[data]>=2.60,<2.64' 'pytest>=8'
 	@touch $@
 
 $(PYTHON_ENV)/made: crates/python/pyproject.toml

@@ -67,7 +67,10 @@ class Fleet:
 
     def start(self, name: str, disk: str, label: str | None) -> None:
         """Begins a node; whoever mounts the same disk has the same files."""
-        mounted = f'mount --bind "{self.files(disk)}" "{self.disk}" && exec "$@"'
+        # Ray's own files have names by numbers of processes, which each node counts from 1.
+        own = self.home / f"ray-of-{name}"
+        own.mkdir(exist_ok=True)
+        mounted = f'mount --bind "{own}" "{self.session}" && mount --bind "{self.files(disk)}" "{self.disk}" && exec "$@"'
         # All of its processes end with the first one of them.
         before = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", mounted, "sh"]
         self._start(name, [f"--labels=onesweep-files={label}"] if label else [], before)
