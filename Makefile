@@ -18,7 +18,7 @@ TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mk
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon \
-	valgrind:valgrind pkg-config:pkg-config
+	valgrind:valgrind pkg-config:pkg-config fio:fio
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm
@@ -29,7 +29,7 @@ ENGINE_TOOLS := $(BUILD_TOOLS) redis-server:redis-server
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
-	zip:zip fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
+	zip:zip restic:restic borg:borgbackup clamscan:clamav fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
 # Those of crates.io, with their versions.
 FCLONES ?= 0.35
 DUA ?= 2.46

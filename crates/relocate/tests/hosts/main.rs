@@ -4,6 +4,7 @@ mod carry;
 mod conformance;
 mod crash;
 mod ext4;
+mod fio;
 mod follow;
 mod image;
 mod model;

@@ -1,0 +1,103 @@
+//! Movers beside fio, which reads back and verifies all that it writes: buffered, direct and mapped.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use onesweep_relocate::pack::Rules;
+
+use crate::image::{is_root, text};
+use crate::tree::{Kind, OnExt4, OnXfs, assert_same, kept, pack, scatter, sync};
+
+const MIB: u64 = 1 << 20;
+/// Each writes all its files and verifies them, so often.
+const ROUNDS: u32 = 12;
+
+/// Ways to write, by fio's names.
+const WAYS: [(&str, &[&str]); 3] = [
+    ("buffered", &["--ioengine=psync", "--fsync=16"]),
+    ("direct", &["--ioengine=psync", "--direct=1"]),
+    ("mapped", &["--ioengine=mmap", "--fsync=16"]),
+];
+
+#[test]
+fn what_fio_writes_on_ext4_is_what_it_reads() {
+    fio_and_two_movers::<OnExt4>();
+}
+
+#[test]
+fn what_fio_writes_on_xfs_is_what_it_reads() {
+    fio_and_two_movers::<OnXfs>();
+}
+
+/// Ends the movers, also when a writer fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Files of 4 to 12 blocks, written block by block, so that they come to lie apart.
+fn fio(directory: &str, (name, way): (&str, &[&str])) -> Child {
+    Command::new("fio")
+        .args([&format!("--name={name}"), &format!("--directory={directory}"), &format!("--loops={ROUNDS}")])
+        .args(["--rw=randwrite", "--bs=4k", "--nrfiles=24", "--filesize=16k-48k", "--openfiles=24"])
+        // What is preallocated stays where it is.
+        .args(["--fallocate=none", "--file_service_type=random"])
+        .args([
+            "--verify=crc32c",
+            "--do_verify=1",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+            "--output-format=terse",
+        ])
+        .args(way)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fio runs (make deps installs it)")
+}
+
+fn fio_and_two_movers<K: Kind>() {
+    if !is_root() {
+        return;
+    }
+    let mut image = K::image(1024 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, 40);
+    sync(&directory);
+    let (goes_on, moved) = (AtomicBool::new(true), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for mover in 0..2_usize {
+            let (directory, goes_on, moved) = (&directory, &goes_on, &moved);
+            scope.spawn(move || {
+                let mut host = K::host(directory);
+                let mut round = mover;
+                while goes_on.load(Ordering::Relaxed) {
+                    let rules = Rules { region: [512, 16, 64][round % 3], slack: 0, budget: 1000, margin: 0 };
+                    let (_, report) = pack(&mut host, directory, &rules);
+                    assert!(report.ended.is_none(), "{report:?}");
+                    moved.fetch_add(report.files, Ordering::Relaxed);
+                    round += 1;
+                }
+            });
+        }
+        let ends = Ends(&goes_on);
+        let writers = WAYS.map(|way| (way.0, fio(text(&directory), way)));
+        let said = writers.map(|(name, writer)| (name, writer.wait_with_output().expect("it ends")));
+        drop(ends);
+        for (name, out) in said {
+            let said = [&out.stdout[..], &out.stderr].concat();
+            assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&said));
+        }
+    });
+    let moved = moved.load(Ordering::Relaxed);
+    eprintln!("{moved} moves beside fio");
+    assert!(moved > 80, "files of fio were moved, too: {moved}");
+    let before = kept(&directory);
+    image.check();
+    assert_same(&directory, &before);
+}
