@@ -61,21 +61,24 @@ pub(crate) fn measure(
     }
     let scratch = Scratch::new("bench")?;
     let copies = Copies::new(&scratch)?;
-    let target = scratch.dir("tree")?;
+    let (target, view) = (scratch.dir("tree")?, scratch.dir("view")?);
     let fs = run.setting.image.fs()?;
     let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, fs, &scratch)).transpose()?;
     let places = Places {
         root: if run.work.unmounted { Path::new(DEVICE) } else { &target },
         image: &unpacked.image,
         copies: &copies.dir,
+        view: &view,
         programs,
         without: without.as_deref(),
         peak: unpacked.peak,
         content_bytes: unpacked.facts.file_bytes,
     };
     let mut argv = run.work.argv(&places);
-    let Some(program) = programs.find(&argv[0]) else {
-        return Ok(Outcome { missing: Some(format!("{} {NOT_INSTALLED}", argv[0])), argv, ..Outcome::default() });
+    let absent = [Some(&*argv[0]), run.work.needs()].into_iter().flatten().find(|name| programs.find(name).is_none());
+    let missing = absent.map(|name| format!("{name} {NOT_INSTALLED}"));
+    let Some(program) = programs.find(&argv[0]).filter(|_| missing.is_none()) else {
+        return Ok(Outcome { missing, argv, ..Outcome::default() });
     };
     let named = std::mem::replace(&mut argv[0], program.display().to_string());
     let mut outcome = match run.setting.cache {
@@ -89,6 +92,7 @@ pub(crate) fn measure(
         let arg = arg.replace(&*target.to_string_lossy(), "TREE");
         let arg = arg.replace(&*unpacked.image.to_string_lossy(), "IMAGE");
         let arg = arg.replace(&*copies.dir.to_string_lossy(), "COPIES");
+        let arg = arg.replace(&*view.to_string_lossy(), "VIEW");
         let list = without.as_ref().map(|list| list.display().to_string());
         let arg = list.map_or(arg.clone(), |list| arg.replace(&list, "LARGE"));
         let arg = arg.replace(&*programs.onesweep.to_string_lossy(), "onesweep");

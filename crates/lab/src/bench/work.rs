@@ -18,6 +18,10 @@ pub(crate) enum Tool {
     Grep,
     Sha256,
     Zip,
+    Restic,
+    Borg,
+    /// By a single signature, so that reading is what takes its time.
+    Clamscan,
     Du,
     Ls,
     Fclones,
@@ -107,6 +111,9 @@ pub(crate) struct Work {
     /// Under `onesweep run`, with memory for one of so many parts of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ahead: Option<u64>,
+    /// Through `onesweep view`, with as much memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) viewed: Option<u64>,
 }
 
 /// Where things are when a program is called.
@@ -118,6 +125,8 @@ pub(crate) struct Places<'a> {
     pub(crate) image: &'a Path,
     /// An empty directory for copies.
     pub(crate) copies: &'a Path,
+    /// An empty directory for a view of the tree.
+    pub(crate) view: &'a Path,
     pub(crate) programs: &'a Programs,
     /// The names of files that are left out.
     pub(crate) without: Option<&'a Path>,
@@ -153,7 +162,7 @@ const GNU_TAR: [&str; 3] = ["tar", "--format=posix", "--pax-option=delete=atime,
 
 impl Work {
     pub(crate) fn of(tool: Tool) -> Self {
-        Self { tool, options: Vec::new(), budget: None, most_kib: None, unmounted: false, ahead: None }
+        Self { tool, options: Vec::new(), budget: None, most_kib: None, unmounted: false, ahead: None, viewed: None }
     }
 
     pub(crate) fn with(tool: Tool, options: &[&str]) -> Self {
@@ -179,10 +188,29 @@ impl Work {
         Self { ahead: Some(parts), ..self }
     }
 
+    /// The same through `onesweep view`, with memory as of [`Work::ahead`].
+    pub(crate) fn viewed(self, parts: u64) -> Self {
+        Self { viewed: Some(parts), ..self }
+    }
+
+    /// A program that has to be installed, where another one starts it.
+    pub(crate) fn needs(&self) -> Option<&'static str> {
+        match self.tool {
+            Tool::Restic => Some("restic"),
+            Tool::Borg => Some("borg"),
+            Tool::Clamscan => Some("clamscan"),
+            Tool::Zip => Some("zip"),
+            Tool::Rsync => Some("rsync"),
+            _ => None,
+        }
+    }
+
     /// Whether it is a program of ours, whose figures change with the code.
     pub(crate) fn is_ours(&self) -> bool {
         use Tool::{Copy, Find, Memory, Plan, Scan, Sum, Tar};
-        self.ahead.is_some() || matches!(self.tool, Tar | Sum | Copy | Plan | Find | Scan | Memory)
+        self.ahead.is_some()
+            || self.viewed.is_some()
+            || matches!(self.tool, Tar | Sum | Copy | Plan | Find | Scan | Memory)
     }
 
     /// Whether it is computed from what other programs made the disk do.
@@ -213,6 +241,9 @@ impl Work {
             Tool::Grep => "grep -r",
             Tool::Sha256 => "find -exec sha256sum",
             Tool::Zip => "zip -r",
+            Tool::Restic => "restic backup",
+            Tool::Borg => "borg create",
+            Tool::Clamscan => "clamscan -r",
             Tool::Du => "du -s",
             Tool::Ls => "ls -lR",
             Tool::Fclones => "fclones --transform cat",
@@ -250,26 +281,38 @@ impl Work {
         if self.unmounted {
             name += " DEVICE";
         }
-        match self.ahead {
-            None => name,
-            Some(1) => format!("onesweep run {name}"),
-            Some(parts) => format!("onesweep run --limit 1/{parts} {name}"),
+        let helped = |by: &str, parts: u64| match parts {
+            1 => format!("onesweep {by} {name}"),
+            _ => format!("onesweep {by} --limit 1/{parts} {name}"),
+        };
+        match (self.ahead, self.viewed) {
+            (Some(parts), _) => helped("run", parts),
+            (None, Some(parts)) => helped("view", parts),
+            (None, None) => name,
         }
     }
 
     /// The program and its arguments.
     pub(crate) fn argv(&self, places: &Places) -> Vec<String> {
-        let Some(parts) = self.ahead else { return self.own_argv(places) };
-        let limit = ["--limit".to_owned(), (places.content_bytes / parts.max(1)).to_string()];
-        let mut argv = vec![places.programs.onesweep.display().to_string(), "run".to_owned()];
-        argv.extend(limit.into_iter().filter(|_| parts > 1));
-        argv.extend(["--tree".to_owned(), places.root.display().to_string(), "--".to_owned()]);
-        argv.extend(self.own_argv(places));
-        argv
+        let root = places.root.display().to_string();
+        let helped = |by: &str, parts: u64, trees: &[&str], root: &Path| {
+            let limit = ["--limit".to_owned(), (places.content_bytes / parts.max(1)).to_string()];
+            let mut argv = vec![places.programs.onesweep.display().to_string(), by.to_owned()];
+            argv.extend(limit.into_iter().filter(|_| parts > 1));
+            argv.extend(trees.iter().map(|&tree| tree.to_owned()));
+            argv.push("--".to_owned());
+            argv.extend(self.own_argv(places, root));
+            argv
+        };
+        match (self.ahead, self.viewed) {
+            (Some(parts), _) => helped("run", parts, &["--tree", &root], places.root),
+            (None, Some(parts)) => helped("view", parts, &[&root, &places.view.display().to_string()], places.view),
+            (None, None) => self.own_argv(places, places.root),
+        }
     }
 
-    fn own_argv(&self, places: &Places) -> Vec<String> {
-        let root = places.root.display().to_string();
+    fn own_argv(&self, places: &Places, root: &Path) -> Vec<String> {
+        let root = root.display().to_string();
         let image = places.image.display().to_string();
         let copies = places.copies.display().to_string();
         let onesweep = places.programs.onesweep.display().to_string();
@@ -298,6 +341,23 @@ impl Work {
             }
             Tool::Sha256 => plain(&["find", &root, "-type", "f", "-exec", "sha256sum", "{}", "+"]),
             Tool::Zip => plain(&["zip", "-rq1", "-", &root]),
+            // A repository, a set of signatures: what they write lies in memory.
+            Tool::Restic => {
+                let script = "export RESTIC_PASSWORD=lab && cd \"$0\" && restic -q --no-cache -r \"$1/r\" init && \
+                              exec restic -q --no-cache -r \"$1/r\" backup .";
+                plain(&["sh", "-c", script, &root, &copies])
+            }
+            Tool::Borg => {
+                let script = "export BORG_BASE_DIR=\"$1\" BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes && cd \"$0\" && \
+                              borg init -e none \"$1/b\" && exec borg create \"$1/b::a\" .";
+                plain(&["sh", "-c", script, &root, &copies])
+            }
+            // The digest and length of a file that is nowhere.
+            Tool::Clamscan => {
+                let script = "echo d41d8cd98f00b204e9800998ecf8427f:12345678:Lab > \"$1/lab.hdb\" && \
+                              exec clamscan -r -i --no-summary -d \"$1/lab.hdb\" \"$0\"";
+                plain(&["sh", "-c", script, &root, &copies])
+            }
             Tool::Du => plain(&["du", "-s", &root]),
             Tool::Ls => plain(&["ls", "-lR", &root]),
             // A file whose size no other has would not be read at all, were it not for the transformation.
@@ -338,6 +398,7 @@ mod tests {
             root: Path::new("/mnt"),
             image: Path::new("/image"),
             copies: Path::new("/copies"),
+            view: Path::new("/view"),
             programs: &programs,
             without: None,
             peak: 300 << 20,
@@ -359,7 +420,8 @@ mod tests {
         let programs = programs();
         let without = Some(Path::new("/list"));
         let (root, image, copies) = (Path::new("/mnt"), Path::new("/image"), Path::new("/"));
-        let places = Places { root, image, copies, programs: &programs, without, peak: 0, content_bytes: 0 };
+        let view = Path::new("/view");
+        let places = Places { root, image, copies, view, programs: &programs, without, peak: 0, content_bytes: 0 };
         for tool in [Tool::GnuTar, Tool::Tar, Tool::Plan] {
             let work = Work::of(tool).at_most(128);
             assert!(work.name().ends_with("(files up to 128 KB)"));
@@ -371,13 +433,20 @@ mod tests {
     fn the_sweep_goes_ahead_of_a_program_with_a_part_of_the_memory() {
         let programs = programs();
         let (root, image, copies) = (Path::new("/mnt"), Path::new("/image"), Path::new("/copies"));
-        let places = Places { root, image, copies, programs: &programs, without: None, peak: 0, content_bytes: 800 };
+        let view = Path::new("/view");
+        let places =
+            Places { root, image, copies, view, programs: &programs, without: None, peak: 0, content_bytes: 800 };
         let work = |parts| Work::of(Tool::Cp).ahead(parts);
         let argv = |parts| work(parts).argv(&places).join(" ");
         assert_eq!(argv(1), "/bin/onesweep run --tree /mnt -- cp -a /mnt/. /copies");
         assert_eq!(argv(8), "/bin/onesweep run --limit 100 --tree /mnt -- cp -a /mnt/. /copies");
         assert!(work(8).is_ours() && !Work::of(Tool::Cp).is_ours());
         assert_eq!([1, 8].map(|parts| work(parts).name()), ["onesweep run cp -a", "onesweep run --limit 1/8 cp -a"]);
+        let viewed = |parts| Work::of(Tool::Cp).viewed(parts);
+        assert_eq!(viewed(1).argv(&places).join(" "), "/bin/onesweep view /mnt /view -- cp -a /view/. /copies");
+        assert_eq!(viewed(8).argv(&places)[..4], ["/bin/onesweep", "view", "--limit", "100"]);
+        assert_eq!(viewed(8).name(), "onesweep view --limit 1/8 cp -a");
+        assert!(viewed(1).is_ours());
     }
 
     #[test]
@@ -387,13 +456,17 @@ mod tests {
             root: Path::new("/mnt"),
             image: Path::new("/image"),
             copies: Path::new("/copies"),
+            view: Path::new("/view"),
             programs: &programs,
             without: None,
             peak: 0,
             content_bytes: 0,
         };
-        use Tool::{BsdTar, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Rmlint, Rsync, Sha256, Zip};
-        for tool in [GnuTar, BsdTar, Cp, FindCat, Rsync, Fclones, Rmlint, Grep, Sha256, Zip, Du, Ls] {
+        use Tool::{
+            Borg, BsdTar, Clamscan, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Restic, Rmlint, Rsync, Sha256, Zip,
+        };
+        let readers = [GnuTar, BsdTar, Cp, FindCat, Rsync, Fclones, Rmlint, Grep, Sha256, Zip, Restic, Borg, Clamscan];
+        for tool in readers.into_iter().chain([Du, Ls]) {
             let argv = Work::of(tool).argv(&places);
             assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");
             assert!(!Work::of(tool).is_ours());
@@ -405,7 +478,9 @@ mod tests {
     fn a_device_is_named_in_the_place_of_the_tree() {
         let programs = programs();
         let (root, image, copies) = (Path::new("/dev/loop7"), Path::new("/image"), Path::new("/"));
-        let places = Places { root, image, copies, programs: &programs, without: None, peak: 0, content_bytes: 0 };
+        let view = Path::new("/view");
+        let places =
+            Places { root, image, copies, view, programs: &programs, without: None, peak: 0, content_bytes: 0 };
         let tar = Work::of(Tool::Tar).unmounted();
         assert_eq!(tar.argv(&places).join(" "), "/bin/onesweep tar --json -cf - /dev/loop7");
         assert_eq!(tar.name(), "onesweep tar DEVICE");
