@@ -146,6 +146,8 @@ pub struct Summaries<D, T> {
     tended_at: i64,
     /// That is under way.
     is_tending: bool,
+    /// Since when so much is dirty that it is to be harvested.
+    much_since: Option<i64>,
     /// Directories whose totals are noted from time to time, and when that was done last.
     remembered: HashSet<Slot>,
     noted_at: i64,
@@ -227,6 +229,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             unsettled_until: i64::MAX,
             tended_at: seconds(),
             is_tending: false,
+            much_since: None,
             remembered: opened.remembered,
             noted_at: 0,
             is_noting: false,

@@ -10,6 +10,10 @@ use crate::{
     tracker::Tracker,
 };
 
+/// Much has been dirty for so many seconds before it is harvested for that: who unpacks a tree goes on in the directories that would be
+/// harvested, and each of them would have to be read again.
+const CALM: i64 = 5;
+
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tended {
@@ -22,8 +26,8 @@ pub enum Tended {
 }
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
-    /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that is much, or the
-    /// last such harvest is `timeout` seconds ago (FastDu, 1.3 and 3.2). About `most` directories are read at a time, so that
+    /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that has been much for some
+    /// seconds, or the last such harvest is `timeout` seconds ago (FastDu, 1.3 and 3.2). About `most` directories are read at a time, so that
     /// who asks meanwhile doesn't wait for all of them, and no more than are in flight once `gives_way` says so.
     pub fn tend(&mut self, timeout: i64, most: usize, gives_way: &dyn Fn() -> bool) -> Result<Tended, SummaryError> {
         self.drain()?;
@@ -39,13 +43,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
             let dirty = self.ledger.nodes.dirty_below(self.root).len();
             let is_late = is_to_be_asked || now - self.tended_at >= timeout;
-            let is_due = dirty * DIRTY_SHARE > self.ledger.nodes.len() || is_late;
+            let is_due = self.has_long_been_much(dirty, now) || is_late;
             // Inodes that change where nothing is told make no directory dirty before they are looked at.
             let are_silent = is_late && !(self.open.is_empty() && self.aliens.is_empty());
             if (dirty == 0 && !are_silent) || !is_due {
                 return Ok(Tended::Nothing);
             }
-            self.is_tending = true;
+            (self.is_tending, self.much_since) = (true, None);
             self.tended_aside.clear();
             // Or the next start would have to look at all that has changed since the last one.
             self.is_behind |= self.directories.method() == Some(Method::Generations);
@@ -63,6 +67,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.commit(true)?;
         self.tidy_places()?;
         Ok(Tended::All(read))
+    }
+
+    fn has_long_been_much(&mut self, dirty: usize, now: i64) -> bool {
+        let is_much = dirty * DIRTY_SHARE > self.ledger.nodes.len();
+        let since = is_much.then(|| self.much_since.unwrap_or(now));
+        self.much_since = since;
+        // A clock that was set back begins anew.
+        since.is_some_and(|since| !(0..CALM).contains(&(now - since)))
     }
 
     /// Nobody tells which inodes are gone from a directory, only that some are. So when that comes to more than there are, those

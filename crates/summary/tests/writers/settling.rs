@@ -10,8 +10,10 @@ use onesweep_summary::{
     summaries::{Freshness, Tended},
 };
 
+use onesweep_sys::fanotify::Happened;
+
 use crate::{
-    agrees, answers_right, opened,
+    Tracked, agrees, answers_right, opened,
     tree::{ROOT, Tree, id},
 };
 
@@ -82,6 +84,36 @@ fn what_has_settled_is_read_by_itself() {
     while now() < due {
         thread::sleep(Duration::from_millis(20));
     }
-    while tracked.tend(SETTLING, 100, &|| false).expect("no error") != Tended::Nothing {}
+    until_read(&mut tracked, SETTLING);
     assert_eq!(tracked.cached(id(ROOT)).expect("it is known").totals.sums.bytes, tree.state().truth(ROOT).1);
+}
+
+/// However much it is, it waits some seconds for who goes on; then it is read once.
+#[test]
+fn what_is_being_written_waits_for_its_end() {
+    let tree = Tree::new(7);
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+    agrees(&mut tracked, &tree, ROOT, "at first");
+    let readings = tracked.readings();
+    let began = now();
+    {
+        let mut state = tree.state();
+        state.files.insert(FILE, 10);
+        state.directory(ROOT).names.insert("file".to_owned(), FILE);
+        state.tell(ROOT, None, Happened::CREATE);
+    }
+    // More than one in twenty.
+    assert_eq!(tracked.tend(SETTLING, 100, &|| false).expect("no error"), Tended::Nothing);
+    assert_eq!(tracked.readings(), readings);
+    until_read(&mut tracked, SETTLING);
+    assert!(now() - began >= 4, "{} s", now() - began);
+    assert_eq!(tracked.readings(), readings + 1);
+    assert_eq!(tracked.cached(id(ROOT)).expect("it is known").totals.sums.bytes, tree.state().truth(ROOT).1);
+}
+
+/// Waits for what is harvested by itself.
+fn until_read(tracked: &mut Tracked, timeout: i64) {
+    while !matches!(tracked.tend(timeout, 100, &|| false).expect("no error"), Tended::All(_)) {
+        thread::sleep(Duration::from_millis(20));
+    }
 }

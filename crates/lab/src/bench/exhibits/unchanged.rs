@@ -232,7 +232,8 @@ mod tests {
             results.enter(of(alone, wall_s));
             results.enter(of(viewed, 1.5 * wall_s + START_S));
         }
-        let row = "| GNU tar | 4.00 (1.00 to 7.00) | not measured | ≤ 1.05 | 1.50 (1.50 to 1.50) | ≤ 1.25, **not met** |";
+        let row =
+            "| GNU tar | 4.00 (1.00 to 7.00) | not measured | ≤ 1.05 | 1.50 (1.50 to 1.50) | ≤ 1.25, **not met** |";
         let table = exhibit.warm_table(&results).to_string();
         assert!(table.contains(row), "{table}");
     }
