@@ -55,7 +55,7 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     let server = home.join("onesweep");
     fs::write(&server, SERVER).unwrap();
     fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
-    let cases = ["days-b-ext4", "disk-cost", "overwrite", "records", "storm"];
+    let cases = ["days-b-ext4", "disk-cost", "overwrite", "records", "disk-records", "storm"];
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "du", "--scale", "0.001", "--onesweep"]).arg(&server).env("TMPDIR", home);
     bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
@@ -77,9 +77,11 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     assert!(steps[0]["tracked"][0]["wall_s"].as_f64() > Some(0.0) && steps[4]["alone"].as_array().unwrap().len() == 1);
     let overwrite = outcome("overwrite", "overwrite");
     assert!(overwrite["tracked_us"][0].as_f64() > Some(0.0) && overwrite["getppid_us"][0].as_f64() > Some(0.0));
-    let records = outcome("records", "records")["records"].clone();
-    assert_eq!(records.as_array().unwrap().len(), 4 * 4, "{records}");
-    assert!(records.as_array().unwrap().iter().all(|record| record["tracked"][0].as_f64() > Some(0.0)), "{records}");
+    for case in ["records", "disk-records"] {
+        let records = outcome(case, "records")["records"].clone();
+        assert_eq!(records.as_array().unwrap().len(), 4 * 4, "{case}: {records}");
+        assert!(records.as_array().unwrap().iter().all(|record| record["tracked"][0].as_f64() > Some(0.0)), "{records}");
+    }
     let storm = outcome("storm", "storm");
     assert!(storm["events"].as_u64() > Some(0) && storm["during"]["resident_kib"].as_u64() > Some(0), "{storm}");
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::outcomes::{Cost, Day, Days, Many, Outcome, Overwrite, Step, Times};
+use super::outcomes::{Cost, Day, Days, Many, Outcome, Overwrite, Records, Step, Times};
 use super::peers::PARALLEL;
 use super::records::Kind;
 use crate::bench::exhibits::Aim;
@@ -139,8 +139,7 @@ pub(super) fn more(step: &Step, of: fn(&Times) -> f64) -> Option<Spread> {
 
 /// The change by a server of each kind and size of record, in percent, as the median of all rounds; and how much the two runs
 /// without one differ in the same way.
-pub(super) fn slower(outcomes: &Outcomes, kind: Kind) -> Option<(Spread, Spread)> {
-    let Some(Outcome::Records(records)) = outcomes.get("records") else { return None };
+pub(super) fn slower(records: &Records, kind: Kind) -> Option<(Spread, Spread)> {
     let (mut tracked, mut alone) = (Vec::new(), Vec::new());
     for record in records.records.iter().filter(|record| record.kind == kind) {
         let rounds = || record.alone.iter().zip(&record.tracked);
@@ -179,10 +178,18 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
         let served = for_a_file(|tracked, _| tracked.served_s);
         rows.push(spread_row(&what, "of that the server's, which may be harvesting (µs)", None, served));
     }
+    let of_records = |case: &str| match outcomes.get(case) {
+        Some(Outcome::Records(records)) => Some(records),
+        _ => None,
+    };
     for kind in Kind::ALL {
-        let worst = slower(outcomes, kind).map(|(tracked, _)| tracked.greatest);
-        let what = format!("{}, 512 MiB in 256 MiB, the worst of all sizes of records", kind.name());
-        rows.push(row(&what, ELAPSED, Some(Aim::AtMost(5.0)), worst).paper("within noise"));
+        let all = of_records("disk-records").and_then(|records| slower(records, kind));
+        let what = format!("{}, 512 MiB in 256 MiB, a disk in real time, all sizes of records", kind.name());
+        let value = all.map(|(tracked, _)| tracked);
+        rows.push(spread_row(&what, ELAPSED, Some(Aim::AtMost(5.0)), value).paper("within noise"));
+        let all = of_records("records").and_then(|records| slower(records, kind));
+        let what = format!("{}, the same on this machine's disk, which doesn't seek", kind.name());
+        rows.push(spread_row(&what, ELAPSED, None, all.map(|(tracked, _)| tracked)));
     }
     let more = |of: fn(&Overwrite) -> &[f64]| match outcomes.get("overwrite") {
         Some(Outcome::Overwrite(overwrite)) => {
@@ -278,7 +285,7 @@ fn restarts(outcomes: &Outcomes) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outcomes::{Costs, Overwrite, Record, Records, Storm};
+    use super::super::outcomes::{Costs, Overwrite, Record, Storm};
     use super::*;
 
     #[test]
@@ -306,6 +313,7 @@ mod tests {
             ("many-ext4", &many),
             ("storm", &storm),
             ("records", &records),
+            ("disk-records", &records),
         ]);
         let text = table(&outcomes).to_string();
         for line in [
@@ -316,7 +324,8 @@ mod tests {
             "| 4 KiB overwritten in a changed directory, sizes at close | more (µs) | – | ≤ 0.3 | 0.25 (0.20 to 0.25) | met |",
             "warm | ours ÷ quickest parallel walk | – | ≤ 1.3 | 1.20 | met |",
             "ext4, warm | s | – | ≤ 2 | 3.00 | **not met** |",
-            "| write, 512 MiB in 256 MiB, the worst of all sizes of records | elapsed, more (%) | within noise | ≤ 5 | 25.0 | **not met** |",
+            "| write, 512 MiB in 256 MiB, a disk in real time, all sizes of records | elapsed, more (%) | within noise | ≤ 5 | 25.0 | **not met** |",
+            "| write, the same on this machine's disk, which doesn't seek | elapsed, more (%) | – | – | 25.0 |  |",
             "| thousands a second | – | – | 100 |  |",
             "| whole answers held against GNU du's, after a day, a start or a storm | number, all of them the same | – | – | 2.00 |  |",
             "| the root, nothing changed | ms | – | ≤ 1 | – | not measured |",

@@ -76,11 +76,13 @@ enum Case {
     Overwrite,
     /// A large file, by records of many sizes.
     Records,
+    /// The same on a disk that takes its time.
+    RecordsOnDisk,
     /// More events than anybody can follow.
     Storm,
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -94,6 +96,7 @@ const CASES: [Case; 14] = [
     Case::CostOnDisk,
     Case::Overwrite,
     Case::Records,
+    Case::RecordsOnDisk,
     Case::Storm,
 ];
 
@@ -113,6 +116,7 @@ impl Case {
             Self::CostOnDisk => "disk-cost".into(),
             Self::Overwrite => "overwrite".into(),
             Self::Records => "records".into(),
+            Self::RecordsOnDisk => "disk-records".into(),
             Self::Storm => "storm".into(),
         }
     }
@@ -129,6 +133,7 @@ impl Case {
             Self::CostOnDisk => cost::on_disk(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
             Self::Overwrite => overwrite::measure(order.scale, &order.programs, interrupt).map(Outcome::Overwrite),
             Self::Records => records::measure(order.scale, &order.programs, interrupt).map(Outcome::Records),
+            Self::RecordsOnDisk => records::on_disk(order.scale, &order.programs, interrupt).map(Outcome::Records),
             Self::Storm => storm::measure(order.scale, &order.programs, interrupt).map(Outcome::Storm),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
         }

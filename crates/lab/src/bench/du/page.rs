@@ -54,7 +54,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
             Outcome::Costs(costs) if *case == "cost" => costs::in_memory(costs),
             Outcome::Costs(costs) => costs::on_disk(costs),
             Outcome::Overwrite(overwrite) => costs::of_overwrite(overwrite),
-            Outcome::Records(records) => costs::of_records(records, &by_case, pictures)?,
+            Outcome::Records(records) => costs::of_records(records, *case == "disk-records", pictures)?,
             Outcome::Storm(storm) => costs::of_storm(storm),
             Outcome::Days(_) | Outcome::Many(_) => String::new(),
         };

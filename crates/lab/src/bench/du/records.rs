@@ -1,7 +1,8 @@
 //! FastDu, figure 3: a file written, written again, read, and read again by records of one size, with less memory than it takes.
 //!
-//! The file lies on an ext4 in an image, past whose own cache its pages come from the disk below. In each round a file is made
-//! without a server, with one, and without one again: what the two without differ by is what the machine itself does.
+//! The file lies on an ext4 in an image, past whose own cache its pages come from the disk below: this machine's, or an emulated one
+//! that takes its time. In each round a file is made without a server, with one, and without one again: what the two without differ by
+//! is what the machine itself does.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -13,15 +14,19 @@ use serde::{Deserialize, Serialize};
 
 use super::outcomes::{Record, Records};
 use super::served::Served;
-use super::stage::drop_caches;
+use super::stage::{self, Stage, drop_caches};
 use super::volume::Volume;
+use crate::age::image::Fs;
 use crate::bench::confined::Confined;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
 use crate::mount;
+use crate::scratch::Scratch;
 
 const ROUNDS: usize = 5;
+/// On a disk, where a file takes five seconds each time.
+const ROUNDS_ON_DISK: usize = 3;
 const FILE_BYTES: f64 = (512_u64 << 20) as f64;
 const LEAST_RECORD: u64 = 1 << 10;
 const MOST_RECORD: u64 = 8 << 20;
@@ -83,54 +88,83 @@ pub(crate) fn run(door: &Path, kind: Kind, path: &Path, (bytes, record): (u64, u
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// By records of all sizes.
+/// By records of all sizes, on the disk that this machine has.
 pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Records, String> {
-    let file_bytes = ((FILE_BYTES * scale) as u64 / MOST_RECORD).max(1) * MOST_RECORD;
-    let memory_bytes = (file_bytes / 2).max(LEAST_MEMORY);
-    let confined = Confined::to(memory_bytes)?;
+    let file_bytes = file_bytes(scale);
     let volume = Volume::direct("ext4", file_bytes * 2)?;
-    let on = On { volume: &volume, confined: &confined, file_bytes, programs, interrupt };
-    let (rounds, step) = (super::rounds(scale, ROUNDS), if scale < 0.1 { 16 } else { 2 });
-    let sizes = std::iter::successors(Some(LEAST_RECORD), |record| Some(record * step));
-    let mut records = Vec::new();
-    for record_bytes in sizes.take_while(|record| *record <= MOST_RECORD) {
-        let mut all = Kind::ALL.map(|kind| Record::new(kind, record_bytes));
-        for _ in 0..rounds {
-            let before = on.speeds(record_bytes)?;
-            let served = Served::start(programs, &volume.scratch, &volume.tree)?;
-            let tracked = on.speeds(record_bytes)?;
-            served.stop(interrupt)?;
-            let after = on.speeds(record_bytes)?;
-            for (index, record) in all.iter_mut().enumerate() {
-                record.alone.push([before[index], after[index]]);
-                record.tracked.push(tracked[index]);
-            }
-        }
-        eprintln!("  records of {} KiB", record_bytes >> 10);
-        records.extend(all);
-    }
+    let on = On { tree: &volume.tree, scratch: &volume.scratch, file_bytes, programs, interrupt };
+    let records = on.by_size(super::rounds(scale, ROUNDS), step(scale, 2))?;
     volume.end()?;
-    Ok(Records { file_bytes, memory_bytes, records })
+    Ok(records)
 }
 
+/// By records of some sizes, on an emulated disk of 7,200 turns a minute that takes its time.
+pub(super) fn on_disk(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Records, String> {
+    let (scratch, file_bytes) = (Scratch::new("du")?, file_bytes(scale));
+    let (image, fs) = (scratch.file("image"), Fs::Ext4);
+    let made = File::create(&image).and_then(|file| file.set_len(file_bytes * 2 + (512 << 20)));
+    made.map_err(|error| format!("{}: {error}", image.display()))?;
+    fs.make(&image, 4096, &["-b".to_owned(), "4096".to_owned()])?;
+    let mut stage = Stage::up(&stage::disk().real(1.0).buffered(true), &image, fs.mount_type(), &scratch)?;
+    let on = On { tree: &stage.tree, scratch: &scratch, file_bytes, programs, interrupt };
+    let records = on.by_size(super::rounds(scale, ROUNDS_ON_DISK), step(scale, 4));
+    let ended = stage.end();
+    let _ = fs::remove_dir_all(scratch.file("store"));
+    ended.and(records)
+}
+
+fn file_bytes(scale: f64) -> u64 {
+    ((FILE_BYTES * scale) as u64 / MOST_RECORD).max(1) * MOST_RECORD
+}
+
+/// From one size to the next.
+fn step(scale: f64, step: u64) -> u64 {
+    if scale < 0.1 { 16 } else { step }
+}
+
+/// Where the file is made.
 struct On<'a> {
-    volume: &'a Volume,
-    confined: &'a Confined,
+    tree: &'a Path,
+    scratch: &'a Scratch,
     file_bytes: u64,
     programs: &'a Programs,
     interrupt: &'a Interrupt,
 }
 
 impl On<'_> {
+    fn by_size(&self, rounds: usize, step: u64) -> Result<Records, String> {
+        let memory_bytes = (self.file_bytes / 2).max(LEAST_MEMORY);
+        let confined = Confined::to(memory_bytes)?;
+        let sizes = std::iter::successors(Some(LEAST_RECORD), |record| Some(record * step));
+        let mut records = Vec::new();
+        for record_bytes in sizes.take_while(|record| *record <= MOST_RECORD) {
+            let mut all = Kind::ALL.map(|kind| Record::new(kind, record_bytes));
+            for _ in 0..rounds {
+                let before = self.speeds(record_bytes, &confined)?;
+                let served = Served::start(self.programs, self.scratch, self.tree)?;
+                let tracked = self.speeds(record_bytes, &confined)?;
+                served.stop(self.interrupt)?;
+                let after = self.speeds(record_bytes, &confined)?;
+                for (index, record) in all.iter_mut().enumerate() {
+                    record.alone.push([before[index], after[index]]);
+                    record.tracked.push(tracked[index]);
+                }
+            }
+            eprintln!("  records of {} KiB", record_bytes >> 10);
+            records.extend(all);
+        }
+        Ok(Records { file_bytes: self.file_bytes, memory_bytes, records })
+    }
+
     /// Megabytes a second of each kind, one after the other on one file.
-    fn speeds(&self, record_bytes: u64) -> Result<[f64; 4], String> {
-        let file = self.volume.tree.join("file");
+    fn speeds(&self, record_bytes: u64, confined: &Confined) -> Result<[f64; 4], String> {
+        let file = self.tree.join("file");
         let mut speeds = [0.0; 4];
         for (kind, speed) in Kind::ALL.into_iter().zip(&mut speeds) {
-            mount::run("sync", ["-f".as_ref(), self.volume.tree.as_os_str()])?;
+            mount::run("sync", ["-f".as_ref(), self.tree.as_os_str()])?;
             drop_caches()?;
             let [lab, door, path] =
-                [&self.programs.lab, &self.confined.door(), &file].map(|path| path.display().to_string());
+                [&self.programs.lab, &confined.door(), &file].map(|path| path.display().to_string());
             let [bytes, record] = [self.file_bytes, record_bytes].map(|number| number.to_string());
             let ended = pipe::run(&[lab, "records".into(), door, kind.word(), path, bytes, record], self.interrupt)?;
             let seconds: f64 = match String::from_utf8_lossy(&ended.output).trim().parse() {
