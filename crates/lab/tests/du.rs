@@ -80,7 +80,10 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     for case in ["records", "disk-records"] {
         let records = outcome(case, "records")["records"].clone();
         assert_eq!(records.as_array().unwrap().len(), 4 * 4, "{case}: {records}");
-        assert!(records.as_array().unwrap().iter().all(|record| record["tracked"][0].as_f64() > Some(0.0)), "{records}");
+        assert!(
+            records.as_array().unwrap().iter().all(|record| record["tracked"][0].as_f64() > Some(0.0)),
+            "{records}"
+        );
     }
     let storm = outcome("storm", "storm");
     assert!(storm["events"].as_u64() > Some(0) && storm["during"]["resident_kib"].as_u64() > Some(0), "{storm}");

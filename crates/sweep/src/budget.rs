@@ -26,6 +26,8 @@ struct State {
     taken_over: u64,
     /// Bytes held by each share.
     shares: Vec<u64>,
+    /// Threads that wait for a return: without any, to wake them would be a system call for each file.
+    waiting: usize,
 }
 
 /// What one spindle may hold of the budget.
@@ -107,8 +109,11 @@ impl Share {
 
     /// Waits until `bytes` would fit, or until `patience` is over.
     pub(crate) fn wait_for(&self, bytes: u64, patience: Duration) {
-        let state = self.budget.state();
-        drop(self.budget.0.freed.wait_timeout_while(state, patience, |state| !self.fits_in(state, bytes)));
+        let mut state = self.budget.state();
+        state.waiting += 1;
+        let waited = self.budget.0.freed.wait_timeout_while(state, patience, |state| !self.fits_in(state, bytes));
+        let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.waiting -= 1;
     }
 }
 
@@ -136,8 +141,10 @@ impl Drop for Loan {
         let mut state = self.share.budget.state();
         state.held -= self.bytes;
         state.shares[self.share.number] -= self.bytes;
-        drop(state);
-        self.share.budget.0.freed.notify_all();
+        if state.waiting > 0 {
+            drop(state);
+            self.share.budget.0.freed.notify_all();
+        }
     }
 }
 
