@@ -417,6 +417,22 @@ pub unsafe extern "C" fn onesweep_options_set_base(options: Option<&mut Options>
     })
 }
 
+/// Where an XFS among the images has its log, when that is not in it (`mkfs.xfs -l logdev=`): an image, a device, or a partition of
+/// one. Default: none; such an XFS can't be read.
+///
+/// # Safety
+///
+/// `device` is a string or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onesweep_options_set_logdev(options: Option<&mut Options>, device: *const c_char) -> Code {
+    set(options, |options| {
+        // SAFETY: the caller promises it.
+        let device = unsafe { path(device, "the device with the log") }?;
+        options.change(|read| read.logdev(device));
+        Ok(())
+    })
+}
+
 /// How many threads call back, 1 to 1024, for callbacks that need the CPU. With 1, the default, that is the thread that called
 /// the library; with more, none of them is.
 #[unsafe(no_mangle)]

@@ -35,11 +35,8 @@ pub(crate) fn of_path(root: &Path, remark: &PathRemark) -> String {
 }
 
 /// What to say of options that are for images alone, where none is named.
-pub(crate) fn of_idle(lost: bool, force_dirty: bool) -> String {
-    let options = match (lost, force_dirty) {
-        (true, true) => "--lost and --force-dirty mean",
-        (true, false) => "--lost means",
-        _ => "--force-dirty means",
-    };
-    format!("{options} nothing here: no image and no unmounted device is read")
+pub(crate) fn of_idle(options: &[&str]) -> String {
+    let verb = if options.len() == 1 { "means" } else { "mean" };
+    let options = options.join(" and ");
+    format!("{options} {verb} nothing here: no image and no unmounted device is read")
 }

@@ -17,7 +17,7 @@ use onesweep::{
     BulkRead, Cancel, FileError, Filter, MetadataSource, Observer, Progress, Reassembly, Summary, Sweep, SweptFile,
 };
 use onesweep_deliver::temporary;
-use onesweep_layout::image::ImageName;
+use onesweep_layout::image::{ImageName, ImageOptions};
 use onesweep_sys::{files::EntryType, stall};
 use serde::Serialize;
 use signal_hook::{
@@ -159,8 +159,8 @@ impl Session {
         if self.reads_images() && !self.is_quiet() {
             for root in roots {
                 let path = base.map_or_else(|| root.clone(), |base| base.join(root));
-                let force_dirty = self.common.selection.force_dirty;
-                if let Some(remark) = onesweep::remark_on(&path, roots.len(), self.follows_roots(), force_dirty) {
+                let remark = onesweep::remark_on(&path, roots.len(), self.follows_roots(), &self.image_options());
+                if let Some(remark) = remark {
                     self.tell(&remarks::of_path(root, &remark));
                 }
             }
@@ -171,8 +171,8 @@ impl Session {
 
     /// Tells of options that mean nothing where no image is named.
     fn tell_of_idle_options(&self, base: Option<&Path>, roots: &[PathBuf]) {
-        let selection = &self.common.selection;
-        if self.is_quiet() || !(selection.lost || selection.force_dirty) {
+        let options = self.common.selection.for_images_alone();
+        if self.is_quiet() || options.is_empty() {
             return;
         }
         let is_image = |root: &PathBuf| {
@@ -180,7 +180,7 @@ impl Session {
             onesweep::is_image(&path, roots.len(), self.follows_roots())
         };
         if !(self.reads_images() && roots.iter().any(is_image)) {
-            self.tell(&remarks::of_idle(selection.lost, selection.force_dirty));
+            self.tell(&remarks::of_idle(&options));
         }
     }
 
@@ -194,9 +194,9 @@ impl Session {
         self.settings().metadata != Some(MetadataSource::Walk)
     }
 
-    /// Whether an NTFS that was not closed is read, too.
-    pub(crate) fn reads_dirty_images(&self) -> bool {
-        self.common.selection.force_dirty
+    /// How images are opened.
+    pub(crate) fn image_options(&self) -> ImageOptions {
+        self.common.selection.image_options()
     }
 
     /// Takes images and devices for what they are, unless somebody asked for another source of names.
@@ -239,6 +239,7 @@ impl Session {
             .lost(self.common.selection.lost)
             .observer(observer)
             .writes_to(["/dev/stdout", "/dev/stderr"]);
+        let read = self.common.selection.logdev.iter().fold(read, BulkRead::logdev);
         Ok(with_settings(read, self.settings().clone()))
     }
 

@@ -18,12 +18,22 @@ use thiserror::Error;
 use crate::{
     block_read::{BlockRead, ImageFile, Part},
     partitions::{Partition, PartitionError, partitions},
-    tables::{self, Beginning, Options, TableError, Tables},
+    tables::{self, Beginning, Options, TableError, Tables, xfs::Xfs},
 };
 use writers::writable_mount;
 
 /// The bytes of an image, or of the partition of it that is named.
 pub type ImagePart = Part<Arc<ImageFile>>;
+
+/// How the tables of an image or device are opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageOptions {
+    /// See [`Options::force_dirty`].
+    pub force_dirty: bool,
+    /// The image, device or partition that has the log of an XFS which has it elsewhere (`mkfs.xfs -l logdev=`), as it is named
+    /// on a command line. File systems that have all of it are read without.
+    pub logdev: Option<PathBuf>,
+}
 
 /// An image or device, and a place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,12 +101,16 @@ impl ImageName {
     }
 
     /// Opens it, and the file system in it.
-    pub fn open_tables(&self, options: Options) -> Result<(ImagePart, Box<dyn Tables + Send>), ImageError> {
+    pub fn open_tables(&self, options: &ImageOptions) -> Result<(ImagePart, Box<dyn Tables + Send>), ImageError> {
         let part = self.open()?;
-        let why = match tables::open(part.clone(), options) {
+        let why = match tables::open(part.clone(), Options { force_dirty: options.force_dirty }) {
             Ok(tables) => return Ok((part, tables)),
             Err(why) => why,
         };
+        if let (TableError::LogElsewhere { .. }, Some(logdev)) = (&why, &options.logdev) {
+            let tables = with_log(part.clone(), logdev).map_err(|error| self.error(WhyNot::Log(Box::new(error))))?;
+            return Ok((part, Box::new(tables)));
+        }
         let found = tables::beginning(&part);
         if found == Beginning::Qcow2 {
             return Err(self.error(WhyNot::Qcow2));
@@ -127,6 +141,14 @@ impl ImageName {
     fn error(&self, why: WhyNot) -> ImageError {
         ImageError { path: self.file.clone(), why }
     }
+}
+
+/// Opens an XFS whose log is elsewhere.
+fn with_log(part: ImagePart, logdev: &Path) -> Result<Xfs<ImagePart>, ImageError> {
+    let as_it_is = || ImageName { file: logdev.to_owned(), partition: None, inside: Vec::new() };
+    let name = ImageName::of(logdev).filter(|name| name.inside.is_empty()).unwrap_or_else(as_it_is);
+    let log = name.open()?;
+    Xfs::open_with_log(part, &log).map_err(|why| ImageError { path: logdev.to_owned(), why: WhyNot::Tables(why) })
 }
 
 /// An image can't be read.
@@ -172,6 +194,9 @@ pub enum WhyNot {
     /// Its file system.
     #[error(transparent)]
     Tables(TableError),
+    /// The log of its file system, which is elsewhere.
+    #[error("its log {0}")]
+    Log(Box<ImageError>),
 }
 
 /// Numbers of partitions, for people.

@@ -183,7 +183,14 @@ impl BulkRead {
     /// Reads images of NTFS that were not closed, too: what was written last may be missing or half there, and
     /// [`SweptFile::marks`](crate::SweptFile::marks) says so of each file.
     pub fn force_dirty(self, yes: bool) -> Self {
-        self.with(|settings| settings.force_dirty = yes)
+        self.with(|settings| settings.image_options.force_dirty = yes)
+    }
+
+    /// Where an XFS among the images has its log, when that is not in it (`mkfs.xfs -l logdev=`): another image or device, or a
+    /// partition of one (`log.img@2`), as seen from the current directory. It is only asked whether the XFS was unmounted;
+    /// images that have all of their log are read without.
+    pub fn logdev(self, device: impl Into<PathBuf>) -> Self {
+        self.with(|settings| settings.image_options.logdev = Some(device.into()))
     }
 
     /// Of images, what is in use but has no name (files that were open when the image was taken, what lay below a damaged

@@ -9,7 +9,6 @@ use std::{
     thread,
 };
 
-use onesweep_layout::tables::Options;
 use onesweep_sys::{
     buffer::BufferPool,
     files::{self, EntryType},
@@ -167,7 +166,7 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
             continue;
         }
         let opened = base.join(shown);
-        let options = Options { force_dirty: shared.settings.force_dirty };
+        let options = &shared.settings.image_options;
         let image = match shared.settings.metadata {
             MetadataSource::Walk => Ok(None),
             MetadataSource::Auto => {

@@ -2,6 +2,8 @@
 
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
+use onesweep_layout::image::ImageOptions;
+
 use crate::{filter::Filter, order::Order, progress::Observer};
 
 /// Which entries of a tree are handed over.
@@ -58,7 +60,7 @@ pub(crate) struct Settings {
     pub(crate) roots: Vec<PathBuf>,
     pub(crate) open_roots: Vec<OpenRoot>,
     pub(crate) metadata: MetadataSource,
-    pub(crate) force_dirty: bool,
+    pub(crate) image_options: ImageOptions,
     pub(crate) lost: bool,
     pub(crate) base: Option<PathBuf>,
     pub(crate) budget: u64,
@@ -146,7 +148,7 @@ impl Settings {
             roots,
             open_roots: Vec::new(),
             metadata: MetadataSource::Walk,
-            force_dirty: false,
+            image_options: ImageOptions::default(),
             lost: false,
             base: None,
             budget: BUDGET,

@@ -226,6 +226,7 @@ int main(int argc, char **argv)
     OK(onesweep_options_add_exclude(options, "*/spar?e"));
     OK(onesweep_options_set_entries(options, ONESWEEP_ENTRIES_FILES));
     OK(onesweep_options_set_base(options, top));
+    OK(onesweep_options_set_logdev(options, "/nowhere"));
     const char *relative[] = {"odd"};
     names = 0;
     OK(onesweep_walk(relative, 1, options, look_at_names, &names, NULL));

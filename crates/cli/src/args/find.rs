@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use onesweep::ImageOptions;
 
+use super::sweep::for_images_alone;
 use crate::size::Size;
 
 /// Finds files by what the tables of a file system say, without a walk
@@ -50,6 +52,9 @@ pub(crate) struct FindArgs {
     /// Read an NTFS that was not closed, too: what was written last may be missing or half there
     #[arg(long)]
     pub(crate) force_dirty: bool,
+    /// Of an XFS image whose log lies elsewhere (mkfs.xfs -l logdev=), the device or image with that log
+    #[arg(long, value_name = "PATH")]
+    pub(crate) logdev: Option<PathBuf>,
     /// Memory for names and inodes: what has more is read part by part, directories first [default: an eighth of the memory]
     #[arg(long, value_name = "SIZE")]
     pub(crate) catalog_limit: Option<Size>,
@@ -62,6 +67,18 @@ pub(crate) struct FindArgs {
     /// Write a JSON object for each file, one to a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl FindArgs {
+    /// How images are opened.
+    pub(crate) fn image_options(&self) -> ImageOptions {
+        ImageOptions { force_dirty: self.force_dirty, logdev: self.logdev.clone() }
+    }
+
+    /// The options that are for images alone, as far as they are given.
+    pub(crate) fn for_images_alone(&self) -> Vec<&'static str> {
+        for_images_alone(self.lost, &self.image_options())
+    }
 }
 
 /// The conditions in the language of find(1).

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use onesweep::{DiskModel, MetadataSource, Order, Reassembly, Strategy};
+use onesweep::{DiskModel, ImageOptions, MetadataSource, Order, Reassembly, Strategy};
 use serde::Deserialize;
 
 use crate::{config::parsed, forecast, size::Size};
@@ -38,6 +38,27 @@ pub(crate) struct Selection {
     /// Read an NTFS that was not closed, too: what was written last may be missing or half there
     #[arg(long)]
     pub(crate) force_dirty: bool,
+    /// Of an XFS image whose log lies elsewhere (mkfs.xfs -l logdev=), the device or image with that log
+    #[arg(long, value_name = "PATH")]
+    pub(crate) logdev: Option<PathBuf>,
+}
+
+impl Selection {
+    /// How images are opened.
+    pub(crate) fn image_options(&self) -> ImageOptions {
+        ImageOptions { force_dirty: self.force_dirty, logdev: self.logdev.clone() }
+    }
+
+    /// The options that are for images alone, as far as they are given.
+    pub(crate) fn for_images_alone(&self) -> Vec<&'static str> {
+        for_images_alone(self.lost, &self.image_options())
+    }
+}
+
+/// The options that are for images alone, as far as they are given.
+pub(super) fn for_images_alone(lost: bool, options: &ImageOptions) -> Vec<&'static str> {
+    let given = [("--lost", lost), ("--force-dirty", options.force_dirty), ("--logdev", options.logdev.is_some())];
+    given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
 }
 
 /// When to show the bar.

@@ -11,7 +11,7 @@ use std::{
 use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
 use onesweep_layout::{
     image::{ImageName, WhyNot},
-    tables::{Options, Part, TableError, Timestamp, Tree, Wanted, Whole},
+    tables::{Part, TableError, Timestamp, Tree, Wanted, Whole},
 };
 
 use super::find_volume;
@@ -37,8 +37,9 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     let mut out = BufWriter::new(stdout);
     let mut errors = 0;
     let is_mounted = |named: &PathBuf| named.symlink_metadata().is_ok_and(|found| found.is_dir());
-    if (args.lost || args.force_dirty) && args.images.iter().all(is_mounted) {
-        tell(&remarks::of_idle(args.lost, args.force_dirty));
+    let for_images = args.for_images_alone();
+    if !for_images.is_empty() && args.images.iter().all(is_mounted) {
+        tell(&remarks::of_idle(&for_images));
     }
     if style == Style::Long {
         writeln!(out, "{LONG_HEADER}").map_err(|error| Failure::output(&error, 0))?;
@@ -108,11 +109,10 @@ fn find(
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
-    let (_, mut tables) =
-        image.open_tables(Options { force_dirty: args.force_dirty }).map_err(|error| match error.why {
-            WhyNot::Tables(TableError::NotHere { .. }) if image.is_plain_file() => nothing(&NO_FILE_SYSTEM),
-            _ => Found::Nothing(message::of_error(&error)),
-        })?;
+    let (_, mut tables) = image.open_tables(&args.image_options()).map_err(|error| match error.why {
+        WhyNot::Tables(TableError::NotHere { .. }) if image.is_plain_file() => nothing(&NO_FILE_SYSTEM),
+        _ => Found::Nothing(message::of_error(&error)),
+    })?;
     if tables.facts().is_dirty {
         tell(&format!("{name}: it was not closed; what was written last may be missing or half there"));
     }

@@ -300,6 +300,8 @@ fn what_has_no_tables_to_read_is_told() {
         ("find", &["--lost"][..], "--lost means nothing here"),
         ("sum", &["--lost", "--force-dirty"], "--lost and --force-dirty mean nothing here"),
         ("list", &["--force-dirty"], "--force-dirty means nothing here"),
+        ("find", &["--logdev", "log"], "--logdev means nothing here"),
+        ("plan", &["--lost", "--logdev", "log"], "--lost and --logdev mean nothing here"),
         ("list", &["--force-dirty", "-q"], ""),
     ] {
         let out = finish(onesweep([command]).args(options).arg(image.root()), 0);

@@ -1,5 +1,6 @@
 //! Files of images that nobody mounts: they are what the file system shows when it is mounted, and the image stays what it is.
 
+mod external_log;
 mod journal;
 mod limit;
 mod lost;

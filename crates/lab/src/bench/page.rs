@@ -26,6 +26,15 @@ pub(crate) fn count(things: u64) -> String {
     groups.join(",")
 }
 
+/// Commits that figures were measured at and the repository no longer has, since its history was rewritten afterwards.
+const REWRITTEN: [&str; 4] = ["51f80b7", "63c8a93", "9252ea4", "aefcc2d"];
+
+/// A commit that something was measured at.
+pub(crate) fn commit(commit: &str) -> String {
+    let note = if REWRITTEN.contains(&commit) { " (rewritten since)" } else { "" };
+    format!("`{commit}`{note}")
+}
+
 /// Stands behind the spread of ratios of which one side was measured once.
 pub(crate) const ONE_SIDED: char = '†';
 
@@ -172,6 +181,11 @@ mod tests {
         let three = statistics::spread(vec![2.0, 1.0, 30.0]).unwrap();
         assert_eq!(spread(three), "2.00 (1.00 to 30.0)");
         assert_eq!(spread(three.one_sided(true)), "2.00 (1.00 to 30.0)†");
+    }
+
+    #[test]
+    fn commits_that_are_gone_are_no_promise() {
+        assert_eq!(["8b48a3b", "9252ea4"].map(commit), ["`8b48a3b`", "`9252ea4` (rewritten since)"]);
     }
 
     #[test]

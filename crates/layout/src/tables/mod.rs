@@ -273,6 +273,18 @@ pub enum TableError {
         /// What to do.
         advice: &'static str,
     },
+    /// Whether what was written last is in the log still only another device can tell.
+    #[error("its log is on another device ({sign}); name that device by --logdev")]
+    LogElsewhere {
+        /// Where the file system says so.
+        sign: Sign,
+    },
+    /// What was named as the log of a file system is not that.
+    #[error("it is not the log of this file system ({sign}); name the device that `mkfs.xfs -l logdev=` was given")]
+    NotTheLog {
+        /// Where that shows, in bytes of what was named.
+        sign: Sign,
+    },
     /// What was written last is in the journal still.
     #[error("{journal} has to be recovered first ({sign}); {advice}")]
     Dirty {
@@ -336,8 +348,8 @@ impl TableError {
         match self {
             TableError::NotHere { at, .. } | TableError::Io { at, .. } | TableError::Damaged { at, .. } => Some(*at),
             TableError::Unsupported { sign, .. } => sign.as_ref().map(|sign| sign.at),
-            TableError::Dirty { sign, .. } => Some(sign.at),
-            TableError::Kernel { .. } | TableError::Further { .. } => None,
+            TableError::Dirty { sign, .. } | TableError::LogElsewhere { sign } => Some(sign.at),
+            TableError::NotTheLog { .. } | TableError::Kernel { .. } | TableError::Further { .. } => None,
         }
     }
 }

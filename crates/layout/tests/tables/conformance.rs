@@ -265,7 +265,9 @@ pub(crate) fn names_its_place(error: &TableError) {
         TableError::Unsupported { sign, .. } => {
             sign.as_ref().is_some_and(|sign| !sign.expected.is_empty() && !sign.found.is_empty())
         }
-        TableError::Dirty { sign, .. } => !sign.expected.is_empty() && !sign.found.is_empty(),
+        TableError::Dirty { sign, .. } | TableError::LogElsewhere { sign } => {
+            !sign.expected.is_empty() && !sign.found.is_empty()
+        }
         TableError::Io { .. } => true,
         _ => false,
     };

@@ -6,11 +6,14 @@ use std::{
     process::Command,
 };
 
-use onesweep_layout::tables::{
-    Tables,
-    ext4::Ext4,
-    ntfs::{Ntfs, Options},
-    xfs::Xfs,
+use onesweep_layout::{
+    ImageFile,
+    tables::{
+        Tables,
+        ext4::Ext4,
+        ntfs::{Ntfs, Options},
+        xfs::Xfs,
+    },
 };
 
 use crate::{
@@ -213,6 +216,21 @@ fn ntfs() {
         set(&mut bytes, at, new);
         assert_told(&open(&bytes), expected, &format!("{new:?} at {at}"));
     }
+    // A name that the file and the index of its directory tell: changed in either, the byte in the index is told.
+    let deeper = place("deeper");
+    let utf16: Vec<u8> = "link".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let name_in = |record: u64| {
+        let start = usize::try_from(record).expect("an index");
+        record + place_of(&sound[start..start + 1024], &utf16)
+    };
+    for record in [one, deeper] {
+        let mut bytes = sound.clone();
+        set(&mut bytes, name_in(record) + 6, b"x");
+        let kept = open(&bytes);
+        assert_told(&kept, "the name of file", &format!("a name in record {record}"));
+        assert_eq!(kept.problems[0].at(), Some(name_in(deeper)), "{}", kept.problems[0]);
+        assert!(!kept.incomplete.is_empty());
+    }
     // A cluster that nobody has: behind the last that is in use.
     let mut free = 0;
     tables.free(&mut |at, _| free = at / 1024).expect("a bitmap");
@@ -220,4 +238,50 @@ fn ntfs() {
     let cluster = u32::try_from(free).expect("a cluster").to_le_bytes();
     set(&mut bytes, runs(one), &[0x31, 5, cluster[0], cluster[1], cluster[2], 0]);
     assert_told(&open(&bytes), "which is free", "a run of free clusters");
+}
+
+/// Whatever happened to names of small directories, files and indexes tell the same of them.
+#[test]
+fn names_of_sound_ntfs_directories_agree() {
+    let Some(mut image) = Image::new(16 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c1024"]) else {
+        return;
+    };
+    image.mount_ntfs("");
+    let root = image.root();
+    for number in 0..60 {
+        let folder = root.join(format!("folder {number}"));
+        fs::create_dir(&folder).expect("a folder");
+        let path = |name: &str| folder.join(name);
+        for name in ["first", "of two names", "which goes", "\u{1f600} \u{6f22}"] {
+            fs::write(path(name), name).expect("a file");
+        }
+        fs::hard_link(path("of two names"), root.join(format!("link {number}"))).expect("a link");
+        fs::hard_link(path("of two names"), path("second")).expect("a link");
+        match number % 6 {
+            0 => fs::rename(path("first"), path("FIRST")).expect("another case"),
+            1 => fs::rename(path("first"), root.join(format!("moved {number}"))).expect("another place"),
+            2 => fs::rename(path("which goes"), path("first")).expect("in place of another"),
+            3 => fs::remove_file(path("which goes")).expect("it goes"),
+            4 => {
+                let value = format!("WHICH~{number}");
+                let flags = rustix::fs::XattrFlags::empty();
+                let set = rustix::fs::setxattr(path("which goes"), "system.ntfs_dos_name", value.as_bytes(), flags);
+                set.expect("a name for DOS");
+            }
+            // Outgrows its record, and becomes small again.
+            _ => {
+                (0..40).for_each(|file| fs::write(path(&format!("one of many {file}")), "x").expect("a file"));
+                (0..40).for_each(|file| fs::remove_file(path(&format!("one of many {file}"))).expect("it goes"));
+            }
+        }
+        if number % 7 == 0 {
+            fs::remove_dir_all(&folder).expect("it goes");
+            fs::create_dir(&folder).expect("another one");
+        }
+    }
+    image.unmount();
+    let device = ImageFile::open(&image.path()).expect("an image");
+    let kept = scan(&mut Ntfs::open(device, Options::default()).expect("tables"));
+    assert!(kept.problems.is_empty(), "{:?}", kept.problems);
+    assert!(kept.names.len() > 200, "{}", kept.names.len());
 }

@@ -14,4 +14,5 @@ mod ntfs;
 mod ntfs_runs;
 mod xfs;
 mod xfs_by_mkfs;
+mod xfs_external_log;
 mod xfs_mounted;

@@ -417,23 +417,6 @@ fn refused_as_dirty(path: &Path) {
     }
 }
 
-/// Fresh from mkfs.xfs it is clean, but its own device looks alike when it isn't.
-#[test]
-fn an_external_log_is_refused_with_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let [image, log] = [("image", 320 * MIB), ("log", 80 * MIB)].map(|(name, bytes)| {
-        let path = folder.path().join(name);
-        File::create(&path).unwrap().set_len(bytes).unwrap();
-        path
-    });
-    let log = format!("logdev={},size=64m", log.display());
-    run(Command::new("mkfs.xfs").args(["-q", "-l", &log]).arg(&image));
-    let refused = Xfs::open(ImageFile::open(&image).unwrap()).expect_err("a log elsewhere");
-    assert!(matches!(refused, TableError::Unsupported { .. }) && refused.at() == Some(48), "{refused}");
-    let told = refused.to_string();
-    assert!(told.contains("an external log") && told.contains("logdev=DEVICE"), "{told}");
-}
-
 #[test]
 fn a_dirty_log_is_refused_and_a_recovered_one_is_read() {
     for mkfs in [&["mkfs.xfs", "-q"][..], &["mkfs.xfs", "-q", "-l", "su=32k"], &["mkfs.xfs", "-q", "-l", "su=256k"]] {

@@ -72,7 +72,7 @@ fn mounted(mkfs: &[&str], parents: bool) -> Option<Image> {
 }
 
 /// What is told by both sides.
-fn without_content(mut tree: Tree) -> Tree {
+pub(crate) fn without_content(mut tree: Tree) -> Tree {
     for facts in tree.values_mut() {
         (facts.link_target, facts.extents) = (None, None);
         facts.xattrs.clear();
@@ -176,7 +176,7 @@ fn xfs_ends_when_told(root: &Path, groups: usize) {
 }
 
 /// The node of the device with a number.
-fn node(dev: u64) -> PathBuf {
+pub(crate) fn node(dev: u64) -> PathBuf {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     let device = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).unwrap();
     Path::new("/dev").join(device.file_name().unwrap())

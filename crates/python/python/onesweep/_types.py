@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     ignore_cache: bool | None
     addresses: bool | None
     force_dirty: bool | None
+    logdev: Text | Bytes | None
     lost: bool | None
     bwlimit: Size | None
     idle: bool | None

@@ -122,6 +122,7 @@ impl Options {
             "ignore_cache" => given!(v => read.ignore_cache(v.extract()?)),
             "addresses" => given!(v => read.addresses(v.extract()?)),
             "force_dirty" => given!(v => read.force_dirty(v.extract()?)),
+            "logdev" => given!(v => read.logdev(paths::path(v)?.0)),
             "lost" => given!(v => read.lost(v.extract()?)),
             "bwlimit" => given!(v => read.bwlimit(size(v)?)),
             "idle" => given!(v => read.idle(v.extract()?)),

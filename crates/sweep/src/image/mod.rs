@@ -17,9 +17,9 @@ use std::{
 
 use onesweep_layout::{
     BlockRead, ImageFile, Part,
-    image::ImageName,
+    image::{ImageName, ImageOptions},
     partitions::partitions,
-    tables::{self, Beginning, Options, Tables},
+    tables::{self, Beginning, Tables},
 };
 use onesweep_sys::{
     block,
@@ -39,7 +39,7 @@ pub(crate) use self::{
 pub fn is_image(path: &Path, named: usize, follow: bool) -> bool {
     match ImageName::of(path).map(|name| Named::of(path, &name, follow)) {
         None | Some(Named::Link | Named::DeviceLink) => false,
-        Some(Named::PlainFile) => !matches!(Image::open(path, path, named, follow, Options::default()), Ok(None)),
+        Some(Named::PlainFile) => !matches!(Image::open(path, path, named, follow, &ImageOptions::default()), Ok(None)),
         Some(Named::Image) => true,
     }
 }
@@ -62,12 +62,12 @@ pub enum PathRemark {
 
 /// What is to be said of a path before it is read with [`MetadataSource::Auto`](crate::MetadataSource::Auto) as one of
 /// `named` paths. Nothing of one that can't be read: that is an error then. Reads a few blocks.
-pub fn remark_on(path: &Path, named: usize, follow: bool, force_dirty: bool) -> Option<PathRemark> {
+pub fn remark_on(path: &Path, named: usize, follow: bool, options: &ImageOptions) -> Option<PathRemark> {
     let name = ImageName::of(path)?;
     match Named::of(path, &name, follow) {
         Named::DeviceLink => Some(PathRemark::DeviceLink),
         Named::PlainFile if named <= PLAIN_IMAGES_MAX => match look::into_file(path, one_file_in_all)? {
-            None => Image::open(path, path, named, follow, Options { force_dirty }).ok()?.map(|_| PathRemark::Image),
+            None => Image::open(path, path, named, follow, options).ok()?.map(|_| PathRemark::Image),
             remark => remark,
         },
         _ => None,
@@ -181,7 +181,7 @@ impl Image {
         opened: &Path,
         named: usize,
         follow: bool,
-        options: Options,
+        options: &ImageOptions,
     ) -> io::Result<Option<Self>> {
         let Some(name) = ImageName::of(opened) else { return Ok(None) };
         match Named::of(opened, &name, follow) {
@@ -201,11 +201,11 @@ impl Image {
 
     /// Opens what `opened` names where that is a file, a device or something inside; `None` for what else there is. Fails
     /// where the tables of a file system can't be read there.
-    pub(crate) fn open_named(shown: &Path, opened: &Path, options: Options) -> io::Result<Option<Self>> {
+    pub(crate) fn open_named(shown: &Path, opened: &Path, options: &ImageOptions) -> io::Result<Option<Self>> {
         ImageName::of(opened).map(|name| Self::open_as(shown, name, options)).transpose()
     }
 
-    fn open_as(shown: &Path, name: ImageName, options: Options) -> io::Result<Self> {
+    fn open_as(shown: &Path, name: ImageName, options: &ImageOptions) -> io::Result<Self> {
         // The path goes before all messages as it is.
         let (part, tables) = name.open_tables(options).map_err(|error| io::Error::other(error.why))?;
         Ok(Self::of(shown, name, part, tables))

@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep::LaidDirectory;
-use onesweep_layout::{BlockRead, Devices, FreeBySize, free_space, image::ImageName, tables::Options};
+use onesweep::{ImageOptions, LaidDirectory};
+use onesweep_layout::{BlockRead, Devices, FreeBySize, free_space, image::ImageName};
 use onesweep_sys::files::{self, EntryType};
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ enum Source {
     Mounted(PathBuf),
     Image {
         name: PathBuf,
-        force_dirty: bool,
+        options: ImageOptions,
     },
 }
 
@@ -59,9 +59,8 @@ impl Volume {
                 let fs_type = self.fs_type.as_deref().unwrap_or("the file system");
                 free_space::of_mounted(fd.as_fd(), fs_type, each).map_err(|error| message::of_error(&error))
             }
-            Source::Image { name, force_dirty } => {
+            Source::Image { name, options } => {
                 let name = ImageName::of(name).ok_or("it is gone")?;
-                let options = Options { force_dirty: *force_dirty };
                 let (part, tables) = name.open_tables(options).map_err(|error| message::of_error(&error.why))?;
                 let mut joined = free_space::Joined::new(each);
                 let told = tables.free(&mut |at, length| joined.add(part.start() + at, length));
@@ -75,7 +74,7 @@ impl Volume {
 
 impl Source {
     fn of_image(session: &Session, name: &Path) -> Self {
-        Self::Image { name: name.to_owned(), force_dirty: session.reads_dirty_images() }
+        Self::Image { name: name.to_owned(), options: session.image_options() }
     }
 }
 
@@ -111,7 +110,7 @@ pub(super) fn of_paths(session: &Session, roots: &[PathBuf], known: &[Volume]) -
 fn of_image(session: &Session, root: &Path, device: String) -> Option<Volume> {
     let source = Source::of_image(session, root);
     let name = ImageName::of(root)?;
-    let (part, tables) = name.open_tables(Options { force_dirty: session.reads_dirty_images() }).ok()?;
+    let (part, tables) = name.open_tables(&session.image_options()).ok()?;
     let facts = tables.facts();
     let bytes = Some(part.start() + part.len());
     Some(Volume { dev: None, device, fs_type: Some(facts.fs_type.to_owned()), bytes, source })

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::goals;
 use super::outcomes::{Outcome, Outcomes, Point, Recipes};
-use crate::bench::page::{Table, count, number};
+use crate::bench::page::{Table, commit, count, number};
 use crate::bench::plot::{Bars, Line, Lines, Pictures};
 
 /// Marks of this part, which can be written without the others.
@@ -25,12 +25,13 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
 
 fn part(outcomes: &Outcomes, pictures: &mut Pictures) -> Result<String, String> {
     let mut text = format!(
-        "\n## Small files moved side by side: DFS on a model\n\nMeasured by `onesweep-lab bench dfs --seed {}`, at `{}`: \
+        "\n## Small files moved side by side: DFS on a model\n\nMeasured by `onesweep-lab bench dfs --seed {}`, at {}: \
          a model of FFS on the emulated Fireball EX, as [lab.md](lab.md) tells, under the operations of the recipes `dfs` and \
          `dfs-small`, each of which stands for the paper's figure 5, which is missing from our text. `dfs-16` and `dfs-24` \
          are the paper's, with target regions of 16 and 24 blocks; with `around` a region may begin before the block that is \
          flushed. Figures are gains over FFS under the same operations; bold ones don't reach what they have to.\n",
-        outcomes.seed, outcomes.commit
+        outcomes.seed,
+        commit(&outcomes.commit)
     );
     for (name, recipe) in &outcomes.recipes {
         text += &of_recipe(name, recipe, pictures)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::goals::{self, Outcomes as ByCase, above};
 use super::outcomes::{Faulty, Measured, Outcome, Outcomes, Random, Sequential, Taken};
-use crate::bench::page::{NOT_MEASURED, Table, count, number, spread};
+use crate::bench::page::{NOT_MEASURED, Table, commit, count, number, spread};
 use crate::bench::plot::Pictures;
 use crate::bench::statistics;
 use crate::size;
@@ -43,7 +43,7 @@ pub(crate) fn show(dir: &Path, _pictures: &mut Pictures) -> Result<String, Strin
 
 fn preface(all: &BTreeMap<&str, &Measured>) -> String {
     let listed = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
-    let commits = listed(all.values().map(|measured| format!("`{}`", measured.commit)).collect());
+    let commits = listed(all.values().map(|measured| commit(&measured.commit)).collect());
     let host = |measured: &&Measured| format!("{}, Linux {}", measured.machine.processors, measured.machine.kernel);
     let hosts = listed(all.values().map(host).collect());
     let loads = statistics::spread(all.values().flat_map(|measured| measured.load).collect());

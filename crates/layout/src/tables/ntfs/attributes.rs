@@ -42,6 +42,8 @@ pub(super) struct Attribute<'a> {
     pub(super) name: &'a [u8],
     /// The byte of the volume where it begins.
     pub(super) at: u64,
+    /// That of a value in the record; else `at`.
+    pub(super) value_at: u64,
     pub(super) value: Value<'a>,
 }
 
@@ -112,10 +114,13 @@ impl<'a> Attribute<'a> {
             _ => slice_at(bytes, usize::from(u16_at(bytes, 10)?), name_bytes)?,
         };
         let flags = u16_at(bytes, 12)?;
+        let mut value_at = at;
         let value = match *bytes.get(8)? {
             0 => {
                 let length = usize::try_from(u32_at(bytes, 16)?).ok()?;
-                Value::Resident(slice_at(bytes, usize::from(u16_at(bytes, 20)?), length)?)
+                let offset = u16_at(bytes, 20)?;
+                value_at += u64::from(offset);
+                Value::Resident(slice_at(bytes, usize::from(offset), length)?)
             }
             1 => {
                 let compression_unit = *bytes.get(34)?;
@@ -135,7 +140,7 @@ impl<'a> Attribute<'a> {
             }
             _ => return None,
         };
-        Some(Attribute { kind, id: u16_at(bytes, 14)?, flags, name, at, value })
+        Some(Attribute { kind, id: u16_at(bytes, 14)?, flags, name, at, value_at, value })
     }
 }
 

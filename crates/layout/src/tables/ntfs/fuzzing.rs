@@ -168,6 +168,12 @@ fn index_node(input: &[u8]) {
         let _ = index::look_in(block.get(24..).unwrap_or_default(), b"HIBERFIL.SYS");
     }
     let _ = index::look_in(bytes, b"HIBERFIL.SYS");
+    let mut names = 0;
+    let _ = index::entries(bytes, &mut |entry| {
+        names += 1;
+        assert!(bytes[entry.name_at..].starts_with(entry.key.name));
+    });
+    assert!(names <= bytes.len() / 16);
     if let Some(name) = FileName::parse(bytes) {
         let shown = names::utf8(name.name);
         assert!(shown.len() <= name.name.len() / 2 * 3);

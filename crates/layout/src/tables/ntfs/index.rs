@@ -1,4 +1,4 @@
-//! Looking a name up in the index of a directory.
+//! The index of a directory: its entries, and looking a name up.
 
 use super::{
     attributes::{Value, kind},
@@ -15,6 +15,38 @@ use crate::{block_read::BlockRead, tables::TableError};
 const DEPTH_MAX: usize = 32;
 /// Larger than any block of an index that was ever seen (4096, and 64 KiB where clusters have as much).
 const BLOCK_BYTES_MAX: u64 = 2 << 20;
+
+/// Where the root of an index has the header of its entries.
+pub(super) const ROOT_HEADER: usize = 16;
+
+/// A name in a node.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) file: Reference,
+    pub(super) key: FileName<'a>,
+    /// Where the name itself begins, from the header on.
+    pub(super) name_at: usize,
+}
+
+/// The names of a node, given from its header on, and whether they are all that is in the tree: whether no block lies below.
+/// `None` when the entries can't be right. Each takes at least 16 bytes, so their number is bounded.
+pub(super) fn entries<'a>(header: &'a [u8], each: &mut dyn FnMut(Entry<'a>)) -> Option<bool> {
+    let mut at = usize::try_from(u32_at(header, 0)?).ok()?;
+    let mut is_all = true;
+    loop {
+        let rest = header.get(at..)?;
+        let length = usize::from(u16_at(rest, 8)?);
+        let entry = rest.get(..length).filter(|entry| entry.len() >= 16)?;
+        let flags = u16_at(entry, 12)?;
+        is_all &= flags & 1 == 0;
+        if flags & 2 != 0 {
+            return Some(is_all);
+        }
+        let key = FileName::parse(slice_at(entry, 16, usize::from(u16_at(entry, 10)?))?)?;
+        each(Entry { file: Reference::new(u64_at(entry, 0)?), key, name_at: at + 16 + 66 });
+        at += length;
+    }
+}
 
 /// What a node of the tree says of a name.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +89,7 @@ pub(super) fn look_up<B: BlockRead>(
     let cluster_bytes = u64::from(mft.geometry.cluster_bytes);
     let vcn_bytes = if cluster_bytes <= block_bytes { cluster_bytes } else { 512 };
     let mut node = root;
-    let (mut header_at, mut at) = (16, root_at);
+    let (mut header_at, mut at) = (ROOT_HEADER, root_at);
     for _ in 0..DEPTH_MAX {
         let looked = look_in(node.get(header_at..).unwrap_or_default(), name);
         let vcn = match looked.ok_or_else(|| damaged(at, "entries that don't end"))? {
@@ -128,11 +160,12 @@ fn upper(unit: u16) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{super::names, *};
 
-    fn entry(number: u64, name: &str, below: Option<u64>) -> Vec<u8> {
-        let key = names::tests::on_disk(Reference { number: 5, sequence: 5 }, name, 1);
+    /// An entry on the disk; the last one has no name.
+    pub(in super::super) fn entry(directory: Reference, number: u64, name: &str, below: Option<u64>) -> Vec<u8> {
+        let key = names::tests::on_disk(directory, name, 1);
         let is_last = name.is_empty();
         let key = if is_last { Vec::new() } else { key };
         let mut bytes = vec![0; (16 + key.len()).next_multiple_of(8)];
@@ -148,14 +181,23 @@ mod tests {
 
     #[test]
     fn a_name_is_found_or_the_way_to_it() {
+        let entry = |number, name: &str, below| entry(Reference { number: 5, sequence: 5 }, number, name, below);
         let found = |number| Some(Looked::Found(Reference { number, sequence: 0 }));
         let below = [16_u32.to_le_bytes().to_vec(), vec![0; 12], entry(30, "beta", Some(3)), entry(31, "Émil", None)];
         let node = [below.concat(), entry(0, "", Some(4))].concat();
         assert_eq!(look_in(&node, b"BETA"), found(30));
         assert_eq!(look_in(&node, b"ALPHA"), Some(Looked::Below(3)));
         assert_eq!(look_in(&node, b"GAMMA"), Some(Looked::Missing));
+        let mut told = Vec::new();
+        let is_all = entries(&node, &mut |entry| told.push((entry.file.number, entry.key.name, entry.name_at)));
+        assert_eq!(is_all, Some(false), "there are blocks below");
+        assert_eq!(told.iter().map(|(number, ..)| *number).collect::<Vec<_>>(), [30, 31]);
+        assert!(told.iter().all(|(_, name, at)| node[*at..].starts_with(name)));
+        let alone = [&below[0][..], &below[1], &entry(32, "gamma", None), &entry(0, "", None)].concat();
+        assert_eq!(entries(&alone, &mut |entry| assert_eq!(entry.file.number, 32)), Some(true));
         for length in 0..node.len() {
             let _ = look_in(&node[..length], b"ZETA");
+            assert_eq!(entries(&node[..length], &mut |_| {}), None);
         }
     }
 }

@@ -63,9 +63,11 @@
 //! | `free` | clusters that nobody has |
 //! | [`MountedNtfs`] | files and metadata of one that is mounted, by its device |
 //! | `index`, `clean` | whether the volume was closed |
+//! | `indexes` | names that small directories tell, too |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
-//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it, and a bit for each cluster, 64 MiB at most; up to
+//! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it, 4 bytes and a bit, and a bit for each cluster, 64 MiB of
+//! either at most; up to
 //! 16 MiB of files that wait for further records, and one more with all of its own (some 32 MiB at most, for its list has 256
 //! KiB at most); up to 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether
 //! the directory is still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents, and up to 4
@@ -84,6 +86,7 @@ mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod index;
+mod indexes;
 mod listed;
 mod lznt1;
 mod mft;

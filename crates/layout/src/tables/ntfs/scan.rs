@@ -10,6 +10,7 @@ use super::{
     directories::{Directories, EarlyNames},
     file::File,
     free,
+    indexes::Indexes,
     listed::{Listed, Loaded, list_in},
     mft::Mft,
     record::{Header, Record, Reference},
@@ -52,6 +53,8 @@ pub(super) struct Scan<'a, B> {
     is_closed: bool,
     /// Clusters in use. `None` where nobody can tell.
     space: Option<Claims>,
+    /// Names in directories. `None` in a volume that wasn't closed.
+    indexes: Option<Indexes>,
     /// Bytes that are read at once; fewer only in tests and for the fuzzer.
     pub(super) read_bytes: usize,
     /// Records before this one were looked at.
@@ -78,6 +81,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             list_bytes_left: mft.device.len(),
             is_closed,
             space: None,
+            indexes: is_closed.then(|| Indexes::new(mft.records)),
             read_bytes: READ_BYTES,
             looked_at: 0,
         }
@@ -125,7 +129,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         self.tell_early_names()?;
         let space = self.space.take().into_iter();
         let mut wrong = space.flat_map(|space| space.contradictions(&mut |each| free::runs(self.mft, each)));
-        wrong.try_for_each(|problem| self.found.problem(problem))
+        wrong.try_for_each(|problem| self.found.problem(problem))?;
+        let Some(indexes) = self.indexes.take() else { return ControlFlow::Continue(()) };
+        indexes.contradictions(self.mft).into_iter().try_for_each(|problem| self.found.problem(problem))
     }
 
     /// Reads and tells some records that follow each other.
@@ -212,16 +218,25 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             Err(problem) => return self.found.problem(problem),
         }
-        self.file.clear();
+        self.begin_file();
         let mut whole = Ok(());
         for attribute in Attributes::of(record) {
-            let taken = attribute.map(|attribute| self.file.take(&attribute, &self.mft.geometry, self.wanted));
-            match taken {
-                Ok(taken) => self.problems.extend(taken.err()),
+            match attribute {
+                Ok(attribute) => {
+                    let taken = self.file.take(&attribute, &self.mft.geometry, self.wanted);
+                    self.problems.extend(taken.err());
+                    let indexed = self.indexes.as_mut().map(|indexes| indexes.take(&attribute));
+                    self.problems.extend(indexed.and_then(Result::err));
+                }
                 Err(problem) => whole = Err(problem),
             }
         }
         self.tell(&record, whole)
+    }
+
+    fn begin_file(&mut self) {
+        self.file.clear();
+        self.indexes.iter_mut().for_each(Indexes::clear);
     }
 
     /// Keeps a file until its further records are read.
@@ -251,9 +266,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             self.found.problem(problem)?;
         }
         for one in &listed {
-            self.file.clear();
-            let Scan { file, problems, mft, wanted, .. } = self;
+            self.begin_file();
+            let Scan { file, problems, mft, wanted, indexes, .. } = self;
             let whole = one.attributes(&loaded, &mut |attribute| {
+                indexes.iter_mut().for_each(|indexes| indexes.take_name(attribute));
                 problems.extend(file.take(attribute, &mft.geometry, *wanted).err());
                 Ok(())
             });
@@ -269,7 +285,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
     fn tell(&mut self, record: &Record<'_>, whole: Result<(), TableError>) -> ControlFlow<()> {
         let is_directory = record.header.is_directory();
         // A file of which parts are missing might look empty; a directory is needed for what is below it.
-        let is_told = whole.is_ok() || is_directory;
+        let is_whole = whole.is_ok();
+        let is_told = is_whole || is_directory;
         let links = u32::from(record.header.links);
         if whole.is_ok() && self.problems.is_empty() && self.file.name_count() != links {
             let what = format!("the link count of file {}", record.number);
@@ -286,6 +303,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
             self.problems.clear();
             return ControlFlow::Continue(());
+        }
+        if is_whole {
+            self.indexes.iter_mut().for_each(|indexes| indexes.add(record.number));
         }
         if is_told {
             let inode = self.file.finish(record, self.mft, self.wanted, &mut self.problems);
@@ -364,7 +384,7 @@ mod tests {
     use super::{
         super::{
             attributes::{kind, tests::resident},
-            mft, names, record,
+            index, mft, names, record,
         },
         *,
     };
@@ -482,6 +502,57 @@ mod tests {
         assert_eq!(kept.inodes, [5, 24, 25, 26, 30, 31, 32]);
         assert_eq!(kept.names, [(5, 30, "directory".to_owned())]);
         assert_eq!(kept.problems.len(), 5, "{:?}", kept.problems);
+    }
+
+    /// A directory whose index has these names of files.
+    fn with_index(number: u32, names: &[(u64, &str)]) -> Vec<u8> {
+        let directory = Reference { number: number.into(), sequence: 7 };
+        let mut index = vec![0; 16];
+        index.extend(16_u32.to_le_bytes());
+        index.extend([0; 12]);
+        names.iter().for_each(|(file, name)| index.extend(index::tests::entry(directory, *file, name, None)));
+        index.extend(index::tests::entry(directory, 0, "", None));
+        let value = names::tests::on_disk(Reference { number: 5, sequence: 7 }, "directory", 1);
+        let attributes = [
+            resident(kind::STANDARD_INFORMATION, 0, "", &[0; 48]),
+            resident(kind::FILE_NAME, 1, "", &value),
+            resident(kind::INDEX_ROOT, 2, "$I30", &index),
+        ];
+        record::tests::on_disk(number, DIRECTORY, &attributes.concat())
+    }
+
+    #[test]
+    fn names_are_those_of_the_index_of_their_directory() {
+        let told = |of_files: &[(u32, u64, &str)], of_index: &[(u64, &str)]| {
+            let files = of_files.iter().map(|(number, directory, name)| named(*number, FILE, *directory, 7, name));
+            let others = [named(5, DIRECTORY, 5, 7, "."), with_index(30, of_index)];
+            scanned(others.into_iter().chain(files).collect(), None)
+        };
+        let files = [(24, 30, "before"), (31, 30, "behind"), (32, 5, "in the root")];
+        let sound = told(&files, &[(31, "behind"), (24, "before")]);
+        assert_eq!((sound.names.len(), &sound.problems), (4, &Vec::new()));
+        for (of_index, expected) in [
+            (&[(24, "before"), (31, "beyond")][..], "the name of file 31 in the index of directory 30"),
+            (&[(24, "before"), (32, "behind")], "the name of file 32 in the index of directory 30"),
+            (&[(24, "before"), (31, "behind"), (38, "behind")], ""),
+            (&[(24, "before")], "the index of directory 30"),
+            (&[(24, "before"), (24, "before")], "the index of directory 30"),
+            (&[(24, "before"), (31, "behind"), (32, "x")], "expected none, found \"x\""),
+        ] {
+            let kept = told(&files, of_index);
+            assert_eq!((kept.inodes.len(), kept.names.len()), (5, 4), "all comes as its record has it");
+            let problems = usize::from(!expected.is_empty());
+            assert_eq!(kept.problems.len(), problems, "{of_index:?}: {:?}", kept.problems);
+            assert!(kept.problems.iter().all(|problem| problem.contains(expected)), "{:?}", kept.problems);
+        }
+        // The byte is that of the name in the index.
+        let kept = told(&files, &[(24, "before"), (31, "beyond")]);
+        let index = with_index(30, &[(24, "before"), (31, "beyond")]);
+        let name: Vec<u8> = "beyond".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let within = index.windows(name.len()).position(|window| window == name).unwrap() as u64;
+        let expected =
+            format!("at byte {} is damaged: expected \"behind\", found \"beyond\"", 4096 + 30 * 1024 + within);
+        assert!(kept.problems[0].contains(&expected), "{expected}: {:?}", kept.problems);
     }
 
     #[test]

@@ -249,7 +249,7 @@ mod tests {
             compressed,
             compression_unit,
         };
-        Attribute { kind: kind::DATA, id: 0, flags: 0, name: &[], at: 0, value: Value::NonResident(value) }
+        Attribute { kind: kind::DATA, id: 0, flags: 0, name: &[], at: 0, value_at: 0, value: Value::NonResident(value) }
     }
 
     fn extents(stream: &Stream) -> Vec<(u64, Option<u64>, u64, ExtentFlags)> {

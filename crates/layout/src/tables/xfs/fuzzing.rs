@@ -14,7 +14,7 @@ use super::{
     volume::Volume,
 };
 use crate::{
-    block_read::BlockRead,
+    block_read::{BlockRead, Part},
     fuzzing::{Checker, Counted, Repeated, Target, cut, options},
     tables::{Found, TableError},
 };
@@ -397,10 +397,20 @@ fn log_state(input: &[u8]) {
     let inner = Repeated { first, first_at: 0, rest, block_bytes: LOG_BLOCK, len };
     let head = 1 + u64::from(number(2)) % (u64::from(blocks) * 2);
     let is_on = options & AS_FOUND == 0;
-    let device = Counted::new(Rounds { inner, head, is_on }, LOG_READS);
-    let volume = Volume::open(device).expect("a sound superblock");
+    let rounds = Rounds { inner, head, is_on };
+    let volume = Volume::open(Counted::new(&rounds, LOG_READS)).expect("a sound superblock");
     let holds = |what: fn(&[u8]) -> bool| rest.chunks(LOG_BLOCK).any(what);
-    match log::check_clean(&volume) {
+    let clean = log::check_clean(&volume);
+    // The same blocks as a device of their own.
+    let start = u64::from(LOG_START) * BLOCK as u64;
+    let alone = Part::new(Counted::new(&rounds, 2 * LOG_READS), start, volume.superblock.log_bytes());
+    match log::check_clean_elsewhere(&volume.superblock, &alone) {
+        Ok(()) => assert!(clean.is_ok(), "clean as a device of its own"),
+        Err(TableError::Dirty { .. }) => assert!(clean.is_err(), "dirty as a device of its own"),
+        Err(TableError::NotTheLog { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+    match clean {
         // Nothing was ever written there, or what ends a mount was the last.
         Ok(()) => assert!(
             !is_on || holds(|block| block.starts_with(&log::MAGIC.to_be_bytes())) && holds(log::ends_a_mount),

@@ -100,11 +100,25 @@ impl<B: BlockRead> Xfs<B> {
     /// Begins to read a file system, which starts at byte 0 of the device.
     ///
     /// [`TableError::NotHere`] when there is none, [`TableError::Dirty`] when its log has to be recovered first,
-    /// [`TableError::Unsupported`] for an external log or an unknown incompatible feature, [`TableError::Damaged`] when the
-    /// superblock is, [`TableError::Io`] when it or the log can't be read.
+    /// [`TableError::LogElsewhere`] when that is on another device, [`TableError::Unsupported`] for an unknown incompatible
+    /// feature, [`TableError::Damaged`] when the superblock is, [`TableError::Io`] when it or the log can't be read.
     pub fn open(device: B) -> Result<Xfs<B>, TableError> {
         let volume = Volume::open(device)?;
         log::check_clean(&volume)?;
+        Ok(Xfs { volume })
+    }
+
+    /// Begins to read a file system whose log is on a device of its own (`mkfs.xfs -l logdev=`), which is asked whether it is
+    /// clean, and is not needed afterwards.
+    ///
+    /// As [`open`](Self::open); and [`TableError::NotTheLog`] when the log is not that of this file system. Bytes that are named
+    /// by errors of the log are those of its device.
+    pub fn open_with_log(device: B, log: &impl BlockRead) -> Result<Xfs<B>, TableError> {
+        let volume = Volume::open(device)?;
+        match volume.superblock.log_address() {
+            Some(_) => log::check_clean(&volume)?,
+            None => log::check_clean_elsewhere(&volume.superblock, log)?,
+        }
         Ok(Xfs { volume })
     }
 

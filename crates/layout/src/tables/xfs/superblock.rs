@@ -37,8 +37,14 @@ pub(super) struct Superblock {
     inode_log: u8,
     /// log2 of the blocks of a directory block.
     pub(super) directory_block_log: u8,
-    /// The first block of the log, and how many.
-    pub(super) log: (u64, u32),
+    /// The first block of the log; `None` where it lies on another device.
+    log_start: Option<u64>,
+    /// Blocks of the log.
+    log_blocks: u32,
+    /// The UUID of the file system, which its log has, too.
+    pub(super) own_uuid: [u8; 16],
+    /// Where the log was when the superblock was written: its round, and the block in it. `None` where nobody can tell.
+    pub(super) written: Option<[u32; 2]>,
     /// The UUID in metadata; `None` in version 4, whose metadata has neither it nor checksums.
     pub(super) uuid: Option<[u8; 16]>,
     /// Whether directory entries have a type.
@@ -82,12 +88,6 @@ impl Superblock {
             let sign = Sign::new(100, format!("the bit {DIRECTORIES_V2:#x}"), format!("{version:#x}"));
             return Err(unsupported("version 1 of directories".to_owned(), sign));
         }
-        if block.u64(48)? == 0 {
-            // Whether the log is clean it alone can tell: nothing in the file system does, as needs_recovery does in ext4.
-            let (feature, advice) = ("an external log".to_owned(), "mount it with -o ro,logdev=DEVICE");
-            let sign = Some(Sign::new(48, "the block where the log begins", 0));
-            return Err(TableError::Unsupported { feature, sign, advice });
-        }
         if block.u8(126)? != 0 {
             return Err(block.damaged(126, "the mark of an unfinished mkfs.xfs", 0, block.u8(126)?));
         }
@@ -105,7 +105,8 @@ impl Superblock {
         let blocks = block.u64(8)?;
         let bytes = blocks.checked_mul(u64::from(block_bytes));
         let incompat = if is_v5 { block.u32(216)? } else { 0 };
-        let uuid = if incompat & features::META_UUID != 0 { block.array(248)? } else { block.array(32)? };
+        let own_uuid = block.array(32)?;
+        let uuid = if incompat & features::META_UUID != 0 { block.array(248)? } else { own_uuid };
         let second = if version & MORE_BITS != 0 { block.u32(200)? } else { 0 };
         let project_quota = if is_v5 { block.u64(232)? } else { NULL_INODE };
         Ok(Superblock {
@@ -128,7 +129,10 @@ impl Superblock {
             groups: block.u32(88)?,
             inode_log: block.u8(122)?,
             directory_block_log: block.u8(192)?,
-            log: (block.u64(48)?, block.u32(96)?),
+            log_start: Some(block.u64(48)?).filter(|start| *start != 0),
+            log_blocks: block.u32(96)?,
+            own_uuid,
+            written: Some([block.u32(240)?, block.u32(244)?]).filter(|written| is_v5 && *written != [u32::MAX; 2]),
             uuid: is_v5.then_some(uuid),
             has_ftype: if is_v5 { incompat & features::FTYPE != 0 } else { second & FTYPE_V4 != 0 },
             has_sparse_inodes: incompat & features::SPARSE_INODES != 0,
@@ -166,14 +170,25 @@ impl Superblock {
         if directory_log > 16 {
             return Err(block.damaged(192, "log2 of the bytes of a directory block", "at most 16", directory_log));
         }
-        if self.block_address(self.log.0, u64::from(self.log.1)).is_none() || self.log.1 == 0 {
-            let found = format!("{} blocks from {}", self.log.1, self.log.0);
+        let (log_start, log_blocks) = (self.log_start.unwrap_or(0), self.log_blocks);
+        if log_blocks == 0 || log_start != 0 && self.log_address().is_none() {
+            let found = format!("{log_blocks} blocks from {log_start}");
             return Err(block.damaged(48, "the log", "blocks of one allocation group", found));
         }
         if self.inode_address(self.facts.root).is_none() {
             return Err(block.damaged(56, "the root directory", "an inode of an allocation group", self.facts.root));
         }
         Ok(())
+    }
+
+    /// The first byte of the log; `None` where it lies on another device.
+    pub(super) fn log_address(&self) -> Option<u64> {
+        self.block_address(self.log_start?, u64::from(self.log_blocks))
+    }
+
+    /// Bytes of the log, of which there are some.
+    pub(super) fn log_bytes(&self) -> u64 {
+        u64::from(self.log_blocks) << self.block_log
     }
 
     /// Bytes of a block.
@@ -297,7 +312,7 @@ pub(super) mod tests {
         bytes
     }
 
-    fn seal(bytes: &mut [u8]) {
+    pub(in super::super) fn seal(bytes: &mut [u8]) {
         let sum = crc32c(bytes, 224);
         bytes[224..228].copy_from_slice(&sum.to_le_bytes());
     }
@@ -324,6 +339,16 @@ pub(super) mod tests {
         assert_eq!(superblock.inode_address((3 << 13) | (8 * 900)), None);
         assert_eq!(superblock.inode_address(u64::MAX), None);
         assert!(superblock.is_internal(129) && !superblock.is_internal(128) && !superblock.is_internal(0));
+    }
+
+    #[test]
+    fn a_log_may_be_elsewhere() {
+        let mut changed = bytes(true);
+        assert_eq!(parse(&changed).unwrap().log_address(), Some(2100 << 12));
+        changed[48..56].fill(0);
+        seal(&mut changed);
+        let superblock = parse(&changed).unwrap();
+        assert_eq!((superblock.log_address(), superblock.log_bytes()), (None, 500 << 12));
     }
 
     #[test]
@@ -354,7 +379,6 @@ pub(super) mod tests {
             (0, &b"XFSA"[..], "no xfs file system begins here"),
             (100, &[0xb4, 0xa3], "version 3 of the superblock"),
             (100, &[0x94, 0xa5], "version 1 of directories"),
-            (48, &[0; 8], "an external log"),
             (126, &[1], "unfinished mkfs.xfs"),
             (216, &[0, 0, 2, 0], "zoned"),
             (4, &[0, 0, 0, 0], "the bytes of a block"),
@@ -366,6 +390,7 @@ pub(super) mod tests {
             (12, &[0, 1, 0, 0], "the number of allocation groups"),
             (192, &[5], "directory block"),
             (48, &[0xff; 8], "the log"),
+            (96, &[0; 4], "the log"),
             (56, &[0xff; 8], "the root directory"),
         ] {
             let error = refused(offset, field);

@@ -20,6 +20,11 @@ impl<B: BlockRead> Volume<B> {
         Ok(Volume { device, superblock })
     }
 
+    /// The device itself.
+    pub(super) fn device(&self) -> &B {
+        &self.device
+    }
+
     /// Bytes from an address on. Callers ask for no more than a block, or a request of merged reads.
     pub(super) fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, TableError> {
         read(&self.device, at, length)
