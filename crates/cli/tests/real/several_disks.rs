@@ -151,7 +151,7 @@ fn all_disks_are_at_work(devices: usize, data: &str, uneven: bool) {
         let all = |each: &[f64]| each.iter().sum::<f64>();
         let goes_forward = all(&told.busy_ms) <= all(&told.rising_ms) * 1.25;
         let is_shared = told.most_shares() <= 1.45;
-        let waits_for_none = told.took_ms <= busiest * 1.15;
+        let waits_for_none = told.took_ms <= busiest * 1.1;
         tries.push((told, goes_forward, is_shared, waits_for_none));
         if goes_forward && is_shared && waits_for_none {
             return;
