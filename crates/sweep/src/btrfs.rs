@@ -68,6 +68,7 @@ impl Btrfs {
         let fd = files::reopen(fd).ok()?;
         let info = btrfs::fs_info(fd.as_fd()).ok()?;
         let map = ChunkMap::read(fd.as_fd(), Mirror::default()).ok()?;
+        let map = if btrfs::copies_go_by_thread(&info.fsid) { map.in_turns() } else { map };
         let stripes = map.chunks().flat_map(|chunk| &chunk.stripes);
         let numbers: BTreeSet<u64> = stripes.map(|stripe| stripe.device).collect();
         let path = |number| Some((number, btrfs::device_info(fd.as_fd(), number).ok()?.path));
@@ -215,7 +216,8 @@ impl ReadNodes for NodeReader<'_> {
                     continue;
                 };
                 let parts = vec![ReadPart::Buffer(buffer.lend(0..bytes))];
-                if queue.push(ReadOp { token, file, offset: place.byte, parts, dont_cache: false }).is_ok() {
+                if queue.push(ReadOp { token, file, offset: place.byte, parts, dont_cache: false, copy: None }).is_ok()
+                {
                     buffers.insert(token, buffer);
                 }
             }

@@ -72,6 +72,7 @@ mod progress;
 mod read;
 mod read_through;
 mod settings;
+mod several;
 mod spindle;
 mod stream;
 mod summary;

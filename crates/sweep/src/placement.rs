@@ -61,7 +61,7 @@ impl Placement {
     /// it is.
     pub(crate) fn disk_bytes(&self) -> Option<u64> {
         if let (AddressTrust::SeveralDevices { .. }, Some(btrfs)) = (&self.trust, &self.btrfs) {
-            return Some(btrfs.lanes.span());
+            return Some(btrfs.lanes.span() / btrfs.lanes.count().max(1));
         }
         let stack = self.stack.as_ref()?;
         let whole = stack.disks.iter().map(|disk| disk.size).max().filter(|_| stack.base.is_some());

@@ -21,7 +21,7 @@ use std::{
 use onesweep_sys::{
     buffer::{BufferPart, BufferPool, FileBuffer},
     cache, files,
-    read_queue::{ReadOp, ReadPart, ReadQueue, best_queue},
+    read_queue::{ReadOp, ReadPart, ReadQueue, best_queue, copies_queue},
 };
 
 use self::{open_files::OpenFiles, ways::Ways};
@@ -33,9 +33,9 @@ use crate::{
     footprint::Footprint,
     opener::{Opener, descriptors},
     outlet::Outlet,
-    placement,
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
     settings::CachePolicy,
+    several::Several,
     stream::StreamRules,
     throttle::{Throttle, sleep_until},
 };
@@ -45,6 +45,7 @@ pub(crate) struct PlannedFiles<'a> {
     pub(crate) catalogue: &'a Catalogue,
     pub(crate) files: &'a [EntryId],
     pub(crate) device: bool,
+    pub(crate) several: &'a Several,
 }
 
 impl PlanSource for PlannedFiles<'_> {
@@ -57,14 +58,23 @@ impl PlanSource for PlannedFiles<'_> {
     }
 
     fn place_on_disk(&self, address: u64) -> u64 {
-        placement::place_on_device(address)
+        self.several.on_disk(address).1
+    }
+
+    fn disk_of(&self, address: u64) -> usize {
+        self.several.on_disk(address).0
     }
 
     fn pieces(&self, file: u32, visit: &mut dyn FnMut(Piece)) {
         let id = self.files[file as usize];
         let through = self.device && self.catalogue.get(id).flags.has(Flags::THROUGH_FILE_SYSTEM);
         for piece in self.catalogue.pieces(id, file) {
-            visit(if through { Piece { address: NO_ADDRESS, ..piece } } else { piece });
+            let address = match piece.address {
+                _ if through => NO_ADDRESS,
+                NO_ADDRESS => NO_ADDRESS,
+                address => self.several.in_plan(address),
+            };
+            visit(Piece { address, ..piece });
         }
     }
 }
@@ -83,6 +93,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) stream_rules: StreamRules,
     pub(crate) xattrs: bool,
     pub(crate) queue_depth: usize,
+    /// File systems on several disks.
+    pub(crate) several: &'a Several,
     /// Reads begin together, when the queue is full.
     pub(crate) in_batches: bool,
 }
@@ -114,6 +126,8 @@ struct Flight {
     target: Target,
     offset: u64,
     left: usize,
+    /// The copy that is to be read.
+    copy: Option<u16>,
 }
 
 #[derive(Clone, Copy)]
@@ -169,8 +183,12 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(engine: Engine<'a>) -> Self {
+        let depth = engine.queue_depth.min(descriptors(u64::MAX, 4));
         Self {
-            queue: best_queue(engine.queue_depth.min(descriptors(u64::MAX, 4))),
+            queue: match engine.several.copies() {
+                0 | 1 => best_queue(depth),
+                copies => copies_queue(depth, copies),
+            },
             waiting: HashMap::new(),
             flights: HashMap::new(),
             begun: HashMap::new(),
@@ -301,7 +319,9 @@ impl<'a> Reader<'a> {
                 let part = self.lend(piece);
                 let dont_cache = !direct && self.ways(piece.file).dont_cache;
                 let target = Target::File { file: piece.file, direct, dont_cache };
-                let flight = Flight { request: number, target, offset: piece.offset, left: part.len() };
+                let copy = Some(piece.address).filter(|&address| address != NO_ADDRESS);
+                let copy = copy.and_then(|address| self.engine.several.copy(address));
+                let flight = Flight { request: number, target, offset: piece.offset, left: part.len(), copy };
                 self.fly(flight, fd, vec![ReadPart::Buffer(part)])
             }
             Err(error) => {
@@ -346,7 +366,7 @@ impl<'a> Reader<'a> {
         let offset = address - self.engine.catalogue.volume(volume).base;
         let left = parts.iter().map(ReadPart::len).sum();
         let fd = self.device().node(volume);
-        self.fly(Flight { request: number, target: Target::Device { volume }, offset, left }, fd, parts)
+        self.fly(Flight { request: number, target: Target::Device { volume }, offset, left, copy: None }, fd, parts)
     }
 
     fn device(&mut self) -> &mut DeviceCheck {
@@ -382,7 +402,7 @@ impl<'a> Reader<'a> {
         self.expect_pages(&flight, file.as_fd());
         let dont_cache = matches!(flight.target, Target::File { dont_cache: true, .. });
         let token = self.number();
-        let op = ReadOp { token, file, offset: flight.offset, parts, dont_cache };
+        let op = ReadOp { token, file, offset: flight.offset, parts, dont_cache, copy: flight.copy };
         self.flights.insert(token, flight);
         self.queue.push(op)?;
         // Waiting for one of them begins them all.

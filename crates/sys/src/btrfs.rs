@@ -5,13 +5,15 @@
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::ioctl::{Opcode, opcode};
 
+use crate::features::features;
 use crate::retry::retry;
 
 /// The size in it is that of the arguments without the room behind them.
@@ -354,6 +356,32 @@ pub fn fs_info(fd: BorrowedFd<'_>) -> io::Result<FsInfo> {
     })
 }
 
+/// Whether the copy that this btrfs reads (RAID 1, 1c3, 1c4, 10) is told by the number of the reading thread: the rest when
+/// it is divided by how many there are. So it is unless the `read_policy` of the file system says otherwise. In a namespace
+/// of process numbers nobody knows the kernel's number of a thread.
+pub fn copies_go_by_thread(fsid: &[u8; 16]) -> bool {
+    /// What the kernel calls the first namespace of process numbers.
+    const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+    let knows_numbers = fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name == Path::new(FIRST_NAMESPACE));
+    knows_numbers && features().copies && is_by_thread(fs::read_to_string(read_policy(fsid)))
+}
+
+/// Where the kernel tells how a copy is chosen.
+fn read_policy(fsid: &[u8; 16]) -> PathBuf {
+    let digits: String = fsid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    Path::new("/sys/fs/btrfs").join(parts.join("-")).join("read_policy")
+}
+
+fn is_by_thread(policies: io::Result<String>) -> bool {
+    match policies {
+        // The one in force stands in brackets.
+        Ok(policies) => policies.split_whitespace().any(|policy| policy == "[pid]"),
+        // Before Linux 5.11 there was no other.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// One device of a btrfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
@@ -401,6 +429,18 @@ mod tests {
         for error in errors {
             assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
         }
+    }
+
+    #[test]
+    fn the_policy_in_force_stands_in_brackets() {
+        let said = |text: &str| is_by_thread(Ok(text.to_owned()));
+        assert!(said("[pid]\n") && said("[pid] round-robin:262144 devid:1\n"));
+        assert!(!said("pid [round-robin:262144] devid:1\n") && !said(""));
+        assert!(is_by_thread(Err(io::ErrorKind::NotFound.into())));
+        assert!(!is_by_thread(Err(io::ErrorKind::PermissionDenied.into())));
+        let fsid = [0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let named = "/sys/fs/btrfs/12345678-9abc-def0-0102-030405060708/read_policy";
+        assert_eq!(read_policy(&fsid), Path::new(named));
     }
 
     #[test]

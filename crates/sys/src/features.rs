@@ -2,7 +2,7 @@
 //!
 //! Every feature has a way round it, and the ways round must be tested on kernels that have the feature. So each can
 //! be hidden by the environment variable `ONESWEEP_HIDE`, a list of names: `cachestat,dontcache,io_uring,fiemap,`
-//! `direct,openat2,bulkstat,treesearch,tables`. It is read once, at the first question.
+//! `direct,openat2,bulkstat,treesearch,tables,copies`. It is read once, at the first question.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -34,6 +34,8 @@ pub struct Features {
     pub tree_search: bool,
     /// The tables of a mounted ext4 may be read from its device.
     pub tables: bool,
+    /// Which copy of its data btrfs reads may be chosen.
+    pub copies: bool,
 }
 
 impl Features {
@@ -50,6 +52,7 @@ impl Features {
             bulkstat: shown("bulkstat"),
             tree_search: shown("treesearch"),
             tables: shown("tables"),
+            copies: shown("copies"),
         }
     }
 }
@@ -96,7 +99,8 @@ mod tests {
 
     #[test]
     fn hidden_features_are_off() {
-        let none = Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,treesearch,tables");
+        let none =
+            Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,treesearch,tables,copies");
         let off = Features {
             cachestat: false,
             io_uring: false,
@@ -107,6 +111,7 @@ mod tests {
             bulkstat: false,
             tree_search: false,
             tables: false,
+            copies: false,
         };
         assert_eq!(none, off);
     }

@@ -17,7 +17,7 @@
 //! let parts = vec![ReadPart::Buffer(buffer.lend(0..9))];
 //!
 //! let mut queue = best_queue(32);
-//! queue.push(ReadOp { token: 7, file, offset: 0, parts, dont_cache: false })?;
+//! queue.push(ReadOp { token: 7, file, offset: 0, parts, dont_cache: false, copy: None })?;
 //! let done = queue.wait()?;
 //! assert_eq!((done.token, done.result?), (7, 9));
 //!

@@ -196,10 +196,13 @@ impl Image {
         self.file.clone()
     }
 
-    /// Major and minor number of the loop device.
-    pub(crate) fn device_number(&self) -> (u32, u32) {
-        let number = fs::metadata(&self.device).expect("the loop device is there").rdev();
-        (rustix::fs::major(number), rustix::fs::minor(number))
+    /// Major and minor numbers of its loop devices, the first one first.
+    pub(crate) fn device_numbers(&self) -> Vec<(u32, u32)> {
+        let numbers = |device: &PathBuf| {
+            let number = fs::metadata(device).expect("the loop device is there").rdev();
+            (rustix::fs::major(number), rustix::fs::minor(number))
+        };
+        [&self.device].into_iter().chain(&self.others).map(numbers).collect()
     }
 
     pub(crate) fn mount(&mut self) {
@@ -225,7 +228,9 @@ impl Image {
     /// Unmounting does this for this file system alone; dropping all caches of the machine would disturb tests beside.
     pub(crate) fn cold(&mut self) {
         self.unmount();
-        run(Command::new("blockdev").arg("--flushbufs").arg(&self.device));
+        for device in [&self.device].into_iter().chain(&self.others) {
+            run(Command::new("blockdev").arg("--flushbufs").arg(device));
+        }
         self.mount();
     }
 

@@ -38,6 +38,7 @@ mod plans;
 mod read_only;
 mod run;
 mod run_program;
+mod several_disks;
 mod shards;
 mod sizes_at_close;
 mod sparse;

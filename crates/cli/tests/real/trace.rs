@@ -14,6 +14,8 @@ use crate::{
 /// A read request as it was issued to the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
+    /// The device's numbers.
+    pub(crate) device: (u32, u32),
     /// First byte on the device.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
@@ -31,9 +33,9 @@ impl Request {
     }
 }
 
-/// The read requests that reach the image's device while `what` runs, in the order of issue.
+/// The read requests that reach the image's devices while `what` runs, in the order of issue.
 fn reads(image: &Image, what: impl FnOnce()) -> Vec<Request> {
-    let instance = Instance::new(image.device_number());
+    let instance = Instance::new(&image.device_numbers());
     instance.write("tracing_on", "1");
     what();
     instance.write("tracing_on", "0");
@@ -65,7 +67,7 @@ struct Instance {
 }
 
 impl Instance {
-    fn new((major, minor): (u32, u32)) -> Self {
+    fn new(devices: &[(u32, u32)]) -> Self {
         let (tracefs, mounted) = tracefs();
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -77,8 +79,9 @@ impl Instance {
         instance.write("trace_clock", "global");
         instance.write("buffer_size_kb", "16384");
         // The kernel's own dev_t, not that of stat(2).
-        let device = (u64::from(major) << 20) | u64::from(minor);
-        instance.write("events/block/block_rq_issue/filter", &format!("dev == {device}"));
+        let device = |&(major, minor): &(u32, u32)| (u64::from(major) << 20) | u64::from(minor);
+        let is_one: Vec<String> = devices.iter().map(|numbers| format!("dev == {}", device(numbers))).collect();
+        instance.write("events/block/block_rq_issue/filter", &is_one.join(" || "));
         instance.write("events/block/block_rq_issue/enable", "1");
         instance
     }
@@ -122,7 +125,8 @@ fn tracefs() -> (PathBuf, Option<Folder>) {
 fn read_request(line: &str) -> Option<Request> {
     let (_, event) = line.split_once(" block_rq_issue: ")?;
     let mut words = event.split(' ');
-    let _device = words.next()?;
+    let (major, minor) = words.next()?.split_once(',')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
     let kind = words.next()?;
     if !kind.starts_with('R') {
         return None;
@@ -134,7 +138,7 @@ fn read_request(line: &str) -> Option<Request> {
     let (asked, thread) = event.rsplit_once('[')?;
     let class = asked.trim_end().rsplit(' ').next()?.split_once(',').map(|(class, _)| class.to_owned());
     let thread = thread.trim_end_matches(']').to_owned();
-    Some(Request { start: sector * 512, bytes, metadata: kind.contains('M'), class, thread })
+    Some(Request { device, start: sector * 512, bytes, metadata: kind.contains('M'), class, thread })
 }
 
 #[cfg(test)]
@@ -147,6 +151,7 @@ mod tests {
         assert_eq!(
             read_request(line),
             Some(Request {
+                device: (7, 0),
                 start: 18496 * 512,
                 bytes: 4096,
                 metadata: true,
@@ -157,7 +162,14 @@ mod tests {
         let line = " tar-123     [001] d..1.  12.5: block_rq_issue: 7,0 RA 8192 () 8 + 16 [tar]";
         assert_eq!(
             read_request(line),
-            Some(Request { start: 4096, bytes: 8192, metadata: false, class: None, thread: "tar".into() })
+            Some(Request {
+                device: (7, 0),
+                start: 4096,
+                bytes: 8192,
+                metadata: false,
+                class: None,
+                thread: "tar".into()
+            })
         );
         let write = " k-1 [000] d..1. 12.5: block_rq_issue: 7,0 WS 4096 () 18496 + 8 none,0,0 [k]";
         assert_eq!(read_request(write), None);

@@ -1,6 +1,6 @@
 //! Where on its devices an address of btrfs lies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -62,6 +62,13 @@ pub struct Chunk {
 /// Which of several copies of the same bytes is meant: the first, or the last of the numbers that there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mirror(pub u16);
+
+/// Bytes of a chunk that are read of one copy before it is the turn of the next, where copies take turns: enough that a
+/// head streams for most of its time, and few beside what is swept.
+pub const COPY_TURN: u64 = 16 << 20;
+
+/// Copies on several devices that can take turns; btrfs has no profile with more.
+const COPIES_MAX: u16 = 4;
 
 /// A byte of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +158,22 @@ impl Chunk {
         }
     }
 
+    /// How many copies of each byte there are on as many devices; one where that are none or more than btrfs has names for.
+    pub fn copies(&self) -> u16 {
+        match self.profile {
+            Profile::Mirrored => {
+                let stripes = &self.stripes[..];
+                let is_known = |at: usize| stripes[..at].iter().any(|other| other.device == stripes[at].device);
+                let count = u16::try_from(stripes.len()).ok().filter(|&count| count <= COPIES_MAX);
+                count.filter(|_| !(0..stripes.len()).any(is_known)).unwrap_or(1)
+            }
+            Profile::StripedMirrors if self.sub_stripes <= COPIES_MAX => self.sub_stripes,
+            _ => 1,
+        }
+    }
+
     /// Where the byte with so many before it in the chunk lies.
-    fn place(&self, offset: u64, mirror: Mirror) -> Place {
+    pub(super) fn place(&self, offset: u64, mirror: Mirror) -> Place {
         let at = |stripe: usize, byte: u64, run: u64| {
             let Stripe { device, offset } = self.stripes[stripe];
             Place { device, byte: offset + byte, run: run.min(self.length) }
@@ -207,6 +228,8 @@ pub enum ChunkError {
 pub struct ChunkMap {
     by_address: BTreeMap<u64, Chunk>,
     mirror: Mirror,
+    /// How many copies take turns; one where `mirror` alone counts.
+    copies: u16,
 }
 
 impl ChunkMap {
@@ -233,7 +256,7 @@ impl ChunkMap {
 
     /// The map of these chunks, of which no two may have an address in common.
     pub fn new(chunks: Vec<Chunk>, mirror: Mirror) -> Result<ChunkMap, ChunkError> {
-        let mut map = ChunkMap { by_address: BTreeMap::new(), mirror };
+        let mut map = ChunkMap { by_address: BTreeMap::new(), mirror, copies: 1 };
         for chunk in chunks {
             let address = chunk.address;
             if chunk.stripes.is_empty() || map.by_address.insert(address, chunk).is_some() {
@@ -250,6 +273,26 @@ impl ChunkMap {
         Ok(map)
     }
 
+    /// The same map where copies on several devices take turns, [`COPY_TURN`] of a chunk each, for who can choose which copy
+    /// the kernel reads. They don't where data has different numbers of copies.
+    #[must_use]
+    pub fn in_turns(self) -> ChunkMap {
+        let data = self.by_address.values().filter(|chunk| chunk.is_data);
+        let counts: BTreeSet<u16> = data.map(Chunk::copies).filter(|&copies| copies > 1).collect();
+        let copies = counts.first().copied().filter(|_| counts.len() == 1);
+        ChunkMap { copies: copies.unwrap_or(1), ..self }
+    }
+
+    /// How many copies of data take turns: one where they don't.
+    pub fn copies(&self) -> u16 {
+        self.copies.max(1)
+    }
+
+    /// How many copies of a chunk take turns.
+    pub(super) fn turns_of(&self, chunk: &Chunk) -> u16 {
+        if chunk.is_data && chunk.copies() == self.copies { self.copies } else { 1 }
+    }
+
     /// The chunks by rising address.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         self.by_address.values()
@@ -262,7 +305,16 @@ impl ChunkMap {
 
     /// Where an address lies; `None` when no chunk has it.
     pub fn place(&self, address: u64) -> Option<Place> {
-        self.chunk(address).map(|chunk| chunk.place(address - chunk.address, self.mirror))
+        let chunk = self.chunk(address)?;
+        let offset = address - chunk.address;
+        Some(match self.turns_of(chunk) {
+            0 | 1 => chunk.place(offset, self.mirror),
+            copies => {
+                let copy = (offset / COPY_TURN % u64::from(copies)) as u16;
+                let Place { device, byte, run } = chunk.place(offset, Mirror(copy));
+                Place { device, byte, run: run.min(COPY_TURN - offset % COPY_TURN) }
+            }
+        })
     }
 }
 
@@ -328,6 +380,31 @@ mod tests {
         let mut odd = item(1, RAID0, 0, two);
         odd[16] = 1;
         assert!(said(odd).contains("stripe length"));
+    }
+
+    #[test]
+    fn copies_take_turns_where_they_are_on_several_devices() {
+        const TURN: u64 = COPY_TURN;
+        let chunk = |address: u64, flags, sub_stripes, stripes: &[(u64, u64)]| {
+            Chunk::parse(address * TURN, &item(8 * TURN, flags, sub_stripes, stripes)).unwrap()
+        };
+        let map = |chunks: &[Chunk]| ChunkMap::new(chunks.to_vec(), Mirror(0)).unwrap().in_turns();
+        let (two, dup) = (&[(1, 0), (2, 5 * TURN)][..], &[(1, 9 * TURN), (1, 30 * TURN)][..]);
+        let four = &[(1, 0), (2, 0), (3, 0), (4, 0)][..];
+        let mirrored = map(&[chunk(0, TYPE_DATA | RAID1, 0, two), chunk(8, TYPE_DATA | DUP, 0, dup)]);
+        assert_eq!(mirrored.copies(), 2);
+        let place = |map: &ChunkMap, address| map.place(address).map(|place| (place.device, place.byte, place.run));
+        assert_eq!(place(&mirrored, TURN - 7), Some((1, TURN - 7, 7)));
+        assert_eq!(place(&mirrored, TURN), Some((2, 6 * TURN, TURN)));
+        assert_eq!(place(&mirrored, 2 * TURN), Some((1, 2 * TURN, TURN)));
+        assert_eq!(place(&mirrored, 9 * TURN), Some((1, 10 * TURN, 7 * TURN)), "one device has both");
+        let striped = map(&[chunk(0, TYPE_DATA | RAID10, 2, four)]);
+        assert_eq!([0, STRIPE].map(|address| place(&striped, address).unwrap().0), [1, 3]);
+        assert_eq!([TURN, TURN + STRIPE].map(|address| place(&striped, address).unwrap().0), [2, 4]);
+        // Which thread reads which copy depends on how many there are.
+        let mixed = [chunk(0, TYPE_DATA | RAID1, 0, two), chunk(8, TYPE_DATA | RAID1C3, 0, &four[..3])];
+        assert_eq!(map(&mixed).copies(), 1);
+        assert_eq!(map(&[chunk(0, RAID1, 0, two)]).copies(), 1, "metadata");
     }
 
     #[test]

@@ -88,6 +88,9 @@ fn parts(bytes: &[u8]) {
 const CHUNK: usize = 48;
 const STRIPE: usize = 32;
 
+/// A bit of the first byte of an input: copies take turns.
+const IN_TURNS: u8 = 1 << 7;
+
 /// Which copy is meant, and the chunks: address, for how many stripes there are bytes, and the item.
 fn chunks(input: &[u8]) {
     let (mirror, mut rest) = options(input);
@@ -103,6 +106,7 @@ fn chunks(input: &[u8]) {
         }
     }
     let map = match ChunkMap::new(all.clone(), Mirror((mirror % 4).into())) {
+        Ok(map) if mirror & IN_TURNS != 0 => map.in_turns(),
         Ok(map) => map,
         Err(error) => return told(&error),
     };

@@ -2,37 +2,57 @@
 //!
 //! A plan has one order. If it took a btrfs device by device, one disk would work at a time. So each device is a lane, and
 //! the order goes over the lanes in turns, a unit of each: with requests for a few units in flight, all heads move, each of
-//! them forward. What is spread over several devices in any case (RAID 0, 10, 5, 6) is one lane of its own, in the order
-//! of btrfs's addresses: the kernel splits each read. Where there is but one lane, its addresses are those of the device.
+//! them forward. Who knows what is to be read makes better turns of it, by the work on each lane. What is spread over several
+//! devices in any case (RAID 0, 10, 5, 6) is one lane of its own, in the order of btrfs's addresses: the kernel splits each
+//! read. Where copies take turns, each device has its own turns of them, and those of RAID 10 are a lane for each copy. Where
+//! there is but one lane, its addresses are those of the device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chunks::{Chunk, ChunkMap, Place};
+use super::chunks::{COPY_TURN, Chunk, ChunkMap, Mirror, Place};
 
 /// Bytes of a lane before the order goes on to the next: several small files, or one large read.
-const UNIT: u64 = 256 << 10;
+pub const UNIT: u64 = 256 << 10;
 
 /// No file system is so large; addresses of an order stay below.
 const SPAN_MAX: u64 = 1 << 56;
+
+const _: () = assert!(COPY_TURN.is_multiple_of(UNIT));
 
 /// One order for all addresses of a btrfs.
 #[derive(Clone, Debug)]
 pub struct Lanes {
     map: ChunkMap,
     lanes: u64,
-    /// By the chunk's address.
-    ways: BTreeMap<u64, Way>,
-    /// The address of a chunk, by its lane and where it begins there.
-    chunks: BTreeMap<(u64, u64), u64>,
+    /// By the chunk's address: the way of each copy that takes turns.
+    ways: BTreeMap<u64, Vec<Way>>,
+    /// What begins at a place of a lane.
+    begun: BTreeMap<(u64, u64), Begun>,
     span: u64,
     devices: usize,
 }
 
-/// The place of a chunk in its lane.
+/// The place of a chunk in its lane, or of the turns of a copy.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     lane: u64,
     first: u64,
+}
+
+/// The address of a chunk, and which of so many copies.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    address: u64,
+    copy: u16,
+    copies: u16,
+}
+
+/// What is read in an order of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// The copy of what several devices share in any case.
+    Spread(u16),
+    Device(u64),
 }
 
 /// A run of addresses that is also one of the order.
@@ -50,26 +70,38 @@ impl Lanes {
     /// The order of what the map holds. `None` when its chunks lie further out than any device reaches.
     pub fn new(map: ChunkMap) -> Option<Lanes> {
         let data = || map.chunks().filter(|chunk| chunk.is_data);
-        let lanes: Vec<Option<u64>> =
-            data().map(|chunk| device_of(&map, chunk)).collect::<BTreeSet<_>>().into_iter().collect();
+        let lanes: Vec<Lane> = data()
+            .flat_map(|chunk| turns(&map, chunk))
+            .map(|(chunk, copy)| lane_of(&map, chunk, copy))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
         let devices: BTreeSet<u64> =
             map.chunks().flat_map(|chunk| &chunk.stripes).map(|stripe| stripe.device).collect();
-        let is_one_device = lanes.len() < 2 && lanes.first().is_none_or(Option::is_some);
-        let mut on_devices: Vec<(u64, &Chunk)> =
-            data().map(|chunk| (map.place(chunk.address).map_or(0, |place| place.byte), chunk)).collect();
-        on_devices.sort_by_key(|&(byte, chunk)| (byte, chunk.address));
+        let is_one_device = lanes.len() < 2 && !lanes.iter().any(|lane| matches!(lane, Lane::Spread(_)));
+        let mut on_devices: Vec<(u64, &Chunk, u16)> = data()
+            .flat_map(|chunk| turns(&map, chunk))
+            .map(|(chunk, copy)| (first_byte(&map, chunk, copy), chunk, copy))
+            .collect();
+        on_devices.sort_by_key(|&(byte, chunk, copy)| (byte, chunk.address, copy));
         let mut ends = vec![0_u64; lanes.len()];
-        let (mut ways, mut chunks, mut span) = (BTreeMap::new(), BTreeMap::new(), 0);
-        for (byte, chunk) in on_devices {
-            let lane = lanes.binary_search(&device_of(&map, chunk)).ok()?;
+        let (mut ways, mut begun, mut span) = (BTreeMap::<u64, Vec<(u16, Way)>>::new(), BTreeMap::new(), 0);
+        for (byte, chunk, copy) in on_devices {
+            let lane = lanes.binary_search(&lane_of(&map, chunk, copy)).ok()?;
             let first = if is_one_device { byte } else { ends[lane] };
-            ends[lane] = first.checked_add(chunk.length)?.checked_next_multiple_of(UNIT)?;
+            let copies = map.turns_of(chunk);
+            ends[lane] = first.checked_add(room(chunk.length, copies)?)?.checked_next_multiple_of(UNIT)?;
             let way = Way { lane: lane as u64, first };
-            ways.insert(chunk.address, way);
-            chunks.insert((way.lane, first), chunk.address);
+            ways.entry(chunk.address).or_default().push((copy, way));
+            begun.insert((way.lane, first), Begun { address: chunk.address, copy, copies });
             span = span.max(ends[lane].checked_mul(lanes.len() as u64).filter(|&span| span <= SPAN_MAX)?);
         }
-        Some(Lanes { lanes: lanes.len() as u64, ways, chunks, span, devices: devices.len(), map })
+        let by_copy = |mut ways: Vec<(u16, Way)>| {
+            ways.sort_by_key(|&(copy, _)| copy);
+            ways.into_iter().map(|(_, way)| way).collect()
+        };
+        let ways = ways.into_iter().map(|(address, ways)| (address, by_copy(ways))).collect();
+        Some(Lanes { lanes: lanes.len() as u64, ways, begun, span, devices: devices.len(), map })
     }
 
     /// The map that the order was made from.
@@ -110,9 +142,12 @@ impl Lanes {
     /// Where an address comes in the order, and how many bytes follow there; never none.
     fn run_at(&self, address: u64) -> Option<(u64, u64)> {
         let chunk = self.map.chunk(address)?;
-        let way = self.ways.get(&chunk.address)?;
-        let at = way.first + (address - chunk.address);
-        let left = chunk.end() - address;
+        let ways = self.ways.get(&chunk.address)?;
+        let offset = address - chunk.address;
+        let (copy, within, left) = turn_of(offset, ways.len() as u64);
+        let way = ways.get(copy as usize)?;
+        let at = way.first + within;
+        let left = left.min(chunk.length - offset);
         if self.lanes == 1 {
             return Some((at, left));
         }
@@ -130,6 +165,15 @@ impl Lanes {
         }
     }
 
+    /// The same where turns of copies are not told apart: what has copies that take turns is a lane of its own, behind the
+    /// others, in the order of btrfs's addresses.
+    pub fn undivided(&self, place: u64) -> Option<(u64, u64)> {
+        match self.address(place) {
+            Some((address, begun)) if begun.copies > 1 => Some((self.lanes, address)),
+            _ => self.in_lane(place),
+        }
+    }
+
     /// How many lanes there are.
     pub fn count(&self) -> u64 {
         self.lanes
@@ -137,17 +181,70 @@ impl Lanes {
 
     /// The device and the byte of it that have this place in the order.
     pub fn on_device(&self, place: u64) -> Option<Place> {
+        self.address(place).and_then(|(address, _)| self.map.place(address))
+    }
+
+    /// Which copy of what lies at this place in the order is to be read; `None` where there is no choice.
+    pub fn copy(&self, place: u64) -> Option<u16> {
+        self.address(place).filter(|(_, begun)| begun.copies > 1).map(|(_, begun)| begun.copy)
+    }
+
+    /// The address of a place in the order.
+    fn address(&self, place: u64) -> Option<(u64, Begun)> {
         let (lane, at) = self.in_lane(place)?;
-        let (&(_, first), &address) = self.chunks.range((lane, 0)..=(lane, at)).next_back()?;
-        let chunk = self.map.chunk(address)?;
-        (at - first < chunk.length).then(|| self.map.place(address + (at - first)))?
+        let (&(_, first), &begun) = self.begun.range((lane, 0)..=(lane, at)).next_back()?;
+        let (chunk, at) = (self.map.chunk(begun.address)?, at - first);
+        let offset = match begun.copies {
+            0 | 1 => at,
+            copies => {
+                let turn = (at / COPY_TURN).checked_mul(copies.into())?.checked_add(begun.copy.into())?;
+                turn.checked_mul(COPY_TURN)?.checked_add(at % COPY_TURN)?
+            }
+        };
+        (offset < chunk.length).then(|| (chunk.address + offset, begun))
     }
 }
 
-/// The device that a chunk is read from; `None` when it is spread over several.
-fn device_of(map: &ChunkMap, chunk: &Chunk) -> Option<u64> {
-    let place = map.place(chunk.address)?;
-    (place.run == chunk.length).then_some(place.device)
+/// A chunk once for each copy that takes turns.
+fn turns<'a>(map: &ChunkMap, chunk: &'a Chunk) -> impl Iterator<Item = (&'a Chunk, u16)> + use<'a> {
+    (0..map.turns_of(chunk)).map(move |copy| (chunk, copy))
+}
+
+/// Which of so many copies has its turn at a byte of a chunk, how many bytes of its turns lie before that, and how many are
+/// left of this one.
+fn turn_of(offset: u64, copies: u64) -> (u64, u64, u64) {
+    if copies < 2 {
+        return (0, offset, u64::MAX);
+    }
+    let (turn, within) = (offset / COPY_TURN, offset % COPY_TURN);
+    (turn % copies, turn / copies * COPY_TURN + within, COPY_TURN - within)
+}
+
+/// Bytes that a copy takes in its lane: all of the chunk, or room for its turns, the same for each copy, so that lanes which
+/// have devices in common keep step.
+fn room(length: u64, copies: u16) -> Option<u64> {
+    match copies {
+        0 | 1 => Some(length),
+        copies => length.div_ceil(COPY_TURN).div_ceil(copies.into()).checked_mul(COPY_TURN),
+    }
+}
+
+/// Where the first turn of a copy begins on its device, or would.
+fn first_byte(map: &ChunkMap, chunk: &Chunk, copy: u16) -> u64 {
+    match map.turns_of(chunk) {
+        0 | 1 => map.place(chunk.address).map_or(0, |place| place.byte),
+        _ => chunk.place(0, Mirror(copy)).byte,
+    }
+}
+
+/// The lane that a chunk is read in, or the turns of a copy.
+fn lane_of(map: &ChunkMap, chunk: &Chunk, copy: u16) -> Lane {
+    let place = match map.turns_of(chunk) {
+        0 | 1 => map.place(chunk.address),
+        _ => Some(chunk.place(0, Mirror(copy))),
+    };
+    let whole = place.filter(|place| place.run == chunk.length);
+    whole.map_or(Lane::Spread(copy), |place| Lane::Device(place.device))
 }
 
 #[cfg(test)]
@@ -225,6 +322,53 @@ mod tests {
         assert_eq!(ways[2], (ways[0].0, ways[0].1 + 2 * UNIT));
     }
 
+    /// Of four chunks with two copies, each device reads every other 16 MiB, in the order of its own addresses.
+    #[test]
+    fn copies_in_turns_are_shared_out_among_the_devices() {
+        let large = |address, profile, stripes: &[(u64, u64)]| Chunk {
+            length: 100 * MIB,
+            sub_stripes: 2,
+            ..chunk(address, profile, stripes)
+        };
+        let turns =
+            |chunks: &[Chunk]| Lanes::new(ChunkMap::new(chunks.to_vec(), Mirror(0)).unwrap().in_turns()).unwrap();
+        let mirrored = [
+            large(0, Profile::Mirrored, &[(1, 300), (2, 900)]),
+            large(200, Profile::Mirrored, &[(2, 700), (1, 500)]),
+            large(400, Profile::Mirrored, &[(1, 100), (2, 100)]),
+        ];
+        let striped = [
+            large(0, Profile::StripedMirrors, &[(1, 0), (2, 0), (3, 0), (4, 0)]),
+            large(200, Profile::StripedMirrors, &[(2, 100), (4, 100), (1, 100), (3, 100)]),
+        ];
+        for (chunks, devices) in [(&mirrored[..], 2), (&striped[..], 4)] {
+            let lanes = turns(chunks);
+            assert_eq!((lanes.count(), lanes.devices()), (2, devices));
+            let mut order: Vec<(u64, u64, u64)> = Vec::new();
+            for chunk in chunks {
+                for address in (chunk.address..chunk.end()).step_by(64 << 10) {
+                    let (at, place) = (lanes.place(address).unwrap(), lanes.map().place(address).unwrap());
+                    assert_eq!(lanes.on_device(at), Some(place));
+                    let copy = lanes.copy(at).unwrap();
+                    assert_eq!(u64::from(copy), (address - chunk.address) / COPY_TURN % 2);
+                    assert_eq!(lanes.undivided(at), Some((2, address)));
+                    order.push((at, place.device, place.byte));
+                }
+            }
+            order.sort_unstable();
+            let all = order.len();
+            for device in 1..=devices as u64 {
+                let bytes: Vec<u64> = order.iter().filter(|entry| entry.1 == device).map(|entry| entry.2).collect();
+                assert!(bytes.is_sorted(), "each head goes forward");
+                let share = bytes.len() as f64 / all as f64 * devices as f64;
+                assert!((0.8..1.2).contains(&share), "device {device} has {share} of its share");
+            }
+            let spans: Vec<u64> = chunks.iter().map(|chunk| lanes.place(chunk.end() - 1).unwrap()).collect();
+            assert!(spans.iter().all(|&place| place < lanes.span()));
+        }
+        assert_eq!(lanes(&mirrored).copy(0), None, "nobody chooses");
+    }
+
     #[test]
     fn what_is_spread_over_all_devices_is_one_run() {
         let lanes = lanes(&[
@@ -248,11 +392,21 @@ mod tests {
                 chunk(60, Profile::Striped, &[(1, 100), (2, 90), (4, 7)]),
                 chunk(70, Profile::Parity(1), &[(1, 200), (2, 190), (4, 107)]),
             ],
+            vec![
+                Chunk { length: 71 * MIB, ..chunk(3, Profile::Mirrored, &[(1, 7), (2, 9)]) },
+                Chunk { length: 33 * MIB, ..chunk(90, Profile::Mirrored, &[(2, 100), (1, 300)]) },
+                chunk(140, Profile::Mirrored, &[(1, 500), (2, 500)]),
+                chunk(150, Profile::Single, &[(1, 600)]),
+            ],
         ];
-        for chunks in all {
-            let lanes = lanes(&chunks);
+        let maps = all.iter().flat_map(|chunks| {
+            let map = ChunkMap::new(chunks.clone(), Mirror(0)).unwrap();
+            [(chunks, map.clone()), (chunks, map.in_turns())]
+        });
+        for (chunks, map) in maps {
+            let lanes = Lanes::new(map).unwrap();
             let mut covered: Vec<(u64, u64)> = Vec::new();
-            for chunk in &chunks {
+            for chunk in chunks {
                 // Odd ends and lengths.
                 lanes.runs(chunk.address, chunk.length - 5, &mut |run| {
                     let place = run.place.unwrap();

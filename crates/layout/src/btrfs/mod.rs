@@ -23,10 +23,10 @@ pub mod items;
 pub mod lanes;
 pub mod nodes;
 
-pub use chunks::{Chunk, ChunkMap, Mirror, Place, Profile, Stripe};
+pub use chunks::{COPY_TURN, Chunk, ChunkMap, Mirror, Place, Profile, Stripe};
 pub use extents::ItemExtents;
 pub use items::{Attribute, DirItem, FileExtent, InodeItem, ItemError, NameRef, RootItem};
-pub use lanes::Lanes;
+pub use lanes::{Lanes, UNIT};
 pub use nodes::{Leaf, ReadNodes, Tree, leaves};
 
 /// The numbers of trees.

@@ -271,7 +271,8 @@ impl<'a> Laid<'a> {
             }
             let place = fragment.address() - base;
             // The order goes over devices in turns; on its device, a file goes on.
-            let start = several.and_then(|lanes| lanes.in_lane(place)).map_or(place, |(lane, at)| range_of(lane) + at);
+            let start =
+                several.and_then(|lanes| lanes.undivided(place)).map_or(place, |(lane, at)| range_of(lane) + at);
             let end = start + u64::from(fragment.length()) * block;
             match runs.last_mut() {
                 Some(last) if last.end == start => last.end = end,

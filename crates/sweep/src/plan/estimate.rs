@@ -46,19 +46,24 @@ pub struct Estimate {
     pub peak_memory: u64,
     /// What `peak_memory` would be without a budget, and with memory freed right behind each last piece.
     pub peak_unlimited: u64,
-    /// The time that the disk needs for the requests, when it always holds as many of them as were said.
+    /// The time that the disk needs for the requests, when it always holds as many of them as were said; of several disks,
+    /// that of the one that needs longest.
     pub seconds: f64,
 }
 
 impl Estimate {
-    /// Goes through all requests of a plan, `in_flight` of which the disk holds at a time. Costs what planning costs,
+    /// Goes through all requests of a plan, `in_flight` of which a disk holds at a time. Costs what planning costs,
     /// twice: the second time without a budget, for [`Estimate::peak_unlimited`].
     pub fn of<S: PlanSource>(mut requests: Requests<S>, disk: &DiskModel, in_flight: usize) -> Self {
         let mut tally = Tally::new(disk, in_flight);
         let mut request = Request::default();
         while requests.next_into(&mut request) {
-            let place = requests.schedule().source().place_on_disk(request.address);
-            tally.add(&request, place);
+            let source = requests.schedule().source();
+            let (disk, place) = match request.has_address() {
+                true => (source.disk_of(request.address), source.place_on_disk(request.address)),
+                false => (0, request.address),
+            };
+            tally.add_on(disk, &request, place);
         }
         let mut estimate = tally.finish();
         let schedule = requests.schedule();
@@ -132,8 +137,9 @@ enum Head {
 pub struct Tally<'a> {
     disk: &'a DiskModel,
     sums: Estimate,
-    drive: DriveQueue,
-    head: Head,
+    in_flight: usize,
+    /// By their numbers.
+    drives: Vec<(DriveQueue, Head)>,
     /// The address of the last piece that was read.
     former: u64,
     bin: Option<u32>,
@@ -145,21 +151,18 @@ impl<'a> Tally<'a> {
     #[must_use]
     pub fn new(disk: &'a DiskModel, in_flight: usize) -> Self {
         let sums = Estimate { disk: disk.name.clone(), ..Estimate::default() };
-        Self {
-            disk,
-            sums,
-            drive: DriveQueue::new(disk, in_flight),
-            head: Head::Unknown,
-            former: 0,
-            bin: None,
-            epoch: 0,
-        }
+        Self { disk, sums, in_flight, drives: Vec::new(), former: 0, bin: None, epoch: 0 }
     }
 
     /// Counts the next request, whose address is that place on the disk.
     pub fn add(&mut self, request: &Request, place: u64) {
+        self.add_on(0, request, place);
+    }
+
+    /// The same where several disks work side by side, each with its own head.
+    pub fn add_on(&mut self, disk: usize, request: &Request, place: u64) {
         self.count_passes(request);
-        self.move_head(request, place);
+        self.move_head(disk, request, place);
         self.sums.requests += 1;
         self.sums.files += request.admits.len() as u64;
         self.sums.read += request.length;
@@ -179,7 +182,8 @@ impl<'a> Tally<'a> {
     #[must_use]
     pub fn finish(self) -> Estimate {
         let clean_ups = self.sums.clean_ups + u64::from(self.epoch);
-        Estimate { clean_ups, seconds: self.drive.finish() / 1000.0, ..self.sums }
+        let longest_ms = self.drives.into_iter().map(|(drive, _)| drive.finish()).fold(0.0, f64::max);
+        Estimate { clean_ups, seconds: longest_ms / 1000.0, ..self.sums }
     }
 
     fn count_passes(&mut self, request: &Request) {
@@ -196,11 +200,15 @@ impl<'a> Tally<'a> {
         self.former = request.reads().last().map_or(request.address, |piece| piece.address);
     }
 
-    fn move_head(&mut self, request: &Request, place: u64) {
-        let (address, length) = (request.address, request.length);
+    fn move_head(&mut self, disk: usize, request: &Request, place: u64) {
+        while self.drives.len() <= disk {
+            self.drives.push((DriveQueue::new(self.disk, self.in_flight), Head::Unknown));
+        }
+        let (drive, head) = &mut self.drives[disk];
+        let length = request.length;
         let first = request.reads().next();
-        let goes_on = match (self.head, first) {
-            (Head::At(end), _) if request.has_address() => end == address,
+        let goes_on = match (*head, first) {
+            (Head::At(end), _) if request.has_address() => end == place,
             (Head::InFile(file, end), Some(piece)) if !request.has_address() => {
                 (file, end) == (piece.file, piece.offset)
             }
@@ -208,14 +216,14 @@ impl<'a> Tally<'a> {
         };
         self.sums.seeks += u64::from(!goes_on);
         if request.has_address() {
-            self.drive.push(place, length);
+            drive.push(place, length);
         } else if goes_on {
-            self.drive.pass(self.disk.transfer_ms(length));
+            drive.pass(self.disk.transfer_ms(length));
         } else {
-            self.drive.pass(self.disk.random_ms(length));
+            drive.pass(self.disk.random_ms(length));
         }
-        self.head = match first {
-            _ if request.has_address() => Head::At(request.end()),
+        *head = match first {
+            _ if request.has_address() => Head::At(place.saturating_add(length)),
             Some(piece) => Head::InFile(piece.file, piece.offset + piece.length),
             None => Head::Unknown,
         };

@@ -13,6 +13,7 @@
 //! * [`source`]: [`PlanSource`], what a plan is made from.
 //! * [`schedule`]: [`Schedule`] puts pieces in order under a [`Budget`] and says when a file is admitted and complete.
 //! * [`request`]: [`Request`], its [`Part`]s, and what an engine has to keep to.
+//! * [`pace`]: [`Pace`], one order for disks that share it, in which all come to their end together.
 //! * [`merge`]: [`Requests`] turns the steps of a schedule into requests.
 //! * [`disk`]: [`DiskModel`], a disk as a few numbers of its data sheet; [`seek`]: its [`SeekCurve`].
 //! * [`geometry`]: [`Geometry`], how long a head takes from one address to another; [`queue`]: [`DriveQueue`], how a drive
@@ -60,6 +61,7 @@ pub mod estimate;
 pub mod fragment;
 pub mod geometry;
 pub mod merge;
+pub mod pace;
 pub mod queue;
 pub mod request;
 pub mod schedule;
@@ -74,6 +76,7 @@ pub use estimate::{Estimate, Tally, peak_unlimited};
 pub use fragment::{Fragment, NO_ADDRESS, Piece};
 pub use geometry::{Geometry, Place, Positioning, Span};
 pub use merge::Requests;
+pub use pace::Pace;
 pub use queue::DriveQueue;
 pub use request::{Part, Request, RequestShape, Strategy};
 pub use schedule::{Budget, Schedule, Step, SweepOrder};

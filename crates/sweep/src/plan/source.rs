@@ -26,6 +26,12 @@ pub trait PlanSource {
     fn place_on_disk(&self, address: u64) -> u64 {
         address
     }
+
+    /// The number of the disk that it lies on, counted from 0, where several disks work side by side.
+    fn disk_of(&self, address: u64) -> usize {
+        let _ = address;
+        0
+    }
 }
 
 macro_rules! forward {
@@ -42,6 +48,9 @@ macro_rules! forward {
             }
             fn place_on_disk(&self, address: u64) -> u64 {
                 (**self).place_on_disk(address)
+            }
+            fn disk_of(&self, address: u64) -> usize {
+                (**self).disk_of(address)
             }
         }
     )*};

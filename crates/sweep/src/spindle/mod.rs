@@ -447,7 +447,13 @@ impl SpindleSweep {
         let unmapped = planned.iter().filter(|&&id| self.catalogue.get(id).flags.has(Flags::UNMAPPED)).count() as u64;
         outlet.count(|summary| summary.unmapped_files += unmapped);
 
-        let files = PlannedFiles { catalogue: &self.catalogue, files: planned, device: self.device.is_some() };
+        let several = self.several(planned);
+        let files = PlannedFiles {
+            catalogue: &self.catalogue,
+            files: planned,
+            device: self.device.is_some(),
+            several: &several,
+        };
         let budget = self.plan_budget(&files, self.order);
         let requests =
             planning::requests(&self.settings, files, (self.order, self.walk_order), self.strategy(), budget)
@@ -466,6 +472,7 @@ impl SpindleSweep {
             stream_rules,
             xattrs: self.settings.xattrs,
             queue_depth,
+            several: &several,
             in_batches: self.settings.in_batches,
         };
         Reader::new(engine).run(requests)

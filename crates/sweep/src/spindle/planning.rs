@@ -10,6 +10,7 @@ use crate::{
     plan::{self, Estimate, PlanError, PlanSource, RequestShape, Requests, Schedule},
     read::PlannedFiles,
     settings::{Entries, Reassembly, Settings, Strategy},
+    several::Several,
     walk::WalkOrder,
 };
 
@@ -56,10 +57,12 @@ impl SpindleSweep {
 
     /// What reading a batch would cost: the sweep, and the streams after it.
     pub(crate) fn estimate(&self, batch: &Batch, order: Order, strategy: Strategy) -> Estimate {
-        let files = PlannedFiles { catalogue: &self.catalogue, files: &batch.planned, device: self.device.is_some() };
+        let several = self.several(&batch.planned);
+        let files = self.files_of_plan(&batch.planned, &several);
         let budget = self.plan_budget(&files, order);
+        let each = self.in_flight().div_ceil(several.disks());
         let mut estimate = requests(&self.settings, files, (order, self.walk_order), strategy, budget)
-            .map(|requests| Estimate::of(requests, &self.disk_model(), self.in_flight()))
+            .map(|requests| Estimate::of(requests, &self.disk_model(), each))
             .unwrap_or_default();
         if !batch.streamed.is_empty() {
             estimate.add(&self.estimate_streams(&batch.streamed));
@@ -72,7 +75,8 @@ impl SpindleSweep {
         let mut streamed = streamed.to_vec();
         self.sort_streams(&mut streamed);
         let order = plan::SweepOrder::WholeFiles((0..streamed.len() as u32).collect());
-        let files = PlannedFiles { catalogue: &self.catalogue, files: &streamed, device: false };
+        let several = Several::default();
+        let files = PlannedFiles { catalogue: &self.catalogue, files: &streamed, device: false, several: &several };
         let schedule = Schedule::new(files, order, plan::Budget::unlimited());
         let cost = schedule.map(|schedule| {
             let requests = Requests::new(schedule, RequestShape::vanilla().max_request(STREAM_READ));
@@ -156,17 +160,39 @@ impl SpindleSweep {
         }
     }
 
+    /// What of a plan lies on several disks that seek.
+    pub(super) fn several(&self, planned: &[EntryId]) -> Several {
+        if self.seekless {
+            return Several::default();
+        }
+        Several::of(&self.catalogue, planned, &self.placements, self.settings.disk_model.break_even_gap())
+    }
+
+    pub(super) fn files_of_plan<'a>(&'a self, files: &'a [EntryId], several: &'a Several) -> PlannedFiles<'a> {
+        PlannedFiles { catalogue: &self.catalogue, files, device: self.device.is_some(), several }
+    }
+
     /// The files of a batch that come from the disk, in the order of their first reads.
     pub(super) fn in_reading_order(&self, batch: &Batch) -> Vec<EntryId> {
         let by_address = |list: &[EntryId]| {
-            let mut list = list.to_vec();
-            list.sort_by_cached_key(|&id| self.catalogue.lowest_address(id).unwrap_or(u64::MAX));
-            list
+            let several = self.several(list);
+            let files = self.files_of_plan(list, &several);
+            let first = |file: u32| {
+                let mut first = u64::MAX;
+                files.pieces(file, &mut |piece| first = first.min(piece.address));
+                first
+            };
+            let mut sorted: Vec<u32> = (0..files.files()).collect();
+            sorted.sort_by_cached_key(|&file| first(file));
+            sorted.into_iter().map(|file| list[file as usize]).collect()
         };
-        let mut all = match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order) {
-            plan::SweepOrder::Fragment => by_address(&batch.planned),
-            plan::SweepOrder::WholeFiles(list) => list.into_iter().map(|file| batch.planned[file as usize]).collect(),
-        };
+        let mut all: Vec<EntryId> =
+            match sequence::sweep_order(&self.catalogue, &batch.planned, self.order, self.walk_order) {
+                plan::SweepOrder::Fragment => by_address(&batch.planned),
+                plan::SweepOrder::WholeFiles(list) => {
+                    list.into_iter().map(|file| batch.planned[file as usize]).collect()
+                }
+            };
         let mut streamed = batch.streamed.clone();
         self.sort_streams(&mut streamed);
         all.extend(streamed);

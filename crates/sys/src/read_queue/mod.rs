@@ -40,6 +40,8 @@ pub struct ReadOp {
     /// Leave the page cache alone (`RWF_DONTCACHE`, Linux 6.14). Where the file system or kernel cannot do that, the
     /// read fails with `EOPNOTSUPP` and the caller tries again without.
     pub dont_cache: bool,
+    /// Which of several copies of the bytes is wanted, for [`copies_queue`]; others read whichever they come to.
+    pub copy: Option<u16>,
 }
 
 /// Where a run of bytes of a read goes.
@@ -146,6 +148,14 @@ pub fn best_queue(depth: usize) -> Box<dyn ReadQueue> {
         return Box::new(queue);
     }
     Box::new(PoolQueue::new(depth, POOL_THREADS))
+}
+
+/// A queue for `depth` reads in flight, of which each reads the copy that it wants, of so many.
+///
+/// btrfs reads the copy that the number of the reading thread leaves as the rest when it is divided by their number (see
+/// [`btrfs::copies_go_by_thread`](crate::btrfs::copies_go_by_thread)). So each copy has threads of its own.
+pub fn copies_queue(depth: usize, copies: u16) -> Box<dyn ReadQueue> {
+    Box::new(PoolQueue::of_copies(depth, copies))
 }
 
 /// Refuses a read that the queue cannot take.

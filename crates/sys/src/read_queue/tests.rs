@@ -18,6 +18,7 @@ fn on_each_queue(depth: usize, test: impl Fn(&mut dyn ReadQueue)) {
     for threads in [1, 3] {
         test(&mut PoolQueue::new(depth, threads));
     }
+    test(&mut PoolQueue::of_copies(depth, 2));
     test(&mut without_threads(depth));
     test(best_queue(depth).as_mut());
 }
@@ -46,7 +47,7 @@ fn byte_at(offset: usize) -> u8 {
 }
 
 fn op(token: u64, file: &Arc<OwnedFd>, offset: u64, parts: Vec<ReadPart>) -> ReadOp {
-    ReadOp { token, file: Arc::clone(file), offset, parts, dont_cache: false }
+    ReadOp { token, file: Arc::clone(file), offset, parts, dont_cache: false, copy: None }
 }
 
 /// One part that is a whole new buffer.
