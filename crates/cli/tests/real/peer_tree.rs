@@ -249,6 +249,7 @@ fn what_is_written_through_the_race_is_read_and_becomes_known_again() {
     // Cut, and made anew.
     let file = File::options().write(true).open(dir.join("file04")).expect("a file");
     file.set_len(150_000).expect("it is cut");
+    drop(file);
     expected.get_mut("file04").expect("a file").truncate(150_000);
     fs::write(dir.join("file03"), "anew").expect("it is written");
     expected.insert("file03".into(), b"anew".to_vec());
