@@ -16,7 +16,7 @@
 //! | [`index`] | what each block of a device, or of the files of a directory, holds, as far as it is known |
 //! | [`marks`] | whether somebody else has written to the device meanwhile |
 //! | [`race`] | who is asked when, and whose answer counts; no threads, no clock |
-//! | [`mount`] | a device that is shown, and whose reads are raced |
+//! | [`mount`] | a device or a tree that is shown, and whose reads are raced |
 //! | [`scan`] | contents are scanned once for all machines |
 //! | [`guard`] | nobody opens a file in which something bad was found |
 //! | [`tls`] | who may talk to whom, by certificates |

@@ -26,6 +26,7 @@ Examples:
   onesweep peer push /dev/sda2                            fills it
   onesweep peer index /dev/sda2                           what each block holds
   onesweep peer mount --device /dev/sda2 --mount /srv /run/onesweep/sda2
+  onesweep peer mount --dir /home/.disk /home             the same of a tree
   onesweep peer stat
 
 The local disk is always right: a server is asked by the hash of what is on the disk, what comes is checked, and a server that
@@ -200,7 +201,7 @@ Examples:
 pub(crate) struct PeerStatArgs {
     #[command(flatten)]
     pub(crate) servers: Servers,
-    /// What a mount has counted that shows its device there; no server is asked
+    /// What a mount has counted that shows its device or tree there; no server is asked
     #[arg(long, value_name = "DIR", conflicts_with = "servers")]
     pub(crate) mount: Option<PathBuf>,
     /// In the text form of OpenMetrics; one server, or a mount

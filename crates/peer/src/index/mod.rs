@@ -11,7 +11,7 @@ mod regions;
 mod states;
 pub mod tree;
 
-pub use device::{Block, DeviceIndex, WriteTicket};
+pub use device::{Block, DeviceIndex, Learned, WriteTicket};
 pub use header::{BLOCK_BYTES_LEAST, BLOCK_BYTES_MOST, Geometry};
 pub use io::IndexFile;
 

@@ -2,11 +2,12 @@
 //!
 //! A file is found by inode number, generation, size, mtime and ctime, all of them. So one that was changed behind the
 //! index's back is not found, and never taken for what it was. Times tick coarsely, though: a file that was changed just
-//! before it was read may be changed again within the same tick, so such a file gets no hashes ([`FileKey::is_settled`]).
+//! before it was read may be changed again within the same tick, so such a file gets no hashes ([`FileKey::is_settled`]). Nor
+//! does one that somebody has open for writing: a long write, and one through a mapping, change times only where they begin.
 
-use std::{path::Path, time::SystemTime};
+use std::{os::fd::BorrowedFd, path::Path, time::SystemTime};
 
-use onesweep_sys::files::Stat;
+use onesweep_sys::{files::Stat, lease};
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 
 use super::IndexError;
@@ -67,6 +68,15 @@ impl FileKey {
             .is_ok_and(|seconds| self.ctime.0.max(self.mtime.0).saturating_add(TICK_SECONDS) < seconds)
     }
 }
+
+/// Whether the hash of what is read of a file from now on holds as long as the file is found by this key: nobody has it open
+/// for writing, and whoever writes later gives it another ctime. Where that can't be told, it doesn't.
+pub fn holds(key: &FileKey, fd: BorrowedFd<'_>) -> bool {
+    key.is_settled(SystemTime::now()) && lease::is_open_for_writing(fd).is_ok_and(|is_open| !is_open)
+}
+
+/// The hash of a block of which nothing is known; no content has it.
+pub const NOT_KNOWN: Hash = Hash::from_bytes([0; Hash::BYTES]);
 
 /// The hashes of the blocks of a file; the last block may be shorter.
 pub fn hashes(domain: &TrustDomain, block_bytes: u32, content: &[u8]) -> Vec<Hash> {
@@ -158,8 +168,29 @@ impl TreeIndex {
         keep().map_err(io_error)
     }
 
-    /// The hashes of a file that is exactly as it was.
+    /// Forgets a file, durably. Whether anything was known of it.
+    pub fn forget(&self, inode: u64) -> Result<bool, IndexError> {
+        let is_known = || -> Result<bool, redb::Error> {
+            Ok(self.database.begin_read()?.open_table(FILES)?.get(inode)?.is_some())
+        };
+        if !is_known().map_err(io_error)? {
+            return Ok(false);
+        }
+        let forget = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            transaction.open_table(FILES)?.remove(inode)?;
+            Ok(transaction.commit()?)
+        };
+        forget().map_err(io_error).map(|()| true)
+    }
+
+    /// The hashes of a file that is exactly as it was; `None` also where some of its blocks aren't known.
     pub fn hashes(&self, key: &FileKey) -> Result<Option<Vec<Hash>>, IndexError> {
+        Ok(self.known(key)?.filter(|hashes| !hashes.contains(&NOT_KNOWN)))
+    }
+
+    /// The same of the blocks that are known, with [`NOT_KNOWN`] for the others.
+    pub fn known(&self, key: &FileKey) -> Result<Option<Vec<Hash>>, IndexError> {
         let look = || -> Result<Option<Vec<u8>>, redb::Error> {
             let table = self.database.begin_read()?.open_table(FILES)?;
             Ok(table.get(key.inode)?.map(|value| value.value().to_vec()))
@@ -220,7 +251,7 @@ mod tests {
         drop(index);
 
         let index = TreeIndex::open(&path, 77, &domain).unwrap();
-        assert_eq!((index.hashes(&key()).unwrap(), index.len().unwrap()), (Some(kept), 1));
+        assert_eq!((index.hashes(&key()).unwrap(), index.len().unwrap()), (Some(kept.clone()), 1));
         for other in [
             FileKey { inode: 13, ..key() },
             FileKey { generation: 8, ..key() },
@@ -230,6 +261,11 @@ mod tests {
         ] {
             assert_eq!(index.hashes(&other).unwrap(), None, "{other:?}");
         }
+        let part = vec![kept[0], NOT_KNOWN, kept[2]];
+        index.keep(&[(key(), part.clone())]).unwrap();
+        assert_eq!((index.known(&key()).unwrap(), index.hashes(&key()).unwrap()), (Some(part), None));
+        assert!(index.forget(12).unwrap() && !index.forget(12).unwrap());
+        assert_eq!(index.known(&key()).unwrap(), None);
         drop(index);
         assert!(matches!(TreeIndex::open(&path, 78, &domain), Err(IndexError::FileSystem)));
         let stranger = TrustDomain::from_key([2; 32]);

@@ -1,6 +1,7 @@
-//! A device that is shown, and whose reads are raced.
+//! A device or a tree that is shown, and whose reads are raced.
 //!
-//! [`Device`] answers reads, writes and flushes of a device or an image; [`show`] shows it as a file.
+//! [`Device`] answers reads, writes and flushes of a device or an image; [`show`] shows it as a file. [`Tree`] answers reads of
+//! the files of a tree, and hears of writes; whoever shows the tree asks it.
 //!
 //! ```text
 //!   read ──► index: hashes? ──► race ──┬─► disk (a thread that waits)  ──┬─► first valid answer ──► reply
@@ -14,53 +15,45 @@
 //! * What the disk can't read, and no server has, is an error.
 
 mod counters;
+mod engine;
 mod fuse;
+mod ground;
 mod offers;
 mod places;
 mod pool;
 mod reads;
 mod storage;
 mod trace;
+mod tree;
 mod writes;
 
 use std::{
     fs::File,
     io,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
 };
 
-use onesweep_sys::{links::LinkWatch, ready::Bell};
+use onesweep_sys::buffer::{BufferPart, FileBuffer};
 
 use self::{
-    counters::{Counters, add},
-    offers::Offers,
-    pool::{Pool, or_abort},
-    reads::Racing,
-    trace::Trace,
+    engine::{Engine, Running, Setting, THREADS},
+    ground::{Answered, Ground},
+    pool::Pool,
 };
 pub use self::{
     fuse::{BLOCK_FILE, METRICS_FILE, SHOWN, show},
     places::Places,
     storage::{DirectFile, Storage},
+    tree::{METRICS_ATTRIBUTE, Tree, TreeFile, TreeSettings},
 };
 use crate::{
     client::Peers,
-    id::TrustDomain,
-    index::{DeviceIndex, Geometry},
-    race::{self, Answer, Event, PeerId, Policy, ReadId, RequestId},
+    id::{Hash, TrustDomain},
+    index::{Block, DeviceIndex, Geometry, Learned},
+    race::Policy,
 };
 
-/// Threads that wait for reads of the device, and for writes, at most.
-const THREADS: usize = 32;
-/// How often late answers are counted, and links looked at.
-const TICK: Duration = Duration::from_millis(200);
-/// How often the index clears bits of regions that are quiet.
-const TIDY_EACH: Duration = Duration::from_secs(5);
 /// Sets of servers are bits of a number.
 pub const SERVERS_MAX: usize = 16;
 
@@ -104,31 +97,20 @@ impl Settings {
 
 /// What all threads share.
 struct Shared {
+    engine: Arc<Engine>,
     storage: Arc<dyn Storage>,
     /// `None` once it was taken at the end.
     index: Mutex<Option<DeviceIndex<File>>>,
     geometry: Geometry,
-    policy: Policy,
     places: Places,
-    peers: Arc<Peers>,
-    servers: usize,
     write_through: bool,
-    share: bool,
     reclaim: bool,
     read_only: bool,
-    racing: Mutex<Racing>,
-    /// A timer was set that is earlier than all others, or the end has come.
-    timers: Condvar,
-    began: Instant,
-    readers: Pool,
     writers: Pool,
     /// Writes of whole sectors hold it for reading. Who reads and then writes holds it alone.
     gate: RwLock<()>,
-    offers: Mutex<Option<Offers>>,
-    trace: Mutex<Option<Trace>>,
-    counters: Arc<Counters>,
-    is_ending: AtomicBool,
-    bell: Bell,
+    /// This, for what outlives a call.
+    own: Weak<Shared>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -138,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A device or an image whose reads are raced.
 pub struct Device {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    running: Running,
 }
 
 impl std::fmt::Debug for Device {
@@ -160,55 +142,38 @@ impl Device {
         if geometry.device_bytes != storage.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the index is of a device of another size"));
         }
-        let servers = peers.health().len();
-        if servers > SERVERS_MAX {
-            let what = format!("there can be {SERVERS_MAX} servers, and here are {servers}");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        let (peers, counters) = (Arc::new(peers), Arc::new(Counters::default()));
-        let block_bytes = geometry.block_bytes as usize;
-        let offers = match settings.write_through || settings.share {
-            true => Some(Offers::start(Arc::clone(&peers), domain, block_bytes, Arc::clone(&counters))?),
-            false => None,
+        let setting = Setting {
+            policy: settings.policy,
+            lanes: settings.lanes,
+            block_bytes: geometry.block_bytes as usize,
+            shares: settings.share,
+            offers: settings.write_through,
+            trace: settings.trace,
+            of_files: false,
         };
-        let race = race::Settings { policy: settings.policy, lanes: settings.lanes };
-        let shared = Arc::new(Shared {
+        let engine = Engine::new(peers, domain, setting)?;
+        let writers = Pool::new("peer-write", THREADS)?;
+        let shared = Arc::new_cyclic(|own| Shared {
+            engine,
             storage,
             index: Mutex::new(Some(index)),
             geometry,
-            policy: settings.policy,
             places: settings.places,
-            peers,
-            servers,
             write_through: settings.write_through,
-            share: settings.share,
             reclaim: settings.reclaim && !settings.read_only,
             read_only: settings.read_only,
-            racing: Mutex::new(Racing::new(race)),
-            timers: Condvar::new(),
-            began: Instant::now(),
-            readers: Pool::new("peer-read", THREADS)?,
-            writers: Pool::new("peer-write", THREADS)?,
+            writers,
             gate: RwLock::new(()),
-            offers: Mutex::new(offers),
-            trace: Mutex::new(settings.trace.map(Trace::start).transpose()?),
-            counters,
-            is_ending: AtomicBool::new(false),
-            bell: Bell::new()?,
+            own: Weak::clone(own),
         });
-        let mut device = Self { shared, threads: Vec::new() };
-        // Where links can't be watched, servers are probed all the same, only later.
-        let links = LinkWatch::new().ok();
-        device.spawn("peer-timer", |shared| shared.keep_time())?;
-        device.spawn("peer-tidy", move |shared| shared.keep_house(links.as_ref()))?;
-        Ok(device)
-    }
-
-    fn spawn(&mut self, name: &str, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> io::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let run = move || or_abort(|| run(&shared));
-        self.threads.push(thread::Builder::new().name(name.into()).spawn(run)?);
-        Ok(())
+        let tidied = Arc::clone(&shared);
+        let running = Running::start(&shared.engine, move || {
+            if let Some(index) = lock(&tidied.index).as_mut() {
+                // It says itself whether it still works.
+                let _ = index.tidy();
+            }
+        })?;
+        Ok(Self { shared, running })
     }
 
     /// How many bytes there are.
@@ -226,7 +191,8 @@ impl Device {
     /// Reads; what lies beyond the end is left out. `done` is run once, on any thread, and must not wait. Any number of reads
     /// and writes may be under way.
     pub fn read(&self, at: u64, len: usize, done: impl FnOnce(io::Result<&[u8]>) + Send + 'static) {
-        self.shared.read(at, len, Box::new(done));
+        let ground = Arc::clone(&self.shared) as Arc<dyn Ground>;
+        self.shared.engine.read(ground, at, len, Box::new(done));
     }
 
     /// [`Self::read`], waiting for it.
@@ -263,97 +229,87 @@ impl Device {
     /// What was counted so far, in the text form of OpenMetrics 1.0.
     #[must_use]
     pub fn metrics(&self) -> String {
-        let race = *lock(&self.shared.racing).race.counts();
         let index_works = lock(&self.shared.index).as_ref().is_some_and(|index| !index.is_broken());
-        self.shared.counters.exposition(&race, index_works, &self.shared.peers.health())
+        self.shared.engine.metrics(index_works)
     }
 
     /// The network is another one: servers that failed are tried at once.
     pub fn network_changed(&self) {
-        self.shared.network_changed();
+        self.shared.engine.network_changed();
     }
 
     /// Ends all threads, makes durable what was written, and gives the index back to be closed. Nobody may read or write any
     /// more. What servers are to have is sent first. `None` for the index where that could not be made durable.
-    pub fn end(mut self) -> (Option<DeviceIndex<File>>, io::Result<()>) {
-        let shared = &self.shared;
-        shared.readers.end();
+    pub fn end(self) -> (Option<DeviceIndex<File>>, io::Result<()>) {
+        let Self { shared, running } = self;
+        shared.engine.readers.end();
         shared.writers.end();
         let flushed = if shared.read_only { Ok(()) } else { shared.flush_now() };
-        let offers = lock(&shared.offers).take();
-        offers.into_iter().for_each(Offers::end);
-        let trace = lock(&shared.trace).take();
-        trace.into_iter().for_each(Trace::end);
-        self.end_threads();
-        let index = lock(&self.shared.index).take();
+        running.end();
+        let index = lock(&shared.index).take();
         (index.filter(|_| flushed.is_ok()), flushed)
-    }
-
-    fn end_threads(&mut self) {
-        self.shared.is_ending.store(true, Ordering::Release);
-        self.shared.bell.ring();
-        // Under the lock, so that it doesn't come between a look and a wait.
-        drop(lock(&self.shared.racing));
-        self.shared.timers.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
 }
 
-impl Drop for Device {
-    fn drop(&mut self) {
-        self.end_threads();
+impl Ground for Shared {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        self.storage.sector_bytes()
+    }
+
+    fn learns(&self) -> bool {
+        true
+    }
+
+    fn known(&self, blocks: Range<u64>) -> Vec<Block> {
+        lock(&self.index).as_ref().map(|index| index.blocks(blocks)).unwrap_or_default()
+    }
+
+    fn policy(&self, bytes: &Range<u64>) -> Option<Policy> {
+        self.places.policy(bytes)
+    }
+
+    fn read_local(&self, range: Range<u64>, learns: bool, answered: Answered<'_>) -> Learned {
+        let begin = || lock(&self.index).as_mut().map(|index| index.begin_read());
+        let ticket = if learns { begin() } else { None };
+        let part = match self.read_range(&range) {
+            Ok(part) => part,
+            Err(error) => {
+                answered(Err(error));
+                return Learned::default();
+            }
+        };
+        answered(Ok(part.as_slice()));
+        match (ticket, lock(&self.index).as_mut()) {
+            (Some(ticket), Some(index)) => index.learn(ticket, range.start, part.as_slice()),
+            _ => Learned::default(),
+        }
+    }
+
+    fn rescued(&self, first: u64, hashes: &[Option<Hash>], bytes: &[u8]) {
+        let Some(shared) = self.own.upgrade().filter(|_| self.reclaim) else { return };
+        let (hashes, bytes) = (hashes.to_vec(), bytes.to_vec());
+        self.writers.run(move || shared.reclaim(first, &hashes, &bytes));
+    }
+
+    fn mends(&self) -> bool {
+        self.reclaim
+    }
+
+    fn read_behind_writes(&self, range: &Range<u64>) -> io::Result<BufferPart> {
+        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        self.read_range(range)
     }
 }
 
 impl Shared {
-    fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::Acquire)
-    }
-
-    fn network_changed(self: &Arc<Self>) {
-        add(&self.counters.network_changes, 1);
-        self.peers.network_changed();
-        self.happen(Event::NetworkChanged, None);
-    }
-
-    /// What is done now and then, until the end.
-    fn keep_house(self: &Arc<Self>, links: Option<&LinkWatch>) {
-        let (mut tidied, mut late, mut seeded) = (Instant::now(), 0, 0_u16);
-        while !self.is_ending() {
-            let changed = match links {
-                Some(links) => links.wait(&self.bell, Some(TICK)),
-                None => onesweep_sys::ready::wait_for_bell(&self.bell, Some(TICK)).map(|_| false),
-            };
-            match changed {
-                Ok(true) => self.network_changed(),
-                Ok(false) => {}
-                Err(_) => thread::sleep(TICK),
-            }
-            let health = self.peers.health();
-            for (number, server) in health.iter().enumerate().filter(|(_, server)| server.counted.ping_us > 0) {
-                let set = 1 << number;
-                if seeded & set == 0 {
-                    seeded |= set;
-                    lock(&self.racing).race.seed(PeerId(set), server.counted.ping_us);
-                }
-            }
-            // What came of requests that were cancelled has used the link as well.
-            let late_now = health.iter().map(|server| server.counted.late_bytes).sum();
-            let bytes = late_now - late;
-            late = late_now;
-            if bytes > 0 {
-                let (read, request, peer) = (ReadId(u64::MAX), RequestId(u64::MAX), PeerId(0));
-                self.happen(Event::Remote { read, request, peer, bytes, answer: Answer::Valid }, None);
-            }
-            if tidied.elapsed() >= TIDY_EACH {
-                tidied = Instant::now();
-                if let Some(index) = lock(&self.index).as_mut() {
-                    // It says itself whether it still works.
-                    let _ = index.tidy();
-                }
-            }
-        }
+    fn read_range(&self, range: &Range<u64>) -> io::Result<BufferPart> {
+        let len = (range.end - range.start) as usize;
+        let mut part = FileBuffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
+        self.storage.read_at(part.as_mut_slice(), range.start)?;
+        Ok(part)
     }
 }

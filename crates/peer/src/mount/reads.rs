@@ -1,6 +1,6 @@
 //! Reads: the race, carried out.
 //!
-//! [`Shared::happen`] tells the race what has happened, under a lock, and does afterwards what is to be done, without it.
+//! [`Engine::happen`] tells the race what has happened, under a lock, and does afterwards what is to be done, without it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,13 +10,17 @@ use std::{
     time::Duration,
 };
 
-use onesweep_sys::buffer::{BufferPart, FileBuffer};
-
-use super::{Shared, counters::add, lock, trace::Line};
+use super::{
+    counters::add,
+    engine::Engine,
+    ground::{Ground, whole_blocks},
+    lock,
+    trace::Line,
+};
 use crate::{
     client::{Failure, Ticket},
     id::Hash,
-    index::Block,
+    index::{Block, Learned},
     race::{Action, Answer, Event, Micros, PeerId, Race, ReadId, RequestId, Settings, Source},
     wire::Priority,
 };
@@ -31,6 +35,7 @@ pub(super) type ReadDone = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
 /// A read that has no answer yet.
 struct Pending {
+    ground: Arc<dyn Ground>,
     at: u64,
     len: usize,
     /// What is read of the disk for it: whole sectors, and whole blocks where the index is to learn them.
@@ -40,6 +45,7 @@ struct Pending {
     hashes: Vec<Option<Hash>>,
     /// Sets of servers that could be asked, and which of them for each block.
     choices: Vec<(PeerId, Vec<usize>)>,
+    checkable: bool,
     learns: bool,
     asked: Micros,
     why: &'static str,
@@ -55,6 +61,7 @@ struct Request {
     peer: PeerId,
     /// Where its bytes begin.
     at: u64,
+    block_bytes: usize,
     bytes: Vec<u8>,
     came: u64,
     missing: usize,
@@ -101,7 +108,7 @@ struct Get {
 
 /// What is to be done without the lock.
 enum Effect {
-    Local { read: ReadId, range: Range<u64>, learns: bool },
+    Local { read: ReadId, ground: Arc<dyn Ground>, range: Range<u64>, learns: bool },
     Remote { key: (ReadId, RequestId, PeerId), gets: Vec<Get> },
     Cancel(Vec<Ticket>),
     Answer { pending: Box<Pending>, source: Source, now: Micros },
@@ -114,39 +121,42 @@ pub(super) struct Brought<'a> {
     bytes: &'a [u8],
 }
 
-impl Shared {
-    fn now(&self) -> Micros {
+impl Engine {
+    pub(super) fn now(&self) -> Micros {
         self.began.elapsed().as_micros() as Micros
     }
 
-    pub(super) fn read(self: &Arc<Self>, at: u64, len: usize, done: ReadDone) {
-        let len = (self.geometry.device_bytes.saturating_sub(at)).min(len as u64) as usize;
+    pub(super) fn read(self: &Arc<Self>, ground: Arc<dyn Ground>, at: u64, len: usize, done: ReadDone) {
+        let geometry = ground.geometry();
+        let len = (geometry.device_bytes.saturating_sub(at)).min(len as u64) as usize;
         if len == 0 {
             return done(Ok(&[]));
         }
         add(&self.counters.read_bytes, len as u64);
-        let block_bytes = u64::from(self.geometry.block_bytes);
+        let block_bytes = u64::from(geometry.block_bytes);
         let blocks = at / block_bytes..(at + len as u64).div_ceil(block_bytes);
-        let known = lock(&self.index).as_ref().map(|index| index.blocks(blocks.clone())).unwrap_or_default();
-        let hashes = hashes(&known);
+        let hashes = hashes(&ground.known(blocks.clone()));
         if hashes.as_ref().is_some_and(|hashes| hashes.iter().all(Option::is_none)) {
             add(&self.counters.zeros, 1);
-            self.trace(at, len, self.now(), "zeros", "-");
+            self.trace((&*ground, at, len), self.now(), "zeros", "-");
             return done(Ok(&vec![0; len]));
         }
-        let learns = hashes.is_none();
-        let unit = if learns { block_bytes } else { self.storage.sector_bytes() };
-        let local = at / unit * unit..((at + len as u64).next_multiple_of(unit)).min(self.geometry.device_bytes);
+        let checkable = hashes.is_some();
+        let learns = !checkable && ground.learns();
+        let unit = if learns { block_bytes } else { ground.unit_bytes() };
+        let local = at / unit * unit..((at + len as u64).next_multiple_of(unit)).min(geometry.device_bytes);
         let hashes = hashes.unwrap_or_default();
         let choices = self.choices(&hashes);
         let bytes = blocks.end.min(blocks.start + hashes.len() as u64) - blocks.start;
         let pending = Pending {
+            ground,
             at,
             len,
             local,
             blocks,
             hashes,
             choices,
+            checkable,
             learns,
             asked: self.now(),
             why: "raced",
@@ -190,8 +200,8 @@ impl Shared {
         racing.next += 1;
         let read = ReadId(racing.next);
         let peers = pending.choices.iter().map(|(peer, _)| *peer).collect();
-        let checkable = !pending.learns;
-        let policy = self.places.policy(&(pending.at..pending.at + pending.len as u64));
+        let checkable = pending.checkable;
+        let policy = pending.ground.policy(&(pending.at..pending.at + pending.len as u64));
         self.counters.count_policy(policy.unwrap_or(self.policy));
         racing.pending.insert(read, pending);
         let event = Event::Asked { read, bytes, checkable, peers, policy };
@@ -237,7 +247,8 @@ impl Shared {
         match action {
             Action::StartLocal { read } => {
                 let pending = racing.pending.get(&read)?;
-                Some(Effect::Local { read, range: pending.local.clone(), learns: pending.learns })
+                let (ground, range) = (Arc::clone(&pending.ground), pending.local.clone());
+                Some(Effect::Local { read, ground, range, learns: pending.learns })
             }
             Action::StartRemote { read, request, peer } => {
                 let pending = racing.pending.get(&read)?;
@@ -246,10 +257,12 @@ impl Shared {
                 let gets =
                     gets.filter_map(|(place, (hash, server))| Some(Get { place, server: *server, hash: (*hash)? }));
                 let gets: Vec<Get> = gets.collect();
-                let at = self.geometry.place(pending.blocks.start).0;
-                let (last, len) = self.geometry.place(pending.blocks.end - 1);
+                let geometry = pending.ground.geometry();
+                let at = geometry.place(pending.blocks.start).0;
+                let (last, len) = geometry.place(pending.blocks.end - 1);
                 let bytes = vec![0; (last - at) as usize + len];
-                let started = Request { read, peer, at, bytes, came: 0, missing: gets.len(), tickets: Vec::new() };
+                let (block_bytes, missing) = (geometry.block_bytes as usize, gets.len());
+                let started = Request { read, peer, at, block_bytes, bytes, came: 0, missing, tickets: Vec::new() };
                 racing.requests.insert(request, started);
                 Some(Effect::Remote { key: (read, request, peer), gets })
             }
@@ -278,9 +291,9 @@ impl Shared {
     fn carry_out(self: &Arc<Self>, effects: Vec<Effect>, brought: Option<&Brought<'_>>) {
         for effect in effects {
             match effect {
-                Effect::Local { read, range, learns } => {
-                    let shared = Arc::clone(self);
-                    self.readers.run(move || shared.read_local(read, range, learns));
+                Effect::Local { read, ground, range, learns } => {
+                    let engine = Arc::clone(self);
+                    self.readers.run(move || engine.read_local(read, &*ground, range, learns));
                 }
                 Effect::Remote { key, gets } => self.read_remote(key, gets),
                 Effect::Cancel(tickets) => cancel(tickets),
@@ -294,54 +307,41 @@ impl Shared {
     }
 
     /// On a thread that may wait.
-    fn read_local(self: &Arc<Self>, read: ReadId, range: Range<u64>, learns: bool) {
-        let len = (range.end - range.start) as usize;
-        let begin = || lock(&self.index).as_mut().map(|index| index.begin_read());
-        let ticket = if learns { begin() } else { None };
-        let result = match FileBuffer::try_zeroed(len) {
-            Some(buffer) => {
-                let mut part = buffer.lend(0..len);
-                self.storage.read_at(part.as_mut_slice(), range.start).map(|()| part)
+    fn read_local(self: &Arc<Self>, read: ReadId, ground: &dyn Ground, range: Range<u64>, learns: bool) {
+        let at = range.start;
+        // The answer doesn't wait for what is learnt of it.
+        let learned = ground.read_local(range, learns, &mut |got| match got {
+            Ok(bytes) => {
+                self.happen(Event::Local { read, done: true }, Some(&Brought { at, bytes }));
+                self.share(ground, at, bytes);
             }
-            None => Err(io::ErrorKind::OutOfMemory.into()),
-        };
-        let part = match result {
-            Ok(part) => part,
             Err(error) => {
                 if let Some(pending) = lock(&self.racing).pending.get_mut(&read) {
                     pending.local_error = Some(error.raw_os_error().unwrap_or(EIO));
                 }
-                return self.happen(Event::Local { read, done: false }, None);
+                self.happen(Event::Local { read, done: false }, None);
             }
-        };
-        let bytes = part.as_slice();
-        self.happen(Event::Local { read, done: true }, Some(&Brought { at: range.start, bytes }));
-        // The answer doesn't wait for this.
-        if let Some(ticket) = ticket
-            && let Some(index) = lock(&self.index).as_mut()
-        {
-            let learned = index.learn(ticket, range.start, bytes);
-            add(&self.counters.learned, learned.new);
-            add(&self.counters.confirmed, learned.confirmed);
-            add(&self.counters.changed, learned.changed);
-        }
-        if self.share
-            && let Some(offers) = lock(&self.offers).as_ref()
-        {
-            let whole = self.whole_blocks(range.start, bytes);
-            if !whole.is_empty() {
-                offers.offer(whole);
-            }
+        });
+        self.count_learned(&learned);
+    }
+
+    pub(super) fn count_learned(&self, learned: &Learned) {
+        add(&self.counters.learned, learned.new);
+        add(&self.counters.confirmed, learned.confirmed);
+        add(&self.counters.changed, learned.changed);
+    }
+
+    /// Servers get what was read from the disk, where they are to.
+    pub(super) fn share(&self, ground: &dyn Ground, at: u64, bytes: &[u8]) {
+        if self.shares {
+            self.offer(whole_blocks(&ground.geometry(), at, bytes));
         }
     }
 
-    /// The part of some bytes that is whole blocks.
-    pub(super) fn whole_blocks<'a>(&self, at: u64, bytes: &'a [u8]) -> &'a [u8] {
-        let block_bytes = u64::from(self.geometry.block_bytes);
-        let (first, end) = (at.next_multiple_of(block_bytes), at + bytes.len() as u64);
-        // The last block of the device may be shorter.
-        let end = if end == self.geometry.device_bytes { end } else { end / block_bytes * block_bytes };
-        bytes.get((first - at) as usize..(end.max(first) - at) as usize).unwrap_or_default()
+    pub(super) fn offer(&self, whole: &[u8]) {
+        if let Some(offers) = lock(&self.offers).as_ref().filter(|_| !whole.is_empty()) {
+            offers.offer(whole);
+        }
     }
 
     fn read_remote(self: &Arc<Self>, key: (ReadId, RequestId, PeerId), gets: Vec<Get>) {
@@ -381,8 +381,8 @@ impl Shared {
         let answer = match got {
             Ok(bytes) => {
                 request.came += bytes.len() as u64;
-                let begin = place * self.geometry.block_bytes as usize;
-                let end = request.bytes.len().min(begin + self.geometry.block_bytes as usize);
+                let begin = place * request.block_bytes;
+                let end = request.bytes.len().min(begin + request.block_bytes);
                 match request.bytes.get_mut(begin..end) {
                     Some(room) if room.len() == bytes.len() => {
                         room.copy_from_slice(bytes);
@@ -408,7 +408,7 @@ impl Shared {
     }
 
     fn answer(self: &Arc<Self>, pending: Pending, source: Source, now: Micros, brought: &Brought<'_>) {
-        let Pending { at, len, done, .. } = pending;
+        let Pending { ground, at, len, done, .. } = pending;
         let begin = at.checked_sub(brought.at).map(|begin| begin as usize);
         let Some(bytes) = begin.and_then(|begin| brought.bytes.get(begin..begin + len)) else {
             debug_assert!(false, "an answer of other bytes");
@@ -422,63 +422,60 @@ impl Shared {
         };
         let counter = if source == Source::Local { &self.counters.local_bytes } else { &self.counters.remote_bytes };
         add(counter, len as u64);
-        self.trace_until(at, len, (pending.asked, now), from, pending.why);
-        if from == "rescue" && self.reclaim {
-            let (first, hashes, bytes) = (pending.blocks.start, pending.hashes, brought.bytes.to_vec());
-            let shared = Arc::clone(self);
-            self.writers.run(move || shared.reclaim(first, &hashes, &bytes));
+        self.trace_until((&*ground, at, len), (pending.asked, now), from, pending.why);
+        if from == "rescue" {
+            ground.rescued(pending.blocks.start, &pending.hashes, brought.bytes);
         }
     }
 
     /// The disk couldn't read it, and no server has all of it. Some of its blocks may be readable, and others known.
     fn fail(self: &Arc<Self>, pending: Pending, now: Micros) {
-        let Pending { at, len, local, blocks, asked, why, local_error, done, .. } = pending;
-        if blocks.end - blocks.start == 1 && self.reclaim {
+        let Pending { ground, at, len, local, blocks, asked, why, local_error, done, .. } = pending;
+        if blocks.end - blocks.start == 1 && ground.mends() {
             // While it is written again it is known to nobody; then the disk has it.
-            let (shared, local_error) = (Arc::clone(self), local_error.unwrap_or(EIO));
+            let (engine, local_error) = (Arc::clone(self), local_error.unwrap_or(EIO));
             return self.readers.run(move || {
-                let again = shared.read_behind_writes(&local);
+                let again = ground.read_behind_writes(&local);
                 let bytes = again.as_ref().map(|part| &part.as_slice()[(at - local.start) as usize..][..len]);
                 let from = if bytes.is_ok() { "disk" } else { "error" };
-                add(&shared.counters.failed, again.is_err().into());
-                shared.trace(at, len, asked, from, why);
+                add(&engine.counters.failed, again.is_err().into());
+                engine.trace((&*ground, at, len), asked, from, why);
                 done(bytes.map_err(|_| io::Error::from_raw_os_error(local_error)));
             });
         }
         if blocks.end - blocks.start == 1 {
             add(&self.counters.failed, 1);
-            self.trace_until(at, len, (asked, now), "error", why);
+            self.trace_until((&*ground, at, len), (asked, now), "error", why);
             return done(Err(io::Error::from_raw_os_error(local_error.unwrap_or(EIO))));
         }
         add(&self.counters.split, 1);
-        self.trace_until(at, len, (asked, now), "parts", why);
+        self.trace_until((&*ground, at, len), (asked, now), "parts", why);
         let parts = (blocks.end - blocks.start) as usize;
         let gather = Gather { bytes: vec![0; len], missing: parts, error: None, done: Some(done) };
         let gather = Arc::new(Mutex::new(gather));
         for block in blocks {
-            let (begin, block_len) = self.geometry.place(block);
+            let (begin, block_len) = ground.geometry().place(block);
             let (from, to) = (begin.max(at), (begin + block_len as u64).min(at + len as u64));
             let (gather, place) = (Arc::clone(&gather), (from - at) as usize);
-            self.read(from, (to - from) as usize, Box::new(move |got| Gather::take(&gather, place, got)));
+            let take = move |got: io::Result<&[u8]>| Gather::take(&gather, place, got);
+            self.read(Arc::clone(&ground), from, (to - from) as usize, Box::new(take));
         }
     }
 
-    /// Reads from the disk once nobody writes a block again.
-    fn read_behind_writes(&self, range: &Range<u64>) -> io::Result<BufferPart> {
-        let len = (range.end - range.start) as usize;
-        let mut part = FileBuffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
-        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        self.storage.read_at(part.as_mut_slice(), range.start)?;
-        Ok(part)
+    pub(super) fn trace(&self, what: (&dyn Ground, u64, usize), asked: Micros, from: &'static str, why: &'static str) {
+        self.trace_until(what, (asked, self.now()), from, why);
     }
 
-    fn trace(&self, at: u64, len: usize, asked: Micros, from: &'static str, why: &'static str) {
-        self.trace_until(at, len, (asked, self.now()), from, why);
-    }
-
-    fn trace_until(&self, at: u64, len: usize, (asked, now): (Micros, Micros), from: &'static str, why: &'static str) {
+    fn trace_until(
+        &self,
+        (ground, at, len): (&dyn Ground, u64, usize),
+        (asked, now): (Micros, Micros),
+        from: &'static str,
+        why: &'static str,
+    ) {
         if let Some(trace) = lock(&self.trace).as_ref() {
-            let line = Line { asked, at, bytes: len as u64, from, why, took: now.saturating_sub(asked) };
+            let took = now.saturating_sub(asked);
+            let line = Line { asked, inode: ground.inode(), at, bytes: len as u64, from, why, took };
             if !trace.write(line) {
                 add(&self.counters.untraced, 1);
             }

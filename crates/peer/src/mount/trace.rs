@@ -7,8 +7,10 @@
 //! 1803  1048576  4096  server  raced  412
 //! ```
 //!
+//! For a tree `inode` follows `us`, and `at` is a byte of that file.
+//!
 //! `us` is the time since the mount began. `from` is `disk`, `server`, `zeros`, `rescue` (a server, after the disk had
-//! failed), `parts` (it failed as a whole, and its blocks have lines of their own) or `error`. `why` is `raced` (a server was
+//! failed), `memory` (the page cache had it; nobody was asked), `parts` (it failed as a whole, and its blocks have lines of their own) or `error`. `why` is `raced` (a server was
 //! asked or could have been), `no-hash`, `no-server`, `no-budget`, or `-` where nothing was to be decided.
 
 use std::{
@@ -20,8 +22,8 @@ use std::{
 
 use crate::race::Micros;
 
-/// The first line.
-const HEADER: &str = "us\tat\tbytes\tfrom\twhy\ttook_us";
+/// What the first line says behind the names of the time and the file.
+const HEADER: &str = "at\tbytes\tfrom\twhy\ttook_us";
 /// Lines that wait to be written, at most.
 const WAITING: usize = 1 << 14;
 
@@ -29,6 +31,8 @@ const WAITING: usize = 1 << 14;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) asked: Micros,
+    /// The file of a tree.
+    pub(super) inode: Option<u64>,
     pub(super) at: u64,
     pub(super) bytes: u64,
     pub(super) from: &'static str,
@@ -43,15 +47,18 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn start(file: File) -> std::io::Result<Self> {
+    /// `of_files`: lines tell which file was read.
+    pub(super) fn start(file: File, of_files: bool) -> std::io::Result<Self> {
         let (lines, written) = mpsc::sync_channel::<Line>(WAITING);
         let thread = thread::Builder::new().name("peer-trace".into()).spawn(move || {
             let mut file = BufWriter::new(file);
-            let mut works = writeln!(file, "{HEADER}").is_ok();
+            let names = if of_files { "us\tinode" } else { "us" };
+            let mut works = writeln!(file, "{names}\t{HEADER}").is_ok();
             while let Ok(first) = written.recv() {
                 for line in std::iter::once(first).chain(written.try_iter()) {
-                    let Line { asked, at, bytes, from, why, took } = line;
-                    works = works && writeln!(file, "{asked}\t{at}\t{bytes}\t{from}\t{why}\t{took}").is_ok();
+                    let Line { asked, inode, at, bytes, from, why, took } = line;
+                    let inode = inode.map(|inode| format!("\t{inode}")).unwrap_or_default();
+                    works = works && writeln!(file, "{asked}{inode}\t{at}\t{bytes}\t{from}\t{why}\t{took}").is_ok();
                 }
                 works = works && file.flush().is_ok();
             }

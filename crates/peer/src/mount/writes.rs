@@ -10,7 +10,7 @@ use std::{
 
 use onesweep_sys::buffer::FileBuffer;
 
-use super::{Shared, counters::add, lock};
+use super::{Shared, counters::add, ground::whole_blocks, lock};
 use crate::{id::Hash, index::Block};
 
 pub(super) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
@@ -39,16 +39,9 @@ impl Shared {
             let is_written = written.is_ok();
             done(written);
             if is_written && shared.write_through {
-                shared.offer(at, bytes);
+                shared.engine.offer(whole_blocks(&shared.geometry, at, bytes));
             }
         });
-    }
-
-    fn offer(&self, at: u64, bytes: &[u8]) {
-        let whole = self.whole_blocks(at, bytes);
-        if let Some(offers) = lock(&self.offers).as_ref().filter(|_| !whole.is_empty()) {
-            offers.offer(whole);
-        }
     }
 
     fn write_now(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
@@ -69,10 +62,10 @@ impl Shared {
                 storage.write_at(part.as_slice(), from)
             })
         };
-        add(&self.counters.writes, 1);
+        add(&self.engine.counters.writes, 1);
         match &written {
-            Ok(()) => add(&self.counters.write_bytes, bytes.len() as u64),
-            Err(_) => add(&self.counters.write_failures, 1),
+            Ok(()) => add(&self.engine.counters.write_bytes, bytes.len() as u64),
+            Err(_) => add(&self.engine.counters.write_failures, 1),
         }
         written
     }
@@ -100,7 +93,7 @@ impl Shared {
     }
 
     pub(super) fn flush_now(&self) -> io::Result<()> {
-        add(&self.counters.flushes, 1);
+        add(&self.engine.counters.flushes, 1);
         let ticket = lock(&self.index).as_mut().map(|index| index.begin_flush());
         self.storage.flush()?;
         if let (Some(ticket), Some(index)) = (ticket, lock(&self.index).as_mut()) {
@@ -115,9 +108,9 @@ impl Shared {
         for ((block, hash), bytes) in (first..).zip(hashes).zip(blocks) {
             let Some(hash) = hash else { continue };
             match self.reclaim_block(block, hash, bytes) {
-                Ok(true) => add(&self.counters.reclaimed, 1),
+                Ok(true) => add(&self.engine.counters.reclaimed, 1),
                 Ok(false) => {}
-                Err(_) => add(&self.counters.not_reclaimed, 1),
+                Err(_) => add(&self.engine.counters.not_reclaimed, 1),
             }
         }
     }

@@ -28,6 +28,18 @@ pub fn read_at_uncached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> i
     Ok(rustix::io::preadv2(fd, &mut [io::IoSliceMut::new(buffer)], offset, DONTCACHE)?)
 }
 
+/// As [`read_at`], but `None` where it would have to wait for the disk, or the file system doesn't tell. The kernel may begin
+/// to read ahead.
+#[doc(alias = "RWF_NOWAIT")]
+pub fn read_at_if_cached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    match rustix::io::preadv2(fd, &mut [io::IoSliceMut::new(buffer)], offset, flags) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The first byte at or behind `offset` that is not in a hole; `None` when only a hole is left. Moves the descriptor.
 #[doc(alias = "SEEK_DATA")]
 pub fn seek_data(fd: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {

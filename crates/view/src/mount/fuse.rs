@@ -24,8 +24,8 @@ use fuser::{
 use onesweep_sys::{
     cache,
     files::{
-        EntryType, Stat, dev_numbers, list_xattrs_handle, open_again_with, read_at, read_link_at, seek_data, seek_hole,
-        space, statx_at, statx_fd, xattr_handle,
+        EntryType, Stat, change_size, dev_numbers, list_xattrs_handle, open_again_with, read_link_at, seek_data,
+        seek_hole, space, statx_at, statx_fd, xattr_handle,
     },
     memory::page_bytes,
     usage::blocks_read,
@@ -34,10 +34,11 @@ use onesweep_sys::{
 use super::{
     Settings,
     changes::{Changes, Told},
+    contents::Contents,
     guide::Guide,
     lock,
     nodes::{NodeId, ROOT},
-    opened::{OpenFile, Opened},
+    opened::{Fresh, OpenFile, Opened},
     source::{OfInode, Source},
     writes::{self, Changed},
 };
@@ -57,7 +58,10 @@ const REQUEST_BYTES: u32 = 1 << 20;
 pub(super) struct Shown {
     pub(super) source: Arc<Source>,
     pub(super) changes: Arc<Changes>,
+    pub(super) contents: Arc<dyn Contents>,
     guide: Guide,
+    /// Files are brought into memory ahead of walks.
+    sweeps_ahead: bool,
     pub(super) opened: Opened,
     order: Order,
     pub(super) read_only: bool,
@@ -124,10 +128,17 @@ fn generation(stat: &Stat) -> Generation {
 }
 
 impl Shown {
-    pub(super) fn new(source: Arc<Source>, changes: Arc<Changes>, settings: &Settings) -> io::Result<Self> {
+    pub(super) fn new(
+        source: Arc<Source>,
+        changes: Arc<Changes>,
+        settings: &Settings,
+        contents: Arc<dyn Contents>,
+    ) -> io::Result<Self> {
         Ok(Self {
             source,
             changes,
+            contents,
+            sweeps_ahead: settings.sweeps_ahead,
             guide: Guide::start(settings.limit, settings.order)?,
             opened: Opened::default(),
             order: settings.order,
@@ -231,44 +242,82 @@ impl Shown {
     pub(super) fn open_file(&self, id: NodeId, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
         match self.opened.file(fh.0) {
             Some(open) => Ok(open),
-            None => {
-                self.opened.recent(id, || self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK).map(|it| it.0))
-            }
+            None => self.opened.recent(id, || {
+                let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
+                self.with_content(id, file, &stat)
+            }),
         }
     }
 
-    /// Opens it for a reader, when it is there.
+    /// A file that was opened, with what reads it.
+    pub(super) fn with_content(&self, id: NodeId, file: OwnedFd, stat: &Stat) -> io::Result<Fresh> {
+        let file = Arc::new(file);
+        let content = self.contents.open(Arc::clone(&file), stat, &|| self.source.name_of(id))?;
+        Ok(Fresh { file, content, ino: stat.ino })
+    }
+
+    /// Opens it, when it is there.
     fn open(self: &Arc<Self>, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
         if self.is_without_open.load(Ordering::SeqCst) {
             // From now on the kernel doesn't ask any more.
             return reply.error(Errno::ENOSYS);
         }
-        let (file, stat) = match self.source.open_file(id, writes::flags_of(flags.0)) {
+        let flags = writes::flags_of(flags.0);
+        let opened = self.open_unchanged(id, flags).and_then(|(file, stat)| {
+            let fresh = self.with_content(id, file, &stat)?;
+            Ok((fresh, stat))
+        });
+        let (fresh, stat) = match opened {
             Ok(opened) => opened,
             Err(error) => return reply.error(error.into()),
         };
-        let is_large = stat.size >= PASSTHROUGH_BYTES && self.has_passthrough.load(Ordering::SeqCst);
+        let is_large = stat.size >= PASSTHROUGH_BYTES
+            && self.has_passthrough.load(Ordering::SeqCst)
+            && fresh.content.suits_kernel(&stat);
         if !is_large {
-            return self.answer_open(id, file, false, reply);
+            return self.answer_open(id, fresh, flags, false, reply);
         }
         // Its reads aren't seen here: it is waited for now.
         let this = Arc::clone(self);
-        let look = file.try_clone();
-        let job = move || this.answer_open(id, file, true, reply);
-        match look {
-            Ok(look) => self.when_in_memory(id, &look, &stat, Box::new(job)),
-            Err(_) => job(),
-        }
+        let look = Arc::clone(&fresh.file);
+        self.when_in_memory(id, &look, &stat, Box::new(move || this.answer_open(id, fresh, flags, true, reply)));
     }
 
-    fn answer_open(&self, id: NodeId, file: OwnedFd, is_large: bool, reply: ReplyOpen) {
+    /// Opens it, and cuts it where it is to be cut: once it is open, so that nobody takes it for a file without writers.
+    fn open_unchanged(&self, id: NodeId, flags: i32) -> io::Result<(OwnedFd, Stat)> {
+        if flags & libc::O_TRUNC == 0 || flags & libc::O_ACCMODE == libc::O_RDONLY {
+            if flags & libc::O_TRUNC != 0 {
+                self.contents.before_change(self.source.handle_and_stat(id)?.1.ino);
+            }
+            return self.source.open_file(id, flags);
+        }
+        let (file, stat) = self.source.open_file(id, flags & !libc::O_TRUNC)?;
+        self.contents.before_change(stat.ino);
+        change_size(file.as_fd(), 0)?;
+        let stat = statx_fd(file.as_fd())?;
+        Ok((file, stat))
+    }
+
+    fn answer_open(&self, id: NodeId, fresh: Fresh, flags: i32, is_large: bool, reply: ReplyOpen) {
         let back = |file: &OwnedFd| reply.open_backing(file);
         let (number, open) =
-            self.opened.add_file(id, file, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
+            self.opened.add_file(id, fresh, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
         let number = FileHandle(number);
+        self.before_kernel(&open, flags);
         match &open.backing {
             Some(backing) => reply.opened_passthrough(number, FopenFlags::FOPEN_NOFLUSH, backing),
             None => reply.opened(number, self.flags_of_open(id)),
+        }
+    }
+
+    /// What the kernel writes by itself isn't seen here.
+    pub(super) fn before_kernel(&self, open: &OpenFile, flags: i32) {
+        if open.backing.is_none() {
+            return;
+        }
+        open.content.left_to_kernel();
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            self.contents.before_change(open.ino);
         }
     }
 
@@ -283,6 +332,9 @@ impl Shown {
 
     /// Does it when the file is in memory, or will not come.
     fn when_in_memory(&self, id: NodeId, file: &OwnedFd, stat: &Stat, job: Box<dyn FnOnce() + Send>) {
+        if !self.sweeps_ahead {
+            return job();
+        }
         let is_cached = || {
             let found = cache::residency(file.as_fd(), 0, stat.size);
             // Where that can't be asked, nothing is known to be missing.
@@ -302,13 +354,16 @@ impl Shown {
         };
         let answer = {
             let open = Arc::clone(&open);
-            move || match read_whole(&open.file, offset, size as usize) {
-                Ok(bytes) => reply.data(&bytes),
-                Err(error) => reply.error(error.into()),
+            move || {
+                let done = move |got: io::Result<&[u8]>| match got {
+                    Ok(bytes) => reply.data(bytes),
+                    Err(error) => reply.error(error.into()),
+                };
+                open.content.read(offset, size as usize, Box::new(done));
             }
         };
         // Later bytes come with the first ones.
-        if offset > 0 {
+        if offset > 0 || !self.sweeps_ahead {
             return answer();
         }
         match statx_fd(open.file.as_fd()) {
@@ -345,7 +400,7 @@ impl Shown {
 
     /// What this thread had to read from the disk since may be the begin of a walk.
     fn note_disk(&self, directory: NodeId, before: u64) {
-        if blocks_read() != before {
+        if self.sweeps_ahead && blocks_read() != before {
             let chain = self.source.nodes().chain(directory);
             self.guide.listed_from_disk(&chain, |root| self.source.path_of(root));
         }
@@ -424,6 +479,11 @@ impl Shown {
     }
 
     fn xattr(&self, id: NodeId, name: &OsStr) -> io::Result<Vec<u8>> {
+        if id == ROOT
+            && let Some(value) = self.contents.attribute(name)
+        {
+            return Ok(value);
+        }
         let handle = self.source.handle(id)?;
         xattr_handle(handle.as_fd(), name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
     }
@@ -445,23 +505,6 @@ impl Shown {
         };
         found.and_then(|at| i64::try_from(at).ok()).ok_or_else(beyond)
     }
-}
-
-/// All that is asked for, but for what is behind the end.
-fn read_whole(file: &OwnedFd, offset: u64, size: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; size];
-    let mut filled = 0;
-    while filled < size {
-        match read_at(file.as_fd(), &mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A part of it would pass for all that there is.
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 fn answer(reply: ReplyEmpty, done: io::Result<()>) {

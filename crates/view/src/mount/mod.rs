@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  kernel ──► fuse ──┬─► source: a node leads to an open file of the tree, or nowhere
-//!    ▲               ├─► guide ──► walks: a walk begins here? ──► ahead: one sweep for what fits
+//!    ▲               ├─► contents: who reads the bytes of a file
+//!    │               ├─► guide ──► walks: a walk begins here? ──► ahead: one sweep for what fits
 //!    │               │     └── requests that wait ◄── board ◄────────┘
 //!    └── changes ◄───┴── fanotify or inotify on the source
 //! ```
@@ -12,6 +13,7 @@
 //! | `nodes` | numbers and names of the inodes that the kernel knows, pure |
 //! | `walks` | when a walk begins, and over which tree, pure |
 //! | `source` | nodes as open files |
+//! | [`contents`] | who reads the bytes of files |
 //! | `opened` | what programs have open |
 //! | `fuse` | the face: requests in, answers out |
 //! | `writes` | those that change something |
@@ -19,6 +21,7 @@
 //! | `changes` | what changes in the source, and what the kernel has to forget |
 
 mod changes;
+pub mod contents;
 mod fuse;
 mod guide;
 mod nodes;
@@ -37,10 +40,15 @@ use std::{
 use fuser::{MountOption, Session, SessionACL, SessionUnmounter};
 use onesweep_sys::{limits, user};
 
-use self::{changes::Changes, fuse::Face, source::Source};
+use self::{
+    changes::Changes,
+    contents::{Contents, OfSource},
+    fuse::Face,
+    source::Source,
+};
 use crate::{ahead::Figures, order::Order};
 
-/// How it is called among the mounts.
+/// How a view is called among the mounts.
 pub const SHOWN: &str = "onesweep-view";
 
 /// Threads that take requests, beside two for each processor.
@@ -59,6 +67,10 @@ pub struct Settings {
     pub limit: Option<u64>,
     /// The tree may be changed through the view.
     pub read_write: bool,
+    /// Files are brought into memory ahead of whoever walks over the tree.
+    pub sweeps_ahead: bool,
+    /// How it is called among the mounts.
+    pub name: &'static str,
     /// Users other than the one who shows it may look at it. As root they always may.
     pub allow_other: bool,
 }
@@ -82,15 +94,20 @@ impl fmt::Debug for View {
 impl View {
     /// Shows the tree below `source` at `dir`, a directory that is neither in it nor above it.
     pub fn show(source: &Path, dir: &Path, settings: &Settings) -> io::Result<Self> {
+        Self::show_with(source, dir, settings, Arc::new(OfSource))
+    }
+
+    /// The same, with somebody else who reads the bytes of files.
+    pub fn show_with(source: &Path, dir: &Path, settings: &Settings, contents: Arc<dyn Contents>) -> io::Result<Self> {
         // Directories stay open.
         let _ = limits::raise_open_files();
         let is_root = user::effective_uid() == 0;
         let source = Arc::new(Source::open(source, !settings.read_write)?);
         let changes = Arc::new(Changes::watch(&source)?);
-        let face = Arc::new(fuse::Shown::new(Arc::clone(&source), Arc::clone(&changes), settings)?);
+        let face = Arc::new(fuse::Shown::new(Arc::clone(&source), Arc::clone(&changes), settings, contents)?);
         let mut config = fuser::Config::default();
         config.mount_options = vec![
-            MountOption::FSName(SHOWN.into()),
+            MountOption::FSName(settings.name.into()),
             MountOption::DefaultPermissions,
             if settings.read_write { MountOption::RW } else { MountOption::RO },
             // Access times are the source's matter.

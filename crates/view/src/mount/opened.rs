@@ -13,7 +13,7 @@ use std::{
 
 use fuser::BackingId;
 
-use super::{lock, nodes::NodeId};
+use super::{contents::Content, lock, nodes::NodeId};
 use crate::order::Listed;
 
 /// Files that stay open though nobody said that they are: programs read them without opening them.
@@ -21,13 +21,28 @@ const RECENT_MAX: usize = 64;
 /// How long.
 const RECENT: Duration = Duration::from_secs(2);
 
+/// A file that was just opened.
+pub(super) struct Fresh {
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) content: Arc<dyn Content>,
+    pub(super) ino: u64,
+}
+
 /// An open file.
-#[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) node: NodeId,
-    pub(super) file: OwnedFd,
+    pub(super) ino: u64,
+    pub(super) file: Arc<OwnedFd>,
+    /// What reads it, where the daemon does.
+    pub(super) content: Arc<dyn Content>,
     /// What the kernel reads and writes by itself.
     pub(super) backing: Option<Arc<BackingId>>,
+}
+
+impl OpenFile {
+    fn new(node: NodeId, fresh: Fresh, backing: Option<Arc<BackingId>>) -> Self {
+        Self { node, ino: fresh.ino, file: fresh.file, content: fresh.content, backing }
+    }
 }
 
 /// An open directory, and its entries as they were when it was read from the beginning.
@@ -46,7 +61,7 @@ struct Way {
 }
 
 /// What is open.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Opened {
     count: AtomicU64,
     files: Mutex<HashMap<u64, Arc<OpenFile>>>,
@@ -66,13 +81,13 @@ impl Opened {
 
     /// A program has opened a file. `back` tells the kernel to read it by itself; where it is `None` or refuses, or the daemon
     /// reads the file for somebody else, the daemon does.
-    pub(super) fn add_file(&self, node: NodeId, file: OwnedFd, back: Option<Back<'_>>) -> (u64, Arc<OpenFile>) {
+    pub(super) fn add_file(&self, node: NodeId, fresh: Fresh, back: Option<Back<'_>>) -> (u64, Arc<OpenFile>) {
         let mut ways = lock(&self.ways);
         let way = ways.entry(node).or_default();
         let backing = match back {
             _ if way.by_daemon > 0 => None,
             _ if way.backing.is_some() => way.backing.clone(),
-            Some(back) => back(&file).ok().map(Arc::new),
+            Some(back) => back(&fresh.file).ok().map(Arc::new),
             None => None,
         };
         match &backing {
@@ -82,7 +97,7 @@ impl Opened {
         way.backing.clone_from(&backing);
         drop(ways);
         let number = self.next();
-        let open = Arc::new(OpenFile { node, file, backing });
+        let open = Arc::new(OpenFile::new(node, fresh, backing));
         lock(&self.files).insert(number, Arc::clone(&open));
         (number, open)
     }
@@ -109,12 +124,12 @@ impl Opened {
     }
 
     /// A file that nobody has opened, for some reads.
-    pub(super) fn recent(&self, node: NodeId, open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Arc<OpenFile>> {
+    pub(super) fn recent(&self, node: NodeId, open: impl FnOnce() -> io::Result<Fresh>) -> io::Result<Arc<OpenFile>> {
         let known = lock(&self.recent).iter().find(|(_, of, _)| *of == node).map(|(_, _, open)| Arc::clone(open));
         if let Some(known) = known {
             return Ok(known);
         }
-        let open = Arc::new(OpenFile { node, file: open()?, backing: None });
+        let open = Arc::new(OpenFile::new(node, open()?, None));
         let mut recent = lock(&self.recent);
         if recent.len() == RECENT_MAX {
             recent.pop_front();

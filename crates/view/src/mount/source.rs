@@ -193,6 +193,10 @@ impl Source {
             Err(error) if quiet != 0 && error.raw_os_error() == Some(libc::EPERM) => {
                 Ok((open_again_with(handle.as_fd(), flags)?, stat))
             }
+            // Somebody looks whether anybody writes it, and is about to let go of it.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Ok((open_again_with(handle.as_fd(), (flags | quiet) & !libc::O_NONBLOCK)?, stat))
+            }
             opened => Ok((opened?, stat)),
         }
     }
@@ -213,6 +217,15 @@ impl Source {
             lock(&self.directories).remove(&id);
             lock(&self.kept).remove(&id);
         }
+    }
+
+    /// A name of a node, below the root.
+    pub(super) fn name_of(&self, id: NodeId) -> Option<Vec<u8>> {
+        let nodes = self.nodes();
+        let last = nodes.names(id).into_iter().next()?;
+        let mut names = nodes.path(last.directory)?;
+        names.push(last.name);
+        Some(names.iter().map(|name| name.to_bytes()).collect::<Vec<_>>().join(&b'/'))
     }
 
     /// The path of a directory, as others name it.
@@ -257,6 +270,7 @@ mod tests {
         let file = told(&source, b, "file");
         assert_eq!(source.handle_and_stat(file).unwrap().1.size, 5);
         assert_eq!(source.path_of(b).unwrap(), source.path().join("a/b"));
+        assert_eq!(source.name_of(file).unwrap(), b"a/b/file");
         fs::rename(folder.path().join("a/b/file"), folder.path().join("a/b/other")).unwrap();
         let why = |id| source.handle(id).unwrap_err().raw_os_error();
         assert_eq!(why(file), Some(libc::ESTALE));

@@ -95,10 +95,16 @@ impl Shown {
             None => Err(error),
         })?;
         if let Some(size) = changed.size {
-            match &open {
-                Some(open) => change_size(open.file.as_fd(), size)?,
-                None => change_size(open_again_with(handle.as_fd(), libc::O_WRONLY)?.as_fd(), size)?,
+            // It is open for writing, as who is told of a change wants it.
+            let file = match &open {
+                Some(open) => Arc::clone(&open.file),
+                None => Arc::new(open_again_with(handle.as_fd(), libc::O_WRONLY)?),
+            };
+            let inode = self.source.nodes().inode(id);
+            if let Some(inode) = inode {
+                self.contents.before_change(inode.ino);
             }
+            change_size(file.as_fd(), size)?;
         }
         if changed.uid.is_some() || changed.gid.is_some() {
             set_owner_handle(handle.as_fd(), changed.uid, changed.gid)?;
@@ -220,17 +226,28 @@ impl Shown {
         let since = self.changes.now();
         let made = name_of(name).and_then(|name| {
             let directory = self.directory(parent)?;
+            let is_cut = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
             let flags = flags_of(flags) | (flags & libc::O_EXCL);
+            let flags = if is_cut { flags & !libc::O_TRUNC } else { flags };
             let file = who.does(|| create_with(directory.as_fd(), name.as_c_str(), flags, mode))?;
-            let stat = statx_fd(file.as_fd())?;
-            Ok((file, self.told(parent, &name, &stat), name))
+            let mut stat = statx_fd(file.as_fd())?;
+            // It was made by somebody else meanwhile.
+            if is_cut && stat.size > 0 {
+                self.contents.before_change(stat.ino);
+                change_size(file.as_fd(), 0)?;
+                stat = statx_fd(file.as_fd())?;
+            }
+            let entry = self.told(parent, &name, &stat);
+            let fresh = self.with_content(entry.node, file, &stat)?;
+            Ok((fresh, entry, name))
         });
-        let (file, entry, name) = match made {
+        let (fresh, entry, name) = match made {
             Ok(made) => made,
             Err(error) => return reply.error(error.into()),
         };
         // One that is there and large may be read by the kernel for somebody else, and then is for this one, too.
-        let (number, open) = self.opened.add_file(entry.node, file, None);
+        let (number, open) = self.opened.add_file(entry.node, fresh, None);
+        self.before_kernel(&open, flags);
         let number = FileHandle(number);
         let (ttl, attributes, generation) = (&entry.ttl, &entry.attributes, entry.generation);
         match &open.backing {
@@ -248,7 +265,9 @@ impl Shown {
     }
 
     pub(super) fn write(&self, fh: FileHandle, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        write_at(self.open_to_write(fh)?.file.as_fd(), bytes, offset)
+        let open = self.open_to_write(fh)?;
+        self.contents.before_change(open.ino);
+        write_at(open.file.as_fd(), bytes, offset)
     }
 
     pub(super) fn sync(&self, id: NodeId, fh: FileHandle, is_data_alone: bool) -> io::Result<()> {
@@ -270,7 +289,9 @@ impl Shown {
     }
 
     pub(super) fn allocate(&self, fh: FileHandle, mode: i32, offset: u64, bytes: u64) -> io::Result<()> {
-        fallocate(self.open_to_write(fh)?.file.as_fd(), mode, offset, bytes)
+        let open = self.open_to_write(fh)?;
+        self.contents.before_change(open.ino);
+        fallocate(open.file.as_fd(), mode, offset, bytes)
     }
 
     pub(super) fn copy(
@@ -282,6 +303,7 @@ impl Shown {
         let (source, target) = (self.open_file(from, from_fh)?, self.open_to_write(to_fh)?);
         // The answer has room for so many.
         let bytes = usize::try_from(bytes.min(1 << 30)).unwrap_or(0);
+        self.contents.before_change(target.ino);
         let copied = copy_range(source.file.as_fd(), from_offset, target.file.as_fd(), to_offset, bytes)?;
         Ok(copied as u32)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use onesweep_peer::race::Policy;
 
 use super::{Servers, index::block_bytes};
@@ -15,24 +15,38 @@ Examples:
   onesweep peer mount --device disk.img --read-only --policy local-first ./shown
   onesweep peer mount --device /dev/sdb1 --policy-of '*.flac=quiet-disk' --mount /music /run/onesweep/sdb1
   onesweep peer mount --device /dev/sda2 --server box:7497 --tls /etc/onesweep/peer/notebook --mount /srv /run/onesweep/sda2
+  onesweep peer mount --dir /home/.disk /home
+  onesweep peer mount --dir /srv/build --read-write --learn --share /mnt/build
+  onesweep peer mount --dir /srv/media --policy race --policy-of '*.iso=quiet-disk' /mnt/media
 
-DIR gets two files: block, which is the device, and metrics. A read goes to the disk, to a server that has the blocks, or to both,
-and the first valid answer wins; servers that are slow, dead or lie only fail to help. Writes go to the disk. Stays in the
-foreground until it is told to end (SIGTERM, SIGINT), and takes down what it has mounted. Needs root.
+A read goes to the disk, to a server that has the blocks, or to both, and the first valid answer wins; servers that are slow, dead
+or lie only fail to help. Writes go to the disk. With --device DIR gets two files: block, which is the device, and metrics. With
+--dir it shows the tree; its files are raced where they are as the index knows them. Stays in the foreground until it is told to
+end (SIGTERM, SIGINT), and takes down what it has mounted. --device needs root.
 
 Exit codes: 0 ended in order; 1 ended, but something could not be taken down, or the index not be closed; 2 could not run, or
 serving failed.";
 
-/// Shows a device whose reads are raced between the disk and servers
+/// Shows a device or a tree whose reads are raced between the disk and servers
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(group = ArgGroup::new("shown").required(true).args(["device", "tree"]))]
 pub(crate) struct PeerMountArgs {
-    /// An empty directory, where the device is shown as a file
+    /// An empty directory, where the device is shown as a file, or the tree
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// A device that nobody has mounted, or an image
     #[arg(long, value_name = "DEVICE|IMAGE")]
-    pub(crate) device: PathBuf,
+    pub(crate) device: Option<PathBuf>,
+    /// A directory; DIR is outside of it
+    #[arg(long = "dir", value_name = "SRC", conflicts_with_all = ["mount", "read_only", "write_through", "reclaim"])]
+    pub(crate) tree: Option<PathBuf>,
+    /// Let the tree be changed at DIR
+    #[arg(long, requires = "tree", conflicts_with = "device")]
+    pub(crate) read_write: bool,
+    /// Let other users look, too, when it isn't root who shows the tree (/etc/fuse.conf has to say user_allow_other)
+    #[arg(long, requires = "tree", conflicts_with = "device")]
+    pub(crate) allow_other: bool,
     /// Mount its file system there, by a loop device
     #[arg(long, value_name = "MNT")]
     pub(crate) mount: Option<PathBuf>,
@@ -46,7 +60,7 @@ pub(crate) struct PeerMountArgs {
     #[arg(long, value_name = "POLICY", default_value = "race")]
     pub(crate) policy: PolicyName,
     /// Another policy for the files that a pattern matches, as of --exclude ('*.iso', 'home/*/music'); may be given again, the
-    /// first that matches counts. Their places are looked up at the start, in the tables of ext2, ext3, ext4, XFS or NTFS
+    /// first that matches counts. Of a device their places are looked up at the start, in the tables of ext2, ext3, ext4, XFS or NTFS
     #[arg(long = "policy-of", value_name = "PATTERN=POLICY", value_parser = policy_of)]
     pub(crate) policies_of: Vec<PolicyOf>,
     /// Reads that the device truly serves at the same time [default: 8 where nothing turns, else 1]
@@ -58,7 +72,7 @@ pub(crate) struct PeerMountArgs {
     /// Bytes of a block of such an index: a power of two from 4K to 64K
     #[arg(long, value_name = "SIZE", default_value = "4K", requires = "learn", value_parser = block_bytes)]
     pub(crate) block_size: u32,
-    /// Refuse writes
+    /// Refuse writes (a tree is only read unless --read-write is given)
     #[arg(long, conflicts_with_all = ["write_through", "reclaim"])]
     pub(crate) read_only: bool,
     /// Servers get what is written, once the disk has it
@@ -143,8 +157,17 @@ mod tests {
         let PeerCommand::Mount(mount) = peer.command else { panic!() };
         let told: Vec<_> = mount.policies_of.iter().map(|of| (of.pattern.as_str(), of.policy)).collect();
         assert_eq!(told, [("a=b", PolicyName::Race), ("*.iso", PolicyName::QuietDisk)]);
+        let tree = parse_line("peer mount --dir s --read-write --learn --share --policy-of *.iso=race d");
+        let Ok(Command::Peer(peer)) = tree else { panic!() };
+        let PeerCommand::Mount(mount) = peer.command else { panic!() };
+        assert_eq!((mount.tree, mount.device, mount.read_write), (Some("s".into()), None, true));
         for line in [
             "d",
+            "--dir s --device x d",
+            "--dir s --mount m d",
+            "--dir s --reclaim d",
+            "--dir s --write-through d",
+            "--device x --read-write d",
             "--device x --policy-of quiet-disk d",
             "--device x --policy-of =race d",
             "--device x --policy-of *.iso=fast d",

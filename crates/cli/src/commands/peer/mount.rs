@@ -1,12 +1,13 @@
-//! `onesweep peer mount`: a device whose reads are raced (docs/peer.md).
+//! `onesweep peer mount`: a device or a tree whose reads are raced (docs/peer.md).
 //!
-//! Two processes. One serves the device; it must not end while something stands on it. The other, which was typed, starts it,
+//! A tree is shown by one process. For a device there are two. One serves the device; it must not end while something stands on it. The other, which was typed, starts it,
 //! puts the loop device and the file system on what it shows, and takes all down when it is told to end, or when the first has
 //! died. When this one is killed, the first notices and takes all down.
 
 mod patterns;
 mod serve;
 mod stack;
+mod tree;
 
 use std::{
     env, fs,
@@ -35,7 +36,12 @@ const READY: &str = "ready";
 
 pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
     let _switch = log::start(args.log);
-    if args.serving { serve::run(args) } else { watch_over(args) }
+    match (&args.tree, &args.device) {
+        (Some(source), _) => tree::run(args, source),
+        (None, Some(device)) if args.serving => serve::run(args, device),
+        (None, Some(device)) => watch_over(args, device),
+        (None, None) => Err(Failure::told("name a device by --device, or a directory by --dir")),
+    }
 }
 
 enum News {
@@ -43,7 +49,7 @@ enum News {
     Ended,
 }
 
-fn watch_over(args: &PeerMountArgs) -> Result<u8, Failure> {
+fn watch_over(args: &PeerMountArgs, shown: &Path) -> Result<u8, Failure> {
     let dir = stack::absolute(&args.dir).map_err(|error| Failure::io(&args.dir, "show the device there", &error))?;
     let mnt = args.mount.as_deref().map(|mnt| (mnt, stack::absolute(mnt)));
     let mnt = match mnt {
@@ -64,7 +70,7 @@ fn watch_over(args: &PeerMountArgs) -> Result<u8, Failure> {
     let stacked = mnt.as_deref().map_or(Ok(()), |mnt| stack_up(args, &dir, mnt));
     if stacked.is_ok() {
         let at = mnt.as_deref().map(|mnt| format!(", mounted at {}", message::path_text(mnt))).unwrap_or_default();
-        tracing::info!("{} is shown at {}{at}", message::path_text(&args.device), message::path_text(&dir));
+        tracing::info!("{} is shown at {}{at}", message::path_text(shown), message::path_text(&dir));
         ready::ready("showing a device");
         wait(&mut signals, server.id());
     }

@@ -5,7 +5,8 @@ use std::{
     path::Path,
 };
 
-use onesweep_peer::mount::METRICS_FILE;
+use onesweep_peer::mount::{METRICS_ATTRIBUTE, METRICS_FILE};
+use onesweep_sys::files::xattr_path;
 
 use super::connect;
 use crate::{
@@ -44,9 +45,14 @@ pub(super) fn run(args: &PeerStatArgs) -> Result<u8, Failure> {
 }
 
 fn of_mount(dir: &Path, metrics: bool) -> Result<u8, Failure> {
-    let file = dir.join(METRICS_FILE);
-    let text = std::fs::read_to_string(&file)
-        .map_err(|error| Failure::io(&file, "read it; is a device shown there", &error))?;
+    let text = match of_tree(dir) {
+        Some(text) => text,
+        None => {
+            let file = dir.join(METRICS_FILE);
+            std::fs::read_to_string(&file)
+                .map_err(|error| Failure::io(&file, "read it; is a device or a tree shown there", &error))?
+        }
+    };
     let mut out = io::stdout().lock();
     let written = match metrics {
         true => out.write_all(text.as_bytes()),
@@ -54,6 +60,11 @@ fn of_mount(dir: &Path, metrics: bool) -> Result<u8, Failure> {
     };
     written.map_err(|error| Failure::output(&error, 0))?;
     Ok(0)
+}
+
+/// A tree has no room for a file of ours.
+fn of_tree(dir: &Path) -> Option<String> {
+    String::from_utf8(xattr_path(dir, METRICS_ATTRIBUTE).ok()??).ok()
 }
 
 /// Each sample as a line: its name and its value, bytes as sizes. What a server says may be anything.

@@ -9,16 +9,15 @@ use std::{
 
 use onesweep_layout::mounts::MountTable;
 use onesweep_sys::mounting;
-use onesweep_view::mount::SHOWN;
 
 use crate::report::Failure;
 
 const STEP: &str = "show the tree there";
 
-/// The absolute path of a place that is ready.
-pub(super) fn prepared(source: &Path, dir: &Path) -> Result<PathBuf, Failure> {
+/// The absolute path of a place that is ready. `shown_as` tells what a tree would be called among the mounts.
+pub(in crate::commands) fn prepared(source: &Path, dir: &Path, shown_as: &str) -> Result<PathBuf, Failure> {
     let place = absolute(dir).map_err(|error| Failure::io(dir, STEP, &error))?;
-    if is_dead(&place) {
+    if is_dead(&place, shown_as) {
         detach(&place).map_err(|error| Failure::io(dir, "unmount what a killed view has left there", &error))?;
     }
     let tree = source.canonicalize().and_then(|tree| fs::read_dir(&tree).map(|_| tree));
@@ -30,7 +29,7 @@ pub(super) fn prepared(source: &Path, dir: &Path) -> Result<PathBuf, Failure> {
     if lies_in(&tree, &place).map_err(|error| Failure::io(dir, STEP, &error))? {
         return Err(Failure::could_not_run(dir, STEP, "the tree lies in it; choose a directory beside the tree"));
     }
-    if is_shown(&place) {
+    if is_shown(&place, shown_as) {
         return Err(Failure::could_not_run(dir, STEP, "another view is shown there"));
     }
     let mut entries = fs::read_dir(&place).map_err(|error| Failure::io(dir, STEP, &error))?;
@@ -50,18 +49,18 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Whether a view was shown there whose process was killed.
-fn is_dead(place: &Path) -> bool {
+fn is_dead(place: &Path, shown_as: &str) -> bool {
     // Its attributes may still be in the kernel's memory.
-    is_shown(place) && fs::read_dir(place).is_err_and(|error| error.raw_os_error() == Some(NOT_CONNECTED))
+    is_shown(place, shown_as) && fs::read_dir(place).is_err_and(|error| error.raw_os_error() == Some(NOT_CONNECTED))
 }
 
 /// `ENOTCONN`.
 const NOT_CONNECTED: i32 = 107;
 
-fn is_shown(place: &Path) -> bool {
+fn is_shown(place: &Path, shown_as: &str) -> bool {
     let Ok(mounts) = MountTable::read() else { return false };
     let top = mounts.iter().rfind(|mount| mount.mount_point == place);
-    top.is_some_and(|mount| mount.fs_type.starts_with("fuse") && mount.source == SHOWN)
+    top.is_some_and(|mount| mount.fs_type.starts_with("fuse") && mount.source == shown_as)
 }
 
 /// Whether a directory is another one, or lies in it, under whatever name.
@@ -99,7 +98,7 @@ mod tests {
         fs::create_dir(folder.path().join("tree-beside")).unwrap();
         std::os::unix::fs::symlink("tree", folder.path().join("link")).unwrap();
         let prepared = |source: &str, dir: &str| {
-            let told = prepared(&folder.path().join(source), &folder.path().join(dir));
+            let told = prepared(&folder.path().join(source), &folder.path().join(dir), "none");
             told.map(drop).map_err(|failure| failure.messages().concat())
         };
         prepared("tree", "tree-beside").unwrap();

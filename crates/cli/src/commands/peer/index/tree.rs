@@ -17,7 +17,7 @@ use onesweep_peer::{
         tree::{FileKey, TreeIndex, hashes},
     },
 };
-use onesweep_sys::{files, inode};
+use onesweep_sys::{files, inode, lease};
 
 use super::{Details, draft, index_failure, put_in_place};
 use crate::{args::PeerIndexArgs, message, report::Failure, session::Session, size::Size};
@@ -55,6 +55,9 @@ pub(super) fn run(
     };
     let index = index.map_err(|error| failed(&error))?;
     let (found, begun) = (Mutex::new(Found::default()), SystemTime::now());
+    // A power cut must not bring back bytes of before under times of now.
+    let synced = fs::File::open(&args.path).and_then(|root| files::sync_file_system(root.as_fd()));
+    synced.map_err(|error| Failure::io(&args.path, "make durable what was written before", &error))?;
     let mut summary = onesweep::Summary::default();
     if !args.learn {
         let read = session.bulk_read(roots)?.one_file_system(true).metadata(MetadataSource::Walk);
@@ -125,15 +128,15 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
     if file.metadata().kind != Kind::File || file.linked_to().is_some() {
         return true;
     }
-    let key = match key(&file) {
-        Ok(key) => key,
+    let (key, is_open) = match key(&file) {
+        Ok(found) => found,
         Err(error) => {
             session.complain(&message::of_other(file.path(), "look at it", &error));
             return true;
         }
     };
     // It was read at some time after that.
-    let is_settled = key.is_settled(begun);
+    let is_settled = key.is_settled(begun) && !is_open;
     let hashed = match file.bytes() {
         Some(bytes) => Ok(hashes(domain, index.block_bytes(), bytes)),
         None => stream(domain, index.block_bytes(), &mut file),
@@ -180,21 +183,25 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
     found.failed.is_none()
 }
 
-/// What names the content: as the sweep saw it, and the generation of the same inode.
-fn key(file: &SweptFile) -> io::Result<FileKey> {
+/// What names the content: as the sweep saw it, and the generation of the same inode. And whether somebody has it open for
+/// writing: who began to write before may go on without another ctime.
+fn key(file: &SweptFile) -> io::Result<(FileKey, bool)> {
     let metadata = file.metadata();
     let fd = files::open_file_untouched(file.open_path())?;
     let now = files::statx_fd(fd.as_fd())?;
     if (now.ino, now.dev) != (metadata.ino, metadata.dev) {
         return Err(io::Error::other("another file has its name now"));
     }
-    Ok(FileKey {
+    // Where that isn't told, times have to do.
+    let is_open = lease::is_open_for_writing(fd.as_fd()).unwrap_or(false);
+    let key = FileKey {
         inode: metadata.ino,
         generation: inode::generation(fd.as_fd())?.unwrap_or(0),
         size: metadata.size,
         mtime: (metadata.mtime.seconds, metadata.mtime.nanoseconds),
         ctime: (metadata.ctime.seconds, metadata.ctime.nanoseconds),
-    })
+    };
+    Ok((key, is_open))
 }
 
 fn stream(domain: &TrustDomain, block_bytes: u32, file: &mut SweptFile) -> io::Result<Vec<Hash>> {

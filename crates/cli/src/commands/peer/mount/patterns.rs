@@ -1,4 +1,4 @@
-//! Where the files lie that have a policy of their own, as the tables of the file system tell at the start.
+//! Which files have a policy of their own; and where they lie on a device, as the tables of its file system tell at the start.
 
 use std::{
     fs::File,
@@ -55,6 +55,23 @@ fn read(image: ImageFile, policies_of: &[PolicyOf]) -> Result<Places, TableError
         ranges.iter().for_each(|range| places.add(range, policy));
     }
     Ok(places)
+}
+
+/// The policies of files by their paths; the first pattern that matches counts.
+pub(super) struct Policies(Vec<(Filter, Policy)>);
+
+impl Policies {
+    pub(super) fn new(policies_of: &[PolicyOf]) -> Self {
+        Self(policies_of.iter().map(pattern).collect())
+    }
+
+    pub(super) fn of(&self, path: impl FnOnce() -> Option<Vec<u8>>) -> Option<Policy> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let path = path()?;
+        self.0.iter().find(|(filter, _)| filter.excludes(&path)).map(|(_, policy)| *policy)
+    }
 }
 
 fn pattern(of: &PolicyOf) -> (Filter, Policy) {

@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// Reads that a device without a head is taken to serve at the same time.
-const LANES: usize = 8;
+pub(super) const LANES: usize = 8;
 
-pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
+pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
     let dir = stack::absolute(&args.dir).map_err(|error| Failure::io(&args.dir, "show the device there", &error))?;
     // The process that watches over this one is told to end; what stands on the device has to go first.
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -44,13 +44,13 @@ pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
     if let Err(error) = process::set_io_flusher() {
         tracing::warn!("memory that is short may hold it up: PR_SET_IO_FLUSHER: {error}");
     }
-    let source = Source::open(args)?;
+    let source = Source::open(args, path)?;
     let (peers, domain) = begin_to_connect(&args.servers)?;
     let index_path = match &args.index {
         Some(index) => index.clone(),
-        None => place_of(&args.device)?,
+        None => place_of(path)?,
     };
-    let marks = source.marks(&args.device)?;
+    let marks = source.marks(path)?;
     let index = open_index(args, &index_path, source.storage.len(), &domain, marks.as_ref())?;
     if !index.is_believed() {
         tracing::info!(
@@ -59,13 +59,13 @@ pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
     }
     let trace =
         args.trace.as_ref().map(|path| File::create(path).map_err(|error| Failure::io(path, "make it", &error)));
-    let places = patterns::places(&args.device, &args.policies_of)?;
+    let places = patterns::places(path, &args.policies_of)?;
     if !args.policies_of.is_empty() {
         tracing::info!("{} places have a policy of their own", places.len());
     }
     let settings = Settings {
         places,
-        lanes: args.lanes.map_or_else(|| source.lanes(&args.device), usize::from),
+        lanes: args.lanes.map_or_else(|| source.lanes(path), usize::from),
         read_only: args.read_only,
         write_through: args.write_through,
         share: args.share,
@@ -75,7 +75,7 @@ pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
     };
     let lanes = settings.lanes;
     let storage: Arc<dyn Storage> = Arc::new(source.storage);
-    let failed = |error: io::Error| Failure::io(&args.device, "serve it", &error);
+    let failed = |error: io::Error| Failure::io(path, "serve it", &error);
     let device = Arc::new(Device::start(storage, index, peers, domain, settings).map_err(failed)?);
     let shown = show(Arc::clone(&device), &dir).map_err(|error| Failure::io(&dir, "show the device there", &error))?;
     tracing::debug!("serving, {lanes} at a time");
@@ -89,19 +89,19 @@ pub(super) fn run(args: &PeerMountArgs) -> Result<u8, Failure> {
         }
     });
     shown.join().map_err(failed)?;
-    close(device, args, &index_path, source.is_device)
+    close(device, path, &index_path, source.is_device)
 }
 
 /// Makes all durable, and closes the index with the marks that the device has then.
-fn close(device: Arc<Device>, args: &PeerMountArgs, index_path: &Path, is_device: bool) -> Result<u8, Failure> {
+fn close(device: Arc<Device>, path: &Path, index_path: &Path, is_device: bool) -> Result<u8, Failure> {
     // The file system that held it has ended.
     let Some(device) = Arc::into_inner(device) else { return Err(Failure::told("the device is still in use")) };
     let (index, flushed) = device.end();
     if let Err(error) = flushed {
-        Failure::io(&args.device, "make durable what was written", &error).print();
+        Failure::io(path, "make durable what was written", &error).print();
         return Ok(SOME_FAILED);
     }
-    let marks = read_marks(&args.device, is_device)?;
+    let marks = read_marks(path, is_device)?;
     match index.map(|index| index.close(marks)) {
         Some(Ok(is_closed)) => {
             tracing::info!(
@@ -125,8 +125,7 @@ struct Source {
 }
 
 impl Source {
-    fn open(args: &PeerMountArgs) -> Result<Source, Failure> {
-        let path = &args.device;
+    fn open(args: &PeerMountArgs, path: &Path) -> Result<Source, Failure> {
         let look = |error: io::Error| Failure::io(path, "look at it", &error);
         let kind = fs::metadata(path).map_err(look)?.file_type();
         let is_device = kind.is_block_device();
@@ -160,14 +159,19 @@ impl Source {
     }
 
     fn lanes(&self, path: &Path) -> usize {
-        let is_seekless = || {
-            let stat = files::statx_fd(File::open(path).ok()?.as_fd()).ok()?;
-            let devices = Devices::of_system().ok()?;
-            let stack = if self.is_device { devices.by_dev(stat.rdev) } else { devices.by_stat(&stat) };
-            stack.ok().map(|stack| stack.is_seekless())
-        };
-        if is_seekless().unwrap_or(false) { LANES } else { 1 }
+        if is_seekless(path, self.is_device) { LANES } else { 1 }
     }
+}
+
+/// Whether nothing turns below a device, or below what a path lies on.
+pub(super) fn is_seekless(path: &Path, is_device: bool) -> bool {
+    let ask = || {
+        let stat = files::statx_fd(File::open(path).ok()?.as_fd()).ok()?;
+        let devices = Devices::of_system().ok()?;
+        let stack = if is_device { devices.by_dev(stat.rdev) } else { devices.by_stat(&stat) };
+        stack.ok().map(|stack| stack.is_seekless())
+    };
+    ask().unwrap_or(false)
 }
 
 /// Marks of the device as it is now, and of an image its file's as well.

@@ -1,0 +1,528 @@
+//! `onesweep peer mount --dir` through the kernel: the same tree, read from servers where that is quicker, and never an old byte,
+//! whoever writes and whatever becomes of servers.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use onesweep_peer::wire::{Answer, FRAME_BYTES_MAX, Request, Welcome, request};
+use rustix::process::Signal;
+
+use crate::{
+    image::{Fs, Image, mounts_below},
+    peer::{Place, Server},
+    run::{figure, finish, interruptible, long, onesweep, root_test, seed, text},
+    tree::{self, Rng, Varied},
+};
+
+const BLOCK: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// From this size on the kernel may read by itself.
+const LARGE: usize = 1 << 20;
+
+/// A tree that is shown through the race until this is dropped.
+struct Shown {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Shown {
+    fn start(place: &Place, source: &Path, dir: &Path, options: &[&str]) -> Self {
+        fs::create_dir_all(dir).expect("a place");
+        let mut command = interruptible(["peer", "mount", "--key"]);
+        command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(options);
+        let mut child = command.arg("--dir").arg(source).arg(dir).stderr(Stdio::piped()).spawn().expect("a mount");
+        let mut said = BufReader::new(child.stderr.take().expect("what it says")).lines();
+        let mut before = Vec::new();
+        loop {
+            let line = said.next().unwrap_or_else(|| panic!("it did not come up: {before:?}")).expect("a line");
+            if line.contains(" is shown at ") {
+                break;
+            }
+            before.push(line);
+        }
+        thread::spawn(move || said.for_each(drop));
+        Self { child, dir: dir.to_owned() }
+    }
+
+    /// The same when a server is reached.
+    fn with_server(place: &Place, source: &Path, dir: &Path, server: &str, options: &[&str]) -> Self {
+        let shown = Self::start(place, source, dir, &[&["--server", server][..], options].concat());
+        wait_until("the server is not reached", || shown.value("server_usable{") == 1);
+        shown
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).expect("it is ours");
+    }
+
+    /// Ended in order, it leaves nothing.
+    fn end(mut self, signal: Signal) {
+        self.signal(signal);
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+        assert!(mounts_below(&self.dir).is_empty());
+    }
+
+    fn value(&self, name: &str) -> u64 {
+        let told = text(&finish(onesweep(["peer", "stat", "--metrics", "--mount"]).arg(&self.dir), 0).stdout);
+        let name = format!("onesweep_peer_mount_{name}");
+        let line = told.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("{name}: {told}"));
+        line.rsplit(' ').next().expect("a value").parse().expect("a number")
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        self.value(&format!("{name}_total "))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        // What it left, if anything.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.dir).stderr(Stdio::null()).status();
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Until a file that was changed before can't be changed again without another ctime.
+fn settle() {
+    let settled = SystemTime::now() + Duration::from_secs(4);
+    while SystemTime::now() < settled {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn push(place: &Place, tree: &Path, server: &Server) -> u64 {
+    let mut command = onesweep(["peer", "push", "--json", "--server", &server.address, "--key"]);
+    let told = text(&finish(command.arg(place.path("key")).arg(tree), 0).stdout);
+    figure(&serde_json::from_str(&told).expect("JSON"), "sent_blocks")
+}
+
+/// Indexed, and on a server; nothing of it is in memory.
+fn prepared(place: &Place, image: &mut Image) -> Server {
+    let root = image.root().join("tree");
+    tree::sync(&root);
+    settle();
+    let made = place.index(&[], &root, 0);
+    assert_eq!(figure(&made, "unsettled_files"), 0, "{made}");
+    let server = Server::start(place);
+    push(place, &root, &server);
+    image.cold();
+    server
+}
+
+/// Files of some sizes, each with bytes of its own.
+fn files(root: &Path, sizes: &[usize], seed: u64) -> BTreeMap<String, Vec<u8>> {
+    fs::create_dir_all(root).expect("a folder");
+    let mut rng = Rng::new(seed);
+    let mut all = BTreeMap::new();
+    for (number, size) in sizes.iter().enumerate() {
+        let (name, content) = (format!("file{number:02}"), rng.bytes(*size));
+        fs::write(root.join(&name), &content).expect("a file");
+        all.insert(name, content);
+    }
+    all
+}
+
+const SIZES: [usize; 6] = [1, 100, BLOCK, 3 * BLOCK + 7, 200_000, LARGE + 5 * BLOCK + 123];
+
+#[test]
+fn a_tree_through_the_race_is_the_same_and_the_disk_is_spared() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let (place, mut image) = (Place::new(), Image::new(fs, 400 << 20));
+        let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+        tree::varied(&root, fs, &Varied { files: 120, sparse: 8 << 20 }, 8);
+        fs::write(root.join("large"), Rng::new(3).bytes((3 << 20) + 123)).expect("a file");
+        let server = prepared(&place, &mut image);
+        let trace = place.path("trace");
+        let options = ["--policy", "quiet-disk", "--trace", trace.to_str().expect("text")];
+        let shown = Shown::with_server(&place, &root, &dir, &server.address, &options);
+        let through = tree::manifest(&dir);
+        let (remote, local) = (shown.counted("read_bytes_remote"), shown.counted("read_bytes_local"));
+        assert!(remote > 0, "{}: {local} bytes came from the disk", fs.name());
+        assert_eq!((shown.counted("reads_failed"), shown.counted("answers_wrong")), (0, 0));
+        let there = tree::manifest(&root);
+        for (name, entry) in &there {
+            assert_eq!(through.get(name), Some(entry), "{}: {}", fs.name(), name.display());
+        }
+        assert_eq!(through.len(), there.len());
+        assert!(fs::write(dir.join("new"), "x").is_err(), "it is only to be read");
+        let large = fs::metadata(root.join("large")).expect("a file").ino().to_string();
+        shown.end(Signal::INT);
+        let trace = fs::read_to_string(&trace).expect("the trace");
+        let mut lines = trace.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        assert_eq!(lines.next().expect("a head"), ["us", "inode", "at", "bytes", "from", "why", "took_us"]);
+        let of_large: u64 =
+            lines.filter(|line| line[1] == large).map(|line| line[3].parse::<u64>().expect("a number")).sum();
+        assert!(of_large >= (3 << 20) + 123, "{trace}");
+    }
+}
+
+#[test]
+fn what_changes_behind_the_race_is_read_anew() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 128 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    let mut expected = files(&root, &SIZES, 5);
+    let server = prepared(&place, &mut image);
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &["--policy", "remote-first"]);
+    let is_same = |expected: &BTreeMap<String, Vec<u8>>| {
+        expected.iter().all(|(name, content)| fs::read(dir.join(name)).expect("it is read") == *content)
+    };
+    assert!(is_same(&expected) && shown.counted("reads_remote") > 0);
+    // As many bytes, and the mtime of before: the ctime tells.
+    for (number, (name, content)) in expected.iter_mut().enumerate() {
+        let path = root.join(name);
+        let before = fs::metadata(&path).expect("a file").modified().expect("a time");
+        let file = File::options().write(true).open(&path).expect("a file");
+        let at = content.len() / 2;
+        content[at] ^= 1 + number as u8;
+        file.write_all_at(&content[at..=at], at as u64).expect("it is written");
+        file.set_modified(before).expect("its time");
+    }
+    wait_until("old bytes stay", || is_same(&expected));
+    // One that is longer, one that is shorter, one that is another.
+    expected.get_mut("file03").expect("a file").truncate(BLOCK + 1);
+    expected.get_mut("file04").expect("a file").extend([7; 9999]);
+    for name in ["file03", "file04"] {
+        fs::write(root.join(name), &expected[name]).expect("it is written");
+    }
+    let other = vec![9; expected["file05"].len()];
+    fs::write(root.join("other"), &other).expect("a file");
+    fs::rename(root.join("other"), root.join("file05")).expect("a name");
+    expected.insert("file05".into(), other);
+    wait_until("old bytes stay", || is_same(&expected));
+    shown.end(Signal::TERM);
+    image.cold();
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &["--policy", "quiet-disk"]);
+    assert!(is_same(&expected), "what the server has of before came back");
+    shown.end(Signal::TERM);
+}
+
+#[test]
+fn what_is_written_through_the_race_is_read_and_becomes_known_again() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 128 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    let mut expected = files(&root, &SIZES, 6);
+    // One that is in memory, which the kernel may read and write by itself.
+    expected.insert("hot".into(), Rng::new(60).bytes(2 * LARGE));
+    fs::write(root.join("hot"), &expected["hot"]).expect("a file");
+    let server = prepared(&place, &mut image);
+    let writing = ["--policy", "quiet-disk", "--read-write", "--share"];
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &writing);
+    assert!(fs::read(root.join("hot")).expect("it is read") == expected["hot"]);
+    for (name, content) in &mut expected {
+        // In its middle, while it is read.
+        let file = File::options().read(true).write(true).open(dir.join(name)).expect("a file");
+        let mut read = vec![0; content.len()];
+        file.read_exact_at(&mut read, 0).expect("it is read");
+        assert!(read == *content, "{name}");
+        let at = content.len() / 3;
+        let end = content.len().min(at + 5000);
+        content[at..end].fill(0x5a);
+        file.write_all_at(&content[at..end], at as u64).expect("it is written");
+        file.read_exact_at(&mut read, 0).expect("it is read");
+        assert!(read == *content, "{name}: old bytes were served");
+    }
+    assert_eq!(shown.counted("index_forgotten"), expected.len() as u64);
+    // Cut, and made anew.
+    let file = File::options().write(true).open(dir.join("file04")).expect("a file");
+    file.set_len(150_000).expect("it is cut");
+    drop(file);
+    expected.get_mut("file04").expect("a file").truncate(150_000);
+    fs::write(dir.join("file03"), "anew").expect("it is written");
+    expected.insert("file03".into(), b"anew".to_vec());
+    for (name, content) in &expected {
+        assert!(fs::read(dir.join(name)).expect("it is read") == *content, "{name}");
+        assert!(fs::read(root.join(name)).expect("it is read") == *content, "{name} is not in the source");
+    }
+    shown.end(Signal::TERM);
+    image.cold();
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &["--policy", "quiet-disk"]);
+    for (name, content) in &expected {
+        assert!(fs::read(dir.join(name)).expect("it is read") == *content, "{name}: old bytes came back");
+    }
+    shown.end(Signal::TERM);
+    let checked = place.index(&["--check"], &root, 0);
+    assert_eq!(figure(&checked, "stale"), 0, "{checked}");
+}
+
+/// Nobody indexed it: what is read is learnt, and given to the server; then the server has it.
+#[test]
+fn what_is_read_is_learnt_and_shared() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 128 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    let expected = files(&root, &SIZES, 7);
+    tree::sync(&root);
+    settle();
+    image.cold();
+    let server = Server::start(&place);
+    let all_is_right = || {
+        for (name, content) in &expected {
+            assert!(fs::read(dir.join(name)).expect("it is read") == *content, "{name}");
+        }
+    };
+    let learning = ["--policy", "quiet-disk", "--learn", "--share"];
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &learning);
+    all_is_right();
+    shown.end(Signal::TERM);
+    let checked = place.index(&["--check"], &root, 0);
+    assert_eq!((figure(&checked, "new"), figure(&checked, "stale")), (0, 0), "{checked}");
+    assert_eq!(push(&place, &root, &server), 0, "it was shared");
+    image.cold();
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &["--policy", "quiet-disk"]);
+    all_is_right();
+    assert!(shown.counted("reads_remote") > 0 && shown.counted("index_learned") == 0);
+    shown.end(Signal::TERM);
+}
+
+#[test]
+fn a_server_that_is_killed_is_not_missed() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 200 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    let expected = files(&root, &[100_000; 200], 9);
+    let server = prepared(&place, &mut image);
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &["--policy", "remote-first"]);
+    let mut server = Some(server);
+    for (number, (name, content)) in expected.iter().enumerate() {
+        if number == 100 {
+            assert!(shown.counted("reads_remote") > 0);
+            drop(server.take());
+        }
+        assert!(fs::read(dir.join(name)).expect("no error") == *content, "{name}");
+    }
+    assert_eq!(shown.counted("reads_failed"), 0);
+    shown.end(Signal::TERM);
+}
+
+/// A server that has all that it is asked for, and gives other bytes.
+fn liar() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || lie(stream));
+        }
+    });
+    address
+}
+
+fn lie(mut stream: TcpStream) {
+    let (mut heard, mut bytes) = (Vec::new(), vec![0; FRAME_BYTES_MAX]);
+    loop {
+        let mut said = Vec::new();
+        while let Ok(Some((request, used))) = request(&heard) {
+            match request {
+                Request::Greeting(_) => {
+                    let welcome =
+                        Welcome { version: 1, in_flight: 64, batch: 16, block_bytes: 65536, put_bytes: 1 << 20 };
+                    Answer::Welcome(welcome).encode(&mut said);
+                }
+                Request::Ping { id } => Answer::Pong { id }.encode(&mut said),
+                Request::Get { first, hashes, .. } => {
+                    for id in (first..).take(hashes.len()) {
+                        Answer::Block { id, bytes: &[0x66; BLOCK] }.encode(&mut said);
+                    }
+                }
+                _ => {}
+            }
+            heard.drain(..used);
+        }
+        if stream.write_all(&said).is_err() {
+            return;
+        }
+        match stream.read(&mut bytes) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => heard.extend_from_slice(&bytes[..count]),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_lies_changes_no_byte() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 128 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    let expected = files(&root, &SIZES, 4);
+    drop(prepared(&place, &mut image));
+    let shown = Shown::with_server(&place, &root, &dir, &liar(), &["--policy", "quiet-disk"]);
+    for (name, content) in &expected {
+        assert!(fs::read(dir.join(name)).expect("no error") == *content, "{name}");
+    }
+    assert!(shown.counted("answers_wrong") > 0, "nobody asked it");
+    assert_eq!((shown.counted("reads_remote"), shown.counted("reads_failed")), (0, 0));
+    shown.end(Signal::TERM);
+}
+
+#[test]
+fn files_of_a_tree_go_by_the_policy_of_their_pattern() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 128 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    fs::create_dir_all(root.join("music/deep")).expect("folders");
+    let mut rng = Rng::new(2);
+    let named = [("music/deep/song", 1), ("film.iso", 2), ("text", 0), ("other.iso.txt", 0)];
+    let named = named.map(|(name, policy)| (name, policy, rng.bytes(50_000)));
+    for (name, _, content) in &named {
+        fs::write(root.join(name), content).expect("a file");
+    }
+    let server = prepared(&place, &mut image);
+    let policies = ["--policy", "local-first", "--policy-of", "music=remote-first", "--policy-of", "*.iso=quiet-disk"];
+    let shown = Shown::with_server(&place, &root, &dir, &server.address, &policies);
+    let by =
+        || ["local_first", "remote_first", "quiet_disk", "race"].map(|name| shown.counted(&format!("reads_by_{name}")));
+    for (name, policy, content) in &named {
+        let before = by();
+        assert!(fs::read(dir.join(name)).expect("it is read") == *content, "{name}");
+        let grown: Vec<u64> = by().iter().zip(before).map(|(after, before)| after - before).collect();
+        assert!(grown[*policy] > 0 && grown.iter().sum::<u64>() == grown[*policy], "{name}: {grown:?}");
+    }
+    shown.end(Signal::TERM);
+}
+
+/// Bytes that no other block and no other time has.
+fn block(time: u64, number: u64) -> Vec<u8> {
+    (0..BLOCK as u64 / 8).flat_map(|at| (time << 40 | number << 16 | at << 1 | 1).to_le_bytes()).collect()
+}
+
+/// What a block may hold: what was acknowledged last, or what was begun after that.
+type Possible = BTreeMap<u64, Vec<u64>>;
+
+fn write_until_gone(files: &[File], possible: &Mutex<Possible>, mut time: u64, blocks: u64, writer: u64) {
+    loop {
+        time += 2;
+        let number = time.wrapping_mul(0x9e37_79b9) % (blocks / 2) * 2 + writer;
+        possible.lock().unwrap().entry(number).or_insert_with(|| vec![0]).push(time);
+        let (file, at) = (number / 64, number % 64 * BLOCK as u64);
+        if files[file as usize].write_all_at(&block(time, number), at).is_err() {
+            return;
+        }
+        possible.lock().unwrap().insert(number, vec![time]);
+    }
+}
+
+/// The server has all that ever was there when a mount began; none of it comes back.
+#[test]
+fn a_tree_whose_mount_is_killed_among_writes_serves_no_old_byte() {
+    root_test!();
+    let (place, mut image) = (Place::new(), Image::new(Fs::Ext4, 128 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    fs::create_dir_all(&root).expect("a folder");
+    let blocks = 256;
+    let path = |root: &Path, file: u64| root.join(format!("file{file}"));
+    for file in 0..blocks / 64 {
+        let content: Vec<u8> = (file * 64..(file + 1) * 64).flat_map(|number| block(0, number)).collect();
+        fs::write(path(&root, file), content).expect("a file");
+    }
+    let server = prepared(&place, &mut image);
+    let (possible, turns) = (Mutex::new(Possible::new()), if long() { 30 } else { 3 });
+    let mut remote = 0;
+    for turn in 0..=turns {
+        let options = ["--policy", "quiet-disk", "--read-write", "--share"];
+        let mut shown = Shown::with_server(&place, &root, &dir, &server.address, &options);
+        let files: Vec<File> = (0..blocks / 64)
+            .map(|file| File::options().read(true).write(true).open(path(&dir, file)).expect("a file"))
+            .collect();
+        let mut bytes = vec![0; BLOCK];
+        for number in 0..blocks {
+            let (file, at) = (number / 64, number % 64 * BLOCK as u64);
+            files[file as usize].read_exact_at(&mut bytes, at).expect("it is read");
+            let mut possible = possible.lock().unwrap();
+            let times = possible.entry(number).or_insert_with(|| vec![0]);
+            let is = times.iter().copied().find(|&time| bytes == block(time, number));
+            let is = is.unwrap_or_else(|| panic!("turn {turn}: block {number} is none of {times:?}"));
+            *times = vec![is];
+        }
+        remote += shown.counted("reads_remote");
+        if turn == turns {
+            drop(files);
+            shown.end(Signal::TERM);
+            break;
+        }
+        thread::scope(|scope| {
+            for writer in 0..2 {
+                let (files, possible) = (&files, &possible);
+                scope.spawn(move || write_until_gone(files, possible, (turn + 1) * 1_000_000 + writer, blocks, writer));
+            }
+            thread::sleep(Duration::from_micros((seed() + turn) * 7919 % 60_000 + 5000));
+            shown.child.kill().expect("it is ours");
+            shown.child.wait().expect("it ends");
+        });
+        drop((files, shown));
+        tree::sync(&root);
+        // Each other time the index is the one that it was killed with.
+        if turn % 2 == 1 {
+            settle();
+            place.index(&[], &root, 0);
+            push(&place, &root, &server);
+        }
+        image.cold();
+    }
+    assert!(remote > 0, "no server was ever quicker");
+    let checked = place.index(&["--check"], &root, 0);
+    assert_eq!(figure(&checked, "stale"), 0, "{checked}");
+}
+
+#[test]
+fn files_that_are_open_for_writing_get_no_hashes() {
+    root_test!();
+    let (place, image) = (Place::new(), Image::new(Fs::Ext4, 64 << 20));
+    let root = image.root().join("tree");
+    files(&root, &[BLOCK, BLOCK], 1);
+    settle();
+    let open = File::options().append(true).open(root.join("file01")).expect("a file");
+    let made = place.index(&[], &root, 0);
+    assert_eq!(figure(&made, "unsettled_files"), 1, "{made}");
+    drop(open);
+    let made = place.index(&[], &root, 0);
+    assert_eq!(figure(&made, "unsettled_files"), 0, "{made}");
+}
+
+#[test]
+fn trees_that_cannot_be_shown_are_refused() {
+    root_test!();
+    let (place, image) = (Place::new(), Image::new(Fs::Ext4, 64 << 20));
+    let (root, dir) = (image.root().join("tree"), image.beside("shown"));
+    fs::create_dir_all(root.join("below")).expect("folders");
+    fs::create_dir_all(&dir).expect("a folder");
+    let refused = |source: &Path, dir: &Path, options: &[&str], why: &str| {
+        let mut command = onesweep(["peer", "mount", "--key"]);
+        command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(options);
+        let told = text(&finish(command.arg("--dir").arg(source).arg(dir), 2).stderr);
+        assert!(told.contains(why), "{told}");
+    };
+    refused(&root, &dir, &[], "there is none; make one with onesweep peer index, or begin with none by --learn");
+    refused(&root, &root.join("below"), &["--learn"], "it lies in the tree; choose a directory outside of it");
+    refused(&image.root().join("none"), &dir, &["--learn"], "No such file or directory");
+    assert!(!place.path("index").exists());
+    fs::write(place.path("index"), vec![3; 9000]).expect("a file");
+    refused(&root, &dir, &["--learn"], "it is no index");
+    fs::remove_file(place.path("index")).expect("it goes");
+    // An index of another file system.
+    let other = Image::new(Fs::Ext4, 64 << 20);
+    place.index(&["--learn"], &other.root(), 0);
+    refused(&root, &dir, &[], "on another file system");
+}

@@ -1,0 +1,202 @@
+//! What carries races out: threads, timers, servers, counters. The same for a device and for a tree.
+
+use std::{
+    fs::File,
+    io,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use onesweep_sys::{links::LinkWatch, ready::Bell};
+
+use super::{
+    SERVERS_MAX,
+    counters::{Counters, add},
+    lock,
+    offers::Offers,
+    pool::{Pool, or_abort},
+    reads::Racing,
+    trace::Trace,
+};
+use crate::{
+    client::Peers,
+    id::TrustDomain,
+    race::{self, Answer, Event, PeerId, Policy, ReadId, RequestId},
+};
+
+/// Threads that wait for reads of the disk, and for writes, at most.
+pub(super) const THREADS: usize = 32;
+/// How often late answers are counted, and links looked at.
+const TICK: Duration = Duration::from_millis(200);
+/// How often the index is put in order.
+const TIDY_EACH: Duration = Duration::from_secs(5);
+
+/// How races are run.
+pub(super) struct Setting {
+    pub(super) policy: Policy,
+    pub(super) lanes: usize,
+    pub(super) block_bytes: usize,
+    /// Servers get what is read from the disk.
+    pub(super) shares: bool,
+    /// They get something else, too.
+    pub(super) offers: bool,
+    pub(super) trace: Option<File>,
+    /// The trace tells which file was read.
+    pub(super) of_files: bool,
+}
+
+/// What all reads share.
+pub(super) struct Engine {
+    pub(super) policy: Policy,
+    pub(super) peers: Arc<Peers>,
+    pub(super) servers: usize,
+    pub(super) shares: bool,
+    pub(super) racing: Mutex<Racing>,
+    /// A timer was set that is earlier than all others, or the end has come.
+    pub(super) timers: Condvar,
+    pub(super) began: Instant,
+    pub(super) readers: Pool,
+    pub(super) offers: Mutex<Option<Offers>>,
+    pub(super) trace: Mutex<Option<Trace>>,
+    pub(super) counters: Arc<Counters>,
+    is_ending: AtomicBool,
+    bell: Bell,
+}
+
+impl Engine {
+    pub(super) fn new(peers: Peers, domain: TrustDomain, setting: Setting) -> io::Result<Arc<Self>> {
+        let servers = peers.health().len();
+        if servers > SERVERS_MAX {
+            let what = format!("there can be {SERVERS_MAX} servers, and here are {servers}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let (peers, counters) = (Arc::new(peers), Arc::new(Counters::default()));
+        let offers = match setting.shares || setting.offers {
+            true => Some(Offers::start(Arc::clone(&peers), domain, setting.block_bytes, Arc::clone(&counters))?),
+            false => None,
+        };
+        let of_files = setting.of_files;
+        let trace = setting.trace.map(|file| Trace::start(file, of_files)).transpose()?;
+        Ok(Arc::new(Self {
+            policy: setting.policy,
+            peers,
+            servers,
+            shares: setting.shares,
+            racing: Mutex::new(Racing::new(race::Settings { policy: setting.policy, lanes: setting.lanes })),
+            timers: Condvar::new(),
+            began: Instant::now(),
+            readers: Pool::new("peer-read", THREADS)?,
+            offers: Mutex::new(offers),
+            trace: Mutex::new(trace),
+            counters,
+            is_ending: AtomicBool::new(false),
+            bell: Bell::new()?,
+        }))
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
+    pub(super) fn metrics(&self, index_works: bool) -> String {
+        let race = *lock(&self.racing).race.counts();
+        self.counters.exposition(&race, index_works, &self.peers.health())
+    }
+
+    pub(super) fn network_changed(self: &Arc<Self>) {
+        add(&self.counters.network_changes, 1);
+        self.peers.network_changed();
+        self.happen(Event::NetworkChanged, None);
+    }
+
+    /// What is done now and then, until the end.
+    fn keep_house(self: &Arc<Self>, links: Option<&LinkWatch>, tidy: &dyn Fn()) {
+        let (mut tidied, mut late, mut seeded) = (Instant::now(), 0, 0_u16);
+        while !self.is_ending() {
+            let changed = match links {
+                Some(links) => links.wait(&self.bell, Some(TICK)),
+                None => onesweep_sys::ready::wait_for_bell(&self.bell, Some(TICK)).map(|_| false),
+            };
+            match changed {
+                Ok(true) => self.network_changed(),
+                Ok(false) => {}
+                Err(_) => thread::sleep(TICK),
+            }
+            let health = self.peers.health();
+            for (number, server) in health.iter().enumerate().filter(|(_, server)| server.counted.ping_us > 0) {
+                let set = 1 << number;
+                if seeded & set == 0 {
+                    seeded |= set;
+                    lock(&self.racing).race.seed(PeerId(set), server.counted.ping_us);
+                }
+            }
+            // What came of requests that were cancelled has used the link as well.
+            let late_now = health.iter().map(|server| server.counted.late_bytes).sum();
+            let bytes = late_now - late;
+            late = late_now;
+            if bytes > 0 {
+                let (read, request, peer) = (ReadId(u64::MAX), RequestId(u64::MAX), PeerId(0));
+                self.happen(Event::Remote { read, request, peer, bytes, answer: Answer::Valid }, None);
+            }
+            if tidied.elapsed() >= TIDY_EACH {
+                tidied = Instant::now();
+                tidy();
+            }
+        }
+    }
+}
+
+/// The threads of an engine; ended when this is dropped.
+pub(super) struct Running {
+    engine: Arc<Engine>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// `tidy` is called every few seconds.
+    pub(super) fn start(engine: &Arc<Engine>, tidy: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let mut running = Self { engine: Arc::clone(engine), threads: Vec::new() };
+        // Where links can't be watched, servers are probed all the same, only later.
+        let links = LinkWatch::new().ok();
+        running.spawn("peer-timer", |engine| engine.keep_time())?;
+        running.spawn("peer-tidy", move |engine| engine.keep_house(links.as_ref(), &tidy))?;
+        Ok(running)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce(&Arc<Engine>) + Send + 'static) -> io::Result<()> {
+        let engine = Arc::clone(&self.engine);
+        let run = move || or_abort(|| run(&engine));
+        self.threads.push(thread::Builder::new().name(name.into()).spawn(run)?);
+        Ok(())
+    }
+
+    /// Sends what servers are to have, writes the trace down, and ends the threads. Nobody reads any more.
+    pub(super) fn end(mut self) {
+        let offers = lock(&self.engine.offers).take();
+        offers.into_iter().for_each(Offers::end);
+        let trace = lock(&self.engine.trace).take();
+        trace.into_iter().for_each(Trace::end);
+        self.end_threads();
+    }
+
+    fn end_threads(&mut self) {
+        self.engine.is_ending.store(true, Ordering::Release);
+        self.engine.bell.ring();
+        // Under the lock, so that it doesn't come between a look and a wait.
+        drop(lock(&self.engine.racing));
+        self.engine.timers.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
