@@ -13,7 +13,7 @@ use onesweep_relocate::pack::Rules;
 use onesweep_sys::files::clone_file;
 
 use crate::image::{is_root, text};
-use crate::tree::{Kept, Kind, OnExt4, OnXfs, bytes, kept, pack, scatter, sync};
+use crate::tree::{Kept, Kind, OnExt4, OnXfs, OnXfsExchange, bytes, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 
@@ -131,6 +131,11 @@ fn writers_and_two_movers_do_each_other_no_harm() {
 #[test]
 fn writers_and_two_movers_of_xfs_do_each_other_no_harm() {
     writers_and_two_movers::<OnXfs>();
+}
+
+#[test]
+fn writers_and_two_movers_of_xfs_without_reflinks_do_each_other_no_harm() {
+    writers_and_two_movers::<OnXfsExchange>();
 }
 
 fn writers_and_two_movers<K: Kind>() {
