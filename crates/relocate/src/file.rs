@@ -35,6 +35,11 @@ impl MovableFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The same file by another descriptor alone.
+    pub(crate) fn opened_as(self, fd: OwnedFd) -> MovableFile {
+        MovableFile { fd, path: self.path }
+    }
 }
 
 /// A file system as its files are asked about.

@@ -65,6 +65,9 @@ pub enum Stays {
     /// Other files have the same bytes at the same place.
     #[error("it shares its place with other files or snapshots")]
     Shared,
+    /// Whoever runs it gets rights by it.
+    #[error("it gives rights to who runs it (setuid, setgid, file capabilities), which would be lost")]
+    Rights,
     /// Another process has a lease on it.
     #[error("another program has a lease on it")]
     Leased,

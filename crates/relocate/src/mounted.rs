@@ -135,7 +135,7 @@ impl Mounted for Xfs {
 pub enum Chosen {
     /// Files are moved by changing places.
     Ext4(Box<Ext4>),
-    /// Files are moved by sharing.
+    /// Files are moved by sharing, or by changing places with what was written for them.
     Xfs(Xfs),
     /// Files are looked at, and stay, for this reason.
     Shown(Shown, Refusal),

@@ -68,6 +68,7 @@ pub mod btrfs;
 pub mod buffer;
 pub mod cache;
 pub mod confined;
+pub mod exchange_ranges;
 pub mod fanotify;
 pub mod features;
 pub mod fibmap;

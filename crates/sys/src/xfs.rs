@@ -159,6 +159,8 @@ impl Request {
 const XFS_IOC_FSGEOMETRY: Opcode = opcode::read::<Geometry>(b'X', 126);
 /// Files can share blocks.
 const XFS_FSOP_GEOM_FLAGS_REFLINK: u32 = 1 << 20;
+/// Files can exchange blocks.
+const XFS_FSOP_GEOM_FLAGS_EXCHANGE_RANGE: u32 = 1 << 24;
 
 /// `struct xfs_fsop_geom`, of which only some fields are told.
 #[repr(C)]
@@ -186,6 +188,8 @@ const _: () = assert!(std::mem::offset_of!(Geometry, sick) == 112);
 pub struct Facts {
     /// Files can share blocks (`reflink=1`).
     pub has_reflinks: bool,
+    /// Files can [exchange](crate::exchange_ranges) blocks (`exchange=1`).
+    pub has_exchange: bool,
     /// The kernel has found damage that is not repaired.
     pub is_sick: bool,
     /// Allocation groups.
@@ -197,8 +201,13 @@ pub struct Facts {
 pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
     // SAFETY: XFS_IOC_FSGEOMETRY is a getter that writes a `struct xfs_fsop_geom`, which this is (asserted above).
     let told = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<XFS_IOC_FSGEOMETRY, Geometry>::new())? };
-    let has_reflinks = told.flags & XFS_FSOP_GEOM_FLAGS_REFLINK != 0;
-    Ok(Facts { has_reflinks, is_sick: told.sick != 0, groups: told.groups })
+    let has = |flag: u32| told.flags & flag != 0;
+    Ok(Facts {
+        has_reflinks: has(XFS_FSOP_GEOM_FLAGS_REFLINK),
+        has_exchange: has(XFS_FSOP_GEOM_FLAGS_EXCHANGE_RANGE),
+        is_sick: told.sick != 0,
+        groups: told.groups,
+    })
 }
 
 /// `struct file_handle` of XFS.
@@ -234,6 +243,8 @@ pub fn open_directory(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::R
 const XFS_IOC_GETPARENTS_BY_HANDLE: Opcode = opcode::read_write::<ParentsRequest>(b'X', 63);
 /// `XFS_IOC_FD_TO_HANDLE`.
 const XFS_IOC_FD_TO_HANDLE: Opcode = opcode::read_write::<HandleRequest>(b'X', 106);
+/// `XFS_IOC_OPEN_BY_HANDLE`.
+const XFS_IOC_OPEN_BY_HANDLE: Opcode = opcode::read_write::<HandleRequest>(b'X', 107);
 /// It is the root directory, which has no name.
 const XFS_GETPARENTS_OFLAG_ROOT: u16 = 1;
 /// There are no further names.
@@ -280,6 +291,55 @@ struct ParentsRequest {
 }
 
 const _: () = assert!(size_of::<XfsHandle>() == 24 && size_of::<ParentsRequest>() == 64);
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(XFS_IOC_FD_TO_HANDLE == 0xC038_586A && XFS_IOC_OPEN_BY_HANDLE == 0xC038_586B);
+
+fn handle_of(fd: BorrowedFd<'_>) -> io::Result<XfsHandle> {
+    let (mut handle, mut length) = (XfsHandle::default(), 0_u32);
+    let mut request = HandleRequest {
+        fd: fd.as_raw_fd() as u32,
+        path: std::ptr::null(),
+        flags: 0,
+        given: std::ptr::null(),
+        given_length: 0,
+        told: &raw mut handle,
+        told_length: &raw mut length,
+    };
+    // SAFETY: the kernel writes a handle, which is no larger than `struct xfs_handle`, and its length.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_FD_TO_HANDLE as _, &raw mut request) } {
+        0 => Ok(handle),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Opens an open file again for reading and writing so that its times stay, whatever is done to it by that descriptor; by the mount of
+/// `directory`, any one of that file system.
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, `ETXTBSY` for a program that runs, `EAGAIN` for a file that another process has a lease on, which is
+/// asked to give it up; `ENOTTY` on other file systems.
+#[doc(alias = "XFS_IOC_OPEN_BY_HANDLE")]
+pub fn open_timeless(directory: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let handle = handle_of(file)?;
+    let mut request = HandleRequest {
+        fd: 0,
+        path: std::ptr::null(),
+        flags: (libc::O_RDWR | libc::O_NONBLOCK) as u32,
+        given: (&raw const handle).cast(),
+        given_length: size_of::<XfsHandle>() as u32,
+        told: std::ptr::null_mut(),
+        told_length: std::ptr::null_mut(),
+    };
+    // SAFETY: the request names a handle and its size.
+    let fd = unsafe { libc::ioctl(directory.as_raw_fd(), XFS_IOC_OPEN_BY_HANDLE as _, &raw mut request) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just given this descriptor, and nobody else knows it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // It can't be asked to be closed for other programs from the start.
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(fd)
+}
 
 /// Asks for the names of inodes, which an XFS with parent pointers keeps with them.
 #[derive(Debug)]
@@ -295,21 +355,7 @@ impl<'a> Parents<'a> {
     /// 6.10; `EPERM` without `CAP_SYS_ADMIN`; `ENOTTY` on other file systems.
     #[doc(alias = "XFS_IOC_GETPARENTS_BY_HANDLE")]
     pub fn of(fd: BorrowedFd<'a>) -> io::Result<Self> {
-        let (mut handle, mut length) = (XfsHandle::default(), 0_u32);
-        let mut request = HandleRequest {
-            fd: fd.as_raw_fd() as u32,
-            path: std::ptr::null(),
-            flags: 0,
-            given: std::ptr::null(),
-            given_length: 0,
-            told: &raw mut handle,
-            told_length: &raw mut length,
-        };
-        // SAFETY: the kernel writes a handle, which is no larger than `struct xfs_handle`, and its length.
-        let status = unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_FD_TO_HANDLE as _, &raw mut request) };
-        if status < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let handle = handle_of(fd)?;
         let mut parents = Self { fd, handle, buffer: vec![0; NAMES_BYTES / 8].into() };
         // The file itself, to see whether there is such a thing.
         match parents.visit(handle.ino, handle.generation, &mut |_, _| {}) {
@@ -394,6 +440,7 @@ mod tests {
         assert!(root_inode(file.as_fd()).is_err());
         assert!(open_directory(file.as_fd(), 1, 0).is_err());
         assert!(Parents::of(file.as_fd()).is_err());
+        assert_eq!(open_timeless(file.as_fd(), file.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     }
 
     /// A record as Linux 6.18 lays it: the handle of the directory, the length, the name.

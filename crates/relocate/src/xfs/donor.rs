@@ -7,9 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use onesweep_sys::exchange_ranges::exchange;
 use onesweep_sys::files::{give_back, open_dir, open_unnamed, reserve};
 use onesweep_sys::sharing::{Part, clone_part};
 
+use super::Way;
 use crate::host::Captured;
 
 /// A file without a name that holds reserved places.
@@ -21,7 +23,7 @@ pub struct Donor {
     directory: Rc<OwnedFd>,
 }
 
-/// What a part of a file is to share: bytes of an open file, from here on.
+/// What a part of a file is to have: bytes of an open file, from here on.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
     /// In the donor.
@@ -45,7 +47,7 @@ impl Source<'_> {
         }
     }
 
-    /// Gives its share of so many bytes up at once: what is dropped is let go of in the background.
+    /// Gives up at once what it has of so many bytes, its share or what it got for them: what is dropped is let go of in the background.
     pub(super) fn give_up(&self, bytes: u64) -> io::Result<()> {
         match self {
             Source::Donor(donor, offset) => give_back(donor.fd(), *offset, bytes),
@@ -63,23 +65,40 @@ impl Donor {
         self.bytes
     }
 
+    /// Where it was made.
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        (*self.directory).as_fd()
+    }
+
     /// Writes bytes, which end where a file ends or a block does, to reserved places of whole blocks.
     ///
-    /// A block that is not full can only be shared as the last one of both files. It is that of the donor while what is written
+    /// A block that is not full can only be given as the last one of both files. It is that of the donor while what is written
     /// lies behind all that was written before; else the blocks go to a file of their own.
-    pub(super) fn fill(&self, offset: u64, bytes: &[u8], block: u64) -> io::Result<Source<'_>> {
+    pub(super) fn fill(&self, offset: u64, bytes: &[u8], block: u64, way: Way) -> io::Result<Source<'_>> {
         let length = bytes.len() as u64;
         let is_last = offset + length >= self.file.metadata()?.len();
-        self.file.write_all_at(bytes, offset)?;
         if is_last || length.is_multiple_of(block) {
+            self.file.write_all_at(bytes, offset)?;
             return Ok(Source::Donor(self, offset));
         }
         let whole = Part { offset, bytes: length.next_multiple_of(block) };
-        let staged = File::from(open_unnamed(self.directory.as_fd())?);
-        clone_part(self.fd(), whole, staged.as_fd(), 0)?;
-        // While the block was shared, to cut it would need another one.
-        give_back(self.fd(), offset, whole.bytes)?;
-        staged.set_len(length)?;
+        let staged = File::from(open_unnamed(self.directory())?);
+        match way {
+            Way::Share => {
+                self.file.write_all_at(bytes, offset)?;
+                clone_part(self.fd(), whole, staged.as_fd(), 0)?;
+                // While the block was shared, to cut it would need another one.
+                give_back(self.fd(), offset, whole.bytes)?;
+                staged.set_len(length)?;
+            }
+            Way::Exchange => {
+                staged.set_len(whole.bytes)?;
+                exchange(self.fd(), whole, staged.as_fd(), 0)?;
+                // Nothing is written there yet that would have to be zeroed behind the end.
+                staged.set_len(length)?;
+                staged.write_all_at(bytes, 0)?;
+            }
+        }
         Ok(Source::Staged(staged))
     }
 }

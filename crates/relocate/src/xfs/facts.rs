@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use onesweep_sys::{files::file_system, xfs};
+use onesweep_sys::{features::kernel_version, files::file_system, xfs};
 use thiserror::Error;
 
+use super::Way;
 use crate::mounted::mount_of;
 
 /// Why nothing of a file system is moved.
@@ -15,9 +16,12 @@ pub enum Refusal {
     /// It is another file system.
     #[error("its file system is {0}, not xfs")]
     NotXfs(String),
-    /// Files can't share blocks.
-    #[error("its XFS has no reflinks (mkfs.xfs -m reflink=0), without which its files cannot be put side by side")]
-    NoReflinks,
+    /// Files can neither share nor exchange blocks.
+    #[error(
+        "its XFS has neither reflinks (mkfs.xfs -m reflink=1) nor, with Linux 6.13, exchange-range (mkfs.xfs -i exchange=1); \
+         its files cannot be put side by side"
+    )]
+    NoWay,
     /// Files are used where they lie.
     #[error("its XFS is mounted with dax=always; mount it without")]
     Dax,
@@ -42,6 +46,7 @@ pub enum Refusal {
 pub(super) struct Facts {
     pub(super) dev: u64,
     pub(super) block_bytes: u64,
+    pub(super) way: Way,
 }
 
 impl Facts {
@@ -58,17 +63,22 @@ impl Facts {
         if has(&mount.super_options, &["dax", "dax=always"]) {
             return Err(Refusal::Dax);
         }
-        judge(xfs::facts(directory).map_err(unknown("ask the kernel about its XFS"))?)?;
+        let told = xfs::facts(directory).map_err(unknown("ask the kernel about its XFS"))?;
+        let way = judge(told, kernel_version())?;
         let block_bytes = file_system(directory).map_err(unknown("ask for its block size"))?.block_size;
-        Ok(Facts { dev, block_bytes })
+        Ok(Facts { dev, block_bytes, way })
     }
 }
 
-fn judge(told: xfs::Facts) -> Result<(), Refusal> {
+/// Before this a change may have the very time of the one before it, so that nobody could tell.
+const TELLS_CHANGES: (u32, u32) = (6, 13);
+
+fn judge(told: xfs::Facts, kernel: (u32, u32)) -> Result<Way, Refusal> {
     match told {
         xfs::Facts { is_sick: true, .. } => Err(Refusal::Damaged),
-        xfs::Facts { has_reflinks: false, .. } => Err(Refusal::NoReflinks),
-        _ => Ok(()),
+        xfs::Facts { has_reflinks: true, .. } => Ok(Way::Share),
+        xfs::Facts { has_exchange: true, .. } if kernel >= TELLS_CHANGES => Ok(Way::Exchange),
+        _ => Err(Refusal::NoWay),
     }
 }
 
@@ -78,10 +88,16 @@ mod tests {
 
     #[test]
     fn what_is_not_sound_is_refused() {
-        let told = |has_reflinks, is_sick| judge(xfs::Facts { has_reflinks, is_sick, groups: 4 });
-        assert!(told(true, false).is_ok());
-        assert!(matches!(told(true, true), Err(Refusal::Damaged)));
-        assert!(matches!(told(false, true), Err(Refusal::Damaged)));
-        assert!(matches!(told(false, false), Err(Refusal::NoReflinks)));
+        let told = |has_reflinks, has_exchange, is_sick, kernel| {
+            judge(xfs::Facts { has_reflinks, has_exchange, is_sick, groups: 4 }, kernel)
+        };
+        assert!(matches!(told(true, false, false, (5, 10)), Ok(Way::Share)));
+        assert!(matches!(told(true, true, false, (6, 18)), Ok(Way::Share)));
+        assert!(matches!(told(false, true, false, (6, 13)), Ok(Way::Exchange)));
+        assert!(matches!(told(false, true, false, (6, 12)), Err(Refusal::NoWay)));
+        assert!(matches!(told(false, false, false, (6, 18)), Err(Refusal::NoWay)));
+        for (has_reflinks, has_exchange) in [(true, false), (false, true), (false, false)] {
+            assert!(matches!(told(has_reflinks, has_exchange, true, (6, 18)), Err(Refusal::Damaged)));
+        }
     }
 }

@@ -1,31 +1,41 @@
-//! A file gets the places of a donor, if it still has the bytes that were written there.
+//! A file gets the places of a donor, with the bytes that it has.
 
 use std::io;
 
 use onesweep_sys::files::{read_at, statx_fd};
-use onesweep_sys::sharing::{Part, share_equal};
+use onesweep_sys::sharing::Part;
 
 use super::donor::Donor;
-use crate::errno::{EINVAL, EOPNOTSUPP, EPERM, ETXTBSY};
+use super::{Way, share, swap};
 use crate::file::MovableFile;
 use crate::host::{Exchange, Failure, Moved, Stays, Trouble};
 
 /// Gives blocks of a file places of a donor, as many as both have. `bytes` is memory that is used again.
-pub(super) fn give(file: &MovableFile, donor: &Donor, exchange: Exchange, block: u64, bytes: &mut Vec<u8>) -> Moved {
-    let mut shared = 0;
-    let trouble = try_to_give(file, donor, exchange, block, bytes, &mut shared).err();
-    Moved { blocks: shared, trouble }
+pub(super) fn give(
+    file: &MovableFile,
+    donor: &Donor,
+    exchange: Exchange,
+    (way, block): (Way, u64),
+    bytes: &mut Vec<u8>,
+) -> Moved {
+    let mut given = 0;
+    let trouble = try_to_give(file, donor, exchange, (way, block), bytes, &mut given).err();
+    Moved { blocks: given, trouble }
 }
 
 fn try_to_give(
     file: &MovableFile,
     donor: &Donor,
     exchange: Exchange,
-    block: u64,
+    (way, block): (Way, u64),
     bytes: &mut Vec<u8>,
-    shared: &mut u64,
+    given: &mut u64,
 ) -> Result<(), Trouble> {
     let failed = |doing| move |source| Failure::new(doing, file.path(), source);
+    let begun = match way {
+        Way::Share => None,
+        Way::Exchange => Some(swap::begin(file)?),
+    };
     let size = statx_fd(file.fd()).map_err(failed("look at it"))?.size;
     let (from, to) = (exchange.from.saturating_mul(block), exchange.to.saturating_mul(block));
     let room = donor.bytes().saturating_sub(to);
@@ -38,27 +48,19 @@ fn try_to_give(
     if !read_all(file, bytes, from).map_err(failed("read it"))? {
         return Err(Stays::Changed.into());
     }
-    let source = donor.fill(to, bytes, block).map_err(failed("write its bytes to its new place"))?;
+    let source = donor.fill(to, bytes, block, way).map_err(failed("write its bytes to its new place"))?;
     let part = Part { offset: source.offset(), bytes: length };
-    let told = share_equal(source.fd(), part, file.fd(), from);
-    if let Ok(Some(now)) = told {
+    let told = match begun {
+        None => share::share(file, from, &source, part),
+        Some(begun) => begun.swap(file, from, &source, part, donor.directory()).map(|()| length),
+    };
+    if let Ok(now) = told {
         // Where the file has become longer, its last block is left out.
-        *shared = if now == length { now.div_ceil(block) } else { now / block };
+        *given = if now == length { now.div_ceil(block) } else { now / block };
     }
     // The file alone has the places then, or nobody.
     source.give_up(length.next_multiple_of(block)).map_err(failed("let go of its new place"))?;
-    match told {
-        Ok(Some(_)) => Ok(()),
-        // Somebody has written to it.
-        Ok(None) => Err(Stays::Busy.into()),
-        Err(error) => Err(match error.raw_os_error() {
-            Some(EINVAL) => Stays::Changed.into(),
-            Some(EPERM) => Stays::Immutable.into(),
-            Some(ETXTBSY) => Stays::Swap.into(),
-            Some(EOPNOTSUPP) => Stays::Unsupported.into(),
-            _ => failed("move it")(error).into(),
-        }),
-    }
+    told.map(|_| ())
 }
 
 /// False when the file ends before.

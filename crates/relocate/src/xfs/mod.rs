@@ -1,14 +1,21 @@
-//! XFS with reflinks: bytes are written to captured places, and files come to share them, when they are equal, instead of their own.
+//! XFS: bytes are written to captured places, and files come to have those instead of their own, while the kernel makes sure that
+//! nobody has written to them meanwhile.
 //!
-//! The kernel compares the bytes of both while nobody can write to either (`FIDEDUPERANGE`), so whoever writes to a file meanwhile
-//! keeps it where it is. Then the donor gives its share up, and the file alone has the new places. Files of which anything was shared
-//! before stay.
+//! Where there are reflinks, a file comes to share what was written if it is equal: the kernel compares the bytes of both while nobody
+//! can write to either (`FIDEDUPERANGE`). Then the donor gives its share up, and the file alone has the new places. Files of which
+//! anything was shared before stay.
 //!
-//! Needs no privilege for files of one's own in directories of one's own.
+//! Else, where there is exchange-range, a file changes places with what was written if its times are those of before it was read,
+//! which the kernel looks at under the same locks (`XFS_IOC_COMMIT_RANGE`). The donor gives the old places back.
+//!
+//! Needs no privilege for files of one's own in directories of one's own. Without root an exchange changes the time of the last change
+//! of the inode (ctime).
 
 mod donor;
 mod facts;
 mod give;
+mod share;
+mod swap;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,15 +25,26 @@ use onesweep_sys::files::{file_system, is_untouched, open_dir, sync_file_system}
 use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
 
 pub use self::{donor::Donor, facts::Refusal};
+use crate::errno::{EBUSY, EINVAL, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY, EXDEV};
 use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags, trouble};
 use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble, Uncached, donors_of};
 use crate::places::Places;
 
-/// A mounted XFS with reflinks, whose files can be moved.
+/// How a file comes to its new places.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// It shares what was written there.
+    Share,
+    /// It changes places with what was written there.
+    Exchange,
+}
+
+/// A mounted XFS with reflinks or exchange-range, whose files can be moved.
 #[derive(Debug)]
 pub struct Xfs {
     root: OwnedFd,
     asked: Asked,
+    way: Way,
     unit: u64,
     uncached: Uncached,
     /// Bytes on their way.
@@ -48,7 +66,7 @@ impl Xfs {
         let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
         let facts = facts::Facts::of(root.as_fd())?;
         let asked = Asked::new(facts.dev, facts.block_bytes);
-        Ok(Xfs { root, asked, unit: UNIT, uncached, bytes: Vec::new() })
+        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, bytes: Vec::new() })
     }
 
     /// Bytes of a block.
@@ -87,13 +105,16 @@ impl Host for Xfs {
     }
 
     fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<MovableFile>, Trouble> {
-        let (file, stat) = self.asked.open(path, inode, stays_by_flags)?;
+        let (mut file, stat) = self.asked.open(path, inode, stays_by_flags)?;
         if !is_untouched(file.fd()) {
             return Err(Stays::Others.into());
         }
         let flags = extended_flags(file.fd()).map_err(|error| trouble("ask for its flags", path, error))?;
         if flags.is_some_and(|flags| flags & XFLAG_REALTIME != 0) {
             return Err(Stays::Unsupported.into());
+        }
+        if self.way == Way::Exchange {
+            file = swap::ready(file, &stat)?;
         }
         clean_in_memory(&file, stat.size, self.uncached)?;
         let (places, stays) = self.asked.places(file.fd(), path)?;
@@ -121,10 +142,22 @@ impl Host for Xfs {
     }
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
-        give::give(file, donor, exchange, self.asked.block_bytes, &mut self.bytes)
+        give::give(file, donor, exchange, (self.way, self.asked.block_bytes), &mut self.bytes)
     }
 
     fn commit(&mut self) -> io::Result<()> {
         sync_file_system(self.root.as_fd())
+    }
+}
+
+/// What an error means for a file alone.
+fn stays_by_error(error: &io::Error) -> Option<Stays> {
+    match error.raw_os_error()? {
+        EBUSY => Some(Stays::Busy),
+        EINVAL => Some(Stays::Changed),
+        EPERM => Some(Stays::Immutable),
+        ETXTBSY => Some(Stays::Swap),
+        EOPNOTSUPP | ENOTTY | EXDEV => Some(Stays::Unsupported),
+        _ => None,
     }
 }

@@ -9,11 +9,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::superblock;
+
 /// What makes, mounts and checks a file system.
 pub(crate) struct Tools {
     pub(crate) name: &'static str,
     pub(crate) mkfs: &'static [&'static str],
     pub(crate) check: &'static [&'static str],
+    /// Features of XFS that neither of them knows: set when it has been made, hidden while it is checked.
+    pub(crate) features: u32,
     /// mkfs makes no smaller ones.
     pub(crate) least_bytes: u64,
 }
@@ -22,11 +26,21 @@ pub(crate) const EXT4: Tools = Tools {
     name: "ext4",
     mkfs: &["mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
     check: &["e2fsck", "-fn"],
+    features: 0,
     least_bytes: 0,
 };
 
-pub(crate) const XFS: Tools =
-    Tools { name: "xfs", mkfs: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], least_bytes: 512 << 20 };
+pub(crate) const XFS: Tools = Tools {
+    name: "xfs",
+    mkfs: &["mkfs.xfs", "-q", "-f"],
+    check: &["xfs_repair", "-n"],
+    features: 0,
+    least_bytes: 512 << 20,
+};
+
+/// Without reflinks, but with exchange-range.
+pub(crate) const XFS_EXCHANGE: Tools =
+    Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0"], features: superblock::EXCHANGE, ..XFS };
 
 pub(crate) struct Image {
     tools: &'static Tools,
@@ -78,6 +92,9 @@ impl Image {
         fs::File::create(&file).and_then(|file| file.set_len(bytes.max(tools.least_bytes))).expect("a sparse file");
         let all = [&tools.mkfs[1..], mkfs, &[text(&file)]].concat();
         run(tools.mkfs[0], &all);
+        if tools.features != 0 {
+            superblock::switch(&file, tools.features, true);
+        }
         let options = ["strictatime", options].join(",").trim_end_matches(',').to_owned();
         let mut image = Image { tools, folder, device: PathBuf::new(), options, is_mounted: false };
         image.device = attach(&file);
@@ -131,9 +148,18 @@ impl Image {
     /// The checker finds nothing.
     pub(crate) fn check(&mut self) {
         self.unmount();
+        self.hide_features(true);
         let check = self.tools.check;
         run(check[0], &[&check[1..], &[text(&self.device)]].concat());
+        self.hide_features(false);
         self.mount();
+    }
+
+    fn hide_features(&self, are_hidden: bool) {
+        if self.tools.features != 0 {
+            superblock::switch(&self.file(), self.tools.features, !are_hidden);
+            run("blockdev", &["--flushbufs", text(&self.device)]);
+        }
     }
 
     /// Stops at once, as a machine does: what is not in the journal is gone, unless the journal is flushed first.

@@ -20,7 +20,7 @@ use onesweep_sys::files::{
 };
 
 use crate::conformance::Fixture;
-use crate::image::{EXT4, Image, Tools, XFS};
+use crate::image::{EXT4, Image, Tools, XFS, XFS_EXCHANGE};
 
 pub(crate) const READ: Uncached = Uncached::Read;
 
@@ -81,9 +81,19 @@ pub(crate) fn kept(directory: &Path) -> BTreeMap<PathBuf, Kept> {
     paths.into_iter().map(one).collect()
 }
 
+/// The same with no time of the last change of an inode (ctime).
+pub(crate) fn without_ctime(mut all: BTreeMap<PathBuf, Kept>) -> BTreeMap<PathBuf, Kept> {
+    all.values_mut().for_each(|kept| kept.times[2] = Time::default());
+    all
+}
+
 /// Fails with what differs.
 pub(crate) fn assert_same(directory: &Path, before: &BTreeMap<PathBuf, Kept>) {
-    let after = kept(directory);
+    assert_equal(before, &kept(directory));
+}
+
+/// The same of what was looked at already.
+pub(crate) fn assert_equal(before: &BTreeMap<PathBuf, Kept>, after: &BTreeMap<PathBuf, Kept>) {
     assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     for ((path, before), after) in before.iter().zip(after.values()) {
         assert_eq!((before.facts, before.times, &before.xattrs), (after.facts, after.times, &after.xattrs), "{path:?}");
@@ -123,6 +133,8 @@ pub(crate) trait Kind {
     const SWAPS: bool;
     /// Files can share blocks.
     const CLONES: bool;
+    /// Without root all times stay, too, also that of the last change of the inode (ctime).
+    const KEEPS_CTIME_OF_OWNERS: bool = true;
 
     fn host(directory: &Path) -> Self::Host;
 
@@ -165,6 +177,25 @@ impl Kind for OnXfs {
 
     fn host_of_cached(directory: &Path) -> Xfs {
         Xfs::of(directory, Uncached::Stays).unwrap()
+    }
+}
+
+/// An XFS without reflinks.
+pub(crate) struct OnXfsExchange;
+
+impl Kind for OnXfsExchange {
+    type Host = Xfs;
+    const TOOLS: &'static Tools = &XFS_EXCHANGE;
+    const SWAPS: bool = false;
+    const CLONES: bool = false;
+    const KEEPS_CTIME_OF_OWNERS: bool = false;
+
+    fn host(directory: &Path) -> Xfs {
+        OnXfs::host(directory)
+    }
+
+    fn host_of_cached(directory: &Path) -> Xfs {
+        OnXfs::host_of_cached(directory)
     }
 }
 

@@ -12,8 +12,8 @@ use std::thread;
 use onesweep_relocate::pack::Rules;
 use onesweep_sys::files::clone_file;
 
-use crate::image::{is_root, text};
-use crate::tree::{Kept, Kind, OnExt4, OnXfs, bytes, kept, pack, scatter, sync};
+use crate::image::{is_root, run, text};
+use crate::tree::{Kept, Kind, OnExt4, OnXfs, OnXfsExchange, bytes, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 
@@ -123,6 +123,20 @@ fn write_directly(directory: &Path, source: &Path, blocks: u64, goes_on: &Atomic
     wanted
 }
 
+/// Writes blocks through mappings, each one by a program of its own.
+fn write_through_mappings(path: &Path, blocks: u64, goes_on: &AtomicBool) -> Vec<u8> {
+    let mut wanted = vec![0; blocks as usize];
+    let mut steps = Steps(11);
+    while goes_on.load(Ordering::Relaxed) {
+        let (block, byte) = (steps.below(blocks), steps.below(256));
+        let map = format!("mmap -rw 0 {}", blocks * 4096);
+        let write = format!("mwrite -S {byte} {} 4096", block * 4096);
+        run("xfs_io", &["-c", &map, "-c", &write, text(path)]);
+        wanted[block as usize] = byte as u8;
+    }
+    wanted
+}
+
 #[test]
 fn writers_and_two_movers_do_each_other_no_harm() {
     writers_and_two_movers::<OnExt4>();
@@ -131,6 +145,11 @@ fn writers_and_two_movers_do_each_other_no_harm() {
 #[test]
 fn writers_and_two_movers_of_xfs_do_each_other_no_harm() {
     writers_and_two_movers::<OnXfs>();
+}
+
+#[test]
+fn writers_and_two_movers_of_xfs_without_reflinks_do_each_other_no_harm() {
+    writers_and_two_movers::<OnXfsExchange>();
 }
 
 fn writers_and_two_movers<K: Kind>() {
@@ -144,6 +163,9 @@ fn writers_and_two_movers<K: Kind>() {
     fs::write(&source, bytes(4242, 64 * 4096)).unwrap();
     const DIRECT: u64 = 11;
     fs::write(directory.join("direct"), fs::read(&source).unwrap()[..4096].repeat(DIRECT as usize)).unwrap();
+    const MAPPED: u64 = 7;
+    let mapped = directory.join("mapped");
+    fs::write(&mapped, [0; MAPPED as usize * 4096]).unwrap();
     sync(&directory);
     let only_still = |mut all: BTreeMap<PathBuf, Kept>| {
         all.retain(|path, _| still.contains(path));
@@ -154,7 +176,7 @@ fn writers_and_two_movers<K: Kind>() {
     let goes_on = AtomicBool::new(true);
     let moved = AtomicU64::new(0);
     let steps: u64 = 4000;
-    let (writers, direct) = thread::scope(|scope| {
+    let (writers, direct, through_mappings) = thread::scope(|scope| {
         let movers: Vec<_> = (0..2_u64)
             .map(|mover| {
                 let (directory, goes_on, moved) = (&directory, &goes_on, &moved);
@@ -173,6 +195,7 @@ fn writers_and_two_movers<K: Kind>() {
             })
             .collect();
         let direct = scope.spawn(|| write_directly(&directory, &source, DIRECT, &goes_on));
+        let through_mappings = scope.spawn(|| write_through_mappings(&mapped, MAPPED, &goes_on));
         let writers: Vec<_> = (0..2)
             .map(|number| {
                 let directory = &directory;
@@ -188,7 +211,7 @@ fn writers_and_two_movers<K: Kind>() {
         let writers: Vec<Writer> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         goes_on.store(false, Ordering::Relaxed);
         movers.into_iter().for_each(|mover| mover.join().unwrap());
-        (writers, direct.join().unwrap())
+        (writers, direct.join().unwrap(), through_mappings.join().unwrap())
     });
     eprintln!("{} moves beside {} steps of writers", moved.load(Ordering::Relaxed), 2 * steps);
     assert!(moved.load(Ordering::Relaxed) > 100);
@@ -199,6 +222,8 @@ fn writers_and_two_movers<K: Kind>() {
         let wanted: Vec<u8> =
             direct.iter().flat_map(|&from| &blocks[from as usize * 4096..][..4096]).copied().collect();
         assert!(fs::read(directory.join("direct")).unwrap() == wanted, "what was written directly");
+        let wanted: Vec<u8> = through_mappings.iter().flat_map(|&byte| [byte; 4096]).collect();
+        assert!(fs::read(&mapped).unwrap() == wanted, "what was written through mappings");
         assert!(only_still(kept(&directory)) == before, "what nobody wrote");
     };
     check();

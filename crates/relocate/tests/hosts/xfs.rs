@@ -29,11 +29,15 @@ const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
 
 #[test]
 fn xfs_conforms() {
+    conforms_with_any_block::<OnXfs>();
+}
+
+pub(crate) fn conforms_with_any_block<K: Kind<Host = Xfs>>() {
     if !is_root() {
         return;
     }
-    conforms(&mut Mounted::<OnXfs>::new(OnXfs::image(512 * MIB, "")));
-    conforms(&mut Mounted::<OnXfs>::new(Image::of(&XFS, 0, &["-b", "size=1024"], "")));
+    conforms(&mut Mounted::<K>::new(K::image(512 * MIB, "")));
+    conforms(&mut Mounted::<K>::new(Image::of(K::TOOLS, 0, &["-b", "size=1024"], "")));
 }
 
 #[test]
@@ -70,7 +74,8 @@ fn file_systems_are_refused_by_name() {
         let image = Image::of(&XFS, 0, mkfs, options);
         Xfs::of(&image.root(), READ).unwrap_err()
     };
-    assert!(matches!(refused(&["-m", "reflink=0"], ""), Refusal::NoReflinks));
+    let refusal = refused(&["-m", "reflink=0"], "");
+    assert!(matches!(refusal, Refusal::NoWay) && refusal.to_string().contains("neither reflinks"), "{refusal}");
     assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
     assert!(matches!(Xfs::of(Path::new("/dev/shm"), READ), Err(Refusal::NotXfs(name)) if name == "tmpfs"));
     assert!(matches!(Xfs::of(Path::new("/dev/shm/none"), READ), Err(Refusal::Unknown { .. })));
@@ -78,10 +83,14 @@ fn file_systems_are_refused_by_name() {
 
 #[test]
 fn files_are_left_by_name() {
+    files_are_left_by_name_on::<OnXfs>(Stays::Swap);
+}
+
+pub(crate) fn files_are_left_by_name_on<K: Kind<Host = Xfs>>(swapped_to: Stays) {
     if !is_root() {
         return;
     }
-    let mut image = OnXfs::image(512 * MIB, "");
+    let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     scatter(&directory, 30);
     for (name, flag) in [("file-3", "+i"), ("file-5", "+a")] {
@@ -98,7 +107,7 @@ fn files_are_left_by_name() {
     let running = Running(Command::new(&program).arg("1000").spawn().unwrap());
     let swapped = Swapped::to(&swap);
 
-    let mut mover = OnXfs::host(&directory);
+    let mut mover = K::host(&directory);
     let (files, report) = pack(&mut mover, &directory, &RULES);
     assert!(report.ended.is_none() && report.files > 20, "{report:?}");
     let stays = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap().stays;
@@ -110,7 +119,7 @@ fn files_are_left_by_name() {
     let before = places(&mut mover);
     let mut alone = |path: &Path| why_it_stays(&mut mover, &directory, path);
     assert_eq!(alone(&program), Stays::Running);
-    assert_eq!(alone(&swap), Stays::Swap);
+    assert_eq!(alone(&swap), swapped_to);
     assert_eq!(places(&mut mover), before);
     drop((running, swapped, mover));
     for (name, flag) in [("file-3", "-i"), ("file-5", "-a")] {
@@ -122,10 +131,14 @@ fn files_are_left_by_name() {
 /// Blocks may be smaller than pages.
 #[test]
 fn small_blocks_are_packed_too() {
+    small_blocks_are_packed_too_on::<OnXfs>();
+}
+
+pub(crate) fn small_blocks_are_packed_too_on<K: Kind<Host = Xfs>>() {
     if !is_root() {
         return;
     }
-    let mut image = Image::of(&XFS, 0, &["-b", "size=1024"], "");
+    let mut image = Image::of(K::TOOLS, 0, &["-b", "size=1024"], "");
     let directory = image.root().join("d");
     scatter(&directory, 60);
     // Ends everywhere in a page.
@@ -134,7 +147,7 @@ fn small_blocks_are_packed_too() {
     }
     image.cold();
     let before = kept(&directory);
-    let mut mover = OnXfs::host(&directory);
+    let mut mover = K::host(&directory);
     assert_eq!(mover.block_bytes(), 1024);
     mover.set_unit(2048);
     let rules = Rules { region: 2048, slack: 0, budget: 128, margin: 1 };
@@ -197,13 +210,17 @@ fn shared_files_stay_shared() {
 /// What a file was cut to or has grown by since it was opened is in it afterwards.
 #[test]
 fn what_is_cut_or_grows_meanwhile_keeps_its_bytes() {
+    what_is_cut_or_grows_meanwhile_keeps_its_bytes_on::<OnXfs>();
+}
+
+pub(crate) fn what_is_cut_or_grows_meanwhile_keeps_its_bytes_on<K: Kind<Host = Xfs>>() {
     if !is_root() {
         return;
     }
-    let mut image = OnXfs::image(512 * MIB, "");
+    let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     let paths = scatter(&directory, 3);
-    let mut mover = OnXfs::host(&directory);
+    let mut mover = K::host(&directory);
     let captured = mover.capture(&directory, mover.unit());
     let donor = &captured.donors[0];
     let mut to = 0;
@@ -216,6 +233,7 @@ fn what_is_cut_or_grows_meanwhile_keeps_its_bytes() {
         // It has become shorter, longer within its block, or longer by far since it was planned for.
         let now = [size - 4096, size + 50, size + 9000][number];
         file.set_len(now).unwrap();
+        drop(file);
         let moved = mover.exchange(&opened.file, donor, Exchange { from: 0, to, blocks });
         assert!(moved.blocks <= blocks, "{moved:?}");
         let mut wanted = bytes(number as u64, size as usize);
@@ -259,10 +277,14 @@ fn only_equal_bytes_come_to_be_shared() {
 /// A file whose bytes the disk doesn't give any more ends the run by its name; what was moved before is whole.
 #[test]
 fn a_read_error_ends_it_and_nothing_is_lost() {
+    a_read_error_ends_it_and_nothing_is_lost_on::<OnXfs>();
+}
+
+pub(crate) fn a_read_error_ends_it_and_nothing_is_lost_on<K: Kind<Host = Xfs>>() {
     if !is_root() {
         return;
     }
-    let mut image = OnXfs::image(512 * MIB, "");
+    let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     // Each directory lies in another group.
     for number in 0..8 {
@@ -270,7 +292,7 @@ fn a_read_error_ends_it_and_nothing_is_lost() {
     }
     let before = kept(&directory);
     image.cold();
-    let mut mover = OnXfs::host(&directory);
+    let mut mover = K::host(&directory);
     let (mut files, made) = planned(&mut mover, &directory, &RULES);
     // Behind the last of all blocks there is nothing: the disk ends before it.
     let last = |file: &Candidate| file.places.runs().iter().map(|run| run.place).max();
@@ -296,10 +318,14 @@ fn a_read_error_ends_it_and_nothing_is_lost() {
 /// Files of others could be read, but not without a trace.
 #[test]
 fn files_of_others_stay() {
+    files_of_others_stay_on::<OnXfs>();
+}
+
+pub(crate) fn files_of_others_stay_on<K: Kind<Host = Xfs>>() {
     if !is_root() {
         return;
     }
-    let image = OnXfs::image(512 * MIB, "");
+    let image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     for path in scatter(&directory, 20) {
         run("chmod", &["666", text(&path)]);

@@ -44,6 +44,7 @@ pub use open::{
     create_file_at, is_direct, is_link_refused, is_no_file, is_untouched, let_block, open_dir, open_dir_at,
     open_dir_handle, open_dir_handle_beneath, open_direct_at, open_file, open_file_at, open_file_in_memory,
     open_file_to_write, open_file_untouched, open_handle, open_handle_at, open_handle_of_link, open_unnamed, reopen,
+    reopen_to_write, reopen_untouched,
 };
 pub use stat::{Stat, Time, dev_numbers, is_verity, makedev, statx_at, statx_fd};
 pub use xattr::{

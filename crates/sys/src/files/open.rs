@@ -62,8 +62,24 @@ pub fn open_handle_of_link(path: impl PathArg) -> io::Result<OwnedFd> {
 /// Opens what a handle is of for reading: a directory, or a regular file.
 #[doc(alias = "O_PATH")]
 pub fn reopen(handle: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    Ok(rustix::fs::open(path, FILE_FLAGS - OFlags::NOFOLLOW, Mode::empty())?)
+    reopen_with(handle, OFlags::empty())
+}
+
+/// Opens an open file again for reading alone, without a new access time, which the caller must be allowed to ask for (owner or
+/// `CAP_FOWNER`).
+pub fn reopen_untouched(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    reopen_with(file, OFlags::NOATIME)
+}
+
+/// As [`reopen_untouched`], for reading and writing. Errors as of [`open_file_to_write`].
+pub fn reopen_to_write(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    reopen_with(file, OFlags::NOATIME | OFlags::RDWR)
+}
+
+fn reopen_with(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // What is opened is no link any more but the way of /proc to it.
+    Ok(again(|| rustix::fs::open(path.as_str(), (FILE_FLAGS | flags) - OFlags::NOFOLLOW, Mode::empty()))?)
 }
 
 /// Opens a directory for listing, where `path` itself may not be a symbolic link; those on the way to it are followed.

@@ -1,0 +1,108 @@
+//! A file changes places with what was written for it, if nobody has changed it since before it was read.
+//!
+//! The kernel compares times, not bytes. A page fault sets the time before the write through the mapping comes, and so does a direct
+//! write before its bytes are on the disk. So nobody may have the file open for writing after its time was looked at: who opens it
+//! later sets another one.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use onesweep_sys::{
+    exchange_ranges::{Sample, exchange_if_same, sample},
+    files::{Moment, Stat, Time, reopen_to_write, reopen_untouched, set_moments_handle, statx_fd, xattr_fd},
+    lease::is_open_for_writing,
+    sharing::Part,
+    xfs::open_timeless,
+};
+
+use super::donor::Source;
+use super::stays_by_error;
+use crate::errno::{EINVAL, EPERM};
+use crate::file::{MovableFile, not_opened, stays_by_flags, trouble};
+use crate::host::{Failure, Stays, Trouble};
+
+/// The file, open for reading alone, if nobody has it open for writing.
+pub(super) fn ready(file: MovableFile, stat: &Stat) -> Result<MovableFile, Trouble> {
+    const SET_IDS: u32 = 0o6000;
+    let path = file.path().to_owned();
+    let failed = |doing| {
+        let path = &path;
+        move |error| trouble(doing, path, error)
+    };
+    let capabilities = xattr_fd(file.fd(), c"security.capability").map_err(failed("ask for its attributes"))?;
+    if stat.mode & SET_IDS != 0 || capabilities.is_some() {
+        return Err(Stays::Rights.into());
+    }
+    let fd = reopen_untouched(file.fd()).map_err(failed("open it"))?;
+    let file = file.opened_as(fd);
+    refuse_writers(&file)?;
+    Ok(file)
+}
+
+/// A file as it was before it was read.
+pub(super) struct Begun {
+    sample: Sample,
+    changed: Time,
+}
+
+/// Looks at a file that is about to be read.
+pub(super) fn begin(file: &MovableFile) -> Result<Begun, Trouble> {
+    let failed = |error| trouble("ask when it was changed", file.path(), error);
+    let sample = sample(file.fd()).map_err(failed)?;
+    // Is this another time than that of the sample, then so it is when places are to change.
+    let changed = statx_fd(file.fd()).map_err(failed)?.mtime;
+    refuse_writers(file)?;
+    Ok(Begun { sample, changed })
+}
+
+impl Begun {
+    /// Has the part of the source, which lies in a directory, and as many bytes of the file change places.
+    pub(super) fn swap(
+        &self,
+        file: &MovableFile,
+        from: u64,
+        source: &Source<'_>,
+        part: Part,
+        directory: BorrowedFd<'_>,
+    ) -> Result<(), Trouble> {
+        let (fd, keeps_times) = open_to_swap(file, directory)?;
+        let told = exchange_if_same(source.fd(), part, fd.as_fd(), from, &self.sample);
+        drop(fd);
+        told.map_err(|error| match stays_by_error(&error) {
+            Some(stays) => stays.into(),
+            None => Trouble::from(Failure::new("move it", file.path(), error)),
+        })?;
+        if keeps_times { Ok(()) } else { set_back(file, self.changed) }
+    }
+}
+
+/// The file open for writing, and whether its times stay: only root can have that.
+fn open_to_swap(file: &MovableFile, directory: BorrowedFd<'_>) -> Result<(OwnedFd, bool), Trouble> {
+    let opened = match open_timeless(directory, file.fd()) {
+        Err(error) if error.raw_os_error() == Some(EPERM) => reopen_to_write(file.fd()).map(|fd| (fd, false)),
+        opened => opened.map(|fd| (fd, true)),
+    };
+    opened.map_err(|error| not_opened(file.path(), stays_by_flags, error))
+}
+
+/// Sets the time of change back. Who has opened the file for writing since may have changed it: then now is right.
+fn set_back(file: &MovableFile, changed: Time) -> Result<(), Trouble> {
+    let set = |moment| {
+        let told = set_moments_handle(file.fd(), Moment::Same, moment);
+        told.map_err(|error| Failure::new("set its time back", file.path(), error))
+    };
+    set(Moment::At(changed))?;
+    match refuse_writers(file) {
+        Err(Trouble::Stays(Stays::Busy)) => Ok(set(Moment::Now)?),
+        told => told,
+    }
+}
+
+fn refuse_writers(file: &MovableFile) -> Result<(), Trouble> {
+    match is_open_for_writing(file.fd()) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Stays::Busy.into()),
+        // There are no leases (`fs.leases-enable=0`), so nobody can tell.
+        Err(error) if error.raw_os_error() == Some(EINVAL) => Err(Stays::Unsupported.into()),
+        Err(error) => Err(trouble("ask who has it open for writing", file.path(), error)),
+    }
+}
