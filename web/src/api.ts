@@ -33,6 +33,10 @@ export interface Listing {
     exact: boolean;
     /** When files that stay open were looked at last, where sizes follow at close. */
     checked_at?: number;
+    /** Nobody tells what changes there: all was read again at `checked_at`. */
+    timed?: boolean;
+    /** Time was up: it is what was stored, and so many directories or more aren't counted yet. */
+    late?: number;
     harvested_at: number;
     unreadable: number;
     total: Figures;

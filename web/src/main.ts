@@ -60,7 +60,7 @@ const live = new Live(async (signal) => {
         show(path, listing);
         await breakdown.follow(path, by, signal);
         growth.show(await growthOf(path, signal), listing.total, by, listing.answered_at, shown(listing.path));
-        connected(listing.exact ? "Live" : listing.checked_at !== undefined ? "Live but for open files" : "Still changing");
+        connected(howTrue(listing));
         return true;
     } catch (error) {
         if (signal.aborted) return false;
@@ -69,6 +69,13 @@ const live = new Live(async (signal) => {
         window.clearTimeout(late);
     }
 });
+
+function howTrue({ exact, checked_at, timed, late }: Listing): string {
+    if (late !== undefined) return "As it was stored";
+    if (exact) return "Live";
+    if (checked_at === undefined) return "Still changing";
+    return timed ? "Read from time to time" : "Live but for open files";
+}
 
 function failed(error: unknown): boolean {
     if (error instanceof Refused && error.status === 401) {
@@ -192,9 +199,13 @@ function describe(listing: Listing, now: number): void {
     if (total.others > 0) told.push(["Others", count(total.others)]);
     if (largest !== undefined) told.push(["Largest file", bytes(largest)]);
     if (newest !== undefined) told.push(["Newest change", ago(newest, now), moment(newest)]);
-    const { checked_at } = listing;
-    if (checked_at !== undefined) told.push(["Open files as of", `${span(now - checked_at)} ago`, moment(checked_at)]);
-    else if (!listing.exact) told.push(["Counted", `${span(now - listing.harvested_at)} ago`, moment(listing.harvested_at)]);
+    const { checked_at, harvested_at, timed, late } = listing;
+    const when = (name: string, at: number): void => void told.push([name, `${span(now - at)} ago`, moment(at)]);
+    if (late !== undefined) {
+        when("Counted", harvested_at);
+        told.push(["Not counted yet", `${counted(late, "directory", "directories")} or more`]);
+    } else if (checked_at !== undefined) when(timed ? "Read as a whole" : "Open files as of", checked_at);
+    else if (!listing.exact) when("Counted", harvested_at);
     while (facts.children.length > told.length) facts.lastElementChild!.remove();
     told.forEach(([name, value, more], at) => {
         const there = facts.children[at] ?? facts.appendChild(element("div", {}, element("dt"), element("dd")));

@@ -361,6 +361,38 @@ test("where sizes follow at close the page claims no more", async () => {
     }
 });
 
+test("where nobody tells what changes the page says how old it is", async () => {
+    const disk = image(64);
+    let serving;
+    try {
+        fill(disk.root, "a/file", 100);
+        serving = await serve({ ...disk, isTimed: true });
+        const { page, complaints, close } = await open(serving.root, {}, "", serving);
+        await page.getByText("Read from time to time", { exact: true }).waitFor();
+        await page.getByText("Read as a whole", { exact: true }).waitFor();
+        assert.equal(await page.getByText("Open files as of", { exact: true }).count(), 0);
+        assert.deepEqual(complaints, []);
+        await close();
+    } finally {
+        await serving?.close();
+        disk.close();
+    }
+});
+
+/** A disk that takes its time can't be had here: what the server says is made late on its way. */
+test("what was stored when time was up is told to be that", async () => {
+    const { page, complaints, close } = await open(server.root);
+    await page.route(/\/api\/directory/, async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, json: { ...(await response.json()), exact: false, late: 3 } });
+    });
+    await page.getByText("As it was stored", { exact: true }).waitFor();
+    await page.getByText("3 directories or more", { exact: true }).waitFor();
+    await page.getByText("Counted", { exact: true }).waitFor();
+    assert.deepEqual(complaints, []);
+    await close();
+});
+
 test("a server that is away is said to be, and taken up again", async () => {
     const { page, close } = await open(server.root);
     await page.getByText("Live", { exact: true }).waitFor();

@@ -68,8 +68,8 @@ export function fill(root, name, kib) {
     writeFileSync(file, Buffer.alloc(kib << 10, 1));
 }
 
-/** A server over an image, and a token of a user; `summaries` is the text of a file that declares some. */
-export async function serve({ root, folder }, summaries = "", options = []) {
+/** A server over an image, and a token of a user; `summaries` is the text of a file that declares some. Of one that `isTimed` nobody tells what changes. */
+export async function serve({ root, folder, isTimed }, summaries = "", options = []) {
     const tokens = path.join(folder, "tokens");
     const token = (uid) => run(program, "serve", "--http-tokens", tokens, "--new-token", String(uid)).trim();
     const [mine, nobodys] = [token(0), token(NOBODY)];
@@ -77,7 +77,7 @@ export async function serve({ root, folder }, summaries = "", options = []) {
     const declared = path.join(folder, "summaries.toml");
     writeFileSync(declared, summaries, { mode: 0o644 });
     words.push("--summaries", declared);
-    const serving = spawn(program, ["serve", ...words, ...options, "--http-tokens", tokens, root], { stdio: ["ignore", "ignore", "pipe"] });
+    const serving = spawn(program, ["serve", ...words, ...options, "--http-tokens", tokens, ...(isTimed ? ["--timed"] : []), root], { stdio: ["ignore", "ignore", "pipe"] });
     const ended = new Promise((done) => serving.once("exit", done));
     const close = async () => {
         serving.kill("SIGTERM");

@@ -1,7 +1,8 @@
 //! Reading many directories in the order of the disk, several at a time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
     io,
     sync::{
         Mutex,
@@ -23,6 +24,8 @@ use crate::{
 /// over several at a time. Those that the disk is needed for go one by one, so that its queue holds neighbours.
 const IN_MEMORY: Duration = Duration::from_micros(500);
 const SHARE_MAX: usize = 64;
+/// Beside as many as there are processors, so that there is always one to begin while others are put down.
+const SPARE_JOBS: usize = 2;
 
 /// So many entries may have been read and wait for a directory that is read since before them; some 40 bytes each.
 const HELD_MAX: usize = 1 << 17;
@@ -34,7 +37,9 @@ const WINDOW: usize = 1 << 15;
 /// Directories that wait to be read, by C-SCAN: the next at or above where the last one was, then around again.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    left: BTreeSet<(NodeId, Slot)>,
+    /// Those from the last one on, and those before it.
+    ahead: BinaryHeap<Reverse<(NodeId, Slot)>>,
+    behind: BinaryHeap<Reverse<(NodeId, Slot)>>,
     last: NodeId,
     window: usize,
     /// Those that come when there is none left, the last ones first.
@@ -43,42 +48,56 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn of(directories: impl IntoIterator<Item = (NodeId, Slot)>) -> Waiting {
-        let left: BTreeSet<_> = directories.into_iter().collect();
-        let window = WINDOW.max(2 * left.len());
-        Waiting { left, last: NodeId::default(), window, later: Vec::new() }
+        let ahead: BinaryHeap<_> = directories.into_iter().map(Reverse).collect();
+        let window = WINDOW.max(2 * ahead.len());
+        Waiting { ahead, behind: BinaryHeap::new(), last: NodeId::default(), window, later: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, id: NodeId, slot: Slot) {
-        self.left.insert((id, slot));
-        if self.left.len() > self.window {
+        self.put(id, slot);
+        if self.ahead.len() + self.behind.len() > self.window {
             self.defer();
         }
     }
 
+    fn put(&mut self, id: NodeId, slot: Slot) {
+        let half = if id >= self.last { &mut self.ahead } else { &mut self.behind };
+        half.push(Reverse((id, slot)));
+    }
+
     /// Those that were found first wait: numbers are given out as directories are found.
     fn defer(&mut self) {
-        let mut all: Vec<_> = std::mem::take(&mut self.left).into_iter().collect();
+        let halves = self.ahead.drain().chain(self.behind.drain());
+        let mut all: Vec<_> = halves.map(|Reverse(directory)| directory).collect();
         let (first, _, _) = all.select_nth_unstable_by_key(self.window / 2, |(_, slot)| *slot);
         let first = first.len();
-        self.left.extend(all.drain(first..));
+        let rest = all.split_off(first);
         self.later.push(all);
+        rest.into_iter().for_each(|(id, slot)| self.put(id, slot));
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.left.len() + self.later.iter().map(Vec::len).sum::<usize>()
+        self.ahead.len() + self.behind.len() + self.later.iter().map(Vec::len).sum::<usize>()
     }
 
     fn clear(&mut self) {
-        self.left.clear();
+        self.ahead.clear();
+        self.behind.clear();
         self.later.clear();
     }
 
     fn take(&mut self) -> Option<(NodeId, Slot)> {
-        if self.left.is_empty() {
-            self.left.extend(self.later.pop().unwrap_or_default());
+        if self.ahead.is_empty() && self.behind.is_empty() {
+            self.later.pop().unwrap_or_default().into_iter().for_each(|(id, slot)| self.put(id, slot));
         }
-        let next = self.left.range((self.last, Slot(0))..).next().or_else(|| self.left.first()).copied()?;
-        self.left.remove(&next);
+        if self.ahead.is_empty() {
+            std::mem::swap(&mut self.ahead, &mut self.behind);
+        }
+        let Reverse(next) = self.ahead.pop()?;
+        // One that was put in twice.
+        while self.ahead.peek() == Some(&Reverse(next)) {
+            self.ahead.pop();
+        }
         self.last = next.0;
         Some(next)
     }
@@ -118,6 +137,8 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
             waiting.clear();
         }
     }
+    // What is in memory takes processors alone.
+    let few = readers.min(thread::available_parallelism().map_or(1, usize::from) + SPARE_JOBS);
     let mut next = tickets.load(Ordering::SeqCst);
     let (jobs, taken) = mpsc::channel::<Vec<(NodeId, Slot)>>();
     let taken = Mutex::new(taken);
@@ -137,13 +158,14 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
                 }
             }
         };
-        let (mut threads, mut in_flight, mut share) = (0, 0, 1);
+        let (mut threads, mut in_flight) = (0, 0);
+        let (mut at_once, mut share) = (few, 1);
         let (mut held, mut entries_held) = (BTreeMap::new(), 0);
         loop {
             if gives_way() {
                 waiting.clear();
             }
-            while in_flight < readers && entries_held < HELD_MAX {
+            while in_flight < at_once && entries_held < HELD_MAX {
                 let job: Vec<_> = std::iter::from_fn(|| waiting.take()).take(share).collect();
                 if job.is_empty() {
                     break;
@@ -161,7 +183,11 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
             }
             let done = results.recv().expect("a reader answers");
             in_flight -= 1;
-            share = if done.each_took < IN_MEMORY { (share * 2).min(SHARE_MAX) } else { 1 };
+            (at_once, share) = match done.each_took < IN_MEMORY {
+                true if share >= SHARE_MAX / 2 => (few, SHARE_MAX),
+                true => (at_once, share * 2),
+                false => (readers, 1),
+            };
             entries_held += done.entries();
             held.insert(done.ticket, done);
             while let Some(done) = held.remove(&next) {

@@ -5,7 +5,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap, hash_map::Entry},
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
 };
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     },
     history::{History, Point},
     links::{LinkKey, Linked},
-    nodes::{Count, Nodes, Slot, SlotMap},
+    nodes::{Count, Known, Nodes, Slot, SlotMap},
     places::{Block, INODES_PER_BLOCK},
     reading::{LinkedName, Reading},
     record::Record,
@@ -25,7 +26,11 @@ use crate::{
 };
 
 /// So many directories may be waiting for their first harvest before they are written without it.
-const FOUND_MAX: usize = 1 << 16;
+const FOUND_MAX: usize = 1 << 17;
+
+/// Records that are handed over at a time when a store is opened, and how often that may be ahead.
+const BATCH: usize = 1024;
+const BATCHES_READ: usize = 4;
 
 /// So many inodes that are gone may be in the index from inodes to directories, besides as many as there are; a byte or two each.
 const LOST_PLACES_MAX: u64 = 1 << 16;
@@ -89,33 +94,9 @@ pub struct Ledger {
 impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
-        let mut ledger = Ledger {
-            nodes: Nodes::new(),
-            store,
-            batch: Batch::default(),
-            found: SlotMap::default(),
-            owed: SlotMap::default(),
-            books: None,
-        };
-        let mut parents = Vec::new();
-        let (nodes, store) = (&mut ledger.nodes, &ledger.store);
-        store.each_record(|slot, record| {
-            if !nodes.restore(slot, record.id, (record.harvested, record.stamp)) {
-                return Err(store.damaged(&format!("directory {} is there twice", slot.0)));
-            }
-            nodes.set_name(slot, &record.name);
-            nodes.set_links(slot, !record.links.is_empty());
-            parents.extend(record.parent.map(|parent| (slot, parent)));
-            Ok(())
-        })?;
-        nodes.restored();
-        for (slot, parent) in parents {
-            if !nodes.is_used(parent) || nodes.contains(slot, parent) {
-                return Err(store.damaged(&format!("directory {} is in none", slot.0)));
-            }
-            nodes.attach(slot, parent);
-        }
-        Ok(ledger)
+        let nodes = tree_of(&store)?;
+        let (batch, found, owed, books) = (Batch::default(), SlotMap::default(), SlotMap::default(), None);
+        Ok(Ledger { nodes, store, batch, found, owed, books })
     }
 
     /// From now on keeps these summaries, too. What the store holds of others goes.
@@ -526,6 +507,8 @@ impl Ledger {
             *custom = Unwritten::default();
             if durable {
                 self.batch = Batch::default();
+                // What a harvest of many takes isn't kept for the next one.
+                (self.found, self.owed) = (SlotMap::default(), SlotMap::default());
             } else {
                 // More of the same follows.
                 self.batch.clear();
@@ -545,6 +528,33 @@ impl Ledger {
         };
         Ok(record.get_or_insert_default())
     }
+}
+
+/// The directories of a store. One thread reads while another one puts together.
+fn tree_of(store: &Store) -> Result<Nodes, StoreError> {
+    let mut nodes = Nodes::with_room(store.directories()?);
+    let names = nodes.name_hash().clone();
+    let (read, others) = mpsc::sync_channel::<Vec<(Slot, Known)>>(BATCHES_READ);
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let mut batch = Vec::with_capacity(BATCH);
+            store.each_known(&names, |slot, known| {
+                batch.push((slot, known));
+                // Where nobody takes it, it is known to be damaged.
+                batch.len() < BATCH || read.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).is_ok()
+            })?;
+            let _ = read.send(batch);
+            Ok(())
+        });
+        for (slot, known) in others.into_iter().flatten() {
+            if !nodes.restore(slot, &known) {
+                return Err(store.damaged(&format!("directory {} is there twice", slot.0)));
+            }
+        }
+        reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    nodes.restored().map_err(|slot| store.damaged(&format!("directory {} is in none", slot.0)))?;
+    Ok(nodes)
 }
 
 /// The record of a directory before its first harvest.

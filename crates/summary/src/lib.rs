@@ -15,6 +15,7 @@ pub mod identity;
 pub mod ledger;
 pub mod links;
 mod lost_names;
+mod mixing;
 pub mod moment;
 mod mounts;
 mod names;

@@ -1,6 +1,6 @@
 //! The tree of directories in memory: who is in whom, and what has changed since it was harvested.
 //!
-//! Some 63 bytes a directory (56, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
+//! Some 55 to 60 bytes a directory (49, and its place in the hash table): names and totals are in the store. A counter that only rises stands for the paper's `mtime`
 //! and `dutime` (FastDu, 1.3): a directory is clean when its last change is before its last harvest, and dirty when both have
 //! the same number, for a change that comes after the harvest took its number gets that number, too.
 
@@ -9,9 +9,9 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
 };
 
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table::Entry};
 
-use crate::identity::NodeId;
+use crate::{identity::NodeId, mixing::mixed};
 
 /// The number of a directory in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,34 @@ impl Hasher for SlotHasher {
     }
 }
 
+/// What the tree knows of a directory of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its inode.
+    pub id: NodeId,
+    /// The directory that it is in.
+    pub parent: Option<Slot>,
+    /// What its name hashes to.
+    pub name: u32,
+    /// The number of its last harvest.
+    pub harvested: Count,
+    /// The stamp of that.
+    pub stamp: u64,
+    /// It names inodes that have several names.
+    pub has_links: bool,
+}
+
+/// What names hash to in one tree.
+#[derive(Clone, Debug)]
+pub struct NameHash(RandomState);
+
+impl NameHash {
+    /// Of a name.
+    pub fn of(&self, name: &[u8]) -> u32 {
+        self.0.hash_one(name) as u32
+    }
+}
+
 /// Rises with each harvest: one a second would do for 136 years.
 pub type Count = u32;
 
@@ -59,12 +87,9 @@ struct Node {
     previous: u32,
     changed: Count,
     harvested: Count,
-    /// Where the subvolume stands in the list of them.
-    subvolume: u16,
-    marks: u8,
 }
 
-const _: () = assert!(size_of::<Node>() == 56);
+const _: () = assert!(size_of::<Node>() == 48);
 
 /// In use.
 const USED: u8 = 1;
@@ -74,21 +99,84 @@ const BELOW: u8 = 1 << 1;
 const LINKS: u8 = 1 << 2;
 
 /// Directories by their numbers, and by their inodes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Nodes {
     // A vector that doubles would hold a tree of a million directories twice.
     chunks: Vec<Box<[Node]>>,
+    marks: Vec<u8>,
+    subvolumes: Subvolumes,
     free: Vec<u32>,
     used: usize,
-    subvolumes: Vec<u64>,
     by_id: HashTable<u32>,
-    hasher: RandomState,
+    names: NameHash,
+    /// Nobody who makes directories knows it, so nobody can make many with the same hash.
+    key: u64,
+}
+
+/// Which subvolume each is in.
+#[derive(Debug, Default)]
+struct Subvolumes {
+    known: Vec<u64>,
+    /// Where that of each stands in the list; none while all are in the first.
+    places: Vec<u16>,
+}
+
+impl Subvolumes {
+    fn of(&self, slot: u32) -> u64 {
+        let place = self.places.get(slot as usize).copied().unwrap_or(0);
+        self.known.get(usize::from(place)).copied().unwrap_or(0)
+    }
+
+    fn place(&mut self, subvolume: u64) -> Option<u16> {
+        let known = self.known.iter().position(|&known| known == subvolume);
+        let place = known.unwrap_or_else(|| {
+            self.known.push(subvolume);
+            self.known.len() - 1
+        });
+        u16::try_from(place).ok()
+    }
+
+    fn put(&mut self, slot: u32, place: u16) {
+        let at = slot as usize;
+        if place != 0 && self.places.len() <= at {
+            self.places.resize(at + 1, 0);
+        }
+        if let Some(there) = self.places.get_mut(at) {
+            *there = place;
+        }
+    }
+}
+
+impl Default for Nodes {
+    fn default() -> Nodes {
+        Nodes::new()
+    }
 }
 
 impl Nodes {
     /// No directory.
     pub fn new() -> Nodes {
-        Nodes::default()
+        Nodes::with_room(0)
+    }
+
+    /// The same with room for so many, so that the hash table needs not grow.
+    pub(crate) fn with_room(directories: usize) -> Nodes {
+        let hasher = RandomState::new();
+        Nodes {
+            chunks: Vec::new(),
+            marks: Vec::new(),
+            subvolumes: Subvolumes::default(),
+            free: Vec::new(),
+            used: 0,
+            by_id: HashTable::with_capacity(directories),
+            key: hasher.hash_one("inodes"),
+            names: NameHash(hasher),
+        }
+    }
+
+    /// What names hash to here.
+    pub fn name_hash(&self) -> &NameHash {
+        &self.names
     }
 
     /// How many there are.
@@ -116,7 +204,7 @@ impl Nodes {
 
     /// The directories that are known under a number, whatever their subvolume and generation.
     pub fn numbered(&self, ino: u64) -> impl Iterator<Item = Slot> + '_ {
-        let hashes = self.subvolumes.iter().map(move |&subvolume| hash(&self.hasher, subvolume, ino));
+        let hashes = self.subvolumes.known.iter().map(move |&subvolume| hash(self.key, subvolume, ino));
         let mut found: Vec<Slot> = hashes.flat_map(|hash| self.by_id.iter_hash(hash)).map(|&slot| Slot(slot)).collect();
         // Others may have the same hash, and so come more than once.
         found.retain(|&slot| self.id(slot).ino == ino);
@@ -126,13 +214,21 @@ impl Nodes {
     }
 
     fn hash(&self, id: NodeId) -> u64 {
-        hash(&self.hasher, id.subvolume, id.ino)
+        hash(self.key, id.subvolume, id.ino)
+    }
+
+    fn has_mark(&self, slot: Slot, mark: u8) -> bool {
+        self.marks[slot.0 as usize] & mark != 0
+    }
+
+    fn set_mark(&mut self, slot: Slot, mark: u8, is_set: bool) {
+        let marks = &mut self.marks[slot.0 as usize];
+        *marks = if is_set { *marks | mark } else { *marks & !mark };
     }
 
     /// True while the number stands for a directory.
     pub fn is_used(&self, slot: Slot) -> bool {
-        let chunk = self.chunks.get(slot.0 as usize / CHUNK);
-        chunk.is_some_and(|chunk| chunk[slot.0 as usize % CHUNK].marks & USED != 0)
+        self.marks.get(slot.0 as usize).is_some_and(|marks| marks & USED != 0)
     }
 
     /// Its inode.
@@ -186,70 +282,102 @@ impl Nodes {
     /// A directory that was not known, never harvested and so dirty. `None` when there are more than 4 billion, or more than
     /// 65,535 subvolumes.
     pub fn add(&mut self, id: NodeId, parent: Option<Slot>) -> Option<Slot> {
-        let subvolume = self.subvolume(id.subvolume)?;
+        let subvolume = self.subvolumes.place(id.subvolume)?;
         let slot = match self.free.pop() {
             Some(slot) => Slot(slot),
             None => {
                 let next = u32::try_from(self.chunks.len() * CHUNK).ok().filter(|&next| next < NONE - CHUNK as u32)?;
-                self.chunks.push(vec![Node::unused(); CHUNK].into());
+                self.add_chunk();
                 self.free.extend((next + 1..next + CHUNK as u32).rev());
                 Slot(next)
             }
         };
-        self.put(slot, id, subvolume, parent);
-        Some(slot)
-    }
-
-    /// A directory of the store, under the number that it has there. False when the number is taken.
-    pub fn restore(&mut self, slot: Slot, id: NodeId, (harvested, stamp): (Count, u64)) -> bool {
-        let chunks = slot.0 as usize / CHUNK + 1;
-        while self.chunks.len() < chunks {
-            self.chunks.push(vec![Node::unused(); CHUNK].into());
-        }
-        if self.is_used(slot) || self.find(id).is_some() {
-            return false;
-        }
-        let Some(subvolume) = self.subvolume(id.subvolume) else { return false };
-        self.put(slot, id, subvolume, None);
-        let node = self.node_mut(slot);
-        (node.changed, node.harvested, node.stamp) = (0, harvested, stamp);
-        true
-    }
-
-    /// After the last [`restore`](Self::restore): numbers that are free may be given out.
-    pub fn restored(&mut self) {
-        let numbers = (0..(self.chunks.len() * CHUNK) as u32).rev();
-        self.free = numbers.filter(|&slot| !self.is_used(Slot(slot))).collect();
-    }
-
-    fn subvolume(&mut self, subvolume: u64) -> Option<u16> {
-        let known = self.subvolumes.iter().position(|&known| known == subvolume);
-        let place = known.unwrap_or_else(|| {
-            self.subvolumes.push(subvolume);
-            self.subvolumes.len() - 1
-        });
-        u16::try_from(place).ok()
-    }
-
-    fn put(&mut self, slot: Slot, id: NodeId, subvolume: u16, parent: Option<Slot>) {
-        let NodeId { ino, generation, .. } = id;
-        *self.node_mut(slot) = Node { ino, generation, subvolume, marks: USED, ..Node::unused() };
-        self.used += 1;
         let hashed = self.hash(id);
-        let Self { chunks, subvolumes, by_id, hasher, .. } = self;
-        by_id.insert_unique(hashed, slot.0, |&slot| {
-            let NodeId { subvolume, ino, .. } = id_of(chunks, subvolumes, slot);
-            hash(hasher, subvolume, ino)
-        });
+        self.put(slot, id, subvolume);
+        let Self { chunks, subvolumes, by_id, key, .. } = self;
+        by_id.insert_unique(hashed, slot.0, |&slot| hash_of(chunks, subvolumes, *key, slot));
         if let Some(parent) = parent {
             self.attach(slot, parent);
         }
-        self.mark_above(slot);
+        Some(slot)
+    }
+
+    fn add_chunk(&mut self) {
+        self.chunks.push(vec![Node::unused(); CHUNK].into());
+        self.marks.resize(self.chunks.len() * CHUNK, 0);
+    }
+
+    /// A directory of the store, under the number that it has there. False when the number or the inode is there already.
+    /// [`restored`](Self::restored) comes after the last one.
+    pub fn restore(&mut self, slot: Slot, known: &Known) -> bool {
+        let Known { id, parent, name, harvested, stamp, has_links } = *known;
+        while self.bound() <= slot.0 as usize {
+            self.add_chunk();
+        }
+        let Some(subvolume) = self.subvolumes.place(id.subvolume) else { return false };
+        let (is_used, hashed) = (self.is_used(slot), self.hash(id));
+        let Self { chunks, subvolumes, by_id, key, .. } = self;
+        let is_it = |&known: &u32| id_of(chunks, subvolumes, known) == id;
+        match by_id.entry(hashed, is_it, |&slot| hash_of(chunks, subvolumes, *key, slot)) {
+            Entry::Vacant(entry) if !is_used => _ = entry.insert(slot.0),
+            _ => return false,
+        }
+        self.put(slot, id, subvolume);
+        let node = self.node_mut(slot);
+        (node.harvested, node.stamp, node.name) = (harvested, stamp, name);
+        node.parent = parent.map_or(NONE, |parent| parent.0);
+        self.set_links(slot, has_links);
+        true
+    }
+
+    /// Puts all that were restored into those that they are in; numbers that are free may be given out from now on. The error is
+    /// one that is in none that is known, or in itself.
+    pub fn restored(&mut self) -> Result<(), Slot> {
+        let numbers = (0..self.bound() as u32).rev();
+        self.free = numbers.filter(|&slot| !self.is_used(Slot(slot))).collect();
+        let mut dirty = Vec::new();
+        for number in 0..self.bound() as u32 {
+            let slot = Slot(number);
+            let Some(parent) = self.is_used(slot).then(|| self.parent(slot)).flatten() else { continue };
+            if !self.is_used(parent) {
+                return Err(slot);
+            }
+            self.link(slot, parent);
+            dirty.extend(self.is_dirty(slot).then_some(slot));
+        }
+        // Whoever lies in itself is below none that is in none.
+        let tops: Vec<Slot> = self.all().filter(|&slot| self.parent(slot).is_none()).collect();
+        let (mut left, mut reached) = (tops, 0);
+        while let Some(at) = left.pop() {
+            reached += 1;
+            left.extend(self.children(at));
+        }
+        if reached < self.used {
+            let is_endless = |slot: &Slot| self.upwards(*slot).nth(self.used).is_some();
+            return self.all().find(is_endless).map_or(Ok(()), Err);
+        }
+        dirty.into_iter().for_each(|slot| self.mark_above(slot));
+        Ok(())
+    }
+
+    fn put(&mut self, slot: Slot, id: NodeId, subvolume: u16) {
+        let NodeId { ino, generation, .. } = id;
+        *self.node_mut(slot) = Node { ino, generation, ..Node::unused() };
+        self.subvolumes.put(slot.0, subvolume);
+        self.marks[slot.0 as usize] = USED;
+        self.used += 1;
     }
 
     /// Puts a directory that is in none into another.
     pub fn attach(&mut self, slot: Slot, parent: Slot) {
         debug_assert!(self.parent(slot).is_none() && !self.contains(slot, parent));
+        self.link(slot, parent);
+        if self.may_be_outdated(slot) {
+            self.mark_above(slot);
+        }
+    }
+
+    fn link(&mut self, slot: Slot, parent: Slot) {
         let first = self.node(parent).first_child;
         if let Some(first) = some(first) {
             self.node_mut(first).previous = slot.0;
@@ -257,9 +385,6 @@ impl Nodes {
         self.node_mut(parent).first_child = slot.0;
         let node = self.node_mut(slot);
         (node.parent, node.next, node.previous) = (parent.0, first, NONE);
-        if self.is_dirty(slot) || self.node(slot).marks & BELOW != 0 {
-            self.mark_above(slot);
-        }
     }
 
     /// Takes a directory, with all below, out of the one that it is in.
@@ -285,6 +410,7 @@ impl Nodes {
             found.remove();
         }
         *self.node_mut(slot) = Node::unused();
+        self.marks[slot.0 as usize] = 0;
         self.free.push(slot.0);
         self.used -= 1;
     }
@@ -300,11 +426,10 @@ impl Nodes {
     fn mark_above(&mut self, slot: Slot) {
         let mut at = self.parent(slot);
         while let Some(above) = at {
-            let node = self.node_mut(above);
-            if node.marks & BELOW != 0 {
+            if self.has_mark(above, BELOW) {
                 break;
             }
-            node.marks |= BELOW;
+            self.set_mark(above, BELOW, true);
             at = self.parent(above);
         }
     }
@@ -332,7 +457,7 @@ impl Nodes {
 
     /// All subvolumes of which there are directories.
     pub fn subvolumes(&self) -> &[u64] {
-        &self.subvolumes
+        &self.subvolumes.known
     }
 
     /// Whether its own entries have changed since they were harvested: only then they have to be read.
@@ -353,12 +478,12 @@ impl Nodes {
 
     /// Whether it or something below has to be harvested before its totals are true. As quick for a large tree as for a small.
     pub fn may_be_outdated(&self, slot: Slot) -> bool {
-        self.is_dirty(slot) || self.node(slot).marks & BELOW != 0
+        self.has_mark(slot, BELOW) || self.is_dirty(slot)
     }
 
     /// All directories.
     pub fn all(&self) -> impl Iterator<Item = Slot> + '_ {
-        (0..(self.chunks.len() * CHUNK) as u32).map(Slot).filter(|&slot| self.is_used(slot))
+        (0..self.bound() as u32).map(Slot).filter(|&slot| self.is_used(slot))
     }
 
     /// The dirty directories, it and those below. Marks that stand for nothing any more are taken away.
@@ -370,14 +495,14 @@ impl Nodes {
             if is_done {
                 let still = self.children(at).any(|child| self.may_be_outdated(child));
                 if !still {
-                    self.node_mut(at).marks &= !BELOW;
+                    self.set_mark(at, BELOW, false);
                 }
                 continue;
             }
             if self.is_dirty(at) {
                 dirty.push(at);
             }
-            if self.node(at).marks & BELOW != 0 {
+            if self.has_mark(at, BELOW) {
                 path.push((at, true));
                 path.extend(self.children(at).filter(|&child| self.may_be_outdated(child)).map(|child| (child, false)));
             }
@@ -390,7 +515,7 @@ impl Nodes {
         let (mut count, mut left) = (0, vec![slot]);
         while let Some(at) = left.pop() {
             count += usize::from(self.is_dirty(at));
-            if self.node(at).marks & BELOW != 0 {
+            if self.has_mark(at, BELOW) {
                 left.extend(self.children(at).filter(|&child| self.may_be_outdated(child)));
             }
         }
@@ -399,19 +524,18 @@ impl Nodes {
 
     /// Notes its name, and tells whether it had another before.
     pub fn set_name(&mut self, slot: Slot, name: &[u8]) -> bool {
-        let hash = self.hasher.hash_one(name) as u32;
+        let hash = self.names.of(name);
         std::mem::replace(&mut self.node_mut(slot).name, hash) != hash
     }
 
     /// Whether it names inodes that have several names.
     pub fn has_links(&self, slot: Slot) -> bool {
-        self.node(slot).marks & LINKS != 0
+        self.has_mark(slot, LINKS)
     }
 
     /// Notes whether it does.
     pub fn set_links(&mut self, slot: Slot, has: bool) {
-        let node = self.node_mut(slot);
-        node.marks = if has { node.marks | LINKS } else { node.marks & !LINKS };
+        self.set_mark(slot, LINKS, has);
     }
 }
 
@@ -428,20 +552,23 @@ impl Node {
             previous: NONE,
             changed: 0,
             harvested: 0,
-            subvolume: 0,
-            marks: 0,
         }
     }
 }
 
-fn id_of(chunks: &[Box<[Node]>], subvolumes: &[u64], slot: u32) -> NodeId {
-    let Node { ino, generation, subvolume, .. } = chunks[slot as usize / CHUNK][slot as usize % CHUNK];
-    NodeId { subvolume: subvolumes.get(usize::from(subvolume)).copied().unwrap_or(0), ino, generation }
+fn id_of(chunks: &[Box<[Node]>], subvolumes: &Subvolumes, slot: u32) -> NodeId {
+    let Node { ino, generation, .. } = chunks[slot as usize / CHUNK][slot as usize % CHUNK];
+    NodeId { subvolume: subvolumes.of(slot), ino, generation }
+}
+
+fn hash_of(chunks: &[Box<[Node]>], subvolumes: &Subvolumes, key: u64, slot: u32) -> u64 {
+    let NodeId { subvolume, ino, .. } = id_of(chunks, subvolumes, slot);
+    hash(key, subvolume, ino)
 }
 
 /// Without the generation, so that a number alone is found, too.
-fn hash(hasher: &RandomState, subvolume: u64, ino: u64) -> u64 {
-    hasher.hash_one((subvolume, ino))
+fn hash(key: u64, subvolume: u64, ino: u64) -> u64 {
+    mixed(mixed(ino ^ key) ^ subvolume)
 }
 
 fn some(slot: u32) -> Option<Slot> {
@@ -543,14 +670,38 @@ mod tests {
     #[test]
     fn a_store_is_read_back_in_any_order() {
         let mut nodes = Nodes::new();
-        assert!(nodes.restore(Slot(5000), id(2), (3, 9)));
-        assert!(nodes.restore(Slot(1), id(1), (4, 0)));
-        assert!(!nodes.restore(Slot(1), id(8), (4, 0)), "taken");
-        nodes.restored();
-        nodes.attach(Slot(5000), Slot(1));
+        let known = |ino, parent| Known { id: id(ino), parent, harvested: 4, ..Known::default() };
+        assert!(nodes.restore(Slot(5000), &known(2, Some(Slot(1)))));
+        assert!(nodes.restore(Slot(1), &known(1, None)));
+        assert!(!nodes.restore(Slot(1), &known(8, None)), "taken");
+        assert!(!nodes.restore(Slot(7), &known(2, None)), "there under another number");
+        assert!(!nodes.is_used(Slot(7)));
+        assert!(nodes.restore(Slot(9), &Known { harvested: 0, ..known(5, Some(Slot(5000))) }));
+        assert_eq!(nodes.restored(), Ok(()));
+        assert_eq!(nodes.upwards(Slot(9)).collect::<Vec<_>>(), [Slot(9), Slot(5000), Slot(1)]);
+        assert_eq!(nodes.dirty_below(Slot(1)), [Slot(9)], "it was never harvested");
+        nodes.mark_harvested(Slot(9), 5);
         assert_eq!(nodes.dirty_below(Slot(1)), []);
         assert_eq!(nodes.add(id(3), Some(Slot(1))), Some(Slot(0)));
         assert_eq!(nodes.add(id(4), Some(Slot(1))), Some(Slot(2)));
+    }
+
+    #[test]
+    fn a_store_that_makes_no_tree_is_refused() {
+        let known = |ino, parent| Known { id: id(ino), parent: Some(Slot(parent)), harvested: 1, ..Known::default() };
+        let tree = |places: &[(u32, u32)]| {
+            let mut nodes = Nodes::new();
+            assert!(nodes.restore(Slot(0), &Known { parent: None, ..known(0, 0) }));
+            for &(slot, parent) in places {
+                assert!(nodes.restore(Slot(slot), &known(slot.into(), parent)));
+            }
+            nodes.restored()
+        };
+        assert_eq!(tree(&[(1, 0), (2, 1)]), Ok(()));
+        assert_eq!(tree(&[(1, 0), (2, 3)]), Err(Slot(2)), "in none that is known");
+        assert_eq!(tree(&[(1, 0), (5000, 1), (2, 9000)]), Err(Slot(2)));
+        assert_eq!(tree(&[(1, 0), (2, 2)]), Err(Slot(2)), "in itself");
+        assert!(tree(&[(1, 0), (2, 4), (3, 2), (4, 3)]).is_err(), "one in the other, all around");
     }
 
     proptest! {

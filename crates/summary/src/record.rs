@@ -6,7 +6,7 @@ use crate::{
     code::{Reader, Writer},
     identity::NodeId,
     links::Linked,
-    nodes::{Count, Slot},
+    nodes::{Count, Known, NameHash, Slot},
     totals::{Extremes, Largest, Sums, Totals},
 };
 
@@ -126,6 +126,29 @@ impl Record {
         from.is_done().then_some(record)
     }
 
+    /// What the tree knows of it, from its bytes: most of them are passed over. `None` when they are no record.
+    pub(crate) fn known(bytes: &[u8], names: &NameHash) -> Option<Known> {
+        let mut from = Reader(bytes);
+        let id = NodeId { subvolume: from.unsigned()?, ino: from.unsigned()?, generation: from.small()? };
+        let parent = match from.unsigned()? {
+            0 => None,
+            above => Some(Slot(u32::try_from(above - 1).ok()?)),
+        };
+        let name = names.of(from.bytes()?);
+        let (_mode, _uid, _gid, _acl) = (from.small()?, from.small()?, from.small()?, from.unsigned()?);
+        let (harvested, _at, stamp, _blocks) = (from.small()?, from.signed()?, from.fixed()?, from.signed()?);
+        let marks = from.unsigned()?;
+        read_totals(&mut from)?;
+        if marks & 2 != 0 {
+            from.sparse::<{ Sums::FIELDS }>()?;
+        }
+        if marks & 1 == 0 {
+            read_totals(&mut from)?;
+        }
+        let has_links = !read_ascending(&mut from)?.is_empty();
+        from.is_done().then_some(Known { id, parent, name, harvested, stamp, has_links })
+    }
+
     /// The directory itself, without its entries.
     pub fn itself(&self) -> Sums {
         let (blocks, closed) = (self.blocks, self.own.sums.closed);
@@ -240,6 +263,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::nodes::Nodes;
 
     fn any_totals() -> impl Strategy<Value = Totals> {
         let newest = proptest::option::of((any::<i64>(), 0..1_000_000_000_u32));
@@ -295,6 +319,12 @@ mod tests {
                 record.subtree = record.alone();
             }
             let bytes = record.encode();
+            let (nodes, &Record { id, parent, harvested, stamp, .. }) = (Nodes::new(), &record);
+            let names = nodes.name_hash();
+            let (name, has_links) = (names.of(&record.name), !record.links.is_empty());
+            let known = Known { id, parent, name, harvested, stamp, has_links };
+            prop_assert_eq!(Record::known(&bytes, names), Some(known));
+            prop_assert_eq!(Record::known(&bytes[..bytes.len() - 1], names), None);
             prop_assert_eq!(Record::decode(&bytes), Some(record));
             prop_assert_eq!(Record::decode(&bytes[..bytes.len() - 1]), None);
         }
@@ -315,7 +345,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_record_or_none(bytes: Vec<u8>) {
-            let _ = Record::decode(&bytes);
+            let known = Record::known(&bytes, Nodes::new().name_hash());
+            prop_assert_eq!(Record::decode(&bytes).is_some(), known.is_some());
             let _ = Linked::decode(&bytes);
         }
     }

@@ -18,7 +18,10 @@ use std::{
     },
 };
 
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
+    TableDefinition,
+};
 use thiserror::Error;
 
 use self::held::{Held, Snapshot};
@@ -27,7 +30,7 @@ use crate::{
     history::History,
     links::{LinkKey, Linked},
     moment::Moment,
-    nodes::{Count, Slot, SlotMap},
+    nodes::{Count, Known, NameHash, Slot, SlotMap},
     places::{Block, INODES_PER_BLOCK},
     record::Record,
 };
@@ -45,7 +48,7 @@ const SMALL_BYTES: u64 = 4 << 20;
 /// So many blocks of places that change are held at a time; some 500 bytes each.
 const BLOCKS_AT_ONCE: usize = 4096;
 /// Bytes of the file that are kept in memory.
-const CACHE_BYTES: usize = 16 << 20;
+const CACHE_BYTES: usize = 8 << 20;
 
 /// Why the store can't be used. Each tells which store.
 #[derive(Debug, Error)]
@@ -286,6 +289,30 @@ impl Store {
             let (key, _) = found.map_err(|error| failed(error.into()))?;
             let (subvolume, ino) = key.value();
             each(LinkKey { subvolume, ino })?;
+        }
+        Ok(())
+    }
+
+    /// How many directories have a record.
+    pub(crate) fn directories(&self) -> Result<usize, StoreError> {
+        let length = self.snapshot()?.directories.len().map_err(|error| self.failed("read")(error.into()))?;
+        Ok(usize::try_from(length).unwrap_or(0))
+    }
+
+    /// What the tree knows of all records. It ends when `each` says no.
+    pub(crate) fn each_known(
+        &self,
+        names: &NameHash,
+        mut each: impl FnMut(Slot, Known) -> bool,
+    ) -> Result<(), StoreError> {
+        let (snapshot, failed) = (self.snapshot()?, self.failed("read"));
+        for found in snapshot.directories.iter().map_err(|error| failed(error.into()))? {
+            let (slot, bytes) = found.map_err(|error| failed(error.into()))?;
+            let slot = Slot(slot.value());
+            let known = Record::known(bytes.value(), names).ok_or_else(|| self.undecoded(slot))?;
+            if !each(slot, known) {
+                break;
+            }
         }
         Ok(())
     }
@@ -563,7 +590,11 @@ impl Store {
     }
 
     fn decoded(&self, bytes: &[u8], slot: Slot) -> Result<Record, StoreError> {
-        Record::decode(bytes).ok_or_else(|| self.damaged(&format!("directory {} can't be read", slot.0)))
+        Record::decode(bytes).ok_or_else(|| self.undecoded(slot))
+    }
+
+    fn undecoded(&self, slot: Slot) -> StoreError {
+        self.damaged(&format!("directory {} can't be read", slot.0))
     }
 
     pub(crate) fn damaged(&self, what: &str) -> StoreError {

@@ -2,8 +2,9 @@
 
 use std::{
     collections::HashMap,
-    ffi::{CStr, CString},
+    ffi::CStr,
     io,
+    ops::Range,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -202,18 +203,25 @@ impl Volume {
         self.family().map(|family| family.handle(inode)).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// Reads a directory unless it has more entries than that.
-    pub(crate) fn read_up_to(&self, directory: NodeId, entries_max: usize) -> io::Result<Reading> {
-        if directory.is_stub() {
-            return self.read_stub();
+    /// Reads directories, one after the other, unless they have more entries than that.
+    pub(crate) fn read_each(
+        &self,
+        directories: &[NodeId],
+        entries_max: usize,
+        mut each: impl FnMut(io::Result<Reading>),
+    ) {
+        // What changes from now on has this count, or a higher one.
+        let mut listing = Listing::new(self.generation().unwrap_or(0), entries_max);
+        for &directory in directories {
+            each(match directory.is_stub() {
+                true => self.read_stub(),
+                false => self.open(directory).and_then(|fd| self.list(directory, fd.as_fd(), &mut listing)),
+            });
         }
-        let fd = self.open(directory)?;
-        self.list(directory, fd.as_fd(), entries_max)
     }
 
-    fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, entries_max: usize) -> io::Result<Reading> {
+    fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, listing: &mut Listing) -> io::Result<Reading> {
         let began = seconds();
-        let generation = self.generation().unwrap_or(0);
         let stat = files::statx_fd(fd)?;
         let access = access(fd, &stat);
         let changed_at = stat.ctime.secs;
@@ -228,25 +236,16 @@ impl Volume {
             let own = if wants_project { project(fd) } else { None };
             Gathering::new(declared, &stat, directory.subvolume, own)
         });
-        let mut names: Vec<(u64, CString, EntryType)> = Vec::new();
-        let is_whole = DirReader::with_buffer(32 << 10).read_while(fd, |entry| {
-            names.push((entry.ino, entry.name.to_owned(), entry.kind));
-            names.len() <= entries_max
-        })?;
-        if !is_whole {
-            return Err(too_large());
-        }
-        // Inodes lie in the order of their numbers.
-        names.sort_unstable_by_key(|(ino, ..)| *ino);
-        for (_, name, kind) in names {
+        listing.read(fd)?;
+        for (name, kind) in listing.by_inodes() {
             let entered = match (kind, self.mount) {
                 (EntryType::Dir, Some(mount)) => self.directory(&mut reading, (directory, fd), name, mount),
-                _ => self.entry(&mut reading, (directory, fd), &name, |stat, linked| {
+                _ => self.entry(&mut reading, (directory, fd), name, |stat, linked| {
                     let Some(gathering) = &mut gathering else { return };
                     let asks = wants_project && stat.file_type() == EntryType::File;
-                    let file = if asks { files::open_file_at(fd, name.as_c_str()).ok() } else { None };
+                    let file = if asks { files::open_file_at(fd, name).ok() } else { None };
                     let project = file.and_then(|file| project(file.as_fd()));
-                    gathering.add(name.as_bytes(), stat, project, linked);
+                    gathering.add(name.to_bytes(), stat, project, linked);
                 }),
             };
             match entered {
@@ -263,7 +262,7 @@ impl Volume {
         reading.stamp = match self.kind {
             // What is below a mount isn't known.
             _ if has_mounts || is_unknown => 0,
-            Kind::Btrfs => generation,
+            Kind::Btrfs => listing.generation,
             _ if last_changed >= began => 0,
             _ => stamp_of_sum(sum),
         };
@@ -293,23 +292,24 @@ impl Volume {
         &self,
         reading: &mut Reading,
         (above, fd): (NodeId, BorrowedFd<'_>),
-        name: CString,
+        name: &CStr,
         ours: u64,
     ) -> io::Result<Entry> {
         if let Known::Names(_) = &self.known {
-            let stat = files::statx_at(fd, name.as_c_str(), true)?;
+            let stat = files::statx_at(fd, name, true)?;
             return match stat.file_type() {
-                EntryType::Dir if stat.mnt_id == Some(ours) => self.named(reading, above, &name, &stat),
+                EntryType::Dir if stat.mnt_id == Some(ours) => self.named(reading, above, name, &stat),
                 EntryType::Dir => Ok(Entry::Mounted),
                 // Somebody has put something else in its place, and will be found out the next time.
                 _ => Err(io::ErrorKind::NotFound.into()),
             };
         }
-        let (handle, mount) = handle::handle_and_mount_at(fd, &name)?;
+        let (handle, mount) = handle::handle_and_mount_at(fd, name)?;
         if mount != ours {
             return Ok(Entry::Mounted);
         }
-        reading.directories.push((self.directory_in(above, &handle, name.as_bytes())?, name.into_bytes()));
+        let name = name.to_bytes();
+        reading.directories.push((self.directory_in(above, &handle, name)?, name.to_vec()));
         Ok(Entry::Directory)
     }
 
@@ -362,6 +362,50 @@ impl Volume {
             reading.inodes.push(stat.ino);
         }
         Ok(Entry::Other(Facts::of(&stat).term(self.key())))
+    }
+}
+
+/// The names of one directory after the other, by the same memory.
+struct Listing {
+    /// Where the file system counts its changes: the count before the first of them was read.
+    generation: u64,
+    entries_max: usize,
+    reader: DirReader,
+    /// The names, each with a zero behind it, and of each the inode, the place, and the type.
+    names: Vec<u8>,
+    entries: Vec<(u64, Range<usize>, EntryType)>,
+}
+
+/// For some hundred names: most directories take one call, and another one to tell that there are no more.
+const LISTED_BYTES: usize = 32 << 10;
+
+impl Listing {
+    fn new(generation: u64, entries_max: usize) -> Listing {
+        let reader = DirReader::with_buffer(LISTED_BYTES);
+        Listing { generation, entries_max, reader, names: Vec::new(), entries: Vec::new() }
+    }
+
+    fn read(&mut self, directory: BorrowedFd<'_>) -> io::Result<()> {
+        let Self { entries_max, reader, names, entries, .. } = self;
+        names.clear();
+        entries.clear();
+        let is_whole = reader.read_while(directory, |entry| {
+            let from = names.len();
+            names.extend_from_slice(entry.name.to_bytes_with_nul());
+            entries.push((entry.ino, from..names.len(), entry.kind));
+            entries.len() <= *entries_max
+        })?;
+        if is_whole { Ok(()) } else { Err(too_large()) }
+    }
+
+    /// The names in the order in which their inodes lie on the disk, that of their numbers.
+    fn by_inodes(&mut self) -> impl Iterator<Item = (&CStr, EntryType)> {
+        self.entries.sort_unstable_by_key(|(ino, ..)| *ino);
+        let names = &self.names;
+        self.entries.iter().map(|(_, place, kind)| {
+            let name = CStr::from_bytes_with_nul(&names[place.clone()]).expect("each ends with a zero");
+            (name, *kind)
+        })
     }
 }
 
@@ -478,11 +522,17 @@ impl FileSystem for Volume {
 
 impl Directories for Volume {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
-        self.read_up_to(directory, usize::MAX)
+        self.read_some(&[directory]).pop().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))
+    }
+
+    fn read_some(&self, directories: &[NodeId]) -> Vec<io::Result<Reading>> {
+        self.read_some_up_to(directories, usize::MAX)
     }
 
     fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
-        directories.iter().map(|&directory| self.read_up_to(directory, entries_max)).collect()
+        let mut readings = Vec::with_capacity(directories.len());
+        self.read_each(directories, entries_max, |reading| readings.push(reading));
+        readings
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {

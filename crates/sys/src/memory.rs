@@ -43,6 +43,25 @@ pub(crate) fn page_len() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
+/// Has the allocator keep little of what is freed, also where several threads allocate: for processes that last, and rarely have
+/// much to do. Before the first other thread.
+pub fn keep_little() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointers. Where the allocator refuses it goes on as it was.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, ARENAS);
+        // Or the bound would rise with each larger one that is freed, and what is below it is mixed with everything else.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+    }
+}
+
+/// Threads that allocate at the same time share so many pools.
+#[cfg(target_env = "gnu")]
+const ARENAS: libc::c_int = 2;
+/// Larger allocations are pages of their own, which go back when they are freed.
+#[cfg(target_env = "gnu")]
+const LARGE_BYTES: libc::c_int = 128 << 10;
+
 /// Gives memory that was freed back to the system, where the allocator keeps it: after work that took much more than what
 /// follows.
 pub fn give_back() {

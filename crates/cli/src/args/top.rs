@@ -11,6 +11,7 @@ Examples:
   onesweep top /srv
   onesweep top --by grew --since 7d /home
   onesweep top -d 3 -n 50 --by inodes /
+  onesweep top --json --cached /srv | jq -r '.directories[].path'
 
 Asks the server (onesweep serve), and prints for each directory what it takes, by how much that has grown, and since
 when. Totals are noted from when a directory was first asked for: of one that is new to the server nothing older is
@@ -35,6 +36,15 @@ pub(crate) struct TopArgs {
     /// So many lines at most
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub(crate) lines: usize,
+    /// As JSON: one object, with the directories in their order
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Answer what is stored, however old
+    #[arg(long, conflicts_with = "sync")]
+    pub(crate) cached: bool,
+    /// Have everything written first, so that blocks are what they will be
+    #[arg(long)]
+    pub(crate) sync: bool,
     /// Where the server listens [default: $ONESWEEP_SOCKET, else /run/onesweep/summaries.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,

@@ -8,9 +8,10 @@ use std::{
 
 use onesweep_summary::service::{
     client::Client,
-    protocol::{Question, Refusal, Row},
+    protocol::{Head, Name, Question, Refusal, Row},
 };
 use onesweep_sys::files;
+use serde::Serialize;
 
 use super::figures::Unit;
 use crate::{
@@ -52,7 +53,8 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     };
     let mut client = Client::connect(&args.socket()).map_err(|error| no_server(&message::why(&error)))?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-    let question = Question { depth: args.max_depth, since: Some(now - args.since), ..Question::plain() };
+    let freshness = super::du::freshness_by(args.cached, args.sync);
+    let question = Question { depth: args.max_depth, since: Some(now - args.since), freshness, ..Question::plain() };
     let mut rows = Vec::new();
     let head = match client.ask(directory.as_fd(), &question, |row| rows.push(row)) {
         Ok(Ok(head)) => head,
@@ -64,7 +66,11 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     };
     let (lines, all) = lines(path, rows, args.by);
     let mut out = io::BufWriter::new(io::stdout().lock());
-    write(&mut out, lines.iter().take(args.lines).chain(&all), now).map_err(|error| Failure::output(&error, 0))?;
+    let written = match (args.json, &all) {
+        (true, Some(all)) => write_json(&mut out, &head, lines.iter().take(args.lines), all),
+        _ => write(&mut out, lines.iter().take(args.lines).chain(&all), now),
+    };
+    written.map_err(|error| Failure::output(&error, 0))?;
     out.flush().map_err(|error| Failure::output(&error, 0))?;
     if !head.exact {
         eprintln!("onesweep: {}: {}", message::path_text(path), super::du::age(&head));
@@ -116,6 +122,61 @@ fn write<'a>(out: &mut impl Write, lines: impl Iterator<Item = &'a Line>, now: i
     Ok(())
 }
 
+/// A directory as `--json` shows it.
+#[derive(Serialize)]
+struct Told {
+    path: Name,
+    allocated: i64,
+    bytes: i64,
+    inodes: i64,
+    /// By how many allocated bytes it has grown, and since when, in seconds since 1970.
+    grew: Option<i64>,
+    since: Option<i64>,
+    newest: Option<i64>,
+    largest: Option<u64>,
+}
+
+impl Told {
+    fn of(line: &Line) -> Told {
+        let Row { total, newest, largest, past, .. } = &line.row;
+        Told {
+            path: Name::of(&line.path),
+            allocated: total.allocated,
+            bytes: total.bytes + total.directory_bytes,
+            inodes: total.inodes(),
+            grew: line.grew(),
+            since: past.map(|past| past.at),
+            newest: *newest,
+            largest: *largest,
+        }
+    }
+}
+
+/// What `--json` shows: how true it is, then the directories in their order, and the one that was asked for.
+#[derive(Serialize)]
+struct Answer {
+    exact: bool,
+    partial: bool,
+    unreadable: u64,
+    harvested_at: i64,
+    checked_at: Option<i64>,
+    directories: Vec<Told>,
+    total: Told,
+}
+
+fn write_json<'a>(
+    out: &mut impl Write,
+    head: &Head,
+    lines: impl Iterator<Item = &'a Line>,
+    all: &Line,
+) -> io::Result<()> {
+    let Head { exact, partial, unreadable, harvested_at, checked_at, .. } = *head;
+    let (directories, total) = (lines.map(Told::of).collect(), Told::of(all));
+    let answer = Answer { exact, partial, unreadable, harvested_at, checked_at, directories, total };
+    serde_json::to_writer(&mut *out, &answer)?;
+    out.write_all(b"\n")
+}
+
 /// In the largest unit of which there are two.
 fn age(seconds: i64) -> String {
     let (unit, each) = [("w", 7 * 86_400), ("d", 86_400), ("h", 3600), ("m", 60)]
@@ -159,5 +220,15 @@ mod tests {
         write(&mut out, lines(Path::new("/"), rows(), By::Grew).0.iter(), 8200).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("    +2.9K         0     2h  /c\n") && text.contains("-1000"), "{text}");
+        let (told, all) = lines(Path::new("/top"), rows(), By::Grew);
+        let head = Head { exact: true, harvested_at: 7, ..Head::default() };
+        let mut out = Vec::new();
+        write_json(&mut out, &head, told.iter().take(1), &all.unwrap()).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((value["exact"].as_bool(), value["harvested_at"].as_i64()), (Some(true), Some(7)));
+        assert_eq!(value["directories"].as_array().map(Vec::len), Some(1));
+        let first = &value["directories"][0];
+        assert_eq!((first["path"].as_str(), first["grew"].as_i64()), (Some("/top/c"), Some(2900)));
+        assert_eq!((value["total"]["path"].as_str(), value["total"]["since"].as_i64()), (Some("/top"), Some(1000)));
     }
 }

@@ -524,6 +524,23 @@ fn growth_is_told() {
     let first = text(&grown).lines().nth(1).map(str::to_owned).unwrap_or_default();
     assert!(first.ends_with("/a"), "{first}");
     assert_eq!(text(&output(&mut top(&["-n", "1"]))).lines().count(), 3);
+    let told = |options: &[&str]| {
+        let said = output(top(&["--json", "--by", "grew", "--since", "4w"]).args(options));
+        serde_json::from_slice::<serde_json::Value>(&said).expect("an object")
+    };
+    let value = told(&[]);
+    assert_eq!(value["exact"].as_bool(), Some(true), "{value}");
+    assert_eq!(value["directories"][0]["path"].as_str(), image.root().join("a").to_str(), "{value}");
+    assert!(value["directories"][0]["grew"].as_i64().is_some_and(|grew| grew >= 1 << 20), "{value}");
+    let before = told(&["--cached"]);
+    fs::write(image.root().join("a/more"), vec![1; 1 << 20]).expect("a file");
+    let (stored, exact) = (told(&["--cached"]), told(&["--sync"]));
+    assert_eq!(stored["exact"].as_bool(), Some(false), "{stored}");
+    let grown = exact["total"]["bytes"].as_i64().zip(before["total"]["bytes"].as_i64());
+    assert!(grown.is_some_and(|(now, before)| now >= before + (1 << 20)), "{exact}");
+    fs::remove_file(image.root().join("a/more")).expect("it goes");
+    crate::tree::sync(&image.root());
+    output(&mut top(&["--sync"]));
     serving.end();
     let found = finish(&mut top(&[]), 2);
     assert!(text(&found.stderr).contains("start `onesweep serve`"), "{}", text(&found.stderr));

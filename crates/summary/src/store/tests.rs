@@ -2,10 +2,15 @@
 
 use std::sync::atomic::AtomicU64;
 
+use onesweep_sys::files::Time;
 use redb::backends::InMemoryBackend;
 
 use super::*;
-use crate::{identity::NodeId, totals::Sums};
+use crate::{
+    identity::NodeId,
+    record::Access,
+    totals::{Extremes, Largest, Sums},
+};
 
 fn record(ino: u64, name: &str) -> Record {
     let id = NodeId { subvolume: 0, ino, generation: 1 };
@@ -218,6 +223,47 @@ fn a_full_disk_leaves_one_state_or_the_other() {
         }
     }
     assert!(refused > 3, "{refused}");
+}
+
+/// With its tables' own room, and with the index of ten files in each.
+#[test]
+fn a_directory_takes_200_bytes_of_the_file_at_most() {
+    const DIRECTORIES: u32 = 50_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let mut store = Store::open(&path).expect("a store");
+    // As a harvest finds them: in portions, each in an order of its own.
+    for portion in 0..DIRECTORIES / 5000 {
+        let mut some = batch([]);
+        for number in (portion..DIRECTORIES).step_by(DIRECTORIES as usize / 5000) {
+            let ino = 1_000_000 + u64::from(number) * 11;
+            let largest = Some(Largest { bytes: 81_920, ino: ino + 3, directory: number });
+            let newest = Some(Time { secs: 1_790_000_000 + i64::from(number), nanos: 123_456_789 });
+            let mut record = Record {
+                id: NodeId { subvolume: 0, ino, generation: number.wrapping_mul(2_654_435_769) },
+                parent: Some(Slot(number / 10)),
+                access: Access { mode: 0o40_755, uid: 1000, gid: 1000, acl: 0 },
+                harvested: portion + 1,
+                harvested_at: 1_790_000_000,
+                stamp: u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                blocks: 8,
+                ..record(ino, &format!("project-{number}"))
+            };
+            record.own.sums = Sums { files: 10, bytes: 409_600, blocks: 808, freed_blocks: 808, ..Sums::default() };
+            (record.own.sums.directories, record.own.sums.directory_bytes) = (1, 4096);
+            record.own.extremes = Extremes { newest, largest };
+            record.subtree = record.alone();
+            // Every tenth holds some.
+            record.subtree.sums.files += i64::from(number % 10 == 0) * 1000;
+            some.records.insert(Slot(number), Some(record));
+            some.places.extend((1..=10).map(|file| ((0, ino + file), Slot(number))));
+        }
+        store.commit(&some, &Facts::default(), portion % 2 == 0).expect("a commit");
+    }
+    store.compact().expect("it is made smaller");
+    drop(store);
+    let bytes = std::fs::metadata(&path).expect("the file").len() / u64::from(DIRECTORIES);
+    assert!(bytes <= 200, "{bytes} bytes a directory");
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub(crate) mod xfs;
 
 use onesweep_sys::files::Stat;
 
-use crate::identity::NodeId;
+use crate::{identity::NodeId, mixing::mixed};
 
 /// What the stamps of a file system are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +75,6 @@ impl Facts {
         ];
         words.into_iter().fold(mixed(key), |sum, word| mixed(sum ^ mixed(word.wrapping_add(key))))
     }
-}
-
-/// Each bit of the result depends on each of the word (the finaliser of SplitMix64).
-fn mixed(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }
 
 /// 0 stands for a stamp that isn't known.

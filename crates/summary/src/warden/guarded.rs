@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use onesweep_sys::{fanotify::Group, files::Stat, mounting::MountWatch, peer, priority};
+use onesweep_sys::{fanotify::Group, files::Stat, memory, mounting::MountWatch, peer, priority};
 
 use super::{
     keeper::{CONNECT, CONNECT_IDLE, END},
@@ -41,6 +41,8 @@ use crate::{
 
 /// Connections that are kept for the next who asks: as many as a harvest reads at a time, and some.
 const SPARE_MAX: usize = 40;
+/// Those that are kept when there is nothing to harvest. Each is a thread of the warden.
+const SPARE_AT_REST: usize = 2;
 
 /// The warden, as the daemon knows it.
 pub struct Warden {
@@ -92,6 +94,18 @@ impl Warden {
         self.is_ending.store(true, Ordering::SeqCst);
         // Who is gone has ended.
         let _ = io::Write::write_all(&mut &self.control, &[END]);
+    }
+
+    /// Much was asked, and isn't any more: both give back what they don't need for what follows.
+    pub fn rest(&self) {
+        {
+            let Spare { quick, idle } = &mut *self.spare();
+            quick.truncate(SPARE_AT_REST);
+            idle.truncate(SPARE_AT_REST);
+        }
+        // Who can't be asked has told so.
+        let _ = self.simple(&Request::GiveBack);
+        memory::give_back();
     }
 
     fn spare(&self) -> MutexGuard<'_, Spare> {

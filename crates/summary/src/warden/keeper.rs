@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use onesweep_sys::{fanotify::Group, files, handle::handle_at, mounting::MountWatch, peer, priority};
+use onesweep_sys::{fanotify::Group, files, handle::handle_at, memory, mounting::MountWatch, peer, priority};
 
 use super::{
     request::{Ask, DONE, FAILED, FAMILIES, IDS_MAX, METHODS, PART, REQUEST_BYTES_MAX, Request},
@@ -142,6 +142,10 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
                     None => Err(io::ErrorKind::InvalidInput.into()),
                 },
                 Request::Tokens => self.tokens(),
+                Request::GiveBack => {
+                    memory::give_back();
+                    plain(|_| {})
+                }
                 Request::Of(number, ask) => {
                     let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
                     match kept {
@@ -320,18 +324,16 @@ impl Kept {
                 let mut out = Writer::default();
                 out.unsigned(DONE);
                 let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
-                for id in ids {
-                    match volume.read_up_to(id, entries_max) {
-                        Ok(reading) => {
-                            out.unsigned(DONE);
-                            put_reading(&mut out, &reading);
-                        }
-                        Err(error) => {
-                            out.unsigned(FAILED);
-                            put_error(&mut out, &error);
-                        }
+                volume.read_each(&ids, entries_max, |reading| match reading {
+                    Ok(reading) => {
+                        out.unsigned(DONE);
+                        put_reading(&mut out, &reading);
                     }
-                }
+                    Err(error) => {
+                        out.unsigned(FAILED);
+                        put_error(&mut out, &error);
+                    }
+                });
                 Ok((out, None))
             }
             Ask::Read(..) => Err(io::ErrorKind::InvalidInput.into()),

@@ -32,6 +32,8 @@ pub(super) enum Request {
     CheckWay(Asker),
     /// Who has which token by HTTP.
     Tokens,
+    /// Much was asked, and isn't any more: memory that is free is given back.
+    GiveBack,
     /// About one of the file systems.
     Of(u32, Ask),
 }
@@ -74,6 +76,7 @@ impl Request {
                 put_asker(&mut out, asker);
             }
             Request::Tokens => out.unsigned(3),
+            Request::GiveBack => out.unsigned(5),
             Request::Of(number, ask) => {
                 out.unsigned(4);
                 out.unsigned((*number).into());
@@ -91,6 +94,7 @@ impl Request {
             2 => Request::CheckWay(asker(&mut from)?),
             3 => Request::Tokens,
             4 => Request::Of(from.small()?, Ask::take(&mut from)?),
+            5 => Request::GiveBack,
             _ => return None,
         };
         from.is_done().then_some(request)
@@ -208,6 +212,7 @@ mod tests {
                 Request::Open(user.clone(), path),
                 Request::CheckWay(user),
                 Request::Tokens,
+                Request::GiveBack,
             ];
             for request in asks.into_iter().map(|ask| Request::Of(number, ask)).chain(others) {
                 let bytes = request.encode();

@@ -23,6 +23,7 @@ use crate::{
 };
 
 const LENGTH_BYTES: usize = 4;
+const ANNOUNCED_MAX: usize = 64 << 10;
 
 /// Sends one message.
 pub(super) fn send(mut stream: &UnixStream, message: &[u8], file: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -47,8 +48,8 @@ pub(super) fn receive(mut stream: &UnixStream, most: usize) -> io::Result<Option
     if length > most {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // As it comes: nobody gets memory for what is only announced.
-    let mut message = Vec::new();
+    // As it comes: nobody gets much memory for what is only announced.
+    let mut message = Vec::with_capacity(length.min(ANNOUNCED_MAX));
     stream.take(length as u64).read_to_end(&mut message)?;
     if message.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -455,7 +455,12 @@ pub(super) fn age(head: &Head) -> String {
 }
 
 fn freshness(args: &DuArgs) -> Freshness {
-    match (args.cached, args.sync) {
+    freshness_by(args.cached, args.sync)
+}
+
+/// How true an answer has to be, by the options `--cached` and `--sync`.
+pub(super) fn freshness_by(cached: bool, sync: bool) -> Freshness {
+    match (cached, sync) {
         (true, _) => Freshness::Cached,
         (_, true) => Freshness::Synced,
         _ => Freshness::Exact,

@@ -17,6 +17,7 @@ use onesweep_summary::{
     service::{budget::Budget, server::Server},
     store::StoreError,
     summaries::{SummaryError, Tended},
+    warden::guarded::Warden,
 };
 use onesweep_sys::priority;
 
@@ -32,6 +33,9 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(600);
 const HARVEST_AFTER: i64 = 30 * 60;
 /// So often files that stay mapped for writing are looked at, and where sizes follow at close, those that stay open for it.
 const CHECK_OPEN_EVERY: i64 = 60;
+
+/// Harvesting more than so many directories takes memory that isn't needed afterwards.
+const MANY: u64 = 10_000;
 
 /// When and how much; it can change meanwhile.
 #[derive(Debug, Default)]
@@ -76,8 +80,8 @@ impl Complaints {
 }
 
 /// Goes on until the other end of `ended` is gone: of file systems of which changes are told.
-pub(super) fn run(server: &Server, schedule: &Schedule, ended: &Receiver<()>) {
-    let mut background = Background::new(server, schedule, true);
+pub(super) fn run(server: &Server, schedule: &Schedule, warden: &Warden, ended: &Receiver<()>) {
+    let mut background = Background::new(server, schedule, warden, true);
     let mut checked = Instant::now();
     loop {
         let pause = background.tend();
@@ -97,8 +101,8 @@ pub(super) fn run(server: &Server, schedule: &Schedule, ended: &Receiver<()>) {
 }
 
 /// The same of all others, for as long as the process lasts.
-pub(super) fn run_timed(server: &Server, schedule: &Schedule) {
-    let mut background = Background::new(server, schedule, false);
+pub(super) fn run_timed(server: &Server, schedule: &Schedule, warden: &Warden) {
+    let mut background = Background::new(server, schedule, warden, false);
     loop {
         let pause = background.tend();
         background.commit();
@@ -110,6 +114,7 @@ pub(super) fn run_timed(server: &Server, schedule: &Schedule) {
 struct Background<'a> {
     server: &'a Server,
     schedule: &'a Schedule,
+    warden: &'a Warden,
     are_told: bool,
     committed: Instant,
     read_of: HashMap<PathBuf, u64>,
@@ -118,16 +123,16 @@ struct Background<'a> {
 }
 
 impl<'a> Background<'a> {
-    fn new(server: &'a Server, schedule: &'a Schedule, are_told: bool) -> Self {
+    fn new(server: &'a Server, schedule: &'a Schedule, warden: &'a Warden, are_told: bool) -> Self {
         // Where that can't be had it waits for nobody but those who ask.
         let _ = priority::set_idle_io();
         let (read_of, losses_of, complaints) = (HashMap::new(), HashMap::new(), Complaints::default());
-        Self { server, schedule, are_told, committed: Instant::now(), read_of, losses_of, complaints }
+        Self { server, schedule, warden, are_told, committed: Instant::now(), read_of, losses_of, complaints }
     }
 
     /// One portion of what is due; how long to wait after it.
     fn tend(&mut self) -> Duration {
-        let Self { server, schedule, are_told, read_of, losses_of, complaints, .. } = self;
+        let Self { server, schedule, warden, are_told, read_of, losses_of, complaints, .. } = self;
         let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
         let timeout = schedule.harvest_after.load(Ordering::Relaxed);
         let pause = server.tend(*are_told, timeout, budget, |served, tended| {
@@ -146,6 +151,9 @@ impl<'a> Background<'a> {
                 }
                 Ok(Tended::All(read)) => {
                     let all = std::mem::take(so_far) + read;
+                    if all > MANY {
+                        warden.rest();
+                    }
                     let path = message::path_text(path);
                     tracing::info!("{path}: all that had changed was harvested in the background, {all} directories");
                 }

@@ -39,9 +39,9 @@ use onesweep_summary::{
     store::{Store, StoreError},
     summaries::{CaughtUp, Summaries, SummaryError},
     tracker::{Fanotify, SizesFollow},
-    warden::guarded::{Found, Guarded},
+    warden::guarded::{Found, Guarded, Warden},
 };
-use onesweep_sys::fanotify::Group;
+use onesweep_sys::{fanotify::Group, memory};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -64,6 +64,7 @@ enum Event {
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
+    memory::keep_little();
     if args.warden {
         return rights::run_warden(args);
     }
@@ -320,14 +321,15 @@ impl Daemon {
     fn start_background(&mut self) -> Result<(), Failure> {
         let (going, ended) = mpsc::channel();
         let (server, schedule) = (Arc::clone(&self.server), Arc::clone(&self.schedule));
+        let warden = Arc::clone(&self.running.warden);
         {
             // A file system on another machine may not answer: it keeps no others waiting, and nobody waits for its end.
-            let (server, schedule) = (Arc::clone(&server), Arc::clone(&schedule));
-            spawn("timed", move || background::run_timed(&server, &schedule))?;
+            let (server, schedule, warden) = (Arc::clone(&server), Arc::clone(&schedule), Arc::clone(&warden));
+            spawn("timed", move || background::run_timed(&server, &schedule, &warden))?;
         }
         let thread = thread::Builder::new()
             .name("background".into())
-            .spawn(move || background::run(&server, &schedule, &ended))
+            .spawn(move || background::run(&server, &schedule, &warden, &ended))
             .map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
         self.background = Some((going, thread));
         Ok(())
@@ -335,11 +337,11 @@ impl Daemon {
 
     /// Finds out what has changed on these while nobody tracked them, and harvests that.
     fn catch_up(&self, volumes: Vec<Arc<Served>>) {
-        let tell = self.tell.clone();
+        let (tell, warden) = (self.tell.clone(), Arc::clone(&self.running.warden));
         let catching_up = move || {
             let mut all = Vec::new();
             for served in volumes {
-                let done = catch_up(&served);
+                let done = catch_up(&served, &warden);
                 all.push((served, done));
             }
             let _ = tell.send(Event::CaughtUp(all));
@@ -451,7 +453,7 @@ impl Daemon {
     }
 }
 
-fn catch_up(served: &Served) -> Result<(), SummaryError> {
+fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
     let (began, mut caught_up) = (Instant::now(), Ok(()));
     let path = message::path_text(served.path());
     served.catch_up(|tracked, done| {
@@ -462,7 +464,7 @@ fn catch_up(served: &Served) -> Result<(), SummaryError> {
         if let Some(CaughtUp::All(doubt)) = tracked.caught_up() {
             tracing::warn!("{path}: harvested anew: {doubt}");
         }
-        onesweep_sys::memory::give_back();
+        warden.rest();
         let (known, read) = (tracked.ledger().nodes.len(), tracked.readings());
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!("{path}: {read} of {known} directories harvested in {seconds:.1} s");
