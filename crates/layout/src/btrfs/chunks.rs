@@ -310,7 +310,7 @@ impl ChunkMap {
         Some(match self.turns_of(chunk) {
             0 | 1 => chunk.place(offset, self.mirror),
             copies => {
-                let copy = (offset / COPY_TURN % u64::from(copies)) as u16;
+                let copy = u16::try_from(offset / COPY_TURN % u64::from(copies)).ok()?;
                 let Place { device, byte, run } = chunk.place(offset, Mirror(copy));
                 Place { device, byte, run: run.min(COPY_TURN - offset % COPY_TURN) }
             }

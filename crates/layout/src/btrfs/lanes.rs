@@ -145,7 +145,7 @@ impl Lanes {
         let ways = self.ways.get(&chunk.address)?;
         let offset = address - chunk.address;
         let (copy, within, left) = turn_of(offset, ways.len() as u64);
-        let way = ways.get(copy as usize)?;
+        let way = ways.get(usize::try_from(copy).ok()?)?;
         let at = way.first + within;
         let left = left.min(chunk.length - offset);
         if self.lanes == 1 {
