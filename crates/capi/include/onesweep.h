@@ -920,7 +920,8 @@ onesweep_error onesweep_options_set_base(struct onesweep_options *options, const
 // one. Default: none; such an XFS can't be read.
 //
 // The caller sees to it: `device` is a string or NULL.
-onesweep_error onesweep_options_set_logdev(struct onesweep_options *options, const char *device);
+onesweep_error onesweep_options_set_logdev(struct onesweep_options *options,
+                                           const char *device);
 
 // How many threads call back, 1 to 1024, for callbacks that need the CPU. With 1, the default, that is the thread that called
 // the library; with more, none of them is.
