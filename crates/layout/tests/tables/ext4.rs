@@ -403,6 +403,11 @@ fn a_journal_that_is_damaged_is_not_cut_short() {
         ("block", commits[0] - 1024 + 1, true),
         ("block", commits[0] + 1, false),
         ("block", commits[1] + 11, false),
+        // Behind it there is nothing that would show that it was written.
+        ("the head of a block", commits[last] + 1, false),
+        ("the head of a block", commits[last] + 6, false),
+        ("the head of a block", commits[last] + 7, false),
+        ("the head of a block", commits[last] + 11, false),
     ] {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;

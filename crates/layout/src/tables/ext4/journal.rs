@@ -287,6 +287,15 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         self.wrong_checksum("a commit block", place, COMMIT_SUM, checksum(&bytes[COMMIT_SUM + 4..]), found)
     }
 
+    /// Whether a block commits a transaction but for its first bytes, which ought to say so. Without a look at that, a last transaction
+    /// would seem to have come to the disk in part.
+    fn is_commit_but_for_its_head(&self, place: u64, bytes: &[u8], sequence: u32) -> bool {
+        let mut whole = bytes.to_vec();
+        let head = [MAGIC, COMMIT.to_be_bytes(), sequence.to_be_bytes()].concat();
+        whole[..head.len()].copy_from_slice(&head);
+        self.is_checksummed() && self.wrong_commit(place, &whole).is_none()
+    }
+
     fn wrong_checksum(&self, what: &str, place: u64, at: usize, right: u32, found: u32) -> Option<TableError> {
         let at = self.volume.byte_of(place) + at as u64;
         let shown = |checksum: u32| format!("checksum {checksum:#010x}");
@@ -328,6 +337,11 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             let place = self.place(block)?;
             let bytes = self.volume.block(place)?;
             let kind = if is_of(&bytes, log.sequence) { be32(&bytes, 4) } else { 0 };
+            if kind != COMMIT && self.is_commit_but_for_its_head(place, &bytes, log.sequence) {
+                let expected = format!("the commit of transaction {}, as its checksum says", log.sequence);
+                let (at, found) = (self.volume.byte_of(place), format!("{:02x?}", &bytes[..12]));
+                return Err(broken("the head of a block", at, expected, found));
+            }
             let mut steps = 1;
             match kind {
                 DESCRIPTOR => {
