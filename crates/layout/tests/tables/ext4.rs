@@ -432,6 +432,14 @@ fn a_journal_that_is_damaged_is_not_cut_short() {
     let mut bytes = older(commits[0]);
     bytes[descriptors[0] + 100] ^= 1;
     assert!(Ext4::open(bytes.as_slice()).is_err(), "later transactions are sound");
+    // A descriptor that tells of blocks which it doesn't have leads past the commit. Its first tag is its last by a flag.
+    let mut bytes = sound.clone();
+    let descriptor = *descriptors.iter().rfind(|at| **at < commits[last]).expect("one of the last transaction");
+    let tags = (descriptor + 12..descriptor + 1020).step_by(16);
+    let end = tags.into_iter().find(|at| bytes[at + 7] & 8 != 0).expect("a last tag");
+    bytes[end + 7] &= !8;
+    let error = Ext4::open(bytes.as_slice()).err().expect("a wrong descriptor");
+    assert!(error.to_string().contains("a descriptor"), "{error}");
     // A transaction that is wrong in all its parts and older than the log before it isn't damage, but its end.
     let mut bytes = older(commits[last]);
     let descriptor = descriptors.iter().rfind(|at| **at < commits[last]).expect("one of the last transaction");
@@ -578,7 +586,7 @@ fn what_cannot_be_read_is_told_and_the_rest_is_right() {
         let mut kept = Kept::default();
         tables.scan(Wanted { xattrs: true }, &mut kept).unwrap();
         with_problems += u32::from(!kept.problems.is_empty());
-        unchanged(&sound, &kept, round);
+        unchanged(&sound, &kept, &format!("round {round}"));
     }
     assert!(with_problems > 10, "{with_problems}");
 }
@@ -631,7 +639,7 @@ fn damaged(mkfs: &[&str], block_bytes: u64, seed: u64, crash: bool) {
             let most = changes.len() * 2000;
             assert!(kept.problems.len() <= most, "round {round}: {} problems", kept.problems.len());
             if checksummed {
-                unchanged(&sound, &kept, round);
+                unchanged(&sound, &kept, &format!("round {round} after {changes:?}"));
             }
         }
         undo.iter().rev().for_each(|&(at, byte)| bytes[at] = byte);
@@ -642,7 +650,7 @@ fn damaged(mkfs: &[&str], block_bytes: u64, seed: u64, crash: bool) {
 }
 
 /// With checksums, whatever is told is right, but for targets of long symbolic links, which have none.
-fn unchanged(sound: &Kept, kept: &Kept, round: u64) {
+fn unchanged(sound: &Kept, kept: &Kept, round: &str) {
     for (number, inode) in &kept.inodes {
         let before = &sound.inodes[number];
         if inode.mode & 0o170_000 == 0o120_000 {
@@ -650,12 +658,12 @@ fn unchanged(sound: &Kept, kept: &Kept, round: u64) {
         }
         let is_directory = inode.mode & 0o170_000 == 0o040_000;
         let partial = is_directory && !kept.problems.is_empty();
-        assert!(inode == before || partial, "round {round}:\n{inode:?}\n{before:?}\n{:?}", kept.problems);
+        assert!(inode == before || partial, "{round}:\n{inode:?}\n{before:?}\n{:?}", kept.problems);
     }
     let told = kept.inodes.len() + kept.problems.len() >= sound.inodes.len();
-    assert!(told || !kept.problems.is_empty(), "round {round}: inodes are missing in silence");
+    assert!(told || !kept.problems.is_empty(), "{round}: inodes are missing in silence");
     let names: std::collections::HashSet<_> = sound.names.iter().collect();
-    assert!(kept.names.iter().all(|name| names.contains(name)), "round {round}");
+    assert!(kept.names.iter().all(|name| names.contains(name)), "{round}");
 }
 
 /// Places of 64 bytes that have metadata, or at least something.

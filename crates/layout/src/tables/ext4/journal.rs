@@ -169,8 +169,15 @@ struct Log {
 struct Pending {
     written: Vec<Written>,
     revoked: HashSet<u64>,
-    /// What is wrong with it.
-    wrong: Option<TableError>,
+    wrong: Option<Wrong>,
+}
+
+/// The first block of a transaction that isn't what it must be, in which there is no knowing what it says of those behind it.
+struct Wrong {
+    what: TableError,
+    block: u64,
+    /// Blocks of the log from there on.
+    left: u64,
 }
 
 /// A copy of a block.
@@ -342,10 +349,11 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                 let (at, found) = (self.volume.byte_of(place), format!("{:02x?}", &bytes[..12]));
                 return Err(broken("the head of a block", at, expected, found));
             }
+            let wrong = |what| Wrong { what, block, left };
             let mut steps = 1;
             match kind {
                 DESCRIPTOR => {
-                    pending.wrong = pending.wrong.or_else(|| self.wrong_tail("a descriptor", place, &bytes));
+                    pending.wrong = pending.wrong.or_else(|| self.wrong_tail("a descriptor", place, &bytes).map(wrong));
                     for tag in self.tags(&bytes) {
                         block = self.next(block);
                         let copied = Copied { block: self.place(block)?, escaped: tag.escaped };
@@ -355,7 +363,8 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                     }
                 }
                 REVOKE => {
-                    pending.wrong = pending.wrong.or_else(|| self.wrong_tail("a block of revocations", place, &bytes));
+                    let tail = || self.wrong_tail("a block of revocations", place, &bytes).map(wrong);
+                    pending.wrong = pending.wrong.or_else(tail);
                     pending.revoked.extend(self.revocations(&bytes).filter(|&block| self.volume.holds(block, 1)));
                     if pending.revoked.len() + log.revoked.len() > REVOKED_MAX {
                         let (expected, found) = (format!("{REVOKED_MAX} revoked blocks at most"), "more");
@@ -368,7 +377,7 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                     let is_old = time < committed_at;
                     // Written together with what it commits, it may be all that came to the disk.
                     let is_early = self.features & INCOMPATIBLE_ASYNC_COMMIT != 0;
-                    match (pending.wrong.take(), self.wrong_commit(place, &bytes)) {
+                    match (pending.wrong.take().map(|wrong| wrong.what), self.wrong_commit(place, &bytes)) {
                         (None, None) => {}
                         (Some(wrong), _) if !is_old => return Err(wrong),
                         (None, Some(wrong)) if !(is_early || is_old && pending.written.is_empty()) => {
@@ -385,19 +394,22 @@ impl<'a, B: BlockRead> Journal<'a, B> {
                     log.sequence = log.sequence.wrapping_add(1);
                 }
                 _ => {
-                    let wrong = pending.wrong.unwrap_or_else(|| {
+                    let ended = || {
                         let expected = format!("one of transaction {}, which was committed", log.sequence);
-                        let found = format!("{:02x?}", &bytes[..12]);
-                        broken("a block", self.volume.byte_of(place), expected, found)
-                    });
-                    let is_committed = self.commits_behind(block, left, &log, committed_at)?;
-                    return if is_committed { Err(wrong) } else { Ok(log) };
+                        wrong(broken("a block", self.volume.byte_of(place), expected, format!("{:02x?}", &bytes[..12])))
+                    };
+                    pending.wrong = pending.wrong.or_else(|| Some(ended()));
+                    break;
                 }
             }
             block = self.next(block);
             left = left.saturating_sub(steps);
         }
-        Ok(log)
+        // A descriptor that says too much leads past the commit: so looked for from the first wrong block on.
+        match pending.wrong {
+            Some(Wrong { what, block, left }) if self.commits_behind(block, left, &log, committed_at)? => Err(what),
+            _ => Ok(log),
+        }
     }
 
     /// Whether the transaction, or one that came later, is committed behind the block where the log seems to end. Told by a
