@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# A shell that runs the tests in the background has it ignored, and Ctrl-C would end nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SIZES = [0, 1, 4095, 4096, 4097, 20_000, 300_000]
 
