@@ -276,14 +276,29 @@ impl fmt::Debug for Bytes {
 #[derive(Clone, Debug)]
 pub struct BufferPool(Arc<Mutex<Kept>>);
 
-/// Buffers below this come from the allocator, which is quick with them.
-const POOLED_BYTES_MIN: usize = 64 << 10;
+/// Blocks from this length on are kept in one list, for buffers of about their length; shorter ones by their class.
+const LARGE_FROM: usize = 64 << 10;
+
+/// Lengths of small blocks: 1, 2 and 4 KiB, and then each multiple of 4 KiB below [`LARGE_FROM`], and itself.
+const SMALL_CLASSES: usize = 18;
+
+const SMALL_STEP: usize = 4096;
+
+/// The class of a small block for `len` bytes, and how long it is.
+fn small_class(len: usize) -> (usize, usize) {
+    match len {
+        0..=1024 => (0, 1024),
+        1025..=2048 => (1, 2048),
+        _ => (1 + len.div_ceil(SMALL_STEP), len.next_multiple_of(SMALL_STEP)),
+    }
+}
 
 impl BufferPool {
     /// A pool that takes at most `spare_bytes` bytes of memory beyond what its buffers hold: blocks that nobody uses, and
     /// the unused ends of used ones.
     pub fn new(spare_bytes: usize) -> BufferPool {
-        BufferPool(Arc::new(Mutex::new(Kept { blocks: VecDeque::new(), bytes: 0, ends: 0, bytes_max: spare_bytes })))
+        let (blocks, small) = (VecDeque::new(), Default::default());
+        BufferPool(Arc::new(Mutex::new(Kept { blocks, small, bytes: 0, ends: 0, bytes_max: spare_bytes })))
     }
 
     /// As [`FileBuffer::try_zeroed`], from used memory where some is kept, which is cleared first.
@@ -303,6 +318,12 @@ impl BufferPool {
         Some(FileBuffer(Arc::new(memory)))
     }
 
+    /// As [`BufferPool::try_uncleared`], for one who fills them alone: no part of them can be lent.
+    pub fn try_bytes(&self, len: usize) -> Option<Bytes> {
+        let (memory, _) = self.take(len)?;
+        Some(Bytes { memory, len })
+    }
+
     /// Bytes that are kept and not in use.
     pub fn kept_bytes(&self) -> usize {
         self.kept().bytes
@@ -310,14 +331,14 @@ impl BufferPool {
 
     /// Memory for `len` bytes, and whether it has been used before.
     fn take(&self, len: usize) -> Option<(Memory, bool)> {
-        if len < POOLED_BYTES_MIN {
-            return Some((Memory::zeroed(len)?, false));
+        if len == 0 {
+            return Some((Memory::zeroed(0)?, false));
         }
-        let kept = self.kept().take(len);
+        let (kept, fresh) = self.kept().take(len);
         let used = kept.is_some();
         let block = match kept {
             Some(block) => block,
-            None => Block::zeroed(len)?,
+            None => Block::zeroed(fresh)?,
         };
         let home = Some(Arc::downgrade(&self.0));
         Some((Memory { len, claims: Mutex::default(), start: block.start, block: Some(block), home }, used))
@@ -328,10 +349,13 @@ impl BufferPool {
     }
 }
 
-/// The memory that a pool keeps, oldest first.
+/// The memory that a pool keeps.
 #[derive(Debug)]
 struct Kept {
+    /// Large blocks, oldest first.
     blocks: VecDeque<Block>,
+    /// Small ones by their class. The youngest is taken first: it may be in the processor's caches still.
+    small: [Vec<Block>; SMALL_CLASSES],
     /// Of these blocks.
     bytes: usize,
     /// Of blocks in use, beyond what their buffers hold.
@@ -340,29 +364,56 @@ struct Kept {
 }
 
 impl Kept {
-    /// The smallest kept block of at least `len` bytes, unless it would waste more than a quarter.
-    fn take(&mut self, len: usize) -> Option<Block> {
-        // Taking a block turns its length into an end, which never is the longer.
-        let fits = |block: &Block| block.len() >= len && block.len() <= len + len / 4 + POOLED_BYTES_MIN;
-        let candidates = self.blocks.iter().enumerate().filter(|(_, block)| fits(block));
-        let (at, _) = candidates.min_by_key(|(at, block)| (block.len(), usize::MAX - at))?;
-        let block = self.blocks.remove(at)?;
-        self.bytes -= block.len();
-        self.ends += block.len() - len;
-        Some(block)
+    /// A kept block for `len` bytes, or how long a fresh one is to be.
+    fn take(&mut self, len: usize) -> (Option<Block>, usize) {
+        let block = if len < LARGE_FROM { self.small[small_class(len).0].pop() } else { self.take_large(len) };
+        if let Some(block) = block {
+            self.bytes -= block.len();
+            self.ends += block.len() - len;
+            return (Some(block), len);
+        }
+        let whole = if len < LARGE_FROM { small_class(len).1 } else { len };
+        // What is not as long as its class is not used again.
+        let fresh = if self.bytes + self.ends + (whole - len) <= self.bytes_max { whole } else { len };
+        self.ends += fresh - len;
+        (None, fresh)
     }
 
-    /// Keeps a block of which `used` bytes were in use, and lets the oldest go where that is too much.
-    fn keep(&mut self, block: Block, used: usize) {
+    /// The smallest kept block of at least `len` bytes, unless it would waste more than a quarter.
+    fn take_large(&mut self, len: usize) -> Option<Block> {
+        // Taking a block turns its length into an end, which never is the longer.
+        let fits = |block: &Block| block.len() >= len && block.len() <= len + len / 4 + LARGE_FROM;
+        let candidates = self.blocks.iter().enumerate().filter(|(_, block)| fits(block));
+        let (at, _) = candidates.min_by_key(|(at, block)| (block.len(), usize::MAX - at))?;
+        self.blocks.remove(at)
+    }
+
+    /// Keeps a block of which `used` bytes were in use, and lets blocks of the other kind, then older ones, go where that is too
+    /// much. What is not kept comes back, to be given to the system outside of the lock.
+    fn keep(&mut self, block: Block, used: usize) -> Vec<Block> {
         self.ends -= block.len() - used;
-        self.bytes += block.len();
-        self.blocks.push_back(block);
-        while self.bytes + self.ends > self.bytes_max {
-            match self.blocks.pop_front() {
-                Some(oldest) => self.bytes -= oldest.len(),
-                None => return,
-            }
+        let mut too_much = Vec::new();
+        let (class, class_len) = small_class(used.min(LARGE_FROM));
+        let is_small = used < LARGE_FROM;
+        if is_small && block.len() != class_len {
+            return vec![block];
         }
+        self.bytes += block.len();
+        if is_small {
+            self.small[class].push(block);
+        } else {
+            self.blocks.push_back(block);
+        }
+        while self.bytes + self.ends > self.bytes_max {
+            let next = match is_small {
+                true => self.blocks.pop_front().or_else(|| self.small[class].pop()),
+                false => self.small.iter_mut().rev().find_map(Vec::pop).or_else(|| self.blocks.pop_front()),
+            };
+            let Some(next) = next else { break };
+            self.bytes -= next.len();
+            too_much.push(next);
+        }
+        too_much
     }
 }
 
@@ -436,7 +487,8 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let pool = self.home.as_ref().and_then(Weak::upgrade);
         if let (Some(pool), Some(block)) = (pool, self.block.take()) {
-            lock(&pool).keep(block, self.len);
+            let too_much = lock(&pool).keep(block, self.len);
+            drop(too_much);
         }
     }
 }
@@ -626,8 +678,66 @@ mod tests {
         assert_eq!(pool.kept_bytes(), 32 << 20, "a large block does not go to a small file");
         drop(small);
         drop(pool.try_zeroed(100).unwrap());
-        assert_eq!(pool.kept_bytes(), 33 << 20, "small buffers are not kept");
+        assert_eq!(pool.kept_bytes(), (33 << 20) + 1024, "a small buffer does not take a large block");
         assert!(pool.try_zeroed(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn pool_gives_small_memory_again_too() {
+        for (len, class_len) in [(1, 1 << 10), (1025, 2 << 10), (4096, 4 << 10), (4097, 8 << 10), (65_535, 64 << 10)] {
+            let pool = BufferPool::new(1 << 20);
+            let mut first = pool.try_bytes(len).unwrap();
+            first.fill(7);
+            let address = first.as_ptr();
+            drop(first);
+            assert_eq!(pool.kept_bytes(), class_len, "{len}");
+            let again = pool.try_bytes(class_len.min(LARGE_FROM - 1)).unwrap();
+            assert_eq!((again.as_ptr(), pool.kept_bytes()), (address, 0));
+            assert!(again[..len].iter().all(|&byte| byte == 7));
+            drop(again);
+            let cleared = pool.try_zeroed(len).unwrap();
+            assert_eq!(cleared.lend(0..1).start().cast_const(), address);
+            assert!(cleared.try_into_bytes().unwrap().iter().all(|&byte| byte == 0));
+        }
+        assert!(BufferPool::new(1 << 20).try_bytes(0).unwrap().is_empty());
+    }
+
+    /// Whatever lengths come: never more than it may, and all of it comes back in the end.
+    #[test]
+    fn small_and_large_blocks_share_what_the_pool_may_take() {
+        const MAX: usize = 256 << 10;
+        let pool = BufferPool::new(MAX);
+        let taken = || {
+            let kept = pool.kept();
+            let lists: usize = kept.blocks.iter().chain(kept.small.iter().flatten()).map(Block::len).sum();
+            assert_eq!(lists, kept.bytes);
+            kept.bytes + kept.ends
+        };
+        let mut random = 1_u64;
+        let mut held = VecDeque::new();
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let len = (random >> 33) as usize % (1 << ((random >> 58) % 19));
+            held.push_back(pool.try_bytes(len).unwrap());
+            if held.len() > (random >> 40) as usize % 64 {
+                held.pop_front();
+            }
+            assert!(taken() <= MAX, "{}", taken());
+        }
+        held.clear();
+        assert_eq!(pool.kept().ends, 0);
+    }
+
+    #[test]
+    fn blocks_make_room_for_the_other_kind() {
+        let pool = BufferPool::new(256 << 10);
+        let fill_with_small = || drop((0..64).map(|_| pool.try_bytes(4096).unwrap()).collect::<Vec<_>>());
+        fill_with_small();
+        assert_eq!((pool.kept_bytes(), pool.kept().blocks.len()), (256 << 10, 0));
+        drop(pool.try_bytes(128 << 10).unwrap());
+        assert_eq!((pool.kept_bytes(), pool.kept().blocks.len()), (256 << 10, 1));
+        fill_with_small();
+        assert_eq!((pool.kept_bytes(), pool.kept().blocks.len()), (256 << 10, 0));
     }
 
     #[test]

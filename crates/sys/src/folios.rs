@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// Of an entry of `pagemap`: the page is in memory.
@@ -32,7 +33,7 @@ impl Folios {
     /// Whether any of the first `bytes` of a file that is open for reading lies in a folio of several pages; `None` when
     /// not all of them are in memory, or the kernel doesn't tell.
     ///
-    /// Pages that are not in memory are read. Looks at each page: for small files.
+    /// Pages that are not in memory are read, and it's no error here when that fails. Looks at each page: for small files.
     pub fn any_large(&self, fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Option<bool>> {
         if bytes == 0 {
             return Ok(Some(false));
@@ -62,7 +63,7 @@ impl Folios {
 
 /// Divides the folios that hold the first `bytes` of a file that is open for reading into folios of one page.
 ///
-/// Pages that are not in memory are read. Folios that others have mapped, too, stay as they are, and nobody is told. All count as
+/// Pages that are not in memory are read, where that is possible. Folios that others have mapped, too, stay as they are, and nobody is told. All count as
 /// cold afterwards. A system call for each page: for small files.
 #[doc(alias = "MADV_COLD")]
 pub fn make_small(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
@@ -79,12 +80,17 @@ pub fn make_small(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     })
 }
 
-/// Gives the start of a mapping of a file, all of it in memory, which is gone afterwards.
+/// Gives the start of a mapping of a file, all of it in memory that can be, which is gone afterwards.
 fn mapped<T>(fd: BorrowedFd<'_>, bytes: usize, body: impl FnOnce(*mut libc::c_void) -> io::Result<T>) -> io::Result<T> {
-    let flags = MapFlags::SHARED | MapFlags::POPULATE;
     // SAFETY: a new mapping at an address of the kernel's choice, never read or written.
-    let start = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, fd, 0)? };
-    let answer = body(start);
+    let start = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, fd, 0)? };
+    // SAFETY: exactly the mapping made above. With `MAP_POPULATE` the kernel would try for ever to read what can't be read.
+    let populated = unsafe { madvise(start, bytes, Advice::LinuxPopulateRead) };
+    let answer = match populated {
+        // A page that isn't there, behind the end or on a bad place, or a kernel before 5.14: `body` finds what there is.
+        Ok(()) | Err(Errno::FAULT | Errno::INVAL) => body(start),
+        Err(error) => Err(error.into()),
+    };
     // SAFETY: exactly the mapping made above, of which nothing is kept.
     unsafe { munmap(start, bytes)? };
     answer

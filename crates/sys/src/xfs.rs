@@ -157,6 +157,8 @@ impl Request {
 
 /// `XFS_IOC_FSGEOMETRY` (Linux 5.2).
 const XFS_IOC_FSGEOMETRY: Opcode = opcode::read::<Geometry>(b'X', 126);
+/// What each block is used for is kept by block, too.
+const XFS_FSOP_GEOM_FLAGS_RMAPBT: u32 = 1 << 19;
 /// Files can share blocks.
 const XFS_FSOP_GEOM_FLAGS_REFLINK: u32 = 1 << 20;
 /// Files can exchange blocks.
@@ -190,6 +192,8 @@ pub struct Facts {
     pub has_reflinks: bool,
     /// Files can [exchange](crate::exchange_ranges) blocks (`exchange=1`).
     pub has_exchange: bool,
+    /// The owners of all blocks are kept in the order of the disk (`rmapbt=1`).
+    pub has_reverse_map: bool,
     /// The kernel has found damage that is not repaired.
     pub is_sick: bool,
     /// Allocation groups.
@@ -205,6 +209,7 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
     Ok(Facts {
         has_reflinks: has(XFS_FSOP_GEOM_FLAGS_REFLINK),
         has_exchange: has(XFS_FSOP_GEOM_FLAGS_EXCHANGE_RANGE),
+        has_reverse_map: has(XFS_FSOP_GEOM_FLAGS_RMAPBT),
         is_sick: told.sick != 0,
         groups: told.groups,
     })

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn what_is_not_sound_is_refused() {
         let told = |has_reflinks, has_exchange, is_sick, kernel| {
-            judge(xfs::Facts { has_reflinks, has_exchange, is_sick, groups: 4 }, kernel)
+            judge(xfs::Facts { has_reflinks, has_exchange, is_sick, ..xfs::Facts::default() }, kernel)
         };
         assert!(matches!(told(true, false, false, (5, 10)), Ok(Way::Share)));
         assert!(matches!(told(true, true, false, (6, 18)), Ok(Way::Share)));

@@ -40,6 +40,23 @@ pub fn read_at_if_cached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> 
     }
 }
 
+/// Writes all bytes, and waits until these are durable, whatever else of the file is not. A [refusal](is_refusal) where the kernel
+/// or the file system can't do that.
+#[doc(alias = "RWF_DSYNC")]
+pub fn write_all_durably_at(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(left) = bytes.get(done..).filter(|left| !left.is_empty()) {
+        let flags = rustix::io::ReadWriteFlags::DSYNC;
+        match rustix::io::pwritev2(fd, &[io::IoSlice::new(left)], offset + done as u64, flags) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 /// The first byte at or behind `offset` that is not in a hole; `None` when only a hole is left. Moves the descriptor.
 #[doc(alias = "SEEK_DATA")]
 pub fn seek_data(fd: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
@@ -127,6 +144,15 @@ mod tests {
         assert_eq!(seek_hole(file.as_fd(), 1 << 20).unwrap(), Some((1 << 20) + 4096));
         assert_eq!(seek_data(file.as_fd(), (1 << 20) + 4096).unwrap(), None);
         assert_eq!(seek_hole(file.as_fd(), 2 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn bytes_are_written_durably() {
+        let file = tempfile::tempfile().unwrap();
+        write_all_durably_at(file.as_fd(), &[7; 10_000], 5000).unwrap();
+        let mut bytes = [9; 15_000];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        assert!(bytes[..5000] == [0; 5000] && bytes[5000..] == [7; 10_000]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use attributes::{
 };
 pub use content::{
     allocate, clone_file, copy_range, give_back, insert_hole, is_refusal, read_at, read_at_if_cached, read_at_uncached,
-    reserve, seek_data, seek_hole, sync_data,
+    reserve, seek_data, seek_hole, sync_data, write_all_durably_at,
 };
 pub use entry_type::EntryType;
 pub use file_system::{FileSystem, file_system, sync_file_system};
