@@ -66,6 +66,8 @@ pub(crate) struct ReadAhead {
     blocks_read: BlocksRead,
     /// Looks since the last one that read from a disk.
     calm: u32,
+    /// The last look met content in memory.
+    was_in_memory: bool,
 }
 
 /// What has come from disks up to now.
@@ -125,6 +127,7 @@ impl ReadAhead {
             threads: Vec::new(),
             blocks_read: BlocksRead::default(),
             calm: CALM,
+            was_in_memory: false,
         }
     }
 
@@ -133,8 +136,17 @@ impl ReadAhead {
         self.blocks_read.by_looker = usage::blocks_read();
     }
 
+    /// Tells that the last look met content of its file in memory, so that the inode, which content in memory hangs on, was there,
+    /// too: to ask the kernel what was read would cost a call for each such file.
+    pub(crate) fn met_in_memory(&mut self) {
+        self.was_in_memory = true;
+    }
+
     /// True while metadata comes from the disk. To be asked before each look, by the thread that looks.
     pub(crate) fn is_worthwhile(&mut self) -> bool {
+        if std::mem::take(&mut self.was_in_memory) && self.calm >= CALM {
+            return false;
+        }
         let by_threads = self.shared.blocks_read.load(Ordering::Relaxed);
         self.note(BlocksRead { by_looker: usage::blocks_read(), by_threads })
     }
@@ -292,6 +304,19 @@ mod tests {
             let worthwhile = (0..3 * CALM).filter(|_| ahead.note(read)).count();
             assert_eq!(worthwhile, CALM as usize);
         }
+    }
+
+    #[test]
+    fn what_was_in_memory_is_not_asked_for_and_the_next_look_is() {
+        let mut ahead = ReadAhead::new(1, false);
+        ahead.begin();
+        // As if something had come from a disk since.
+        ahead.blocks_read.by_looker = u64::MAX;
+        ahead.met_in_memory();
+        assert!(!ahead.is_worthwhile());
+        assert!(ahead.is_worthwhile(), "the kernel is asked again");
+        ahead.met_in_memory();
+        assert!(ahead.is_worthwhile(), "while something comes from a disk each look counts");
     }
 
     #[test]

@@ -52,6 +52,8 @@ struct State {
     starved: Vec<(Share, u64)>,
     consumers: usize,
     waiting_consumers: usize,
+    /// Of them, those that were woken and did not come to it yet: to wake them again would be a system call for each item.
+    woken_consumers: usize,
     waiting_producers: usize,
     /// A consumer was told that it holds the whole budget; the next one to be stuck ends the sweep.
     warned: bool,
@@ -144,6 +146,8 @@ impl Delivery {
             let patience = left.min(PATIENCE);
             state = self.produced.wait_timeout(state, patience).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             state.waiting_consumers -= 1;
+            // Also of one that woke by itself: then somebody is woken once too often, and never too seldom.
+            state.woken_consumers = state.woken_consumers.saturating_sub(1);
         }
     }
 }
@@ -195,17 +199,27 @@ impl Producer {
             state.waiting_producers -= 1;
         }
         state.items.push_back(item);
-        if state.waiting_consumers > 0 && state.items.len() >= WAKE_AT {
-            self.0.produced.notify_one();
+        if state.items.len() >= WAKE_AT {
+            self.wake_one(state);
         }
         !self.0.cancel.is_cancelled()
+    }
+
+    /// Wakes a consumer that sleeps, if there is one, after the lock is given back: on one processor he runs at once, and would
+    /// have to sleep again for the lock.
+    fn wake_one(&self, mut state: MutexGuard<'_, State>) {
+        if state.waiting_consumers > state.woken_consumers {
+            state.woken_consumers += 1;
+            drop(state);
+            self.0.produced.notify_one();
+        }
     }
 
     /// Wakes a consumer for what was sent.
     pub(crate) fn flush(&self) {
         let state = self.0.state();
-        if state.waiting_consumers > 0 && !state.items.is_empty() {
-            self.0.produced.notify_one();
+        if !state.items.is_empty() {
+            self.wake_one(state);
         }
     }
 

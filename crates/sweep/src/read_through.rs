@@ -8,7 +8,7 @@ use std::{
 };
 
 use onesweep_sys::{
-    buffer::{BufferPool, Bytes, FileBuffer},
+    buffer::{BufferPool, Bytes},
     files::{self, Stat},
 };
 
@@ -30,9 +30,11 @@ pub(crate) enum Outcome {
     TooLarge,
 }
 
-/// Reads the file into memory. `loan` is what is reserved for it; `reserve` asks for another if it has grown.
+/// Reads the file into memory. `seen` is what it was a moment ago, if that was asked of `fd`; `loan` is what is reserved for it;
+/// `reserve` asks for another if it has grown.
 pub(crate) fn read_stable(
     fd: BorrowedFd<'_>,
+    mut seen: Option<Stat>,
     pool: &BufferPool,
     mut loan: Loan,
     mut reserve: impl FnMut(u64) -> Option<Loan>,
@@ -40,7 +42,10 @@ pub(crate) fn read_stable(
 ) -> Result<Outcome, FileError> {
     let fail = |step: String, error| FileError::io(path(), step, error);
     for attempt in 1..=ATTEMPTS {
-        let before = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
+        let before = match seen.take() {
+            Some(seen) => seen,
+            None => files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?,
+        };
         let cost = before.size.next_multiple_of(BLOCK);
         if cost > loan.bytes() && before.size > loan.bytes() {
             // The old loan goes first: both together might not fit.
@@ -50,13 +55,12 @@ pub(crate) fn read_stable(
                 None => return Ok(Outcome::TooLarge),
             };
         }
-        let buffer = pool
-            .try_uncleared(before.size as usize)
+        let mut bytes = pool
+            .try_bytes(before.size as usize)
             .ok_or_else(|| fail("get memory for it".into(), io::ErrorKind::OutOfMemory.into()))?;
-        let read = fill(fd, &buffer).map_err(|(at, error)| fail(format!("read at byte {at}"), error))?;
+        let read = fill(fd, &mut bytes).map_err(|(at, error)| fail(format!("read at byte {at}"), error))?;
         let after = files::statx_fd(fd).map_err(|error| fail("stat".into(), error))?;
         if read as u64 == before.size && State::of(&before) == State::of(&after) {
-            let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             // Times are set when a write begins: one that is on its way shows only by bytes that change.
             let is_settled = !is_recent(after.ctime.secs)
                 || begins_with(fd, &bytes).map_err(|error| fail("read it again".into(), error))?;
@@ -66,7 +70,6 @@ pub(crate) fn read_stable(
             continue;
         }
         if attempt == ATTEMPTS && read as u64 == before.size && may_have_grown(&before, &after) {
-            let bytes = buffer.try_into_bytes().expect("the part was dropped after reading");
             // What is equal in two readings was all there between them.
             let still_there = begins_with(fd, &bytes).map_err(|error| fail("read it again".into(), error))?;
             if still_there {
@@ -181,12 +184,10 @@ fn begins_with(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool> {
 const COMPARED_AT_ONCE: usize = 64 << 10;
 
 /// Fills the buffer from the front of the file, or as far as the file goes; the place is told with an error.
-fn fill(fd: BorrowedFd<'_>, buffer: &FileBuffer) -> Result<usize, (usize, io::Error)> {
-    let size = buffer.len();
-    let mut part = buffer.lend(0..size);
+fn fill(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, (usize, io::Error)> {
     let mut at = 0;
-    while at < size {
-        match files::read_at(fd, &mut part.as_mut_slice()[at..], at as u64) {
+    while at < bytes.len() {
+        match files::read_at(fd, &mut bytes[at..], at as u64) {
             Ok(0) => break,
             Ok(read) => at += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -233,10 +234,37 @@ mod tests {
         let share = Budget::new(1 << 20).share(1 << 20);
         let loan = share.try_reserve(4096).unwrap();
         let outcome =
-            read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new)
+            read_stable(file.as_fd(), None, &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new)
                 .unwrap();
         let Outcome::Whole { bytes, loan, stat } = outcome else { panic!("it fits") };
         assert_eq!((&bytes[..], loan.bytes(), stat.size), (&[7; 10_000][..], 12_288, 10_000));
+    }
+
+    /// What was seen when it was surveyed counts as the state before the reading: a change since is a change.
+    #[test]
+    fn a_file_that_changed_since_it_was_seen_comes_as_it_is_now() {
+        let share = Budget::new(1 << 20).share(1 << 20);
+        for now in [&b"shorter"[..], b"as long as then", b"longer than it was when it was seen"] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"as long as it..").unwrap();
+            let seen = files::statx_fd(file.as_fd()).unwrap();
+            file.set_len(0).unwrap();
+            file.write_all_at(now, 0).unwrap();
+            // Times tick coarsely before Linux 6.13.
+            let has_ticked = || {
+                file.set_modified(std::time::SystemTime::now()).unwrap();
+                files::statx_fd(file.as_fd()).unwrap().ctime != seen.ctime
+            };
+            assert!((0..1_000_000).any(|_| has_ticked()));
+            let loan = share.try_reserve(4096).unwrap();
+            let reserve = |bytes| share.try_reserve(bytes);
+            let outcome =
+                read_stable(file.as_fd(), Some(seen), &BufferPool::new(0), loan, reserve, &PathBuf::new).unwrap();
+            let Outcome::Whole { bytes, stat, .. } = outcome else { panic!("it fits") };
+            assert_eq!(&bytes[..], now);
+            assert_eq!(*stat, files::statx_fd(file.as_fd()).unwrap());
+            assert_ne!(stat.ctime, seen.ctime);
+        }
     }
 
     #[test]
@@ -282,7 +310,7 @@ mod tests {
         let share = Budget::new(8192).share(8192);
         let loan = share.try_reserve(4096).unwrap();
         let outcome =
-            read_stable(file.as_fd(), &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new)
+            read_stable(file.as_fd(), None, &BufferPool::new(0), loan, |bytes| share.try_reserve(bytes), &PathBuf::new)
                 .unwrap();
         assert!(matches!(outcome, Outcome::TooLarge));
     }
@@ -311,7 +339,7 @@ mod tests {
             (0..10_000).any(|_| {
                 let loan = share.try_reserve(0).unwrap();
                 let reserve = |bytes| share.try_reserve(bytes);
-                is_as_wished(&read_stable(file.as_fd(), &BufferPool::new(0), loan, reserve, &|| path.clone()))
+                is_as_wished(&read_stable(file.as_fd(), None, &BufferPool::new(0), loan, reserve, &|| path.clone()))
             })
         });
         assert!(met);

@@ -245,3 +245,14 @@ const QUEUE_DEPTH_MAX: usize = 1024;
 
 /// Requests are split at multiples of the largest block that direct reads are aligned to.
 const REQUEST_MIN: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The README and the manual say so.
+    #[test]
+    fn writers_are_held_for_half_a_minute_at_most() {
+        assert_eq!(Settings::new(Vec::new()).freeze_limit.as_secs(), 30);
+    }
+}

@@ -30,11 +30,18 @@ const SETTLED_SECONDS: i64 = 1;
 #[derive(Debug)]
 pub(crate) enum Surveyed {
     /// Nothing has to come from the disk: no content, or all of it in the cache. Open, if it was opened.
-    Ready(Option<OwnedFd>),
+    Ready(Option<Opened>),
     /// Its fragments are in the catalogue.
     Planned,
     /// Too large or too special for the plan.
     Streamed,
+}
+
+/// A file as it was opened, and what it was then.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) fd: OwnedFd,
+    pub(crate) stat: files::Stat,
 }
 
 /// What a survey is told.
@@ -182,10 +189,10 @@ impl Surveyor {
         }
         if self.is_made_up(fd.as_fd(), stat.dev) {
             catalogue.get_mut(id).flags.set(Flags::MADE_UP);
-            return Ok(Surveyed::Ready(Some(fd)));
+            return Ok(Surveyed::Ready(Some(Opened { fd, stat })));
         }
         if stat.size == 0 {
-            return Ok(Surveyed::Ready(Some(fd)));
+            return Ok(Surveyed::Ready(Some(Opened { fd, stat })));
         }
         let too_large = stat.size > self.aim.large || catalogue.cost(id) > self.aim.share;
         let looks_sparse = stat.blocks * 512 < stat.size;
@@ -196,7 +203,7 @@ impl Surveyor {
             let all_cached = pages.cached >= stat.size.div_ceil(memory::page_bytes());
             if self.aim.content && self.aim.cached_first && all_cached && !looks_sparse && !too_large {
                 catalogue.get_mut(id).flags.set(Flags::CACHED);
-                return Ok(Surveyed::Ready(Some(fd)));
+                return Ok(Surveyed::Ready(Some(Opened { fd, stat })));
             }
         }
         if stat.dio_align.is_none() {
@@ -233,7 +240,10 @@ impl Surveyor {
             catalogue.get_mut(id).flags.set(Flags::STREAMED);
             return Ok(Surveyed::Streamed);
         }
-        Ok(if catalogue.get(id).fragments == 0 { Surveyed::Ready(Some(fd)) } else { Surveyed::Planned })
+        Ok(match catalogue.get(id).fragments {
+            0 => Surveyed::Ready(Some(Opened { fd, stat })),
+            _ => Surveyed::Planned,
+        })
     }
 
     /// True on file systems whose files have no stored content.

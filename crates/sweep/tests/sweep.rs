@@ -12,7 +12,8 @@ use std::{
 };
 
 use onesweep::{
-    BulkRead, Cancel, Entries, FileError, Filter, Kind, Order, Progress, Reassembly, Route, Summary, SweptFile,
+    BulkRead, Cancel, Entries, FileError, Filter, Kind, Order, Progress, Reassembly, Route, Strategy, Summary,
+    SweptFile,
 };
 
 /// A tree with the odd cases; gives what a sweep must deliver.
@@ -194,6 +195,19 @@ fn a_file_that_changed_just_now_is_read_again() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(route(), [Route::Swept]);
+}
+
+/// Also where no order gains anything, as in memory, unless that of the directories is asked for.
+#[test]
+fn what_is_cached_comes_first_on_a_disk_without_seeks_too() {
+    let Ok(root) = tempfile::tempdir_in("/dev/shm") else { return eprintln!("skipped: no /dev/shm") };
+    fs::write(root.path().join("file"), vec![7; 100_000]).unwrap();
+    let route = |read: BulkRead| read.start().unwrap().map(|item| item.unwrap().route()).collect::<Vec<_>>();
+    let read = || BulkRead::new([root.path()]);
+    assert_eq!(route(read()), [Route::Cached]);
+    for asked in [read().order(Order::Directory), read().strategy(Strategy::Vanilla), read().ignore_cache(true)] {
+        assert_ne!(route(asked), [Route::Cached]);
+    }
 }
 
 /// Where it lies doesn't matter then, so nobody asks.

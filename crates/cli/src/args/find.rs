@@ -58,10 +58,13 @@ pub(crate) struct FindArgs {
     /// Memory for names and inodes: what has more is read part by part, directories first [default: an eighth of the memory]
     #[arg(long, value_name = "SIZE")]
     pub(crate) catalog_limit: Option<Size>,
+    /// Ask for so many allocation groups of a mounted XFS at a time, for measuring
+    #[arg(long, hide = true, value_name = "N")]
+    pub(crate) groups_at_a_time: Option<usize>,
     /// End each path with a NUL instead of a line feed
     #[arg(short = '0', long, conflicts_with_all = ["long", "json"])]
     pub(crate) null: bool,
-    /// Show mode, names, owner, group, size, time, fragments and address too
+    /// Show mode, names, owner, group, size, time, fragments, address and flags too
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) long: bool,
     /// Write a JSON object for each file, one to a line

@@ -77,7 +77,7 @@ impl<'a> Archive<'a> {
             file = file.with_paths(|path| self.names.of(path));
         }
         if let Some(out) = &mut self.verbose {
-            let written = write_names(out, &self.writer.names(&file));
+            let written = write_names(out, &self.writer.names(&file), file.marks().dirty);
             if let Err(error) = written {
                 self.verbose = None;
                 // As with GNU tar, that nobody reads the names does not end the archive.
@@ -192,12 +192,13 @@ fn verbose_output(session: &Session) -> Box<dyn Write> {
     }
 }
 
-/// Each on a line, directories with a slash.
-fn write_names(out: &mut dyn Write, names: &[(&Path, bool)]) -> io::Result<()> {
+/// Each on a line, directories with a slash, those of a file system that was not closed with a mark behind a tab, which no name shows.
+fn write_names(out: &mut dyn Write, names: &[(&Path, bool)], is_dirty: bool) -> io::Result<()> {
     for (name, is_directory) in names {
         let name = name.as_os_str().as_bytes();
         out.write_all(&shown(name))?;
-        out.write_all(if *is_directory && !name.ends_with(b"/") { b"/\n" } else { b"\n" })?;
+        out.write_all(if *is_directory && !name.ends_with(b"/") { b"/" } else { b"" })?;
+        out.write_all(if is_dirty { b"\tdirty\n" } else { b"\n" })?;
     }
     Ok(())
 }
@@ -241,8 +242,10 @@ mod tests {
     #[test]
     fn names_have_a_line_each() {
         let mut out = Vec::new();
-        write_names(&mut out, &[(Path::new("d"), true), (Path::new("e/"), true), (Path::new("d/f"), false)]).unwrap();
-        assert_eq!(out, b"d/\ne/\nd/f\n");
+        let names = [(Path::new("d"), true), (Path::new("e/"), true), (Path::new("d/f"), false)];
+        write_names(&mut out, &names, false).unwrap();
+        write_names(&mut out, &names, true).unwrap();
+        assert_eq!(out, b"d/\ne/\nd/f\nd/\tdirty\ne/\tdirty\nd/f\tdirty\n");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) fn run(args: FindArgs) -> Result<u8, Failure> {
     }
     for image in &args.images {
         let mut rows = Rows { out: &mut out, style, is_terminal };
-        let found = match find_volume::find(image, &conditions, limit, &mut rows) {
+        let found = match find_volume::find(image, &conditions, limit, args.groups_at_a_time, &mut rows) {
             Ok(None) if is_mounted(image) => find_mounted(image, &conditions, args.one_file_system, limit, &mut rows),
             Ok(None) => find(image, &args, &conditions, limit, &mut rows),
             found => found.map(Option::unwrap_or_default),

@@ -84,13 +84,17 @@ pub(super) fn find(
     named: &Path,
     conditions: &[Condition],
     limit: u64,
+    groups_at_a_time: Option<usize>,
     rows: &mut Rows<'_>,
 ) -> Result<Option<u64>, Found> {
     if !named.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         return Ok(None);
     }
     let nothing = |error: &io::Error| Found::Nothing(cannot_read(named, error));
-    let Some(volume) = Volume::open(named).map_err(|error| nothing(&error))? else { return Ok(None) };
+    let Some(mut volume) = Volume::open(named).map_err(|error| nothing(&error))? else { return Ok(None) };
+    if let (Volume::Xfs(xfs), Some(groups)) = (&mut volume, groups_at_a_time) {
+        xfs.ask_groups_at_a_time(groups);
+    }
     let start = files::statx_at(files::CURRENT_DIR, named, true).map_err(|error| nothing(&error))?.ino;
     let mounts = mounts_below(named).map_err(|error| nothing(&error))?;
     let name = message::path_text(named);
@@ -99,6 +103,7 @@ pub(super) fn find(
     };
     let (mut written, mut sources, subvolumes) = (Ok(()), Sources::new(), RefCell::default());
     let (mut is_there, mut problems, tells_all) = (false, 0, volume.tells_all());
+    let shows_all = rows.tells_all();
     let mut show = |part: Part<'_, Row>| {
         if part.is_first() {
             problems = part.problems_met();
@@ -127,7 +132,7 @@ pub(super) fn find(
             let shown = path.as_os_str().as_bytes();
             if conditions.iter().all(|condition| condition.holds(shown, entry.value)) {
                 let mut row = entry.value.clone();
-                if rows.tells_all() && !tells_all {
+                if shows_all && !tells_all {
                     look(&mut sources, &path, &mut row);
                 }
                 written = rows.write(shown, &row);
@@ -137,7 +142,8 @@ pub(super) fn find(
     };
     let whole = Whole { limit, keep: &mut |inode| Row::of(&inode), lost: None };
     let mut telling = Telling { volume, subvolumes: &subvolumes };
-    Tree::read_in_parts(&mut telling, Wanted::default(), whole, &mut show).map_err(|error| match error {
+    let wanted = Wanted { extents: shows_all, ..Wanted::default() };
+    Tree::read_in_parts(&mut telling, wanted, whole, &mut show).map_err(|error| match error {
         TableError::Kernel { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => nothing(&source),
         error => Found::Nothing(format!("{name}: {}", message::of_error(&error))),
     })?;
@@ -163,11 +169,11 @@ fn mounts_below(named: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// What only the inode itself tells: where a symbolic link points, and where the content of a regular file lies, as far as the
-/// kernel tells it.
+/// kernel tells it and hasn't told yet.
 fn look(sources: &mut Sources, path: &Path, row: &mut Row) {
     match row.mode & 0o170_000 {
         0o120_000 => row.target = std::fs::read_link(path).ok().map(|to| to.as_os_str().as_bytes().into()),
-        0o100_000 if row.size > 0 => map(sources, path, row),
+        0o100_000 if row.size > 0 && row.allocated > 0 && row.fragments == 0 => map(sources, path, row),
         _ => {}
     }
 }

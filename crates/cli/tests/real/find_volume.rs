@@ -1,6 +1,8 @@
 //! `find` in directories of a mounted XFS or btrfs says what find(1) says.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, os::unix::fs::FileExt, path::Path, process::Command};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::{
     find,
@@ -78,6 +80,56 @@ fn is_found_without_a_walk(fs: Fs) {
     let link = finish(onesweep(["find", "--json", "--type", "l"]).arg(&root), 0);
     let row: serde_json::Value = serde_json::from_str(&text(&link.stdout)).expect("JSON of one link");
     assert_eq!(row["target"], "f1");
+}
+
+/// Where files lie comes from the reverse map where there is one: no file is opened for it, and the same is told.
+#[test]
+fn places_come_from_a_reverse_map_without_opening_a_file() {
+    root_test!();
+    let told = |map: &str| {
+        let image = Image::with(Fs::Xfs, 320 << 20, &["-m", &format!("rmapbt={map}")]);
+        let root = image.root();
+        let mut rng = Rng::new(5);
+        for number in 0..50 {
+            fs::write(root.join(format!("file{number}")), rng.bytes(number * 1000)).expect("a file");
+        }
+        let pieces = fs::File::create(root.join("pieces")).expect("a file");
+        (0..40).for_each(|number| pieces.write_all_at(&[7; 4096], number * 8192).expect("a piece"));
+        rustix::fs::syncfs(fs::File::open(&root).expect("the root")).expect("all of it is written");
+        let opened = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("watches");
+        inotify::add_watch(&opened, &root, WatchFlags::OPEN).expect("a watch");
+        let rows = text(&finish(onesweep(["find", "--json"]).arg(&root), 0).stdout);
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(&opened, &mut buffer);
+        let mut files = BTreeSet::new();
+        while let Ok(event) = reader.next() {
+            files.extend(event.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+        let mut all = 0;
+        for row in rows.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")) {
+            if row["type"] != "file" || row["size"] == 0 {
+                continue;
+            }
+            all += 1;
+            let path = row["path"].as_str().expect("a path");
+            let mapped = output(Command::new("filefrag").args(["-b1", "-v", path]));
+            let mapped = text(&mapped);
+            // What XFS has reserved between the pieces has no data.
+            let has_data = |line: &&str| line.contains("..") && line.contains(':') && !line.contains("unwritten");
+            let extents: Vec<&str> = mapped.lines().filter(has_data).collect();
+            let first = extents[0].split(':').nth(2).and_then(|place| place.trim().split('.').next());
+            let address = first.and_then(|first| first.parse::<u64>().ok());
+            assert_eq!(
+                (row["fragments"].as_u64(), row["address"].as_u64()),
+                (Some(extents.len() as u64), address),
+                "{row}\n{mapped}"
+            );
+        }
+        assert_eq!(all, 50);
+        files
+    };
+    assert_eq!(told("1"), BTreeSet::new());
+    assert_eq!(told("0").len(), 50, "each of them is asked");
 }
 
 /// A subvolume has inodes of its own: it is told, and found when it is named, from any directory in it.

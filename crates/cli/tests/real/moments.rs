@@ -18,7 +18,7 @@ use onesweep::{BulkRead, Entries, FileError, Kind, Progress, SweptFile};
 use onesweep_deliver::copy::{Copier, Reflink, Sources};
 
 use crate::{
-    image::{Fs, Image},
+    image::{Fs, Image, unmount},
     run::{finish, interruptible, onesweep, output, root_test, run, text},
     tree::Rng,
 };
@@ -427,6 +427,11 @@ fn results_are_refused_on(fs: Fs) {
     errors_to_file.arg(root.join("tree")).stderr(stdout());
     let mut tar = onesweep(["tar", "--snapshot", "-cf"]);
     tar.arg(root.join("a.tar")).arg(root.join("tree"));
+    // Links whose target isn't there, one behind the other.
+    std::os::unix::fs::symlink(root.join("linked.tar"), image.beside("second link")).expect("a link");
+    std::os::unix::fs::symlink("second link", image.beside("first link")).expect("a link");
+    let mut by_link = onesweep(["tar", "--snapshot", "-cf"]);
+    by_link.arg(image.beside("first link")).arg(root.join("tree"));
     let mut copy = onesweep(["copy", "--snapshot"]);
     copy.arg(root.join("tree")).arg(root.join("not/yet/there"));
     let mut picture = onesweep(["layout", "--snapshot", "--svg"]);
@@ -444,7 +449,7 @@ fn results_are_refused_on(fs: Fs) {
         scan
     };
     let mut scan = scan_with(root.join("verdicts"));
-    for command in [&mut to_file, &mut tar, &mut copy, &mut picture, &mut map, &mut shard, &mut scan] {
+    for command in [&mut to_file, &mut tar, &mut by_link, &mut copy, &mut picture, &mut map, &mut shard, &mut scan] {
         let said = text(&finish(command, 2).stderr);
         assert!(said.contains("lies on the same file system, which is frozen while the plan is made"), "{said}");
         assert!(said.contains("write elsewhere, or leave out --snapshot"), "{said}");
@@ -452,7 +457,7 @@ fn results_are_refused_on(fs: Fs) {
     finish(&mut errors_to_file, 2);
     finish(&mut scan_with(image.beside("verdicts")), 0);
     let is_there = |name: &&str| root.join(name).exists();
-    assert_eq!(["a.tar", "not", "tree.svg", "shards"].iter().find(|name| is_there(name)), None);
+    assert_eq!(["a.tar", "linked.tar", "not", "tree.svg", "shards"].iter().find(|name| is_there(name)), None);
     // Whoever calls the library names what else is written meanwhile, such as a store that isn't there yet.
     let read = BulkRead::new([root.join("tree")]).snapshot(true);
     let to_store = read.writes_to([elsewhere.clone(), root.join("stores/totals")]).plan().map(drop);
@@ -462,6 +467,36 @@ fn results_are_refused_on(fs: Fs) {
     read.writes_to([elsewhere.join("totals")]).plan().map(drop).expect("a plan with a store elsewhere");
     finish(onesweep(["copy", "--snapshot"]).arg(root.join("tree")).arg(&elsewhere), 0);
     assert!(elsewhere.join("folder/c").exists());
+}
+
+/// What is written to an image on the frozen file system, or through an overlay over it, would wait as well.
+#[test]
+fn results_that_end_on_a_frozen_file_system_are_refused() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 640 << 20);
+    let root = image.root();
+    make_tree(&root.join("tree"));
+    let refused = |to: &Path| {
+        let said = text(&finish(onesweep(["tar", "--snapshot", "-cf"]).arg(to).arg(root.join("tree")), 2).stderr);
+        assert!(said.contains("lies in a file of the same file system, which is frozen"), "{said}");
+        assert!(!to.exists());
+    };
+    let inner = image.beside("inner");
+    fs::create_dir(&inner).expect("a folder");
+    let file = root.join("inner.img");
+    fs::File::create(&file).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&file));
+    run(Command::new("mount").args(["-o", "loop"]).arg(&file).arg(&inner));
+    refused(&inner.join("a.tar"));
+    unmount(&inner);
+    ["lower", "upper", "work"].iter().for_each(|name| fs::create_dir(root.join(name)).expect("a folder"));
+    let layer = |name: &str| format!("{name}dir={}", root.join(name).display());
+    let options = ["lower", "upper", "work"].map(layer).join(",");
+    let mounted = Command::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).arg(&inner).output();
+    if mounted.expect("mount runs").status.success() {
+        refused(&inner.join("a.tar"));
+        unmount(&inner);
+    }
 }
 
 /// What can't be held says so, and what to do.

@@ -2,10 +2,14 @@
 //! them and however damaged they are, and what is open of them is open for reading alone.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
+    io::Read,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -151,8 +155,8 @@ fn an_ntfs_stays_what_it_is() {
 }
 
 /// How a process has a file open: the flags of each descriptor on it.
-fn flags_of(process: &Child, file: &Path) -> Vec<u32> {
-    let folder = PathBuf::from(format!("/proc/{}", process.id()));
+fn flags_of(process: u32, file: &Path) -> Vec<u32> {
+    let folder = PathBuf::from(format!("/proc/{process}"));
     let links = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
     let on_it = links.filter(|link| fs::read_link(link.path()).is_ok_and(|target| target == file));
     let flags = on_it.filter_map(|link| {
@@ -163,20 +167,35 @@ fn flags_of(process: &Child, file: &Path) -> Vec<u32> {
     flags.collect()
 }
 
-/// While it writes to a pipe that nobody empties, a command has what it reads open; for reading alone, through each descriptor.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Until it ends, a command has what it reads open for reading alone, through each descriptor, each time that it is looked at;
+/// its full pipe holds it between parts of its output.
 fn is_open_for_reading_alone(command: &mut Command, path: &Path) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("onesweep runs");
-    let flags = loop {
-        let flags = flags_of(&child, path);
-        if !flags.is_empty() {
-            break flags;
+    let mut output = child.stdout.take().expect("a pipe");
+    let (has_ended, is_seen, mut seen) = (AtomicBool::new(false), AtomicBool::new(false), HashSet::new());
+    let until = Instant::now() + PATIENCE;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !has_ended.load(Ordering::Relaxed) {
+                seen.extend(flags_of(child.id(), path));
+                is_seen.store(!seen.is_empty(), Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        // Until then nothing is taken from the pipe, which holds up who has much to say.
+        while !is_seen.load(Ordering::Relaxed) && Instant::now() < until {
+            std::thread::yield_now();
         }
-        assert!(child.try_wait().expect("a process").is_none(), "{command:?} ended without opening {}", path.display());
-        std::thread::yield_now();
-    };
-    child.kill().and_then(|()| child.wait()).expect("it ends");
+        let mut part = [0; 16 << 10];
+        while output.read(&mut part).expect("its output") > 0 {}
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    assert!(child.wait().expect("it ends").success(), "{command:?}");
     const WRITING: u32 = 0o3;
-    assert!(flags.iter().all(|flags| flags & WRITING == 0), "{command:?} {}: {flags:?}", path.display());
+    assert!(!seen.is_empty(), "{command:?} was not seen to open {}", path.display());
+    assert!(seen.iter().all(|flags| flags & WRITING == 0), "{command:?} {}: {seen:?}", path.display());
 }
 
 /// More than a pipe and the buffer of a command take.
@@ -197,18 +216,35 @@ fn what_is_open_is_open_for_reading_alone() {
     }
 }
 
-/// The device below a mounted file system, which `find` and sweeps of root read the tables of.
-#[test]
-fn the_device_of_a_mounted_ext4_is_open_for_reading_alone() {
-    root_test!();
-    let image = Image::new(Fs::Ext4, 400 << 20);
+/// The device below a mounted file system, which `find` and sweeps of root read.
+fn the_device_is_open_for_reading_alone(fs: Fs, commands: &[&[&str]]) {
+    let image = Image::new(fs, 400 << 20);
     let mut rng = Rng::new(seed());
     for file in 0..700 {
         fs::write(image.root().join(format!("file {file}")), rng.bytes(10_000)).expect("a file");
     }
     run(Command::new("sync").arg("--file-system").arg(image.root()));
-    is_open_for_reading_alone(onesweep(["find", "--json"]).arg(image.root()), image.device());
-    is_open_for_reading_alone(onesweep(["tar", "--device", "-cf", "-"]).arg(image.root()), image.device());
+    for command in commands {
+        is_open_for_reading_alone(onesweep(*command).arg(image.root()), image.device());
+    }
+}
+
+#[test]
+fn the_device_of_a_mounted_ext4_is_open_for_reading_alone() {
+    root_test!();
+    the_device_is_open_for_reading_alone(Fs::Ext4, &[&["find", "--json"], &["tar", "--device", "-cf", "-"]]);
+}
+
+#[test]
+fn the_device_of_a_mounted_xfs_is_open_for_reading_alone() {
+    root_test!();
+    the_device_is_open_for_reading_alone(Fs::Xfs, &[&["tar", "--device", "-cf", "-"]]);
+}
+
+#[test]
+fn the_device_of_a_mounted_ntfs_is_open_for_reading_alone() {
+    root_test!();
+    the_device_is_open_for_reading_alone(Fs::Ntfs, &[&["tar", "-cf", "-"]]);
 }
 
 /// A device that can't be written to is read as any other: nothing is even tried.

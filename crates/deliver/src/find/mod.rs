@@ -7,4 +7,4 @@ mod row;
 
 pub use condition::{Condition, ConditionError};
 pub use mounted::{MountedDirectory, MountedError, MountedOptions};
-pub use row::{LONG_HEADER, Row, Style, write_row};
+pub use row::{LONG_HEADER, Moment, Row, Style, write_row};

@@ -125,7 +125,7 @@ impl MountedDirectory {
     /// Tells everything below the directory and the directory itself, as paths relative to it: `visit` what is there, `fail`
     /// what the kernel could not tell of, and why. What vanished meanwhile is left out. Entries come before what is in them.
     ///
-    /// Counts 320 bytes for each inode of the file system, and 64 and twice the name for each name. Where that passes the limit,
+    /// Counts 336 bytes for each inode of the file system, and 64 and twice the name for each name. Where that passes the limit,
     /// directories come first and the rest by parts; then a file that is replaced by another meanwhile may come twice.
     pub fn find(
         self,

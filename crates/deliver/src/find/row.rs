@@ -23,15 +23,49 @@ pub enum Style {
     Lines,
     /// The path, and a NUL.
     Nul,
-    /// Mode, names, owner, group, size, time, fragments, address and path in columns, with `-> target` behind symbolic links;
-    /// `\`, line feed and carriage return in both are written `\\`, `\n` and `\r`.
+    /// Mode, names, owner, group, size, time, fragments, address, flags and path in columns, with `-> target` behind symbolic links;
+    /// `\`, line feed and carriage return in both are written `\\`, `\n` and `\r`. Flags are letters, or `-`: `D` of a file system that was
+    /// not closed, `C` compressed, `E` encrypted, `R` for a driver that isn't known here.
     Long,
     /// One JSON object.
     Json,
 }
 
 /// The line above the long form.
-pub const LONG_HEADER: &str = "  MODE LINKS    UID    GID         SIZE CHANGED (UTC)    FRAGMENTS        ADDRESS PATH";
+pub const LONG_HEADER: &str =
+    "  MODE LINKS    UID    GID         SIZE CHANGED (UTC)    FRAGMENTS        ADDRESS FLAGS PATH";
+
+/// A point in time, or none, in 12 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    seconds: [u8; 8],
+    nanoseconds: [u8; 4],
+}
+
+impl Moment {
+    const NONE: Moment = Moment { seconds: [0; 8], nanoseconds: [0xff; 4] };
+
+    /// What it stands for.
+    pub fn timestamp(self) -> Option<Timestamp> {
+        let (seconds, nanoseconds) = (i64::from_ne_bytes(self.seconds), u32::from_ne_bytes(self.nanoseconds));
+        (self != Moment::NONE).then_some(Timestamp { seconds, nanoseconds })
+    }
+}
+
+impl Default for Moment {
+    fn default() -> Moment {
+        Moment::NONE
+    }
+}
+
+impl From<Option<Timestamp>> for Moment {
+    fn from(time: Option<Timestamp>) -> Moment {
+        time.map_or(Moment::NONE, |Timestamp { seconds, nanoseconds }| Moment {
+            seconds: seconds.to_ne_bytes(),
+            nanoseconds: nanoseconds.to_ne_bytes(),
+        })
+    }
+}
 
 /// What is kept of an inode.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,7 +89,9 @@ pub struct Row {
     /// Last change of the inode.
     pub ctime: Timestamp,
     /// Last read.
-    pub atime: Timestamp,
+    pub atime: Moment,
+    /// Birth; `None` where it isn't kept.
+    pub btime: Moment,
     /// Runs of blocks with data.
     pub fragments: u32,
     /// The byte where its first block lies.
@@ -87,7 +123,8 @@ impl Row {
             links: stat.nlink,
             mtime: time(stat.mtime),
             ctime: time(stat.ctime),
-            atime: time(stat.atime),
+            atime: Some(time(stat.atime)).into(),
+            btime: stat.btime.map(time).into(),
             ..Row::default()
         }
     }
@@ -115,7 +152,8 @@ impl Row {
             links: inode.links,
             mtime: inode.mtime,
             ctime: inode.ctime,
-            atime: inode.atime,
+            atime: Some(inode.atime).into(),
+            btime: inode.btime.into(),
             flags: inode.flags,
             target: inode.inline.as_deref().filter(|_| inode.mode >> 12 == SYMLINK).map(Box::from),
             streams: inode.streams.as_slice().into(),
@@ -128,6 +166,18 @@ impl Row {
 
 /// The type bits of a symbolic link.
 const SYMLINK: u32 = 0o12;
+
+/// The letters of the long form.
+fn letters(flags: InodeFlags) -> String {
+    let all = [
+        (InodeFlags::DIRTY, 'D'),
+        (InodeFlags::COMPRESSED, 'C'),
+        (InodeFlags::ENCRYPTED, 'E'),
+        (InodeFlags::UNKNOWN_REPARSE, 'R'),
+    ];
+    let letters: String = all.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, letter)| letter).collect();
+    if letters.is_empty() { "-".to_owned() } else { letters }
+}
 
 /// As `--json` shows it.
 #[derive(Serialize)]
@@ -147,6 +197,8 @@ struct Line<'a> {
     mtime: Box<RawValue>,
     ctime: Box<RawValue>,
     atime: Box<RawValue>,
+    /// `null` where it isn't kept.
+    btime: Option<Box<RawValue>>,
     fragments: u32,
     address: Option<u64>,
     flags: Vec<&'static str>,
@@ -178,7 +230,7 @@ pub fn write_row(out: &mut dyn Write, path: &[u8], row: &Row, style: Style) -> i
             let Row { mode, links, uid, gid, size, fragments, .. } = row;
             let address = row.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
             write!(out, "{mode:>6o} {links:>5} {uid:>6} {gid:>6} {size:>12} ")?;
-            write!(out, "{} {fragments:>9} {address:>14} ", date(row.mtime.seconds))?;
+            write!(out, "{} {fragments:>9} {address:>14} {:<5} ", date(row.mtime.seconds), letters(row.flags))?;
             write_escaped(out, path)?;
             if let Some(target) = &row.target {
                 out.write_all(b" -> ")?;
@@ -220,7 +272,8 @@ fn line<'a>(path: &'a [u8], row: &'a Row) -> serde_json::Result<Line<'a>> {
         links: row.links,
         mtime: time(row.mtime)?,
         ctime: time(row.ctime)?,
-        atime: time(row.atime)?,
+        atime: time(row.atime.timestamp().unwrap_or_default())?,
+        btime: row.btime.timestamp().map(time).transpose()?,
         fragments: row.fragments,
         address: row.address,
         flags: row.flags.iter_names().map(|(name, _)| name).collect(),
@@ -276,7 +329,7 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn a_row_takes_no_more_than_it_did() {
-        assert_eq!(size_of::<Row>(), 144);
+        assert_eq!(size_of::<Row>(), 152);
     }
 
     #[test]
@@ -327,6 +380,25 @@ mod tests {
     }
 
     #[test]
+    fn births_are_told_where_they_are_kept() {
+        let json = |btime: Option<Timestamp>| {
+            let row = Row { btime: btime.into(), ..Row::default() };
+            written(b"a", &row, Style::Json)
+        };
+        let birth = Timestamp { seconds: -7, nanoseconds: 1 };
+        assert!(json(Some(birth)).contains("\"btime\":-6.999999999,"), "{}", json(Some(birth)));
+        assert!(json(Some(Timestamp::default())).contains("\"btime\":0.0,"));
+        assert!(json(None).contains("\"btime\":null,"));
+    }
+
+    #[test]
+    fn letters_stand_for_flags() {
+        assert_eq!(letters(InodeFlags::empty()), "-");
+        assert_eq!(letters(InodeFlags::all()), "DCER");
+        assert_eq!(letters(InodeFlags::DIRTY | InodeFlags::ENCRYPTED), "DE");
+    }
+
+    #[test]
     fn every_style_tells_the_path() {
         let mtime = Timestamp { seconds: 1_600_000_000, nanoseconds: 500_000_000 };
         let flags = InodeFlags::COMPRESSED;
@@ -335,7 +407,7 @@ mod tests {
         assert_eq!(written(b"a\nb", &row, Style::Nul), "a\nb\0");
         let long = written(b"a\nb", &row, Style::Long);
         let columns: Vec<&str> = long.split_whitespace().collect();
-        assert_eq!(columns, ["100640", "1", "0", "0", "5", "2020-09-13", "12:26", "1", "-", "a\\nb"]);
+        assert_eq!(columns, ["100640", "1", "0", "0", "5", "2020-09-13", "12:26", "1", "-", "C", "a\\nb"]);
         let json: serde_json::Value = serde_json::from_str(&written(b"a\xff", &row, Style::Json)).unwrap();
         assert_eq!((json["path_hex"].as_str(), json["type"].as_str()), (Some("61ff"), Some("file")));
         assert_eq!((json["mtime"].as_f64(), json["flags"][0].as_str()), (Some(1_600_000_000.5), Some("COMPRESSED")));

@@ -29,7 +29,12 @@ pub(super) struct Member<'a> {
     /// Only the regions of this map follow.
     pub(super) map: Option<&'a Map>,
     pub(super) xattrs: &'a [Xattr],
+    /// Its file system was not closed.
+    pub(super) is_dirty: bool,
 }
+
+/// What says so. GNU tar warns of each keyword that it doesn't know; this one everybody knows, and nobody heeds.
+const DIRTY: (&[u8], &[u8]) = (b"comment", b"onesweep: dirty");
 
 /// Turns members into header blocks. Its buffers are used again for each.
 pub(super) struct Encoder {
@@ -88,6 +93,9 @@ impl Encoder {
             if !header.minor(minor) {
                 number_record(&mut self.records, "SCHILY.devminor", minor.into());
             }
+        }
+        if member.is_dirty {
+            record(&mut self.records, &[DIRTY.0], DIRTY.1);
         }
         let acls = self.attributes(member.xattrs);
 

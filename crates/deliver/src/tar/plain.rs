@@ -57,6 +57,7 @@ impl PlainHeaders {
             size,
             map: None,
             xattrs: &[],
+            is_dirty: false,
         };
         self.0.encode(&member).0
     }

@@ -68,6 +68,7 @@ struct HeldLink {
     path: PathBuf,
     first: PathBuf,
     metadata: Metadata,
+    is_dirty: bool,
 }
 
 impl TarWriter<Output> {
@@ -215,7 +216,7 @@ impl<W: Write> TarWriter<W> {
                 warnings.extend(names.map(|name| TarWarning::Socket { path: name.to_path_buf() }));
                 return Ok(());
             }
-            (_, Some(first)) => self.hard_link(item.path(), first, &metadata, warnings)?,
+            (_, Some(first)) => self.hard_link(item.path(), first, &metadata, item.marks().dirty, warnings)?,
             (Kind::Directory, _) => return self.directory(&item, &metadata, warnings),
             (Kind::Symlink, _) if self.interleaved && leads_out(item.link_target()) => {
                 // For the warnings, which have nowhere to go at the end.
@@ -242,9 +243,9 @@ impl<W: Write> TarWriter<W> {
         let first = item.linked_to().unwrap_or(item.path());
         for further in item.links() {
             if self.interleaved || further.parent() == first.parent() {
-                self.hard_link(further, first, metadata, warnings)?;
+                self.hard_link(further, first, metadata, item.marks().dirty, warnings)?;
             } else {
-                self.hold(further, first, metadata, warnings);
+                self.hold(further, first, metadata, item.marks().dirty, warnings);
             }
         }
         Ok(())
@@ -252,18 +253,20 @@ impl<W: Write> TarWriter<W> {
 
     /// Keeps a further name until its directory is opened, or closed if it is above: a member elsewhere would make the
     /// extractor leave the directory that it is in, and what is made there later would spoil its time.
-    fn hold(&mut self, path: &Path, first: &Path, metadata: &Metadata, warnings: &mut Vec<TarWarning>) {
+    fn hold(&mut self, path: &Path, first: &Path, metadata: &Metadata, is_dirty: bool, warnings: &mut Vec<TarWarning>) {
         // Only for the warning, which has nowhere to go later.
         self.stripper.link_target(bytes(first), &mut self.link, warnings);
         let above = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        let link = HeldLink { path: path.to_path_buf(), first: first.to_path_buf(), metadata: *metadata };
+        let link = HeldLink { path: path.to_path_buf(), first: first.to_path_buf(), metadata: *metadata, is_dirty };
         self.held.entry(above).or_default().push(link);
     }
 
     /// Writes the further names that wait for a directory.
     fn release(&mut self, directory: &Path, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
         let links = self.held.remove(directory).unwrap_or_default();
-        links.iter().try_for_each(|link| self.hard_link(&link.path, &link.first, &link.metadata, warnings))
+        links
+            .iter()
+            .try_for_each(|link| self.hard_link(&link.path, &link.first, &link.metadata, link.is_dirty, warnings))
     }
 
     /// Writes symbolic links that lead out of the tree, just behind the close of their directory.
@@ -325,7 +328,7 @@ impl<W: Write> TarWriter<W> {
     ) -> io::Result<()> {
         self.stripper.member(bytes(item.path()), true, &mut self.name, warnings);
         self.link.clear();
-        self.header(item.path(), Type::Directory, item.metadata(), mode, 0, None, xattrs, warnings)
+        self.header(item.path(), Type::Directory, item.metadata(), mode, 0, None, xattrs, item.marks().dirty, warnings)
     }
 
     /// An entry without content.
@@ -339,7 +342,7 @@ impl<W: Write> TarWriter<W> {
         self.stripper.member(bytes(item.path()), false, &mut self.name, warnings);
         self.link.clear();
         self.link.extend_from_slice(item.link_target().map_or(&[], bytes));
-        self.header(item.path(), kind, metadata, metadata.mode, 0, None, item.xattrs(), warnings)
+        self.header(item.path(), kind, metadata, metadata.mode, 0, None, item.xattrs(), item.marks().dirty, warnings)
     }
 
     fn hard_link(
@@ -347,11 +350,12 @@ impl<W: Write> TarWriter<W> {
         path: &Path,
         first: &Path,
         metadata: &Metadata,
+        is_dirty: bool,
         warnings: &mut Vec<TarWarning>,
     ) -> io::Result<()> {
         self.stripper.member(bytes(path), false, &mut self.name, warnings);
         self.stripper.link_target(bytes(first), &mut self.link, warnings);
-        self.header(path, Type::Link, metadata, metadata.mode, 0, None, &[], warnings)
+        self.header(path, Type::Link, metadata, metadata.mode, 0, None, &[], is_dirty, warnings)
     }
 
     fn file(&mut self, item: &mut SweptFile, metadata: &Metadata, warnings: &mut Vec<TarWarning>) -> io::Result<()> {
@@ -360,7 +364,8 @@ impl<W: Write> TarWriter<W> {
         let size = metadata.size;
         let map = if self.sparse { map_of(item, size) } else { None };
         let map = map.as_ref();
-        self.header(item.path(), Type::File, metadata, metadata.mode, size, map, item.xattrs(), warnings)?;
+        let is_dirty = item.marks().dirty;
+        self.header(item.path(), Type::File, metadata, metadata.mode, size, map, item.xattrs(), is_dirty, warnings)?;
 
         let is_hole = item.bytes().is_none() && item.route() == Route::NoRead;
         let mismatch = match item.bytes() {
@@ -384,10 +389,11 @@ impl<W: Write> TarWriter<W> {
         size: u64,
         map: Option<&Map>,
         xattrs: &[Xattr],
+        is_dirty: bool,
         warnings: &mut Vec<TarWarning>,
     ) -> io::Result<()> {
         let (name, link) = (&self.name[..], &self.link[..]);
-        let member = Member { kind, name, link, metadata, mode, size, map, xattrs };
+        let member = Member { kind, name, link, metadata, mode, size, map, xattrs, is_dirty };
         let (blocks, acls) = self.encoder.encode(&member);
         if let Err(reason) = acls {
             warnings.push(acl_warning(path, reason));

@@ -183,7 +183,7 @@ pub(super) fn changed<'a>(image: &'a Image, input: &[u8]) -> Counted<Changed<'a>
 fn look(tables: &mut dyn Tables, len: u64) -> Checker {
     let checker = Checker::scan(tables, len);
     // What was found makes a tree that ends.
-    if let Ok(tree) = Tree::read(tables, Wanted { xattrs: true }, |_| ()) {
+    if let Ok(tree) = Tree::read(tables, Wanted { xattrs: true, ..Wanted::default() }, |_| ()) {
         let mut visited = 0_u64;
         let _ = tree.walk(tree.root(), &mut |_| {
             visited += 1;

@@ -8,12 +8,14 @@
 mod balance;
 mod claims;
 mod links;
+mod twins;
 
 use std::ops::ControlFlow;
 
 pub(super) use balance::{Balance, mixed};
 pub(super) use claims::Claims;
 pub(super) use links::{Links, Said};
+pub(super) use twins::Twins;
 
 use super::{Found, Inode, Name, TableError};
 

@@ -142,6 +142,8 @@ pub trait Found {
 pub struct Wanted {
     /// Extended attributes: on some file systems each costs a read.
     pub xattrs: bool,
+    /// Where files lie, where that is no part of what is read in any case: a mounted XFS has to be asked for it.
+    pub extents: bool,
 }
 
 /// What a file system says of itself.

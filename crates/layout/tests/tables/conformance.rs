@@ -75,7 +75,7 @@ pub(crate) fn by_kernel(root: &Path, leave_out: &[&str]) -> Tree {
             inode: metadata.ino(),
             mode: metadata.mode(),
             owner: (metadata.uid(), metadata.gid()),
-            size: if metadata.is_file() || metadata.is_symlink() { metadata.len() } else { 0 },
+            size: metadata.len(),
             links: metadata.nlink() as u32,
             rdev: metadata.rdev(),
             mtime: time(metadata.mtime(), metadata.mtime_nsec()),
@@ -186,7 +186,7 @@ impl Found for Until {
 /// Everything that tables tell.
 pub(crate) fn scan(tables: &mut dyn Tables) -> Kept {
     let mut kept = Kept::default();
-    tables.scan(Wanted { xattrs: true }, &mut kept).expect("tables that can be read");
+    tables.scan(Wanted { xattrs: true, extents: true }, &mut kept).expect("tables that can be read");
     kept
 }
 
@@ -238,7 +238,7 @@ fn facts(inode: &Inode) -> Facts {
         inode: inode.number,
         mode: inode.mode,
         owner: (inode.uid, inode.gid),
-        size: if is_file || is_link { inode.size } else { 0 },
+        size: inode.size,
         links: inode.links,
         rdev: inode.rdev,
         mtime: inode.mtime,

@@ -42,8 +42,8 @@ fn fill(folder: &Path) {
 /// What of a file mke2fs takes over.
 fn taken_over(facts: &Facts) -> impl PartialEq + std::fmt::Debug {
     let is_directory = facts.mode & 0o170_000 == 0o040_000;
-    let links = if is_directory { 0 } else { facts.links };
-    (facts.mode, facts.owner, facts.size, links, facts.mtime.seconds, facts.link_target.clone())
+    let (size, links) = if is_directory { (0, 0) } else { (facts.size, facts.links) };
+    (facts.mode, facts.owner, size, links, facts.mtime.seconds, facts.link_target.clone())
 }
 
 /// The bytes of a file, where its runs are.

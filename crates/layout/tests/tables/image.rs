@@ -21,11 +21,16 @@ impl Image {
     /// Makes a file system by a program such as `["mkfs.ext4", "-q", …]`, which gets the image as its last argument. `None`,
     /// with a line that says so, where nothing can be mounted.
     pub(crate) fn new(bytes: u64, mkfs: &[&str]) -> Option<Image> {
+        Image::new_in(&std::env::temp_dir(), bytes, mkfs)
+    }
+
+    /// The same in a folder below another one.
+    pub(crate) fn new_in(folder: &Path, bytes: u64, mkfs: &[&str]) -> Option<Image> {
         if !rustix::process::geteuid().is_root() {
             skipped("only root can mount");
             return None;
         }
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir_in(folder).expect("a folder");
         let image = Image { folder: Some(folder), mounted: false };
         File::create(image.path()).and_then(|file| file.set_len(bytes)).expect("a sparse file");
         run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(image.path()));

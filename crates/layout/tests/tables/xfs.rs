@@ -312,6 +312,15 @@ conformance! {
     directory_blocks_of_65536_conform: ["-n", "size=65536"], 20_000, true;
     directory_blocks_of_many_blocks_conform: ["-b", "size=1024", "-n", "size=65536"], 20_000, true;
     names_without_case_conform: ["-n", "version=ci"], 500, true;
+    blocks_of_8192_conform: ["-b", "size=8192"], 500, true;
+    blocks_of_32768_conform: ["-b", "size=32768"], 500, true;
+    sectors_of_1024_conform: ["-s", "size=1024"], 500, true;
+    sectors_of_2048_conform: ["-s", "size=2048"], 500, true;
+    sectors_of_8192_conform: ["-s", "size=8192", "-b", "size=8192"], 500, true;
+    extent_sizes_that_are_inherited_conform: ["-d", "extszinherit=16"], 500, true;
+    extent_sizes_of_copies_that_are_inherited_conform: ["-d", "cowextsize=16"], 500, true;
+    direct_access_that_is_inherited_conforms: ["-m", "reflink=0", "-d", "daxinherit=1"], 500, false;
+    projects_that_are_inherited_conform: ["-d", "projinherit=7"], 500, true;
     sectors_of_4096_conform: ["-s", "size=4096"], 500, true;
     two_groups_conform: ["-d", "agcount=2"], 500, true;
     stripes_conform: ["-d", "su=64k,sw=4,agcount=2", "-l", "size=64m"], 500, true;
@@ -455,7 +464,7 @@ fn a_scan_announces_inodes_and_directories() {
     let device = Noting::new(ImageFile::open(&image.path()).unwrap());
     let mut tables = Xfs::open(&device).unwrap();
     device.read.lock().unwrap().clear();
-    tables.scan(Wanted { xattrs: false }, &mut Kept::default()).unwrap();
+    tables.scan(Wanted { xattrs: false, ..Wanted::default() }, &mut Kept::default()).unwrap();
     let (read, announced) = (device.read.lock().unwrap(), device.announced.lock().unwrap());
     let alone = read.difference(&announced).count();
     assert!(announced.is_subset(&read), "announced in vain");
@@ -490,7 +499,7 @@ fn the_caller_ends_a_scan() {
     };
     let mut tables = open(&image);
     for calls in 1..1200 {
-        tables.scan(Wanted { xattrs: calls % 2 == 0 }, &mut Few(calls)).unwrap();
+        tables.scan(Wanted { xattrs: calls % 2 == 0, ..Wanted::default() }, &mut Few(calls)).unwrap();
     }
 }
 
@@ -562,7 +571,7 @@ fn survives_damage(path: &Path, has_checksums: bool) {
             }
         };
         let mut kept = Damaged::default();
-        tables.scan(Wanted { xattrs: true }, &mut kept).unwrap();
+        tables.scan(Wanted { xattrs: true, ..Wanted::default() }, &mut kept).unwrap();
         let Damaged(mut kept) = kept;
         kept.problems.iter().for_each(names_its_place);
         let is_whole = kept.inodes == sound.inodes && {
@@ -699,7 +708,7 @@ fn survives_consistent_damage(path: &Path) {
         }
         let changed = Changed::new(&image, changes);
         let mut kept = Damaged::default();
-        Xfs::open(&changed).unwrap().scan(Wanted { xattrs: true }, &mut kept).unwrap();
+        Xfs::open(&changed).unwrap().scan(Wanted { xattrs: true, ..Wanted::default() }, &mut kept).unwrap();
         kept.0.problems.iter().for_each(names_its_place);
         unharmed += u32::from(kept.0.problems.is_empty());
     }

@@ -15,14 +15,17 @@ use std::{
     process::Command,
 };
 
-use onesweep_layout::tables::{
-    Tables, Wanted,
-    xfs::{DirectoryPlaces, MountedXfs},
+use onesweep_layout::{
+    ExtentFlags,
+    tables::{
+        Tables, Wanted,
+        xfs::{DirectoryPlaces, MountedXfs},
+    },
 };
 use onesweep_sys::cache;
 
 use crate::{
-    conformance::{Tree, Until, by_kernel, by_tables, compare, scan},
+    conformance::{Kept, Tree, Until, by_kernel, by_tables, compare, scan},
     image::{Image, not_here, run},
     xfs::{ATTRIBUTE_MAX, Recipe, fill, open},
 };
@@ -78,6 +81,74 @@ pub(crate) fn without_content(mut tree: Tree) -> Tree {
         facts.xattrs.clear();
     }
     tree
+}
+
+/// Without what only the file itself tells.
+pub(crate) fn without_insides(mut tree: Tree) -> Tree {
+    for facts in tree.values_mut() {
+        facts.link_target = None;
+        facts.xattrs.clear();
+    }
+    tree
+}
+
+/// The reverse map tells every hole, unwritten range and extent that FIEMAP does, of files that share them too.
+fn places_conform(mkfs: &[&str], reflink: bool) {
+    let mkfs = [&["-m", if reflink { "rmapbt=1,reflink=1" } else { "rmapbt=1,reflink=0" }], mkfs].concat();
+    let Some(image) = mounted(&mkfs, false) else { return };
+    fill(&image.root(), &Recipe { names: 500, reflink, attribute: ATTRIBUTE_MAX });
+    if reflink {
+        // A clone that has come to its own blocks in the midst of shared ones, and one within its own file.
+        let xfs_io = |name: &str, commands: &[&str]| {
+            let commands = commands.iter().flat_map(|command| ["-c", command]);
+            run(Command::new("xfs_io").arg("-f").args(commands).arg(image.root().join(name)));
+        };
+        xfs_io("clone of extents", &["pwrite -q 0 4k", "pwrite -q 13107200 100k", "fpunch 26214400 256k"]);
+        let source = image.root().join("clone").display().to_string();
+        xfs_io("twice the same", &[&format!("reflink {source} 0 0 1m"), &format!("reflink {source} 0 2m 1m")]);
+    }
+    rustix::fs::sync();
+    let mut xfs = MountedXfs::open(&image.root()).unwrap().unwrap();
+    assert!(xfs.has_reverse_map());
+    for groups in [1, 4] {
+        xfs.ask_groups_at_a_time(groups);
+        let kept = scan(&mut xfs);
+        let extents = || kept.inodes.values().flat_map(|inode| &inode.extents);
+        assert_eq!(extents().any(|extent| extent.flags.contains(ExtentFlags::SHARED)), reflink);
+        assert!(extents().any(|extent| extent.is_zeros()) && extents().count() > 900);
+        let tables = by_tables(&mut xfs, &[]);
+        compare(&without_insides(by_kernel(&image.root(), &[])), &without_insides(tables));
+    }
+}
+
+#[test]
+fn places_come_from_the_reverse_map() {
+    places_conform(&[], false);
+}
+
+#[test]
+fn places_of_shared_blocks_come_from_the_reverse_map() {
+    places_conform(&["-d", "agcount=3"], true);
+}
+
+#[test]
+fn places_of_small_blocks_come_from_the_reverse_map() {
+    places_conform(&["-b", "size=1024", "-i", "size=512"], true);
+}
+
+/// Without a reverse map, or where nobody wants them, no places are told.
+#[test]
+fn no_places_are_told_without_a_reverse_map() {
+    for (mkfs, extents) in [("rmapbt=0", true), ("rmapbt=1", false)] {
+        let Some(image) = mounted(&["-m", mkfs], false) else { return };
+        fs::write(image.root().join("file"), [7; 9000]).unwrap();
+        let mut xfs = MountedXfs::open(&image.root()).unwrap().unwrap();
+        assert_eq!(xfs.has_reverse_map(), mkfs == "rmapbt=1");
+        let mut kept = Kept::default();
+        xfs.scan(Wanted { extents, ..Wanted::default() }, &mut kept).unwrap();
+        assert!(kept.problems.is_empty() && kept.inodes.values().any(|inode| inode.size == 9000));
+        assert!(kept.inodes.values().all(|inode| inode.extents.is_empty()));
+    }
 }
 
 fn conforms(mkfs: &[&str], parents: bool, names: u32) {

@@ -139,7 +139,7 @@ impl Filling {
         let xattrs = wishes.xattrs && !matches!(take, Take::NamesOf(_) | Take::Named(..));
         let found = Gathered::default();
         let mut gatherer = Gatherer { catalogue, traits, take, cancel: wishes.cancel, found };
-        self.image.tables.scan(Wanted { xattrs }, &mut gatherer)?;
+        self.image.tables.scan(Wanted { xattrs, ..Wanted::default() }, &mut gatherer)?;
         Ok(gatherer.found)
     }
 

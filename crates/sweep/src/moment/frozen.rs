@@ -11,7 +11,7 @@ use onesweep_sys::{
     freeze::{self, Frozen},
 };
 
-use super::{Live, directory_of, failed, place_of, refused};
+use super::{Live, directory_of, failed, ground::written_with, place_of, refused};
 use crate::error::{FileError, SweepError};
 
 /// A file system that is frozen.
@@ -65,12 +65,14 @@ fn explain(root: &Live<'_>, error: &io::Error) -> SweepError {
 /// Refuses what would wait for itself: a result that is written to the file system that is frozen.
 pub(super) fn check_outputs(root: &Live<'_>, outputs: &[PathBuf]) -> Result<(), SweepError> {
     let dev = root.placement.volume.dev;
-    match outputs.iter().find(|output| device_of(output) == Some(dev)) {
+    let waits = |output: &&PathBuf| device_of(output).filter(|at| written_with(*at).contains(&dev));
+    match outputs.iter().find_map(|output| Some((output, waits(&output)?))) {
         None => Ok(()),
-        Some(output) => {
+        Some((output, at)) => {
             let output = output.display();
             let fs_type = &root.placement.fs_type;
-            let what = format!("{output} lies on the same file system, which is frozen while the plan is made");
+            let place = if at == dev { "on the same file system" } else { "in a file of the same file system" };
+            let what = format!("{output} lies {place}, which is frozen while the plan is made");
             Err(refused(
                 root.shown,
                 format!("{what} ({fs_type} has no snapshots); write elsewhere, or leave out --snapshot"),
@@ -79,9 +81,21 @@ pub(super) fn check_outputs(root: &Live<'_>, outputs: &[PathBuf]) -> Result<(), 
     }
 }
 
-/// The device that something is written to, or would be: that of the nearest directory that is there.
+/// How many symbolic links the kernel follows for one path.
+const LINKS_MOST: usize = 40;
+
+/// The device that something is written to, or would be: that of the nearest directory that is there. A symbolic link whose
+/// target isn't there yet leads to where that would be made.
 fn device_of(output: &Path) -> Option<u64> {
-    let current = std::env::current_dir().ok()?;
-    let path = current.join(output);
-    path.ancestors().find_map(|path| files::statx_at(files::CURRENT_DIR, path, false).ok()).map(|stat| stat.dev)
+    let mut path = std::env::current_dir().ok()?.join(output);
+    let dev = |path: &Path| files::statx_at(files::CURRENT_DIR, path, false).ok().map(|stat| stat.dev);
+    for _ in 0..LINKS_MOST {
+        if let Some(dev) = dev(&path) {
+            return Some(dev);
+        }
+        let Ok(target) = path.read_link() else { break };
+        path.pop();
+        path.push(target);
+    }
+    path.ancestors().find_map(dev)
 }

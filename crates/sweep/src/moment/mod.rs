@@ -11,6 +11,7 @@
 
 mod btrfs;
 mod frozen;
+mod ground;
 mod left_over;
 mod lvm;
 

@@ -144,7 +144,7 @@ fn read_again(engine: &mut Engine<'_>, id: EntryId, loan: Loan) -> Result<SweptF
         CachePolicy::Fill => Footprint::default(),
     };
     let outcome =
-        read_through::read_stable(fd.as_fd(), engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
+        read_through::read_stable(fd.as_fd(), None, engine.pool, loan, |bytes| engine.share.try_reserve(bytes), &path);
     footprint.wipe(fd.as_fd());
     let outcome = outcome?;
     let mut item = handover::item(engine.catalogue, engine.opener, id, engine.xattrs, Some(fd.as_fd()))?;

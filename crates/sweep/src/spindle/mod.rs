@@ -169,8 +169,7 @@ impl SpindleSweep {
                 content: settings.content,
                 layout: settings.needs_layout(order),
                 device: settings.device,
-                // The vanilla order is that of the directories, whatever is cached.
-                cached_first: !settings.ignore_cache && order != Order::Directory,
+                cached_first: !settings.ignore_cache && (order != Order::Directory || sequence::is_free(settings)),
                 large,
                 share: share_limit,
             }),

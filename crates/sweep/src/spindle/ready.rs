@@ -19,13 +19,14 @@ use crate::{
     read_through::{self, Outcome},
     settings::CachePolicy,
     stream::StreamRules,
+    survey::Opened,
 };
 
 impl SpindleSweep {
     /// Hands over an entry that needs no read from the disk.
-    pub(super) fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, fd: Option<OwnedFd>) -> Result<(), Halt> {
+    pub(super) fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, opened: Option<Opened>) -> Result<(), Halt> {
         self.catalogue.get_mut(id).flags.set(Flags::DONE);
-        let item = self.ready_item(outlet, id, fd);
+        let item = self.ready_item(outlet, id, opened);
         match item {
             Ok(Some(item)) => send(outlet, Ok(item)),
             Ok(None) => Err(Halt::Cancelled),
@@ -41,7 +42,7 @@ impl SpindleSweep {
         &mut self,
         outlet: &Outlet,
         id: EntryId,
-        fd: Option<OwnedFd>,
+        opened: Option<Opened>,
     ) -> Result<Option<SweptFile>, FileError> {
         if self.image_device().is_some() {
             return self.ready_item_of_image(outlet, id);
@@ -51,6 +52,7 @@ impl SpindleSweep {
         let is_made_up = entry.flags.has(Flags::MADE_UP);
         let has_content = entry.size > 0 || is_made_up;
         let needs_fd = entry.is_file() && (xattrs || (self.settings.content && has_content));
+        let (fd, seen) = opened.map(|opened| (opened.fd, opened.stat)).unzip();
         let fd = match fd {
             None if needs_fd => Some(
                 self.opener
@@ -79,7 +81,7 @@ impl SpindleSweep {
             CachePolicy::Untouched if !entry.flags.has(Flags::CACHED) => Footprint::of_entry(&entry, fd.as_fd()),
             _ => Footprint::default(),
         };
-        let outcome = read_through::read_stable(fd.as_fd(), &self.pool, loan, reserve, &path);
+        let outcome = read_through::read_stable(fd.as_fd(), seen, &self.pool, loan, reserve, &path);
         footprint.wipe(fd.as_fd());
         match outcome? {
             Outcome::Whole { bytes, loan, stat } => {

@@ -24,6 +24,12 @@ pub(super) fn choose(settings: &Settings, roots: &[Root]) -> (Order, Option<Stri
     resolve(wanted, seekless, meaningless)
 }
 
+/// Whether nobody asked for an order: then what is cached may come first. Who asks for that of the directories gets it, whatever is
+/// cached.
+pub(super) fn is_free(settings: &Settings) -> bool {
+    settings.order == Order::Auto && settings.strategy() != Strategy::Vanilla
+}
+
 fn resolve(wanted: Order, seekless: bool, meaningless: Option<&AddressTrust>) -> (Order, Option<String>) {
     match (wanted, meaningless) {
         (Order::Auto, _) if seekless => (Order::Directory, Some("the disk has no seeks to save".into())),

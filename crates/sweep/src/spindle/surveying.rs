@@ -129,10 +129,15 @@ impl SpindleSweep {
                 }
             }
             match surveyed {
-                Surveyed::Ready(fd) => match outlet {
-                    Some(outlet) => self.hand_over_ready(outlet, id, fd)?,
-                    None => batch.ready.push(id),
-                },
+                Surveyed::Ready(opened) => {
+                    if self.catalogue.get(id).flags.has(Flags::CACHED) {
+                        self.ahead.met_in_memory();
+                    }
+                    match outlet {
+                        Some(outlet) => self.hand_over_ready(outlet, id, opened)?,
+                        None => batch.ready.push(id),
+                    }
+                }
                 Surveyed::Planned => batch.planned.push(id),
                 Surveyed::Streamed => batch.streamed.push(id),
             }

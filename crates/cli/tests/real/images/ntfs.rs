@@ -167,8 +167,38 @@ fn a_volume_that_was_not_closed_is_refused_or_flagged() {
     assert_eq!(figure(&told, "dirty_files"), figure(&told, "files"));
     let warnings = |stderr: &[u8]| text(stderr).matches("was not closed").count();
     assert_eq!(warnings(&out.stderr), 1);
+    let dirty_lines = |out: &[u8], end: &str| text(out).lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!(dirty_lines(&out.stderr, ": dirty"), made.sums.len());
     let quiet = finish(onesweep(["sum", "-q", "--force-dirty"]).arg(made.named(":/")), 0);
-    assert_eq!(warnings(&quiet.stderr), 0);
+    assert_eq!((warnings(&quiet.stderr), dirty_lines(&quiet.stderr, ": dirty")), (0, 0));
+    for command in ["list", "find"] {
+        let long = finish(onesweep([command, "-l", "--force-dirty"]).arg(made.named(":/")), 0);
+        let marked = text(&long.stdout).lines().skip(1).filter(|line| line.contains(" D     ")).count();
+        assert_eq!(
+            marked,
+            if command == "list" { made.sums.len() } else { made.paths.len() },
+            "{}",
+            text(&long.stdout)
+        );
+    }
+    // Each member says so, and whoever reads the archive has nothing to complain of.
+    let archive = made.folder.join("dirty.tar");
+    let told = finish(onesweep(["tar", "-v", "--force-dirty", "-cf"]).arg(&archive).arg(made.named(":/")), 0);
+    let members = text(&told.stdout).lines().filter(|line| !line.starts_with('{')).count();
+    assert!(members >= made.paths.len());
+    assert_eq!(dirty_lines(&told.stdout, "\tdirty"), members);
+    let bytes = fs::read(&archive).expect("the archive");
+    let record = b" comment=onesweep: dirty\n";
+    let marked = bytes.windows(record.len()).filter(|window| window == record).count();
+    assert!(marked >= members, "{marked} of {members}");
+    for program in ["tar", "bsdtar"] {
+        for action in ["-tf", "-xf"] {
+            let to = made.folder.join(&format!("by {program}"));
+            fs::create_dir_all(&to).expect("a folder");
+            let out = finish(Command::new(program).arg(action).arg(&archive).arg("-C").arg(&to), 0);
+            assert_eq!(text(&out.stderr), "", "{program} {action}");
+        }
+    }
     let plan = finish(onesweep(["plan", "--force-dirty"]).arg(made.file()), 0);
     assert_eq!(warnings(&plan.stderr), 1);
     let list = finish(onesweep(["list", "--json", "--force-dirty"]).arg(made.file()), 0);

@@ -22,6 +22,8 @@ struct Conflict {
 pub(in crate::tables) struct Claims {
     block_bytes: u64,
     unclaimed: Vec<u64>,
+    /// A bit for each block that was claimed by one of those that may have it together; none before the first of them.
+    shared: Vec<u64>,
     conflicts: Vec<Conflict>,
 }
 
@@ -33,7 +35,8 @@ impl Claims {
     pub(in crate::tables) fn new(block_bytes: u64, bytes: u64, free: &mut Free<'_>) -> Result<Claims, TableError> {
         let block_bytes = block_bytes.max(1);
         let words = to_usize((bytes / block_bytes).div_ceil(WORD)).min(BYTES_MAX / size_of::<u64>());
-        let mut claims = Claims { block_bytes, unclaimed: vec![u64::MAX; words], conflicts: Vec::new() };
+        let unclaimed = vec![u64::MAX; words];
+        let mut claims = Claims { block_bytes, unclaimed, shared: Vec::new(), conflicts: Vec::new() };
         free(&mut |at, length| {
             claims.each_word(at, length, |word, bits| {
                 *word &= !bits;
@@ -75,6 +78,24 @@ impl Claims {
         if let Some(block) = missing.filter(|_| self.conflicts.len() <= Problems::MOST) {
             self.conflicts.push(Conflict { what: what(), told_at, byte: block * self.block_bytes });
         }
+    }
+
+    /// Claims a block that others may have claimed in the same way. Whether it is the first of them.
+    pub(in crate::tables) fn claim_shared(&mut self, at: u64, told_at: u64, what: impl FnOnce() -> String) -> bool {
+        let block = at / self.block_bytes;
+        let (index, bit) = (to_usize(block / WORD), 1 << (block % WORD));
+        if self.shared.is_empty() {
+            self.shared = vec![0; self.unclaimed.len()];
+        }
+        let Some(word) = self.shared.get_mut(index) else { return true };
+        if *word & bit != 0 {
+            return false;
+        }
+        if self.unclaimed[index] & bit != 0 {
+            *word |= bit;
+        }
+        self.claim(at, 1, told_at, what);
+        true
     }
 
     /// The blocks that nobody has claimed, by their first bytes.
@@ -144,6 +165,22 @@ mod tests {
         assert_eq!(told(&[(600, 200), (799, 1)]), [expected(1, 799, other)]);
         assert_eq!(told(&[(600, 10), (480, 300)]), [expected(1, 480, free)]);
         assert_eq!(told(&[(660, 10), (640, 300)]), [expected(1, 660, other)]);
+    }
+
+    #[test]
+    fn those_who_share_have_a_block_together_and_alone() {
+        let mut claims = Claims::new(BLOCK, 1000 * BLOCK, &mut free).unwrap();
+        let mut shared = |block: u64| claims.claim_shared(block * BLOCK, block, || format!("of {block}"));
+        assert!(shared(7) && !shared(7) && !shared(7));
+        assert!(shared(100), "a free one");
+        assert!(shared(5000) && shared(5000), "one behind all");
+        claims.claim(7 * BLOCK, BLOCK, 1, || "a run".to_owned());
+        claims.claim(8 * BLOCK, BLOCK, 2, || "another run".to_owned());
+        assert!(claims.claim_shared(8 * BLOCK, 3, || "of a run".to_owned()));
+        let told: Vec<String> = claims.contradictions(&mut free).iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+        let begins = ["of 100 at byte 100 ", "a run at byte 1 ", "of a run at byte 3 "];
+        assert!(begins.iter().zip(&told).all(|(begins, told)| told.starts_with(begins)), "{told:?}");
     }
 
     #[test]

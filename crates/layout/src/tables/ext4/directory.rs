@@ -24,6 +24,8 @@ pub(super) struct Directory {
     pub(super) flags: u32,
     /// The hash that its encrypted names are shown with.
     pub(super) hash: HashKind,
+    /// Its index is held against its blocks.
+    pub(super) has_index_to_check: bool,
 }
 
 /// Where the hash of an encrypted name comes from.
@@ -79,15 +81,21 @@ pub(super) fn check(directory: &Directory, block: &[u8]) -> Result<(), (u32, u32
     if is_tail && crc == found { Ok(()) } else { Err((crc, found)) }
 }
 
+/// Whether a block is one unused entry, as a node of an index is; so is a block whose names were removed.
+pub(super) fn is_node(block: &[u8]) -> bool {
+    record_bytes(le16(block, 4), block.len()) == block.len() && le32(block, 0) == 0
+}
+
+/// Whether the first block of a directory has `.` and `..` alone, behind which there is room for the root of an index.
+pub(super) fn has_room_for_a_root(block: &[u8]) -> bool {
+    le16(block, 4) == 12 && record_bytes(le16(block, 16), block.len()) + 12 == block.len()
+}
+
 /// Of a block of an index: where its used entries end, and where its checksum lies.
 fn index_tail(block: &[u8]) -> Option<(usize, usize)> {
-    let counts = if record_bytes(le16(block, 4), block.len()) == block.len() && le32(block, 0) == 0 {
+    let counts = if is_node(block) {
         8
-    } else if le16(block, 4) == 12
-        && record_bytes(le16(block, 16), block.len()) + 12 == block.len()
-        && le32(block, 24) == 0
-        && block.get(29) == Some(&8)
-    {
+    } else if has_room_for_a_root(block) && le32(block, 24) == 0 && block.get(29) == Some(&8) {
         32
     } else {
         return None;
@@ -180,6 +188,23 @@ pub(super) fn names(
         tell(Ok((Name { directory: directory.number.into(), inode: inode.into(), name: told }, entry[7])))?;
     }
     ControlFlow::Continue(())
+}
+
+/// Tells the names of a block as they lie there, without `.` and `..`. Ends where the block is damaged.
+pub(super) fn plain_names(block: &[u8], tell: &mut dyn FnMut(&[u8])) {
+    let mut rest = block;
+    while rest.len() >= 12 {
+        let record = record_bytes(le16(rest, 4), block.len());
+        if record < 12 || record > rest.len() {
+            return;
+        }
+        let (entry, behind) = rest.split_at(record);
+        match entry.get(8..8 + usize::from(entry[6])) {
+            Some(name) if le32(entry, 0) != 0 && !matches!(name, b"." | b"..") => tell(name),
+            _ => {}
+        }
+        rest = behind;
+    }
 }
 
 /// Kinds of inodes, as entries tell them: not at all, or a directory.

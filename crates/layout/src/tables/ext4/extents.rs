@@ -53,12 +53,37 @@ pub(super) fn written(entry: &[u8]) -> (u64, u32) {
     (u64::from(le32(entry, 8)) | u64::from(le16(entry, 6)) << 32, if count > LONGEST { 0 } else { count.into() })
 }
 
+/// Nodes of a tree, and indirect blocks.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    /// How many were looked at.
+    pub(super) count: u64,
+    /// Which these are, where no checksum tells whose they are; the first ones of a very large file.
+    pub(super) blocks: Vec<u64>,
+    /// The first number in them that no kernel writes, where no checksum tells that it is right.
+    pub(super) oddity: Option<Oddity>,
+}
+
+/// A number in a node that can be read, but that no kernel writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Oddity {
+    pub(super) what: &'static str,
+    /// The block of the node; `None` for the inode's own, whose bytes begin behind its other fields.
+    pub(super) block: Option<u64>,
+    pub(super) offset: u64,
+    pub(super) expected: u64,
+    pub(super) found: u64,
+}
+
+/// Nodes that are kept, of 8 bytes each.
+const NODES_KEPT: usize = 1 << 17;
+
 /// What was collected.
 pub(super) struct Mapped {
     /// In the order of the file.
     pub(super) runs: Vec<Run>,
     /// Blocks that tell of others.
-    pub(super) nodes: u64,
+    pub(super) nodes: Nodes,
     /// What is missing.
     pub(super) lack: Option<Lack>,
 }
@@ -73,13 +98,13 @@ pub(super) struct Mapping<'a, B> {
     /// What is mapped so far, in the order of the file.
     pub(super) runs: Vec<Run>,
     blocks_mapped: u64,
-    nodes: u64,
+    nodes: Nodes,
     lack: Option<Lack>,
 }
 
 impl<'a, B: BlockRead> Mapping<'a, B> {
     pub(super) fn new(volume: &'a Volume<B>, source: &'a mut dyn Source, inode: u32, seed: u32) -> Mapping<'a, B> {
-        Mapping { volume, source, inode, seed, runs: Vec::new(), blocks_mapped: 0, nodes: 0, lack: None }
+        Mapping { volume, source, inode, seed, runs: Vec::new(), blocks_mapped: 0, nodes: Nodes::default(), lack: None }
     }
 
     /// Goes through an extent tree, beginning with the 60 bytes of the inode. What can be read is in `runs` also where
@@ -160,10 +185,26 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
             }
         }
         let used = &node[HEADER_BYTES..HEADER_BYTES + usize::from(entries) * ENTRY_BYTES];
+        self.look_for_oddities(room, most, used, from, block);
         if found_depth == 0 {
             self.leaf(used, from, to, block)
         } else {
             self.index(used, found_depth - 1, from, to, block)
+        }
+    }
+
+    /// Remembers what is odd about the head of a node, and about its first entry, which its parent tells, too.
+    fn look_for_oddities(&mut self, room: u16, most: usize, used: &[u8], from: u64, block: Option<u64>) {
+        if self.volume.superblock.is_checksummed() || self.nodes.oddity.is_some() {
+            return;
+        }
+        let odd = |what, offset, expected, found| Some(Oddity { what, block, offset, expected, found });
+        // A tail may take some of the room.
+        if usize::from(room) + 2 < most {
+            self.nodes.oddity = odd("the room of an extent node", 4, most as u64, room.into());
+        } else if block.is_some() && !used.is_empty() && u64::from(le32(used, 0)) != from {
+            let what = "the first block of an extent node";
+            self.nodes.oddity = odd(what, HEADER_BYTES as u64, from, le32(used, 0).into());
         }
     }
 
@@ -242,9 +283,12 @@ impl<'a, B: BlockRead> Mapping<'a, B> {
 
     fn next_node(&mut self, block: u64) -> Result<Rc<[u8]>, Lack> {
         // Nodes that name each other again and again, but map nothing, would take hours.
-        self.nodes += 1;
-        if self.nodes > self.volume.superblock.blocks {
-            self.damaged("the number of nodes", Some(block), "fewer than there are blocks", self.nodes);
+        self.nodes.count += 1;
+        if !self.volume.superblock.is_checksummed() && self.nodes.blocks.len() < NODES_KEPT {
+            self.nodes.blocks.push(block);
+        }
+        if self.nodes.count > self.volume.superblock.blocks {
+            self.damaged("the number of nodes", Some(block), "fewer than there are blocks", self.nodes.count);
         }
         self.source.block(block)
     }

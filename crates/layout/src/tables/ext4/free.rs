@@ -26,12 +26,14 @@ struct Space {
     inode_table: u64,
     is_unwritten: bool,
     has_no_inodes: bool,
+    /// Where the descriptor lies.
+    told_at: u64,
     /// The checksum of the bitmap, and which of its bits are kept.
     checksum: (u32, u32),
 }
 
 impl Space {
-    fn parse(bytes: &[u8], trusts_flags: bool) -> Space {
+    fn parse(bytes: &[u8], at: u64, trusts_flags: bool) -> Space {
         let wide = bytes.len() >= 64;
         let block = |low: usize| if wide { split64(bytes, low, low + 0x20) } else { le32(bytes, low).into() };
         let checksum = u32::from(le16(bytes, 0x18)) | if wide { u32::from(le16(bytes, 0x38)) << 16 } else { 0 };
@@ -41,12 +43,13 @@ impl Space {
             inode_table: block(8),
             is_unwritten: trusts_flags && le16(bytes, 0x12) & BLOCK_UNINIT != 0,
             has_no_inodes: trusts_flags && le16(bytes, 0x12) & INODE_UNINIT != 0,
+            told_at: at,
             checksum: (checksum, if wide { u32::MAX } else { 0xffff }),
         }
     }
 }
 
-/// Visits the free runs, in bytes. Takes 80 bytes a group. Ends at the first thing that is damaged.
+/// Visits the free runs, in bytes. Takes 88 bytes a group. Ends at the first thing that is damaged.
 pub(super) fn runs<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64, u64)) -> Result<(), TableError> {
     let spaces = spaces(volume)?;
     let metadata = metadata(volume, &spaces);
@@ -102,14 +105,36 @@ pub(super) fn inodes<B: BlockRead>(volume: &Volume<B>, each: &mut dyn FnMut(u64,
     Ok(())
 }
 
+/// Visits the metadata that each group has: what it is, where it begins and how long it is, and the byte that tells so.
+pub(super) fn metadata_of_groups<B: BlockRead>(
+    volume: &Volume<B>,
+    each: &mut dyn FnMut(&str, u64, u64, u64),
+) -> Result<(), TableError> {
+    let superblock = &volume.superblock;
+    let table_bytes = u64::from(superblock.inodes_per_group) * superblock.inode_bytes as u64;
+    let block_bytes = u64::from(superblock.block_bytes);
+    for (group, space) in (0..).zip(spaces(volume)?) {
+        let (start, _) = extent(volume, group);
+        // Block 0 of a kibibyte stays free, also where groups begin with it.
+        let start = if start == 0 && block_bytes == 1024 { 1 } else { start };
+        let at = volume.byte_of(start);
+        each("the place of a copy of the superblock and descriptors", at, base_blocks(volume, group) * block_bytes, at);
+        let told_at = space.told_at;
+        each("the place of a bitmap of blocks", volume.byte_of(space.block_bitmap), block_bytes, told_at);
+        each("the place of a bitmap of inodes", volume.byte_of(space.inode_bitmap), block_bytes, told_at + 4);
+        each("the place of a table of inodes", volume.byte_of(space.inode_table), table_bytes, told_at + 8);
+    }
+    Ok(())
+}
+
 /// What all descriptors say.
 fn spaces<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Space>, TableError> {
     let superblock = &volume.superblock;
     let mut spaces = vec![Space::default(); superblock.groups as usize];
     let mut problems = Problems::default();
-    groups::each_descriptor(volume, &mut problems, &mut |number, bytes, _| {
+    groups::each_descriptor(volume, &mut problems, &mut |number, bytes, at| {
         if let Some(space) = spaces.get_mut(number as usize) {
-            *space = Space::parse(bytes, superblock.has_group_checksums());
+            *space = Space::parse(bytes, at, superblock.has_group_checksums());
         }
         Ok(())
     });

@@ -8,6 +8,7 @@ use super::{
     directory::{self, Directory, HashKind},
     fields::{be32, le16, le32},
     groups::Group,
+    indexes::Indexes,
     inode::{self, RawInode},
     journal::{self, Overlay},
     scan::Scan,
@@ -109,7 +110,7 @@ fn volume<'a>(features: u8, table: &[u8; BLOCK], rest: &'a [u8]) -> Volume<Count
 
 fn scan<B: crate::BlockRead>(volume: &Volume<B>) {
     let mut checker = Checker::default();
-    let ended = Scan::new(volume, Wanted { xattrs: true }, &mut checker).run();
+    let ended = Scan::new(volume, Wanted { xattrs: true, ..Wanted::default() }, &mut checker).run();
     assert!(ended.is_continue());
     checker.finish(volume.device.len());
 }
@@ -186,9 +187,10 @@ fn directory_block(input: &[u8]) {
     {
         hash = HashKind::Algorithm(version);
     }
-    let directory = Directory { number: 2, seed: 7, flags, hash };
+    let directory = Directory { number: 2, seed: 7, flags, hash, has_index_to_check: true };
     let _ = directory::check(&directory, block);
     let _ = directory::itself_and_above(block);
+    index(&directory, block, &superblock);
     let mut checker = Checker::default();
     let mut told = 0;
     let _ = directory::names(&directory, &superblock, block, 4096, &mut Vec::new(), &mut |name| {
@@ -209,6 +211,22 @@ fn directory_block(input: &[u8]) {
         ControlFlow::Break(())
     });
     assert_eq!(told, i32::from(ended.is_break()));
+}
+
+/// Pieces of a block are an index, and what it leads to: of each other, and of themselves.
+fn index(directory: &Directory, blocks: &[u8], superblock: &Superblock) {
+    let mut indexes = Indexes::default();
+    for piece in [blocks.len() / 4, blocks.len()] {
+        let blocks = || (0_u32..).zip(blocks.chunks(piece.max(1)).filter(|block| block.len() == piece));
+        for (number, block) in blocks().chain(blocks().take(1).map(|(_, block)| (4, block))) {
+            indexes.block(directory, number, block, u64::from(number) << 16, superblock);
+        }
+        indexes.compare();
+    }
+    let problems = indexes.problems();
+    assert!(problems.len() <= 64);
+    assert!(problems.iter().all(|problem| problem.to_string().len() < 4096));
+    assert!(indexes.incomplete().count() <= 1);
 }
 
 /// The blocks of a journal, from its superblock on.
@@ -318,7 +336,7 @@ impl Sealed {
             let seed = crc32c(self.superblock.checksum_seed, &inode.to_le_bytes());
             let seed = crc32c(seed, &generation.to_le_bytes());
             let flags = if le16(block, 4) == 12 { inode::INDEXED } else { 0 };
-            let directory = Directory { number: inode, seed, flags, hash: HashKind::None };
+            let directory = Directory { number: inode, seed, flags, hash: HashKind::None, has_index_to_check: false };
             if let Err((right, _)) = directory::check(&directory, block)
                 && le32(block, block_bytes - 8) == 0xDE00_000C
             {

@@ -15,6 +15,8 @@ use crate::{
 
 /// Where an inode has the time of its deletion, or as an orphan the number of the next one.
 pub(super) const DELETION_TIME_AT: usize = 0x14;
+/// Where fragments of blocks were to be, which no kernel has.
+pub(super) const FRAGMENT_AT: usize = 0x70;
 
 pub(super) const COMPRESSED: u32 = 0x4;
 pub(super) const ENCRYPTED: u32 = 0x800;
@@ -68,6 +70,11 @@ impl<'a> RawInode<'a> {
     /// For an orphan: the next one.
     pub(super) fn deletion_time(&self) -> u32 {
         le32(self.bytes, DELETION_TIME_AT)
+    }
+
+    /// Something that is always 0.
+    pub(super) fn fragment(&self) -> u32 {
+        le32(self.bytes, FRAGMENT_AT)
     }
 
     /// The 60 bytes of block numbers, extents or content.

@@ -11,6 +11,7 @@ use super::{
     fields::{be16, be32, be64},
     inode::RawInode,
     source::{Direct, Lack},
+    superblock::Compatible,
     volume::Volume,
 };
 use crate::{
@@ -95,6 +96,13 @@ pub(super) fn position<B: BlockRead>(volume: &Volume<B>) -> Result<[u64; 2], Tab
         Journal { volume, places: places(volume)?, first: 0, end: 1, start: 0, sequence: 0, features: 0, seed: 0 };
     let bytes = volume.block(journal.place(0)?)?;
     Ok([be32(&bytes, 24).into(), be32(&bytes, 28).into()])
+}
+
+/// Where a journal lies that is in the file system; nothing where there is none.
+pub(super) fn runs<B: BlockRead>(volume: &Volume<B>) -> Result<Vec<Run>, TableError> {
+    let is_here =
+        volume.superblock.compatible.contains(Compatible::HAS_JOURNAL) && volume.superblock.journal_inode != 0;
+    if is_here { places(volume).map(|places| places.runs) } else { Ok(Vec::new()) }
 }
 
 /// Where the blocks of the journal lie.

@@ -9,14 +9,16 @@
 //! Memory: 16 bytes a group, 16 a directory; 24 for each run of a directory, of which no more are kept than 4,194,304 and those
 //! of one directory; 24 for each block that is newer in the journal, of which up to 10,240,000 are looked at (64 bytes each
 //! while it is opened) beside 1,048,576 revoked ones; the numbers of up to 1,048,576 orphans; without checksums, a bit for each
-//! block and each inode, up to 64 MiB for either, and up to 32 MiB where link counts are wrong; and some 110 MiB at most for
-//! reads, for inodes that wait for blocks and for these blocks; beside that the extents of one file, and up to 64 MiB of its
+//! block and each inode, up to 64 MiB for either, another bit for each block where inodes have blocks of attributes, up to
+//! 72 MiB for indexes of directories, 1 MiB of hashes of names, some 10 MiB for blocks of attributes that inodes share, and up
+//! to 32 MiB where link counts are wrong; and some 110 MiB at most for reads, for inodes that wait for blocks and for these blocks; beside that the extents of one file, and up to 64 MiB of its
 //! extended attributes.
 //!
 //! Names and targets of symbolic links that are encrypted are told as the kernel shows them without their key.
 //! Names in directories that fold case are told as they were written.
 
 mod acl;
+mod attribute_blocks;
 mod backup;
 mod bring_in;
 mod checks;
@@ -29,8 +31,10 @@ mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod groups;
+mod indexes;
 mod inode;
 mod journal;
+mod look_up;
 mod merge;
 mod mounted;
 mod no_key_name;
@@ -46,6 +50,7 @@ use std::ops::ControlFlow;
 pub use bring_in::Needs;
 use checks::Checks;
 use journal::Overlay;
+pub use look_up::LookUp;
 use superblock::{Incompatible, Superblock};
 use volume::Volume;
 
@@ -235,7 +240,11 @@ fn checked_scan<B: BlockRead>(
     problems.into_iter().try_for_each(|problem| watched.found.problem(problem))?;
     scan::Scan::new(volume, wanted, &mut watched).checked(&mut checks).run()?;
     let mut problems = checks.bitmap_contradictions(volume);
+    let (of_indexes, incomplete) = checks.index_contradictions();
+    problems.extend(of_indexes);
+    problems.extend(checks.twin_contradictions());
     if !watched.has_problems {
+        problems.extend(checks.attribute_contradictions());
         problems.extend(checks.missing_inodes(volume).take(Problems::MOST));
         if !checks.is_even() {
             let mut again = checks.again();
@@ -243,5 +252,6 @@ fn checked_scan<B: BlockRead>(
             problems.extend(again.contradictions(volume));
         }
     }
+    incomplete.into_iter().for_each(|directory| watched.found.incomplete(Some(directory)));
     problems.into_iter().try_for_each(|problem| watched.found.problem(problem))
 }

@@ -5,14 +5,14 @@ use std::{collections::HashSet, ops::ControlFlow};
 use super::{
     checks::{Blocks, Checks},
     directory::{self, Directory, HashKind},
-    extents::{Mapped, Run},
+    extents::{Mapped, Nodes, Run},
     fields::le32,
     inode::{self, RawInode, kind},
     merge::{Piece, merged},
     no_key_name, orphans,
     source::{Gathered, Lack, Source},
     volume::Volume,
-    xattr,
+    xattr::{self, Owners, Told},
 };
 use crate::{
     block_read::BlockRead,
@@ -64,7 +64,9 @@ struct Complete {
     inode: Inode,
     /// Where blocks lie, and how many more tell that.
     runs: Vec<Run>,
-    nodes: u64,
+    nodes: Nodes,
+    /// What its block of extended attributes says of its owners, where it was read.
+    owners: Option<Owners>,
     /// What is wrong with a directory of which some can be read.
     problem: Option<TableError>,
 }
@@ -253,7 +255,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         if let Some(checks) = &mut self.checks {
             let is_orphan = self.orphans.contains(&raw.number);
-            let blocks = Blocks { runs: &complete.runs, nodes: complete.nodes, is_orphan };
+            let Complete { ref runs, ref nodes, owners, .. } = complete;
+            let blocks = Blocks { runs, nodes, owners, is_orphan };
             if let Err(problem) = checks.inode(&self.volume.superblock, raw, at, &blocks)
                 && self.tell_problem(problem).is_break()
             {
@@ -272,7 +275,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let blocks = raw.size(superblock).div_ceil(superblock.block_bytes.into());
         let hash = Directory::hash_kind(raw.flags(), blocks, superblock);
         let seed = if superblock.is_checksummed() { raw.seed(superblock) } else { 0 };
-        let directory = Directory { number: raw.number, seed, flags: raw.flags(), hash };
+        let mut directory = Directory { number: raw.number, seed, flags: raw.flags(), hash, has_index_to_check: false };
         if raw.flags() & inode::INLINE_DATA != 0 {
             // The number of the directory above stands before the first part.
             let first = raw.block_field().get(4..).unwrap_or_default();
@@ -287,6 +290,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         if self.inodes_alone {
             return;
+        }
+        if let Some(checks) = &mut self.checks {
+            directory.has_index_to_check = checks.takes_index(raw.flags(), blocks, superblock);
         }
         let tag = to_u32(self.directories.len() as u64);
         self.directories.push(directory);
@@ -327,6 +333,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                     {
                         let _ = self.tell_problem(problem);
                     }
+                    if let Some(checks) = self.checks.as_mut().filter(|_| directory.has_index_to_check) {
+                        let number = u64::from(piece.offset) + (block - piece.block);
+                        checks.index_block(&directory, to_u32(number), bytes, at, &volume.superblock);
+                    }
                     self.block(&directory, bytes, at);
                     if self.ended.is_break() {
                         return false;
@@ -337,6 +347,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             true
         });
         self.directories.clear();
+        self.checks.iter_mut().for_each(|checks| checks.compare_indexes());
         self.ended
     }
 
@@ -382,7 +393,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 &mut self.shown,
                 &mut |told| match told {
                     Ok((name, kind)) => {
-                        checks.iter_mut().for_each(|checks| checks.name(&name, kind));
+                        checks.iter_mut().for_each(|checks| checks.name(&name, kind, at));
                         found.name(name)
                     }
                     Err(problem) => {
@@ -406,11 +417,17 @@ fn complete<B: BlockRead>(
     source: &mut dyn Source,
 ) -> Result<Complete, Lack> {
     let superblock = &volume.superblock;
-    let mut complete = Complete { inode: raw.fields(superblock), runs: Vec::new(), nodes: 0, problem: None };
+    let mut complete = Complete {
+        inode: raw.fields(superblock),
+        runs: Vec::new(),
+        nodes: Nodes::default(),
+        owners: None,
+        problem: None,
+    };
     let inode = &mut complete.inode;
     let is_directory = raw.kind() == kind::DIRECTORY;
     // What both need is asked for at once.
-    let xattrs = if wanted.xattrs { xattr::all(raw, at, volume, source) } else { Ok(Vec::new()) };
+    let xattrs = if wanted.xattrs { xattr::all(raw, at, volume, source) } else { Ok(Told::default()) };
     match raw.kind() {
         kind::FILE | kind::DIRECTORY if raw.flags() & inode::INLINE_DATA != 0 => {
             let content = inline(raw, at, inode.size)?;
@@ -439,7 +456,8 @@ fn complete<B: BlockRead>(
         }
         _ => {}
     }
-    inode.xattrs = xattrs?;
+    let Told { attributes, owners } = xattrs?;
+    (inode.xattrs, complete.owners) = (attributes, owners);
     Ok(complete)
 }
 

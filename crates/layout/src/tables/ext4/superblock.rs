@@ -103,6 +103,8 @@ pub(super) struct Superblock {
     pub(super) backup_groups: [u32; 2],
     pub(super) hash_version: u8,
     pub(super) hash_unsigned: bool,
+    /// It says which of both hashes names have whose bytes are negative in one of them.
+    pub(super) has_hash_sign: bool,
     pub(super) hash_seed: [u8; 16],
     /// Where every CRC-32C but that of the superblock begins.
     pub(super) checksum_seed: u32,
@@ -170,7 +172,11 @@ impl Superblock {
         if u64::from(first_data_block) >= blocks || first_data_block > 1 {
             return Err(TableError::damaged("the first data block", at(0x14), "0 or 1", first_data_block));
         }
-        let dynamic = le32(bytes, 0x4C) > 0;
+        let revision = le32(bytes, 0x4C);
+        if revision > 1 {
+            return Err(TableError::damaged("the revision", at(0x4C), "0 or 1", revision));
+        }
+        let dynamic = revision > 0;
         let inode_bytes: usize = if dynamic { le16(bytes, 0x58).into() } else { 128 };
         if !inode_bytes.is_power_of_two() || !(128..=block_bytes as usize).contains(&inode_bytes) {
             return Err(TableError::damaged("the inode size", at(0x58), "128 to a block, a power of 2", inode_bytes));
@@ -235,6 +241,7 @@ impl Superblock {
             hash_version: bytes[0xFC],
             // Without either flag it is as the machine has it: signed on most.
             hash_unsigned: flags & 2 != 0,
+            has_hash_sign: flags & 3 != 0,
             hash_seed: bytes16(0xEC),
             checksum_seed: match incompatible.contains(Incompatible::CSUM_SEED) {
                 true => le32(bytes, 0x270),

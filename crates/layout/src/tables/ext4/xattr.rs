@@ -1,5 +1,7 @@
 //! Extended attributes: in the inode behind its fields, in a block of their own, and large values in inodes.
 
+use std::ops::RangeInclusive;
+
 use super::{
     acl,
     checksum::crc32c,
@@ -9,7 +11,10 @@ use super::{
     source::{Lack, Source},
     volume::Volume,
 };
-use crate::{block_read::BlockRead, tables::TableError};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, cast::to_usize},
+};
 
 const MAGIC: u32 = 0xEA02_0000;
 /// The kernel takes no longer value.
@@ -20,11 +25,32 @@ const ALL_BYTES: usize = 64 << 20;
 const HASH_AT: u64 = 12;
 /// Where an entry names the inode of its value.
 const VALUE_INODE_AT: u64 = 4;
+/// The kinds of names that there are.
+const INDEXES: RangeInclusive<u8> = 1..=10;
 /// `system.data`, the rest of content that lies in the inode: attribute `data` of this index.
 const SYSTEM: u8 = 7;
 
 /// A full name and a value.
 pub(super) type Attribute = (Vec<u8>, Vec<u8>);
+
+/// How many inodes a block of attributes belongs to, by its own word, and where it says so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owners {
+    pub(super) count: u32,
+    pub(super) told_at: u64,
+}
+
+/// What is told of the attributes of an inode.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) attributes: Vec<Attribute>,
+    /// Of the block of attributes, where there is one.
+    pub(super) owners: Option<Owners>,
+}
+
+/// Where a block of attributes tells how many inodes have it, and how many blocks it is.
+const OWNERS_AT: u64 = 4;
+const BLOCKS_AT: u64 = 8;
 
 /// An attribute as it lies on the disk.
 struct Entry<'a> {
@@ -140,12 +166,17 @@ pub(super) fn all<B: BlockRead>(
     at: u64,
     volume: &Volume<B>,
     source: &mut dyn Source,
-) -> Result<Vec<Attribute>, Lack> {
-    let (mut told, mut all_bytes) = (Vec::new(), 0);
+) -> Result<Told, Lack> {
+    let (mut told, mut all_bytes, mut owners) = (Vec::new(), 0, None);
     let block = raw.xattr_block(&volume.superblock);
     let block_bytes = if block == 0 { None } else { Some(checked_block(block, raw.number, volume, source)?) };
     let mut add = |entry: Entry<'_>, area_at: u64| {
         let at = area_at + entry.at as u64;
+        if !volume.superblock.is_checksummed() && !INDEXES.contains(&entry.index) {
+            let what = format!("the kind of an extended attribute of inode {}", raw.number);
+            let expected = format!("{} to {}", INDEXES.start(), INDEXES.end());
+            return Err(TableError::damaged(what, at + 1, expected, entry.index).into());
+        }
         let Some((prefix, is_acl)) = prefix(entry.index) else { return Ok(()) };
         if !volume.superblock.is_checksummed() && entry.hash != 0 && !entry.is_as_hashed() {
             let what = format!("the hash of an extended attribute of inode {}", raw.number);
@@ -176,9 +207,10 @@ pub(super) fn all<B: BlockRead>(
     }
     if let Some(bytes) = block_bytes {
         let area_at = volume.byte_of(block);
+        owners = Some(Owners { count: le32(&bytes, to_usize(OWNERS_AT)), told_at: area_at + OWNERS_AT });
         entries(&bytes, 32, 0, |entry| add(entry, area_at)).map_err(|error| error.at(raw.number, area_at))?;
     }
-    Ok(told)
+    Ok(Told { attributes: told, owners })
 }
 
 /// What stands before a name, and whether the value is an ACL. `None` for what the kernel keeps to itself, such as the
@@ -218,6 +250,11 @@ fn checked_block<B: BlockRead>(
         if crc != le32(&bytes, 16) {
             return Err(damaged("the checksum", format!("{crc:#010x}"), format!("{:#010x}", le32(&bytes, 16))));
         }
+    }
+    let blocks = le32(&bytes, to_usize(BLOCKS_AT));
+    if blocks != 1 {
+        let what = format!("the number of blocks of the extended attributes of inode {inode}");
+        return Err(TableError::damaged(what, volume.byte_of(block) + BLOCKS_AT, 1, blocks).into());
     }
     Ok(bytes)
 }
@@ -341,6 +378,7 @@ mod tests {
             let block = &mut device[2 * BLOCK..][..BLOCK];
             block.fill(0);
             set(block, 0, MAGIC);
+            set(block, 8, 1);
             for entry in block[32..].chunks_exact_mut(20).take(entries) {
                 entry[..2].copy_from_slice(&[1, 1]);
                 set(entry, 4, 12);
@@ -355,7 +393,7 @@ mod tests {
                 match all(&RawInode { number: owner, bytes: &raw }, 4711, &volume, &mut source) {
                     Err(Lack::Blocks) => assert!(source.read(&volume, |problem| panic!("{problem}"))),
                     Err(Lack::Damaged(error)) => break Err(error.to_string()),
-                    Ok(told) => break Ok(told.iter().map(|(_, value)| value.len()).sum::<usize>()),
+                    Ok(told) => break Ok(told.attributes.iter().map(|(_, value)| value.len()).sum::<usize>()),
                 }
             }
         };

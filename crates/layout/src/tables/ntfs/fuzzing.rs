@@ -99,7 +99,7 @@ fn records(input: &[u8]) {
     let place = Extent { logical: 0, physical: Some(MFT_AT), length, flags: ExtentFlags::empty() };
     let mft = Mft { device: Counted::new(device, 4096), geometry, extents: vec![place], records: RECORDS };
     let mut checker = Checker::default();
-    let wanted = Wanted { xattrs: options & 8 == 0 };
+    let wanted = Wanted { xattrs: options & 8 == 0, ..Wanted::default() };
     let mut scan = Scan::new(&mft, wanted, true, &mut checker);
     scan.read_bytes = 16 << 10;
     assert!(scan.run().is_continue());

@@ -10,7 +10,7 @@ use super::{
 use crate::{block_read::BlockRead, extent::Extent, tables::TableError};
 
 /// Records that have a copy in $MFTMirr.
-const MIRRORED: u64 = 4;
+pub(super) const MIRRORED: u64 = 4;
 
 /// A volume whose records can be read.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl<B: BlockRead> Mft<B> {
     pub(super) fn open(device: B, geometry: Geometry, notes: &mut Vec<TableError>) -> Result<Mft<B>, TableError> {
         let mut mft = Mft { device, geometry, extents: Vec::new(), records: 0 };
         match mft.map_by(geometry.mft_lcn) {
-            Ok(()) => notes.extend(mft.check_mirror().err()),
+            Ok(()) => notes.extend(mft.check_mirror(0).err()),
             Err(wrong) => match mft.map_by(geometry.mirror_lcn) {
                 Ok(()) => notes.push(wrong),
                 Err(_) => return Err(wrong),
@@ -37,8 +37,8 @@ impl<B: BlockRead> Mft<B> {
         Ok(mft)
     }
 
-    /// Verifies that the copy of the first record is the same: a wrong size of the $MFT would show nowhere else.
-    fn check_mirror(&self) -> Result<(), TableError> {
+    /// Verifies that the copy of one of the first records is the same: of record 0, a wrong size of the $MFT would show nowhere else.
+    pub(super) fn check_mirror(&self, number: u64) -> Result<(), TableError> {
         let (mut first, mut copy) = (self.empty_record(), self.empty_record());
         let at = self.geometry.cluster_at(self.geometry.mirror_lcn);
         let at = at.ok_or_else(|| {
@@ -46,7 +46,8 @@ impl<B: BlockRead> Mft<B> {
             let found = self.geometry.mirror_lcn;
             TableError::damaged("the cluster of the $MFTMirr", 56, format!("less than {clusters}"), found)
         })?;
-        self.read(&mut first, 0)?;
+        let at = at + number * u64::from(self.geometry.record_bytes);
+        self.read(&mut first, number)?;
         self.read_device(&mut copy, at)?;
         // What lies behind the bytes that are used is whatever was there before.
         let used =

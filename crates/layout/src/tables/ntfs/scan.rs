@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{
     FIRST_FILE, ROOT,
-    attributes::Attributes,
+    attributes::{Attributes, kind},
     bitmap::Bitmap,
     bytes::shown,
     directories::{Directories, EarlyNames},
@@ -12,8 +12,9 @@ use super::{
     free,
     indexes::Indexes,
     listed::{Listed, Loaded, list_in},
-    mft::Mft,
+    mft::{MIRRORED, Mft},
     record::{Header, Record, Reference},
+    stream::Stream,
 };
 use crate::{
     block_read::BlockRead,
@@ -24,6 +25,10 @@ use crate::{
 const READ_BYTES: usize = 2 << 20;
 /// Memory for files that wait for their further records, together with those.
 const LISTED_BYTES_MAX: usize = 16 << 20;
+
+/// The record of $UpCase, the table of capital letters, two bytes for each unit of UTF-16.
+const CAPITALS: u64 = 10;
+const CAPITALS_BYTES: u64 = 2 << 16;
 
 /// Where a file record has its link count.
 const LINKS_AT: u64 = 18;
@@ -164,8 +169,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         self.looked_at = first + (bytes.len() / record_bytes) as u64;
         let records = (first..).zip(bytes.chunks_exact_mut(record_bytes));
         for (number, record) in records {
-            if number >= FIRST_FILE || number == ROOT {
-                self.record(record, number)?;
+            match number >= FIRST_FILE || number == ROOT {
+                true => self.record(record, number)?,
+                false => self.system_record(record, number)?,
             }
         }
         ControlFlow::Continue(())
@@ -232,6 +238,44 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             }
         }
         self.tell(&record, whole)
+    }
+
+    /// A record of one of the system's files, which isn't told, but says whether all is well.
+    fn system_record(&mut self, bytes: &mut [u8], number: u64) -> ControlFlow<()> {
+        let at = self.mft.at(number).unwrap_or(0);
+        let is_there = Header::parse(bytes).is_some_and(|header| header.is_in_use() && header.is_base());
+        // The first was told of when the volume was opened; one that couldn't be read isn't among those that are there any more.
+        if number == 0 || !self.is_closed || !is_there && !self.in_use.has(number) {
+            return ControlFlow::Continue(());
+        }
+        let record = match Record::open(bytes, number, at) {
+            Ok(record) => record,
+            Err(problem) => return self.found.problem(problem),
+        };
+        if (1..MIRRORED).contains(&number)
+            && let Err(problem) = self.mft.check_mirror(number)
+        {
+            self.found.problem(problem)?;
+        }
+        let mut letters = (number == CAPITALS).then(Stream::default);
+        for attribute in Attributes::of(record) {
+            let taken = attribute.and_then(|attribute| match &mut letters {
+                Some(letters) if attribute.kind == kind::DATA && attribute.name.is_empty() => {
+                    letters.take(&attribute, &self.mft.geometry)
+                }
+                _ => Ok(()),
+            });
+            if let Err(problem) = taken {
+                return self.found.problem(problem);
+            }
+        }
+        match letters {
+            Some(letters) if letters.size != CAPITALS_BYTES => {
+                let what = "the size of $UpCase";
+                self.found.problem(TableError::damaged(what, at, CAPITALS_BYTES, letters.size))
+            }
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn begin_file(&mut self) {

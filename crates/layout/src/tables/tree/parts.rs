@@ -141,9 +141,11 @@ impl<T> Tree<T> {
         }
         let tree = Tree::empty(tables.facts().root);
         let mut gathering = Gathering { tree, take: Take::Directories, keep, bytes: 0, spans: Spans::default() };
-        tables.scan(wanted, &mut gathering)?;
+        // Nothing is kept of files meanwhile.
+        let names = Wanted { extents: false, ..wanted };
+        tables.scan(names, &mut gathering)?;
         gathering.take = Take::NamesOfDirectories;
-        tables.scan(wanted, &mut gathering)?;
+        tables.scan(names, &mut gathering)?;
         let room = limit.saturating_sub(gathering.bytes).max(limit / 2);
         // Names of all directories lie before this.
         let names_end = gathering.tree.bytes.len();

@@ -3,6 +3,7 @@
 use super::{
     acl,
     block::{Block, Number},
+    directory,
     extents::{self, Mapping},
     inode::{Dinode, Fork, Format},
     volume::Volume,
@@ -191,11 +192,13 @@ impl<B: BlockRead> Blocks<'_, B> {
             if flags & LOCAL != 0 {
                 let (value, name) = (usize::from(block.u16(offset)?), usize::from(block.u8(offset + 2)?));
                 let name_bytes = block.slice(offset + 3, name)?;
+                self.check_hash(&block, entry, name_bytes)?;
                 kept.keep(&block, entry + 6, name_bytes, block.slice(offset + 3 + name, value)?.to_vec())?;
             } else {
                 let (first, length, name) =
                     (Number::of(&block, offset)?, block.u32(offset + 4)?, block.u8(offset + 8)?);
                 let name_bytes = block.slice(offset + 9, usize::from(name))?;
+                self.check_hash(&block, entry, name_bytes)?;
                 if length > MAX_VALUE_BYTES {
                     let expected = format!("at most {MAX_VALUE_BYTES}");
                     return Err(block.damaged(offset + 4, "the length of a value", expected, length));
@@ -204,6 +207,16 @@ impl<B: BlockRead> Blocks<'_, B> {
             }
         }
         Number::of(&block, 0)
+    }
+
+    /// Fails where no checksum protects a name and its entry has the hash of another.
+    fn check_hash(&self, block: &Block<'_>, entry: usize, name: &[u8]) -> Result<(), TableError> {
+        let (expected, found) = (directory::hash(name), block.u32(entry)?);
+        if self.volume.superblock.uuid.is_some() || expected == found {
+            return Ok(());
+        }
+        let (expected, found) = (format!("{expected:#010x}"), format!("{found:#010x}"));
+        Err(block.damaged(entry, "the hash of the name of an attribute", expected, found))
     }
 
     /// Reads a value that lies in blocks of its own, each with a header in version 5.

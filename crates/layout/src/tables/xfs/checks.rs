@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 
 use super::{
+    block::Block,
     directory::{self, Entry},
     extents, free,
     inode::{BLOCKS_AT, DIRECTORY, Dinode, FILE, LINKS_AT, MODE_AT, SYMLINK},
     inode_btree::{CHUNK_INODES, Chunk},
+    unused_fields,
     volume::Volume,
 };
 use crate::{
@@ -96,17 +98,20 @@ impl Checks {
         }
     }
 
-    /// An inode, and where it lies. `Err` where its extents aren't as many blocks as it says.
+    /// An inode, and its bytes. `Err` where its extents aren't as many blocks as it says, or where something stands in a field
+    /// that nothing else gives a meaning.
     pub(super) fn inode<B: BlockRead>(
         &mut self,
         volume: &Volume<B>,
         dinode: &Dinode<'_>,
-        at: u64,
+        block: &Block<'_>,
     ) -> Result<(), TableError> {
+        let at = block.at;
         let kind = if self.has_kinds { kind_of(dinode.mode) } else { 0 };
         let is_directory = dinode.is(DIRECTORY);
         self.links.inode(dinode.number, Said { links: dinode.links.into(), is_directory, kind });
         let Some(space) = &mut self.space else { return Ok(()) };
+        unused_fields::check(&volume.superblock, dinode, block)?;
         let block_bytes = volume.superblock.block_bytes() as u64;
         let mut blocks = 0_u64;
         for fork in std::iter::once(&dinode.data).chain(&dinode.attributes) {

@@ -8,15 +8,15 @@
 //! | `group_btree` | blocks of the trees of a group |
 //! | `free` | which blocks are free |
 //! | `inode`, `extents` | inodes, and where their content lies |
-//! | `mounted`, `directory_places` | a mounted XFS, by what the kernel and the device tell |
+//! | `mounted`, `owned`, `directory_places` | a mounted XFS, by what the kernel and the device tell |
 //! | `directory`, `symlink`, `attributes`, `acl` | names, targets, extended attributes |
-//! | `checks` | what tables of version 4, which has no checksums, tell twice |
+//! | `checks`, `unused_fields` | what tables of version 4, which has no checksums, tell twice, and what has no meaning there |
 //! | `block`, `checksum`, `volume`, `merged_reads` | bytes with their place, CRC-32C, reading |
 //!
 //! Names and numbers are those of *XFS Algorithms & Data Structures* and of the kernel's `xfs_format.h`.
 //!
-//! What isn't told: whether an extent is shared with other files (the tree of reference counts isn't read), so
-//! [`ExtentFlags::SHARED`] is never set.
+//! What isn't told of an image: whether an extent is shared with other files (the tree of reference counts isn't read), so
+//! there [`ExtentFlags::SHARED`] is never set.
 
 mod acl;
 mod allocation_group;
@@ -38,8 +38,10 @@ mod inode_btree;
 mod log;
 mod merged_reads;
 mod mounted;
+mod owned;
 mod superblock;
 mod symlink;
+mod unused_fields;
 mod volume;
 
 use std::ops::ControlFlow;
@@ -331,7 +333,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         match self.told(&dinode) {
             Ok((inode, problem)) => {
-                let space = self.checks.as_mut().and_then(|checks| checks.inode(self.volume, &dinode, at).err());
+                let space = self.checks.as_mut().and_then(|checks| checks.inode(self.volume, &dinode, &block).err());
                 for problem in problem.into_iter().chain(space) {
                     self.found.problem(problem)?;
                 }

@@ -20,9 +20,13 @@ use onesweep_sys::{
     xfs::{self, Parents},
 };
 
-use super::groups::{each_group, groups_at_a_time};
+use super::{
+    groups::{each_group, groups_at_a_time},
+    owned::OwnedRuns,
+};
 use crate::{
     device::Devices,
+    extent::Extent,
     tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, VolumeFacts, Wanted},
 };
 
@@ -34,6 +38,7 @@ const STACK_BYTES: usize = 128 << 10;
 const BATCH: usize = 1024;
 
 const DIRECTORY: u32 = 0o040_000;
+const FILE: u32 = 0o100_000;
 const TYPE_BITS: u32 = 0o170_000;
 
 /// A mounted XFS: inodes by `XFS_IOC_BULKSTAT`, group by group in the order of the disk, or several groups at a time where they
@@ -42,15 +47,22 @@ const TYPE_BITS: u32 = 0o170_000;
 /// its directories, many at a time, while further inodes come.
 ///
 /// What is dirty is written first. Then all is as it is when it is asked for: what changes meanwhile may come as it was before
-/// or as it is after, and a name that goes from one directory to another may come twice or not at all. Extents, targets of
+/// or as it is after, and a name that goes from one directory to another may come twice or not at all. Targets of
 /// symbolic links and extended attributes are not told. Needs root. It takes 16 bytes for each directory that waits to be
 /// read, and the names of those that were, until they are told.
+///
+/// Extents are told where they are wanted and the file system has a [reverse map](MountedXfs::has_reverse_map): all of that map
+/// is asked for (`FS_IOC_GETFSMAP`) before the first inode. That takes 32 bytes for each extent, of 64 MiB at most: where they
+/// don't fit, groups come one by one, and the map is gone over again for the inodes that follow. A file with more than a million extents
+/// is told without.
 #[derive(Debug)]
 pub struct MountedXfs {
     directory: File,
     facts: VolumeFacts,
     groups: u32,
     groups_at_a_time: usize,
+    has_reverse_map: bool,
+    dev: u64,
 }
 
 impl MountedXfs {
@@ -69,10 +81,11 @@ impl MountedXfs {
             inodes_used: Some(kind.inodes_used),
             ..VolumeFacts::default()
         };
-        let groups = xfs::facts(directory.as_fd())?.groups;
+        let xfs::Facts { groups, has_reverse_map, .. } = xfs::facts(directory.as_fd())?;
+        let dev = files::statx_fd(directory.as_fd())?.dev;
         let stack = Devices::of_system().ok().and_then(|devices| devices.by_fd(directory.as_fd()).ok());
         let groups_at_a_time = stack.as_ref().map_or(1, groups_at_a_time);
-        Ok(Some(MountedXfs { directory, facts, groups, groups_at_a_time }))
+        Ok(Some(MountedXfs { directory, facts, groups, groups_at_a_time, has_reverse_map, dev }))
     }
 
     /// Asks for so many allocation groups at a time, whatever lies below. The order of what is told depends on it, and nothing
@@ -84,6 +97,11 @@ impl MountedXfs {
     /// Whether it keeps the names of inodes with them.
     pub fn has_parent_pointers(&self) -> bool {
         Parents::of(self.directory.as_fd()).is_ok()
+    }
+
+    /// Whether it keeps the owners of all blocks in the order of the disk (`mkfs.xfs -m rmapbt=1`).
+    pub fn has_reverse_map(&self) -> bool {
+        self.has_reverse_map
     }
 }
 
@@ -98,13 +116,15 @@ impl Tables for MountedXfs {
         &self.facts
     }
 
-    fn scan(&mut self, _: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
+    fn scan(&mut self, wanted: Wanted, found: &mut dyn Found) -> Result<(), TableError> {
         let fd = self.directory.as_fd();
         // The size that is told is the one that was written last. A failure leaves some as they were.
         let _ = files::sync_file_system(fd);
+        let mut places = (wanted.extents && self.has_reverse_map).then(|| Places::of(fd, self.dev));
+        let places = &mut places;
         let mut parents = Parents::of(fd).ok();
         if let Some(parents) = &mut parents {
-            return self.scan_inodes(found, &mut |inode, found| tell_names(parents, inode, found)).map(drop);
+            return self.scan_inodes(places, found, &mut |inode, found| tell_names(parents, inode, found)).map(drop);
         }
         let waiting = Waiting::default();
         let (tell, told) = mpsc::channel();
@@ -130,7 +150,7 @@ impl Tables for MountedXfs {
                 let source = io::Error::other("no thread can be started that reads directories");
                 return Err(TableError::Kernel { what: "names".to_owned(), source });
             }
-            let goes_on = self.scan_inodes(found, &mut |inode, found| {
+            let goes_on = self.scan_inodes(places, found, &mut |inode, found| {
                 if inode.mode & TYPE_BITS != DIRECTORY {
                     return ControlFlow::Continue(());
                 }
@@ -148,16 +168,31 @@ impl Tables for MountedXfs {
 
 impl MountedXfs {
     /// Tells all inodes, each before `then`.
-    fn scan_inodes(&self, found: &mut dyn Found, then: &mut Then<'_>) -> Result<ControlFlow<()>, TableError> {
+    fn scan_inodes(
+        &self,
+        places: &mut Option<Places<'_>>,
+        found: &mut dyn Found,
+        then: &mut Then<'_>,
+    ) -> Result<ControlFlow<()>, TableError> {
         let mut goes_on = ControlFlow::Continue(());
+        // Going to and fro between groups, each would find its own runs left out.
+        let is_alone = self.groups_at_a_time == 1 || places.as_ref().is_some_and(|places| !places.has_all());
         let mut tell = |inode: &xfs::Inode| {
-            goes_on = found.inode(told_inode(inode, self.facts.block_bytes));
+            let mut told = told_inode(inode, self.facts.block_bytes);
+            if let Some(places) = places {
+                match places.extents(&told) {
+                    Ok(extents) => told.extents = extents,
+                    Err(problem) => goes_on = found.problem(problem),
+                }
+            }
+            if goes_on.is_continue() {
+                goes_on = found.inode(told);
+            }
             if goes_on.is_continue() {
                 goes_on = then(inode, found);
             }
             goes_on
         };
-        let is_alone = self.groups_at_a_time == 1;
         let told = if is_alone { self.one_by_one(&mut tell) } else { self.side_by_side(&mut tell) };
         match told {
             Ok(()) => Ok(goes_on),
@@ -215,6 +250,44 @@ impl MountedXfs {
         })?;
         let is_heard = is_heard && send.send(batch).is_ok();
         Ok(if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    }
+}
+
+/// Where files lie, from the reverse map, for the inodes that come next.
+struct Places<'a> {
+    fd: BorrowedFd<'a>,
+    dev: u64,
+    /// What of it is here; why there is nothing, until that was told.
+    runs: Result<OwnedRuns, Option<io::Error>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(fd: BorrowedFd<'a>, dev: u64) -> Places<'a> {
+        Places { fd, dev, runs: OwnedRuns::gather(fd, dev, 0).map_err(Some) }
+    }
+
+    fn has_all(&self) -> bool {
+        self.runs.as_ref().is_ok_and(OwnedRuns::is_all)
+    }
+
+    /// Of a file or directory; fails once, and tells nothing from then on.
+    fn extents(&mut self, inode: &Inode) -> Result<Vec<Extent>, TableError> {
+        let has_content = matches!(inode.mode & TYPE_BITS, FILE | DIRECTORY);
+        if !has_content || inode.allocated == 0 || inode.flags.contains(InodeFlags::ELSEWHERE) {
+            return Ok(Vec::new());
+        }
+        if self.runs.as_ref().is_ok_and(|runs| !runs.covers(inode.number)) {
+            // Memory of the last ones is given back first.
+            self.runs = Err(None);
+            self.runs = OwnedRuns::gather(self.fd, self.dev, inode.number).map_err(Some);
+        }
+        match &mut self.runs {
+            Ok(runs) => Ok(runs.extents(inode.number, inode.size)),
+            Err(failure) => match failure.take() {
+                Some(source) => Err(TableError::Kernel { what: "where files lie".to_owned(), source }),
+                None => Ok(Vec::new()),
+            },
+        }
     }
 }
 

@@ -18,6 +18,11 @@ const FTYPE_V4: u32 = 0x200;
 const NULL_INODE: u64 = u64::MAX;
 
 /// What is needed of the superblock, all of it checked against each other.
+/// Where the superblock has the size of the realtime device, in blocks and in extents, and the blocks of an extent.
+const REALTIME_BLOCKS: usize = 16;
+const REALTIME_EXTENTS: usize = 24;
+const REALTIME_EXTENT: usize = 80;
+
 #[derive(Clone, Debug)]
 pub(super) struct Superblock {
     pub(super) facts: VolumeFacts,
@@ -47,6 +52,8 @@ pub(super) struct Superblock {
     pub(super) written: Option<[u32; 2]>,
     /// The UUID in metadata; `None` in version 4, whose metadata has neither it nor checksums.
     pub(super) uuid: Option<[u8; 16]>,
+    /// Whether there is a realtime device.
+    pub(super) has_realtime_device: bool,
     /// Whether directory entries have a type.
     pub(super) has_ftype: bool,
     /// Whether inode chunks may have holes.
@@ -134,6 +141,7 @@ impl Superblock {
             own_uuid,
             written: Some([block.u32(240)?, block.u32(244)?]).filter(|written| is_v5 && *written != [u32::MAX; 2]),
             uuid: is_v5.then_some(uuid),
+            has_realtime_device: block.u64(REALTIME_BLOCKS)? > 0,
             has_ftype: if is_v5 { incompat & features::FTYPE != 0 } else { second & FTYPE_V4 != 0 },
             has_sparse_inodes: incompat & features::SPARSE_INODES != 0,
             ignores_case: version & NAMES_WITHOUT_CASE != 0,
@@ -155,6 +163,12 @@ impl Superblock {
         // Headers, roots and the first inodes need more than this of every group.
         if !(8..=1 << 31).contains(&group_blocks) {
             return Err(block.damaged(84, "the blocks of an allocation group", "8 to 2^31", group_blocks));
+        }
+        if self.uuid.is_none() {
+            // Extents of the realtime device, by its blocks and those of an extent.
+            let (blocks, of_extent) = (block.u64(REALTIME_BLOCKS)?, block.u32(REALTIME_EXTENT)?.max(1));
+            let what = "the extents of the realtime device";
+            block.check(REALTIME_EXTENTS, what, blocks / u64::from(of_extent), block.u64(REALTIME_EXTENTS)?)?;
         }
         let expected_log = (group_blocks - 1).checked_ilog2().map_or(0, |log| log + 1);
         block.check(124, "the bits of a block number", expected_log, u32::from(self.group_block_log))?;
