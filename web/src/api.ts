@@ -38,6 +38,8 @@ export interface Listing {
     /** Time was up: it is what was stored, and so many directories or more aren't counted yet. */
     late?: number;
     harvested_at: number;
+    /** So many seconds ago it was right. */
+    age: number;
     unreadable: number;
     total: Figures;
     own: Figures;

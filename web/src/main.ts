@@ -199,13 +199,14 @@ function describe(listing: Listing, now: number): void {
     if (total.others > 0) told.push(["Others", count(total.others)]);
     if (largest !== undefined) told.push(["Largest file", bytes(largest)]);
     if (newest !== undefined) told.push(["Newest change", ago(newest, now), moment(newest)]);
-    const { checked_at, harvested_at, timed, late } = listing;
+    const { checked_at, age, timed, late } = listing;
     const when = (name: string, at: number): void => void told.push([name, `${span(now - at)} ago`, moment(at)]);
     if (late !== undefined) {
-        when("Counted", harvested_at);
-        told.push(["Not counted yet", `${counted(late, "directory", "directories")} or more`]);
+        when("Counted", now - age);
+        // How much isn't told where something is left out.
+        told.push(["Not counted yet", late === 0 ? "something" : `${counted(late, "directory", "directories")} or more`]);
     } else if (checked_at !== undefined) when(timed ? "Read as a whole" : "Open files as of", checked_at);
-    else if (!listing.exact) when("Counted", harvested_at);
+    else if (!listing.exact) when("Counted", now - age);
     while (facts.children.length > told.length) facts.lastElementChild!.remove();
     told.forEach(([name, value, more], at) => {
         const there = facts.children[at] ?? facts.appendChild(element("div", {}, element("dt"), element("dd")));

@@ -18,7 +18,7 @@ use crate::{
     history::{History, Point},
     links::{LinkKey, Linked},
     nodes::{Count, Known, Nodes, Slot, SlotMap},
-    places::{Block, INODES_PER_BLOCK},
+    places::Block,
     reading::{LinkedName, Reading},
     record::Record,
     store::{Batch, Facts, Store, StoreError},
@@ -81,8 +81,11 @@ impl Places {
 pub struct Ledger {
     /// The tree.
     pub nodes: Nodes,
-    store: Store,
+    store: Arc<Store>,
     batch: Batch,
+    /// What was made durable last, and whether more was written since.
+    kept: Facts,
+    is_loose: bool,
     /// Directories that were found and are in the batch and the store as little as in a total, since most are harvested soon:
     /// their names.
     found: SlotMap<Vec<u8>>,
@@ -94,9 +97,9 @@ pub struct Ledger {
 impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
-        let nodes = tree_of(&store)?;
+        let (nodes, kept, store) = (tree_of(&store)?, store.facts()?, Arc::new(store));
         let (batch, found, owed, books) = (Batch::default(), SlotMap::default(), SlotMap::default(), None);
-        Ok(Ledger { nodes, store, batch, found, owed, books })
+        Ok(Ledger { nodes, store, batch, kept, is_loose: false, found, owed, books })
     }
 
     /// From now on keeps these summaries, too. What the store holds of others goes.
@@ -131,7 +134,8 @@ impl Ledger {
     /// Makes the store's file smaller where that pays; what isn't in the store yet stays where it is.
     pub fn compact(&mut self) -> Result<(), StoreError> {
         self.store.forget_places(|slot| !self.nodes.is_used(slot))?;
-        self.store.compact_if_it_pays().map(drop)
+        // Whoever writes to it just now keeps it as it is.
+        Arc::get_mut(&mut self.store).map_or(Ok(()), |store| store.compact_if_it_pays().map(drop))
     }
 
     /// Whether the store says of many more inodes where they are than there are.
@@ -176,11 +180,16 @@ impl Ledger {
         }
     }
 
-    /// Whether a name of an inode may be where nothing is told: in a directory that has changed, or in none that is known.
-    pub fn is_open(&self, key: LinkKey) -> Result<bool, StoreError> {
-        let Some(linked) = self.linked(key)? else { return Ok(false) };
+    /// The directories that name an inode of which a name may be where nothing is told: in a directory that has changed, or in
+    /// none that is known. `None` where it is none of those.
+    pub fn open_places(&self, key: LinkKey) -> Result<Option<Vec<Slot>>, StoreError> {
+        let Some(linked) = self.linked(key)? else { return Ok(None) };
+        Ok(self.is_open(&linked).then_some(linked.places))
+    }
+
+    pub(crate) fn is_open(&self, linked: &Linked) -> bool {
         let clean = linked.clean_places(|place| self.nodes.is_used(place) && !self.nodes.is_dirty(place));
-        Ok(clean < linked.links as usize)
+        clean < linked.links as usize
     }
 
     /// The directories that are known to name an inode.
@@ -202,13 +211,11 @@ impl Ledger {
     /// The directories of inodes with one name, those of the same block of numbers as `ino`.
     pub(crate) fn block(&self, subvolume: u64, ino: u64) -> Result<Block, StoreError> {
         let mut block = self.store.block(subvolume, ino)?;
-        let first = ino - ino % INODES_PER_BLOCK;
-        let all = (subvolume, first)..=(subvolume, first + (INODES_PER_BLOCK - 1));
-        self.batch.places.range(all).for_each(|(&(_, ino), &slot)| block.set(ino, slot));
+        self.batch.put_places(subvolume, ino, &mut block);
         Ok(block)
     }
 
-    /// The inodes of the store that may be open: see [`is_open`](Self::is_open).
+    /// The inodes of the store that may be open: see [`open_places`](Self::open_places).
     pub(crate) fn all_open(&self) -> Result<Vec<LinkKey>, StoreError> {
         let mut keys = Vec::new();
         self.store.each_linked(|key| {
@@ -217,7 +224,7 @@ impl Ledger {
         })?;
         let mut open = Vec::new();
         for key in keys {
-            if self.is_open(key)? {
+            if self.open_places(key)?.is_some() {
                 open.push(key);
             }
         }
@@ -314,7 +321,7 @@ impl Ledger {
         owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
         self.merge_links(slot, &links_before, &reading.linked)?;
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
-            merged.outdated = books.merge((&self.nodes, &self.store), slot, found, &links_before)?;
+            merged.outdated = books.merge((&self.nodes, &*self.store), slot, found, &links_before)?;
         }
         let subvolume = self.nodes.id(slot).subvolume;
         self.batch.places.extend(reading.inodes.into_iter().map(|ino| ((subvolume, ino), slot)));
@@ -384,7 +391,7 @@ impl Ledger {
             }
         }
         match &mut self.books {
-            Some(books) => books.charge_again((&self.nodes, &self.store), keys),
+            Some(books) => books.charge_again((&self.nodes, &*self.store), keys),
             None => Ok(()),
         }
     }
@@ -433,7 +440,7 @@ impl Ledger {
                 let links = self.record(at)?.links;
                 self.merge_links(at, &links, &[])?;
                 if let Some(books) = &mut self.books {
-                    books.merge_links((&self.nodes, &self.store), at, &links, Vec::new())?;
+                    books.merge_links((&self.nodes, &*self.store), at, &links, Vec::new())?;
                 }
             }
         }
@@ -456,7 +463,7 @@ impl Ledger {
     /// Brings all totals up to what is known.
     pub fn pay(&mut self) -> Result<(), StoreError> {
         if let Some(books) = &mut self.books {
-            books.pay((&self.nodes, &self.store))?;
+            books.pay((&self.nodes, &*self.store))?;
         }
         let mut deepest: BinaryHeap<(usize, Slot)> =
             self.owed.keys().map(|&slot| (self.nodes.upwards(slot).count(), slot)).collect();
@@ -494,27 +501,55 @@ impl Ledger {
 
     /// Writes what has changed. `durable`: on the disk when this returns.
     pub fn commit(&mut self, facts: &Facts, durable: bool) -> Result<(), StoreError> {
+        if durable {
+            // One after the other.
+            self.store.write_staged()?;
+            return self.begin_commit(facts)?.map_or(Ok(()), |store| store.write_staged());
+        }
+        // What is on its way would have to be waited for.
+        if self.store.is_writing() {
+            return Ok(());
+        }
         self.pay()?;
-        if durable || self.found.len() > FOUND_MAX {
-            let records = self.found.drain().map(|(slot, name)| (slot, Some(found(&self.nodes, slot, name))));
-            self.batch.records.extend(records);
+        if self.found.len() > FOUND_MAX {
+            self.put_down_found();
         }
         let facts = &Facts { is_partial: facts.is_partial || !self.found.is_empty(), ..facts.clone() };
         let nothing = &mut Unwritten::default();
         let custom = self.books.as_mut().map_or(nothing, |books| &mut books.unwritten);
-        if durable || !self.batch.is_empty() || !custom.is_empty() {
-            self.store.commit_with(&self.batch, custom, facts, durable)?;
+        if !self.batch.is_empty() || !custom.is_empty() {
+            self.store.commit_with(&self.batch, custom, facts, false)?;
             *custom = Unwritten::default();
-            if durable {
-                self.batch = Batch::default();
-                // What a harvest of many takes isn't kept for the next one.
-                (self.found, self.owed) = (SlotMap::default(), SlotMap::default());
-            } else {
-                // More of the same follows.
-                self.batch.clear();
-            }
+            // More of the same follows.
+            self.batch.clear();
+            self.is_loose = true;
         }
         Ok(())
+    }
+
+    /// Hands over what has changed to be made durable, which is done by [`Store::write_staged`] while others ask. `None` where
+    /// there is nothing to write, or something is on its way already.
+    pub(crate) fn begin_commit(&mut self, facts: &Facts) -> Result<Option<Arc<Store>>, StoreError> {
+        self.pay()?;
+        if self.store.is_writing() {
+            return Ok(None);
+        }
+        self.put_down_found();
+        let custom = self.books.as_mut().map(|books| std::mem::take(&mut books.unwritten)).unwrap_or_default();
+        let is_as_kept = self.batch.is_empty() && custom.is_empty() && !self.is_loose && self.kept.are_still(facts);
+        if is_as_kept {
+            return Ok(None);
+        }
+        (self.kept, self.is_loose) = (facts.clone(), false);
+        self.store.stage(std::mem::take(&mut self.batch), custom, facts.clone());
+        // What a harvest of many takes isn't kept for the next one.
+        (self.found, self.owed) = (SlotMap::default(), SlotMap::default());
+        Ok(Some(Arc::clone(&self.store)))
+    }
+
+    fn put_down_found(&mut self) {
+        let records = self.found.drain().map(|(slot, name)| (slot, Some(found(&self.nodes, slot, name))));
+        self.batch.records.extend(records);
     }
 
     /// The record of a directory, which is to be written.

@@ -5,7 +5,9 @@
 //! is dirty.
 
 pub mod access;
+mod bulk;
 pub mod catch_up;
+pub mod clock;
 mod code;
 pub mod custom;
 pub mod file_system;

@@ -58,6 +58,13 @@ impl Mounts {
         parents.into_iter().filter_map(|parent| open_below(top, parent).ok()).collect()
     }
 
+    /// The directories in which something is mounted now, open.
+    pub(crate) fn all_in(&self, top: BorrowedFd<'_>) -> io::Result<Vec<std::os::fd::OwnedFd>> {
+        let paths = self.look()?;
+        let parents: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+        parents.into_iter().map(|parent| open_below(top, parent)).collect()
+    }
+
     fn look(&self) -> io::Result<BTreeSet<PathBuf>> {
         let table = MountTable::read()?;
         let Some(ours) = self.mount.and_then(|id| table.by_id(id)) else { return Ok(BTreeSet::new()) };

@@ -97,6 +97,9 @@ const USED: u8 = 1;
 const BELOW: u8 = 1 << 1;
 /// It names inodes that have several names.
 const LINKS: u8 = 1 << 2;
+/// It may name inodes that change where nothing is told; something below may.
+const OPEN: u8 = 1 << 3;
+const OPEN_BELOW: u8 = 1 << 4;
 
 /// Directories by their numbers, and by their inodes.
 #[derive(Debug)]
@@ -356,7 +359,7 @@ impl Nodes {
             let is_endless = |slot: &Slot| self.upwards(*slot).nth(self.used).is_some();
             return self.all().find(is_endless).map_or(Ok(()), Err);
         }
-        dirty.into_iter().for_each(|slot| self.mark_above(slot));
+        dirty.into_iter().for_each(|slot| self.mark_above(slot, BELOW));
         Ok(())
     }
 
@@ -373,7 +376,10 @@ impl Nodes {
         debug_assert!(self.parent(slot).is_none() && !self.contains(slot, parent));
         self.link(slot, parent);
         if self.may_be_outdated(slot) {
-            self.mark_above(slot);
+            self.mark_above(slot, BELOW);
+        }
+        if self.may_have_open(slot) {
+            self.mark_above(slot, OPEN_BELOW);
         }
     }
 
@@ -420,18 +426,56 @@ impl Nodes {
     pub fn mark_changed(&mut self, slot: Slot, now: Count) {
         let node = self.node_mut(slot);
         node.changed = node.changed.max(now);
-        self.mark_above(slot);
+        self.mark_above(slot, BELOW);
     }
 
-    fn mark_above(&mut self, slot: Slot) {
+    fn mark_above(&mut self, slot: Slot, mark: u8) {
         let mut at = self.parent(slot);
         while let Some(above) = at {
-            if self.has_mark(above, BELOW) {
+            if self.has_mark(above, mark) {
                 break;
             }
-            self.set_mark(above, BELOW, true);
+            self.set_mark(above, mark, true);
             at = self.parent(above);
         }
+    }
+
+    /// It may name inodes that change where nothing is told. All above learn that something below may, as they do of changes.
+    pub fn mark_open(&mut self, slot: Slot) {
+        if self.is_used(slot) {
+            self.set_mark(slot, OPEN, true);
+            self.mark_above(slot, OPEN_BELOW);
+        }
+    }
+
+    /// It doesn't any more.
+    pub fn close(&mut self, slot: Slot) {
+        self.set_mark(slot, OPEN, false);
+    }
+
+    /// Whether it or something below may name such inodes.
+    pub fn may_have_open(&self, slot: Slot) -> bool {
+        self.has_mark(slot, OPEN | OPEN_BELOW)
+    }
+
+    /// The directories that may, it and those below. Marks that stand for nothing any more are taken away.
+    pub fn open_below(&mut self, slot: Slot) -> Vec<Slot> {
+        let mut open = Vec::new();
+        // A directory comes twice: before those in it, and after them.
+        let mut path = vec![(slot, false)];
+        while let Some((at, is_done)) = path.pop() {
+            if is_done {
+                let still = self.children(at).any(|child| self.may_have_open(child));
+                self.set_mark(at, OPEN_BELOW, still);
+                continue;
+            }
+            open.extend(self.has_mark(at, OPEN).then_some(at));
+            if self.has_mark(at, OPEN_BELOW) {
+                path.push((at, true));
+                path.extend(self.children(at).filter(|&child| self.may_have_open(child)).map(|child| (child, false)));
+            }
+        }
+        open
     }
 
     /// A harvest that took the number `count` has read it.
@@ -594,6 +638,24 @@ mod tests {
         let b = nodes.add(id(3), Some(a)).unwrap();
         let c = nodes.add(id(4), Some(root)).unwrap();
         (nodes, [root, a, b, c])
+    }
+
+    #[test]
+    fn open_inodes_are_known_above_until_they_are_closed() {
+        let (mut nodes, [root, a, b, c]) = small();
+        let which = |nodes: &Nodes| [root, a, b, c].map(|slot| nodes.may_have_open(slot));
+        nodes.mark_open(b);
+        assert_eq!(which(&nodes), [true, true, true, false]);
+        assert_eq!(nodes.open_below(root), [b]);
+        assert_eq!(nodes.open_below(c), []);
+        // They go along.
+        nodes.detach(b);
+        nodes.attach(b, c);
+        assert_eq!(nodes.open_below(root), [b]);
+        assert_eq!(which(&nodes), [true, false, true, true]);
+        nodes.close(b);
+        assert_eq!(nodes.open_below(root), []);
+        assert_eq!(which(&nodes), [false; 4]);
     }
 
     fn harvest(nodes: &mut Nodes, slots: &[Slot], count: Count) {

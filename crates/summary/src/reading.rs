@@ -28,7 +28,7 @@ pub struct Reading {
     pub linked: Vec<LinkedName>,
     /// What it adds to declared summaries, where there are any.
     pub custom: Option<Found>,
-    /// When an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
+    /// When it or an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
     pub changed_at: i64,
     /// By which it can be told later whether it is still as it was read; 0 where it can't.
     pub stamp: u64,
@@ -102,6 +102,16 @@ pub trait Directories: Sync {
         Ok(true)
     }
 
+    /// The same as [`look`](Self::look) of several.
+    fn look_each(&self, inodes: &[NodeId]) -> Vec<io::Result<LinkedName>> {
+        inodes.iter().map(|&inode| self.look(inode)).collect()
+    }
+
+    /// The same as [`is_written`](Self::is_written) of several.
+    fn are_written(&self, inodes: &[NodeId]) -> Vec<io::Result<bool>> {
+        inodes.iter().map(|&inode| self.is_written(inode)).collect()
+    }
+
     /// Files that are open under names that they have lost.
     fn open_by_lost_names(&self) -> Vec<NodeId> {
         Vec::new()
@@ -128,6 +138,15 @@ pub trait Directories: Sync {
 
     /// For so many seconds after a change, blocks may change without anybody being told.
     fn settling_seconds(&self) -> i64;
+
+    /// Until [`end_bulk`](Self::end_bulk) directories are read by what the file system says of many inodes at a time, where that is
+    /// quicker and this says so. What changes after this call may not be seen in such a reading: all directories have to be heeded before.
+    fn begin_bulk(&self) -> bool {
+        false
+    }
+
+    /// Ends that.
+    fn end_bulk(&self) {}
 
     /// Brings into memory what reading takes, where that is quicker than one by one.
     fn bring_in(&self, _: &Wanted<'_>) {}
@@ -196,6 +215,14 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
         (**self).is_written(inode)
     }
 
+    fn look_each(&self, inodes: &[NodeId]) -> Vec<io::Result<LinkedName>> {
+        (**self).look_each(inodes)
+    }
+
+    fn are_written(&self, inodes: &[NodeId]) -> Vec<io::Result<bool>> {
+        (**self).are_written(inodes)
+    }
+
     fn open_by_lost_names(&self) -> Vec<NodeId> {
         (**self).open_by_lost_names()
     }
@@ -218,6 +245,14 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
 
     fn settling_seconds(&self) -> i64 {
         (**self).settling_seconds()
+    }
+
+    fn begin_bulk(&self) -> bool {
+        (**self).begin_bulk()
+    }
+
+    fn end_bulk(&self) {
+        (**self).end_bulk();
     }
 
     fn bring_in(&self, wanted: &Wanted<'_>) {

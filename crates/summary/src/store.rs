@@ -5,6 +5,7 @@
 
 mod custom;
 mod held;
+mod staged;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,10 @@ use redb::{
 };
 use thiserror::Error;
 
-use self::held::{Held, Snapshot};
+use self::{
+    held::{Held, Snapshot},
+    staged::Staging,
+};
 use crate::{
     custom::books::Unwritten,
     history::History,
@@ -109,6 +113,17 @@ pub struct Facts {
     pub tidied: Count,
 }
 
+/// So many seconds a moment does that was written; else the store would be written where nothing changes.
+const MOMENT_SECONDS: i64 = 3600;
+
+impl Facts {
+    /// True when these say nothing that has to be written, beside a number that no record has yet.
+    pub(crate) fn are_still(&self, now: &Facts) -> bool {
+        let is_recent = (0..MOMENT_SECONDS).contains(&(now.moment.seconds - self.moment.seconds));
+        is_recent && Facts { count: self.count, moment: self.moment.clone(), ..now.clone() } == *self
+    }
+}
+
 /// What is to be written in one go: all of it, or nothing.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -131,6 +146,13 @@ impl Batch {
         self.histories.clear();
     }
 
+    /// Puts down where the inodes of one block are, as far as that is here.
+    pub(crate) fn put_places(&self, subvolume: u64, ino: u64, block: &mut Block) {
+        let first = ino - ino % INODES_PER_BLOCK;
+        let all = (subvolume, first)..=(subvolume, first + (INODES_PER_BLOCK - 1));
+        self.places.range(all).for_each(|(&(_, ino), &slot)| block.set(ino, slot));
+    }
+
     /// Nothing to write.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.linked.is_empty() && self.places.is_empty() && self.histories.is_empty()
@@ -148,6 +170,7 @@ pub struct Store {
     is_broken: AtomicBool,
     /// Inodes of which it says where they are.
     places: AtomicU64,
+    staging: Staging,
 }
 
 impl Store {
@@ -192,6 +215,7 @@ impl Store {
             path: path.to_owned(),
             is_broken: AtomicBool::new(false),
             places: AtomicU64::new(0),
+            staging: Staging::default(),
         };
         match store.fact("version")? {
             Some(bytes) => match bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) {
@@ -259,6 +283,9 @@ impl Store {
 
     /// The record of a directory.
     pub fn record(&self, slot: Slot) -> Result<Option<Arc<Record>>, StoreError> {
+        if let Some(record) = self.staged().and_then(|staged| staged.batch.records.get(&slot).cloned()) {
+            return Ok(record.map(Arc::new));
+        }
         if let Some(record) = self.held.record(slot) {
             return Ok(Some(record));
         }
@@ -269,6 +296,9 @@ impl Store {
 
     /// The same for who changes it: it isn't kept for other questions.
     pub(crate) fn record_to_change(&self, slot: Slot) -> Result<Option<Record>, StoreError> {
+        if let Some(record) = self.staged().and_then(|staged| staged.batch.records.get(&slot).cloned()) {
+            return Ok(record);
+        }
         match self.held.record(slot) {
             Some(record) => Ok(Some((*record).clone())),
             None => self.read_record(slot),
@@ -282,6 +312,7 @@ impl Store {
 
     /// All inodes that have several names. An error of `each` ends it.
     pub fn each_linked(&self, mut each: impl FnMut(LinkKey) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.write_staged()?;
         let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(LINKED).map_err(|error| failed(error.into()))?;
@@ -295,6 +326,7 @@ impl Store {
 
     /// How many directories have a record.
     pub(crate) fn directories(&self) -> Result<usize, StoreError> {
+        self.write_staged()?;
         let length = self.snapshot()?.directories.len().map_err(|error| self.failed("read")(error.into()))?;
         Ok(usize::try_from(length).unwrap_or(0))
     }
@@ -305,6 +337,7 @@ impl Store {
         names: &NameHash,
         mut each: impl FnMut(Slot, Known) -> bool,
     ) -> Result<(), StoreError> {
+        self.write_staged()?;
         let (snapshot, failed) = (self.snapshot()?, self.failed("read"));
         for found in snapshot.directories.iter().map_err(|error| failed(error.into()))? {
             let (slot, bytes) = found.map_err(|error| failed(error.into()))?;
@@ -319,6 +352,7 @@ impl Store {
 
     /// All records. An error of `each` ends it.
     pub fn each_record(&self, mut each: impl FnMut(Slot, Record) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.write_staged()?;
         let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(DIRECTORIES).map_err(|error| failed(error.into()))?;
@@ -332,6 +366,9 @@ impl Store {
 
     /// An inode that has several names.
     pub fn linked(&self, key: LinkKey) -> Result<Option<Linked>, StoreError> {
+        if let Some(linked) = self.staged().and_then(|staged| staged.batch.linked.get(&key).cloned()) {
+            return Ok(linked);
+        }
         let bytes = self.get(|tables| &tables.linked, (key.subvolume, key.ino))?;
         let damaged = || self.damaged(&format!("inode {} can't be read", key.ino));
         bytes.map(|bytes| Linked::decode(&bytes).ok_or_else(damaged)).transpose()
@@ -345,11 +382,18 @@ impl Store {
     /// The same of all inodes with numbers of the same block.
     pub(crate) fn block(&self, subvolume: u64, ino: u64) -> Result<Block, StoreError> {
         let bytes = self.get(|tables| &tables.places, (subvolume, ino / INODES_PER_BLOCK))?;
-        Ok(bytes.map(|bytes| Block::decode(&bytes)).unwrap_or_default())
+        let mut block = bytes.map(|bytes| Block::decode(&bytes)).unwrap_or_default();
+        if let Some(staged) = self.staged() {
+            staged.batch.put_places(subvolume, ino, &mut block);
+        }
+        Ok(block)
     }
 
     /// The totals of a directory over time.
     pub fn history(&self, slot: Slot) -> Result<Option<History>, StoreError> {
+        if let Some(history) = self.staged().and_then(|staged| staged.batch.histories.get(&slot).cloned()) {
+            return Ok(history);
+        }
         let bytes = self.get(|tables| &tables.histories, slot.0)?;
         let damaged = || self.damaged(&format!("the history of directory {} can't be read", slot.0));
         bytes.map(|bytes| History::decode(&bytes).ok_or_else(damaged)).transpose()
@@ -357,6 +401,7 @@ impl Store {
 
     /// Directories that have a history.
     pub fn with_history(&self) -> Result<Vec<Slot>, StoreError> {
+        self.write_staged()?;
         let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(HISTORIES).map_err(|error| failed(error.into()))?;
@@ -468,6 +513,7 @@ impl Store {
 
     /// Forgets which inodes were in some directories.
     pub(crate) fn forget_places(&self, is_forgotten: impl Fn(Slot) -> bool) -> Result<(), StoreError> {
+        self.write_staged()?;
         self.held.let_go([].iter());
         let mut fewer = 0;
         self.write("write", Durability::Immediate, |transaction| {
@@ -523,6 +569,7 @@ impl Store {
 
     /// Bytes of the file that are in use, and all of them.
     fn bytes(&self) -> Result<(u64, u64), StoreError> {
+        self.write_staged()?;
         let failed = self.failed("measure");
         let transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
         let stats = transaction.stats().map_err(|error| failed(error.into()))?;
@@ -534,12 +581,14 @@ impl Store {
 
     /// Makes the file as small as what it holds.
     pub fn compact(&mut self) -> Result<(), StoreError> {
+        self.write_staged()?;
         self.held.let_go([].iter());
         while self.database.compact().map_err(|error| self.failed("compact")(error.into()))? {}
         Ok(())
     }
 
     fn fact(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.write_staged()?;
         let failed = self.failed("read");
         let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
         match transaction.open_table(FACTS) {

@@ -1,39 +1,47 @@
 //! The core: what is dirty is harvested before it is asked for (FastDu, algorithm 1).
 
+mod ages;
 mod aside;
 mod background;
+mod clocks;
 mod merging;
 mod missed;
 mod open_files;
 mod opened;
+mod viewer;
 mod watched;
 
 use std::{
     collections::{HashMap, HashSet},
     io,
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use self::{
+    ages::Ages,
+    clocks::Told,
+    merging::Further,
+    open_files::Looked,
+    opened::{Opened, Place, Reopening},
+    watched::{Alien, Relinked},
+};
 pub use self::{
     aside::Aside,
     background::Tended,
     missed::{CaughtUp, Missed},
-};
-use self::{
-    merging::Further,
-    open_files::Looked,
-    opened::{Opened, Place, Reopening},
-    watched::Alien,
+    viewer::{Seen, Viewer},
 };
 use crate::{
+    clock::{Clock, SystemClock},
     harvest::{self, Waiting},
     history::History,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
-    moment::{Moment, seconds},
+    moment::Moment,
     nodes::{Count, Slot},
     reading::{Directories, Wanted, is_gone},
     record::Record,
@@ -53,6 +61,9 @@ const UNWRITTEN_MAX: usize = 8_192;
 const MOST_SHARE: usize = 4;
 /// More than one directory in so many is dirty: then all of them are harvested.
 const DIRTY_SHARE: usize = 20;
+/// Fewer are left to who asks, whatever share they are: a disk reads so many in its order in half a second, and who unpacks a tree into
+/// a small file system would pay twice for each file.
+const DIRTY_MIN: usize = 4096;
 
 /// So often the totals of directories that were asked for are noted.
 const HISTORY_SECONDS: i64 = 10 * 60;
@@ -116,6 +127,8 @@ pub struct Answer {
     /// Who asked didn't wait any longer: it is what was stored by then, and at least so many directories below have changed that
     /// it doesn't count yet.
     pub late: Option<usize>,
+    /// So many seconds ago it was right: since then something has changed that it doesn't count, or may have; 0 where nothing has.
+    pub age: i64,
 }
 
 /// The summaries of one file system.
@@ -136,9 +149,13 @@ pub struct Summaries<D, T> {
     /// Files that are mapped or open for writing, where nobody tells what is written.
     looked: Looked,
     /// Inodes that got a name or lost one just now.
-    relinked: HashMap<LinkKey, NodeId>,
+    relinked: HashMap<LinkKey, Relinked>,
     unreadable: HashMap<Slot, String>,
-    /// Directories in which blocks may change and nobody tells, and until when, in seconds since 1970.
+    clock: Arc<dyn Clock>,
+    told: Told,
+    ages: Ages,
+    // All that is waited for is told by the clock that nobody sets, in seconds.
+    /// Directories in which blocks may change and nobody tells, and until when, in milliseconds.
     unsettled: HashMap<Slot, i64>,
     /// Before that none of them is due.
     unsettled_until: i64,
@@ -146,11 +163,13 @@ pub struct Summaries<D, T> {
     tended_at: i64,
     /// That is under way.
     is_tending: bool,
+    /// Fewer dirty directories are not harvested for their share.
+    dirty_min: usize,
     /// Since when so much is dirty that it is to be harvested.
     much_since: Option<i64>,
     /// Directories whose totals are noted from time to time, and when that was done last.
     remembered: HashSet<Slot>,
-    noted_at: i64,
+    noted_at: Option<i64>,
     /// What is stored is known to be what there is, but for what was told since.
     is_noting: bool,
     facts: Facts,
@@ -180,7 +199,8 @@ pub struct Summaries<D, T> {
 
 /// How far a question has got.
 #[derive(Debug, Default)]
-pub struct Asking {
+pub struct Asking<'a> {
+    seen: Seen<'a>,
     has_begun: bool,
     /// All that was dirty has been harvested so often, and by then this was the number of the last harvest.
     rounds: usize,
@@ -191,6 +211,13 @@ pub struct Asking {
     is_lost: bool,
     /// How often large directories were read aside.
     aside: HashMap<NodeId, u32>,
+}
+
+impl<'a> Asking<'a> {
+    /// By somebody who may not see all.
+    pub fn by(seen: Seen<'a>) -> Asking<'a> {
+        Asking { seen, ..Asking::default() }
+    }
 }
 
 /// A directory that is in none.
@@ -212,6 +239,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     ) -> Result<Self, SummaryError> {
         let place = Place { root, identity: identity.to_owned(), path: store.path().to_owned() };
         let opened = Opened::of(store, &directories, &place)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let mut summaries = Self {
             ledger: opened.ledger,
             directories,
@@ -221,23 +249,26 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             nowhere: Vec::new(),
             open: HashSet::new(),
             aliens: HashMap::new(),
-            // Whatever isn't known yet is read after this.
-            looked: Looked::at(seconds()),
+            looked: Looked::at(0),
+            told: Told::by(&*clock),
+            clock,
+            ages: Ages::new(0, 0),
             relinked: HashMap::new(),
             unreadable: HashMap::new(),
             unsettled: HashMap::new(),
             unsettled_until: i64::MAX,
-            tended_at: seconds(),
+            tended_at: 0,
             is_tending: false,
+            dirty_min: DIRTY_MIN,
             much_since: None,
             remembered: opened.remembered,
-            noted_at: 0,
+            noted_at: None,
             is_noting: false,
             facts: opened.facts,
             are_declared_anew: opened.are_declared_anew,
             // Of a new one nothing is known that could have changed.
             is_behind: opened.is_known,
-            asked_at: seconds(),
+            asked_at: 0,
             caught_up: None,
             losses: 0,
             searches: 0,
@@ -250,10 +281,22 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             place,
             reopening: Reopening::default(),
         };
-        let open = summaries.ledger.all_open()?;
-        summaries.open.extend(open);
-        summaries.watch_lost_names();
+        summaries.begin_times();
+        summaries.open_all()?;
+        summaries.watch_lost_names()?;
         Ok(summaries)
+    }
+
+    fn begin_times(&mut self) {
+        let now = self.now();
+        // Whatever isn't known yet is read after this.
+        self.looked = Looked::at(self.time());
+        (self.tended_at, self.asked_at, self.told) = (now, now, Told::by(&*self.clock));
+        self.ages = Ages::new(self.count, now);
+        if self.is_behind {
+            let since = now - (self.time() - self.facts.moment.seconds).max(0);
+            self.ages.are_behind(since);
+        }
     }
 
     /// The directory at the top.
@@ -285,11 +328,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Takes in what the tracker tells.
     pub fn drain(&mut self) -> Result<(), SummaryError> {
         self.reopen_if_broken()?;
+        self.mind_the_clock()?;
+        let now = self.now();
         let drained = self.tracker.drain().map_err(SummaryError::Tracker)?;
-        self.is_behind |= drained.lost;
+        if drained.lost {
+            self.fall_behind();
+        }
+        self.number_changes(!drained.changes.is_empty(), now);
         self.losses += u64::from(drained.lost);
         drained.changes.iter().try_for_each(|change| self.apply(change))?;
-        self.watch_relinked();
         for id in self.directories.remounted() {
             if let Some(slot) = self.ledger.nodes.find(id) {
                 self.mark(slot)?;
@@ -321,7 +368,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
                 self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
-                self.relinked.insert(key, object);
+                self.note_relinked(object)?;
                 if let Some(slot) = self.ledger.nodes.find(object) {
                     self.mark(slot)?;
                 }
@@ -335,43 +382,41 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// A directory's own entries have changed.
     fn mark(&mut self, slot: Slot) -> Result<(), SummaryError> {
         let was_clean = !self.ledger.nodes.is_dirty(slot);
+        if !was_clean {
+            self.keep_first_change(slot);
+        }
         self.ledger.nodes.mark_changed(slot, self.count);
         if was_clean && self.ledger.nodes.has_links(slot) {
             let subvolume = self.ledger.nodes.id(slot).subvolume;
             let links = self.ledger.record(slot)?.links;
-            self.open.extend(links.into_iter().map(|ino| LinkKey { subvolume, ino }));
+            links.into_iter().try_for_each(|ino| self.open_up(LinkKey { subvolume, ino }))?;
         }
         Ok(())
     }
 
     /// What is stored of a directory, without any reading.
-    pub fn cached(&self, directory: NodeId) -> Result<Answer, SummaryError> {
+    pub fn cached(&self, directory: NodeId, seen: Seen<'_>) -> Result<Answer, SummaryError> {
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
         let record = self.ledger.record(slot)?;
-        let unreadable = self.unreadable(slot).count();
-        let (is_exact, checked_at) = (false, None);
-        let late = None;
-        Ok(Answer { totals: record.subtree, harvested_at: record.harvested_at, is_exact, checked_at, unreadable, late })
+        let unreadable = self.unreadable_for(slot, seen)?.len();
+        let (is_exact, checked_at, late, age) = (false, None, None, self.age(slot, seen)?);
+        let (totals, harvested_at) = (record.subtree, record.harvested_at);
+        Ok(Answer { totals, harvested_at, is_exact, checked_at, unreadable, late, age })
     }
 
-    /// The same for who didn't wait any longer.
-    pub fn late(&self, directory: NodeId) -> Result<Answer, SummaryError> {
-        let left = self.left_below(directory);
+    /// The same for who didn't wait any longer. Where something is hidden it isn't told how much is left.
+    pub fn late(&self, directory: NodeId, seen: Seen<'_>) -> Result<Answer, SummaryError> {
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
         if self.ledger.record(slot)?.harvested == 0 {
             // Nothing is stored of it but its name.
             return Err(SummaryError::Unknown);
         }
-        Ok(Answer { late: Some(left), ..self.cached(directory)? })
-    }
-
-    /// Directories at and below one that are known to have changed and aren't read.
-    pub fn left_below(&self, directory: NodeId) -> usize {
-        self.ledger.nodes.find(directory).map_or(0, |slot| self.ledger.nodes.count_dirty_below(slot))
+        let left = if self.hides_below(slot, seen)? { 0 } else { self.left_below(directory, seen)? };
+        Ok(Answer { late: Some(left), ..self.cached(directory, seen)? })
     }
 
     /// The answer where all is harvested that is known to have changed; `None` where something may have, which [`query`](Self::query) finds out.
-    pub fn query_clean(&self, directory: NodeId) -> Result<Option<Answer>, SummaryError> {
+    pub fn query_clean(&self, directory: NodeId, seen: Seen<'_>) -> Result<Option<Answer>, SummaryError> {
         let nodes = &self.ledger.nodes;
         let Some(slot) = nodes.find(directory) else { return Ok(None) };
         let is_noted = self.remembered.contains(&slot) || self.remembered.len() >= REMEMBERED_MAX;
@@ -379,14 +424,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             && !nodes.may_be_outdated(slot)
             && !self.is_behind
             && (self.caught_up_to.is_none() || slot != self.root)
-            && (self.open.is_empty() && self.aliens.is_empty() && self.relinked.is_empty())
-            && (self.unreadable.is_empty() && seconds() < self.unsettled_until)
+            && (!nodes.may_have_open(slot) && self.unreadable(slot).next().is_none())
+            && self.now_millis() < self.unsettled_until
             && (self.ledger.is_paid() && !self.is_broken());
         // Last: what was done before the question is told by now.
         if !is_known || !self.directories.is_mounted_alike() || !self.tracker.is_quiet() {
             return Ok(None);
         }
-        Ok(Some(self.settled_answer(directory, Freshness::Exact)?))
+        Ok(Some(self.settled_answer(directory, Freshness::Exact, seen)?))
     }
 
     /// Answers a question for a directory (the paper's `QueryDirStatistics`).
@@ -400,15 +445,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         &mut self,
         directory: NodeId,
         freshness: Freshness,
-        asking: &mut Asking,
+        asking: &mut Asking<'_>,
         gives_way: &dyn Fn() -> bool,
     ) -> Result<Option<Answer>, SummaryError> {
         if freshness == Freshness::Cached {
-            return self.cached(directory).map(Some);
+            return self.cached(directory, asking.seen).map(Some);
         }
         if !std::mem::replace(&mut asking.has_begun, true) {
             if freshness == Freshness::Exact
-                && let Some(answer) = self.query_clean(directory)?
+                && let Some(answer) = self.query_clean(directory, asking.seen)?
             {
                 return Ok(Some(answer));
             }
@@ -416,19 +461,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if freshness == Freshness::Synced {
                 self.directories.sync().map_err(SummaryError::Sync)?;
                 self.suspect_unsettled(i64::MAX)?;
-                self.is_behind |= self.has_silent_changes();
+                if self.has_silent_changes() {
+                    self.fall_behind_in_silence();
+                }
                 if !self.follows_close() {
                     self.look_at_open_files()?;
                 }
             }
-            self.suspect_unsettled(seconds())?;
+            self.suspect_unsettled(self.now_millis())?;
             // What could not be read may be readable again.
-            self.unreadable
-                .keys()
-                .copied()
-                .collect::<Vec<_>>()
-                .into_iter()
-                .try_for_each(|slot| self.mark_used(slot))?;
+            let top = self.ledger.nodes.find(directory).unwrap_or(self.root);
+            let unreadable: Vec<Slot> = self.unreadable(top).map(|(slot, _)| slot).collect();
+            unreadable.into_iter().try_for_each(|slot| self.mark(slot))?;
             self.drain()?;
             asking.round = self.count;
         }
@@ -451,11 +495,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 Ok(Some(false)) if !asking.is_lost && !self.directories.changes_are_told() => {
                     (asking.is_lost, asking.is_whole, asking.rounds) = (true, false, 0);
                 }
-                Ok(Some(false)) => return self.cached(directory).map(Some),
+                Ok(Some(false)) => return self.cached(directory, asking.seen).map(Some),
                 Ok(Some(true)) => {
                     let Some(slot) = self.ledger.nodes.find(directory) else { break };
-                    self.remember(slot)?;
-                    return self.settled_answer(directory, freshness).map(Some);
+                    // What is hidden and has changed isn't counted yet for those who see it.
+                    if asking.seen.is_none() || !self.ledger.nodes.may_be_outdated(slot) {
+                        self.remember(slot)?;
+                    }
+                    return self.settled_answer(directory, freshness, asking.seen).map(Some);
                 }
             }
         }
@@ -488,7 +535,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// From now on its totals are noted from time to time.
     pub fn remember(&mut self, slot: Slot) -> Result<(), SummaryError> {
         if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
-            self.ledger.note_history(slot, seconds())?;
+            self.ledger.note_history(slot, self.time())?;
         }
         Ok(())
     }
@@ -499,15 +546,16 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// Notes the totals of directories that were asked for, when it is time.
-    fn note_histories(&mut self, now: i64) -> Result<(), SummaryError> {
-        if !self.is_noting || (0..HISTORY_SECONDS).contains(&(now - self.noted_at)) {
+    fn note_histories(&mut self) -> Result<(), SummaryError> {
+        let (now, time) = (self.now(), self.time());
+        if !self.is_noting || self.noted_at.is_some_and(|noted_at| now - noted_at < HISTORY_SECONDS) {
             return Ok(());
         }
-        self.noted_at = now;
+        self.noted_at = Some(now);
         let nodes = &self.ledger.nodes;
         self.remembered.retain(|&slot| nodes.is_used(slot));
         for &slot in &self.remembered {
-            self.ledger.note_history(slot, now)?;
+            self.ledger.note_history(slot, time)?;
         }
         Ok(())
     }
@@ -526,7 +574,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn settle_more(
         &mut self,
         slot: Slot,
-        asking: &mut Asking,
+        asking: &mut Asking<'_>,
         gives_way: &dyn Fn() -> bool,
     ) -> Result<Option<bool>, SummaryError> {
         let (mut id, mut has_given_way) = (None, false);
@@ -537,9 +585,20 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if !nodes.is_used(slot) || *id.get_or_insert(nodes.id(slot)) != nodes.id(slot) {
                 return Err(SummaryError::Unknown);
             }
-            let dirty = self.ledger.nodes.dirty_below(slot);
-            if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
-                self.settled(slot)?;
+            let dirty = self.dirty_for(slot, asking.seen)?;
+            // Before they are read: what is written meanwhile would have to be read once more.
+            let is_concerned = !dirty.is_empty() || self.ledger.nodes.may_have_open(slot);
+            // Who doesn't see all would learn from a late answer that something hidden has changed.
+            let gives_way_to_leases: &dyn Fn() -> bool = if asking.seen.is_some() { &|| false } else { gives_way };
+            if is_concerned && !self.watch_relinked(gives_way_to_leases)? {
+                self.ledger.pay()?;
+                return Ok(None);
+            }
+            if dirty.is_empty() && !self.look_at_open(slot, asking.seen)? && !self.look_at_aliens(slot)? {
+                match asking.seen {
+                    Some(_) => self.ledger.pay()?,
+                    None => self.settled(slot)?,
+                }
                 return Ok(Some(true));
             }
             if has_given_way {
@@ -565,36 +624,47 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.ledger.pay()?;
                 return Ok(Some(false));
             }
-            self.harvest(dirty, usize::MAX, gives_way)?;
+            self.harvest(dirty, (usize::MAX, asking.seen), gives_way)?;
             self.find_the_lost()?;
             has_given_way = gives_way();
             asking.is_whole = !has_given_way;
         }
     }
 
-    /// Harvests these, and at most so many new ones that are found below them; fewer when it has to give way.
+    /// Harvests these, and at most so many new ones that are found below them and are shown; fewer when it has to give way.
     fn harvest(
         &mut self,
         dirty: Vec<Slot>,
-        mut most_new: usize,
+        (mut most_new, seen): (usize, Seen<'_>),
         gives_way: &dyn Fn() -> bool,
     ) -> Result<(), SummaryError> {
         self.bring_in(&dirty);
-        self.count += 1;
-        let (count, now) = (self.count, seconds());
+        self.begin_count();
+        let (count, now) = (self.count, self.time());
         let mut waiting = Waiting::of(dirty.into_iter().map(|slot| (self.ledger.nodes.id(slot), slot)));
+        let is_first = self.ledger.nodes.counts(self.root).1 == 0;
         let (mut merging, directories, tracker) = self.merging(count, now);
         let entries_max = merging.entries_max;
+        // Whatever is told from here on is kept until this is over, and has its directory read again.
+        let bulk = (is_first && tracker.heed_all() && directories.begin_bulk()).then(|| EndOfBulk(directories));
         harvest::harvest(&mut waiting, (directories, tracker, entries_max), gives_way, |slot, reading, waiting| {
             let Further { new, doubted } = merging.merge(slot, reading)?;
+            let are_shown = match seen.filter(|_| !new.is_empty()) {
+                Some(viewer) => {
+                    let access = merging.ledger.record(slot)?.access;
+                    access.is_open_to_all() || viewer.may_list(merging.ledger.nodes.id(slot), &access)
+                }
+                None => true,
+            };
             let nodes = &merging.ledger.nodes;
             // They may lie outside of what is asked for, and would not be read at all.
             doubted.into_iter().for_each(|doubted| waiting.add(nodes.id(doubted), doubted));
-            let followed = new.len().min(most_new);
+            let followed = if are_shown { new.len().min(most_new) } else { 0 };
             most_new -= followed;
             new.into_iter().take(followed).for_each(|new| waiting.add(nodes.id(new), new));
             Ok::<_, SummaryError>(())
         })?;
+        drop(bulk);
         let outdated = merging.outdated;
         outdated.into_iter().try_for_each(|slot| self.mark_used(slot))
     }
@@ -672,12 +742,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Writes what is known. `durable`: on the disk when this returns.
     pub fn commit(&mut self, durable: bool) -> Result<(), SummaryError> {
         self.reopen_if_broken()?;
-        self.facts.count = self.count;
-        let now = Moment::now();
-        // While the clock stands before what is kept, whoever opens the store next has to doubt everything.
-        if !self.facts.moment.is_set_back(&now) {
-            self.facts.moment = now;
-        }
+        self.note_the_time();
         self.ledger.commit(&self.facts, durable)?;
         if durable {
             self.reopening = Reopening::default();
@@ -685,10 +750,43 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
+    /// Hands over what is known, for [`Store::write_staged`] to make it durable while others ask; then
+    /// [`committed`](Self::committed) is due. `None` where nothing has to be written, or something is being written.
+    pub(crate) fn begin_commit(&mut self) -> Result<Option<Arc<Store>>, SummaryError> {
+        self.reopen_if_broken()?;
+        self.note_the_time();
+        Ok(self.ledger.begin_commit(&self.facts)?)
+    }
+
+    /// What was handed over is durable.
+    pub(crate) fn committed(&mut self) {
+        if !self.is_broken() {
+            self.reopening = Reopening::default();
+        }
+    }
+
+    fn note_the_time(&mut self) {
+        self.facts.count = self.count;
+        let now = Moment::now();
+        // While the clock stands before what is kept, whoever opens the store next has to doubt everything.
+        if !self.facts.moment.is_set_back(&now) {
+            self.facts.moment = now;
+        }
+    }
+
     /// Ends in good order: what is dirty is found again by who opens the store next.
     pub fn close(&mut self) -> Result<(), SummaryError> {
         self.commit(true)?;
         Ok(self.ledger.compact()?)
+    }
+}
+
+/// Ends reading in bulk when it goes.
+struct EndOfBulk<'a, D: Directories>(&'a D);
+
+impl<D: Directories> Drop for EndOfBulk<'_, D> {
+    fn drop(&mut self) {
+        self.0.end_bulk();
     }
 }
 

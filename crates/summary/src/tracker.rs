@@ -56,6 +56,11 @@ pub trait Tracker: Sync {
     /// A directory is about to be read: what happens in it from now on is told.
     fn heed(&self, directory: NodeId);
 
+    /// The same of all directories, until they change for the first time after this. False where that can't be done.
+    fn heed_all(&self) -> bool {
+        false
+    }
+
     /// Whether a directory may be ignored once it has changed. It may, until this says otherwise.
     fn keep_heeding(&self, directory: NodeId, keep: bool);
 
@@ -338,6 +343,10 @@ impl Tracker for Fanotify {
             state.ignored.insert(directory);
             state.add((Some(directory), None), Happened::MODIFY);
         }
+    }
+
+    fn heed_all(&self) -> bool {
+        self.shared.heed_all(&mut self.shared.lock()).is_ok()
     }
 
     fn keep_heeding(&self, directory: NodeId, keep: bool) {

@@ -1,7 +1,7 @@
 //! A mounted file system, whose directories are opened by their numbers.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::CStr,
     io,
     ops::Range,
@@ -11,7 +11,7 @@ use std::{
     },
     path::Path,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -25,6 +25,7 @@ use onesweep_sys::{
 };
 
 use crate::{
+    bulk::Bulk,
     custom::{
         declare::Declared,
         found::{Found, Gathering},
@@ -62,6 +63,8 @@ pub struct Volume {
     preload: Option<Preload>,
     declared: Option<Arc<Declared>>,
     sizes: SizesFollow,
+    /// How directories are read until a first harvest is over.
+    bulk: RwLock<Option<Arc<Bulk>>>,
 }
 
 /// How its inodes are known.
@@ -84,7 +87,7 @@ pub(crate) struct VolumeFacts {
 
 /// What can be asked of it beside what all can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Ext,
     Xfs,
     Btrfs,
@@ -101,7 +104,7 @@ const MAGIC_OF_XFS: u32 = 0x5846_5342;
 pub(crate) const MAGIC_OF_BTRFS: u32 = 0x9123_683e;
 
 /// An inode that changed less than so many seconds before a reading may have changed once more at the same time by its clock.
-const TICK_SECONDS: i64 = 1;
+pub(crate) const TICK_SECONDS: i64 = 1;
 
 impl Volume {
     /// The file system at `path`, from the top of the mount that `path` lies in.
@@ -124,8 +127,8 @@ impl Volume {
         let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
         let mounts = Mounts::on(mount)?;
-        let (declared, sizes, known) = (None, SizesFollow::default(), Known::Handles(family));
-        Ok(Volume { top, known, root, mount, mounts, kind, dev, key, preload, declared, sizes })
+        let (declared, sizes, known, bulk) = (None, SizesFollow::default(), Known::Handles(family), RwLock::default());
+        Ok(Volume { top, known, root, mount, mounts, kind, dev, key, preload, declared, sizes, bulk })
     }
 
     /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
@@ -136,7 +139,8 @@ impl Volume {
         let (root, mount, dev, key) = (names.node(&stat), stat.mnt_id, stat.dev, AtomicU64::new(0));
         let mounts = Mounts::on(mount)?;
         let (kind, preload, declared, sizes) = (Kind::Other, None, None, SizesFollow::default());
-        Ok(Volume { top, known: Known::Names(names), root, mount, mounts, kind, dev, key, preload, declared, sizes })
+        let (known, bulk) = (Known::Names(names), RwLock::default());
+        Ok(Volume { top, known, root, mount, mounts, kind, dev, key, preload, declared, sizes, bulk })
     }
 
     /// The same, of which readings tell these summaries, too.
@@ -210,14 +214,39 @@ impl Volume {
         entries_max: usize,
         mut each: impl FnMut(io::Result<Reading>),
     ) {
+        let bulk = self.bulk.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = bulk.map(|bulk| bulk.read(self, directories, entries_max));
+        let mut found = found.unwrap_or_default().into_iter();
         // What changes from now on has this count, or a higher one.
-        let mut listing = Listing::new(self.generation().unwrap_or(0), entries_max);
+        let listing = || Listing::new(self.generation().unwrap_or(0), entries_max);
+        let mut opened = None;
         for &directory in directories {
-            each(match directory.is_stub() {
-                true => self.read_stub(),
-                false => self.open(directory).and_then(|fd| self.list(directory, fd.as_fd(), &mut listing)),
+            each(match found.next().flatten() {
+                Some(reading) => Ok(reading),
+                None if directory.is_stub() => self.read_stub(),
+                None => {
+                    let listing = opened.get_or_insert_with(listing);
+                    self.open(directory).and_then(|fd| self.list(directory, fd.as_fd(), listing))
+                }
             });
         }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether owners are others by its mount than they are.
+    pub(crate) fn shows_other_owners(&self) -> io::Result<bool> {
+        let table = MountTable::read()?;
+        let mount = self.mount.and_then(|mount| table.by_id(mount)).ok_or(io::ErrorKind::NotFound)?;
+        Ok(mount.options.split(',').any(|option| option == "idmapped"))
+    }
+
+    /// Directories in which something is mounted.
+    pub(crate) fn with_mounts(&self) -> io::Result<HashSet<NodeId>> {
+        let directories = self.mounts.all_in(self.top())?;
+        directories.iter().map(|fd| self.node_of(fd.as_fd())).collect()
     }
 
     fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, listing: &mut Listing) -> io::Result<Reading> {
@@ -283,7 +312,7 @@ impl Volume {
         })
     }
 
-    fn key(&self) -> u64 {
+    pub(crate) fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
     }
 
@@ -643,6 +672,20 @@ impl Directories for Volume {
         }
     }
 
+    fn begin_bulk(&self) -> bool {
+        if self.declared.is_some() || !self.changes_are_told() {
+            return false;
+        }
+        let bulk = Bulk::begin(self).ok().map(Arc::new);
+        let has_begun = bulk.is_some();
+        *self.bulk.write().unwrap_or_else(PoisonError::into_inner) = bulk;
+        has_begun
+    }
+
+    fn end_bulk(&self) {
+        *self.bulk.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn bring_in(&self, wanted: &Wanted<'_>) {
         if let Some(preload) = &self.preload {
             preload.bring_in(wanted);
@@ -688,7 +731,11 @@ pub(crate) fn access_list(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
-    let list = access_list(fd);
+    access_by(access_list(fd), stat)
+}
+
+/// The same of a directory with this access list.
+pub(crate) fn access_by(list: Option<Vec<u8>>, stat: &Stat) -> Access {
     // FNV-1a: it has to tell lists apart, and to be the same in every run.
     let hash = |bytes: Vec<u8>| {
         bytes

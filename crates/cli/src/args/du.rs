@@ -34,7 +34,7 @@ pub(crate) struct DuArgs {
     #[arg(short = '0', long)]
     pub(crate) null: bool,
     /// Tell sizes instead of what is allocated
-    #[arg(long)]
+    #[arg(short = 'A', long)]
     pub(crate) apparent_size: bool,
     /// Tell in units of SIZE
     #[arg(short = 'B', long, value_name = "SIZE", overrides_with_all = ["bytes", "kibi", "mebi", "human_readable", "si"])]

@@ -14,7 +14,7 @@ use onesweep_sys::{files, handle};
 use crate::{
     image::{Fs, Image, unmount},
     run::{root_test, run},
-    summaries::{Tracked, agrees, as_du, ask, du, tracked, write_mapped},
+    summaries::{Tracked, agrees, as_du, ask, du, node, tracked, write_mapped},
     tree::sync,
 };
 
@@ -324,5 +324,47 @@ fn mounts_that_come_and_go() {
         fs::write(b.join("g"), vec![1; 5]).expect("a file");
         run(Command::new("umount").arg("--recursive").arg(&c));
         same(&mut tracked, &image.root(), "at last");
+    }
+}
+
+/// A backup of hard links makes questions dear for nobody but who asks for it, and is counted right.
+#[test]
+fn a_backup_of_hard_links_costs_others_nothing() {
+    root_test!();
+    for fs in SYSTEMS {
+        let (image, mut tracked, [a, b, c]) = three(fs);
+        for number in 0..500 {
+            fs::write(a.join(format!("f{number}")), vec![1; 3000]).expect("a file");
+        }
+        sync(&image.root());
+        agrees(&mut tracked, &image.root(), "the first harvest");
+        ask(&mut tracked, &c, Freshness::Exact);
+        let backup = image.root().join("backup");
+        run(Command::new("cp").arg("-al").arg(&a).arg(&backup));
+        // Nothing has to be looked at for it, whatever has settled meanwhile.
+        let is_clean = |tracked: &Tracked, directory: &Path| {
+            let nodes = &tracked.ledger().nodes;
+            let slot = nodes.find(node(tracked, directory)).expect("it is known");
+            !nodes.may_be_outdated(slot) && !nodes.may_have_open(slot)
+        };
+        // They are told, and not read yet.
+        ask(&mut tracked, &c, Freshness::Exact);
+        assert!(is_clean(&tracked, &c) && !is_clean(&tracked, &a), "{}", fs.name());
+        for directory in [&backup, &a, &image.root()] {
+            equal(&mut tracked, directory, "after cp -al");
+        }
+        assert!(is_clean(&tracked, &a) && is_clean(&tracked, &image.root()), "{}: all names are known", fs.name());
+        // What is written through a name in a directory that is dirty shows nowhere.
+        make_dirty(&mut tracked, &backup);
+        ask(&mut tracked, &b, Freshness::Exact);
+        assert!(is_clean(&tracked, &b) && !is_clean(&tracked, &a), "{}", fs.name());
+        append(&open(&backup.join("f7")), 9000);
+        equal(&mut tracked, &a, "after a write by the other name");
+        // The marks go along with a directory.
+        fs::rename(&a, c.join("moved")).expect("it moves");
+        append(&open(&backup.join("f8")), 9000);
+        equal(&mut tracked, &c, "after a move and a write");
+        equal(&mut tracked, &image.root(), "all of it");
+        assert!(is_clean(&tracked, &c), "{}", fs.name());
     }
 }

@@ -18,6 +18,7 @@ use std::{
 
 use onesweep_summary::{
     identity::NodeId,
+    reading::Directories,
     store::Store,
     summaries::{Answer, Freshness, Summaries},
     tracker::Fanotify,
@@ -390,10 +391,28 @@ impl Serving {
 
     /// The same with further options.
     pub(crate) fn start_with(images: &[&Image], options: &[&OsStr]) -> Self {
-        let socket = images[0].beside("socket");
-        let mut serve = onesweep(["serve", "--socket"]);
-        serve.arg(&socket).arg("--store").arg(images[0].beside("stores"));
-        serve.args(options).args(images.iter().map(|image| image.root()));
+        let mut serve = onesweep(["serve", "--store"]);
+        serve.arg(images[0].beside("stores")).args(options).args(images.iter().map(|image| image.root()));
+        Self::run(serve, images[0])
+    }
+
+    /// The same with a folder for what it keeps.
+    pub(crate) fn start_keeping(images: &[&Image], stores: &Path, options: &[&str]) -> Self {
+        let mut serve = onesweep(["serve", "--store"]);
+        serve.arg(stores).args(options).args(images.iter().map(|image| image.root()));
+        Self::run(serve, images[0])
+    }
+
+    /// By a file of settings that names the file systems.
+    pub(crate) fn start_by(image: &Image, settings: &Path) -> Self {
+        let mut serve = onesweep(["serve", "--config"]);
+        serve.arg(settings).arg("--store").arg(image.beside("stores"));
+        Self::run(serve, image)
+    }
+
+    fn run(mut serve: Command, image: &Image) -> Self {
+        let socket = image.beside("socket");
+        serve.arg("--socket").arg(&socket);
         let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");
         while UnixStream::connect(&socket).is_err() {
             assert!(running.try_wait().expect("its state").is_none(), "the server ended");
@@ -618,7 +637,18 @@ fn a_user_sees_what_du_would_show() {
         assert_eq!(named(&shown.stderr), named(&expected.stderr), "{options:?}: {}", text(&shown.stderr));
         before.push(shown.stdout);
     }
+    let whole_answer = |options: &[&str]| {
+        let out = as_user(&serving.du(options, &image.root())).output().expect("it runs");
+        (text(&out.stdout), text(&out.stderr), out.status.code())
+    };
+    let told = [&["-sv"][..], &["-sv", "--within", "0s"], &["-sv", "--cached"]].map(whole_answer);
     fs::write(private.join("inside/grown"), vec![1; 1 << 20]).expect("a file");
+    for number in 0..300 {
+        fs::create_dir(private.join(format!("inside/{number}"))).expect("a directory");
+    }
+    let late = whole_answer(&["-sv", "--within", "0s"]);
+    assert_eq!(late, told[1], "what is hidden delays nothing");
+    assert_eq!([&["-sv"][..], &["-sv", "--within", "0s"], &["-sv", "--cached"]].map(whole_answer), told);
     let mut again = Vec::new();
     for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
         again.push(as_user(&serving.du(options, &image.root())).output().expect("it runs").stdout);
@@ -689,4 +719,45 @@ fn what_is_freed_is_told() {
         assert!(text(&shown.stderr).contains("cannot tell what removing it would free"), "{}", text(&shown.stderr));
     }
     serving.end();
+}
+
+/// What is read of many inodes at a time is what each directory says itself.
+#[test]
+fn readings_in_bulk_are_those_of_each_directory() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 512 << 20);
+    let root = image.root();
+    fs::create_dir_all(root.join("a/b/empty")).expect("folders");
+    for number in 0..3000 {
+        fs::write(root.join(format!("a/file with a longer name {number}")), vec![7; number]).expect("a file");
+    }
+    for number in 0..200 {
+        fs::create_dir(root.join(format!("a/b/{number}"))).expect("a folder");
+    }
+    fs::hard_link(root.join("a/file with a longer name 9"), root.join("a/b/link")).expect("a link");
+    symlink("x".repeat(100), root.join("a/b/0/symlink")).expect("a link");
+    let sparse = File::create(root.join("a/b/0/sparse")).expect("a file");
+    sparse.write_all_at(b"x", 1 << 30).expect("it is written");
+    fs::set_permissions(root.join("a/b/1"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    run(Command::new("mkfifo").arg(root.join("a/b/1/fifo")));
+    run(Command::new("setfattr").args(["-n", "user.a", "-v", "b"]).arg(root.join("a/b/2")));
+    run(Command::new("chown").args(["70000:80000"]).arg(root.join("a/b/3")));
+    fs::create_dir(root.join("a/b/3/covered")).expect("a folder");
+    // What has changed just now has no stamp.
+    (0..3).for_each(|_| until_another_second());
+    let volume = Volume::of(&root).expect("a file system");
+    let (mut all, mut at) = (vec![volume.root()], 0);
+    while let Some(&directory) = all.get(at) {
+        all.extend(volume.read(directory).expect("it is read").directories.into_iter().map(|(id, _)| id));
+        at += 1;
+    }
+    assert!(all.len() >= 205, "{}", all.len());
+    all.sort_unstable();
+    volume.sync().expect("it is written");
+    let read = |up_to| volume.read_some_up_to(&all, up_to).into_iter().map(|reading| format!("{reading:?}"));
+    let (each, few): (Vec<_>, Vec<_>) = (read(usize::MAX).collect(), read(100).collect());
+    assert!(volume.begin_bulk(), "it can be read in bulk");
+    read(usize::MAX).zip(each).for_each(|(bulk, each)| assert_eq!(bulk, each));
+    read(100).zip(few).for_each(|(bulk, few)| assert_eq!(bulk, few));
+    volume.end_bulk();
 }

@@ -76,6 +76,53 @@ fn a_file_system_that_is_frozen() {
     }
 }
 
+/// Whether the thread of the server that makes durable what is known waits for the disk.
+fn waits_to_write(serving: &Serving) -> bool {
+    let all = text(&output(Command::new("ps").args(["-eLo", "pid=,ppid=,stat=,comm="])));
+    let server = serving.running.id().to_string();
+    all.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [pid, parent, state, name] = fields[..] else { return false };
+        (pid == server || parent == server) && name == "background" && state.starts_with('D')
+    })
+}
+
+/// As where `/` is tracked: what the server keeps can't be written. Who asks is answered all the same.
+#[test]
+fn a_file_system_that_is_frozen_with_the_store_on_it() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let image = Image::new(fs, 512 << 20);
+        for name in ["a", "a/b", "c", "stores"] {
+            fs::create_dir(image.root().join(name)).expect("a directory");
+            fs::write(image.root().join(name).join("f"), vec![1; 10_000]).expect("a file");
+        }
+        sync(&image.root());
+        let serving = Serving::start_keeping(&[&image], &image.root().join("stores"), &["--harvest-after", "1s"]);
+        equal(&serving, &image.root().join("a"));
+        {
+            fs::write(image.root().join("c/before"), vec![1; 5000]).expect("a file");
+            let _frozen = Frozen::new(&image);
+            // What is written to the files of other names wouldn't be let in, but this is: it changes no file system.
+            while !waits_to_write(&serving) {
+                finish(&mut serving.du(&["-sb"], &image.root().join("c")), 0);
+                thread::sleep(Duration::from_millis(20));
+            }
+            for options in [&["-s", "--cached"][..], &["-sb"], &["-sb", "--within", "10s"]] {
+                for below in ["a", "c", ""] {
+                    let asked = finish(&mut serving.du(options, &image.root().join(below)), 0);
+                    assert!(!asked.stdout.is_empty(), "{} {options:?}", fs.name());
+                }
+            }
+            equal(&serving, &image.root().join("c"));
+            assert!(waits_to_write(&serving), "{}: it was answered meanwhile", fs.name());
+        }
+        fs::write(image.root().join("c/after"), vec![1; 5000]).expect("a file");
+        equal(&serving, &image.root().join("c"));
+        serving.end();
+    }
+}
+
 fn is_told(out: &Output) -> bool {
     let said = text(&out.stderr);
     said.contains("Input/output error") || said.contains("can't be read")
@@ -123,6 +170,39 @@ fn a_file_system_that_is_unmounted_by_force() {
         equal(&serving, &one.root());
         serving.end();
     }
+}
+
+/// As docs/serve.md says: out of the settings, then unmounted, while the same server goes on with the other.
+#[test]
+fn a_file_system_that_is_let_go_can_be_unmounted() {
+    root_test!();
+    let (mut one, other) = (Image::new(Fs::Ext4, 128 << 20), Image::new(Fs::Ext4, 128 << 20));
+    let settings = one.beside("serve.toml");
+    let name = |images: &[&Image]| {
+        let paths: Vec<String> = images.iter().map(|image| format!("{:?}", image.root())).collect();
+        fs::write(&settings, format!("paths = [{}]\n", paths.join(", "))).expect("settings");
+    };
+    name(&[&one, &other]);
+    let serving = Serving::start_by(&one, &settings);
+    equal(&serving, &one.root());
+    let refused = Command::new("umount").arg(one.root()).output().expect("umount runs");
+    assert!(!refused.status.success(), "it is held");
+    name(&[&other]);
+    run(Command::new("kill").args(["-HUP", &serving.running.id().to_string()]));
+    while !Command::new("umount").arg(one.root()).output().expect("umount runs").status.success() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    equal(&serving, &other.root());
+    one.mount();
+    name(&[&one, &other]);
+    run(Command::new("kill").args(["-HUP", &serving.running.id().to_string()]));
+    let is_served =
+        || text(&finish(&mut serving.du(&["-sb", "-v"], &one.root()), 0).stderr).contains("from the server");
+    while !is_served() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    equal(&serving, &one.root());
+    serving.end();
 }
 
 /// A file system in memory, below which there is room for so much.

@@ -186,6 +186,47 @@ fn a_token_shows_what_du_would_show_its_user() {
     assert_eq!(figures(&grown["total"]), du(NOBODY, &root));
 }
 
+/// Nothing that happens in hidden directories changes what is told to who can't see it, however little time there is.
+#[test]
+fn what_happens_in_hidden_directories_shows_nowhere() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root();
+    tree(&root);
+    let web = Web::start_with(&image, &[], &["--check-open-every", "1s", "--harvest-after", "1h"].map(OsStr::new));
+    let ask = |token: &str, more: &str| web.listing(token, &format!("path={}{more}", root.display()));
+    let seen = ask(&web.nobody, "");
+    assert_eq!(seen["exact"], true, "{seen}");
+    // More than anybody reads at once.
+    for number in 0..300 {
+        let inside = root.join(format!("private/inside/{number}"));
+        fs::create_dir(&inside).expect("a directory");
+        fs::write(inside.join("f"), vec![1; 5000]).expect("a file");
+        fs::write(root.join(format!("private/{number}")), "x").expect("a file");
+    }
+    for more in ["&max_ms=0", "", "&max_ms=0"] {
+        assert_eq!(ask(&web.nobody, more), seen, "{more}");
+    }
+    assert_eq!(ask(&web.root, "")["exact"], true);
+    let mut mapping = Command::new("xfs_io");
+    let mut mapping = mapping
+        .arg(root.join("private/inside/f1"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("xfs_io; try `make deps`");
+    mapping.stdin.as_mut().expect("a pipe").write_all(b"mmap -rw 0 4096\n").expect("it is told");
+    while ask(&web.root, "")["exact"] == true {
+        assert!(mapping.try_wait().expect("its state").is_none(), "it ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for more in ["", "&max_ms=0"] {
+        assert_eq!(ask(&web.nobody, more), seen, "a hidden file is mapped: {more}");
+    }
+    drop(mapping.stdin.take());
+    mapping.wait().expect("it ends");
+}
+
 /// What a directory came to is kept over restarts, and told to those who see all of it.
 #[test]
 fn a_history_is_told_to_who_sees_all_of_it() {

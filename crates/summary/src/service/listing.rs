@@ -84,6 +84,9 @@ pub struct Listing {
     /// Time was up: as in [`Head`](super::protocol::Head).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<u64>,
+    /// So many seconds ago it was right: as in [`Head`](super::protocol::Head).
+    #[serde(default)]
+    pub age: u64,
     /// All that is in it.
     pub total: Figures,
     /// The same without the directories in it.
@@ -169,6 +172,7 @@ impl Server {
             harvested_at: head.harvested_at,
             unreadable: head.unreadable,
             late: head.late,
+            age: head.age.unwrap_or(0),
             total: row.total,
             own: row.own,
             newest: row.newest,
@@ -216,7 +220,7 @@ fn children(
         }
     }
     let mut unreadable: HashMap<Slot, u64> = HashMap::new();
-    for (below, _) in reached.tracked.unreadable(reached.slot) {
+    for below in reached.unreadable(asker)? {
         let child = nodes.upwards(below).take_while(|&at| at != reached.slot).last();
         child.into_iter().for_each(|child| *unreadable.entry(child).or_default() += 1);
     }

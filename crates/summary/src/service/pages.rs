@@ -176,14 +176,16 @@ impl Sight<'_> {
             }),
         };
         let path = path.filter(|path| path.len() <= PATH_BYTES_MAX);
+        // When what is hidden was read, and whether it could be, tells of what happens there.
+        let is_shown = *self.asker == Asker::Everything || self.reached.may_list(self.asker, slot, &record.access);
         Ok(Some(Entry {
             id: id_text(record.id),
             parent: above.map(|above| id_text(nodes.id(above))),
             path: path.map(|path| Name::of(&path)),
             row,
             partial: view.is_partial,
-            unreadable: self.reached.tracked.is_unreadable(slot),
-            harvested_at: record.harvested_at,
+            unreadable: is_shown && self.reached.tracked.is_unreadable(slot),
+            harvested_at: if is_shown { record.harvested_at } else { 0 },
             keys: Vec::new(),
         }))
     }

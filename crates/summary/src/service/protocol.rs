@@ -136,9 +136,13 @@ pub struct Head {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
-    /// Time was up: what was stored by then is told, and so many directories, or more, have changed since that aren't counted.
+    /// Time was up: what was stored by then is told, and so many directories, or more, have changed since that aren't counted. How
+    /// many isn't told where something is left out: then it is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<u64>,
+    /// So many seconds ago what is told was right: the oldest change that isn't counted is no older. 0 where none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
     /// What was left out, some of it, in the order of the paths. For lines alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,

@@ -34,7 +34,7 @@ use crate::{
         self,
         declare::{Declaration, Declared},
         tally::Tally,
-        view::Seen,
+        view::Seen as SeenBy,
     },
     file_system::FileSystem,
     history::History,
@@ -45,10 +45,11 @@ use crate::{
     reading::Directories,
     record::{Access, Record},
     store::StoreError,
-    summaries::{Answer, Freshness, Summaries, SummaryError, Tended},
+    summaries::{Answer, Freshness, Seen, Summaries, SummaryError, Tended, Viewer},
     survey::Method,
     tracker::Fanotify,
     view::{MayList, View, view, view_of_subvolume},
+    volume::access_by,
 };
 
 /// Why a directory is left out that the asker may not list.
@@ -296,34 +297,43 @@ impl Server {
             (Some(file), _, _) => file,
             (None, Some(path), _) => self.reach.open(asker, path)?,
             (None, None, Some(inode)) => {
-                let directory = find_inode(volumes, inode, question.freshness, &mut patience)?;
-                self.reach.check_way_to(asker, directory.as_fd())?;
+                let directory = find_inode(volumes, (asker, inode), question.freshness, &mut patience)?;
+                // Whether there is one that can't be reached isn't told.
+                self.reach.check_way_to(asker, directory.as_fd()).map_err(|refusal| match refusal {
+                    Refusal::Denied => Refusal::NotTracked,
+                    other => other,
+                })?;
                 directory
             }
             (None, None, None) => return Err(Refusal::Failed("no directory is named".to_owned())),
         };
         let (served, id) = find(volumes, directory.as_fd()).ok_or(Refusal::NotTracked)?;
         let volume = &*served.volume;
+        let eyes = Eyes { asker, volume };
+        let seen = eyes.seen();
         let (answer, tracked) = if question.freshness == Freshness::Cached {
             let tracked = served.shared.shared();
-            (tracked.cached(id).map_err(refusal)?, Held::Shared(tracked))
+            (tracked.cached(id, seen).map_err(refusal)?, Held::Shared(tracked))
         } else {
             let has_time = time.is_some();
-            let told = served.shared.query_within(id, question.freshness, question.since.is_some(), &mut patience);
+            let how = (question.since.is_some(), seen);
+            let told = served.shared.query_within(id, question.freshness, how, &mut patience);
             told.map_err(|error| match error {
                 SummaryError::Unknown if has_time && patience.is_over() => Refusal::Late,
                 error => refusal(error),
             })?
         };
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
-        Ok(Reached { volume, tracked, slot, answer })
+        let access = tracked.record(slot).map_err(refusal)?.access;
+        let is_denied = seen.is_some_and(|viewer| !viewer.may_list(id, &access));
+        Ok(Reached { volume, tracked, slot, answer, is_denied })
     }
 }
 
 /// A directory that is known by the numbers that `stat` tells.
 fn find_inode(
     volumes: &[Arc<Served>],
-    inode: Inode,
+    (asker, inode): (&Asker, Inode),
     freshness: Freshness,
     patience: &mut Patience<'_>,
 ) -> Result<OwnedFd, Refusal> {
@@ -347,7 +357,10 @@ fn find_inode(
         }
         if freshness != Freshness::Cached {
             // It may be new.
-            let answer = served.shared.answer_within(volume.root(), freshness, patience).map_err(refusal)?;
+            let eyes = Eyes { asker, volume: &**volume };
+            let how = (false, eyes.seen());
+            let asked = served.shared.query_within(volume.root(), freshness, how, patience);
+            let answer = asked.map(|(answer, _)| answer).map_err(refusal)?;
             if let Some(directory) = known() {
                 return Ok(directory);
             }
@@ -374,12 +387,41 @@ fn find<'a>(volumes: &'a [Arc<Served>], directory: BorrowedFd<'_>) -> Option<(&'
     })
 }
 
+/// What a user may see of a file system.
+#[derive(Debug)]
+struct Eyes<'a> {
+    asker: &'a Asker,
+    volume: &'a dyn FileSystem,
+}
+
+impl Eyes<'_> {
+    /// Who sees all is none.
+    fn seen(&self) -> Seen<'_> {
+        (*self.asker != Asker::Everything).then_some(self as &dyn Viewer)
+    }
+}
+
+impl Viewer for Eyes<'_> {
+    fn may_list(&self, id: NodeId, access: &Access) -> bool {
+        self.asker.may_list(access, || self.volume.access_list(id))
+    }
+
+    fn is_as_stored(&self, id: NodeId, record: &Record) -> bool {
+        let Ok(stat) = self.volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd())) else { return false };
+        let stored = record.itself();
+        let access = access_by(self.volume.access_list(id), &stat);
+        access == record.access && (stat.size as i64, stat.blocks as i64) == (stored.directory_bytes, stored.blocks)
+    }
+}
+
 /// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
 pub(super) struct Reached<'a> {
     volume: &'a dyn FileSystem,
     pub(super) tracked: Held<'a>,
     pub(super) slot: Slot,
     answer: Answer,
+    /// The asker can't list it: when it was read is nothing that concerns it.
+    is_denied: bool,
 }
 
 impl Reached<'_> {
@@ -418,7 +460,7 @@ impl Reached<'_> {
     }
 
     /// The same of the directory that was asked for, by a declared summary.
-    pub(super) fn custom(&self, asker: &Asker, summary: usize) -> Result<Option<Seen>, Refusal> {
+    pub(super) fn custom(&self, asker: &Asker, summary: usize) -> Result<Option<SeenBy>, Refusal> {
         let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
         let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
         custom::view::view(self.tracked.ledger(), self.slot, summary, may_list)
@@ -439,6 +481,12 @@ impl Reached<'_> {
     /// The summaries that are declared.
     pub(super) fn listed(&self) -> Vec<Listed> {
         self.tracked.ledger().declared().map(listed).unwrap_or_default()
+    }
+
+    /// The directories that could not be read, as far as the asker would come to them.
+    pub(super) fn unreadable(&self, asker: &Asker) -> Result<Vec<Slot>, Refusal> {
+        let eyes = Eyes { asker, volume: self.volume };
+        self.tracked.unreadable_for(self.slot, eyes.seen()).map_err(refusal)
     }
 
     /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.
@@ -483,9 +531,10 @@ impl Reached<'_> {
             exact: self.answer.is_exact,
             checked_at: self.answer.checked_at,
             timed: !self.volume.changes_are_told(),
-            harvested_at: self.answer.harvested_at,
+            harvested_at: if self.is_denied { 0 } else { self.answer.harvested_at },
             unreadable: self.answer.unreadable as u64,
             late: self.answer.late.map(|left| left as u64),
+            age: u64::try_from(self.answer.age).ok(),
             left_out: Vec::new(),
         }
     }

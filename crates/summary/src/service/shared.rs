@@ -17,7 +17,7 @@ use super::{
 use crate::{
     identity::NodeId,
     reading::Directories,
-    summaries::{Answer, Asking, Freshness, Summaries, SummaryError, Tended},
+    summaries::{Answer, Asking, Freshness, Seen, Summaries, SummaryError, Tended},
     tracker::Tracker,
 };
 
@@ -127,14 +127,15 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         id: NodeId,
         freshness: Freshness,
         alone: bool,
+        seen: Seen<'_>,
     ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
         if freshness == Freshness::Exact && !alone {
             let tracked = self.shared();
-            if let Some(answer) = tracked.query_clean(id)? {
+            if let Some(answer) = tracked.query_clean(id, seen)? {
                 return Ok((answer, Held::Shared(tracked)));
             }
         }
-        let (mut asking, mut was_broken) = (Asking::default(), false);
+        let (mut asking, mut was_broken) = (Asking::by(seen), false);
         loop {
             let mut tracked = self.alone();
             match tracked.query_within(id, freshness, &mut asking, &self.gives_way()) {
@@ -142,7 +143,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                 Ok(None) => {}
                 // It is opened again.
                 Err(SummaryError::Store(_)) if tracked.is_broken() && !was_broken => {
-                    (asking, was_broken) = (Asking::default(), true);
+                    (asking, was_broken) = (Asking::by(seen), true);
                 }
                 Err(error) => return Err(error),
             }
@@ -175,7 +176,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
 
     /// The answer to a question, after which others are answered. One that has to harvest lets others ask between portions.
     pub fn answer(&self, id: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
-        self.query(id, freshness, false).map(|(answer, _)| answer)
+        self.query(id, freshness, false, None).map(|(answer, _)| answer)
     }
 
     /// Tells a harvest to end when somebody waits, but not before it has got somewhere.
@@ -231,7 +232,8 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                     Err(error) => return Err(error),
                 }
                 tracked.begin_noting();
-                return tracked.commit(true);
+                drop(tracked);
+                return self.commit();
             }
             let large = tracked.take_due_aside();
             drop(tracked);
@@ -239,14 +241,28 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         }
     }
 
+    /// Makes durable what is known. While the disk does that others are answered, however long it takes.
+    pub fn commit(&self) -> Result<(), SummaryError> {
+        let Some(store) = self.alone().begin_commit()? else { return Ok(()) };
+        store.write_staged()?;
+        // Or the store could not be opened again by who asks next.
+        drop(store);
+        self.alone().committed();
+        Ok(())
+    }
+
     /// Harvests one portion of what is due by itself, after those who wait to ask; and how long to wait before the next.
     pub fn tend(&self, timeout: i64, budget: Budget) -> Result<(Tended, Duration), SummaryError> {
         self.give_way();
         let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
-        let tended = tracked.tend(timeout, budget.portion(), &|| self.waiting() > 0)?;
+        let tended = tracked.tend_some(timeout, budget.portion(), &|| self.waiting() > 0)?;
         let large = tracked.take_due_aside();
         drop(tracked);
+        if let Tended::All(_) = tended {
+            self.commit()?;
+            self.alone().tidy_places()?;
+        }
         if let Some(large) = large {
             self.read_aside(large)?;
         }
@@ -267,31 +283,31 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         freshness: Freshness,
         patience: &mut Patience<'_>,
     ) -> Result<Answer, SummaryError> {
-        self.query_within(id, freshness, false, patience).map(|(answer, _)| answer)
+        self.query_within(id, freshness, (false, None), patience).map(|(answer, _)| answer)
     }
 
     pub(super) fn query_within(
         self: &Arc<Self>,
         id: NodeId,
         freshness: Freshness,
-        alone: bool,
+        (alone, seen): (bool, Seen<'_>),
         patience: &mut Patience<'_>,
     ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
         if patience.is_endless() {
             self.wait_until_ready();
-            return self.query(id, freshness, alone);
+            return self.query(id, freshness, alone, seen);
         }
         if freshness == Freshness::Exact && self.is_ready() {
             if !alone {
                 let tracked = self.shared();
-                if let Some(answer) = tracked.query_clean(id)? {
+                if let Some(answer) = tracked.query_clean(id, seen)? {
                     return Ok((answer, Held::Shared(tracked)));
                 }
             }
             let mut tracked = self.alone();
             if !tracked.is_behind() && tracked.directories().changes_are_told() {
                 // Where nothing has changed, or in a directory or two, nobody has to wait for that.
-                let answer = tracked.query_within(id, freshness, &mut Asking::default(), &|| true)?;
+                let answer = tracked.query_within(id, freshness, &mut Asking::by(seen), &|| true)?;
                 tracked.take_due_aside();
                 if let Some(answer) = answer {
                     return Ok((answer, Held::Alone(tracked)));
@@ -300,23 +316,23 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         }
         for _ in 0..PATIENT_ROUNDS_MAX {
             let Some(going) = self.go(id, freshness) else { break };
-            let Claim { is_exact, checked_at } = match self.wait_for(&going, id, patience) {
+            let Claim { is_exact, checked_at } = match self.wait_for(&going, (id, seen), patience) {
                 None => break,
                 Some(Ok(claim)) => claim,
                 Some(Err(why)) => return Err(SummaryError::Harvest(why)),
             };
             // What has changed since it ended is harvested here, if that takes no long time.
-            let (mut tracked, mut asking) = (self.alone(), Asking::default());
+            let (mut tracked, mut asking) = (self.alone(), Asking::by(seen));
             let answer = tracked.query_within(id, Freshness::Exact, &mut asking, &|| patience.is_over())?;
             tracked.take_due_aside();
             match answer {
                 Some(answer) if freshness == Freshness::Synced && is_exact => {
-                    return Ok((Answer { is_exact, checked_at, ..answer }, Held::Alone(tracked)));
+                    return Ok((Answer { is_exact, checked_at, age: 0, ..answer }, Held::Alone(tracked)));
                 }
                 Some(answer) => return Ok((answer, Held::Alone(tracked))),
                 // One that changes all the time.
                 None if !is_exact && checked_at.is_none() => {
-                    return Ok((tracked.cached(id)?, Held::Alone(tracked)));
+                    return Ok((tracked.cached(id, seen)?, Held::Alone(tracked)));
                 }
                 None => {}
             }
@@ -325,7 +341,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             }
         }
         let tracked = self.shared();
-        Ok((tracked.late(id)?, Held::Shared(tracked)))
+        Ok((tracked.late(id, seen)?, Held::Shared(tracked)))
     }
 
     /// Has a question answered whoever waits for it; `None` when too many are.
@@ -350,7 +366,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         Some(going)
     }
 
-    fn wait_for(&self, going: &Going, id: NodeId, patience: &mut Patience<'_>) -> Option<Outcome> {
+    fn wait_for(&self, going: &Going, (id, seen): (NodeId, Seen<'_>), patience: &mut Patience<'_>) -> Option<Outcome> {
         let began = AtomicU64::new(u64::MAX);
         let last = Mutex::new(Progress::default());
         going.wait(patience, || {
@@ -364,7 +380,11 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             let readings = tracked.readings();
             began.fetch_min(readings, Ordering::Relaxed);
             let read = readings.saturating_sub(began.load(Ordering::Relaxed));
-            *last = Progress { read, left: tracked.left_below(id) as u64 };
+            let slot = tracked.ledger().nodes.find(id);
+            // How much is read of what is hidden isn't told.
+            if slot.is_some_and(|slot| !tracked.hides_below(slot, seen).unwrap_or(true)) {
+                *last = Progress { read, left: tracked.left_below(id, seen).unwrap_or(0) as u64 };
+            }
             *last
         })
     }

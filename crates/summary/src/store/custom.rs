@@ -11,16 +11,23 @@ pub(super) const CUSTOM_LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefini
 impl Store {
     /// What a directory comes to by declared summaries, as it was written.
     pub(crate) fn custom(&self, slot: Slot) -> Result<Option<Vec<u8>>, StoreError> {
+        if let Some(bytes) = self.staged().and_then(|staged| staged.custom.directories.get(&slot).cloned()) {
+            return Ok(bytes);
+        }
         self.get_of(|tables| tables.custom.as_ref(), slot.0)
     }
 
     /// The same of an inode that has several names.
     pub(crate) fn custom_linked(&self, key: LinkKey) -> Result<Option<Vec<u8>>, StoreError> {
+        if let Some(bytes) = self.staged().and_then(|staged| staged.custom.linked.get(&key).cloned()) {
+            return Ok(bytes);
+        }
         self.get_of(|tables| tables.custom_linked.as_ref(), (key.subvolume, key.ino))
     }
 
     /// Forgets all declared summaries.
     pub(crate) fn forget_custom(&self) -> Result<(), StoreError> {
+        self.write_staged()?;
         self.held.let_go(std::iter::empty());
         self.write("write", Durability::Immediate, |transaction| {
             transaction.delete_table(CUSTOM)?;
@@ -32,6 +39,7 @@ impl Store {
 
     /// Bytes that declared summaries take, and of how many directories.
     pub fn custom_size(&self) -> Result<(u64, u64), StoreError> {
+        self.write_staged()?;
         let failed = self.failed("read");
         let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = match transaction.open_table(CUSTOM) {

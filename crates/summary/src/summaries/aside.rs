@@ -8,7 +8,6 @@ use std::io;
 use super::{Further, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
-    moment::seconds,
     nodes::{Count, Slot},
     reading::{Directories, Reading},
     tracker::Tracker,
@@ -42,9 +41,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.drain()?;
         let found = self.ledger.nodes.find(directory).filter(|&slot| self.ledger.nodes.is_dirty(slot));
         let Some(slot) = found else { return Ok(None) };
-        self.count += 1;
+        self.begin_count();
         self.tracker.heed(directory);
-        let (id, count, began, searches) = (directory, self.count, seconds(), self.searches);
+        let (id, count, began, searches) = (directory, self.count, self.time(), self.searches);
         Ok(Some(Aside { slot, id, count, began, searches }))
     }
 
@@ -68,7 +67,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         outdated.into_iter().chain(newer).try_for_each(|slot| self.mark_used(slot))?;
         // They may lie outside of what is asked for, and would not be read at all.
         if !doubted.is_empty() {
-            self.harvest(doubted, 0, &|| false)?;
+            self.harvest(doubted, (0, None), &|| false)?;
         }
         self.find_the_lost()?;
         self.ledger.pay()?;

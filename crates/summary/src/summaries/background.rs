@@ -2,12 +2,7 @@
 
 use super::{DIRTY_SHARE, ROUNDS_MAX, Summaries, SummaryError};
 use crate::{
-    custom::declare::Declared,
-    moment::{Moment, seconds},
-    nodes::Slot,
-    reading::Directories,
-    survey::Method,
-    tracker::Tracker,
+    custom::declare::Declared, moment::Moment, nodes::Slot, reading::Directories, survey::Method, tracker::Tracker,
 };
 
 /// Much has been dirty for so many seconds before it is harvested for that: who unpacks a tree goes on in the directories that would be
@@ -26,19 +21,42 @@ pub enum Tended {
 }
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// From now on fewer dirty directories than that wait for the timeout or for who asks, also where they are one in twenty.
+    pub fn leave_few(&mut self, dirty_min: usize) {
+        self.dirty_min = dirty_min;
+    }
+
     /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that has been much for some
     /// seconds, or the last such harvest is `timeout` seconds ago (FastDu, 1.3 and 3.2). About `most` directories are read at a time, so that
     /// who asks meanwhile doesn't wait for all of them, and no more than are in flight once `gives_way` says so.
     pub fn tend(&mut self, timeout: i64, most: usize, gives_way: &dyn Fn() -> bool) -> Result<Tended, SummaryError> {
+        let tended = self.tend_some(timeout, most, gives_way)?;
+        if let Tended::All(_) = tended {
+            self.commit(true)?;
+            self.tidy_places()?;
+        }
+        Ok(tended)
+    }
+
+    /// The same without making anything durable; after all of it that is due, and [`tidy_places`](Self::tidy_places) after that.
+    pub(crate) fn tend_some(
+        &mut self,
+        timeout: i64,
+        most: usize,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<Tended, SummaryError> {
         self.drain()?;
-        let now = seconds();
-        self.note_histories(now)?;
-        self.suspect_unsettled(now)?;
+        if !self.watch_relinked(gives_way)? {
+            return Ok(Tended::Some(0));
+        }
+        let now = self.now();
+        self.note_histories()?;
+        self.suspect_unsettled(self.now_millis())?;
         if !self.is_tending {
             // Since the last time that was asked, not since the last harvest: who changes much is harvested more often.
             let is_to_be_asked = self.has_silent_changes() && now - self.asked_at >= timeout;
             if is_to_be_asked {
-                self.is_behind = true;
+                self.fall_behind_in_silence();
                 self.drain()?;
             }
             let dirty = self.ledger.nodes.dirty_below(self.root).len();
@@ -52,7 +70,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             (self.is_tending, self.much_since) = (true, None);
             self.tended_aside.clear();
             // Or the next start would have to look at all that has changed since the last one.
-            self.is_behind |= self.directories.method() == Some(Method::Generations);
+            if self.directories.method() == Some(Method::Generations) {
+                self.fall_behind();
+            }
         }
         let before = self.readings;
         let is_done = self.settle_within(self.root, most, gives_way)?;
@@ -64,23 +84,20 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if read == 0 {
             return Ok(Tended::Nothing);
         }
-        self.commit(true)?;
-        self.tidy_places()?;
         Ok(Tended::All(read))
     }
 
     fn has_long_been_much(&mut self, dirty: usize, now: i64) -> bool {
-        let is_much = dirty * DIRTY_SHARE > self.ledger.nodes.len();
+        let is_much = dirty >= self.dirty_min && dirty * DIRTY_SHARE > self.ledger.nodes.len();
         let since = is_much.then(|| self.much_since.unwrap_or(now));
         self.much_since = since;
-        // A clock that was set back begins anew.
-        since.is_some_and(|since| !(0..CALM).contains(&(now - since)))
+        since.is_some_and(|since| now - since >= CALM)
     }
 
     /// Nobody tells which inodes are gone from a directory, only that some are. So when that comes to more than there are, those
     /// of all directories that were read since the last time are forgotten, and the next reading says which are there. Each
     /// directory that is read for that stands for a change of it, and all of them for as many inodes that went.
-    fn tidy_places(&mut self) -> Result<(), SummaryError> {
+    pub(crate) fn tidy_places(&mut self) -> Result<(), SummaryError> {
         if !self.ledger.has_lost_places(self.root)? {
             return Ok(());
         }
@@ -106,7 +123,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         for _ in 0..ROUNDS_MAX {
             self.drain()?;
             let mut dirty = self.ledger.nodes.dirty_below(slot);
-            if dirty.is_empty() && !self.look_at_open(slot)? && !self.look_at_aliens(slot)? {
+            if dirty.is_empty() && !self.look_at_open(slot, None)? && !self.look_at_aliens(slot)? {
                 self.settled(slot)?;
                 return Ok(true);
             }
@@ -130,7 +147,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 dirty.truncate(left);
             }
             let room = left - dirty.len();
-            self.harvest(dirty, room, gives_way)?;
+            self.harvest(dirty, (room, None), gives_way)?;
             self.find_the_lost()?;
         }
         self.ledger.pay()?;
@@ -145,6 +162,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.facts.tidied = self.count;
         }
         if slot == self.root {
+            self.forget_changes();
             // All directories have been read since they were declared.
             self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);
         }

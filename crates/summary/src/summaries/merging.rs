@@ -5,8 +5,12 @@ use std::{
     io,
 };
 
-use super::{Lost, Summaries, SummaryError, UNKNOWN_SECONDS, UNWRITTEN_MAX, message};
+use super::{
+    Lost, Summaries, SummaryError, UNKNOWN_SECONDS, UNWRITTEN_MAX, message,
+    watched::{Alien, Relinked},
+};
 use crate::{
+    clock::{Clock, millis},
     custom::found::Found,
     identity::NodeId,
     ledger::Ledger,
@@ -22,6 +26,8 @@ pub(super) struct Merging<'a> {
     pub(super) ledger: &'a mut Ledger,
     nowhere: &'a mut Vec<Lost>,
     open: &'a mut HashSet<LinkKey>,
+    aliens: &'a HashMap<LinkKey, Alien>,
+    relinked: &'a HashMap<LinkKey, Relinked>,
     unreadable: &'a mut HashMap<Slot, String>,
     unsettled: &'a mut HashMap<Slot, i64>,
     unsettled_until: &'a mut i64,
@@ -29,6 +35,9 @@ pub(super) struct Merging<'a> {
     large: &'a mut HashSet<NodeId>,
     pub(super) entries_max: usize,
     settling: i64,
+    clock: &'a dyn Clock,
+    /// Until then times of files say nothing.
+    doubtful_until: i64,
     are_told: bool,
     facts: Facts,
     now: i64,
@@ -50,12 +59,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub(super) fn merging(&mut self, count: Count, now: i64) -> (Merging<'_>, &D, &T) {
         let facts = Facts { count, ..self.facts.clone() };
         let (settling, are_told) = (self.directories.settling_seconds(), self.directories.changes_are_told());
-        let Self { ledger, directories, tracker, nowhere, open, unreadable, .. } = self;
-        let Self { unsettled, unsettled_until, readings, large, entries_max, .. } = self;
+        let Self { ledger, directories, tracker, nowhere, open, aliens, relinked, unreadable, .. } = self;
+        let Self { unsettled, unsettled_until, readings, large, entries_max, clock, told, .. } = self;
         let merging = Merging {
             ledger,
             nowhere,
             open,
+            aliens,
+            relinked,
             unreadable,
             unsettled,
             unsettled_until,
@@ -63,6 +74,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             large,
             entries_max: *entries_max,
             settling,
+            clock: &**clock,
+            doubtful_until: told.doubtful_until,
             are_told,
             facts,
             now,
@@ -112,25 +125,37 @@ impl Merging<'_> {
         if reading.entries() <= self.entries_max {
             self.large.remove(&id);
         }
-        let settled_at = reading.changed_at.saturating_add(self.settling);
-        if settled_at > now {
+        let (passed, settling) = (millis(self.clock.passed()), self.settling * 1000);
+        let left = match passed < self.doubtful_until {
+            true => settling,
+            false => (reading.changed_at.saturating_mul(1000)).saturating_add(settling) - millis(self.clock.time()),
+        };
+        if left > 0 {
+            // Times of the future may be anybody's.
+            let settled_at = passed + left.min(settling);
             self.unsettled.insert(slot, settled_at);
             *self.unsettled_until = settled_at.min(*self.unsettled_until);
         }
         if reading.custom.as_ref().is_some_and(Found::is_unknown) {
             let again = self.unsettled.entry(slot).or_default();
-            *again = (*again).max(now + UNKNOWN_SECONDS);
+            *again = (*again).max(passed + UNKNOWN_SECONDS * 1000);
             *self.unsettled_until = (*again).min(*self.unsettled_until);
         }
         let subvolume = id.subvolume;
         let linked: Vec<LinkKey> = reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
+        let is_watched = self.names_watched(subvolume, &reading);
         let merged = self.ledger.merge(slot, reading, count, now)?;
         for key in linked {
-            if self.ledger.is_open(key)? {
-                self.open.insert(key);
-            } else {
-                self.open.remove(&key);
+            match self.ledger.open_places(key)? {
+                Some(places) if self.open.insert(key) => {
+                    places.into_iter().for_each(|place| self.ledger.nodes.mark_open(place));
+                }
+                Some(_) => self.ledger.nodes.mark_open(slot),
+                None => _ = self.open.remove(&key),
             }
+        }
+        if is_watched {
+            self.ledger.nodes.mark_open(slot);
         }
         let nodes = &mut self.ledger.nodes;
         if merged.is_doubtful {
@@ -143,5 +168,17 @@ impl Merging<'_> {
             self.ledger.commit(&self.facts, false)?;
         }
         Ok(Further { new: merged.new, doubted })
+    }
+
+    /// Whether an inode that is watched has a name there.
+    fn names_watched(&self, subvolume: u64, reading: &Reading) -> bool {
+        if self.aliens.is_empty() && self.relinked.is_empty() {
+            return false;
+        }
+        let mut inodes = reading.inodes.iter().copied().chain(reading.linked.iter().map(|name| name.id.ino));
+        inodes.any(|ino| {
+            let key = LinkKey { subvolume, ino };
+            self.aliens.contains_key(&key) || self.relinked.contains_key(&key)
+        })
     }
 }

@@ -3,7 +3,7 @@
 use super::{Summaries, SummaryError};
 use crate::{
     catch_up::{self, Changes, Doubt},
-    moment::{Moment, seconds},
+    moment::Moment,
     reading::Directories,
     tracker::Tracker,
 };
@@ -11,8 +11,8 @@ use crate::{
 /// What [`Summaries::missed`] found.
 #[derive(Debug)]
 pub struct Missed {
-    /// In seconds since 1970.
-    began: i64,
+    /// By both clocks: since 1970, and in seconds that nobody sets.
+    began: (i64, i64),
     generation: u64,
     found: Result<Changes, Doubt>,
 }
@@ -30,7 +30,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Finds out what has changed while nobody told: once after opening, which any exact question does by itself. What changes
     /// from its beginning on is told.
     pub fn missed(&self) -> Result<Missed, SummaryError> {
-        let began = seconds();
+        let began = (self.time(), self.now());
         let generation = self.directories.generation().unwrap_or(0);
         if self.are_declared_anew {
             return Ok(Missed { began, generation, found: Err(Doubt::OtherSummaries) });
@@ -42,10 +42,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Takes that in.
     pub fn catch_up(&mut self, missed: Missed) -> Result<(), SummaryError> {
         self.searches += 1;
+        self.begin_catching_up();
+        let (time, now) = missed.began;
+        let settling = self.directories.settling_seconds();
         self.caught_up = Some(match missed.found {
             Ok(found) => {
                 found.changed.iter().try_for_each(|&slot| self.mark(slot))?;
                 for (slot, until) in found.unsettled {
+                    let until = now * 1000 + (until - time).clamp(0, settling) * 1000;
                     let known = self.unsettled.entry(slot).or_default();
                     *known = until.max(*known);
                     self.unsettled_until = self.unsettled_until.min(*known);
@@ -58,11 +62,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
         });
         // Of names that were lost meanwhile nobody told either.
-        self.watch_lost_names();
+        self.watch_lost_names()?;
         self.caught_up_to = Some(missed.generation);
         (self.is_behind, self.are_declared_anew) = (false, false);
-        self.asked_at = missed.began;
-        self.looked.all_were_at(missed.began);
+        self.end_catching_up();
+        self.asked_at = now;
+        self.looked.all_were_at(time);
         Ok(())
     }
 

@@ -6,11 +6,10 @@ use std::{
     io,
 };
 
-use super::{Answer, Freshness, Summaries, SummaryError};
+use super::{Answer, Freshness, Seen, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
     links::LinkKey,
-    moment::seconds,
     nodes::Slot,
     reading::{Directories, OpenFile},
     tracker::{SizesFollow, Tracker},
@@ -64,7 +63,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Looks at them now, for who wants all that is written.
     pub fn look_at_open_files(&mut self) -> Result<(), SummaryError> {
-        let began = seconds();
+        let began = self.time();
         match self.directories.open_for_writing() {
             Ok(files) => self.take_open_files(began, &files),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
@@ -73,18 +72,39 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// What is stored of a directory, when all below it was harvested that is known to have changed.
-    pub(super) fn settled_answer(&self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
+    pub(super) fn settled_answer(
+        &self,
+        directory: NodeId,
+        freshness: Freshness,
+        seen: Seen<'_>,
+    ) -> Result<Answer, SummaryError> {
+        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
         // Who wants all written has these looked at, and where sizes follow at close, the file system asked what has changed.
-        let is_right = freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(directory));
+        let is_right =
+            freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(slot, seen)?);
         let is_exact = is_right && self.directories.changes_are_told();
         let checked_at = (!is_exact).then_some(self.looked.at);
-        Ok(Answer { is_exact, checked_at, ..self.cached(directory)? })
+        let age = checked_at.map_or(0, |at| (self.time() - at).max(0));
+        Ok(Answer { is_exact, checked_at, age, ..self.cached(directory, seen)? })
     }
 
-    /// Whether a file at or below a directory was mapped for writing at the last look.
-    fn has_mapped_below(&self, directory: NodeId) -> bool {
+    pub(super) fn looked_at(&self) -> i64 {
+        self.looked.at
+    }
+
+    /// The clock was set by so many seconds.
+    pub(super) fn shift_looked(&mut self, by: i64) {
+        self.looked.at += by;
+    }
+
+    /// Whether a file at or below a directory that is shown was mapped for writing at the last look.
+    pub(super) fn has_mapped_below(&self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
         let nodes = &self.ledger.nodes;
-        let Some(slot) = nodes.find(directory) else { return false };
-        self.looked.places.iter().any(|&place| nodes.is_used(place) && nodes.contains(slot, place))
+        for &place in self.looked.places.iter().filter(|&&place| nodes.is_used(place)) {
+            if self.shows_below(slot, place, seen)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

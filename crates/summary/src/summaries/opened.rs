@@ -138,11 +138,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let opened = Opened::of(Store::open(&self.place.path)?, &self.directories, &self.place)?;
         (self.ledger, self.root, self.remembered) = (opened.ledger, opened.root, opened.remembered);
         (self.facts, self.count) = (opened.facts.clone(), self.count.max(opened.facts.count) + 1);
-        (self.is_behind, self.are_declared_anew) = (opened.is_known, opened.are_declared_anew);
+        (self.is_behind, self.are_declared_anew) = (false, opened.are_declared_anew);
+        if opened.is_known {
+            self.fall_behind();
+        }
         (self.caught_up_to, self.is_tending) = (Some(opened.generation), false);
-        let open = self.ledger.all_open()?;
-        self.open.extend(open);
-        self.watch_lost_names();
+        self.open_all()?;
+        self.watch_lost_names()?;
         self.reopening.is_closed = false;
         Ok(())
     }

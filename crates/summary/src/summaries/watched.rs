@@ -1,19 +1,35 @@
 //! Inodes that change where nothing is told: those that have names in directories that aren't clean, and those that are written
 //! through names that they don't have any more, or never had.
 
-use std::{collections::BTreeSet, io};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io,
+};
 
 use onesweep_sys::fanotify::Happened;
 
-use super::{Summaries, SummaryError};
+use super::{Seen, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
-    links::LinkKey,
+    links::{LinkKey, Linked},
     nodes::Slot,
-    reading::{Directories, is_gone},
+    reading::{Directories, LinkedName, is_gone},
     totals::Sums,
     tracker::{Change, Tracker},
 };
+
+/// So many inodes are looked at in one go.
+const LOOKS: usize = 64;
+/// Of more it isn't looked up where they are.
+const WATCHED_MAX: usize = 1024;
+
+/// One that got a name or lost one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relinked {
+    id: NodeId,
+    /// How many directories had been read by then.
+    readings: u64,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Alien {
@@ -42,6 +58,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let heeded = self.ledger.nodes.id(slot);
         let was_heeded = self.aliens.values().any(|alien| alien.heeded.contains(&heeded));
         self.aliens.entry(key).or_insert_with(|| Alien::of(object)).heeded.insert(heeded);
+        self.mark_watched(key)?;
         if !was_heeded {
             self.tracker.keep_heeding(heeded, true);
             // What happened there since was not told: it was ignored from this change on until now.
@@ -50,31 +67,81 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         places.all().try_for_each(|place| self.mark(place))
     }
 
-    /// Looks at inodes below `slot` of which a name may be where nothing is told; true when one has changed.
-    pub(super) fn look_at_open(&mut self, slot: Slot) -> Result<bool, SummaryError> {
+    /// A name of it may be where nothing is told, and all places that are known learn of that.
+    pub(super) fn open_up(&mut self, key: LinkKey) -> Result<(), SummaryError> {
+        if self.open.contains(&key) {
+            return Ok(());
+        }
+        let Some(linked) = self.ledger.linked(key)? else { return Ok(()) };
+        linked.places.into_iter().for_each(|place| self.ledger.nodes.mark_open(place));
+        self.open.insert(key);
+        Ok(())
+    }
+
+    /// The same of all that the store knows.
+    pub(super) fn open_all(&mut self) -> Result<(), SummaryError> {
+        let open = self.ledger.all_open()?;
+        open.into_iter().try_for_each(|key| self.open_up(key))
+    }
+
+    /// Looks at inodes of which a name that is shown is below `slot`, and another one may be where nothing is told; true when
+    /// one has changed.
+    pub(super) fn look_at_open(&mut self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
+        let (mut checked, mut looked_at) = (HashSet::new(), Vec::new());
+        let mut is_closed = false;
+        let places = self.ledger.nodes.open_below(slot);
+        let watched = if places.is_empty() { None } else { self.watched_places()? };
+        for place in places {
+            let is_shown = self.shows_below(slot, place, seen)?;
+            let subvolume = self.ledger.nodes.id(place).subvolume;
+            let links = if self.ledger.nodes.has_links(place) { self.ledger.record(place)?.links } else { Vec::new() };
+            let mut has_open = watched.as_ref().is_none_or(|watched| watched.contains(&place));
+            for key in links.into_iter().map(|ino| LinkKey { subvolume, ino }) {
+                if !self.open.contains(&key) {
+                    continue;
+                }
+                if checked.contains(&key) {
+                    has_open = true;
+                    continue;
+                }
+                match self.ledger.linked(key)?.filter(|linked| self.ledger.is_open(linked)) {
+                    Some(linked) => {
+                        has_open = true;
+                        if is_shown {
+                            checked.insert(key);
+                            looked_at.push((key, linked));
+                        }
+                    }
+                    None => _ = self.open.remove(&key),
+                }
+            }
+            if !has_open {
+                self.ledger.nodes.close(place);
+                is_closed = true;
+            }
+        }
+        if is_closed {
+            // Those above need to be looked through no more.
+            self.ledger.nodes.open_below(slot);
+        }
         let mut has_changed = false;
-        for key in self.open.iter().copied().collect::<Vec<_>>() {
-            let Some(linked) = self.ledger.linked(key)? else {
-                self.open.remove(&key);
-                continue;
+        for some in looked_at.chunks(LOOKS) {
+            let id = |(key, linked): &(LinkKey, Linked)| NodeId {
+                subvolume: key.subvolume,
+                ino: key.ino,
+                generation: linked.generation,
             };
-            if !self.ledger.is_open(key)? {
-                self.open.remove(&key);
-                continue;
-            }
-            let nodes = &self.ledger.nodes;
-            if !linked.places.iter().any(|&place| nodes.contains(slot, place)) {
-                continue;
-            }
-            let id = NodeId { subvolume: key.subvolume, ino: key.ino, generation: linked.generation };
-            let is_the_same = match self.directories.look(id) {
-                Ok(found) => (found.weight, found.links) == (linked.weight, linked.links),
-                // A tree that is read once isn't looked at again.
-                Err(error) => error.kind() == io::ErrorKind::Unsupported,
-            };
-            if !is_the_same {
-                has_changed = true;
-                linked.places.iter().try_for_each(|&place| self.mark(place))?;
+            let ids: Vec<NodeId> = some.iter().map(id).collect();
+            for ((_, linked), found) in some.iter().zip(self.directories.look_each(&ids)) {
+                let is_the_same = match found {
+                    Ok(found) => (found.weight, found.links) == (linked.weight, linked.links),
+                    // A tree that is read once isn't looked at again.
+                    Err(error) => error.kind() == io::ErrorKind::Unsupported,
+                };
+                if !is_the_same {
+                    has_changed = true;
+                    linked.places.iter().try_for_each(|&place| self.mark(place))?;
+                }
             }
         }
         Ok(has_changed)
@@ -83,62 +150,125 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The same of inodes that are written through names that they don't have.
     pub(super) fn look_at_aliens(&mut self, slot: Slot) -> Result<bool, SummaryError> {
         let mut has_changed = false;
-        for (key, alien) in self.aliens.clone() {
-            let places = self.ledger.places(key)?;
-            let nodes = &self.ledger.nodes;
-            let names_it = |heeded| !nodes.is_dirty(heeded) && places.named.contains(&heeded);
-            let mut heeded = alien.heeded.iter();
-            let is_at_home = heeded.len() > 0 && heeded.all(|&heeded| nodes.find(heeded).is_none_or(names_it));
-            // Before it is looked at: what nobody writes any more stays as it is then.
-            let is_written = !is_at_home && self.directories.is_written(alien.id).unwrap_or(true);
-            let found = match self.directories.look(alien.id) {
-                Ok(found) if !is_at_home => found,
-                Err(error) if !is_at_home && !is_gone(&error) => continue,
-                // It is gone, or the directory names it (again), and tells what happens to it.
-                _ => {
-                    self.forget_alien(key, alien);
-                    continue;
-                }
-            };
-            let is_below = places.all().any(|place| nodes.contains(slot, place));
-            if alien.seen != Some(found.weight) && (is_below || !is_written) {
-                has_changed |= is_below;
-                self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien.clone() });
-                places.all().try_for_each(|place| self.mark(place))?;
-            }
-            if !is_written {
-                self.forget_alien(key, alien);
+        let aliens: Vec<(LinkKey, Alien)> = self.aliens.iter().map(|(key, alien)| (*key, alien.clone())).collect();
+        for some in aliens.chunks(LOOKS) {
+            let ids: Vec<NodeId> = some.iter().map(|(_, alien)| alien.id).collect();
+            // Before they are looked at: what nobody writes any more stays as it is then.
+            let written = self.directories.are_written(&ids);
+            let found = self.directories.look_each(&ids);
+            for (((key, alien), written), found) in some.iter().zip(written).zip(found) {
+                has_changed |= self.take_alien(slot, *key, alien, written.unwrap_or(true), found)?;
             }
         }
         Ok(has_changed)
     }
 
-    fn forget_alien(&mut self, key: LinkKey, alien: Alien) {
+    fn take_alien(
+        &mut self,
+        slot: Slot,
+        key: LinkKey,
+        alien: &Alien,
+        is_written: bool,
+        found: io::Result<LinkedName>,
+    ) -> Result<bool, SummaryError> {
+        let places = self.ledger.places(key)?;
+        let nodes = &self.ledger.nodes;
+        let names_it = |heeded| !nodes.is_dirty(heeded) && places.named.contains(&heeded);
+        let mut heeded = alien.heeded.iter();
+        let is_at_home = heeded.len() > 0 && heeded.all(|&heeded| nodes.find(heeded).is_none_or(names_it));
+        let is_written = !is_at_home && is_written;
+        let found = match found {
+            Ok(found) if !is_at_home => found,
+            Err(error) if !is_at_home && !is_gone(&error) => return Ok(false),
+            // It is gone, or the directory names it (again), and tells what happens to it.
+            _ => {
+                self.forget_alien(key, alien);
+                return Ok(false);
+            }
+        };
+        let is_below = places.all().any(|place| nodes.contains(slot, place));
+        let has_changed = alien.seen != Some(found.weight) && (is_below || !is_written);
+        if has_changed {
+            self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien.clone() });
+            places.all().try_for_each(|place| self.mark(place))?;
+        }
+        if !is_written {
+            self.forget_alien(key, alien);
+        }
+        Ok(has_changed && is_below)
+    }
+
+    fn forget_alien(&mut self, key: LinkKey, alien: &Alien) {
         self.aliens.remove(&key);
-        for heeded in alien.heeded {
+        for &heeded in &alien.heeded {
             if self.aliens.values().all(|other| !other.heeded.contains(&heeded)) {
                 self.tracker.keep_heeding(heeded, false);
             }
         }
     }
 
+    /// The directories that are known to name inodes that are watched; `None` where these are many.
+    fn watched_places(&self) -> Result<Option<HashSet<Slot>>, SummaryError> {
+        if self.aliens.len() + self.relinked.len() > WATCHED_MAX {
+            return Ok(None);
+        }
+        let mut places = HashSet::new();
+        for &key in self.aliens.keys().chain(self.relinked.keys()) {
+            places.extend(self.ledger.places(key)?.all());
+        }
+        Ok(Some(places))
+    }
+
+    /// Where an inode that is watched is known to have names, questions look at it.
+    fn mark_watched(&mut self, key: LinkKey) -> Result<(), SummaryError> {
+        self.ledger.places(key)?.all().for_each(|place| self.ledger.nodes.mark_open(place));
+        Ok(())
+    }
+
+    /// It got a name or lost one.
+    pub(super) fn note_relinked(&mut self, id: NodeId) -> Result<(), SummaryError> {
+        let key = LinkKey { subvolume: id.subvolume, ino: id.ino };
+        let relinked = Relinked { id, readings: self.readings };
+        if self.relinked.get(&key).is_none_or(|known| known.id != id) {
+            self.relinked.insert(key, relinked);
+        }
+        self.mark_watched(key)
+    }
+
     /// Who has an inode open under a name that it loses goes on writing through that name, and nobody tells where the directory
     /// of it is ignored. So those that are open for writing when a name came or went are looked at until they are closed. What
-    /// is opened later is opened by a name that it has.
-    pub(super) fn watch_relinked(&mut self) {
-        for (key, id) in std::mem::take(&mut self.relinked) {
-            match self.directories.is_written(id) {
-                Ok(false) => {}
-                Err(error) if is_gone(&error) => {}
-                _ => _ = self.aliens.entry(key).or_insert_with(|| Alien::of(id)),
+    /// is opened later is opened by a name that it has. Some at a time; false when it gave way before the last.
+    pub(super) fn watch_relinked(&mut self, gives_way: &dyn Fn() -> bool) -> Result<bool, SummaryError> {
+        while !self.relinked.is_empty() {
+            let some: Vec<(LinkKey, Relinked)> =
+                self.relinked.iter().take(LOOKS).map(|(&key, &relinked)| (key, relinked)).collect();
+            let ids: Vec<NodeId> = some.iter().map(|(_, relinked)| relinked.id).collect();
+            for ((key, Relinked { id, readings }), written) in some.into_iter().zip(self.directories.are_written(&ids))
+            {
+                self.relinked.remove(&key);
+                let is_watched = match written {
+                    Ok(is_written) => is_written,
+                    Err(error) => !is_gone(&error),
+                };
+                if is_watched {
+                    self.aliens.entry(key).or_insert_with(|| Alien::of(id));
+                    self.mark_watched(key)?;
+                }
+                if readings != self.readings {
+                    // What was read since then may have been written until now.
+                    self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
+                }
+            }
+            if gives_way() {
+                return Ok(self.relinked.is_empty());
             }
         }
+        Ok(true)
     }
 
     /// The same of those that were open so before anybody was told.
-    pub(super) fn watch_lost_names(&mut self) {
-        let open = self.directories.open_by_lost_names().into_iter();
-        self.relinked.extend(open.map(|id| (LinkKey { subvolume: id.subvolume, ino: id.ino }, id)));
-        self.watch_relinked();
+    pub(super) fn watch_lost_names(&mut self) -> Result<(), SummaryError> {
+        self.directories.open_by_lost_names().into_iter().try_for_each(|id| self.note_relinked(id))?;
+        self.watch_relinked(&|| false).map(drop)
     }
 }

@@ -295,6 +295,30 @@ impl Guarded {
         take(&mut Reader(&reply)).ok_or_else(strange)
     }
 
+    /// What is asked of each of several inodes.
+    fn asked_each<T>(
+        &self,
+        inodes: &[NodeId],
+        ask: impl Fn(Vec<NodeId>) -> Ask,
+        take: impl Fn(&mut Reader<'_>) -> Option<T>,
+    ) -> Vec<io::Result<T>> {
+        let mut found = Vec::with_capacity(inodes.len());
+        for ids in inodes.chunks(IDS_MAX) {
+            let take_all = |from: &mut Reader<'_>| {
+                let one = |from: &mut Reader<'_>| match from.unsigned()? {
+                    DONE => Some(Ok(take(from)?)),
+                    _ => Some(Err(error(from)?)),
+                };
+                ids.iter().map(|_| one(from)).collect::<Option<Vec<_>>>()
+            };
+            match self.asked(ask(ids.to_vec()), take_all) {
+                Ok(some) => found.extend(some),
+                Err(error) => found.extend(ids.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string())))),
+            }
+        }
+        found
+    }
+
     /// A reading, if it tells of the summaries that are declared.
     fn understood(&self, reading: Reading) -> Option<Reading> {
         if let (Some(found), Some(declared)) = (&reading.custom, &self.declared) {
@@ -383,21 +407,8 @@ impl Directories for Guarded {
     }
 
     fn read_some_up_to(&self, directories: &[NodeId], entries_max: usize) -> Vec<io::Result<Reading>> {
-        let mut readings = Vec::with_capacity(directories.len());
-        for ids in directories.chunks(IDS_MAX) {
-            let take = |from: &mut Reader<'_>| {
-                let one = |from: &mut Reader<'_>| match from.unsigned()? {
-                    DONE => Some(Ok(self.understood(reading(from)?)?)),
-                    _ => Some(Err(error(from)?)),
-                };
-                ids.iter().map(|_| one(from)).collect::<Option<Vec<_>>>()
-            };
-            match self.asked(Ask::Read(ids.to_vec(), entries_max as u64), take) {
-                Ok(some) => readings.extend(some),
-                Err(error) => readings.extend(ids.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string())))),
-            }
-        }
-        readings
+        let ask = |ids| Ask::Read(ids, entries_max as u64);
+        self.asked_each(directories, ask, |from| self.understood(reading(from)?))
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
@@ -406,6 +417,14 @@ impl Directories for Guarded {
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {
         self.asked(Ask::IsWritten(inode), |from| Some(from.unsigned()? == 1))
+    }
+
+    fn look_each(&self, inodes: &[NodeId]) -> Vec<io::Result<LinkedName>> {
+        self.asked_each(inodes, Ask::LookEach, linked)
+    }
+
+    fn are_written(&self, inodes: &[NodeId]) -> Vec<io::Result<bool>> {
+        self.asked_each(inodes, Ask::AreWritten, |from| Some(from.unsigned()? == 1))
     }
 
     fn open_by_lost_names(&self) -> Vec<NodeId> {
@@ -430,6 +449,15 @@ impl Directories for Guarded {
 
     fn settling_seconds(&self) -> i64 {
         self.settling_seconds
+    }
+
+    fn begin_bulk(&self) -> bool {
+        self.asked(Ask::BeginBulk, |from| Some(from.unsigned()? == 1)).unwrap_or(false)
+    }
+
+    fn end_bulk(&self) {
+        // Where it can't be asked, nothing is read any more.
+        let _ = self.ask(Ask::EndBulk);
     }
 
     fn bring_in(&self, wanted: &Wanted<'_>) {

@@ -324,15 +324,8 @@ impl Kept {
                 let mut out = Writer::default();
                 out.unsigned(DONE);
                 let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
-                volume.read_each(&ids, entries_max, |reading| match reading {
-                    Ok(reading) => {
-                        out.unsigned(DONE);
-                        put_reading(&mut out, &reading);
-                    }
-                    Err(error) => {
-                        out.unsigned(FAILED);
-                        put_error(&mut out, &error);
-                    }
+                volume.read_each(&ids, entries_max, |reading| {
+                    put_outcome(&mut out, reading, |out, reading| put_reading(out, &reading));
                 });
                 Ok((out, None))
             }
@@ -345,12 +338,31 @@ impl Kept {
                 let is_written = volume.is_written(id)?;
                 plain(|out| out.unsigned(is_written.into()))
             }
+            Ask::LookEach(ids) if ids.len() <= IDS_MAX => plain(|out| {
+                volume
+                    .look_each(&ids)
+                    .into_iter()
+                    .for_each(|found| put_outcome(out, found, |out, linked| put_linked(out, &linked)));
+            }),
+            Ask::AreWritten(ids) if ids.len() <= IDS_MAX => plain(|out| {
+                let put = |out: &mut Writer, is_written: bool| out.unsigned(is_written.into());
+                volume.are_written(&ids).into_iter().for_each(|found| put_outcome(out, found, put));
+            }),
+            Ask::LookEach(_) | Ask::AreWritten(_) => Err(io::ErrorKind::InvalidInput.into()),
             Ask::OpenByLostNames => put_ids(volume.open_by_lost_names()),
             Ask::OpenForWriting => {
                 let open = volume.open_for_writing()?;
                 plain(|out| put_all(out, &open, put_open))
             }
             Ask::Sync => volume.sync().and_then(|()| plain(|_| {})),
+            Ask::BeginBulk => {
+                let has_begun = volume.begin_bulk();
+                plain(|out| out.unsigned(has_begun.into()))
+            }
+            Ask::EndBulk => {
+                volume.end_bulk();
+                plain(|_| {})
+            }
             Ask::BringIn(None) => {
                 volume.bring_in(&Wanted::Most);
                 plain(|_| {})
@@ -394,6 +406,20 @@ impl Kept {
                     out.bytes(&list.unwrap_or_default());
                 })
             }
+        }
+    }
+}
+
+/// One of several things that were asked for, or why it isn't known.
+fn put_outcome<T>(out: &mut Writer, outcome: io::Result<T>, put: impl FnOnce(&mut Writer, T)) {
+    match outcome {
+        Ok(found) => {
+            out.unsigned(DONE);
+            put(out, found);
+        }
+        Err(error) => {
+            out.unsigned(FAILED);
+            put_error(out, &error);
         }
     }
 }

@@ -44,7 +44,11 @@ pub(super) enum Ask {
     SetKey(u64),
     Read(Vec<NodeId>, u64),
     Look(NodeId),
+    LookEach(Vec<NodeId>),
+    BeginBulk,
+    EndBulk,
     IsWritten(NodeId),
+    AreWritten(Vec<NodeId>),
     OpenByLostNames,
     OpenForWriting,
     Sync,
@@ -121,6 +125,10 @@ impl Ask {
             Ask::HandleOf(_) => 14,
             Ask::AccessList(_) => 15,
             Ask::OpenForWriting => 16,
+            Ask::LookEach(_) => 17,
+            Ask::AreWritten(_) => 18,
+            Ask::BeginBulk => 19,
+            Ask::EndBulk => 20,
         };
         out.unsigned(number);
         match self {
@@ -129,7 +137,9 @@ impl Ask {
                 put_all(out, ids, |out, &id| put_id(out, id));
                 out.unsigned(*entries_max);
             }
-            Ask::BringIn(Some(ids)) | Ask::Ignore(ids) => put_all(out, ids, |out, &id| put_id(out, id)),
+            Ask::BringIn(Some(ids)) | Ask::Ignore(ids) | Ask::LookEach(ids) | Ask::AreWritten(ids) => {
+                put_all(out, ids, |out, &id| put_id(out, id));
+            }
             Ask::Look(id) | Ask::IsWritten(id) | Ask::Parent(id) => put_id(out, *id),
             Ask::Heed(id) | Ask::HandleOf(id) | Ask::AccessList(id) => put_id(out, *id),
             Ask::Survey(since, subvolumes) => {
@@ -137,6 +147,8 @@ impl Ask {
                 put_all(out, subvolumes, |out, &subvolume| out.unsigned(subvolume));
             }
             Ask::OpenByLostNames
+            | Ask::BeginBulk
+            | Ask::EndBulk
             | Ask::OpenForWriting
             | Ask::Sync
             | Ask::BringIn(None)
@@ -164,6 +176,10 @@ impl Ask {
             14 => Ask::HandleOf(id(from)?),
             15 => Ask::AccessList(id(from)?),
             16 => Ask::OpenForWriting,
+            17 => Ask::LookEach(all(from, id)?),
+            18 => Ask::AreWritten(all(from, id)?),
+            19 => Ask::BeginBulk,
+            20 => Ask::EndBulk,
             _ => return None,
         })
     }
@@ -191,7 +207,11 @@ mod tests {
                 Ask::SetKey(key),
                 Ask::Read(vec![node; 3], key),
                 Ask::Look(node),
+                Ask::LookEach(vec![node; 2]),
                 Ask::IsWritten(node),
+                Ask::AreWritten(vec![node; 2]),
+                Ask::BeginBulk,
+                Ask::EndBulk,
                 Ask::OpenByLostNames,
                 Ask::OpenForWriting,
                 Ask::Sync,

@@ -68,6 +68,10 @@ pub(crate) struct State {
     pub(crate) open: BTreeMap<u64, u64>,
     /// Files that are mapped for writing.
     pub(crate) mapped: BTreeSet<u64>,
+    /// It reads in bulk where that is wanted.
+    pub(crate) is_bulk: bool,
+    /// Sizes as they were written, and the number of the last change by then, while it does.
+    pub(crate) written_down: Option<(BTreeMap<u64, i64>, u64)>,
 }
 
 pub(crate) fn id(ino: u64) -> NodeId {
@@ -292,7 +296,7 @@ pub(crate) struct Tree(pub(crate) Arc<Mutex<State>>, pub(crate) Option<Arc<Decla
 impl Tree {
     pub(crate) fn new(seed: u64) -> Tree {
         let method = [None, Some(Method::Sums), Some(Method::Generations)][seed as usize % 3];
-        let mut state = State { next: ROOT, seed, method, ..State::default() };
+        let mut state = State { next: ROOT, seed, method, is_bulk: seed.is_multiple_of(2), ..State::default() };
         state.directories.insert(ROOT, Directory::default());
         (0..60).for_each(|_| state.change());
         Tree(Arc::new(Mutex::new(state)), None)
@@ -353,7 +357,17 @@ impl Tree {
         // Where it counts by sums, what has changed meanwhile is one that nothing comes to later.
         let is_torn = changed != state.changes && state.method == Some(Method::Sums);
         let access = Access { mode: 0o40_755, ..Access::default() };
-        let stamp = if is_torn { 0 } else { listed.stamp };
+        let stamp = match &state.written_down {
+            Some((_, at)) if *at != state.changes => {
+                if state.method == Some(Method::Generations) {
+                    *at
+                } else {
+                    0
+                }
+            }
+            _ if is_torn => 0,
+            _ => listed.stamp,
+        };
         let mut reading = Reading { access, stamp, changed_at: state.changed_at, ..Reading::default() };
         reading.own.sums.directories = 1;
         let is_here = |ino: u64| state.directories.get(&ino).is_some_and(|found| found.parent == directory);
@@ -366,7 +380,9 @@ impl Tree {
             if now.and_then(|names| names.get(&name)) != Some(&ino) {
                 continue;
             }
-            let (bytes, links) = (state.files[&ino], all_links[&ino]);
+            // In bulk a size is told late, and only events say so.
+            let late = state.written_down.as_ref().and_then(|(sizes, _)| sizes.get(&ino)).copied();
+            let (bytes, links) = (late.unwrap_or(state.files[&ino]), all_links[&ino]);
             if let Some(gathering) = &mut gathering {
                 let linked = (links > 1).then(|| id(ino));
                 gathering.add(name.as_bytes(), &stat(ino, false, bytes), None, linked);
@@ -478,6 +494,18 @@ impl Directories for Tree {
         Ok(open.chain(&state.mapped).map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
     }
 
+    fn begin_bulk(&self) -> bool {
+        let mut state = self.state();
+        if state.is_bulk && self.1.is_none() {
+            state.written_down = Some((state.files.clone(), state.changes));
+        }
+        state.written_down.is_some()
+    }
+
+    fn end_bulk(&self) {
+        self.state().written_down = None;
+    }
+
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
         let state = self.state();
         Ok(id(state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?.parent))
@@ -552,6 +580,12 @@ impl Tracker for Tree {
         } else {
             state.ignored.remove(&directory.ino);
         }
+    }
+
+    fn heed_all(&self) -> bool {
+        let mut state = self.state();
+        (state.ignored, state.to_heed) = (BTreeSet::new(), BTreeSet::new());
+        true
     }
 
     fn keep_heeding(&self, directory: NodeId, keep: bool) {

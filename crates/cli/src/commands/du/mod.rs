@@ -280,7 +280,7 @@ impl Du<'_> {
                 }
                 if self.args.verbose {
                     eprintln!("onesweep: {name}: from the server, {}", age(&head));
-                } else if head.timed && head.late.is_none() && !self.args.cached {
+                } else if self.args.cached || (head.timed && head.late.is_none()) {
                     eprintln!("onesweep: {name}: {}", age(&head));
                 }
                 Ok(Some(rows))
@@ -423,7 +423,12 @@ struct Working {
 impl Working {
     fn show(&mut self, name: &str, Progress { read, left }: Progress) {
         self.is_shown = true;
-        eprint!("\r\x1b[Konesweep: {name}: reading what has changed: {read} directories read, {left} left");
+        let so_far = match (read, left) {
+            // Where something is left out that isn't told.
+            (0, 0) => String::new(),
+            _ => format!(": {read} directories read, {left} left"),
+        };
+        eprint!("\r\x1b[Konesweep: {name}: reading what has changed{so_far}");
     }
 
     fn end(&mut self) {
@@ -437,14 +442,21 @@ impl Working {
 pub(super) fn age(head: &Head) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     let ago = |at: i64| (now - at).max(0);
+    // A server that doesn't say more says when names were read.
+    let stored = match head.age {
+        Some(0) if head.late.is_none() => "as it is stored, and nothing is known to have changed".to_owned(),
+        Some(age) => format!("as it was {age} s ago"),
+        None => format!("as it was stored, itself read {} s ago", ago(head.harvested_at)),
+    };
     match (head.late, head.exact, head.checked_at) {
+        // How much isn't told where something is left out.
+        (Some(0), ..) => format!("{stored}; something has changed since"),
         (Some(left), ..) => {
             let directories = if left == 1 { "directory" } else { "directories" };
-            let ago = ago(head.harvested_at);
-            format!("as it was stored, itself read {ago} s ago; {left} {directories} or more have changed since")
+            format!("{stored}; {left} {directories} or more have changed since")
         }
         (None, true, _) => "up to date".to_owned(),
-        (None, false, None) => format!("as it was stored, itself read {} s ago", ago(head.harvested_at)),
+        (None, false, None) => stored,
         (None, false, Some(at)) if head.timed => {
             format!("read as a whole {} s ago; nobody tells what changes there (--sync reads it again)", ago(at))
         }

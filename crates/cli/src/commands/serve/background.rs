@@ -174,7 +174,7 @@ impl<'a> Background<'a> {
         self.committed = Instant::now();
         let volumes = self.server.volumes();
         for served in volumes.iter().filter(|served| served.file_system().changes_are_told() == self.are_told) {
-            let committed = served.summaries().alone().commit(true);
+            let committed = served.summaries().commit();
             if let Err(error) = committed {
                 self.complaints.tell(served.path(), &error);
             }

@@ -37,8 +37,8 @@ const FAMILIES: [Family; 9] = [
     (
         "onesweep_directory_harvest_age_seconds",
         "seconds",
-        "How long ago the directory itself was read.",
-        |listing, now| Some((now - listing.harvested_at).max(0)),
+        "How long ago what is told was right: no change that isn't counted is older.",
+        |listing, _| i64::try_from(listing.age).ok(),
     ),
     ("onesweep_directory_exact", "", "1 when nothing is known to have changed since it was counted.", |listing, _| {
         Some(listing.exact.into())
@@ -141,6 +141,7 @@ mod tests {
             harvested_at: 90,
             unreadable: 0,
             late: None,
+            age: 10,
             total: Figures { allocated, bytes: 5, directory_bytes: 7, files: 3, directories: 2, ..Figures::default() },
             own: Figures::default(),
             newest,

@@ -1,0 +1,131 @@
+//! What somebody may see who doesn't see all: neither what an answer counts nor what it says of itself depends on the rest.
+
+use std::fmt::Debug;
+
+use super::{Summaries, SummaryError};
+use crate::{
+    identity::NodeId,
+    nodes::Slot,
+    reading::Directories,
+    record::{Access, Record},
+    tracker::Tracker,
+};
+
+/// Who asks, and doesn't see all.
+pub trait Viewer: Debug {
+    /// Whether a directory can be listed and its entries looked at.
+    fn may_list(&self, id: NodeId, access: &Access) -> bool;
+
+    /// Whether a directory that can't be listed is itself still as it is stored: its size, its blocks, and who may look into it.
+    fn is_as_stored(&self, id: NodeId, record: &Record) -> bool;
+}
+
+/// Who sees all is none.
+pub type Seen<'a> = Option<&'a dyn Viewer>;
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// Whether what is in a directory is shown. One that was never read hides nothing yet.
+    fn shows(&self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
+        let Some(viewer) = seen else { return Ok(true) };
+        let record = self.ledger.record(slot)?;
+        let is_open = record.harvested == 0 || record.access.is_open_to_all();
+        Ok(is_open || viewer.may_list(self.ledger.nodes.id(slot), &record.access))
+    }
+
+    /// Whether what is in a directory below `top` is shown to who asks for that: neither it nor any on the way hides it.
+    pub(super) fn shows_below(&self, top: Slot, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
+        if seen.is_none() {
+            return Ok(self.ledger.nodes.contains(top, slot));
+        }
+        for at in self.ledger.nodes.upwards(slot) {
+            if !self.shows(at, seen)? {
+                return Ok(false);
+            }
+            if at == top {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The dirty directories, it and those below, that have to be read for an answer. Those below hidden ones don't change it, and
+    /// a hidden one does by its own size alone.
+    pub(super) fn dirty_for(&mut self, slot: Slot, seen: Seen<'_>) -> Result<Vec<Slot>, SummaryError> {
+        if seen.is_none() {
+            return Ok(self.ledger.nodes.dirty_below(slot));
+        }
+        let mut dirty = Vec::new();
+        self.each_dirty(slot, seen, true, &mut |slot| dirty.push(slot))?;
+        Ok(dirty)
+    }
+
+    /// How many of these there are.
+    pub fn left_below(&self, directory: NodeId, seen: Seen<'_>) -> Result<usize, SummaryError> {
+        let Some(slot) = self.ledger.nodes.find(directory) else { return Ok(0) };
+        if seen.is_none() {
+            return Ok(self.ledger.nodes.count_dirty_below(slot));
+        }
+        let mut count = 0;
+        self.each_dirty(slot, seen, true, &mut |_| count += 1)?;
+        Ok(count)
+    }
+
+    /// Without `looks` hidden ones are taken for what is stored.
+    pub(super) fn each_dirty(
+        &self,
+        slot: Slot,
+        seen: Seen<'_>,
+        looks: bool,
+        each: &mut dyn FnMut(Slot),
+    ) -> Result<(), SummaryError> {
+        let nodes = &self.ledger.nodes;
+        let mut left = vec![slot];
+        while let Some(at) = left.pop() {
+            if !nodes.may_be_outdated(at) {
+                continue;
+            }
+            if self.shows(at, seen)? {
+                if nodes.is_dirty(at) {
+                    each(at);
+                }
+                left.extend(nodes.children(at));
+            } else if looks && nodes.is_dirty(at) {
+                let record = self.ledger.record(at)?;
+                if seen.is_some_and(|viewer| !viewer.is_as_stored(nodes.id(at), &record)) {
+                    each(at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is hidden at or below a directory that was stored.
+    pub fn hides_below(&self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
+        if seen.is_none() {
+            return Ok(false);
+        }
+        let nodes = &self.ledger.nodes;
+        let mut left = vec![slot];
+        while let Some(at) = left.pop() {
+            if self.ledger.record(at)?.subtree.sums.closed == 0 {
+                continue;
+            }
+            if !self.shows(at, seen)? {
+                return Ok(true);
+            }
+            left.extend(nodes.children(at));
+        }
+        Ok(false)
+    }
+
+    /// Directories at and below `slot` that could not be read as a whole, among those that are shown.
+    pub(crate) fn unreadable_for(&self, slot: Slot, seen: Seen<'_>) -> Result<Vec<Slot>, SummaryError> {
+        let mut unreadable = Vec::new();
+        for (at, _) in self.unreadable(slot) {
+            if self.shows_below(slot, at, seen)? {
+                unreadable.push(at);
+            }
+        }
+        Ok(unreadable)
+    }
+}
