@@ -7,12 +7,13 @@
 mod space;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use self::space::Space;
 use crate::host::{Failure, Host, Moves, Stays, Trouble};
-use crate::pack::{Fitted, Item, Plan, Region, Rules, fit, plan};
+use crate::pack::{Fitted, Item, Plan, Region, Rules, check, fit, plan};
 use crate::places::Places;
 use crate::survey::Candidate;
 
@@ -200,11 +201,12 @@ impl<H: Host> Carrier<'_, H> {
         let turns: Vec<usize> = region.files.clone().filter(|&turn| self.files[turn].places.blocks() > 0).collect();
         let Some(first) = turns.first() else { return Ok(None) };
         self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
-        let fitted = self.find_space(region, &turns, space)?;
-        Ok(fitted.map(|fitted| {
-            space.take(&fitted.files, self.settings.rules.slack);
-            Placed { region, turns, fitted }
-        }))
+        let Some(fitted) = self.find_space(region, &turns, space)? else { return Ok(None) };
+        let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
+        check(&files, &fitted.files, space.pieces())
+            .map_err(|flaw| Failure::new("use a plan that would do harm", &self.near, io::Error::other(flaw)))?;
+        space.take(&fitted.files, self.settings.rules.slack);
+        Ok(Some(Placed { region, turns, fitted }))
     }
 
     fn carry(&mut self, placed: Placed<'_>, space: &mut Space<H>) -> Result<(), Failure> {

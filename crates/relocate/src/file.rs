@@ -9,8 +9,8 @@ use onesweep_layout::{Extent, ExtentFlags};
 use onesweep_sys::{
     cache::{Residency, prefetch, residency},
     files::{
-        CURRENT_DIR, EntryType, Stat, is_no_file, is_verity, open_file_in_memory, open_file_to_write,
-        open_file_untouched, statx_at, statx_fd,
+        CURRENT_DIR, EntryType, Stat, is_no_file, is_untouched, is_verity, open_file_in_memory, open_file_to_write,
+        open_file_untouched, read_at, read_at_if_cached, statx_at, statx_fd,
     },
     inode::{self, flags},
     memory::page_bytes,
@@ -207,7 +207,33 @@ pub(crate) fn clean_in_memory(file: &MovableFile, size: u64, uncached: Uncached)
         }
         prefetch(file.fd(), 0, size).map_err(failed("read it"))?;
     }
+    // A page may be there and hold nothing: it could not be read. Where reading would leave a trace, the exchange finds out.
+    if is_untouched(file.fd()) && !has_bytes(file, size, uncached).map_err(failed("read it"))? {
+        return Err(Stays::NotCached.into());
+    }
     Ok(())
+}
+
+/// Reads a file, up to so many bytes; false where the disk would be needed for that, and isn't to be asked.
+fn has_bytes(file: &MovableFile, size: u64, uncached: Uncached) -> io::Result<bool> {
+    let (mut bytes, mut at) = (vec![0; size.min(64 << 10) as usize], 0);
+    while at < size {
+        let read = match uncached {
+            Uncached::Read => read_at(file.fd(), &mut bytes, at),
+            Uncached::Stays => match read_at_if_cached(file.fd(), &mut bytes, at) {
+                Ok(None) => return Ok(false),
+                told => told.map(Option::unwrap_or_default),
+            },
+        };
+        match read {
+            // It was cut: its places are asked for later.
+            Ok(0) => break,
+            Ok(read) => at += read as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 /// The kernel says the same to both.

@@ -67,6 +67,9 @@ pub trait Mounted: Host {
     /// What is only found out now, without any harm.
     fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal>;
 
+    /// Sets back what was changed for that.
+    fn set_back(&mut self);
+
     /// Keeps the old places of all that is moved from now on below a directory.
     ///
     /// # Errors
@@ -79,6 +82,9 @@ pub trait Mounted: Host {
 
     /// The folder of kept places, if it lies below this directory. What is in it is not to be moved.
     fn kept_below(&self, directory: &Path) -> Option<PathBuf>;
+
+    /// Exchanges so far by which a file's time of the last change of the inode (ctime) became another.
+    fn new_ctime_files(&self) -> u64;
 }
 
 impl Mounted for Ext4 {
@@ -94,6 +100,10 @@ impl Mounted for Ext4 {
         Ok(self.rehearse(directory)?)
     }
 
+    fn set_back(&mut self) {
+        self.lower_unit();
+    }
+
     fn keep_old_places(&mut self, _: &Path) -> Result<(), Failure> {
         Ext4::keep_old_places(self).map(|_| ())
     }
@@ -104,6 +114,10 @@ impl Mounted for Ext4 {
 
     fn kept_below(&self, directory: &Path) -> Option<PathBuf> {
         Ext4::kept_below(self, directory)
+    }
+
+    fn new_ctime_files(&self) -> u64 {
+        0
     }
 }
 
@@ -117,6 +131,8 @@ impl Mounted for Xfs {
         Ok(())
     }
 
+    fn set_back(&mut self) {}
+
     fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
         Err(Failure::new("keep old places of its files", directory, io::ErrorKind::Unsupported.into()))
     }
@@ -127,6 +143,10 @@ impl Mounted for Xfs {
 
     fn kept_below(&self, _: &Path) -> Option<PathBuf> {
         None
+    }
+
+    fn new_ctime_files(&self) -> u64 {
+        Xfs::new_ctime_files(self)
     }
 }
 

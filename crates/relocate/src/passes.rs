@@ -85,16 +85,21 @@ pub fn pack_until_rest<H: Host>(
 
 /// The rules for smaller regions, where too few of a plan's regions found a place.
 fn smaller(rules: &Rules, found: u64, plan: &Plan) -> Option<Rules> {
+    next_smaller(rules).filter(|_| 2 * found < plan.regions.len() as u64)
+}
+
+/// The rules for the next smaller regions; `None` when there are none.
+pub(crate) fn next_smaller(rules: &Rules) -> Option<Rules> {
     let region = (rules.region / SMALLER).max(SMALLEST);
-    let is_wanted = 2 * found < plan.regions.len() as u64 && region < rules.region;
-    is_wanted.then(|| Rules { slack: Rules::for_regions(region).slack, region, ..*rules })
+    (region < rules.region).then(|| Rules { slack: Rules::for_regions(region).slack, region, ..*rules })
 }
 
 fn items(files: &[Candidate]) -> Vec<Item<'_>> {
     files.iter().map(Candidate::item).collect()
 }
 
-fn add(sum: &mut Report, pass: Report) {
+/// Adds what a pass has done. Regions that were left are those of the last one.
+pub(crate) fn add(sum: &mut Report, pass: Report) {
     sum.regions += pass.regions;
     sum.files += pass.files;
     sum.blocks += pass.blocks;

@@ -1,6 +1,6 @@
 //! Plans for any files: what holds of them, and some cases by hand.
 
-use onesweep_relocate::pack::{Fitted, Item, Piece, Plan, Rules, fit, plan, score};
+use onesweep_relocate::pack::{Fitted, Flaw, Item, Piece, Plan, Rules, check, fit, plan, score};
 use onesweep_relocate::places::{Places, Run};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -104,6 +104,75 @@ proptest! {
         for region in [16, 512] {
             prop_assert_eq!(plan(&items(&files), &Rules::for_regions(region)).regions, vec![]);
         }
+    }
+
+    /// A plan that is as it should be is found so, in any order of the pieces; one that takes a block from a file, has two at one
+    /// place or one at a place that isn't held, is not.
+    #[test]
+    fn plans_that_do_harm_are_found(
+        drawn in vec(vec((0_u64..4, 1_u64..6), 1..4), 1..12),
+        gaps in vec((0_u64..9, 1_u64..20), 60),
+        turn in any::<prop::sample::Index>(),
+        other in any::<prop::sample::Index>(),
+        block in any::<prop::sample::Index>(),
+    ) {
+        let mut place = 1 << 30;
+        let files: Vec<Places> = drawn.iter().map(|runs| {
+            let mut logical = 0;
+            Places::of(runs.iter().map(|&(hole, blocks)| {
+                let run = Run { logical: logical + hole, place, blocks };
+                (logical, place) = (run.logical_end(), run.end() + 1);
+                run
+            })).unwrap()
+        }).collect();
+        let mut place = 0;
+        let mut pieces: Vec<Piece> = gaps.iter().map(|&(gap, blocks)| {
+            let piece = Piece { place: place + gap, blocks };
+            place = piece.place + blocks;
+            piece
+        }).collect();
+        let files: Vec<&Places> = files.iter().collect();
+        let Some(Fitted { files: fitted, .. }) = fit(&files, &pieces, 0) else { return Ok(()) };
+        pieces.reverse();
+        let judge = |fitted: &[Places], pieces: &[Piece]| check(&files, fitted, pieces.iter().copied());
+        prop_assert_eq!(judge(&fitted, &pieces), Ok(()));
+
+        let turn = turn.index(files.len());
+        let with = |places: Vec<(u64, u64)>| {
+            let mut fitted = fitted.clone();
+            fitted[turn] = Places::of(places.into_iter().map(|(logical, place)| Run { logical, place, blocks: 1 })).unwrap();
+            fitted
+        };
+        let blocks = |file: &Places| -> Vec<(u64, u64)> {
+            file.runs().iter().flat_map(|run| (0..run.blocks).map(|at| (run.logical + at, run.place + at))).collect()
+        };
+        let own = blocks(&fitted[turn]);
+        let block = block.index(own.len());
+
+        let mut shorter = own.clone();
+        shorter.remove(block);
+        prop_assert_eq!(judge(&with(shorter), &pieces), Err(Flaw::Blocks(turn)));
+        let mut later = own.clone();
+        later.last_mut().unwrap().0 += 1;
+        prop_assert_eq!(judge(&with(later), &pieces), Err(Flaw::Blocks(turn)));
+        let counted = matches!(judge(&fitted[1..], &pieces), Err(Flaw::Count { .. }));
+        prop_assert!(counted);
+
+        let all: Vec<u64> = fitted.iter().flat_map(blocks).map(|(_, place)| place).collect();
+        let taken = all[other.index(all.len())];
+        if taken != own[block].1 {
+            let mut twice = own.clone();
+            twice[block].1 = taken;
+            prop_assert!(matches!(judge(&with(twice), &pieces), Err(Flaw::Twice(_))));
+        }
+
+        let lost = own[block].1;
+        let without: Vec<Piece> = pieces.iter().flat_map(|piece| {
+            let end = piece.place + piece.blocks;
+            let cut = if (piece.place..end).contains(&lost) { lost } else { end };
+            [Piece { blocks: cut - piece.place, ..*piece }, Piece { place: (cut + 1).min(end), blocks: end.saturating_sub(cut + 1) }]
+        }).collect();
+        prop_assert_eq!(judge(&fitted, &without), Err(Flaw::NotHeld(lost)));
     }
 
     /// Files get all their blocks, each place once, within the free pieces, in rising order; and as many breaks as are told.

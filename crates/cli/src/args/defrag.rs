@@ -19,12 +19,13 @@ Examples:
   onesweep defrag /srv/mail                       for who reads it as GNU tar does
   onesweep defrag --order name /srv/www           for rsync, and cp with patterns
   onesweep defrag --max-time 30m /srv/a /srv/b
+  onesweep defrag --peer /srv/mail                on what onesweep peer mount has mounted
   onesweep defrag --keep /srv/mail                hold the old places; it tells an ID
   onesweep defrag --undo 20260314-151926 /srv/mail
   onesweep defrag --forget 20260314-151926 /srv/mail")]
 pub(crate) struct DefragArgs {
-    /// Directories; what is mounted below is left out
-    #[arg(required = true, value_name = "DIRECTORY")]
+    /// Directories, without what is mounted below; or files, of which only their own pieces are joined
+    #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show what would be moved, and move nothing
     #[arg(short = 'n', long)]
@@ -44,6 +45,10 @@ pub(crate) struct DefragArgs {
     /// Move only what lies in memory: read nothing
     #[arg(long)]
     pub(crate) cached: bool,
+    /// Refuse unless what is moved can come from a server of blocks: on a file system that onesweep peer mount --device has
+    /// mounted, whose reads are raced
+    #[arg(long)]
+    pub(crate) peer: bool,
     /// As root, leave ext4's setting mb_stream_req as it is, which is else raised to --region meanwhile
     #[arg(long)]
     pub(crate) no_raise: bool,
@@ -56,13 +61,13 @@ pub(crate) struct DefragArgs {
     /// Move back what a run with --keep has moved, on the file system of the directory
     #[arg(
         long, value_name = "ID",
-        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "no_raise"],
+        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise"],
     )]
     pub(crate) undo: Option<String>,
     /// Free the old places of a run with --keep
     #[arg(
         long, value_name = "ID",
-        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "no_raise", "force"],
+        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise", "force"],
     )]
     pub(crate) forget: Option<String>,
     /// Name each file that stays, and why
@@ -71,7 +76,7 @@ pub(crate) struct DefragArgs {
     /// Tell nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Write a JSON object for each directory, one to a line
+    /// Write a JSON object for each path, one to a line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -108,6 +113,7 @@ mod tests {
             "defrag --undo 1 --forget 1 a",
             "defrag --keep --undo 1 a",
             "defrag --undo 1 -n a",
+            "defrag --undo 1 --peer a",
         ] {
             assert!(parse_line(line).is_err(), "{line}");
         }

@@ -1,5 +1,6 @@
 //! `onesweep defrag`: plan, show, move.
 
+mod peer;
 mod undo;
 
 use std::{
@@ -28,7 +29,7 @@ use onesweep_relocate::{
     survey::{Candidate, Order, files_below, survey},
 };
 use serde::Serialize;
-use signal_hook::flag;
+use signal_hook::{consts::SIGXFSZ, flag};
 
 use crate::{
     args::{DefragArgs, OrderName},
@@ -49,6 +50,9 @@ pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| Failure::told(format!("cannot listen to signals: {}", message::why(&error))))?;
     }
+    // A file that would be larger than may be (`ulimit -f`) is an error, not the end.
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))
+        .map_err(|error| Failure::told(format!("cannot listen to signals: {}", message::why(&error))))?;
     if let Some(id) = &args.undo {
         return undo::undo(&args, id, &stop);
     }
@@ -61,7 +65,7 @@ pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
         if stop.load(Ordering::SeqCst) {
             break;
         }
-        match (Run { args: &args, path, stop: &stop, until }).run() {
+        match Run::new(&args, path, &stop, until).run() {
             Ok(own) => errors += own,
             Err(failure @ Failure::Closed(_)) => return Err(failure),
             Err(failure) if args.paths.len() == 1 => return Err(failure),
@@ -74,22 +78,34 @@ pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
     Ok(report::exit_code(stop.load(Ordering::SeqCst), errors))
 }
 
-/// One directory.
+/// One directory, or one file.
 struct Run<'a> {
     args: &'a DefragArgs,
     path: &'a Path,
+    is_file: bool,
+    /// Where donors are made: itself, or where the file is.
+    directory: &'a Path,
     stop: &'a AtomicBool,
     until: Option<Instant>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(args: &'a DefragArgs, path: &'a Path, stop: &'a AtomicBool, until: Option<Instant>) -> Self {
+        let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Run { args, path, is_file, directory: if is_file { parent } else { path }, stop, until }
+    }
+
     /// Gives how many errors were told.
     fn run(&self) -> Result<u64, Failure> {
+        if self.args.peer {
+            peer::is_raced(self.path)?;
+        }
         let uncached = if self.args.cached { Uncached::Stays } else { Uncached::Read };
-        match host_of(self.path, uncached).map_err(|refusal| refused(self.path, &refusal))? {
+        match host_of(self.directory, uncached).map_err(|refusal| refused(self.path, &refusal))? {
             Chosen::Ext4(mut host) => {
                 // Where no file can be made, nothing can be moved either; that is told when it is tried.
-                if let Err(refusal @ ext4::Refusal::Bigalloc) = host.rehearse(self.path) {
+                if let Err(refusal @ ext4::Refusal::Bigalloc) = host.rehearse(self.directory) {
                     return Err(refused(self.path, &refusal.into()));
                 }
                 self.run_on(&mut *host)
@@ -129,6 +145,10 @@ impl Run<'_> {
             OrderName::Name => Order::Name,
         };
         let mut errors = 0;
+        if self.is_file {
+            let files = survey(host, [self.path.to_owned()]).map_err(|failed| Failure::told(message_of(&failed)))?;
+            return Ok((files, errors));
+        }
         let paths = files_below(self.path, order, &mut |path, error| {
             tell(&message::of_step(path, "list it", &error));
             errors += 1;
@@ -143,7 +163,7 @@ impl Run<'_> {
 
     /// Gives how many errors were told.
     fn run_on(&self, host: &mut impl Mounted) -> Result<u64, Failure> {
-        let (mut files, mut errors) = self.survey(host, host.kept_below(self.path).as_deref())?;
+        let (mut files, mut errors) = self.survey(host, host.kept_below(self.directory).as_deref())?;
         let settings = self.settings(host.block_bytes());
         let plan = plan_for(&files, &settings);
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
@@ -155,10 +175,10 @@ impl Run<'_> {
             tell(&format!("{path}: its disk does not seek, so nothing was moved; --force moves all the same"));
         }
         if !self.args.dry_run && (!is_seekless || self.args.force) && !plan.regions.is_empty() {
-            host.get_ready(self.path, settings.rules.region, !self.args.no_raise)
+            host.get_ready(self.directory, settings.rules.region, !self.args.no_raise)
                 .map_err(|refusal| refused(self.path, &refusal))?;
             if self.args.keep {
-                host.keep_old_places(self.path).map_err(|failed| Failure::told(message_of(&failed)))?;
+                host.keep_old_places(self.directory).map_err(|failed| Failure::told(message_of(&failed)))?;
             }
             let started = Instant::now();
             let done = self.carry_out(host, &mut files, &settings, plan.blocks());
@@ -168,6 +188,7 @@ impl Run<'_> {
             }
             told.add(&done, started.elapsed(), host.block_bytes());
             told.undo = host.kept_run().map(str::to_owned);
+            told.new_ctime_files = host.new_ctime_files();
             self.show(|out| told.show_done(out))?;
         }
         told.count_stayed(&files);
@@ -298,6 +319,8 @@ struct Told {
     moved_regions: u64,
     passes: u32,
     large_page_files: u64,
+    /// XFS without reflinks, not root: the kernel has set ctime anew.
+    new_ctime_files: u64,
     torn_files: usize,
     left_not_better: u64,
     left_no_room: u64,
@@ -325,6 +348,7 @@ impl Told {
             moved_regions: 0,
             passes: 0,
             large_page_files: 0,
+            new_ctime_files: 0,
             torn_files: 0,
             left_not_better: 0,
             left_no_room: 0,
@@ -391,6 +415,13 @@ impl Told {
             let path = message::one_line(&self.path);
             writeln!(out, "kept: onesweep defrag --undo {id} {path}, or --forget {id}")?;
         }
+        if self.new_ctime_files > 0 {
+            let files = self.new_ctime_files;
+            writeln!(
+                out,
+                "{files} of them have a new ctime: without root, exchange-range sets it; backups may read them again"
+            )?;
+        }
         if self.left_not_better > 0 {
             let left = self.left_not_better;
             writeln!(out, "{left} regions left: free space in pieces would not have made them better by enough")?;
@@ -398,7 +429,7 @@ impl Told {
         if self.left_no_room > 0 {
             writeln!(
                 out,
-                "{} regions left: no free space near them, or no permission to make files there",
+                "{} regions left: no free space near them, no permission to make files there, or a limit on their size (ulimit -f)",
                 self.left_no_room
             )?;
         }

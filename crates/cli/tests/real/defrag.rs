@@ -61,6 +61,61 @@ fn entries(root: &Path) -> BTreeMap<PathBuf, Entry> {
     manifest(root).into_iter().map(|(path, (entry, _))| (path, entry)).collect()
 }
 
+/// A file that is named is joined alone; what else lies in its directory stays where it is.
+#[test]
+fn a_file_that_is_named_is_moved_alone() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let mut image = Image::new(fs, 512 << 20);
+        let root = image.root().join("tree");
+        grow_by_turns(&root, 40);
+        let there = sums(&[&root]);
+        let (whole, file) = (seeks(&defrag(&["-n"], &root, 0), "before"), root.join("f9"));
+        let told = defrag(&[], &file, 0);
+        assert_eq!((&told["files"], &told["moved_files"]), (&1.into(), &1.into()), "{told}");
+        let before = seeks(&told, "before");
+        assert!(before >= 3 && seeks(&told, "after") == 0, "{told}");
+        let left = seeks(&defrag(&["-n"], &root, 0), "before");
+        assert!((whole - before - 2..=whole - before + 2).contains(&left), "nothing else was moved: {whole}, {left}");
+        // By its name alone, from its directory.
+        let mut command = onesweep(["defrag", "--json", "--force", "f9"]);
+        let out = finish(command.current_dir(&root), 0);
+        let again: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        assert_eq!(again["moved_files"], 0, "{again}");
+        assert_eq!(differences(&there, &sums(&[&root])), None);
+        check(&mut image);
+    }
+}
+
+/// No donor may be as large: that is no signal, and nothing is moved.
+#[test]
+fn a_limit_on_the_size_of_files_is_told() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let image = Image::new(fs, 512 << 20);
+        let root = image.root().join("tree");
+        grow_by_turns(&root, 40);
+        let there = sums(&[&root]);
+        let script = "ulimit -f 16; exec \"$0\" \"$@\"";
+        let defrag = onesweep(["defrag", "--force"]);
+        let mut limited = Command::new("bash");
+        limited.args(["-c", script]).arg(defrag.get_program()).args(defrag.get_args()).arg(&root);
+        // XFS reserves more than may be written, so there the first write tells.
+        let (code, stdout, stderr) = match fs {
+            Fs::Xfs => (1, "", "File too large; what was moved before is whole\n"),
+            _ => (0, "or a limit on their size (ulimit -f)", ""),
+        };
+        let out = finish(&mut limited, code);
+        let (said, told) = (text(&out.stdout), text(&out.stderr));
+        assert!(
+            said.contains(stdout) && told.ends_with(stderr) && told.is_empty() == stderr.is_empty(),
+            "{said}{told}"
+        );
+        assert!(fs == Fs::Xfs || said.contains("0 files moved"), "{said}");
+        assert_eq!(differences(&there, &sums(&[&root])), None);
+    }
+}
+
 /// The checker finds nothing.
 fn check(image: &mut Image) {
     image.unmount();

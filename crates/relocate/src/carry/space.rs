@@ -133,13 +133,14 @@ fn beside(run: Run, others: &[Run]) -> impl Iterator<Item = Run> + use<> {
     left.into_iter()
 }
 
-/// No more space, quota or open files, or a directory of somebody else's: what there is may do.
+/// No more space, quota or open files, a limit on the size of files, or a directory of somebody else's: what there is may do.
 fn is_short(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, QuotaExceeded, StorageFull};
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
+    const EFBIG: i32 = 27;
     matches!(error.kind(), StorageFull | QuotaExceeded | PermissionDenied)
-        || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+        || matches!(error.raw_os_error(), Some(ENFILE | EMFILE | EFBIG))
 }
 
 #[cfg(test)]

@@ -134,6 +134,13 @@ impl Ext4 {
         }
     }
 
+    /// Sets back what was [raised](Self::raise_unit).
+    pub fn lower_unit(&mut self) {
+        if let Some(raised) = self.raised.take() {
+            self.unit = raised.before().clamp(1, LARGEST_UNIT);
+        }
+    }
+
     /// Makes sure of what can't be told without making a file of one block: that space isn't given out in clusters (bigalloc).
     /// Done by itself before the first capture.
     ///

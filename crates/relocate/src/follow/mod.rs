@@ -1,8 +1,9 @@
 //! Directories put in order just after they were written, while their files are in memory: the moment that *DFS* chose (3.2).
 //!
 //! DFS does it when a block is flushed. Nobody tells a program of that, and what is dirty can't be moved. So a directory in which a
-//! file was written is looked at again and again while something in it is dirty, and put in order as soon as most of it was flushed: later, what
-//! else is read and written may have driven it out of memory. Only what is in memory is looked at and moved: nothing is read.
+//! file was written is looked at when nobody writes to it any more, again and again while something in it is dirty, and put in order as soon as
+//! nearly all of it was flushed: earlier, it would be put in order many times, and later, what else is read and written may have driven it out of memory. Only what is in memory is looked at and
+//! moved: nothing is read. Files above the size that the paper calls small are passed over.
 //!
 //! | module | subject |
 //! |---|---|
@@ -16,6 +17,7 @@ mod queue;
 mod unseen;
 pub mod watch;
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hash;
 use std::io;
@@ -31,8 +33,10 @@ use self::queue::Queue;
 use self::unseen::with_unseen;
 use crate::carry::{Ended, Report, Settings, carry_out};
 use crate::host::{Failure, Host, Stays, Trouble};
-use crate::pack::{Plan, Rules};
-use crate::passes::plan_for;
+use crate::mounted::Mounted;
+use crate::pack::Rules;
+use crate::passes::{add, next_smaller, plan_for};
+use crate::places::Places;
 use crate::survey::Candidate;
 
 /// Larger directories stay as they are: they are for who plans at leisure.
@@ -43,10 +47,12 @@ const PIECES_IN_INODE: usize = 4;
 /// How directories are put in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// From the first write to a directory until it is looked at, and then until it is looked at once more.
+    /// From the last write to a directory until it is looked at, and then until it is looked at once more.
     pub settle: Duration,
     /// What a region may cost.
     pub rules: Rules,
+    /// Files of more blocks are passed over, as if they were not there: who reads one pays little for the way to it and back.
+    pub largest: u64,
     /// Blocks that may be moved for each hundred that others write to the device; `None` for as many as are worth it.
     pub percent: Option<u32>,
 }
@@ -55,6 +61,12 @@ pub struct Policy {
 pub const PERCENT: u32 = 20;
 /// With little memory a flushed file is there for seconds.
 const SETTLE: Duration = Duration::from_secs(2);
+/// What the paper calls small, in blocks.
+const LARGEST: u64 = 12;
+/// So many times as many files have to be clean as are dirty: what is left would be packed again in a moment, with all around it.
+const CLEAN: usize = 8;
+/// A directory that always has something dirty is put in order all the same after so many looks.
+const LOOKS: u32 = 15;
 /// Blocks of a region, in which ext4 still finds place on a disk that is three quarters full.
 const REGION: u64 = 128;
 
@@ -62,7 +74,7 @@ impl Policy {
     /// What the daemon goes by.
     #[must_use]
     pub fn usual(percent: Option<u32>) -> Policy {
-        Policy { settle: SETTLE, rules: Rules::for_regions(REGION), percent }
+        Policy { settle: SETTLE, rules: Rules::for_regions(REGION), largest: LARGEST, percent }
     }
 }
 
@@ -96,6 +108,9 @@ pub struct Follower<K> {
     queue: Queue<K>,
     budget: Budget,
     settings: Settings,
+    largest: u64,
+    /// How often each was looked at while it was dirty.
+    looks: HashMap<K, u32>,
     reader: DirReader,
 }
 
@@ -106,7 +121,8 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         // Nobody waits for the moves to be on the disk: the journal brings them there in order.
         let settings = Settings { gain_first: true, batch: 0, is_durable: false, ..Settings::new(policy.rules) };
         let (queue, budget) = (Queue::new(policy.settle), Budget::new(policy.percent));
-        Follower { queue, budget, settings, reader: DirReader::default() }
+        let (largest, looks) = (policy.largest, HashMap::new());
+        Follower { queue, budget, settings, largest, looks, reader: DirReader::default() }
     }
 
     /// A file in this directory was written.
@@ -137,7 +153,7 @@ impl<K: Clone + Eq + Hash> Follower<K> {
     /// # Errors
     ///
     /// When nothing more can be done on this file system, or the directory can't be listed.
-    pub fn put_in_order<H: Host>(
+    pub fn put_in_order<H: Mounted>(
         &mut self,
         host: &mut H,
         (directory, path): (K, &Path),
@@ -149,15 +165,17 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         self.queue.looked(directory.clone(), files, moment.now);
         let mut known = with_unseen(seen);
         let dirty = known.iter().filter(|file| file.stays == Some(Stays::Busy)).count();
-        let clean = known.iter().filter(|file| file.stays.is_none()).count();
-        let plan = if dirty > clean { Plan::default() } else { plan_for(&known, &self.settings) };
+        let clean = known.iter().filter(|file| file.stays.is_none() && file.places.blocks() > 0).count();
+        let is_time = self.is_time(&directory, dirty, clean);
         let pieces: Vec<usize> = known.iter().map(|file| file.places.runs().len()).collect();
         let allowed = self.budget.allows(moment.written);
-        let report = if allowed > 0 {
-            carry_out(host, &mut known, &plan, &self.settings, &mut |so_far| so_far.blocks < allowed && goes_on())
-        } else {
-            Report { ended: (!plan.regions.is_empty()).then_some(Ended::Stopped), ..Report::default() }
-        };
+        let mut report = Report::default();
+        if is_time && !plan_for(&known, &self.settings).regions.is_empty() {
+            report.ended = Some(Ended::Stopped);
+            if allowed > 0 {
+                report = self.move_some(host, path, &mut known, &mut |blocks| blocks < allowed && goes_on());
+            }
+        }
         self.budget.spend(report.blocks);
         let again = dirty > 0 || matches!(report.ended, Some(Ended::Stopped));
         if again {
@@ -167,6 +185,49 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         let sizes_may_differ = changed.into_iter().any(|(_, before)| before > PIECES_IN_INODE);
         let in_memory = known.iter().filter(|file| !file.path.as_os_str().is_empty()).count();
         Ok(Told { files, in_memory, report, again, sizes_may_differ })
+    }
+
+    /// Whether enough of a directory was flushed, or it was waited for long enough.
+    fn is_time(&mut self, directory: &K, dirty: usize, clean: usize) -> bool {
+        let looks = self.looks.remove(directory).unwrap_or_default();
+        let is_flushed = dirty * CLEAN <= clean;
+        if is_flushed || (looks >= LOOKS && dirty <= clean) {
+            return true;
+        }
+        if self.looks.len() >= MOST_FILES {
+            self.looks.clear();
+        }
+        self.looks.insert(directory.clone(), looks.saturating_add(1));
+        false
+    }
+
+    /// Packs into regions of all sizes, the largest first: free space in pieces holds few of those.
+    fn move_some<H: Mounted>(
+        &self,
+        host: &mut H,
+        path: &Path,
+        files: &mut [Candidate],
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Report {
+        // What can't be had now comes out when free space is captured.
+        let _ = host.get_ready(path, self.settings.rules.region, true);
+        let (mut sum, mut settings) = (Report::default(), self.settings);
+        loop {
+            let plan = plan_for(files, &settings);
+            let before: Vec<Option<u64>> = files.iter().map(|file| file.places.first()).collect();
+            let pass = carry_out(host, files, &plan, &settings, &mut |own| goes_on(sum.blocks + own.blocks));
+            let were_left = pass.not_better + pass.no_room > 0;
+            add(&mut sum, pass);
+            // What was moved is dirty.
+            let moved = files.iter_mut().zip(before).filter(|(file, before)| file.places.first() != *before);
+            moved.for_each(|(file, _)| file.stays = Some(Stays::Busy));
+            match next_smaller(&settings.rules) {
+                Some(rules) if were_left && sum.ended.is_none() => settings.rules = rules,
+                _ => break,
+            }
+        }
+        host.set_back();
+        sum
     }
 
     /// The files of a directory in its order; `None` for each that is not in memory. Nothing where there are too many.
@@ -187,7 +248,9 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         for path in names {
             match host.look_in_memory(&path) {
                 Ok(Some(looked)) => {
-                    let (inode, places, stays) = (looked.inode, looked.places, looked.stays);
+                    let (inode, stays) = (looked.inode, looked.stays);
+                    let is_small = looked.places.blocks() <= self.largest;
+                    let places = if is_small { looked.places } else { Places::default() };
                     files.push(Some(Candidate { path, inode, places, stays }));
                 }
                 Ok(None) => files.push(None),

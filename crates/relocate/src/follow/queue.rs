@@ -10,31 +10,47 @@ const PAUSE_FOR_EACH_FILE: Duration = Duration::from_millis(2);
 /// So many wait at most; some 100 bytes each. Who comes when it is full is looked at when it is written to once more.
 const MOST: usize = 1 << 16;
 
+/// A directory waits for quiet at most so many times as long as it has to be quiet: some is never.
+const LONGEST: u32 = 15;
+
 /// Moments are counted from any one on.
 #[derive(Debug)]
 pub(super) struct Queue<K> {
     settle: Duration,
     due: BTreeMap<(Duration, u64), K>,
-    waiting: HashMap<K, (Duration, u64)>,
+    waiting: HashMap<K, Waiting>,
     not_before: HashMap<K, Duration>,
     next: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    turn: (Duration, u64),
+    /// It has waited since.
+    since: Duration,
+}
+
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// Each is looked at so long after it was written to for the first time.
+    /// Each is looked at when nobody has written to it for so long.
     pub(super) fn new(settle: Duration) -> Self {
         Queue { settle, due: BTreeMap::new(), waiting: HashMap::new(), not_before: HashMap::new(), next: 0 }
     }
 
     pub(super) fn written(&mut self, directory: K, now: Duration) {
-        if self.waiting.contains_key(&directory) || self.waiting.len() >= MOST {
+        let known = self.waiting.get(&directory).copied();
+        if known.is_none() && self.waiting.len() >= MOST {
             return;
         }
+        let since = known.map_or(now, |known| known.since);
         let earliest = self.not_before.get(&directory).copied().unwrap_or_default();
-        let turn = ((now + self.settle).max(earliest), self.next);
+        let quiet = (now + self.settle).min(since + self.settle * LONGEST);
+        let turn = (quiet.max(earliest), self.next);
+        if let Some(known) = known {
+            self.due.remove(&known.turn);
+        }
         self.next += 1;
         self.due.insert(turn, directory.clone());
-        self.waiting.insert(directory, turn);
+        self.waiting.insert(directory, Waiting { turn, since });
     }
 
     /// The one that has waited longest of those whose time has come.
@@ -73,17 +89,29 @@ mod tests {
     }
 
     #[test]
-    fn each_waits_from_its_first_write_on() {
+    fn each_waits_until_it_is_quiet() {
         let mut queue = Queue::new(at(40));
         queue.written("a", at(0));
         queue.written("b", at(10));
         queue.written("a", at(39));
-        assert_eq!((queue.next(), queue.len()), (Some(at(40)), 2));
-        assert_eq!(queue.take(at(39)), None);
-        assert_eq!(queue.take(at(60)), Some("a"));
-        assert_eq!((queue.take(at(60)), queue.take(at(60))), (Some("b"), None));
-        queue.written("a", at(60));
-        assert_eq!(queue.next(), Some(at(100)));
+        assert_eq!((queue.next(), queue.len()), (Some(at(50)), 2));
+        assert_eq!(queue.take(at(49)), None);
+        assert_eq!(queue.take(at(80)), Some("b"));
+        assert_eq!((queue.take(at(80)), queue.take(at(80))), (Some("a"), None));
+        queue.written("a", at(80));
+        assert_eq!((queue.next(), queue.len()), (Some(at(120)), 1));
+    }
+
+    #[test]
+    fn what_is_never_quiet_has_its_turn() {
+        let mut queue = Queue::new(at(2));
+        for second in 0..30 {
+            queue.written("a", at(second));
+            assert_eq!(queue.take(at(second)), None);
+        }
+        assert_eq!(queue.take(at(30)), Some("a"));
+        queue.written("a", at(30));
+        assert_eq!(queue.next(), Some(at(32)), "it waits anew");
     }
 
     #[test]

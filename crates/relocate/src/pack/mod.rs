@@ -15,11 +15,13 @@
 //! assert_eq!((plan.regions.len(), plan.before.breaks(), plan.after.breaks()), (1, 7, 0));
 //! ```
 
+mod check;
 mod fit;
 mod plan;
 mod score;
 
 pub use self::{
+    check::{Flaw, check},
     fit::{Fitted, Piece, fit},
     plan::{MAX_FILES, Plan, Region, plan},
     score::{Score, score},

@@ -1,6 +1,8 @@
 //! A file gets the places of a donor, with the bytes that it has.
 
+use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
 
 use onesweep_sys::files::{read_at, statx_fd};
 use onesweep_sys::sharing::Part;
@@ -10,16 +12,24 @@ use super::{Way, share, swap};
 use crate::file::MovableFile;
 use crate::host::{Exchange, Failure, Moved, Stays, Trouble};
 
-/// Gives blocks of a file places of a donor, as many as both have. `bytes` is memory that is used again.
+/// Memory that is used again, and what became of times.
+#[derive(Debug, Default)]
+pub(super) struct Giving {
+    bytes: Vec<u8>,
+    /// Files that have a new time of the last change of the inode (ctime).
+    pub(super) new_ctime: HashSet<PathBuf>,
+}
+
+/// Gives blocks of a file places of a donor, as many as both have.
 pub(super) fn give(
     file: &MovableFile,
     donor: &Donor,
     exchange: Exchange,
     (way, block): (Way, u64),
-    bytes: &mut Vec<u8>,
+    giving: &mut Giving,
 ) -> Moved {
     let mut given = 0;
-    let trouble = try_to_give(file, donor, exchange, (way, block), bytes, &mut given).err();
+    let trouble = try_to_give(file, donor, exchange, (way, block), giving, &mut given).err();
     Moved { blocks: given, trouble }
 }
 
@@ -28,9 +38,10 @@ fn try_to_give(
     donor: &Donor,
     exchange: Exchange,
     (way, block): (Way, u64),
-    bytes: &mut Vec<u8>,
+    giving: &mut Giving,
     given: &mut u64,
 ) -> Result<(), Trouble> {
+    let bytes = &mut giving.bytes;
     let failed = |doing| move |source| Failure::new(doing, file.path(), source);
     let begun = match way {
         Way::Share => None,
@@ -52,7 +63,12 @@ fn try_to_give(
     let part = Part { offset: source.offset(), bytes: length };
     let told = match begun {
         None => share::share(file, from, &source, part),
-        Some(begun) => begun.swap(file, from, &source, part, donor.directory()).map(|()| length),
+        Some(begun) => begun.swap(file, from, &source, part, donor.directory()).map(|keeps_times| {
+            if !keeps_times {
+                giving.new_ctime.insert(file.path().to_owned());
+            }
+            length
+        }),
     };
     if let Ok(now) = told {
         // Where the file has become longer, its last block is left out.

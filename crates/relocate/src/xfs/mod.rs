@@ -47,8 +47,7 @@ pub struct Xfs {
     way: Way,
     unit: u64,
     uncached: Uncached,
-    /// Bytes on their way.
-    bytes: Vec<u8>,
+    giving: give::Giving,
 }
 
 /// Blocks of a donor, unless the caller wants others.
@@ -66,13 +65,19 @@ impl Xfs {
         let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
         let facts = facts::Facts::of(root.as_fd())?;
         let asked = Asked::new(facts.dev, facts.block_bytes);
-        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, bytes: Vec::new() })
+        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, giving: give::Giving::default() })
     }
 
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.asked.block_bytes
+    }
+
+    /// Files whose time of the last change of the inode (ctime) became another: by an exchange, without root.
+    #[must_use]
+    pub fn new_ctime_files(&self) -> u64 {
+        self.giving.new_ctime.len() as u64
     }
 
     /// Makes donors of so many blocks, 8 MiB of the usual ones at most: XFS looks for a piece that holds all of a donor, near its
@@ -142,7 +147,7 @@ impl Host for Xfs {
     }
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
-        give::give(file, donor, exchange, (self.way, self.asked.block_bytes), &mut self.bytes)
+        give::give(file, donor, exchange, (self.way, self.asked.block_bytes), &mut self.giving)
     }
 
     fn commit(&mut self) -> io::Result<()> {

@@ -55,7 +55,8 @@ pub(super) fn begin(file: &MovableFile) -> Result<Begun, Trouble> {
 }
 
 impl Begun {
-    /// Has the part of the source, which lies in a directory, and as many bytes of the file change places.
+    /// Has the part of the source, which lies in a directory, and as many bytes of the file change places; tells whether all times of
+    /// the file stayed.
     pub(super) fn swap(
         &self,
         file: &MovableFile,
@@ -63,7 +64,7 @@ impl Begun {
         source: &Source<'_>,
         part: Part,
         directory: BorrowedFd<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         let (fd, keeps_times) = open_to_swap(file, directory)?;
         let told = exchange_if_same(source.fd(), part, fd.as_fd(), from, &self.sample);
         drop(fd);
@@ -71,7 +72,10 @@ impl Begun {
             Some(stays) => stays.into(),
             None => Trouble::from(Failure::new("move it", file.path(), error)),
         })?;
-        if keeps_times { Ok(()) } else { set_back(file, self.changed) }
+        if !keeps_times {
+            set_back(file, self.changed)?;
+        }
+        Ok(keeps_times)
     }
 }
 

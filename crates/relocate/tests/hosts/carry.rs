@@ -102,7 +102,7 @@ proptest! {
     fn no_failure_loses_anything(
         drawn in any_disk(),
         call in 1_u64..120,
-        fault in prop::sample::select(vec![Fault::Broken, Fault::Full, Fault::InUse, Fault::Short]),
+        fault in prop::sample::select(vec![Fault::Broken, Fault::Full, Fault::Quota, Fault::InUse, Fault::Short]),
     ) {
         let (mut model, paths) = disk(&drawn);
         let (files, report, before) = pack(&mut model, &paths, Some((call, fault)));
@@ -110,7 +110,7 @@ proptest! {
         if fault == Fault::Broken && model.calls() >= call + paths.len() as u64 {
             prop_assert!(matches!(report.ended, Some(Ended::Failed(_))), "{report:?}");
         }
-        if matches!(fault, Fault::InUse | Fault::Short) {
+        if matches!(fault, Fault::InUse | Fault::Short | Fault::Quota) {
             prop_assert!(report.ended.is_none(), "{report:?}");
         }
         for &turn in report.stayed.keys() {
@@ -176,6 +176,18 @@ fn a_full_disk_is_left_alone() {
     model.occupy((200..400).filter(|place| place % 5 > 0 || *place >= 260));
     let before: Vec<Vec<u64>> = paths.iter().map(|path| model.places_of(path)).collect();
     let (_, report, _) = pack(&mut model, &paths, None);
+    assert_eq!((report.files, report.no_room), (0, 1));
+    let after: Vec<Vec<u64>> = paths.iter().map(|path| model.places_of(path)).collect();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn a_quota_is_as_a_full_disk() {
+    let (mut model, paths) = scattered();
+    let before: Vec<Vec<u64>> = paths.iter().map(|path| model.places_of(path)).collect();
+    // What is free is asked: the first donor.
+    let (_, report, _) = pack(&mut model, &paths, Some((2, Fault::Quota)));
+    assert!(report.ended.is_none() && report.stayed.is_empty(), "{report:?}");
     assert_eq!((report.files, report.no_room), (0, 1));
     let after: Vec<Vec<u64>> = paths.iter().map(|path| model.places_of(path)).collect();
     assert_eq!(after, before);

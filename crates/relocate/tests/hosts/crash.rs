@@ -15,6 +15,7 @@ use onesweep_relocate::host::{Exchange, Host, Stays};
 use onesweep_relocate::pack::{Piece, Rules, fit};
 use onesweep_relocate::places::Places;
 
+use crate::alone::alone;
 use crate::image::{Image, is_root};
 use crate::tree::{
     Kept, Kind, OnExt4, OnXfs, OnXfsExchange, assert_equal, assert_same, blocks_of, breaks, bytes, host, kept, pack,
@@ -88,7 +89,7 @@ fn a_crash_of_xfs_leaves_every_byte_before_and_after_the_commit() {
 
 #[test]
 fn a_crash_of_xfs_without_reflinks_leaves_every_byte_before_and_after_the_commit() {
-    crashes_at_the_commit::<OnXfsExchange>(&[("", &[]), ("", &["-b", "size=1024"])]);
+    alone(|| crashes_at_the_commit::<OnXfsExchange>(&[("", &[]), ("", &["-b", "size=1024"])]));
 }
 
 fn crashes_at_the_commit<K: Kind>(options: &[(&str, &[&str])]) {
@@ -129,7 +130,7 @@ fn a_crash_of_xfs_after_a_run_leaves_what_the_run_has_done() {
 
 #[test]
 fn a_crash_of_xfs_without_reflinks_after_a_run_leaves_what_the_run_has_done() {
-    crashes_after_a_run::<OnXfsExchange>();
+    alone(crashes_after_a_run::<OnXfsExchange>);
 }
 
 fn crashes_after_a_run<K: Kind>() {
@@ -208,9 +209,11 @@ fn on_xfs(does: &str, directory: &Path) {
         }
         _ => pack(&mut mover, directory, &RULES),
     };
+    let new_ctime_files = mover.new_ctime_files();
     match (does, report) {
-        ("owner", (files, report)) => {
+        ("owner" | "owner-exchange", (files, report)) => {
             assert!(report.ended.is_none() && report.files > 50 && breaks(&files) < 10, "{report:?}");
+            assert_eq!(new_ctime_files, if does == "owner" { 0 } else { report.files });
         }
         ("others", (files, report)) => {
             assert!(report.ended.is_none() && report.files == 0 && report.stayed.len() == files.len(), "{report:?}");
@@ -269,7 +272,7 @@ fn owners_pack_their_own_files_of_xfs() {
 
 #[test]
 fn owners_pack_their_own_files_of_xfs_without_reflinks() {
-    owners_pack::<OnXfsExchange>("xfs-owner");
+    owners_pack::<OnXfsExchange>("xfs-owner-exchange");
 }
 
 fn owners_pack<K: Kind>(does: &str) {

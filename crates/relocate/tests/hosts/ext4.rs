@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use onesweep_relocate::host::Uncached;
 use onesweep_relocate::pack::Rules;
 
 use crate::conformance::conforms;
-use crate::image::{Image, is_root};
+use crate::image::{Image, is_root, run, text};
 use crate::packing;
 use crate::tree::{Kind, Mounted, OnExt4, assert_same, breaks, bytes, host, kept, pack, planned, scatter, sync};
 use crate::undo::{layout, undo_all};
@@ -49,6 +50,71 @@ fn a_full_disk_and_a_read_only_one_change_nothing() {
 #[test]
 fn free_space_in_pieces_is_used_where_it_is_better() {
     packing::free_space_in_pieces_is_used_where_it_is_better::<OnExt4>();
+}
+
+#[test]
+fn a_read_error_ends_it_and_nothing_is_lost() {
+    packing::a_read_error_ends_it_and_nothing_is_lost::<OnExt4>();
+}
+
+/// Files in up to 10, 250 and 1,000 pieces, in single blocks that were nearly all that was free: each is joined, and never has more pieces than before.
+#[test]
+fn files_in_many_pieces_are_joined() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(128 * MIB, &[], "");
+    let directory = image.root().join("d");
+    fs::create_dir(&directory).unwrap();
+    // Every other block of a file is free, and else little: ext4 keeps some for the maps of files.
+    fs::write(format!("/sys/fs/ext4/{}/reserved_clusters", image.name()), "40").unwrap();
+    let sieve = image.root().join("sieve");
+    run("fallocate", &["-l", "16M", text(&sieve)]);
+    let holes = (0..2000).flat_map(|block| ["-c".to_owned(), format!("fpunch {} 4096", block * 8192)]);
+    let holes: Vec<String> = holes.collect();
+    let arguments: Vec<&str> = holes.iter().map(String::as_str).chain([text(&sieve)]).collect();
+    let mut fill = Vec::new();
+    for bytes in [16 << 20, 1 << 20, 65_536, 4096] {
+        loop {
+            let path = image.root().join(format!("fill-{}", fill.len()));
+            let made = Command::new("fallocate").args(["-l", &bytes.to_string()]).arg(&path).output().unwrap();
+            fill.push(path);
+            if !made.status.success() {
+                break;
+            }
+        }
+    }
+    run("xfs_io", &arguments);
+    sync(&directory);
+    for blocks in [10, 250, 1000] {
+        fs::write(directory.join(blocks.to_string()), bytes(blocks, blocks as usize * 4096 - 100)).unwrap();
+        sync(&directory);
+    }
+    fill.iter().chain([&sieve]).for_each(|path| drop(fs::remove_file(path)));
+    sync(&directory);
+    image.cold();
+    let before = kept(&directory);
+    let mut mover = host(&directory);
+    for region in [16, 512, 2048] {
+        let rules = Rules::for_regions(region);
+        let (files, _) = planned(&mut mover, &directory, &rules);
+        let (after, report) = pack(&mut mover, &directory, &rules);
+        assert!(report.ended.is_none() && report.stayed.is_empty() && report.torn.is_empty(), "{report:?}");
+        for (before, after) in files.iter().zip(&after) {
+            let blocks = before.places.blocks();
+            assert!(region > 16 || blocks < 250 || before.places.breaks() * 10 >= blocks * 7, "it was not in pieces");
+            assert!(after.places.breaks() <= before.places.breaks(), "{}", after.path.display());
+            if blocks <= rules.room() {
+                assert_eq!(after.places.breaks(), 0, "{} blocks, region of {region}", blocks);
+            }
+        }
+        assert_same(&directory, &before);
+    }
+    let (_, again) = pack(&mut mover, &directory, &Rules::for_regions(2048));
+    assert_eq!((again.regions, again.blocks), (0, 0));
+    drop(mover);
+    image.check();
+    assert_same(&directory, &before);
 }
 
 /// Files of odd numbers of blocks of 1 and 2 KiB, which the kernel exchanges only at the same block of a page, come to lie side by

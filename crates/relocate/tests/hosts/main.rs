@@ -1,5 +1,6 @@
 //! Hosts: what holds for all of them, plans carried out on a model, and on real file systems.
 
+mod alone;
 mod carry;
 mod conformance;
 mod crash;

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     Broken,
     /// There is no room, where there could be too little; else as [`Fault::Broken`].
     Full,
+    /// There is no quota left, where free space is captured; else nothing.
+    Quota,
     /// The file is in use, where that could be.
     InUse,
     /// An exchange ends after one block; else nothing.
@@ -142,7 +144,7 @@ impl Model {
             Some(Fault::Broken | Fault::Full) => {
                 Err(Failure::new("use it", path, io::Error::from_raw_os_error(5)).into())
             }
-            Some(Fault::Short) | None => Ok(()),
+            Some(Fault::Short | Fault::Quota) | None => Ok(()),
         }
     }
 
@@ -213,6 +215,7 @@ impl Host for Model {
             left -= unit;
             let error = match self.fault() {
                 Some(Fault::Full) => Some(io::ErrorKind::StorageFull.into()),
+                Some(Fault::Quota) => Some(io::ErrorKind::QuotaExceeded.into()),
                 Some(Fault::Broken) => Some(io::Error::from_raw_os_error(5)),
                 _ => None,
             };
@@ -246,7 +249,7 @@ impl Host for Model {
             Some(Fault::InUse) => return Moved { blocks: 0, trouble: Some(Stays::Busy.into()) },
             Some(Fault::Broken) => return Moved { blocks: 0, trouble: failed(io::Error::from_raw_os_error(5)) },
             Some(Fault::Full) => return Moved { blocks: 0, trouble: failed(io::ErrorKind::StorageFull.into()) },
-            Some(Fault::Short) | None => {}
+            Some(Fault::Short | Fault::Quota) | None => {}
         }
         let mut disk = self.disk.borrow_mut();
         let disk = &mut *disk;

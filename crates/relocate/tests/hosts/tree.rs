@@ -141,6 +141,9 @@ pub(crate) trait Kind {
     /// A host that reads nothing.
     fn host_of_cached(directory: &Path) -> Self::Host;
 
+    /// Has mkfs put the journal before all files.
+    const JOURNAL_FIRST: &[&str];
+
     fn image(bytes: u64, options: &str) -> Image {
         Image::of(Self::TOOLS, bytes, &[], options)
     }
@@ -151,6 +154,7 @@ pub(crate) struct OnExt4;
 impl Kind for OnExt4 {
     type Host = Ext4;
     const TOOLS: &'static Tools = &EXT4;
+    const JOURNAL_FIRST: &[&str] = &["-J", "size=16,location=8M"];
     const SWAPS: bool = true;
     const CLONES: bool = false;
 
@@ -168,6 +172,7 @@ pub(crate) struct OnXfs;
 impl Kind for OnXfs {
     type Host = Xfs;
     const TOOLS: &'static Tools = &XFS;
+    const JOURNAL_FIRST: &[&str] = &["-l", "agnum=0"];
     const SWAPS: bool = false;
     const CLONES: bool = true;
 
@@ -186,6 +191,7 @@ pub(crate) struct OnXfsExchange;
 impl Kind for OnXfsExchange {
     type Host = Xfs;
     const TOOLS: &'static Tools = &XFS_EXCHANGE;
+    const JOURNAL_FIRST: &[&str] = OnXfs::JOURNAL_FIRST;
     const SWAPS: bool = false;
     const CLONES: bool = false;
     const KEEPS_CTIME_OF_OWNERS: bool = false;

@@ -3,14 +3,12 @@
 use std::fs;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use onesweep_relocate::carry::{Ended, Settings, carry_out};
 use onesweep_relocate::host::{Exchange, Host, Stays};
 use onesweep_relocate::pack::Rules;
-use onesweep_relocate::survey::Candidate;
 use onesweep_relocate::xfs::{Refusal, Xfs};
 use onesweep_sys::files::clone_file;
 use onesweep_sys::sharing::{Part, share_equal};
@@ -274,45 +272,9 @@ fn only_equal_bytes_come_to_be_shared() {
     assert_eq!(theirs(&|bytes| bytes.truncate(5000)), Err(Some(22)));
 }
 
-/// A file whose bytes the disk doesn't give any more ends the run by its name; what was moved before is whole.
 #[test]
 fn a_read_error_ends_it_and_nothing_is_lost() {
-    a_read_error_ends_it_and_nothing_is_lost_on::<OnXfs>();
-}
-
-pub(crate) fn a_read_error_ends_it_and_nothing_is_lost_on<K: Kind<Host = Xfs>>() {
-    if !is_root() {
-        return;
-    }
-    let mut image = K::image(512 * MIB, "");
-    let directory = image.root().join("d");
-    // Each directory lies in another group.
-    for number in 0..8 {
-        scatter(&directory.join(number.to_string()), 20);
-    }
-    let before = kept(&directory);
-    image.cold();
-    let mut mover = K::host(&directory);
-    let (mut files, made) = planned(&mut mover, &directory, &RULES);
-    // Behind the last of all blocks there is nothing: the disk ends before it.
-    let last = |file: &Candidate| file.places.runs().iter().map(|run| run.place).max();
-    let victim = files.iter().max_by_key(|file| last(file)).unwrap().path.clone();
-    let run = files.iter().flat_map(|file| file.places.runs()).max_by_key(|run| run.place).copied().unwrap();
-    let disk = File::options().read(true).write(true).open(image.file()).unwrap();
-    let (size, cut) = (disk.metadata().unwrap().len(), run.place * 4096);
-    let mut lost = vec![0; run.blocks as usize * 4096];
-    disk.read_exact_at(&mut lost, cut).unwrap();
-    disk.set_len(cut).unwrap();
-
-    let report = carry_out(&mut mover, &mut files, &made, &Settings::new(RULES), &mut |_| true);
-    disk.write_all_at(&lost, cut).unwrap();
-    disk.set_len(size).unwrap();
-    let Some(Ended::Failed(failure)) = &report.ended else { panic!("{report:?}") };
-    assert_eq!(failure.to_string(), format!("{}: cannot read it: Input/output error (os error 5)", victim.display()));
-    drop(mover);
-    image.cold();
-    assert_same(&directory, &before);
-    image.check();
+    packing::a_read_error_ends_it_and_nothing_is_lost::<OnXfs>();
 }
 
 /// Files of others could be read, but not without a trace.

@@ -12,6 +12,7 @@ use onesweep_sys::files::set_xattr_fd;
 use onesweep_sys::sharing::Part;
 use onesweep_sys::xfs::open_timeless;
 
+use crate::alone::alone;
 use crate::image::{is_root, run, text};
 use crate::tree::{Kind, OnXfsExchange, assert_same, bytes, kept, pack, scatter, sync, why_it_stays};
 use crate::{packing, xfs};
@@ -21,58 +22,58 @@ const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
 
 #[test]
 fn xfs_without_reflinks_conforms() {
-    xfs::conforms_with_any_block::<OnXfsExchange>();
+    alone(xfs::conforms_with_any_block::<OnXfsExchange>);
 }
 
 #[test]
 fn a_scattered_directory_comes_to_lie_side_by_side() {
-    packing::a_scattered_directory_comes_to_lie_side_by_side::<OnXfsExchange>();
+    alone(packing::a_scattered_directory_comes_to_lie_side_by_side::<OnXfsExchange>);
 }
 
 #[test]
 fn odd_files_are_packed_or_left() {
-    packing::odd_files_are_packed_or_left::<OnXfsExchange>();
+    alone(packing::odd_files_are_packed_or_left::<OnXfsExchange>);
 }
 
 #[test]
 fn only_what_is_in_memory_is_moved_when_that_is_asked_for() {
-    packing::only_what_is_in_memory_is_moved_when_that_is_asked_for::<OnXfsExchange>();
+    alone(packing::only_what_is_in_memory_is_moved_when_that_is_asked_for::<OnXfsExchange>);
 }
 
 #[test]
 fn a_full_disk_and_a_read_only_one_change_nothing() {
-    packing::a_full_disk_and_a_read_only_one_change_nothing::<OnXfsExchange>();
+    alone(packing::a_full_disk_and_a_read_only_one_change_nothing::<OnXfsExchange>);
 }
 
 #[test]
 fn free_space_in_pieces_is_used_where_it_is_better() {
-    packing::free_space_in_pieces_is_used_where_it_is_better::<OnXfsExchange>();
+    alone(packing::free_space_in_pieces_is_used_where_it_is_better::<OnXfsExchange>);
 }
 
 #[test]
 fn small_blocks_are_packed_too() {
-    xfs::small_blocks_are_packed_too_on::<OnXfsExchange>();
+    alone(xfs::small_blocks_are_packed_too_on::<OnXfsExchange>);
 }
 
 #[test]
 fn what_is_cut_or_grows_meanwhile_keeps_its_bytes() {
-    xfs::what_is_cut_or_grows_meanwhile_keeps_its_bytes_on::<OnXfsExchange>();
+    alone(xfs::what_is_cut_or_grows_meanwhile_keeps_its_bytes_on::<OnXfsExchange>);
 }
 
 #[test]
 fn a_read_error_ends_it_and_nothing_is_lost() {
-    xfs::a_read_error_ends_it_and_nothing_is_lost_on::<OnXfsExchange>();
+    alone(packing::a_read_error_ends_it_and_nothing_is_lost::<OnXfsExchange>);
 }
 
 #[test]
 fn files_of_others_stay() {
-    xfs::files_of_others_stay_on::<OnXfsExchange>();
+    alone(xfs::files_of_others_stay_on::<OnXfsExchange>);
 }
 
 /// The kernel has a file open for writing that it swaps to.
 #[test]
 fn files_are_left_by_name() {
-    xfs::files_are_left_by_name_on::<OnXfsExchange>(Stays::Busy);
+    alone(|| xfs::files_are_left_by_name_on::<OnXfsExchange>(Stays::Busy));
 }
 
 /// Where both files end, where neither does, and what was changed after it was looked at: that stays, with its bytes.
@@ -140,6 +141,10 @@ fn parts_of_blocks_change_places_at_both_ends_alone() {
 /// Between the time that a mapping or a direct write sets and its bytes, nothing tells of the change.
 #[test]
 fn who_has_it_open_for_writing_keeps_it() {
+    alone(writers_keep_theirs);
+}
+
+fn writers_keep_theirs() {
     if !is_root() {
         return;
     }

@@ -18,8 +18,8 @@ use onesweep_relocate::{
     carry::Ended,
     ext4::Ext4,
     follow::{Follower, Moment, PERCENT, Policy, Told, watch::Watch},
-    host::{Failure as Failed, Host, Uncached},
-    mounted::{Chosen, host_of},
+    host::{Failure as Failed, Uncached},
+    mounted::{Chosen, Mounted, host_of},
     xfs::Xfs,
 };
 use onesweep_sys::{
@@ -29,7 +29,7 @@ use onesweep_sys::{
     mounting, pressure, priority, process,
     rights::{self, Right},
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use super::{log, moves, settings};
 use crate::{
@@ -72,7 +72,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
     let failed = |error: io::Error| Failure::told(format!("the mover cannot go on: {}", message::why(&error)));
     // What is meant for all comes to the daemon, which ends the mover.
     let heeded = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    // A file that would be larger than may be (`ulimit -f`) is an error, not the end.
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXFSZ] {
         signal_hook::flag::register(signal, Arc::clone(&heeded)).map_err(failed)?;
     }
     // For people alone.
@@ -102,13 +103,18 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let most = f64::from(settings.relocate_pressure.unwrap_or(PRESSURE)) / 100.0;
-        let is_busy = pressure::of_disks().is_ok_and(|part| part > most);
+        let most = settings.relocate_pressure.unwrap_or(PRESSURE);
+        let may_move = || !control.has_ended.load(Ordering::Relaxed) && !is_busy(pressure::of_disks(), most);
         volumes.retain_mut(|volume| match volume {
-            Volume::Ext4(moving) => moving.go_on(began.elapsed(), is_busy, &control.has_ended),
-            Volume::Xfs(moving) => moving.go_on(began.elapsed(), is_busy, &control.has_ended),
+            Volume::Ext4(moving) => moving.go_on(began.elapsed(), &may_move),
+            Volume::Xfs(moving) => moving.go_on(began.elapsed(), &may_move),
         });
     }
+}
+
+/// Whether programs wait for disks for more of the time than so many percent; where nobody can tell, they don't.
+fn is_busy(part: io::Result<f64>, most: u8) -> bool {
+    part.is_ok_and(|part| part > f64::from(most) / 100.0)
 }
 
 /// What comes on standard input.
@@ -184,18 +190,18 @@ fn volume(path: &Path, settings: &ServeSettings, devices: &mut Vec<u64>) -> Resu
     }
 }
 
-impl<H: Host> Moving<H> {
+impl<H: Mounted> Moving<H> {
     /// False when nothing more can be done there.
-    fn go_on(&mut self, now: Duration, is_busy: bool, has_ended: &AtomicBool) -> bool {
+    fn go_on(&mut self, now: Duration, may_move: &dyn Fn() -> bool) -> bool {
         if let Err(error) = self.watch.hear(|directory| self.follower.written(directory, now)) {
             tracing::error!("{}: cannot hear of writes: {}", message::path_text(&self.path), message::why(&error));
             return false;
         }
-        while !is_busy
-            && !has_ended.load(Ordering::Relaxed)
+        // What is moved keeps the disk busy, too: so it is asked before each directory, and each region.
+        while may_move()
             && let Some(directory) = self.follower.take(now)
         {
-            match self.put_in_order(directory, now, has_ended) {
+            match self.put_in_order(directory, now, may_move) {
                 Ok(Some((path, told))) => self.tell(&path, &told),
                 Ok(None) => {}
                 Err(failed) if failed.source.kind() == io::ErrorKind::NotFound => {}
@@ -210,7 +216,7 @@ impl<H: Host> Moving<H> {
         &mut self,
         directory: FileHandle,
         now: Duration,
-        has_ended: &AtomicBool,
+        may_move: &dyn Fn() -> bool,
     ) -> Result<Option<(PathBuf, Told)>, Failed> {
         let at = &self.path;
         let found = self.watch.path_of(&directory).map_err(|error| Failed::new("find what was written", at, error))?;
@@ -218,7 +224,7 @@ impl<H: Host> Moving<H> {
         let written = block::written_bytes(self.dev);
         let written = written.map_err(|error| Failed::new("ask what its device has written", at, error))?;
         let moment = Moment { now, written: written / self.block_bytes };
-        let mut goes_on = || !has_ended.load(Ordering::Relaxed);
+        let mut goes_on = may_move;
         let told = self.follower.put_in_order(&mut self.host, (directory, &path), moment, &mut goes_on)?;
         if told.sizes_may_differ {
             // Nobody hears it when the daemon is gone.
@@ -240,5 +246,19 @@ impl<H: Host> Moving<H> {
     fn give_up(&self, failed: &Failed) -> bool {
         tracing::error!("{failed}; nothing more is moved there until the settings are read again");
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_its_part_is_busy_and_what_is_not_known_is_not() {
+        assert!(is_busy(Ok(0.21), 20));
+        assert!(!is_busy(Ok(0.2), 20));
+        assert!(is_busy(Ok(0.001), 0));
+        assert!(!is_busy(Ok(1.0), 100));
+        assert!(!is_busy(Err(io::ErrorKind::NotFound.into()), 0));
     }
 }
