@@ -8,7 +8,7 @@ fn main() {
     let compiler = cc::Build::new().warnings(true).extra_warnings(true).opt_level(2).get_compiler();
     let mut command: Command = compiler.to_command();
     command.args(["-shared", "-fPIC", "-fvisibility=default", "-Wl,-z,now", "-s", "-o"]);
-    let status = command.arg(&library).arg("preload/ahead.c").arg("-ldl").status();
+    let status = command.arg(&library).args(["preload/ahead.c", "preload/sort.c", "-ldl", "-lpthread"]).status();
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("{}: {status}", compiler.path().display()),

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ahead.h"
 #include "board.h"
 
 typedef _Atomic uint32_t word;
@@ -85,6 +86,11 @@ static uint32_t device_of(uint64_t dev)
             return at + 1;
     }
     return 0;
+}
+
+int is_guided(uint64_t dev)
+{
+    return board && device_of(dev) != 0;
 }
 
 /* The first word of a file's slot; zero when it has none. */
@@ -175,13 +181,6 @@ __attribute__((constructor)) static void begin(void)
         close(fd);
     errno = kept;
 }
-
-/* Another library's constructor may open files before this one's has run. */
-#define FIND(name)                                                                                                     \
-    do {                                                                                                               \
-        if (!real_##name)                                                                                              \
-            real_##name = dlsym(RTLD_NEXT, #name);                                                                     \
-    } while (0)
 
 static mode_t mode_of(int flags, va_list rest)
 {

@@ -30,17 +30,18 @@ use crate::{
     board::{Board, News, Phase, Slot, State},
     course::Course,
     order::Order,
+    pulse::Pulse,
     tree::Tree,
 };
 
 /// How often the helper says that it lives.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// Beats without a read of the disk after which nobody waits any more for trees to be looked at that were not in memory.
-const IDLE_BEATS: u32 = 10;
-
 /// How long a file that is wanted is waited for before it is looked whether all is to end.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Why nothing was brought in.
+const ENDED_BEFORE: &str = "the program had ended before the trees were known";
 
 /// Files, or entries of a directory, that are looked at to find out whether all are in memory.
 const SAMPLE: usize = 64;
@@ -91,22 +92,23 @@ pub struct Ahead {
     ended: Arc<AtomicBool>,
     cancel: Cancel,
     worker: JoinHandle<Figures>,
-    pulse: JoinHandle<()>,
+    pulse: Pulse,
 }
 
 impl Ahead {
-    /// Begins to look at the trees below the directories `roots`. At most `limit` bytes of page cache are filled, or what the
-    /// machine can spare.
+    /// Begins to look at the trees below the directories `roots`. Content is brought in when the first file is wanted: at most
+    /// `limit` bytes of page cache are filled, or what the machine can spare.
+    ///
+    /// Programs see directories listed as `order` has it.
     ///
     /// # Errors
     ///
     /// A directory isn't there or is none; no thread can be started.
-    pub fn start(roots: &[PathBuf], limit: Option<u64>) -> Result<Self, AheadError> {
-        Self::with(roots, limit, Order::Source, None)
+    pub fn start(roots: &[PathBuf], limit: Option<u64>, order: Order) -> Result<Self, AheadError> {
+        Self::with(roots, limit, order, None)
     }
 
-    /// As [`Ahead::start`], for a program that is this process itself. Content is brought in when the first file is wanted.
-    /// Programs may walk as `order` has it.
+    /// As [`Ahead::start`], for a program that is this process itself.
     pub(crate) fn follow(roots: &[PathBuf], limit: Option<u64>, order: Order, news: News) -> Result<Self, AheadError> {
         Self::with(roots, limit, order, Some(news))
     }
@@ -123,15 +125,10 @@ impl Ahead {
         devices.sort_unstable();
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
-        let waits_for_content = news.is_some();
         let board = Arc::new(Board::new(&devices, news).map_err(system("share memory with programs"))?);
         let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
         let is_warm = Arc::new(AtomicBool::new(false));
-        let pulse = {
-            let (board, ended, is_warm) = (Arc::clone(&board), Arc::clone(&ended), Arc::clone(&is_warm));
-            thread::Builder::new().name("pulse".into()).spawn(move || beat(&board, &ended, &is_warm))
-        };
-        let pulse = pulse.map_err(system("start a thread"))?;
+        let pulse = Pulse::start(Arc::clone(&board), Arc::clone(&is_warm), BEAT).map_err(system("start a thread"))?;
         let helper = Helper {
             board: Arc::clone(&board),
             ended: Arc::clone(&ended),
@@ -140,7 +137,6 @@ impl Ahead {
             devices,
             limit,
             order,
-            waits_for_content,
         };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
         let worker = worker.map_err(system("start a thread"))?;
@@ -159,7 +155,7 @@ impl Ahead {
         self.board.enter_phase(Phase::Over);
         self.board.ring();
         let figures = self.worker.join().unwrap_or_default();
-        let _ = self.pulse.join();
+        self.pulse.end();
         Figures { waits: self.board.waits().into(), ..figures }
     }
 }
@@ -167,23 +163,6 @@ impl Ahead {
 fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
     let opened = root.canonicalize().and_then(|root| fs::read_dir(&root).map(|_| root));
     opened.map_err(|source| AheadError::Tree { path: root.to_owned(), source })
-}
-
-/// Lets programs know that somebody brings in what they wait for; and lets them go on when looking at the trees is left to
-/// memory, or to a disk that says nothing.
-fn beat(board: &Board, ended: &AtomicBool, is_warm: &AtomicBool) {
-    let mut read = bytes_read();
-    let mut idle = 0;
-    while !ended.load(Ordering::SeqCst) {
-        thread::sleep(BEAT);
-        board.beat();
-        let now = bytes_read();
-        idle = if now == read { idle + 1 } else { 0 };
-        read = now;
-        if idle >= IDLE_BEATS || (idle > 0 && is_warm.load(Ordering::SeqCst)) {
-            board.pass(Phase::Looking, Phase::Aside);
-        }
-    }
 }
 
 /// Whether the first entries of a tree are looked at without a read of the disk.
@@ -196,12 +175,6 @@ fn begins_in_memory(root: &Path) -> bool {
         looked.for_each(|entry| drop(entry.metadata()));
     }
     blocks_read() == before
-}
-
-/// Bytes that this process has read from disks.
-fn bytes_read() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/io").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
 }
 
 /// Whether files of the tree that lie far apart are all in the page cache. If so, nobody should wait for the others.
@@ -225,7 +198,6 @@ struct Helper {
     devices: Vec<u64>,
     limit: Option<u64>,
     order: Order,
-    waits_for_content: bool,
 }
 
 /// The files that are guided.
@@ -242,6 +214,7 @@ impl Helper {
         match self.guide(roots, &mut figures) {
             Ok(()) => {}
             Err(error) if !self.ended.load(Ordering::SeqCst) => figures.remark = Some(error.to_string()),
+            Err(_) if figures.sweeps == 0 => figures.remark = Some(ENDED_BEFORE.into()),
             Err(_) => {}
         }
         self.board.enter_phase(Phase::Over);
@@ -265,7 +238,11 @@ impl Helper {
             bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.cancel.clone())
         };
         let sweep = bulk().plan()?;
-        let tree = Tree::look(roots, self.order);
+        let tree = Tree::look(roots, self.order, &self.ended);
+        if self.ended.load(Ordering::SeqCst) {
+            figures.remark = Some(ENDED_BEFORE.into());
+            return Ok(());
+        }
         if is_in_memory(&tree) {
             figures.remark = Some("everything is in memory".into());
             return Ok(());
@@ -273,29 +250,23 @@ impl Helper {
         let guided = self.enter(tree);
         let pages = |bytes: u64| bytes.next_multiple_of(page_bytes());
         let bytes: Vec<u64> = guided.tree.files.iter().map(|file| pages(file.bytes)).collect();
-        if bytes.iter().sum::<u64>() <= limit {
-            let all: Vec<u32> = (0..guided.tree.files.len() as u32).collect();
-            if self.waits_for_content {
-                self.board.enter_phase(Phase::Guided);
-                while self.board.wait_for_wanted(PATIENCE).is_none() {
-                    if self.ended.load(Ordering::SeqCst) {
-                        return Ok(());
-                    }
-                }
-            }
-            self.announce(&guided, &all);
-            self.board.enter_phase(Phase::Guided);
-            self.bring_in(&guided, &all, sweep.run()?, figures);
-            return Ok(());
-        }
-        drop(sweep);
         for (slot, bytes) in guided.slots.iter().zip(&bytes) {
             if let Some(slot) = slot.filter(|_| *bytes > limit || *bytes == 0) {
                 self.board.set(slot, State::Left);
             }
         }
-        let mut course = Course::new(guided.tree.walks.clone(), bytes);
         self.board.enter_phase(Phase::Guided);
+        if bytes.iter().sum::<u64>() <= limit {
+            if !self.waits_until_one_is_wanted() {
+                return Ok(());
+            }
+            let all: Vec<u32> = (0..).zip(&bytes).filter(|(_, bytes)| **bytes > 0).map(|(file, _)| file).collect();
+            self.announce(&guided, &all);
+            self.bring_in(&guided, &all, sweep.run()?, figures);
+            return Ok(());
+        }
+        drop(sweep);
+        let mut course = Course::new(guided.tree.walks.clone(), bytes);
         let mut former: Vec<u32> = Vec::new();
         while !self.ended.load(Ordering::SeqCst) {
             let Some(wanted) = self.board.wait_for_wanted(PATIENCE) else { continue };
@@ -316,6 +287,16 @@ impl Helper {
             former.extend(self.bring_in(&guided, &batch, files, figures));
         }
         Ok(())
+    }
+
+    /// Who reads no content, as `du` and `rm -r`, gets none. False when all ended before.
+    fn waits_until_one_is_wanted(&self) -> bool {
+        while !self.ended.load(Ordering::SeqCst) {
+            if self.board.wait_for_wanted(PATIENCE).is_some() {
+                return true;
+            }
+        }
+        false
     }
 
     fn is_seekless(&self) -> bool {

@@ -5,6 +5,7 @@ use std::{
     io,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use onesweep_sys::files::{EntryType, open_dir, statx_at};
@@ -48,8 +49,9 @@ struct Entry {
 
 impl Tree {
     /// Looks at the trees below `roots`, on their own file systems. What can't be looked at is left out: the program that is
-    /// helped will tell of it. `order` is how programs see directories listed.
-    pub(crate) fn look(roots: &[PathBuf], order: Order) -> Self {
+    /// helped will tell of it. `order` is how programs see directories listed. No further directory is looked at once it has
+    /// `ended`.
+    pub(crate) fn look(roots: &[PathBuf], order: Order, ended: &AtomicBool) -> Self {
         let mut tree = Self { order, ..Self::default() };
         let mut entries: Vec<Vec<Entry>> = Vec::new();
         let mut tops = Vec::new();
@@ -59,7 +61,10 @@ impl Tree {
             let device = std::fs::metadata(root).map_or(0, |facts| std::os::unix::fs::MetadataExt::dev(&facts));
             // Directories are looked at in the order in which they were found.
             while entries.len() < tree.directories.len() {
-                let listed = tree.list(entries.len() as u32, device).unwrap_or_default();
+                let listed = match ended.load(Ordering::SeqCst) {
+                    true => Vec::new(),
+                    false => tree.list(entries.len() as u32, device).unwrap_or_default(),
+                };
                 entries.push(listed);
             }
         }
@@ -148,7 +153,7 @@ mod tests {
             fs::write(&path, path.as_os_str().as_encoded_bytes()).unwrap();
         }
         std::os::unix::fs::symlink("a", root.path().join("link")).unwrap();
-        let tree = Tree::look(&[root.path().to_owned(), root.path().join("none")], Order::Source);
+        let tree = Tree::look(&[root.path().to_owned(), root.path().join("none")], Order::Source, &false.into());
         assert_eq!(tree.files.len(), 5);
         let names = |order: usize| -> Vec<String> {
             let below = |file: &u32| tree.path(*file).strip_prefix(root.path()).unwrap().display().to_string();
@@ -169,5 +174,12 @@ mod tests {
         let facts = fs::metadata(root.path().join("d")).unwrap();
         let file = tree.files.iter().find(|file| file.ino == facts.ino()).unwrap();
         assert_eq!((file.dev, file.bytes), (facts.dev(), facts.len()));
+    }
+    #[test]
+    fn nothing_is_looked_at_after_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("file"), "bytes").unwrap();
+        let tree = Tree::look(&[root.path().to_owned()], Order::Source, &true.into());
+        assert_eq!((tree.files.len(), tree.walks), (0, Default::default()));
     }
 }

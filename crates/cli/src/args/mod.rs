@@ -39,7 +39,7 @@ pub(crate) use peer::{
     PolicyOf, RoleName, Servers as PeerServers,
 };
 pub(crate) use plan::PlanArgs;
-pub(crate) use run::RunArgs;
+pub(crate) use run::{ListingOrder, RunArgs};
 pub(crate) use scan::{EngineArgs, ScanArgs, VerdictArgs};
 pub(crate) use serve::{LogLevel, Relocate, Seconds, ServeArgs, ServeSettings};
 pub(crate) use shard::ShardArgs;

@@ -2,14 +2,25 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::size::Size;
+
+/// The orders in which directories may be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListingOrder {
+    /// As the first blocks of the files lie on the disk
+    Device,
+    /// By inode number
+    Inode,
+    /// By name
+    Name,
+}
 
 /// Runs a program that reads a tree, and brings the files into memory ahead of it, in the order of the disk
 ///
 /// The program waits where it opens a file until that file is there. Trees are the directories that the command names (after
-/// -C DIR: below that one), but for where `cp`, `mv`, `rsync` and `install` write to. Programs that are linked statically are not helped.
+/// -C DIR: below that one), but for those that are known to be written to. Programs that are linked statically are not helped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,6 +35,9 @@ pub(crate) struct RunArgs {
     /// Page cache that may be filled at a time [default: the available memory, less a sixteenth of all and what reading needs]
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Size>,
+    /// Sort what readdir(3) gives the program (64-bit programs); alone it gains nothing [default: as the file system gives it]
+    #[arg(long, value_name = "ORDER", value_enum)]
+    pub(crate) sort: Option<ListingOrder>,
     /// Tell what was brought in, when the program has ended
     #[arg(long, short)]
     pub(crate) verbose: bool,

@@ -167,6 +167,12 @@ pub(crate) fn skipped(reason: &str) {
     say(&format!("skipped: {}: {reason}", thread.name().unwrap_or("a test")));
 }
 
+/// The same of what the machine can't do whoever asks, so that no privilege would help.
+pub(crate) fn not_here(reason: &str) {
+    let thread = std::thread::current();
+    say(&format!("not on this machine: {}: {reason}", thread.name().unwrap_or("a test")));
+}
+
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Held by tests that look at nothing of the machine as a whole.

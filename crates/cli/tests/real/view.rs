@@ -206,7 +206,7 @@ fn what_changes_in_the_source_shows() {
 
 #[test]
 fn a_user_has_a_view_of_ones_own() {
-    root_test!();
+    root_test!(alone);
     let image = Image::new(Fs::Ext4, 64 << 20);
     let (root, dir) = place(&image);
     fs::create_dir_all(root.join("a")).expect("a folder");
@@ -222,8 +222,12 @@ fn a_user_has_a_view_of_ones_own() {
     fs::copy(crate::run::program(), &tool).expect("a copy of the program");
     let script = "cat \"$1\"/a/[0-9]* && ! cat \"$1\"/a/secret 2> /dev/null && echo more >> \"$2\"/a/3 && \
         for i in $(seq 200); do test \"$(cat \"$1\"/a/3)\" = \"$(cat \"$2\"/a/3)\" && exit 0; sleep 0.05; done; exit 1";
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).arg("view").args([&root, &dir]);
+    // Where nobody cares for devices, /dev/fuse is root's alone.
+    let open = "mknod -m 666 \"$0\" c 10 229 && mount --bind \"$0\" /dev/fuse && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", open]).arg(image.beside("fuse"));
+    command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(&tool).arg("view").args([&root, &dir]);
     command.args(["--", "sh", "-c", script, "sh"]).args([&dir, &root]);
     finish(&mut command, 0);
 }
@@ -343,6 +347,92 @@ fn walks_over_a_view_are_swept() {
     assert_eq!(brought_in(&out.stderr), (0, 0), "{}", text(&out.stderr));
 }
 
+/// Walks over the tree by C's own library alone, and tells the bytes.
+const READER: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <unistd.h>
+static long bytes;
+static char buffer[1 << 16];
+static int look(const char *path, const struct stat *facts, int kind, struct FTW *place)
+{
+    (void)facts, (void)place;
+    int file = kind == FTW_F ? open(path, O_RDONLY) : -1;
+    for (long got; file >= 0 && (got = read(file, buffer, sizeof buffer)) > 0;)
+        bytes += got;
+    return file >= 0 ? close(file) : 0;
+}
+int main(int count, char **words)
+{
+    int failed = count != 2 || nftw(words[1], look, 20, FTW_PHYS);
+    printf("%ld\n", bytes);
+    return failed;
+}
+"#;
+
+/// Small files, cold; and how many bytes they have.
+fn cold_tree(image: &mut Image, root: &Path) -> u64 {
+    let mut rng = Rng::new(6);
+    let mut bytes = 0;
+    for number in 0..120 {
+        let path = root.join(format!("d{}/f{number}", rng.below(5)));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, rng.bytes(3000 + number * 50)).expect("a file");
+        bytes += 3000 + number as u64 * 50;
+    }
+    tree::sync(root);
+    image.cold();
+    bytes
+}
+
+/// They load no library, so `run` can't help them.
+#[test]
+fn static_programs_are_swept_ahead_of() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 100 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(&dir).expect("a place");
+    let (source, reader) = (image.beside("reader.c"), image.beside("reader"));
+    fs::write(&source, READER).expect("a file");
+    output(Command::new("cc").args(["-static", "-Wall", "-o"]).arg(&reader).arg(&source));
+    let bytes = cold_tree(&mut image, &root);
+    let mut by_run = onesweep(["run", "--verbose", "--tree"]);
+    let out = finish(by_run.arg(&root).arg("--").args([&reader, &root]), 0);
+    assert_eq!((text(&out.stdout), brought_in(&out.stderr)), (format!("{bytes}\n"), (0, 0)));
+    image.cold();
+    let out = finish(onesweep(["view", "--verbose"]).args([&root, &dir]).arg("--").args([&reader, &dir]), 0);
+    assert_eq!(text(&out.stdout), format!("{bytes}\n"));
+    let (brought, sweeps) = brought_in(&out.stderr);
+    // A file is read before the walk is one.
+    assert!(brought >= 119 && sweeps == 1, "{}", text(&out.stderr));
+}
+
+/// As `docker run -v DIR:/data:ro` does it: a mount namespace, and the view bound to another place.
+#[test]
+fn a_view_reaches_into_containers() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 100 << 20);
+    let (root, dir) = place(&image);
+    let data = image.beside("data");
+    fs::create_dir_all(&data).expect("a folder");
+    cold_tree(&mut image, &root);
+    let view = View::show(&root, &dir, &["--verbose"]);
+    let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
+        tar --format=gnu --sort=name -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
+    let mut contained = Command::new("unshare");
+    contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([&dir, &data]);
+    let archive = output(&mut contained);
+    let mut plain = Command::new("tar");
+    plain.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(&root).arg(".");
+    assert!(archive == output(&mut plain), "the archive is another one");
+    view.signal(rustix::process::Signal::INT);
+    let said = view.end(Some(0));
+    let (brought, sweeps) = brought_in(said.as_bytes());
+    assert!(brought >= 119 && sweeps == 1, "{said}");
+}
+
 /// Files and sweeps, as `--verbose` tells them.
 fn brought_in(said: &[u8]) -> (usize, usize) {
     let said = text(said);
@@ -437,6 +527,45 @@ fn a_view_that_may_be_written_writes_to_the_source() {
     }
 }
 
+/// Locks of ranges (fcntl), which belong to processes. Another process tries; by the source's own name it sees none.
+const RECORD_LOCKS: &str = r#"
+import fcntl, os, sys
+shown, there = sys.argv[1:]
+def gets(path, how, length, start):
+    child = os.fork()
+    if child == 0:
+        with open(path, "r+b") as file:
+            try:
+                fcntl.lockf(file, how | fcntl.LOCK_NB, length, start)
+            except BlockingIOError:
+                os._exit(1)
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+EX, SH = fcntl.LOCK_EX, fcntl.LOCK_SH
+with open(shown, "r+b") as file:
+    fcntl.lockf(file, EX, 10, 100)
+    assert not gets(shown, EX, 1, 105) and not gets(shown, SH, 1, 105)
+    assert gets(shown, EX, 10, 110) and gets(shown, EX, 100, 0)
+    assert gets(there, EX, 1, 105), "the source knows of it"
+    fcntl.lockf(file, SH, 10, 100)
+    assert gets(shown, SH, 1, 105) and not gets(shown, EX, 1, 105)
+    fcntl.lockf(file, fcntl.LOCK_UN, 5, 100)
+    assert gets(shown, EX, 5, 100) and not gets(shown, EX, 6, 100)
+    # Who waits gets it when it is free.
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with open(shown, "r+b") as other:
+            os.write(write, b"x")
+            fcntl.lockf(other, EX, 1, 107)
+            os._exit(0)
+    os.read(read, 1)
+    assert os.waitpid(child, os.WNOHANG) == (0, 0), "it doesn't wait"
+    fcntl.lockf(file, fcntl.LOCK_UN)
+    assert os.waitpid(child, 0)[1] == 0
+assert gets(shown, EX, 0, 0), "closing frees all"
+"#;
+
 fn operations(dir: &Path, root: &Path) {
     let (file, there) = (dir.join("file"), root.join("file"));
     // A file that has lost its last name.
@@ -508,6 +637,7 @@ fn operations(dir: &Path, root: &Path) {
     // Closing it would not do while another test forks, whose child has it open until it runs its program.
     rustix::fs::flock(&one, FlockOperation::Unlock).expect("it is unlocked");
     rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).expect("a lock");
+    run(Command::new("python3").args(["-c", RECORD_LOCKS]).args([&file, &there]));
     // What somebody else makes is his, and as the default ACL has it.
     fs::create_dir(dir.join("theirs")).expect("a folder");
     run(Command::new("setfacl").args(["-m", "u:65534:rwx,d:u:65534:rwx,d:g::r-x,d:o::---"]).arg(dir.join("theirs")));

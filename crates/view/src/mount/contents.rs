@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     io,
+    ops::Range,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
@@ -21,6 +22,12 @@ pub trait Contents: Send + Sync {
     /// The bytes of a file are about to be changed, by somebody who has it open for writing. They are changed when this has
     /// returned.
     fn before_change(&self, _inode: u64) {}
+
+    /// These bytes of a file were changed, by somebody who has it open for writing; or, before that one closes it, perhaps.
+    fn changed(&self, _inode: u64, _file: &OwnedFd, _bytes: Range<u64>) {}
+
+    /// Somebody who had a file open for writing has closed it.
+    fn closed(&self, _inode: u64) {}
 
     /// An extended attribute of the topmost directory that the source doesn't have. It is in no list.
     fn attribute(&self, _name: &OsStr) -> Option<Vec<u8>> {

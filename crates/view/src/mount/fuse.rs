@@ -321,6 +321,15 @@ impl Shown {
         }
     }
 
+    /// Somebody who could write it has closed it.
+    fn closed(&self, open: &OpenFile) {
+        // What the kernel has written by itself isn't known.
+        if open.backing.is_some() {
+            self.contents.changed(open.ino, &open.file, 0..u64::MAX);
+        }
+        self.contents.closed(open.ino);
+    }
+
     /// What the kernel may keep of a file between two opens.
     pub(super) fn flags_of_open(&self, id: NodeId) -> FopenFlags {
         let parent = self.source.nodes().names(id).first().map_or(ROOT, |name| name.directory);
@@ -597,13 +606,16 @@ impl Filesystem for Face {
         _req: &Request,
         _ino: INodeNo,
         fh: FileHandle,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.opened.remove_file(fh.0);
+        let open = self.0.opened.remove_file(fh.0);
         reply.ok();
+        if let Some(open) = open.filter(|_| flags.0 & libc::O_ACCMODE != libc::O_RDONLY) {
+            self.0.closed(&open);
+        }
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

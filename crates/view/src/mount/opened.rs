@@ -103,10 +103,13 @@ impl Opened {
     }
 
     /// It has closed it.
-    pub(super) fn remove_file(&self, number: u64) {
-        let Some(open) = lock(&self.files).remove(&number) else { return };
+    pub(super) fn remove_file(&self, number: u64) -> Option<Arc<OpenFile>> {
+        let open = lock(&self.files).remove(&number)?;
         let mut ways = lock(&self.ways);
-        let Some(way) = ways.get_mut(&open.node) else { return };
+        let Some(way) = ways.get_mut(&open.node) else {
+            drop(ways);
+            return Some(open);
+        };
         match open.backing {
             Some(_) => way.by_kernel -= 1,
             None => way.by_daemon -= 1,
@@ -117,6 +120,8 @@ impl Opened {
         if way.by_kernel + way.by_daemon == 0 {
             ways.remove(&open.node);
         }
+        drop(ways);
+        Some(open)
     }
 
     pub(super) fn file(&self, number: u64) -> Option<Arc<OpenFile>> {

@@ -104,7 +104,17 @@ impl Shown {
             if let Some(inode) = inode {
                 self.contents.before_change(inode.ino);
             }
+            let before = statx_fd(file.as_fd())?.size;
             change_size(file.as_fd(), size)?;
+            if let Some(inode) = inode {
+                // The last blocks of before and of now have other ends; what is between them is zeros.
+                for at in [before.min(size), size].map(|end| end.saturating_sub(1)) {
+                    self.contents.changed(inode.ino, &file, at..at + 1);
+                }
+                if open.is_none() {
+                    self.contents.closed(inode.ino);
+                }
+            }
         }
         if changed.uid.is_some() || changed.gid.is_some() {
             set_owner_handle(handle.as_fd(), changed.uid, changed.gid)?;
@@ -267,7 +277,10 @@ impl Shown {
     pub(super) fn write(&self, fh: FileHandle, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let open = self.open_to_write(fh)?;
         self.contents.before_change(open.ino);
-        write_at(open.file.as_fd(), bytes, offset)
+        let written = write_at(open.file.as_fd(), bytes, offset);
+        // Of one that failed, a part may be there.
+        self.contents.changed(open.ino, &open.file, offset..offset.saturating_add(bytes.len() as u64));
+        written
     }
 
     pub(super) fn sync(&self, id: NodeId, fh: FileHandle, is_data_alone: bool) -> io::Result<()> {
@@ -291,7 +304,14 @@ impl Shown {
     pub(super) fn allocate(&self, fh: FileHandle, mode: i32, offset: u64, bytes: u64) -> io::Result<()> {
         let open = self.open_to_write(fh)?;
         self.contents.before_change(open.ino);
-        fallocate(open.file.as_fd(), mode, offset, bytes)
+        fallocate(open.file.as_fd(), mode, offset, bytes)?;
+        let end = offset.saturating_add(bytes);
+        let moves = mode & (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) != 0;
+        // Between its ends are zeros, or what was there before.
+        for at in [offset, end.saturating_sub(1)] {
+            self.contents.changed(open.ino, &open.file, at..if moves { u64::MAX } else { at + 1 });
+        }
+        Ok(())
     }
 
     pub(super) fn copy(
@@ -305,6 +325,7 @@ impl Shown {
         let bytes = usize::try_from(bytes.min(1 << 30)).unwrap_or(0);
         self.contents.before_change(target.ino);
         let copied = copy_range(source.file.as_fd(), from_offset, target.file.as_fd(), to_offset, bytes)?;
+        self.contents.changed(target.ino, &target.file, to_offset..to_offset.saturating_add(copied as u64));
         Ok(copied as u32)
     }
 }

@@ -1,5 +1,6 @@
 //! `onesweep run`: a program with a helper ahead of it. Whatever becomes of the helper, the program runs, and its end is ours.
 
+mod habits;
 mod trees;
 
 use std::{
@@ -12,9 +13,11 @@ use std::{
     thread,
 };
 
+use clap::ValueEnum;
 use onesweep_sys::process;
 use onesweep_view::{
     ahead::{Ahead, Figures},
+    order::Order,
     preload::Library,
 };
 use signal_hook::{
@@ -22,7 +25,12 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::{args::RunArgs, message, report::Failure, size::Size};
+use crate::{
+    args::{ListingOrder, RunArgs},
+    message,
+    report::Failure,
+    size::Size,
+};
 
 /// As env(1) and nice(1) have it.
 const NOT_FOUND: u8 = 127;
@@ -35,13 +43,18 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     if trees.is_empty() {
         return Err(Failure::told("the command names no directory; say which one it reads with --tree DIR"));
     }
-    let ahead =
-        Ahead::start(&trees, args.limit.map(|limit| limit.0)).map_err(|error| Failure::told(error.to_string()))?;
+    let order = args.sort.map_or(Order::Source, order_of);
+    let ahead = Ahead::start(&trees, args.limit.map(|limit| limit.0), order)
+        .map_err(|error| Failure::told(error.to_string()))?;
     let library = Library::new().map_err(|error| Failure::told(format!("cannot keep a file in memory: {error}")))?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preloaded(env::var_os("LD_PRELOAD"), library.path().as_os_str()));
     command.env("ONESWEEP_BOARD", ahead.board_path());
+    match args.sort.as_ref().and_then(ValueEnum::to_possible_value) {
+        Some(order) => command.env("ONESWEEP_SORT", order.get_name()),
+        None => command.env_remove("ONESWEEP_SORT"),
+    };
     // Before the program is there: no signal may find nobody who passes it on.
     let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
@@ -59,6 +72,14 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
             eprintln!("onesweep: {}", message::of_other(&program, "run it", &error));
             Ok(code_of_refusal(&error))
         }
+    }
+}
+
+fn order_of(sort: ListingOrder) -> Order {
+    match sort {
+        ListingOrder::Device => Order::Device,
+        ListingOrder::Inode => Order::Inode,
+        ListingOrder::Name => Order::Name,
     }
 }
 

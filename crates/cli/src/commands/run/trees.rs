@@ -3,54 +3,90 @@
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-/// Programs whose last directory is where they write to.
-const WRITERS: [&str; 4] = ["cp", "mv", "rsync", "install"];
+use super::habits::{Habits, Names, habits_of};
 
-/// The directories among the words of a command: below `-C DIR` or `--directory=DIR`, where there is one. None that lies below
-/// another.
+/// The directories that a command reads, as far as its words tell: below the last `-C DIR` or `--directory=DIR` before them,
+/// where there is one. None that lies below another.
 pub(super) fn named(command: &[OsString]) -> Vec<PathBuf> {
-    let Some((program, words)) = command.split_first() else { return Vec::new() };
-    let (base, words) = base_of(words);
-    let mut found: Vec<PathBuf> = Vec::new();
-    for &word in &words {
-        let path = base.join(word);
-        if !word.is_empty() && !word.as_bytes().starts_with(b"-") && path.is_dir() {
-            found.push(path);
-        }
-    }
-    let is_writer = Path::new(program).file_name().is_some_and(|name| WRITERS.iter().any(|writer| name == *writer));
-    if is_writer {
-        // To another machine, nothing that is here is written to.
-        let writes_here = words.last().is_some_and(|last| base.join(last).is_dir());
-        found.truncate(found.len() - usize::from(writes_here && !found.is_empty()));
-    }
+    let Some((habits, words)) = habits_of(command) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = names(&habits, words).into_iter().filter(|path| path.is_dir()).collect();
     let all = found.clone();
     found.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
     found.dedup();
     found
 }
 
-/// The directory that a program goes to first, and the words without it.
-fn base_of(words: &[OsString]) -> (PathBuf, Vec<&OsStr>) {
-    let (mut base, mut rest) = (PathBuf::new(), Vec::new());
+/// What the words name, but options and what is said with them, and the place to which a program writes.
+fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
+    let (mut base, mut names) = (PathBuf::new(), Vec::new());
+    let (mut has_target, mut has_pattern, mut options_ended) = (false, false, false);
     let mut words = words.iter().map(OsString::as_os_str).peekable();
     while let Some(word) = words.next() {
-        if (word == "-C" || word == "--directory")
-            && let Some(directory) = words.next_if(|next| base.join(next).is_dir())
-        {
-            base.push(directory);
+        let is_option = !options_ended && word.len() > 1 && word.as_bytes().starts_with(b"-");
+        if !is_option {
+            if habits.names == Names::First && [OsStr::new("!"), OsStr::new("(")].contains(&word) {
+                break;
+            }
+            let is_archive = habits.has_archives && contains(word, b"::");
+            if !word.is_empty() && !is_archive {
+                names.push(base.join(word));
+            }
             continue;
         }
-        if let Some(directory) = word.as_bytes().strip_prefix(b"--directory=") {
-            base.push(OsStr::from_bytes(directory));
+        if word == "--" {
+            options_ended = true;
             continue;
         }
-        rest.push(word);
+        let (option, joined) = split(word);
+        if habits.changes_directory && is(option, b'C', "--directory") {
+            let directory = joined.or_else(|| words.next_if(|next| base.join(next).is_dir()));
+            base.extend(directory);
+        } else if habits.names == Names::First {
+            if !names.is_empty() {
+                break;
+            }
+        } else if is_any(option, habits.targets) {
+            has_target = true;
+            words.next_if(|_| joined.is_none());
+        } else if is_any(option, habits.values) {
+            has_pattern |= is(option, b'e', "--regexp") || is(option, b'f', "--file");
+            words.next_if(|_| joined.is_none());
+        }
     }
-    (base, rest)
+    match habits.names {
+        Names::AfterPattern if !has_pattern && !names.is_empty() => drop(names.remove(0)),
+        // To another machine, nothing that is here is written to.
+        Names::UpToTarget if !has_target => drop(names.pop()),
+        _ => {}
+    }
+    names
+}
+
+fn contains(word: &OsStr, part: &[u8]) -> bool {
+    word.as_bytes().windows(part.len()).any(|window| window == part)
+}
+
+/// An option, and what is joined to it by `=`.
+fn split(word: &OsStr) -> (&OsStr, Option<&OsStr>) {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=').filter(|_| bytes.starts_with(b"--"));
+    at.map_or((word, None), |at| (OsStr::from_bytes(&bytes[..at]), Some(OsStr::from_bytes(&bytes[at + 1..]))))
+}
+
+/// Whether it is that option. A letter may be the last of several (`-at`), and what follows is a word of its own.
+fn is(option: &OsStr, letter: u8, long: &str) -> bool {
+    let bytes = option.as_bytes();
+    option == long || (!bytes.starts_with(b"--") && bytes.last() == Some(&letter))
+}
+
+fn is_any(option: &OsStr, known: &[&str]) -> bool {
+    known.iter().any(|known| match known.as_bytes() {
+        [b'-', letter] if *letter != b'-' => is(option, *letter, known),
+        _ => option == *known,
+    })
 }
 
 #[cfg(test)]
@@ -62,7 +98,7 @@ mod tests {
     #[test]
     fn directories_that_are_read_are_found() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["mail/new", "www", "to"] {
+        for name in ["mail/new", "www", "to", "db"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         fs::write(folder.path().join("file"), "").unwrap();
@@ -71,13 +107,48 @@ mod tests {
             let words: Vec<OsString> = line.split(' ').map(|word| word.replace('@', &at).into()).collect();
             named(&words).iter().map(|path| path.display().to_string().replace(&at, "@")).collect()
         };
-        assert_eq!(found("tar -cf @/to/x.tar -C @ mail www file"), ["@/mail", "@/www"]);
-        assert_eq!(found("tar -cf - --directory=@/mail ."), ["@/mail/."]);
-        assert_eq!(found("tar -cf - -C @/mail ."), ["@/mail/."]);
-        assert_eq!(found("grep -C 3 -r word @/mail @/mail/new"), ["@/mail"]);
-        assert_eq!(found("/usr/bin/cp -a @/mail @/www @/to"), ["@/mail", "@/www"]);
-        assert_eq!(found("rsync -a @/mail/ there:mail"), ["@/mail/"]);
-        assert_eq!(found("rsync -a @/mail @/none"), ["@/mail"]);
-        assert_eq!(found("cat @/file @/none"), [""; 0]);
+        for (line, trees) in [
+            ("tar -cf @/to/x.tar -C @ mail www file", &["@/mail", "@/www"][..]),
+            ("tar -cf - --directory=@/mail .", &["@/mail/."]),
+            ("tar -cf - -C @/mail .", &["@/mail/."]),
+            ("tar cf @/to/x.tar @/mail", &["@/mail"]),
+            ("tar -C @/mail -cf - . -C @/www .", &["@/mail/.", "@/www/."]),
+            ("tar -cf - -C @ --directory mail new", &["@/mail/new"]),
+            ("grep -C 3 -r word @/mail @/mail/new", &["@/mail"]),
+            ("grep -r @/www @/mail", &["@/mail"]),
+            ("grep -rne word @/mail @/www", &["@/mail", "@/www"]),
+            ("grep -r --regexp=word @/mail", &["@/mail"]),
+            ("/usr/bin/cp -a @/mail @/www @/to", &["@/mail", "@/www"]),
+            ("cp -a @/mail @/to -v", &["@/mail"]),
+            ("cp -a -t @/to @/mail", &["@/mail"]),
+            ("cp -at @/to @/mail @/www", &["@/mail", "@/www"]),
+            ("cp -a --target-directory=@/to @/mail", &["@/mail"]),
+            ("cp -a --target-directory @/to @/mail", &["@/mail"]),
+            ("cp -a -- @/mail @/none", &["@/mail"]),
+            ("nice -n 19 ionice -c 3 cp -a @/mail @/to", &["@/mail"]),
+            ("env LANG=C tar -cf - @/mail", &["@/mail"]),
+            ("rsync -a @/mail/ there:mail", &["@/mail/"]),
+            ("rsync -a there:mail @/to", &[]),
+            ("rsync -a @/mail @/none", &["@/mail"]),
+            ("rsync -a @/mail/ @/to/ --delete-after", &["@/mail/"]),
+            ("rsync -at --link-dest @/www @/mail @/to", &["@/mail"]),
+            ("rsync -aze ssh --backup-dir=@/www @/mail @/to", &["@/mail"]),
+            ("clamscan -r -d @/db @/mail", &["@/mail"]),
+            ("clamscan -r --database=@/db --move @/to @/mail", &["@/mail"]),
+            ("restic -r @/to backup @/mail", &["@/mail"]),
+            ("restic --repo @/to --cache-dir @/db backup @/mail --tag new", &["@/mail"]),
+            ("borg create @/to::today @/mail", &["@/mail"]),
+            ("borg -r @/to create today @/mail", &["@/mail"]),
+            ("zip -r @/to/out.zip @/mail", &["@/mail"]),
+            ("zip -b @/to -r @/to/out.zip @/mail", &["@/mail"]),
+            ("find -L @/mail @/www -newer @/to -exec cp -t @/to {} +", &["@/mail", "@/www"]),
+            ("find @/mail ! -size 0", &["@/mail"]),
+            ("ls -lRC @/mail @/www", &["@/mail", "@/www"]),
+            ("cat @/file @/none", &[]),
+            ("du", &[]),
+        ] {
+            assert_eq!(found(line), trees, "{line}");
+        }
+        assert_eq!(named(&[]), [""; 0].map(PathBuf::from));
     }
 }
