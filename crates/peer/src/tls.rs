@@ -13,9 +13,10 @@ use std::{
 
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    client::Resumption,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-    server::WebPkiClientVerifier,
+    server::{NoServerSessionStorage, WebPkiClientVerifier},
     version::TLS13,
 };
 
@@ -175,24 +176,28 @@ impl Identity {
         let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, Arc::clone(&provider))
             .build()
             .map_err(unusable)?;
-        let config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(unusable)?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![self.certificate], self.key)
             .map_err(unusable)?;
+        // Who goes on where an earlier connection ended isn't asked for a certificate that counts today.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(ServerTls(Arc::new(config)))
     }
 
     /// As a client or a scanner.
     pub fn into_client(self) -> Result<ClientTls, TlsError> {
         self.has_role(&[Role::Client, Role::Scanner])?;
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13])
             .map_err(unusable)?
             .with_root_certificates(self.roots()?)
             .with_client_auth_cert(vec![self.certificate], self.key)
             .map_err(unusable)?;
+        config.resumption = Resumption::disabled();
         Ok(ClientTls(Arc::new(config)))
     }
 }
@@ -263,5 +268,45 @@ mod tests {
             assert!(role.name().starts_with(role.word()));
         }
         "root".parse::<Role>().unwrap_err();
+    }
+
+    /// So its certificate is looked at, and that of the server.
+    #[test]
+    fn nobody_goes_on_where_an_earlier_connection_ended() {
+        let keys = tempfile::tempdir().unwrap();
+        let validity = crate::keys::Validity::days(10);
+        crate::keys::make_authority(keys.path(), validity).unwrap();
+        for (name, role) in [("server", Role::Server), ("client", Role::Client)] {
+            crate::keys::add(keys.path(), name, role, validity).unwrap();
+        }
+        let identity = |name| Identity::read(&keys.path().join(name)).unwrap();
+        let server = identity("server").into_server().unwrap();
+        // One that would.
+        let eager = identity("client").into_client().unwrap();
+        let mut eager = ClientConfig::clone(&eager.0);
+        eager.resumption = Resumption::in_memory_sessions(8);
+        for client in [identity("client").into_client().unwrap(), ClientTls(Arc::new(eager))] {
+            for _ in 0..2 {
+                let (mut near, mut far) = (client.connection().unwrap(), server.connection().unwrap());
+                for _ in 0..4 {
+                    pass(&mut near, &mut far);
+                    pass(&mut far, &mut near);
+                }
+                assert!(!near.is_handshaking() && !far.is_handshaking());
+                assert_eq!(near.handshake_kind(), Some(rustls::HandshakeKind::Full));
+            }
+        }
+    }
+
+    fn pass(from: &mut rustls::Connection, to: &mut rustls::Connection) {
+        let mut said = Vec::new();
+        while from.wants_write() {
+            from.write_tls(&mut said).unwrap();
+        }
+        let mut said = &said[..];
+        while !said.is_empty() {
+            to.read_tls(&mut said).unwrap();
+            to.process_new_packets().unwrap();
+        }
     }
 }

@@ -34,6 +34,7 @@ mod mounted_ntfs;
 mod order;
 mod peer;
 mod peer_mount;
+mod peer_pressure;
 mod peer_tree;
 mod plans;
 mod read_only;

@@ -92,6 +92,10 @@ fn kill(mut raced: Raced) {
     }
     let _ = raced.child.kill();
     let _ = raced.child.wait();
+    // Until then it may take down what is mounted there next.
+    let is_gone =
+        |child: &str| fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |stat| stat.contains(") Z"));
+    wait_until("a helper lives on", || children.split_whitespace().all(is_gone));
 }
 
 /// A kill comes between mark, write and acknowledgement. Servers have all that ever was written; none of it comes back.
@@ -123,6 +127,8 @@ fn a_mount_that_is_killed_among_writes_serves_no_old_byte() {
         }
         remote += counted(&place, "reads_remote");
         if turn == kills {
+            // What every kill has left unsent is sent by then.
+            wait_until_all_is_sent(&place);
             drop(file);
             assert_eq!(raced.end(), Some(0));
             break;
@@ -139,9 +145,73 @@ fn a_mount_that_is_killed_among_writes_serves_no_old_byte() {
     assert!(remote > 0, "no server was ever quicker");
     let checked = place.index(&["--check"], &image, 0);
     assert_eq!((figure(&checked, "stale"), figure(&checked, "differing")), (0, 0), "{checked}");
-    // What is on the disk now was written through, but for what was killed on its way.
-    push(&place, &image, &[&server]);
-    assert_eq!(push(&place, &image, &[&server]), 0);
+    // It lacks nothing, and what it has was checked when it came.
+    assert_eq!(push(&place, &image, &[&server]), 0, "server and disk agree");
+}
+
+fn wait_until_all_is_sent(place: &Place) {
+    wait_until("something is never sent", || of_servers(place, "offers_waiting") == [0]);
+}
+
+/// A server that stands still, one that is not there, and more than may wait: what was written meanwhile is sent later, also by the
+/// next mount; and of a block that was written in parts all is sent.
+#[test]
+fn what_servers_could_not_be_sent_is_sent_when_they_are_back() {
+    root_test!();
+    let (place, blocks) = (Place::new(), 24 << 10);
+    let image = place.path("image");
+    File::create(&image).expect("an image").set_len(blocks * BLOCK as u64).expect("its size");
+    place.index(&["--block-size", "16K"], &image, 0);
+    let server = Server::start(&place);
+    let options = ["--server", &server.address, "--write-through"];
+    let raced = Raced::show(&place, &image, &options);
+    wait_until("the server is not reached", || of_servers(&place, "server_usable") == [1]);
+    let file = File::options().read(true).write(true).open(shown(&place)).expect("the device");
+    let write = |time: u64, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            file.write_all_at(&block(time, number), number * BLOCK as u64).expect("it is written");
+        }
+    };
+    // A quarter of a block of the index each, not all of them.
+    write(1, 1..3);
+    write(1, 6..7);
+    file.sync_all().expect("it is there");
+    wait_until_all_is_sent(&place);
+    assert_eq!(push_by(&place, &image, &server, "16K"), 0, "parts of blocks");
+
+    let held = hold(&server.child);
+    // More than may wait in memory, in whole blocks.
+    let large: Vec<u8> = (4096..5120).flat_map(|number| block(2, number)).collect();
+    for at in 0..20 {
+        file.write_all_at(&large, (4096 + at * 1024) * BLOCK as u64).expect("it is written");
+    }
+    write(2, 0..1);
+    let unsent = of_servers(&place, "offers_waiting");
+    assert!(unsent[0] >= 80, "{unsent:?}");
+    drop(held);
+    wait_until_all_is_sent(&place);
+    assert_eq!(push_by(&place, &image, &server, "16K"), 0, "after it stood still");
+
+    let held = hold(&server.child);
+    write(3, 100..140);
+    drop(file);
+    kill(raced);
+    // Where its helper hasn't done so before it was killed.
+    let _ = Command::new("umount").arg("--lazy").arg(place.path("shown")).output();
+    // One that writes nothing through keeps what is owed.
+    let raced = Raced::show(&place, &image, &["--server", &server.address]);
+    assert_eq!(raced.end(), Some(0));
+    drop(held);
+    let raced = Raced::show(&place, &image, &options);
+    wait_until_all_is_sent(&place);
+    assert_eq!(raced.end(), Some(0));
+    assert_eq!(push_by(&place, &image, &server, "16K"), 0, "after a kill");
+}
+
+fn push_by(place: &Place, image: &Path, server: &Server, block_size: &str) -> u64 {
+    let mut command = onesweep(["peer", "push", "--json", "--block-size", block_size, "--key"]);
+    let told = text(&finish(command.arg(place.path("key")).args(["--server", &server.address]).arg(image), 0).stdout);
+    figure(&serde_json::from_str(&told).expect("JSON"), "sent_blocks")
 }
 
 #[test]
@@ -303,6 +373,52 @@ fn files_of_an_ext4_go_by_the_policy_of_their_pattern() {
 fn files_of_an_xfs_go_by_the_policy_of_their_pattern() {
     root_test!();
     goes_by_pattern(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+/// An ext4 with files that lie in another order than directories list them.
+fn scattered(place: &Place, files: u64) -> PathBuf {
+    let (image, mnt) = (place.path("image"), place.path("mnt"));
+    File::create(&image).expect("an image").set_len(64 << 20).expect("its size");
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image));
+    fs::create_dir(&mnt).expect("a folder");
+    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mnt));
+    fs::create_dir(mnt.join("mail")).expect("a folder");
+    for number in 0..files {
+        fs::write(mnt.join(format!("mail/{number}")), content_of(number)).expect("a file");
+    }
+    run(Command::new("umount").arg(&mnt));
+    wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(&image)).is_empty());
+    image
+}
+
+fn content_of(file: u64) -> Vec<u8> {
+    (0..4).flat_map(|number| block(file, number)).collect()
+}
+
+#[test]
+fn files_that_are_moved_come_from_a_server() {
+    root_test!();
+    let (place, files) = (Place::new(), 300);
+    let image = scattered(&place, files);
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    push(&place, &image, &[&server]);
+    let raced = Raced::start(&place, &image, &server.address, &["--policy", "quiet-disk"]);
+    wait_until("the server is not reached", || of_servers(&place, "server_usable") == [1]);
+    let (mail, before) = (place.path("mnt/mail"), counted(&place, "reads_remote"));
+    let told = text(&finish(onesweep(["defrag", "--peer", "--force", "--json"]).arg(&mail), 0).stdout);
+    let told: serde_json::Value = serde_json::from_str(told.trim()).expect("JSON");
+    assert!(figure(&told, "moved_files") > files / 2, "{told}");
+    assert!(counted(&place, "reads_remote") > before, "nothing came from the server");
+    for number in 0..files {
+        assert!(fs::read(mail.join(number.to_string())).expect("it is read") == content_of(number), "{number}");
+    }
+    assert_eq!(raced.end(), Some(0));
+    run(Command::new("e2fsck").arg("-fn").arg(&image));
+
+    // Nobody races this one.
+    let refused = text(&finish(onesweep(["defrag", "--peer"]).arg(place.path("mnt")), 2).stderr);
+    assert!(refused.contains("onesweep peer mount"), "{refused}");
 }
 
 #[test]

@@ -32,6 +32,11 @@ const PAUSE_LAST: Duration = Duration::from_secs(10);
 /// until it tries again what was lost meanwhile; a new connection costs little.
 const DOUBT: Duration = Duration::from_millis(300);
 
+/// Right after a change it is tried so often, with so little patience each time. The first question for the server's address on
+/// the link may be lost while that comes up; the kernel would repeat it after a second, and asks anew when it is told to forget it.
+const QUICK_TRIES: u32 = 5;
+const QUICK: Duration = Duration::from_millis(100);
+
 /// Why a connection came to its end.
 #[derive(Debug, thiserror::Error)]
 enum Over {
@@ -55,11 +60,14 @@ enum Over {
 
 /// Talks until nobody will ask any more.
 pub(super) fn talk(link: &Arc<Link>) {
-    let (mut pause, mut patience) = (PAUSE_FIRST, DOUBT);
+    let (mut pause, mut patience, mut quick_tries) = (PAUSE_FIRST, DOUBT, 0);
     loop {
         let mut was_answered = false;
-        let over = match connect(link, patience) {
-            Ok(transport) => Conversation::new(link, transport).run(&mut was_answered),
+        let (is_quick, began) = (quick_tries > 0, Instant::now());
+        // A little more each time, for a server that is far away.
+        let quick = QUICK + QUICK / 2 * QUICK_TRIES.saturating_sub(quick_tries);
+        let over = match connect(link, if is_quick { quick } else { patience }) {
+            Ok(transport) => Conversation::new(link, transport).run(&mut was_answered, &mut quick_tries),
             Err(error) => Err(error),
         };
         let over = over.err().unwrap_or(Over::Closed);
@@ -70,8 +78,19 @@ pub(super) fn talk(link: &Arc<Link>) {
         if !finish(link, &over) {
             return;
         }
+        if quick_tries > 0 {
+            quick_tries -= 1;
+            if is_quick {
+                forget_neighbours(link);
+                // One that was refused at once waits a little.
+                if !rest(link, QUICK.saturating_sub(began.elapsed())) {
+                    quick_tries = QUICK_TRIES;
+                }
+            }
+            continue;
+        }
         if !rest(link, pause) {
-            (pause, patience) = (PAUSE_FIRST, DOUBT);
+            (pause, patience, quick_tries) = (PAUSE_FIRST, DOUBT, QUICK_TRIES);
             continue;
         }
         pause = (2 * pause).min(PAUSE_LAST);
@@ -115,6 +134,13 @@ fn rest(link: &Link, pause: Duration) -> bool {
         if ready::wait_for_bell(&link.bell, Some(left)).is_err() {
             return true;
         }
+    }
+}
+
+/// Has the kernel ask anew where the server is on the link. Without privilege it does so in its own time.
+fn forget_neighbours(link: &Link) {
+    for address in link.address.to_socket_addrs().into_iter().flatten() {
+        let _ = onesweep_sys::links::forget_unanswered(address.ip());
     }
 }
 
@@ -180,7 +206,14 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn run(mut self, was_answered: &mut bool) -> Result<(), Over> {
+    /// `quick_tries`: how often it is tried at once when the network has cut it.
+    fn run(mut self, was_answered: &mut bool, quick_tries: &mut u32) -> Result<(), Over> {
+        let over = self.converse(was_answered);
+        *quick_tries = if self.is_doubted { QUICK_TRIES } else { 0 };
+        over
+    }
+
+    fn converse(&mut self, was_answered: &mut bool) -> Result<(), Over> {
         self.greet()?;
         self.link.ping(self.link.settings.ping);
         self.is_pinging = true;

@@ -2,8 +2,9 @@
 //!
 //! What the index calls valid has the hash of the bytes on the device, whatever happens:
 //!
-//! * Before bytes are written, their blocks become unknown, and the bit of their region of 1 MiB is made durable. A region
-//!   keeps its bit until it has been quiet for a while, so that a busy one costs one flush.
+//! * Before bytes are written, their blocks become unknown, and the bit of their region of 1 MiB is made durable, with those of
+//!   more and more regions around it. Bits are kept until nothing has been written for a while, so that a busy region costs one
+//!   flush, and a busy device a few.
 //! * A block becomes valid again when it is read locally or was written whole, and all bytes of its region are durable.
 //! * While an index is open, its header says so, durably. One that was not closed, or whose device has other marks than when
 //!   it was closed, is not believed: each block is suspect until one local read has confirmed its hash.
@@ -36,6 +37,9 @@ pub enum Block {
     /// It is all zeros.
     Zero,
 }
+
+/// So many times tidying is put off by writes that don't cease.
+const PUT_OFF_MOST: u32 = 11;
 
 /// A write under way.
 #[derive(Debug)]
@@ -85,6 +89,9 @@ pub struct DeviceIndex<F> {
     regions: Regions,
     /// Hashes of bytes that aren't durable yet.
     pending: HashMap<u64, Hash>,
+    /// Something was written since somebody asked last whether it is to be tidied.
+    is_busy: bool,
+    put_off: u32,
     /// Of a whole block of zeros.
     zero: Hash,
     is_believed: bool,
@@ -160,12 +167,30 @@ impl<F: IndexFile> DeviceIndex<F> {
         let zero = domain.hash(&vec![0; geometry.block_bytes as usize]);
         let regions = Regions::new(&geometry, bitmap);
         let domain = domain.clone();
-        Self { file, header, domain, states, regions, pending: HashMap::new(), zero, is_believed, is_broken: false }
+        Self {
+            file,
+            header,
+            domain,
+            states,
+            regions,
+            pending: HashMap::new(),
+            is_busy: false,
+            put_off: 0,
+            zero,
+            is_believed,
+            is_broken: false,
+        }
     }
 
     /// What it is of.
     pub fn geometry(&self) -> Geometry {
         self.header.geometry
+    }
+
+    /// From then on no more than so many regions get their bit by one flush. For whoever has to look at all that have one after a
+    /// kill.
+    pub fn mark_at_most(&mut self, regions: u64) {
+        self.regions.reach_at_most(regions);
     }
 
     /// Whether it was closed, and the device has the marks that it had then.
@@ -231,12 +256,14 @@ impl<F: IndexFile> DeviceIndex<F> {
             self.states.set(block, State::Unknown);
             self.pending.remove(&block);
         }
-        if !self.is_broken && regions.clone().any(|region| !self.regions.is_set(region)) {
-            regions.clone().for_each(|region| self.regions.set(region, true));
-            let (first, sectors) = self.regions.sectors(&regions);
-            let written = self.file.write_at(sectors, self.header.geometry.bitmap_at() + first);
+        self.is_busy = true;
+        if !self.is_broken
+            && let Some(marked) = self.regions.mark(&regions)
+        {
+            let (first, sectors) = self.regions.sectors(&marked);
+            let written = self.file.write_durably_at(sectors, self.header.geometry.bitmap_at() + first);
             // Where that fails, the header still says that the index is open, so nothing is believed after a crash.
-            self.is_broken |= written.and_then(|()| self.file.sync()).is_err();
+            self.is_broken |= written.is_err();
         }
         WriteTicket { at, len, began: self.regions.begin_write(regions) }
     }
@@ -329,7 +356,18 @@ impl<F: IndexFile> DeviceIndex<F> {
         self.states.set(block, if hash == self.zero { State::Zero } else { State::Valid });
     }
 
-    /// Clears the bits of regions in which nothing was written since the last flush. To be called now and then.
+    /// Whether it should be tidied now. To be asked every few seconds: while writes don't cease it is mostly put off, since their
+    /// regions would have to be marked anew.
+    pub fn is_to_be_tidied(&mut self) -> bool {
+        if std::mem::take(&mut self.is_busy) && self.put_off < PUT_OFF_MOST {
+            self.put_off += 1;
+            return false;
+        }
+        self.put_off = 0;
+        !self.is_broken && self.regions.has_bits()
+    }
+
+    /// Clears the bits of regions that are not being written, and whose bytes are durable.
     pub fn tidy(&mut self) -> Result<(), IndexError> {
         if self.is_broken {
             return Ok(());
@@ -340,18 +378,22 @@ impl<F: IndexFile> DeviceIndex<F> {
     }
 
     fn clear_quiet(&mut self) -> Result<(), IndexError> {
-        let quiet = self.regions.quiet();
-        let (Some(first), Some(last)) = (quiet.first().copied(), quiet.last().copied()) else { return Ok(()) };
-        let geometry = self.header.geometry;
+        if !self.regions.has_bits() {
+            return Ok(());
+        }
+        let (quiet, geometry) = (self.regions.quiet(), self.header.geometry);
         for region in &quiet {
             let blocks = blocks_of(&geometry, *region);
             self.save_states(blocks.start, blocks.end)?;
         }
         // States before bits, so that a bit never goes before what it stood for.
-        self.file.sync()?;
-        quiet.into_iter().for_each(|region| self.regions.forget(region));
-        let (begin, sectors) = self.regions.sectors(&(first..=last));
-        self.file.write_at(sectors, geometry.bitmap_at() + begin)?;
+        if !quiet.is_empty() {
+            self.file.sync()?;
+        }
+        if let Some(changed) = self.regions.forget(&quiet) {
+            let (begin, sectors) = self.regions.sectors(&changed);
+            self.file.write_at(sectors, geometry.bitmap_at() + begin)?;
+        }
         Ok(())
     }
 
@@ -363,7 +405,7 @@ impl<F: IndexFile> DeviceIndex<F> {
         }
         self.clear_quiet()?;
         // Where a write hasn't ended, or isn't durable, its region is still marked.
-        if self.regions.bitmap().iter().any(|eight| *eight != 0) {
+        if self.regions.has_bits() {
             return Ok(false);
         }
         let blocks = self.header.geometry.blocks();
@@ -414,6 +456,16 @@ fn blocks_of(geometry: &Geometry, region: u64) -> std::ops::Range<u64> {
 /// What an index is of, without opening it.
 pub fn geometry(file: &impl IndexFile) -> Result<Geometry, IndexError> {
     Ok(read_header(file)?.geometry)
+}
+
+/// The regions of [`super::REGION_BYTES`] that were being written when the index was open last, without opening it: opening it
+/// forgets them.
+pub fn regions_written(file: &impl IndexFile) -> Result<Vec<u64>, IndexError> {
+    let geometry = read_header(file)?.geometry;
+    let mut bitmap = vec![0; geometry.regions().div_ceil(8) as usize];
+    file.read_at(&mut bitmap, geometry.bitmap_at())?;
+    let written = Regions::new(&geometry, bitmap);
+    Ok((0..geometry.regions()).filter(|region| written.is_set(*region)).collect())
 }
 
 fn read_header(file: &impl IndexFile) -> Result<Header, IndexError> {

@@ -19,7 +19,7 @@ const MARKS_MOST: usize = SUMMED - MARKS_AT - 2;
 const SUM_CONTEXT: [u8; 32] = *b"onesweep index: sum of a header.";
 
 /// Bytes that are marked at once while they are written.
-pub(super) const REGION_BYTES: u64 = 1 << 20;
+pub const REGION_BYTES: u64 = 1 << 20;
 /// The smallest and the largest block.
 pub const BLOCK_BYTES_LEAST: u32 = 4 << 10;
 /// The largest block.

@@ -1,6 +1,12 @@
 //! Where an index lies: a file, or a faulty one in tests.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    io,
+    os::{fd::AsFd, unix::fs::FileExt},
+};
+
+use onesweep_sys::files::{is_refusal, write_all_durably_at};
 
 /// The file of an index.
 ///
@@ -12,6 +18,12 @@ pub trait IndexFile: Send {
 
     /// Writes all bytes. What is written survives the process, but not a power cut before [`Self::sync`].
     fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
+
+    /// Writes all bytes, durably. Others that were written before need not be durable then.
+    fn write_durably_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.write_at(bytes, at)?;
+        self.sync()
+    }
 
     /// Makes durable what was written, in no order.
     fn sync(&mut self) -> io::Result<()>;
@@ -32,6 +44,16 @@ impl IndexFile for File {
 
     fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.write_all_at(bytes, at)
+    }
+
+    fn write_durably_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        match write_all_durably_at(self.as_fd(), bytes, at) {
+            Err(error) if is_refusal(&error) => {
+                self.write_all_at(bytes, at)?;
+                self.sync_data()
+            }
+            written => written,
+        }
     }
 
     fn sync(&mut self) -> io::Result<()> {

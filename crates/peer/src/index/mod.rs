@@ -11,8 +11,8 @@ mod regions;
 mod states;
 pub mod tree;
 
-pub use device::{Block, DeviceIndex, Learned, WriteTicket};
-pub use header::{BLOCK_BYTES_LEAST, BLOCK_BYTES_MOST, Geometry};
+pub use device::{Block, DeviceIndex, Learned, WriteTicket, regions_written};
+pub use header::{BLOCK_BYTES_LEAST, BLOCK_BYTES_MOST, Geometry, REGION_BYTES};
 pub use io::IndexFile;
 
 /// Why an index can't be used.

@@ -72,7 +72,11 @@ impl FileKey {
 /// Whether the hash of what is read of a file from now on holds as long as the file is found by this key: nobody has it open
 /// for writing, and whoever writes later gives it another ctime. Where that can't be told, it doesn't.
 pub fn holds(key: &FileKey, fd: BorrowedFd<'_>) -> bool {
-    key.is_settled(SystemTime::now()) && lease::is_open_for_writing(fd).is_ok_and(|is_open| !is_open)
+    holds_at(key, fd, SystemTime::now())
+}
+
+fn holds_at(key: &FileKey, fd: BorrowedFd<'_>, now: SystemTime) -> bool {
+    key.is_settled(now) && lease::is_open_for_writing(fd).is_ok_and(|is_open| !is_open)
 }
 
 /// The hash of a block of which nothing is known; no content has it.
@@ -274,10 +278,73 @@ mod tests {
         assert!(matches!(TreeIndex::open(&path, 77, &domain), Err(IndexError::NoIndex)));
     }
 
+    /// 44 bytes for a file and 32 for each of its blocks: not over 36 a block from 11 blocks on.
+    #[test]
+    fn a_record_takes_44_bytes_and_32_for_each_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let domain = TrustDomain::from_key([1; 32]);
+        for blocks in [1, 11, 100] {
+            let index = TreeIndex::create(&dir.path().join(blocks.to_string()), 4096, 77, &domain).unwrap();
+            let hashes = vec![Hash::from_bytes([9; 32]); blocks];
+            let key = |inode| FileKey { inode, size: 4096 * blocks as u64, ..key() };
+            let files: Vec<_> = (0..100).map(|inode| (key(inode), hashes.clone())).collect();
+            index.keep(&files).unwrap();
+            let table = index.database.begin_read().unwrap().open_table(FILES).unwrap();
+            let stored = table.stats().unwrap().stored_bytes();
+            assert_eq!(stored, 100 * (44 + 32 * blocks as u64));
+            assert_eq!(stored <= 36 * 100 * blocks as u64, blocks >= 11);
+        }
+    }
+
     #[test]
     fn a_file_changed_just_now_is_not_settled() {
         let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
         assert!(!key().is_settled(at(101)) && !key().is_settled(at(103)) && key().is_settled(at(104)));
         assert!(!FileKey { mtime: (1 << 40, 0), ..key() }.is_settled(at(104)), "from the future");
+        assert!(!key().is_settled(SystemTime::UNIX_EPOCH - std::time::Duration::from_secs(1)), "a clock before 1970");
+    }
+
+    /// A file is written, the clock is moved, it is read, the clock is moved again, and it is written again: with any of
+    /// these four times, forth and back, what was read is found again only where the last write has the very time of the first.
+    #[test]
+    fn a_clock_that_moves_makes_no_old_hash_count() {
+        let at = |seconds: i64| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds.unsigned_abs());
+        let written = |seconds| FileKey { mtime: (seconds, 0), ctime: (seconds, 0), ..key() };
+        let times = [0, 1, 2, 3, 4, 5, 6, 3600, 3601, 3602, 3603, 3604];
+        let mut kept = 0;
+        for first in times {
+            for read in times {
+                // A clock that is behind keeps nothing, and one that is ahead keeps what it would keep later.
+                assert_eq!(written(first).is_settled(at(read)), read > first + TICK_SECONDS, "{first} {read}");
+                if !written(first).is_settled(at(read)) {
+                    continue;
+                }
+                for last in times {
+                    kept += 1;
+                    assert_eq!(written(last) == written(first), last == first, "{first} {read} {last}");
+                    // Whoever reads within the tick of the last write learns nothing of it, whatever was there before.
+                    assert!(!written(last).is_settled(at(last)) && !written(last).is_settled(at(last + TICK_SECONDS)));
+                }
+            }
+        }
+        assert!(kept > 500, "{kept}");
+    }
+
+    #[test]
+    fn what_is_read_holds_by_a_clock_that_is_later_and_while_nobody_writes() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, b"content").unwrap();
+        let path = file.into_temp_path();
+        let reader = std::fs::File::open(&path).unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&reader);
+        let key = FileKey::new(&onesweep_sys::files::statx_fd(fd).unwrap(), None);
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(key.ctime.0.unsigned_abs());
+        let hour = std::time::Duration::from_secs(3600);
+        assert!(!holds(&key, fd), "it was written just now");
+        assert!(!holds_at(&key, fd, now - hour) && holds_at(&key, fd, now + hour));
+        let writer = std::fs::File::options().write(true).open(&path).unwrap();
+        assert!(!holds_at(&key, fd, now + hour), "somebody may write");
+        drop(writer);
+        assert!(holds_at(&key, fd, now + hour));
     }
 }

@@ -59,7 +59,7 @@ impl Counters {
     }
 
     /// All of it in the text form of OpenMetrics 1.0.
-    pub(super) fn exposition(&self, race: &Counts, index_works: bool, servers: &[Health]) -> String {
+    pub(super) fn exposition(&self, race: &Counts, index_works: bool, unsent: u64, servers: &[Health]) -> String {
         let mut text = Text::default();
         let own = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let by = |policy| own(self.of_policy(policy));
@@ -117,7 +117,7 @@ impl Counters {
             ("offered", "Blocks that servers were sent.", own(&self.offered)),
             (
                 "offers_dropped",
-                "Blocks that they were not sent: too many waited, or they didn't take them.",
+                "Blocks that they were not sent at once: too many waited, or they didn't take them.",
                 own(&self.not_offered),
             ),
             ("trace_dropped", "Reads that are not in the trace: it could not be written as fast.", own(&self.untraced)),
@@ -128,6 +128,8 @@ impl Counters {
         }
         text.family("index_works", "Whether the index can be written.", false);
         text.sample("index_works", "", "", index_works.into());
+        text.family("offers_waiting", "Regions of 1 MiB, or files, with writes that servers may lack.", false);
+        text.sample("offers_waiting", "", "", unsent);
         for (name, help, is_counter, value) in SERVER {
             text.family(name, help, is_counter);
             for server in servers {

@@ -17,8 +17,8 @@ use super::{
     SERVERS_MAX,
     counters::{Counters, add},
     lock,
-    offers::Offers,
-    pool::{Pool, or_abort},
+    offers::{Debt, Debts, Offers},
+    pool::{Pool, Turns, or_abort},
     reads::Racing,
     trace::Trace,
 };
@@ -42,11 +42,13 @@ pub(super) struct Setting {
     pub(super) block_bytes: usize,
     /// Servers get what is read from the disk.
     pub(super) shares: bool,
-    /// They get something else, too.
-    pub(super) offers: bool,
+    /// They get what is written; what could not be sent yet.
+    pub(super) debts: Option<Arc<dyn Debts>>,
     pub(super) trace: Option<File>,
     /// The trace tells which file was read.
     pub(super) of_files: bool,
+    /// So many of the threads that ask may wait for a quick disk; fewer than there are, so that others can ask meanwhile.
+    pub(super) own_reads: usize,
 }
 
 /// What all reads share.
@@ -60,6 +62,8 @@ pub(super) struct Engine {
     pub(super) timers: Condvar,
     pub(super) began: Instant,
     pub(super) readers: Pool,
+    /// Who asks and reads a quick disk without another thread.
+    pub(super) own_reads: Turns,
     pub(super) offers: Mutex<Option<Offers>>,
     pub(super) trace: Mutex<Option<Trace>>,
     pub(super) counters: Arc<Counters>,
@@ -75,8 +79,11 @@ impl Engine {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let (peers, counters) = (Arc::new(peers), Arc::new(Counters::default()));
-        let offers = match setting.shares || setting.offers {
-            true => Some(Offers::start(Arc::clone(&peers), domain, setting.block_bytes, Arc::clone(&counters))?),
+        let offers = match setting.shares || setting.debts.is_some() {
+            true => {
+                let (peers, counters) = (Arc::clone(&peers), Arc::clone(&counters));
+                Some(Offers::start(peers, domain, setting.block_bytes, counters, setting.debts)?)
+            }
             false => None,
         };
         let of_files = setting.of_files;
@@ -90,6 +97,7 @@ impl Engine {
             timers: Condvar::new(),
             began: Instant::now(),
             readers: Pool::new("peer-read", THREADS)?,
+            own_reads: Turns::new(setting.own_reads),
             offers: Mutex::new(offers),
             trace: Mutex::new(trace),
             counters,
@@ -102,9 +110,25 @@ impl Engine {
         self.is_ending.load(Ordering::Acquire)
     }
 
-    pub(super) fn metrics(&self, index_works: bool) -> String {
+    /// `unsent`: places whose writes servers may lack.
+    pub(super) fn metrics(&self, index_works: bool, unsent: u64) -> String {
         let race = *lock(&self.racing).race.counts();
-        self.counters.exposition(&race, index_works, &self.peers.health())
+        self.counters.exposition(&race, index_works, unsent, &self.peers.health())
+    }
+
+    /// Servers get whole blocks.
+    pub(super) fn offer(&self, whole: &[u8]) {
+        if let Some(offers) = lock(&self.offers).as_ref().filter(|_| !whole.is_empty()) {
+            offers.offer(whole, None);
+        }
+    }
+
+    /// They get what was written: whole blocks, and what of it has to be read.
+    pub(super) fn offer_written(&self, whole: &[u8], debt: Box<dyn Debt>) {
+        match lock(&self.offers).as_ref() {
+            Some(offers) => offers.offer(whole, Some(debt)),
+            None => debt.lost(),
+        }
     }
 
     pub(super) fn network_changed(self: &Arc<Self>) {

@@ -32,11 +32,12 @@ const METRICS: INodeNo = INodeNo(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Requests that the kernel may have in flight.
-const IN_FLIGHT: u16 = 256;
-/// Bytes of a request, at most.
-const REQUEST_BYTES: u32 = 1 << 20;
-/// Threads that take requests. They never wait for the disk.
-const THREADS: usize = 2;
+const IN_FLIGHT: u16 = 64;
+/// Bytes of a request, at most. Where memory is short, so many bytes for each request in flight have to be had here before a dirty
+/// page becomes clean.
+const REQUEST_BYTES: u32 = 256 << 10;
+/// Threads that take requests. All but one may wait for a quick disk.
+pub(super) const THREADS: usize = 2;
 
 /// Shows a device at a directory, to the user who does it and to root alone, until it is unmounted.
 pub fn show(device: Arc<Device>, dir: &Path) -> io::Result<BackgroundSession> {

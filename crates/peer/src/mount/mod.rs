@@ -25,6 +25,7 @@ mod reads;
 mod storage;
 mod trace;
 mod tree;
+mod unsent;
 mod writes;
 
 use std::{
@@ -39,13 +40,16 @@ use onesweep_sys::buffer::{BufferPart, FileBuffer};
 use self::{
     engine::{Engine, Running, Setting, THREADS},
     ground::{Answered, Ground},
+    offers::Debts,
     pool::Pool,
+    writes::{Lost, Owing},
 };
 pub use self::{
     fuse::{BLOCK_FILE, METRICS_FILE, SHOWN, show},
     places::Places,
     storage::{DirectFile, Storage},
     tree::{METRICS_ATTRIBUTE, Tree, TreeFile, TreeSettings},
+    unsent::Unsent,
 };
 use crate::{
     client::Peers,
@@ -56,6 +60,10 @@ use crate::{
 
 /// Sets of servers are bits of a number.
 pub const SERVERS_MAX: usize = 16;
+
+/// Regions that are marked by one flush where servers are to have what is written: after a kill all that are marked are read and
+/// offered to them.
+const MARKED_AND_OWED: u64 = 64;
 
 /// How a device is shown.
 #[derive(Debug)]
@@ -68,8 +76,8 @@ pub struct Settings {
     pub lanes: usize,
     /// Refuse writes.
     pub read_only: bool,
-    /// Servers get what is written, after the disk.
-    pub write_through: bool,
+    /// Servers get what is written, after the disk. What they could not be sent yet.
+    pub write_through: Option<Unsent>,
     /// Servers get what is read from the disk, when they lack it.
     pub share: bool,
     /// What the disk couldn't read and a server had is written over the bad place.
@@ -87,7 +95,7 @@ impl Settings {
             places: Places::new(),
             lanes: 1,
             read_only: false,
-            write_through: false,
+            write_through: None,
             share: false,
             reclaim: false,
             trace: None,
@@ -103,7 +111,7 @@ struct Shared {
     index: Mutex<Option<DeviceIndex<File>>>,
     geometry: Geometry,
     places: Places,
-    write_through: bool,
+    write_through: Option<Arc<Owing>>,
     reclaim: bool,
     read_only: bool,
     writers: Pool,
@@ -133,7 +141,7 @@ impl Device {
     /// Begins to serve. `index` is open, and of this storage. Takes some threads; more, at most 64, come when the disk is slow.
     pub fn start(
         storage: Arc<dyn Storage>,
-        index: DeviceIndex<File>,
+        mut index: DeviceIndex<File>,
         peers: Peers,
         domain: TrustDomain,
         settings: Settings,
@@ -142,14 +150,20 @@ impl Device {
         if geometry.device_bytes != storage.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the index is of a device of another size"));
         }
+        if settings.write_through.is_some() {
+            index.mark_at_most(MARKED_AND_OWED);
+        }
+        let owing = settings.write_through.map(|unsent| Owing { unsent, storage: Arc::clone(&storage), geometry });
+        let owing = owing.map(Arc::new);
         let setting = Setting {
             policy: settings.policy,
             lanes: settings.lanes,
             block_bytes: geometry.block_bytes as usize,
             shares: settings.share,
-            offers: settings.write_through,
+            debts: owing.clone().map(|owing| Arc::new(Lost(owing)) as Arc<dyn Debts>),
             trace: settings.trace,
             of_files: false,
+            own_reads: fuse::THREADS - 1,
         };
         let engine = Engine::new(peers, domain, setting)?;
         let writers = Pool::new("peer-write", THREADS)?;
@@ -159,7 +173,7 @@ impl Device {
             index: Mutex::new(Some(index)),
             geometry,
             places: settings.places,
-            write_through: settings.write_through,
+            write_through: owing,
             reclaim: settings.reclaim && !settings.read_only,
             read_only: settings.read_only,
             writers,
@@ -168,7 +182,11 @@ impl Device {
         });
         let tidied = Arc::clone(&shared);
         let running = Running::start(&shared.engine, move || {
-            if let Some(index) = lock(&tidied.index).as_mut() {
+            let mut index = lock(&tidied.index);
+            let Some(index) = index.as_mut() else { return };
+            // While nobody begins to write: what the index forgets to be written is kept as unsent before.
+            if index.is_to_be_tidied() && tidied.write_through.as_ref().is_none_or(|owing| owing.unsent.keep().is_ok())
+            {
                 // It says itself whether it still works.
                 let _ = index.tidy();
             }
@@ -189,7 +207,7 @@ impl Device {
     }
 
     /// Reads; what lies beyond the end is left out. `done` is run once, on any thread, and must not wait. Any number of reads
-    /// and writes may be under way.
+    /// and writes may be under way. Where the disk is quick, one of the threads that ask may wait for it.
     pub fn read(&self, at: u64, len: usize, done: impl FnOnce(io::Result<&[u8]>) + Send + 'static) {
         let ground = Arc::clone(&self.shared) as Arc<dyn Ground>;
         self.shared.engine.read(ground, at, len, Box::new(done));
@@ -230,7 +248,8 @@ impl Device {
     #[must_use]
     pub fn metrics(&self) -> String {
         let index_works = lock(&self.shared.index).as_ref().is_some_and(|index| !index.is_broken());
-        self.shared.engine.metrics(index_works)
+        let unsent = self.shared.write_through.as_ref().map_or(0, |owing| owing.unsent.count());
+        self.shared.engine.metrics(index_works, unsent)
     }
 
     /// The network is another one: servers that failed are tried at once.
@@ -246,6 +265,9 @@ impl Device {
         shared.writers.end();
         let flushed = if shared.read_only { Ok(()) } else { shared.flush_now() };
         running.end();
+        // The index closes only when this is durable: it has what was written last.
+        let kept = shared.write_through.as_ref().map_or(Ok(()), |owing| owing.unsent.keep());
+        let flushed = flushed.and(kept);
         let index = lock(&shared.index).take();
         (index.filter(|_| flushed.is_ok()), flushed)
     }

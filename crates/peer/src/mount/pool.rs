@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -95,6 +98,32 @@ fn work(shared: &Shared) {
     }
 }
 
+/// A bounded number of threads may do something at the same time.
+pub(super) struct Turns {
+    left: AtomicUsize,
+}
+
+/// One of them does.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    pub(super) fn new(most: usize) -> Self {
+        Self { left: AtomicUsize::new(most) }
+    }
+
+    /// `None` where as many as may are at it.
+    pub(super) fn enter(&self) -> Option<Turn<'_>> {
+        let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+        taken.is_ok().then_some(Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.left.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// A device that no longer answers hangs whatever stands on it. Better no process at all: then it fails.
 pub(super) fn or_abort(job: impl FnOnce()) {
     if panic::catch_unwind(AssertUnwindSafe(job)).is_err() {
@@ -125,6 +154,16 @@ mod tests {
         jobs.sort_unstable();
         assert_eq!(jobs, [0, 1, 2]);
         assert_eq!(pool.shared.state().threads.len(), 3);
+    }
+
+    #[test]
+    fn turns_are_counted() {
+        let turns = Turns::new(2);
+        let (first, second) = (turns.enter(), turns.enter());
+        assert!(first.is_some() && second.is_some() && turns.enter().is_none());
+        drop(first);
+        assert!(turns.enter().is_some());
+        assert!(Turns::new(0).enter().is_none());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::{
     client::{Failure, Ticket},
     id::Hash,
     index::{Block, Learned},
-    race::{Action, Answer, Event, Micros, PeerId, Race, ReadId, RequestId, Settings, Source},
+    race::{Action, Answer, Event, Micros, PeerId, Policy, Race, ReadId, RequestId, Settings, Source},
     wire::Priority,
 };
 
@@ -75,6 +75,8 @@ pub(super) struct Racing {
     pending: HashMap<ReadId, Pending>,
     requests: HashMap<RequestId, Request>,
     timers: BTreeSet<(Micros, ReadId)>,
+    /// Whoever rings for the race looks at the timers again then, at the latest.
+    looks_at: Micros,
     actions: Vec<Action>,
 }
 
@@ -86,6 +88,7 @@ impl Racing {
             pending: HashMap::new(),
             requests: HashMap::new(),
             timers: BTreeSet::new(),
+            looks_at: Micros::MAX,
             actions: Vec::new(),
         }
     }
@@ -99,6 +102,17 @@ impl Racing {
     }
 }
 
+/// Who reads.
+#[derive(Clone, Copy)]
+enum Asker {
+    /// A thread that may wait for a quick disk.
+    Reader,
+    /// Any thread, for a part of what could not be read as a whole.
+    Part,
+    /// Nobody waits for it: the disk couldn't read it, for this reason, when the answer of a server had already been taken.
+    Mending(i32),
+}
+
 /// A block that is to be asked for.
 struct Get {
     place: usize,
@@ -108,7 +122,7 @@ struct Get {
 
 /// What is to be done without the lock.
 enum Effect {
-    Local { read: ReadId, ground: Arc<dyn Ground>, range: Range<u64>, learns: bool },
+    Local { read: ReadId, ground: Arc<dyn Ground>, range: Range<u64>, learns: bool, is_rescue: bool },
     Remote { key: (ReadId, RequestId, PeerId), gets: Vec<Get> },
     Cancel(Vec<Ticket>),
     Answer { pending: Box<Pending>, source: Source, now: Micros },
@@ -126,7 +140,12 @@ impl Engine {
         self.began.elapsed().as_micros() as Micros
     }
 
+    /// By a thread that may wait for a quick disk.
     pub(super) fn read(self: &Arc<Self>, ground: Arc<dyn Ground>, at: u64, len: usize, done: ReadDone) {
+        self.begin(ground, at, len, Asker::Reader, done);
+    }
+
+    fn begin(self: &Arc<Self>, ground: Arc<dyn Ground>, at: u64, len: usize, asker: Asker, done: ReadDone) {
         let geometry = ground.geometry();
         let len = (geometry.device_bytes.saturating_sub(at)).min(len as u64) as usize;
         if len == 0 {
@@ -160,11 +179,11 @@ impl Engine {
             learns,
             asked: self.now(),
             why: "raced",
-            local_error: None,
+            local_error: if let Asker::Mending(error) = asker { Some(error) } else { None },
             timer: None,
             done,
         };
-        self.ask(pending, (bytes * block_bytes).max(len as u64));
+        self.ask(pending, matches!(asker, Asker::Reader), (bytes * block_bytes).max(len as u64));
     }
 
     /// Which servers can be asked: the likeliest for each block, then the next ones.
@@ -195,19 +214,31 @@ impl Engine {
         choices
     }
 
-    fn ask(self: &Arc<Self>, pending: Pending, bytes: u64) {
+    fn ask(self: &Arc<Self>, pending: Pending, may_wait: bool, bytes: u64) {
         let mut racing = lock(&self.racing);
         racing.next += 1;
         let read = ReadId(racing.next);
         let peers = pending.choices.iter().map(|(peer, _)| *peer).collect();
         let checkable = pending.checkable;
-        let policy = pending.ground.policy(&(pending.at..pending.at + pending.len as u64));
+        // A place that is known to be bad is read again only where nobody else has it.
+        let policy = match pending.local_error {
+            Some(_) => Some(Policy::RemoteFirst),
+            None => pending.ground.policy(&(pending.at..pending.at + pending.len as u64)),
+        };
         self.counters.count_policy(policy.unwrap_or(self.policy));
         racing.pending.insert(read, pending);
         let event = Event::Asked { read, bytes, checkable, peers, policy };
-        let effects = self.decide(&mut racing, event);
+        let mut effects = self.decide(&mut racing, event);
+        let may_wait = may_wait && racing.race.is_device_fast();
         drop(racing);
+        // To wake another thread for it takes a good part of what a quick disk takes.
+        let own = |effect: &Effect| matches!(effect, Effect::Local { read: own, .. } if *own == read);
+        let turn = if may_wait && effects.iter().any(own) { self.own_reads.enter() } else { None };
+        let own = turn.as_ref().and_then(|_| effects.iter().position(own)).map(|place| effects.remove(place));
         self.carry_out(effects, None);
+        if let Some(Effect::Local { read, ground, range, learns, is_rescue }) = own {
+            self.read_local(read, &ground, range, learns, is_rescue);
+        }
     }
 
     /// Tells the race what has happened, and does what is to be done.
@@ -248,7 +279,8 @@ impl Engine {
             Action::StartLocal { read } => {
                 let pending = racing.pending.get(&read)?;
                 let (ground, range) = (Arc::clone(&pending.ground), pending.local.clone());
-                Some(Effect::Local { read, ground, range, learns: pending.learns })
+                let is_rescue = pending.local_error.is_some();
+                Some(Effect::Local { read, ground, range, learns: pending.learns, is_rescue })
             }
             Action::StartRemote { read, request, peer } => {
                 let pending = racing.pending.get(&read)?;
@@ -275,7 +307,9 @@ impl Engine {
                     racing.timers.remove(&(before, read));
                 }
                 racing.timers.insert((at, read));
-                if racing.timers.first() == Some(&(at, read)) {
+                // Most reads of a quick disk end before their timer: waking somebody for each would cost more than they take.
+                if at < racing.looks_at {
+                    racing.looks_at = at;
                     self.timers.notify_one();
                 }
                 None
@@ -291,9 +325,9 @@ impl Engine {
     fn carry_out(self: &Arc<Self>, effects: Vec<Effect>, brought: Option<&Brought<'_>>) {
         for effect in effects {
             match effect {
-                Effect::Local { read, ground, range, learns } => {
+                Effect::Local { read, ground, range, learns, is_rescue } => {
                     let engine = Arc::clone(self);
-                    self.readers.run(move || engine.read_local(read, &*ground, range, learns));
+                    self.readers.run(move || engine.read_local(read, &ground, range, learns, is_rescue));
                 }
                 Effect::Remote { key, gets } => self.read_remote(key, gets),
                 Effect::Cancel(tickets) => cancel(tickets),
@@ -307,19 +341,35 @@ impl Engine {
     }
 
     /// On a thread that may wait.
-    fn read_local(self: &Arc<Self>, read: ReadId, ground: &dyn Ground, range: Range<u64>, learns: bool) {
-        let at = range.start;
+    fn read_local(
+        self: &Arc<Self>,
+        read: ReadId,
+        ground: &Arc<dyn Ground>,
+        range: Range<u64>,
+        learns: bool,
+        is_rescue: bool,
+    ) {
+        let (at, len) = (range.start, (range.end - range.start) as usize);
         // The answer doesn't wait for what is learnt of it.
         let learned = ground.read_local(range, learns, &mut |got| match got {
             Ok(bytes) => {
                 self.happen(Event::Local { read, done: true }, Some(&Brought { at, bytes }));
-                self.share(ground, at, bytes);
+                self.share(&**ground, at, bytes);
             }
             Err(error) => {
-                if let Some(pending) = lock(&self.racing).pending.get_mut(&read) {
-                    pending.local_error = Some(error.raw_os_error().unwrap_or(EIO));
-                }
+                let error = error.raw_os_error().unwrap_or(EIO);
+                let is_awaited = match lock(&self.racing).pending.get_mut(&read) {
+                    Some(pending) => {
+                        pending.local_error = Some(error);
+                        true
+                    }
+                    None => false,
+                };
                 self.happen(Event::Local { read, done: false }, None);
+                // A server was quicker, and nobody has its bytes any more. The place is as bad as if the disk had been waited for.
+                if !is_awaited && !is_rescue && ground.mends() && !self.is_ending() {
+                    self.begin(Arc::clone(ground), at, len, Asker::Mending(error), Box::new(|_| ()));
+                }
             }
         });
         self.count_learned(&learned);
@@ -335,12 +385,6 @@ impl Engine {
     pub(super) fn share(&self, ground: &dyn Ground, at: u64, bytes: &[u8]) {
         if self.shares {
             self.offer(whole_blocks(&ground.geometry(), at, bytes));
-        }
-    }
-
-    pub(super) fn offer(&self, whole: &[u8]) {
-        if let Some(offers) = lock(&self.offers).as_ref().filter(|_| !whole.is_empty()) {
-            offers.offer(whole);
         }
     }
 
@@ -458,7 +502,7 @@ impl Engine {
             let (from, to) = (begin.max(at), (begin + block_len as u64).min(at + len as u64));
             let (gather, place) = (Arc::clone(&gather), (from - at) as usize);
             let take = move |got: io::Result<&[u8]>| Gather::take(&gather, place, got);
-            self.read(Arc::clone(&ground), from, (to - from) as usize, Box::new(take));
+            self.begin(Arc::clone(&ground), from, (to - from) as usize, Asker::Part, Box::new(take));
         }
     }
 
@@ -499,10 +543,14 @@ impl Engine {
                     racing = lock(&self.racing);
                 }
                 Some((at, _)) => {
+                    racing.looks_at = at;
                     let time = Duration::from_micros(at - now);
                     racing = self.timers.wait_timeout(racing, time).unwrap_or_else(PoisonError::into_inner).0;
                 }
-                None => racing = self.timers.wait(racing).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    racing.looks_at = Micros::MAX;
+                    racing = self.timers.wait(racing).unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
     }

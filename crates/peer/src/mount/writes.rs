@@ -5,13 +5,23 @@
 
 use std::{
     io,
+    ops::{Range, RangeInclusive},
     sync::{Arc, PoisonError},
 };
 
 use onesweep_sys::buffer::FileBuffer;
 
-use super::{Shared, counters::add, ground::whole_blocks, lock};
-use crate::{id::Hash, index::Block};
+use super::{
+    Shared, Storage, Unsent,
+    counters::add,
+    ground::whole_blocks,
+    lock,
+    offers::{Debt, Debts, Seen},
+};
+use crate::{
+    id::Hash,
+    index::{Block, Geometry, REGION_BYTES},
+};
 
 pub(super) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
@@ -35,11 +45,19 @@ impl Shared {
         let shared = Arc::clone(self);
         self.writers.run(move || {
             let bytes = part.as_slice();
+            let owing = shared.write_through.as_ref();
+            // Before the index marks it: what is written counts as unsent from then on.
+            let owed = owing.map(|owing| owing.begin(at, bytes.len() as u64));
             let written = shared.write_now(at, bytes);
             let is_written = written.is_ok();
             done(written);
-            if is_written && shared.write_through {
-                shared.engine.offer(whole_blocks(&shared.geometry, at, bytes));
+            match owed {
+                Some(owed) if is_written => {
+                    shared.engine.offer_written(whole_blocks(&shared.geometry, at, bytes), Box::new(owed));
+                }
+                // What of it is on the disk is to be found out there.
+                Some(owed) => Box::new(owed).lost(),
+                None => {}
             }
         });
     }
@@ -74,7 +92,7 @@ impl Shared {
         &self,
         at: u64,
         bytes: &[u8],
-        write: impl FnOnce(&dyn super::Storage) -> io::Result<()>,
+        write: impl FnOnce(&dyn Storage) -> io::Result<()>,
     ) -> io::Result<()> {
         let ticket = lock(&self.index).as_mut().map(|index| index.begin_write(at, bytes.len() as u64));
         let written = write(&*self.storage);
@@ -133,5 +151,96 @@ impl Shared {
         self.flush_now()?;
         self.storage.read_at(part.as_mut_slice(), at)?;
         Ok(part.as_slice() == bytes)
+    }
+}
+
+/// What servers are owed of a device that is written through.
+pub(super) struct Owing {
+    pub(super) unsent: Unsent,
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) geometry: Geometry,
+}
+
+impl Owing {
+    /// These bytes are about to be written.
+    fn begin(self: &Arc<Self>, at: u64, len: u64) -> Owed {
+        let regions = at / REGION_BYTES..=(at + len - 1) / REGION_BYTES;
+        self.unsent.begin(regions.clone());
+        let (each, end) = (u64::from(self.geometry.block_bytes), at + len);
+        let (first, last) = (at / each, (end - 1) / each);
+        let is_cut = |block: &u64| {
+            let (begin, len) = self.geometry.place(*block);
+            begin < at || begin + len as u64 > end
+        };
+        // Others are written whole, and their bytes are at hand.
+        let cut = if first == last { vec![first] } else { vec![first, last] }.into_iter().filter(is_cut);
+        Owed { owing: Arc::clone(self), regions, blocks: cut.map(|block| block..block + 1).collect() }
+    }
+}
+
+/// Something that was written to a device.
+pub(super) struct Owed {
+    owing: Arc<Owing>,
+    regions: RangeInclusive<u64>,
+    /// Those that have to be read.
+    blocks: Vec<Range<u64>>,
+}
+
+impl Owed {
+    /// The bytes of some blocks that follow each other, from the disk.
+    fn read_blocks(&self, blocks: Range<u64>) -> io::Result<Vec<u8>> {
+        let Owing { storage, geometry, .. } = &*self.owing;
+        let (begin, (last, last_len)) = (geometry.place(blocks.start).0, geometry.place(blocks.end - 1));
+        let len = (last - begin) as usize + last_len;
+        let mut part = FileBuffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
+        storage.read_at(part.as_mut_slice(), begin)?;
+        Ok(part.as_slice().to_vec())
+    }
+}
+
+impl Debt for Owed {
+    fn read(&self, seen: &mut Seen, take: &mut dyn FnMut(&[u8]) -> bool) {
+        let block_bytes = self.owing.geometry.block_bytes as usize;
+        for blocks in
+            self.blocks.iter().filter(|blocks| seen.insert((0, blocks.start)) || blocks.end - blocks.start > 1)
+        {
+            match self.read_blocks(blocks.clone()) {
+                Ok(bytes) => {
+                    if !bytes.chunks(block_bytes).all(&mut *take) {
+                        return;
+                    }
+                }
+                // Bad places cost their own blocks.
+                Err(_) => {
+                    for block in blocks.clone() {
+                        if self.read_blocks(block..block + 1).is_ok_and(|bytes| !take(&bytes)) {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn paid(self: Box<Self>) {
+        self.owing.unsent.sent(self.regions);
+    }
+
+    fn lost(self: Box<Self>) {
+        self.owing.unsent.lost(self.regions);
+    }
+}
+
+/// Regions of a device that servers could not be sent.
+pub(super) struct Lost(pub(super) Arc<Owing>);
+
+impl Debts for Lost {
+    fn next(&self) -> Option<Box<dyn Debt>> {
+        let region = self.0.unsent.take()?;
+        let each = u64::from(self.0.geometry.block_bytes);
+        let blocks = region * REGION_BYTES / each..((region + 1) * REGION_BYTES / each).min(self.0.geometry.blocks());
+        // A region beyond the end has none.
+        let blocks = if blocks.is_empty() { Vec::new() } else { vec![blocks] };
+        Some(Box::new(Owed { owing: Arc::clone(&self.0), regions: region..=region, blocks }))
     }
 }

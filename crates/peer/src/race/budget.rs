@@ -1,20 +1,27 @@
 //! How many requests to peers may be of no use.
 
+use super::latency::Micros;
+
 /// What a request costs, in the parts in which the budget is kept.
 const REQUEST: i64 = 1_000_000;
 /// What is free at the start.
 const FREE_REQUESTS: i64 = 8;
 const FREE_BYTES: i64 = 512 << 10;
-/// Parts of a request that each read brings, whoever answers it: 4 %, and 0.8 % on a fast device. With what is saved up,
-/// that stays below 5 % and 1 %.
+/// Parts of a request that each read brings, whoever answers it: 4 %, and 0.5 % on a fast device. With what is saved up,
+/// and what successes bring there, that stays below 5 % and 1 %.
 const SHARE: i64 = 40_000;
-const SHARE_FAST: i64 = 8000;
+const SHARE_FAST: i64 = 5000;
 /// So much is saved up by reads alone; more by successes.
 const SAVED_BY_READS: i64 = 4;
 const SAVED_BY_READS_FAST: i64 = 2;
 const SAVED_BY_SUCCESSES: i64 = 64;
+/// What was saved up by then is spent no more, but for this, once a device turns out to be fast.
+const SAVED_FAST: i64 = 4;
 /// A success gives back what it cost, and pays for so many more.
 const GAIN: i64 = 2;
+/// One that saved less than this, in microseconds, pays for less: where a device is held up for a moment now and then, a peer is
+/// quicker without being of use.
+pub(super) const WORTH: Micros = 8000;
 
 /// The budget of extra requests: those that the local disk answered, or nobody.
 ///
@@ -37,13 +44,17 @@ impl Budget {
     /// A read was asked.
     pub(super) fn asked(&mut self, bytes: u64, fast: bool) {
         let (share, saved) = if fast { (SHARE_FAST, SAVED_BY_READS_FAST) } else { (SHARE, SAVED_BY_READS) };
+        if fast {
+            self.requests = self.requests.min(SAVED_FAST * REQUEST);
+        }
         self.requests = add(self.requests, share, saved * REQUEST);
         self.bytes = add(self.bytes, signed(bytes) * share / REQUEST, FREE_BYTES);
     }
 
     /// Whether a request may go out now. `patient`: as many at once as there are reads.
     ///
-    /// What was reserved ends with one of [`Self::released`], [`Self::won`] and [`Self::lost`].
+    /// What was reserved ends with one of [`Self::released`], [`Self::won`] and [`Self::lost`]; what it [gained](Self::gained) by
+    /// winning may be known later.
     pub(super) fn reserve(&mut self, patient: bool) -> bool {
         let reserved = if patient { 0 } else { self.reserved };
         let may = self.bytes > 0 && self.requests - reserved >= REQUEST;
@@ -57,10 +68,17 @@ impl Budget {
     }
 
     /// Its answer was the first valid one.
-    pub(super) fn won(&mut self, bytes: u64) {
+    pub(super) fn won(&mut self) {
         self.reserved -= REQUEST;
-        self.requests = add(self.requests, GAIN * REQUEST, SAVED_BY_SUCCESSES * REQUEST);
-        self.bytes = add(self.bytes, GAIN * signed(bytes), FREE_BYTES.max(SAVED_BY_SUCCESSES * signed(bytes)));
+    }
+
+    /// A success of so many bytes came so much earlier than the disk.
+    pub(super) fn gained(&mut self, bytes: u64, saved: Micros) {
+        let worth = signed(saved.min(WORTH));
+        let part = |whole: i64| whole.saturating_mul(worth) / signed(WORTH);
+        self.requests = add(self.requests, part(GAIN * REQUEST), SAVED_BY_SUCCESSES * REQUEST);
+        let most = FREE_BYTES.max(SAVED_BY_SUCCESSES * signed(bytes));
+        self.bytes = add(self.bytes, part(GAIN * signed(bytes)), most);
     }
 
     /// It was of no use.
@@ -127,13 +145,37 @@ mod tests {
         budget.renew();
         for _ in 0..40 {
             assert!(budget.reserve(false));
-            budget.won(4096);
+            budget.won();
+            budget.gained(4096, WORTH);
         }
         let mut held = 0;
         while budget.reserve(false) {
             held += 1;
         }
         assert_eq!(held, SAVED_BY_SUCCESSES);
+    }
+
+    #[test]
+    fn what_was_saved_up_is_not_spent_on_a_fast_device() {
+        let mut budget = Budget::default();
+        (0..100).for_each(|_| budget.gained(4096, WORTH));
+        budget.asked(4096, true);
+        let held = std::iter::from_fn(|| budget.reserve(false).then_some(())).count();
+        assert_eq!(held as i64, SAVED_FAST);
+    }
+
+    #[test]
+    fn a_success_that_saves_little_pays_for_little() {
+        let mut budget = Budget::default();
+        let spend = |budget: &mut Budget| std::iter::from_fn(|| budget.reserve(false).then(|| budget.lost())).count();
+        spend(&mut budget);
+        budget.renew();
+        for _ in 0..100 {
+            assert!(budget.reserve(false));
+            budget.won();
+            budget.gained(4096, WORTH / 20);
+        }
+        assert_eq!(spend(&mut budget), 11, "a tenth of a request each, and the one that was free");
     }
 
     #[test]

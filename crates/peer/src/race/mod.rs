@@ -16,16 +16,20 @@
 //!   local read like any other: its remote request is cancelled, so that it can't be abandoned as well.
 //! * Requests that were of no use, and answers that came too late, are paid from a budget that successes fill. A peer that
 //!   fails is left alone and probed.
+//! * By [`Policy::Race`] too, a device that mostly answers at once is waited for as by [`Policy::LocalFirst`], and a peer that
+//!   would be the last in any case is asked now and then only.
 //! * What the local disk can't read is asked of every peer, whatever the budget says.
 
 mod breaker;
 mod budget;
 mod latency;
+mod peer;
 mod policy;
 
 use std::collections::{HashMap, VecDeque};
 
-use budget::Budget;
+use budget::{Budget, WORTH};
+use peer::Peer;
 
 pub(crate) use breaker::Breaker;
 pub use latency::{Latency, Micros};
@@ -278,12 +282,8 @@ impl Read {
 struct Abandoned {
     since: Micros,
     in_lane: bool,
-}
-
-#[derive(Debug, Default)]
-struct Peer {
-    breaker: Breaker,
-    latency: Latency,
+    /// When a paid request won, and of how many bytes: what it gains is known when the disk answers.
+    won: Option<(Micros, u64)>,
 }
 
 /// The reads of one device.
@@ -329,6 +329,11 @@ impl Race {
         &self.local
     }
 
+    /// Whether the device is so quick that a peer seldom helps.
+    pub fn is_device_fast(&self) -> bool {
+        policy::is_fast(&self.local)
+    }
+
     /// How many local reads are in service whose reads have ended.
     pub fn abandoned(&self) -> usize {
         self.abandoned.len()
@@ -345,7 +350,7 @@ impl Race {
 
     /// Tells how long a peer took to answer something small, before it was ever asked for a block.
     pub fn seed(&mut self, peer: PeerId, round_trip: Micros) {
-        self.peers.entry(peer).or_default().latency.answered(round_trip);
+        self.peers.entry(peer).or_default().seed(round_trip);
     }
 
     /// Takes what happened at `now`, and appends what is to be done, in that order. Times never go back.
@@ -378,7 +383,8 @@ impl Race {
         actions: &mut Vec<Action>,
     ) {
         self.counts.reads += 1;
-        self.budget.asked(bytes, policy::is_fast(&self.local));
+        let is_fast = policy::is_fast(&self.local) || self.is_quicker_than(peers.first());
+        self.budget.asked(bytes, is_fast);
         let mut read = Read {
             bytes,
             checkable,
@@ -398,7 +404,10 @@ impl Race {
                 Policy::RemoteFirst | Policy::QuietDisk => {
                     read.local_at = now + policy::deadline(policy, &self.local);
                 }
-                Policy::LocalFirst => (wait, read.explores) = self.delay(peer),
+                Policy::LocalFirst => (wait, read.explores) = self.delay(peer, bytes),
+                Policy::Race if is_fast || !self.may_win(peer, bytes) => {
+                    (wait, read.explores) = self.delay(peer, bytes);
+                }
                 Policy::Race => {}
             }
             read.remote = Remote::Planned { at: now + wait };
@@ -437,10 +446,25 @@ impl Race {
         read.peers.iter().copied().enumerate().take(64).filter(|(place, _)| read.asked >> place & 1 == 0)
     }
 
+    /// Whether the device is nearly a fast one, and mostly answers before a peer.
+    fn is_quicker_than(&self, peer: Option<&PeerId>) -> bool {
+        let needs = peer.and_then(|peer| self.peers.get(peer)).map(|peer| peer.needs(0));
+        needs.is_some_and(|needs| policy::is_nearly_fast(&self.local, needs))
+    }
+
+    /// How long the disk is waited for before a peer is asked for so many bytes.
+    fn usual_delay(&mut self, peer: PeerId, bytes: u64) -> Option<Micros> {
+        policy::delay(&self.local, self.peers.entry(peer).or_default().needs(bytes))
+    }
+
+    /// Whether a peer has a chance against the disk.
+    fn may_win(&mut self, peer: PeerId, bytes: u64) -> bool {
+        self.usual_delay(peer, bytes).is_some()
+    }
+
     /// How long a read waits until the peer is asked, and whether that is a trial.
-    fn delay(&mut self, peer: PeerId) -> (Micros, bool) {
-        let latency = &self.peers.entry(peer).or_default().latency;
-        if let Some(delay) = policy::delay(&self.local, latency) {
+    fn delay(&mut self, peer: PeerId, bytes: u64) -> (Micros, bool) {
+        if let Some(delay) = self.usual_delay(peer, bytes) {
             return (delay, false);
         }
         self.since_explored += 1;
@@ -578,10 +602,8 @@ impl Race {
             Remote::Over => {}
             Remote::Planned { .. } => self.budget.released(),
             Remote::Out { request, peer, since, paid } => {
-                let known = self.peers.entry(peer).or_default();
-                let waited = now - since;
-                known.breaker.given_up(now, policy::is_silent(&known.latency, waited));
-                known.latency.given_up(waited);
+                let (bytes, waited) = (read.bytes, now - since);
+                self.peers.entry(peer).or_default().given_up(now, bytes, waited);
                 self.lost(paid);
                 actions.push(Action::CancelRemote { read: id, request, peer });
             }
@@ -596,8 +618,11 @@ impl Race {
     }
 
     fn local(&mut self, now: Micros, id: ReadId, done: bool, actions: &mut Vec<Action>) {
-        if let Some(Abandoned { since, in_lane }) = self.abandoned.remove(&id) {
+        if let Some(Abandoned { since, in_lane, won }) = self.abandoned.remove(&id) {
             self.local.answered(now - since);
+            if let Some((at, bytes)) = won {
+                self.budget.gained(bytes, now - at);
+            }
             self.free_lane(now, in_lane, actions);
             return;
         }
@@ -649,16 +674,13 @@ impl Race {
         let took = now - since;
         match answer {
             Answer::Valid => {
-                known.latency.answered(took);
+                known.latency(read.bytes).answered(took);
                 known.breaker.answered();
-                if paid {
-                    self.budget.won(read.bytes);
-                }
                 if read.explores {
                     // The next one tries again.
                     self.since_explored = EXPLORE_EACH;
                 }
-                self.answer_by_peer(now, id, peer, actions);
+                self.answer_by_peer(now, id, (peer, paid), actions);
                 return;
             }
             Answer::Absent => known.breaker.answered(),
@@ -668,7 +690,7 @@ impl Race {
                 self.budget.wasted(bytes);
             }
             Answer::Failed => {
-                known.latency.given_up(took);
+                known.latency(read.bytes).given_up(took);
                 known.breaker.failed(now);
             }
         }
@@ -676,20 +698,34 @@ impl Race {
         self.remote_over(now, id, actions);
     }
 
-    fn answer_by_peer(&mut self, now: Micros, id: ReadId, peer: PeerId, actions: &mut Vec<Action>) {
+    fn answer_by_peer(&mut self, now: Micros, id: ReadId, (peer, paid): (PeerId, bool), actions: &mut Vec<Action>) {
         let Some(read) = self.reads.remove(&id) else { return };
+        if paid {
+            self.budget.won();
+        }
+        let gains_later = matches!(read.local, Local::InService { .. }) && policy::is_fast(&self.local);
+        if paid && !gains_later {
+            self.budget.gained(read.bytes, WORTH);
+        }
         self.counts.remote += 1;
         self.counts.rescued += u64::from(read.local == Local::Failed);
         actions.push(Action::Answer { read: id, source: Source::Remote(peer) });
-        self.leave_local(now, id, read.local, actions);
+        let won = (paid && gains_later).then_some((now, read.bytes));
+        self.leave_local(now, id, (read.local, won), actions);
     }
 
     /// The read has ended, and its local side is of no use.
-    fn leave_local(&mut self, now: Micros, id: ReadId, local: Local, actions: &mut Vec<Action>) {
+    fn leave_local(
+        &mut self,
+        now: Micros,
+        id: ReadId,
+        (local, won): (Local, Option<(Micros, u64)>),
+        actions: &mut Vec<Action>,
+    ) {
         match local {
             Local::InService { since, in_lane } => {
                 self.counts.abandoned += 1;
-                self.abandoned.insert(id, Abandoned { since, in_lane });
+                self.abandoned.insert(id, Abandoned { since, in_lane, won });
                 // What waits behind it is better asked of its peer as well.
                 for waiting in self.held.clone() {
                     self.go_on(now, waiting, actions);
@@ -718,7 +754,7 @@ impl Race {
         self.end_remote(now, id, actions);
         let Some(read) = self.reads.remove(&id) else { return };
         self.counts.cancelled += 1;
-        self.leave_local(now, id, read.local, actions);
+        self.leave_local(now, id, (read.local, None), actions);
     }
 
     fn arm(&mut self, id: ReadId, actions: &mut Vec<Action>) {
@@ -743,5 +779,5 @@ impl Race {
 /// When the remote answer of a read is late.
 fn late_at(read: &Read, local: &Latency, peers: &HashMap<PeerId, Peer>) -> Option<Micros> {
     let Remote::Out { peer, since, .. } = read.remote else { return None };
-    peers.get(&peer).map(|peer| since + policy::late(local, &peer.latency))
+    peers.get(&peer).map(|peer| since + policy::late(local, peer.latency_of(read.bytes)))
 }

@@ -5,7 +5,7 @@ use super::latency::{Latency, Micros};
 /// Who is asked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Both at once.
+    /// Both at once, unless the device mostly answers at once, or the peer would be the last in any case.
     Race,
     /// The local disk; the peer as well once it is likelier to win than not.
     LocalFirst,
@@ -27,6 +27,8 @@ const UNKNOWN_DISK: Micros = 2000;
 const SAMPLES_LEAST: u32 = 8;
 /// A device whose reads mostly take less seldom gains from a peer.
 const FAST_DEVICE: Micros = 500;
+/// One whose reads take less may gain as seldom, but one that takes more seeks.
+const NEARLY_FAST_DEVICE: Micros = 2000;
 
 /// How long a peer seems to need: the half of its answers come within it.
 pub(super) fn time_of_peer(peer: &Latency) -> Micros {
@@ -39,11 +41,10 @@ pub(super) fn time_of_peer(peer: &Latency) -> Micros {
 }
 
 /// How long the local disk is waited for before a peer is asked: until the peer is likelier to be the first from then on
-/// than the disk. `None` where that never happens.
+/// than the disk, which [needs](time_of_peer) so long. `None` where that never happens.
 ///
 /// While little is known of the disk, it is as long as the peer needs: then at worst twice the shorter time is waited.
-pub(super) fn delay(local: &Latency, peer: &Latency) -> Option<Micros> {
-    let needs = time_of_peer(peer);
+pub(super) fn delay(local: &Latency, needs: Micros) -> Option<Micros> {
     if local.samples() < SAMPLES_LEAST {
         return Some(needs);
     }
@@ -88,6 +89,12 @@ pub(super) fn is_fast(local: &Latency) -> bool {
     local.samples() >= SAMPLES_LEAST && local.median().is_some_and(|median| median < FAST_DEVICE)
 }
 
+/// The same of one that is a little slower, as on a busy machine, and still quicker than a peer that needs so long.
+pub(super) fn is_nearly_fast(local: &Latency, needs: Micros) -> bool {
+    let most = needs.min(NEARLY_FAST_DEVICE);
+    local.samples() >= SAMPLES_LEAST && local.median().is_some_and(|median| median < most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +107,10 @@ mod tests {
 
     fn disk() -> Latency {
         latency((0..100).map(|turn| 4000 + turn * 83))
+    }
+
+    fn delay(local: &Latency, peer: &Latency) -> Option<Micros> {
+        super::delay(local, time_of_peer(peer))
     }
 
     #[test]
@@ -120,6 +131,9 @@ mod tests {
         let local = latency((0..100).map(|read| 80 + read % 7));
         assert_eq!(delay(&local, &latency([400; 50])), None);
         assert!(is_fast(&local) && !is_fast(&disk()));
+        let busy = latency((0..100).map(|read| 600 + read));
+        assert!(!is_fast(&busy) && is_nearly_fast(&busy, 900));
+        assert!(!is_nearly_fast(&busy, 400) && !is_nearly_fast(&disk(), 100_000));
     }
 
     /// A peer that is dead from the start has no answers, only requests that were given up when the disk had answered.

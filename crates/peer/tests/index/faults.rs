@@ -344,16 +344,52 @@ fn of_writes_that_overlap_nothing_is_learnt() {
     }
 }
 
-/// A busy region costs one flush of the index, and a tidy one costs another.
+/// A busy region costs one flush of the index, and one that is written beside it another, which marks all around.
 #[test]
-fn a_busy_region_costs_one_flush() {
+fn a_busy_region_costs_one_flush_and_a_busy_device_a_few() {
     let mut world = World::new();
-    world.file.0.lock().unwrap().fail_after(Some((2, true)));
-    for _ in 0..100 {
-        // The first write takes the two operations that are left: the bitmap and its sync.
-        world.take(Step::Write { at: 0, blocks: 1, fill: 3 });
+    // Each mark is the bitmap and its sync.
+    for (at, operations) in [(0, 2), (5, 2), (9, 0), (11, 0)] {
+        world.file.0.lock().unwrap().fail_after(Some((operations, true)));
+        for _ in 0..100 {
+            world.take(Step::Write { at, blocks: 1, fill: 3 });
+        }
+        assert!(!world.index.as_ref().unwrap().is_broken(), "{at}");
     }
-    assert!(!world.index.as_ref().unwrap().is_broken());
+}
+
+/// Tidying is put off while somebody writes, but not for good.
+#[test]
+fn an_index_is_tidied_when_writes_cease_and_now_and_then() {
+    let mut world = World::new();
+    let asked = |world: &mut World, writes| {
+        if writes {
+            world.take(Step::Write { at: 0, blocks: 1, fill: 3 });
+            world.take(Step::Flush);
+        }
+        world.index.as_mut().unwrap().is_to_be_tidied()
+    };
+    assert!(!asked(&mut world, false), "nothing was written");
+    assert!(!asked(&mut world, true));
+    assert!(asked(&mut world, false));
+    let due: Vec<usize> = (0..36).filter(|_| asked(&mut world, true)).collect();
+    assert_eq!(due.len(), 3, "{due:?}");
+    assert!(asked(&mut world, false));
+    world.take(Step::Tidy);
+    assert!(!asked(&mut world, false), "it is tidy");
+}
+
+/// Bits that were set ahead of writes go when it is tidied, and by its end: a clean end is believed.
+#[test]
+fn what_was_marked_ahead_of_writes_is_no_loss() {
+    let mut world = World::new();
+    (0..BLOCKS.len()).for_each(|at| world.take(Step::Read { at }));
+    world.take(Step::Write { at: 0, blocks: 1, fill: 3 });
     world.take(Step::Write { at: 5, blocks: 1, fill: 3 });
-    assert!(world.index.as_ref().unwrap().is_broken(), "another region needs its own");
+    world.take(Step::Flush);
+    world.take(Step::Reopen { elsewhere: None });
+    world.check();
+    let index = world.index.as_ref().unwrap();
+    assert!(index.is_believed());
+    assert!(BLOCKS.iter().all(|block| matches!(index.block(*block), Block::Valid(_) | Block::Zero)));
 }

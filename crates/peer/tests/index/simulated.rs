@@ -133,6 +133,21 @@ impl IndexFile for Simulated {
         Ok(())
     }
 
+    /// As a write with `RWF_DSYNC`: nothing else becomes durable, but what was written to the same place is there no more.
+    fn write_durably_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let mut earlier = std::mem::take(&mut self.0.lock().unwrap().unsynced);
+        let written = self.write_at(bytes, at).and_then(|()| self.sync());
+        let mut content = self.0.lock().unwrap();
+        for (begin, old) in &mut earlier {
+            for (place, byte) in (*begin..).zip(old) {
+                *byte = place.checked_sub(at as usize).and_then(|place| bytes.get(place)).copied().unwrap_or(*byte);
+            }
+        }
+        let later = std::mem::replace(&mut content.unsynced, earlier);
+        content.unsynced.extend(later);
+        written
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         let mut content = self.0.lock().unwrap();
         if let Err(error) = content.step() {

@@ -93,6 +93,7 @@ fn what_neither_the_disk_nor_a_server_has_right_is_an_error() {
         relay.treat(Treatment::Pass);
         setup.device.network_changed();
         let until = Instant::now() + PATIENCE;
+        // Whoever is quicker, the disk or the server.
         while !setup.disk.bad.lock().unwrap().is_empty() {
             assert!(Instant::now() < until, "{treatment:?}: {}", setup.device.metrics());
             for block in [5, 6] {
@@ -110,7 +111,11 @@ fn what_neither_the_disk_nor_a_server_has_right_is_an_error() {
 #[test]
 fn writes_are_not_held_up_and_old_bytes_do_not_come_back() {
     for treatment in Treatment::BAD {
-        let settings = mount::Settings { write_through: true, share: true, ..mount::Settings::new(Policy::QuietDisk) };
+        let settings = mount::Settings {
+            write_through: Some(mount::Unsent::default()),
+            share: true,
+            ..mount::Settings::new(Policy::QuietDisk)
+        };
         let (setup, relay) = setup_with_relay(settings);
         let mut expected = setup.disk.bytes.lock().unwrap().clone();
         comes_back(&setup, &expected);

@@ -166,6 +166,44 @@ fn what_the_disk_cannot_read_is_served_and_written_again_when_asked() {
     }
 }
 
+/// Places larger than a block, and reads that are larger than both: only what nobody has is an error.
+#[test]
+fn large_bad_places_in_large_reads_are_served() {
+    const READ: usize = 128 << 10;
+    for (reclaim, policy) in
+        [(false, Policy::Race), (false, Policy::LocalFirst), (false, Policy::QuietDisk), (true, Policy::LocalFirst)]
+    {
+        let Setup { disk, device, server: _kept, .. } =
+            setup(mount::Settings { reclaim, ..mount::Settings::new(policy) });
+        let expected = disk.bytes.lock().unwrap().clone();
+        // From the middle of a block to the middle of another, all of a read, and across the border of two reads.
+        let bad = (3 * 8 + 1..6 * 8 + 3).chain(30 * 8..34 * 8).chain(40 * 8 + 5..62 * 8);
+        disk.bad.lock().unwrap().extend(bad);
+        let read_all = || {
+            for at in (0..BLOCKS * 4096).step_by(READ) {
+                let read = device.read_and_wait(at as u64, READ).unwrap();
+                assert!(read == expected[at..at + READ], "{policy:?} {at}");
+            }
+        };
+        read_all();
+        assert_eq!(counted(&device, "reads_failed"), 0);
+        if reclaim {
+            let until = Instant::now() + Duration::from_secs(30);
+            while !disk.bad.lock().unwrap().is_empty() {
+                assert!(Instant::now() < until, "{}", device.metrics());
+                read_all();
+            }
+            assert!(*disk.bytes.lock().unwrap() == expected);
+        }
+        // One of its blocks is known to nobody else any more.
+        device.write_and_wait(50 * 4096, &[2; 512]).unwrap();
+        disk.bad.lock().unwrap().insert(50 * 8 + 3);
+        let read = device.read_and_wait(32 * 4096, READ);
+        assert_eq!(read.unwrap_err().raw_os_error(), Some(5), "{policy:?}");
+        assert!(device.read_and_wait(51 * 4096, 4096).unwrap() == expected[51 * 4096..][..4096], "{policy:?}");
+    }
+}
+
 #[test]
 fn aserver_that_ends_is_not_missed() {
     let Setup { disk, device, server, .. } = setup(mount::Settings::new(Policy::RemoteFirst));

@@ -2,11 +2,12 @@
 
 use onesweep_peer::race::{Micros, Policy};
 
-use crate::simulation::{End, Planned, Reply, Simulation, Told};
+use crate::simulation::{BLOCK, End, Planned, Reply, Simulation, Told};
 
 fn read(service: Micros, reply: Reply) -> Planned {
     let replies = vec![reply];
-    Planned { pause: 100, service, disk_fails: false, checkable: true, replies, cancel_after: None, deaf: false }
+    let (disk_fails, checkable, cancel_after, deaf) = (false, true, None, false);
+    Planned { pause: 100, service, bytes: BLOCK, disk_fails, checkable, replies, cancel_after, deaf }
 }
 
 /// A disk that seeks: 4 to 12 ms.
@@ -80,6 +81,52 @@ fn a_fast_device_is_left_alone() {
         assert_eq!(told.len(), 2200);
         let extra = race.counts().extra - early.counts().extra;
         assert!(extra <= 20, "{policy:?}: {extra} of 2000 reads");
+    }
+}
+
+/// A quick device that is held up now and then, on a busy machine: the peer wins sometimes, and gains little by it.
+#[test]
+fn a_fast_device_on_a_busy_machine_is_left_alone() {
+    let busy = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    for policy in [Policy::Race, Policy::LocalFirst] {
+        let read = |number: u64| {
+            let service =
+                if busy(number) % 10 == 0 { 100 + busy(number + 1) % 900 } else { 60 + busy(number + 2) % 80 };
+            read(service, Reply::Truth(250 + busy(number + 3) % 500))
+        };
+        let plan: Vec<_> = (0..2200).map(read).collect();
+        let (race, _) = Simulation::new(policy, 8, &plan, true).run();
+        let (early, _) = Simulation::new(policy, 8, &plan[..200], true).run();
+        let extra = race.counts().extra - early.counts().extra;
+        assert!(extra <= 20, "{policy:?}: {extra} of 2000 reads, {} won", race.counts().remote);
+    }
+}
+
+/// A drive whose buffer has two of three reads: the others come from the peer, by `race` as well.
+#[test]
+fn what_a_drive_has_not_in_its_buffer_comes_from_a_peer() {
+    for policy in [Policy::Race, Policy::LocalFirst] {
+        let service = |number: usize| if number.is_multiple_of(3) { 8000 } else { 90 };
+        let plan: Vec<_> = (0..3000).map(|number| read(service(number), Reply::Truth(300))).collect();
+        let (race, told) = Simulation::new(policy, 1, &plan, true).run();
+        assert!(by_peer(&told[300..]) > 850 && race.counts().extra <= 150, "{policy:?}: {:?}", race.counts());
+    }
+}
+
+/// Over a link of 10 Mbit/s a block comes before a disk that seeks has it, but not what is copied from start to end.
+#[test]
+fn large_reads_over_a_slow_link_are_left_to_the_disk() {
+    for policy in [Policy::Race, Policy::LocalFirst] {
+        let small = |number| read(seek(number), Reply::Truth(3600));
+        let large = || Planned { bytes: 32 * BLOCK, ..read(1300, Reply::Truth(110_000)) };
+        let plan: Vec<_> = (0..100).map(small).chain((0..320).map(|_| large())).chain((0..300).map(small)).collect();
+        let (race, told) = Simulation::new(policy, 1, &plan, true).seeded(300).run();
+        let (before, _) = Simulation::new(policy, 1, &plan[..100], true).seeded(300).run();
+        let (between, _) = Simulation::new(policy, 1, &plan[..420], true).seeded(300).run();
+        let lost = between.counts().extra - before.counts().extra;
+        assert!(lost <= 12, "{policy:?}: {lost} of 320");
+        assert!(by_peer(&told[520..]) > 120, "{policy:?}: {} of 200", by_peer(&told[520..]));
+        assert!(race.is_idle());
     }
 }
 

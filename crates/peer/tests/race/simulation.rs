@@ -1,6 +1,7 @@
 //! A device and peers by a simulated clock, driven by a [`Race`].
 //!
-//! The device serves one read at a time, in the order in which they come: what a read waits for there can be told exactly.
+//! The device serves as many reads at the same time as the race has lanes, each by itself, in the order in which they come: what
+//! a read waits for there can be bounded.
 
 use std::{
     cmp::Reverse,
@@ -32,6 +33,7 @@ pub(crate) struct Planned {
     /// After the read before was asked, or, in a closed loop, after it ended.
     pub(crate) pause: Micros,
     pub(crate) service: Micros,
+    pub(crate) bytes: u64,
     pub(crate) disk_fails: bool,
     pub(crate) checkable: bool,
     pub(crate) replies: Vec<Reply>,
@@ -63,8 +65,10 @@ pub(crate) enum End {
 pub(crate) struct Told {
     pub(crate) asked: Micros,
     pub(crate) end: Option<(Micros, End)>,
-    /// When the local disk alone would have answered, with the rest of one abandoned read and the deadline on top.
-    pub(crate) bound: Micros,
+    /// How long the local disk is given to the peer.
+    pub(crate) deadline: Micros,
+    /// What the device had to do when it was asked: the rest of what is in service, abandoned reads too, and all reads asked before.
+    pub(crate) ahead: Micros,
     local_starts: u32,
     content: u64,
     hash: Hash,
@@ -80,9 +84,9 @@ pub(crate) struct Simulation<'a> {
     now: Micros,
     agenda: BinaryHeap<Reverse<(Micros, u64, Happening)>>,
     order: u64,
-    /// Reads at the device; the first is in service, and ends at `busy_until`.
+    /// Reads at the device that wait there, and those in service with the times when they end.
     disk: VecDeque<usize>,
-    busy_until: Micros,
+    in_service: Vec<(usize, Micros)>,
     /// Requests that are out: read, peer, and whether they were cancelled.
     remotes: HashMap<RequestId, (usize, u16, bool)>,
     pub(crate) told: Vec<Told>,
@@ -105,10 +109,16 @@ impl<'a> Simulation<'a> {
             agenda: BinaryHeap::new(),
             order: 0,
             disk: VecDeque::new(),
-            busy_until: 0,
+            in_service: Vec::new(),
             remotes: HashMap::new(),
             told: Vec::new(),
         }
+    }
+
+    /// The first peer answered something small before it was asked for anything.
+    pub(crate) fn seeded(mut self, round_trip: Micros) -> Self {
+        self.race.seed(PeerId(0), round_trip);
+        self
     }
 
     /// Runs until nothing happens any more.
@@ -133,7 +143,9 @@ impl<'a> Simulation<'a> {
         match happening {
             Happening::Ask(read) => self.ask(read),
             Happening::DiskDone(read) => {
-                assert_eq!(self.disk.pop_front(), Some(read));
+                let before = self.in_service.len();
+                self.in_service.retain(|(other, _)| *other != read);
+                assert_eq!(self.in_service.len() + 1, before);
                 self.serve();
                 let done = !self.plan[read].disk_fails;
                 self.tell(Event::Local { read: ReadId(read as u64), done });
@@ -152,8 +164,8 @@ impl<'a> Simulation<'a> {
         let plan = &self.plan[read];
         let content = content(read);
         let hash = self.domain.hash(&content.to_le_bytes());
-        let bound = self.bound(read);
-        self.told.push(Told { asked: self.now, end: None, bound, local_starts: 0, content, hash });
+        let (ahead, deadline) = (self.ahead(read), self.deadline());
+        self.told.push(Told { asked: self.now, end: None, deadline, ahead, local_starts: 0, content, hash });
         if let Some(after) = plan.cancel_after {
             self.at(self.now + after, Happening::Cancel(read));
         }
@@ -162,7 +174,7 @@ impl<'a> Simulation<'a> {
         }
         let peers = (0..plan.replies.len() as u16).map(PeerId).collect();
         let (id, checkable) = (ReadId(read as u64), plan.checkable);
-        let event = Event::Asked { read: id, bytes: BLOCK, checkable, peers, policy: None };
+        let event = Event::Asked { read: id, bytes: plan.bytes, checkable, peers, policy: None };
         self.tell(event);
     }
 
@@ -173,24 +185,34 @@ impl<'a> Simulation<'a> {
     }
 
     /// The local disk alone would first serve all reads asked before that somebody waits for, or did when it began. What is
-    /// in service since a peer won comes on top: at most one read, as is checked after each event.
-    fn bound(&self, read: usize) -> Micros {
-        let in_service = self.disk.front().map_or(0, |_| self.busy_until - self.now);
-        let at_device = self.disk.iter().skip(1).copied();
-        let waiting = (0..read).filter(|earlier| self.told[*earlier].end.is_none() && !self.disk.contains(earlier));
-        let before: Micros = at_device.chain(waiting).map(|earlier| self.plan[earlier].service).sum();
-        let deadline = match self.policy {
+    /// in service since a peer won comes on top: at most one read for each lane, as is checked after each event.
+    fn ahead(&self, read: usize) -> Micros {
+        let in_service: Micros = self.in_service.iter().map(|(_, until)| until - self.now).sum();
+        let is_there = |read: &usize| self.is_at_device(*read);
+        let waiting = (0..read).filter(|earlier| self.told[*earlier].end.is_none() && !is_there(earlier));
+        let before: Micros = self.disk.iter().copied().chain(waiting).map(|earlier| self.plan[earlier].service).sum();
+        in_service + before
+    }
+
+    fn deadline(&self) -> Micros {
+        match self.policy {
             Policy::Race | Policy::LocalFirst => 0,
             Policy::RemoteFirst => self.race.local_latency().median().unwrap_or(2000),
             Policy::QuietDisk => QUIET_DISK_DEADLINE,
-        };
-        self.now + in_service + before + self.plan[read].service + deadline
+        }
+    }
+
+    fn is_at_device(&self, read: usize) -> bool {
+        self.disk.contains(&read) || self.in_service.iter().any(|(other, _)| *other == read)
     }
 
     fn serve(&mut self) {
-        if let Some(&next) = self.disk.front() {
-            self.busy_until = self.now + self.plan[next].service;
-            self.at(self.busy_until, Happening::DiskDone(next));
+        while self.in_service.len() < self.lanes
+            && let Some(next) = self.disk.pop_front()
+        {
+            let until = self.now + self.plan[next].service;
+            self.in_service.push((next, until));
+            self.at(until, Happening::DiskDone(next));
         }
     }
 
@@ -213,7 +235,7 @@ impl<'a> Simulation<'a> {
             Ok(_) => Answer::Invalid,
             Err(answer) => answer,
         };
-        let bytes = if came.is_ok() { BLOCK } else { 0 };
+        let bytes = if came.is_ok() { self.plan[read].bytes } else { 0 };
         self.tell(Event::Remote { read: ReadId(read as u64), request, peer: PeerId(peer), bytes, answer });
         if answer == Answer::Valid && !cancelled {
             let end = self.told[read].end.expect("the first valid answer ends the read");
@@ -228,7 +250,7 @@ impl<'a> Simulation<'a> {
             self.carry_out(action);
         }
         let won = |read: &&usize| matches!(self.told[**read].end, Some((_, End::Remote)));
-        let abandoned = self.disk.iter().filter(won).count();
+        let abandoned = self.disk.iter().chain(self.in_service.iter().map(|(read, _)| read)).filter(won).count();
         assert!(abandoned <= self.lanes, "{abandoned} abandoned reads at the device");
         assert!(self.race.counts().extra <= self.allowed(), "{:?}", self.race.counts());
     }
@@ -248,9 +270,7 @@ impl<'a> Simulation<'a> {
                 assert_eq!(self.told[read].local_starts, 1, "read {read} is started twice");
                 assert_eq!(self.told[read].end, None, "read {read} has ended");
                 self.disk.push_back(read);
-                if self.disk.len() == 1 {
-                    self.serve();
-                }
+                self.serve();
             }
             Action::StartRemote { read, request, peer } => {
                 let (read, peer) = (read.0 as usize, peer.0);

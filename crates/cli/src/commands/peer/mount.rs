@@ -4,6 +4,7 @@
 //! puts the loop device and the file system on what it shows, and takes all down when it is told to end, or when the first has
 //! died. When this one is killed, the first notices and takes all down.
 
+mod bounds;
 mod patterns;
 mod serve;
 mod stack;

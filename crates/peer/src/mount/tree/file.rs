@@ -177,6 +177,7 @@ impl FileGround {
             engine.readers.run(move || {
                 let learned = ground.learn(at, &bytes);
                 ground.shared.engine.count_learned(&learned);
+                ground.offer_learned(&learned, at, &bytes);
                 ground.shared.engine.share(&*ground, at, &bytes);
             });
         }
@@ -189,6 +190,13 @@ impl FileGround {
             return Learned::default();
         }
         self.shared.books.learn(&self.record, at.next_multiple_of(geometry.block_bytes.into()), whole)
+    }
+
+    /// What was not known may have been written, and lost on its way to servers.
+    fn offer_learned(&self, learned: &Learned, at: u64, bytes: &[u8]) {
+        if learned.new > 0 && self.shared.debts.is_some() {
+            self.shared.engine.offer(whole_blocks(&self.geometry(), at, bytes));
+        }
     }
 
     /// Hands over what the race has brought, unless the file has changed meanwhile: then what it has now.
@@ -247,7 +255,12 @@ impl Ground for FileGround {
             self.end.fetch_min(range.start + filled as u64, Ordering::AcqRel);
         }
         answered(Ok(&bytes));
-        if learns && filled == bytes.len() { self.learn(range.start, &bytes) } else { Learned::default() }
+        if !learns || filled < bytes.len() {
+            return Learned::default();
+        }
+        let learned = self.learn(range.start, &bytes);
+        self.offer_learned(&learned, range.start, &bytes);
+        learned
     }
 }
 

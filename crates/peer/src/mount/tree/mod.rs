@@ -4,7 +4,7 @@
 //!   read ──► key (fstat) ──► books: hashes? ──► in memory? ──► race ──► the key still? ──► reply
 //!                                                              │
 //!                                                              └─ what the disk has read ──► books learn
-//!   write ─► books forget the file, durably ──► whoever shows the tree writes
+//!   write ─► books forget the file, durably ──► whoever shows the tree writes ──► close ──► servers, where they are to have it
 //! ```
 //!
 //! * A hash counts for a file whose inode, generation, size, mtime and ctime are those under which it was taken, at the
@@ -13,23 +13,26 @@
 //! * The local file system is always right: what its file has is read through it, never past it.
 
 mod books;
+mod debts;
 mod file;
 
 use std::{
     fs::File,
     io,
+    ops::Range,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex},
 };
 
-use onesweep_sys::files::statx_fd;
+use onesweep_sys::files::{open_again_with, statx_fd};
 
-use self::books::Books;
 pub use self::file::TreeFile;
+use self::{books::Books, debts::FileDebts};
 use super::{
     counters::add,
     engine::{Engine, Running, Setting},
     lock,
+    offers::Debts,
 };
 use crate::{
     client::Peers,
@@ -52,6 +55,8 @@ pub struct TreeSettings {
     pub is_seekless: bool,
     /// Servers get what is read from the disk, when they lack it.
     pub share: bool,
+    /// Servers get what is written, after the disk.
+    pub write_through: bool,
     /// A line for each read goes there.
     pub trace: Option<File>,
 }
@@ -60,15 +65,32 @@ impl TreeSettings {
     /// With nothing but a policy, for a disk with one head.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy, lanes: 1, is_seekless: false, share: false, trace: None }
+        Self { policy, lanes: 1, is_seekless: false, share: false, write_through: false, trace: None }
     }
 }
+
+/// Of the threads that show a tree so many may wait for a quick disk. There are several more.
+const OWN_READS: usize = 4;
+
+/// `O_RDONLY`.
+const READ_ONLY: i32 = 0;
 
 struct Shared {
     engine: Arc<Engine>,
     books: Books,
     dev: u64,
     is_seekless: bool,
+    /// What was written, where servers are to have it.
+    debts: Option<Arc<FileDebts>>,
+}
+
+impl Shared {
+    /// Servers get what was written to a file, or to all of them.
+    fn offer_gathered(&self, inode: Option<u64>) {
+        for debt in self.debts.iter().flat_map(|debts| debts.gathered(inode)) {
+            self.engine.offer_written(&[], Box::new(debt));
+        }
+    }
 }
 
 /// A tree whose reads are raced.
@@ -93,20 +115,25 @@ impl Tree {
         settings: TreeSettings,
     ) -> io::Result<Self> {
         let dev = statx_fd(root.as_fd())?.dev;
+        let debts = settings.write_through.then(|| FileDebts::new(index.block_bytes()));
         let setting = Setting {
             policy: settings.policy,
             lanes: settings.lanes,
             block_bytes: index.block_bytes() as usize,
             shares: settings.share,
-            offers: false,
+            debts: debts.clone().map(|debts| debts as Arc<dyn Debts>),
             trace: settings.trace,
             of_files: true,
+            own_reads: OWN_READS,
         };
         let engine = Engine::new(peers, domain.clone(), setting)?;
         let books = Books::new(index, domain, root);
-        let shared = Arc::new(Shared { engine, books, dev, is_seekless: settings.is_seekless });
+        let shared = Arc::new(Shared { engine, books, dev, is_seekless: settings.is_seekless, debts });
         let tidied = Arc::clone(&shared);
-        let running = Running::start(&shared.engine, move || tidied.books.tidy())?;
+        let running = Running::start(&shared.engine, move || {
+            tidied.books.tidy();
+            tidied.offer_gathered(None);
+        })?;
         Ok(Self { shared, running: Mutex::new(Some(running)) })
     }
 
@@ -122,6 +149,20 @@ impl Tree {
         add(&self.shared.engine.counters.forgotten, is_forgotten.into());
     }
 
+    /// These bytes of a file that is open were changed. Servers get them when it is [closed](Self::closed), or some seconds later,
+    /// where they are to.
+    pub fn changed(&self, inode: u64, file: &OwnedFd, bytes: Range<u64>) {
+        let Some(debts) = &self.shared.debts else { return };
+        // It may have been opened for writing alone.
+        let opened = debts.touch(inode, bytes, || open_again_with(file.as_fd(), READ_ONLY));
+        add(&self.shared.engine.counters.not_offered, opened.is_err().into());
+    }
+
+    /// Somebody who may have changed a file has closed it.
+    pub fn closed(&self, inode: u64) {
+        self.shared.offer_gathered(Some(inode));
+    }
+
     /// A file that was just opened is left to the kernel.
     pub fn note_left_to_kernel(&self) {
         add(&self.shared.engine.counters.left_to_kernel, 1);
@@ -130,7 +171,8 @@ impl Tree {
     /// What was counted so far, in the text form of OpenMetrics 1.0.
     #[must_use]
     pub fn metrics(&self) -> String {
-        self.shared.engine.metrics(self.shared.books.works())
+        let unsent = self.shared.debts.as_ref().map_or(0, |debts| debts.count());
+        self.shared.engine.metrics(self.shared.books.works(), unsent)
     }
 
     /// The network is another one: servers that failed are tried at once.
@@ -141,6 +183,7 @@ impl Tree {
     /// Ends all threads, and keeps what was learnt. Nobody may read any more. What servers are to have is sent first.
     pub fn end(&self) -> Result<(), IndexError> {
         self.shared.engine.readers.end();
+        self.shared.offer_gathered(None);
         let running = lock(&self.running).take();
         running.into_iter().for_each(Running::end);
         self.shared.books.keep()

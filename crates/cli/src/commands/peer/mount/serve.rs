@@ -12,14 +12,14 @@ use std::{
 use onesweep_layout::{ImageFile, device::Devices};
 use onesweep_peer::{
     id::TrustDomain,
-    index::{DeviceIndex, Geometry},
+    index::{DeviceIndex, Geometry, regions_written},
     marks::Marks,
-    mount::{Device, DirectFile, Settings, Storage, show},
+    mount::{Device, DirectFile, Settings, Storage, Unsent, show},
 };
 use onesweep_sys::{block, files, process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{READY, patterns, stack};
+use super::{READY, bounds, patterns, stack};
 use crate::{
     args::PeerMountArgs,
     commands::peer::{
@@ -42,6 +42,13 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
     }
     // Before any other thread is made.
     if let Err(error) = process::set_io_flusher() {
+        if !args.read_only && bounds::bound_of_group().is_some() {
+            let what = format!(
+                "its control group (version 1) bounds memory, and what is short there would hold it up for good without \
+                 PR_SET_IO_FLUSHER: {error}; start it outside of the group, give it CAP_SYS_RESOURCE, or give --read-only"
+            );
+            return Err(Failure::could_not_run(path, "serve it", what));
+        }
         tracing::warn!("memory that is short may hold it up: PR_SET_IO_FLUSHER: {error}");
     }
     let source = Source::open(args, path)?;
@@ -51,6 +58,7 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
         None => place_of(path)?,
     };
     let marks = source.marks(path)?;
+    let unsent = unsent(args, &index_path, source.storage.len())?;
     let index = open_index(args, &index_path, source.storage.len(), &domain, marks.as_ref())?;
     if !index.is_believed() {
         tracing::info!(
@@ -67,7 +75,7 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
         places,
         lanes: args.lanes.map_or_else(|| source.lanes(path), usize::from),
         read_only: args.read_only,
-        write_through: args.write_through,
+        write_through: unsent.filter(|_| args.write_through),
         share: args.share,
         reclaim: args.reclaim,
         trace: trace.transpose()?,
@@ -182,6 +190,27 @@ fn read_marks(path: &Path, is_device: bool) -> Result<Option<Marks>, Failure> {
         Ok(Marks::read(&image, metadata.as_ref()))
     };
     read().map_err(|error| Failure::io(path, "read its marks", &error))
+}
+
+/// What servers could not be sent of what was written. Before the index is opened, which forgets what was being written last.
+fn unsent(args: &PeerMountArgs, index_path: &Path, device_bytes: u64) -> Result<Option<Unsent>, Failure> {
+    let mut path = index_path.as_os_str().to_owned();
+    path.push(".unsent");
+    let path = Path::new(&path);
+    // A mount that writes nothing through leaves it to the next that does.
+    if !args.write_through && !path.exists() {
+        return Ok(None);
+    }
+    let failed = |error: io::Error| Failure::io(path, "note what servers lack", &error);
+    let unsent = Unsent::open(path, device_bytes).map_err(failed)?;
+    // One that is no index is refused when it is opened.
+    if index_path.exists()
+        && let Ok(written) = regions_written(&open_file(index_path, false)?)
+    {
+        unsent.add(written);
+    }
+    unsent.keep().map_err(failed)?;
+    Ok(Some(unsent))
 }
 
 fn open_index(

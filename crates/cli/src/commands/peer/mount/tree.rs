@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
+    ops::Range,
     os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::Arc,
@@ -44,6 +45,11 @@ use crate::{
 };
 
 pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
+    if args.write_through && !args.read_write {
+        return Err(Failure::told(
+            "nothing is written at a tree that is only read: give --read-write with --write-through",
+        ));
+    }
     let dir = place::prepared(source, &args.dir, SHOWN)?;
     // Before it is shown: no signal may leave it there.
     let signals = Signals::new(heeded_signals());
@@ -63,6 +69,7 @@ pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
         lanes: args.lanes.map_or(if is_seekless { LANES } else { 1 }, usize::from),
         is_seekless,
         share: args.share,
+        write_through: args.write_through,
         trace: trace.transpose()?,
         ..TreeSettings::new(args.policy.into())
     };
@@ -136,6 +143,14 @@ impl Contents for Raced {
 
     fn before_change(&self, inode: u64) {
         self.tree.before_change(inode);
+    }
+
+    fn changed(&self, inode: u64, file: &OwnedFd, bytes: Range<u64>) {
+        self.tree.changed(inode, file, bytes);
+    }
+
+    fn closed(&self, inode: u64) {
+        self.tree.closed(inode);
     }
 
     fn attribute(&self, name: &OsStr) -> Option<Vec<u8>> {
