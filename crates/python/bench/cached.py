@@ -1,10 +1,12 @@
 """Small cached files: onesweep.read beside a loop of os.scandir, open and read, on one processor.
 
-    python3 crates/python/bench/cached.py [--files 20000] [--bytes 4096] [--pairs 15]
+    python3 crates/python/bench/cached.py [--files 20000] [--bytes 4096] [--pairs 15] [--calls PROGRAM]
 
 Makes a tree in a temporary directory, reads it once, then lets both read all of it in turns: A B, B A, and so on, each in a process
 of its own that may use one processor. The time is that of the loop alone, and every byte is looked at by neither. Prints the median of
 each, with the least and the greatest, and of the ratios of the pairs.
+
+With `--calls` (crates/python/bench/calls.c), the kernel's calls alone come after each pair: the least that reads a file, and those of the sweep.
 """
 
 from __future__ import annotations
@@ -47,7 +49,6 @@ def swept(root: str) -> tuple[int, int]:
 
 
 def child(which: str, root: str) -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if which == "swept":
         import onesweep  # noqa: F401
     began = time.perf_counter(), time.process_time()
@@ -55,8 +56,11 @@ def child(which: str, root: str) -> None:
     print(files, size, time.perf_counter() - began[0], time.process_time() - began[1])
 
 
-def measure(which: str, root: Path) -> tuple[int, int, float, float]:
-    ran = subprocess.run([sys.executable, __file__, "--child", which, root], check=True, capture_output=True, text=True)
+def measure(command: list[str], which: str, root: Path) -> tuple[int, int, float, float]:
+    pinned = {min(os.sched_getaffinity(0))}
+    ran = subprocess.run(
+        [*command, which, root], check=True, capture_output=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, pinned)
+    )
     files, size, wall, processor = ran.stdout.split()
     return int(files), int(size), float(wall), float(processor)
 
@@ -71,6 +75,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=4096)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--dir", help="where the tree is made")
+    parser.add_argument("--calls", help="the program that makes the calls alone")
     parser.add_argument("--child", nargs=2)
     arguments = parser.parse_args()
     if arguments.child:
@@ -85,20 +90,25 @@ def main() -> None:
         # Files that changed within the last second are read twice.
         time.sleep(2)
         expected = (arguments.files, arguments.files * arguments.bytes)
-        walls: dict[str, list[float]] = {"plain": [], "swept": []}
-        processors: dict[str, list[float]] = {"plain": [], "swept": []}
+        python = [sys.executable, __file__, "--child"]
+        rivals = {"plain": (python, "plain"), "swept": (python, "swept")}
+        if arguments.calls:
+            rivals["calls, the least"] = ([arguments.calls], "least")
+            rivals["calls of the sweep"] = ([arguments.calls], "swept")
+        walls: dict[str, list[float]] = {who: [] for who in rivals}
+        processors: dict[str, list[float]] = {who: [] for who in rivals}
         for pair in range(-1, arguments.pairs):
-            for which in ("plain", "swept") if pair % 2 else ("swept", "plain"):
-                files, size, wall, processor = measure(which, root)
+            for who in (("plain", "swept") if pair % 2 else ("swept", "plain")) + tuple(rivals)[2:]:
+                files, size, wall, processor = measure(*rivals[who], root)
                 if (files, size) != expected:
-                    raise SystemExit(f"{which} read {files} files, {size} bytes")
+                    raise SystemExit(f"{who} read {files} files, {size} bytes")
                 if pair >= 0:
-                    walls[which].append(wall)
-                    processors[which].append(processor)
+                    walls[who].append(wall)
+                    processors[who].append(processor)
     print(f"{arguments.files} files of {arguments.bytes} bytes, {arguments.pairs} pairs, Python {sys.version.split()[0]}")
     for name, times in (("clock", walls), ("processor", processors)):
-        for which in ("plain", "swept"):
-            print(f"{name}, {which}: {spread([time * 1e6 / arguments.files for time in times[which]], ' us a file')}")
+        for who in rivals:
+            print(f"{name}, {who}: {spread([time * 1e6 / arguments.files for time in times[who]], ' us a file')}")
         print(f"{name}, plain / swept: {spread([a / b for a, b in zip(times['plain'], times['swept'])], '')}")
 
 

@@ -271,8 +271,11 @@ impl File {
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
         let (py, file) = (slf.py(), slf.get());
+        if file.held_bytes(py) {
+            return PyMemoryView::from(slf.as_any());
+        }
         file.check_content(py)?;
-        if file.held_bytes(py) { PyMemoryView::from(slf.as_any()) } else { file.read_stream(py) }
+        file.read_stream(py)
     }
 
     #[pyo3(signature = (size, offset = 0))]

@@ -18,11 +18,11 @@ from typing import Any
 import onesweep
 import onesweep.ray
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import ray
 import ray.data
 from conftest import alive
+from exports import export
 from fleet import Fleet, until
 
 HERE = Path(__file__).parent
@@ -211,15 +211,14 @@ def test_the_loss_of_a_node_without_a_label_ends_the_job(fleet: Fleet, trees: di
     killer.join()
 
 
-def test_summaries_of_many_hosts(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
-    """The job of docs/ray.md over what `onesweep export --parquet` writes, each on the disk of its host."""
-    for disk, count in (("a", 3), ("b", 4)):
-        table = pa.table({"host": [disk] * count, "path": [f"/srv/{n}" for n in range(count)], "depth": pa.array([0] + [1] * (count - 1), pa.uint32()),
-                          "files": pa.array([n * 10 for n in range(count)], pa.uint64()), "allocated_bytes": pa.array([4096 * n for n in range(count)], pa.uint64())})
-        (fleet.files(disk) / "export").mkdir(exist_ok=True)
-        pq.write_table(table, fleet.files(disk) / "export/now.parquet")
+def test_summaries_of_many_hosts(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
+    """The job of docs/ray.md over what `onesweep export --parquet` has written, each on the disk of its host."""
+    exported = {}
+    for host, blocks in (("a", [0, 1, 2]), ("b", [3, 1, 0, 2])):
+        (fleet.files(host) / "export").mkdir(exist_ok=True)
+        exported[host] = export(host, tmp_path, blocks, fleet.files(host) / "export/now.parquet")
     example = HERE / "summaries.py"
     ran = subprocess.run([sys.executable, example, fleet.address, fleet.disk / "export", "a", "b"], capture_output=True, text=True)
-    assert ran.stdout.strip().split("\n")[-2:] == ["b /srv/3 12288", "a /srv/2 8192"], ran
+    assert ran.stdout.strip().split("\n")[-2:] == [f"b {exported['b']}/0 12288", f"a {exported['a']}/2 8192"], ran
     code = example.read_text().split("\n", 2)[2].strip()
     assert code in (HERE.parents[3] / "docs/ray.md").read_text()
