@@ -5,6 +5,8 @@
 mod mechanics;
 #[path = "lab/relocation.rs"]
 mod relocation;
+#[path = "../../relocate/tests/hosts/superblock.rs"]
+mod superblock;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};

@@ -155,8 +155,8 @@ fn cold(
     interrupt: &Interrupt,
 ) -> Result<Outcome, String> {
     let setting = &run.setting;
-    let writer = setting.company == Company::Writer;
-    let copy = if writer { Some(Images::copy(&unpacked.image)?) } else { None };
+    let writable = setting.company == Company::Writer || run.work.writes();
+    let copy = if writable { Some(Images::copy(&unpacked.image)?) } else { None };
     let trace = scratch.file("trace");
     let model = setting.disk.emulated()?;
     let spec = Spec {
@@ -167,12 +167,12 @@ fn cold(
         real: setting.disk.real,
         trace: Some(trace.clone()),
         faults: Vec::new(),
-        read_only: !writer,
+        read_only: !writable,
     };
     let mount = MountSpec {
         target: target.to_owned(),
         fs: Some(setting.image.fs()?.mount_type().to_owned()),
-        options: Some(mount_options(&setting.image.fs, writer)),
+        options: Some(mount_options(&setting.image.fs, writable)),
         scheduler: Some(setting.disk.scheduler.clone()),
         read_ahead_kb: setting.disk.read_ahead_kib,
         ..MountSpec::default()
@@ -222,6 +222,7 @@ fn cold(
         writes: count(&books["writes"], "requests"),
         seeks: count(&books, "seeks"),
         wall_s: ended.wall_s,
+        queue: share::queue(entries.iter().filter(ours)),
         head: if keeps_head(run) { share::head(entries.iter().filter(ours)) } else { Vec::new() },
         detail,
         ..Outcome::default()
@@ -237,8 +238,13 @@ fn warm(
     interrupt: &Interrupt,
 ) -> Result<Outcome, String> {
     let fs = run.setting.image.fs()?;
-    let options = mount_options(&run.setting.image.fs, false);
-    let mut mounted = PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?;
+    let writable = run.work.writes();
+    let options = mount_options(&run.setting.image.fs, writable);
+    let copy = if writable { Some(Images::copy(&unpacked.image)?) } else { None };
+    let mut mounted = match &copy {
+        Some(copy) => PlainMount::writable(&copy.0, target, fs.mount_type(), &options)?,
+        None => PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?,
+    };
     let ended = bring_in(target, interrupt).and_then(|()| pipe::run(argv, interrupt));
     mounted.end()?;
     let ended = ended?;
@@ -450,11 +456,12 @@ mod tests {
         let before = sha256(&image, &Interrupt::default()).unwrap();
         let unpacked = Unpacked { image, facts: Facts::default(), content: None, peak: 0, surveys: Surveys::default() };
         let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
-        let outcome =
-            measure(&setting().warm().run(Work::of(Tool::GnuTar)), &unpacked, &programs, &Interrupt::default());
-        let outcome = outcome.unwrap();
-        assert_eq!(outcome.missing, None);
-        assert_eq!(sha256(&unpacked.image, &Interrupt::default()).unwrap(), before);
+        for tool in [Tool::GnuTar, Tool::Remove] {
+            let run = setting().warm().run(Work::of(tool));
+            let outcome = measure(&run, &unpacked, &programs, &Interrupt::default()).unwrap();
+            assert_eq!(outcome.missing, None);
+            assert_eq!(sha256(&unpacked.image, &Interrupt::default()).unwrap(), before);
+        }
     }
 
     #[test]

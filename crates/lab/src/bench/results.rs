@@ -34,6 +34,9 @@ pub(crate) struct Outcome {
     pub(crate) commit: String,
     /// Lowest and highest address in each tenth of a second of modelled time: (seconds, from, to).
     pub(crate) head: Vec<(f64, u64, u64)>,
+    /// How many commands waited when the drive chose one, half of the time and at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<(u64, u64)>,
     /// What a program of ours said of itself.
     pub(crate) detail: Value,
 }

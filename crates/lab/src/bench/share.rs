@@ -58,6 +58,14 @@ pub(crate) fn head<'a>(trace: impl IntoIterator<Item = &'a Entry>) -> Vec<(f64, 
     path
 }
 
+/// How many commands the drive had to choose from, in the median and at most; `None` where there was nothing.
+pub(crate) fn queue<'a>(trace: impl IntoIterator<Item = &'a Entry>) -> Option<(u64, u64)> {
+    let commands = trace.into_iter().filter(|entry| entry.command.op != Op::Flush);
+    let mut lengths: Vec<u64> = commands.map(|entry| entry.queue).collect();
+    lengths.sort_unstable();
+    Some((*lengths.get(lengths.len() / 2)?, *lengths.last()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +88,14 @@ mod tests {
         ]);
         assert_eq!(of_content(&trace, &content), Share { requests: 3, ms: 18.0 });
         assert_eq!(of_content(&trace, &Content::default()), Share::default());
+    }
+
+    #[test]
+    fn the_queue_has_a_median_and_a_most() {
+        let lines =
+            [(1, 'R'), (9, 'R'), (2, 'W'), (40, 'F')].map(|(queue, op)| format!("0 {op} 0 4096 10 0 0 {queue}"));
+        assert_eq!(queue(&trace(&lines.each_ref().map(String::as_str))), Some((2, 9)));
+        assert_eq!(queue(&trace(&[])), None);
     }
 
     #[test]

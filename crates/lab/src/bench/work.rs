@@ -24,6 +24,8 @@ pub(crate) enum Tool {
     Clamscan,
     Du,
     Ls,
+    /// Of all that is in the tree, until it is written to the disk.
+    Remove,
     Fclones,
     Rmlint,
     /// Directory order, with 500 files in flight: a part of this program.
@@ -114,6 +116,9 @@ pub(crate) struct Work {
     /// Through `onesweep view`, with as much memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) viewed: Option<u64>,
+    /// Through a view that may be written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) read_write: bool,
 }
 
 /// Where things are when a program is called.
@@ -162,7 +167,16 @@ const GNU_TAR: [&str; 3] = ["tar", "--format=posix", "--pax-option=delete=atime,
 
 impl Work {
     pub(crate) fn of(tool: Tool) -> Self {
-        Self { tool, options: Vec::new(), budget: None, most_kib: None, unmounted: false, ahead: None, viewed: None }
+        Self {
+            tool,
+            options: Vec::new(),
+            budget: None,
+            most_kib: None,
+            unmounted: false,
+            ahead: None,
+            viewed: None,
+            read_write: false,
+        }
     }
 
     pub(crate) fn with(tool: Tool, options: &[&str]) -> Self {
@@ -191,6 +205,16 @@ impl Work {
     /// The same through `onesweep view`, with memory as of [`Work::ahead`].
     pub(crate) fn viewed(self, parts: u64) -> Self {
         Self { viewed: Some(parts), ..self }
+    }
+
+    /// The same through a view that may be written.
+    pub(crate) fn read_write(self) -> Self {
+        Self { read_write: true, ..self }
+    }
+
+    /// Whether it may write to the image, so that a copy has to be mounted.
+    pub(crate) fn writes(&self) -> bool {
+        self.read_write || self.tool == Tool::Remove
     }
 
     /// A program that has to be installed, where another one starts it.
@@ -225,8 +249,8 @@ impl Work {
 
     /// Whether it reads what is in files.
     pub(crate) fn reads_content(&self) -> bool {
-        use Tool::{Du, Find, GnuFind, Ls, Plan};
-        !matches!(self.tool, Plan | Find | GnuFind | Du | Ls) && !self.is_bound() && !self.is_of_the_file()
+        use Tool::{Du, Find, GnuFind, Ls, Plan, Remove};
+        !matches!(self.tool, Plan | Find | GnuFind | Du | Ls | Remove) && !self.is_bound() && !self.is_of_the_file()
     }
 
     /// What tables call it.
@@ -246,6 +270,7 @@ impl Work {
             Tool::Clamscan => "clamscan -r",
             Tool::Du => "du -s",
             Tool::Ls => "ls -lR",
+            Tool::Remove => "rm -r",
             Tool::Fclones => "fclones --transform cat",
             Tool::Rmlint => "rmlint",
             Tool::InFlight => "directory order, 500 in flight",
@@ -287,6 +312,7 @@ impl Work {
         };
         match (self.ahead, self.viewed) {
             (Some(parts), _) => helped("run", parts),
+            (None, Some(parts)) if self.read_write => helped("view --read-write", parts),
             (None, Some(parts)) => helped("view", parts),
             (None, None) => name,
         }
@@ -298,6 +324,7 @@ impl Work {
         let helped = |by: &str, parts: u64, trees: &[&str], root: &Path| {
             let limit = ["--limit".to_owned(), (places.content_bytes / parts.max(1)).to_string()];
             let mut argv = vec![places.programs.onesweep.display().to_string(), by.to_owned()];
+            argv.extend(self.read_write.then(|| "--read-write".to_owned()));
             argv.extend(limit.into_iter().filter(|_| parts > 1));
             argv.extend(trees.iter().map(|&tree| tree.to_owned()));
             argv.push("--".to_owned());
@@ -360,6 +387,11 @@ impl Work {
             }
             Tool::Du => plain(&["du", "-s", &root]),
             Tool::Ls => plain(&["ls", "-lR", &root]),
+            // A view passes no `sync` of a file system on.
+            Tool::Remove => {
+                let script = "rm -r \"$0\"/* && sync -f \"$1\"";
+                plain(&["sh", "-c", script, &root, &places.root.display().to_string()])
+            }
             // A file whose size no other has would not be read at all, were it not for the transformation.
             Tool::Fclones => {
                 plain(&["fclones", "group", "--hidden", "--rf-over", "0", "--min", "0", "--transform", "cat", &root])
@@ -446,7 +478,12 @@ mod tests {
         assert_eq!(viewed(1).argv(&places).join(" "), "/bin/onesweep view /mnt /view -- cp -a /view/. /copies");
         assert_eq!(viewed(8).argv(&places)[..4], ["/bin/onesweep", "view", "--limit", "100"]);
         assert_eq!(viewed(8).name(), "onesweep view --limit 1/8 cp -a");
-        assert!(viewed(1).is_ours());
+        assert!(viewed(1).is_ours() && !viewed(1).writes());
+        let written = viewed(1).read_write();
+        assert_eq!(written.argv(&places)[..4], ["/bin/onesweep", "view", "--read-write", "/mnt"]);
+        assert_eq!((written.name().as_str(), written.writes()), ("onesweep view --read-write cp -a", true));
+        let removed = Work::of(Tool::Remove).viewed(1).read_write().argv(&places);
+        assert_eq!(removed[removed.len() - 2..], ["/view", "/mnt"], "what was removed is written to the disk");
     }
 
     #[test]
@@ -463,10 +500,11 @@ mod tests {
             content_bytes: 0,
         };
         use Tool::{
-            Borg, BsdTar, Clamscan, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Restic, Rmlint, Rsync, Sha256, Zip,
+            Borg, BsdTar, Clamscan, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Remove, Restic, Rmlint, Rsync, Sha256,
+            Zip,
         };
         let readers = [GnuTar, BsdTar, Cp, FindCat, Rsync, Fclones, Rmlint, Grep, Sha256, Zip, Restic, Borg, Clamscan];
-        for tool in readers.into_iter().chain([Du, Ls]) {
+        for tool in readers.into_iter().chain([Du, Ls, Remove]) {
             let argv = Work::of(tool).argv(&places);
             assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");
             assert!(!Work::of(tool).is_ours());

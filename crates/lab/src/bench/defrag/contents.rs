@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use onesweep_layout::{Fiemap, LayoutSource as _};
+use sha2::{Digest as _, Sha256};
 
 use crate::address_runs::{self, AddressRun};
+use crate::age::apply::hex;
 use crate::age::image::{PlainMount, sha256};
 use crate::bench::measure::mount_options;
 use crate::interrupt::Interrupt;
@@ -70,6 +73,17 @@ impl Contents {
         self.0.values().flat_map(|known| known.runs.iter().copied()).collect()
     }
 
+    /// SHA-256 of the names and bytes of all files, wherever they lie.
+    pub(super) fn sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        for (path, known) in &self.0 {
+            hash.update(path.as_os_str().as_bytes());
+            hash.update([0]);
+            hash.update(known.sha256.as_bytes());
+        }
+        hex(&hash.finalize())
+    }
+
     /// What lies elsewhere than `before`; an error when the files aren't the same, to the byte.
     pub(super) fn since(&self, before: &Self) -> Result<Moved, String> {
         if let Some(path) = before.0.keys().find(|path| !self.0.contains_key(*path)) {
@@ -123,7 +137,10 @@ mod tests {
         let moved = after.since(&before).unwrap();
         assert_eq!(moved, Moved { files: 1, bytes: 8192, places: vec![run(81_920, 8192)] });
         assert_eq!(before.since(&before).unwrap(), Moved::default());
+        assert_eq!(after.sha256(), before.sha256(), "places don't count");
         let damaged = contents(&[("a", "1", &[]), ("b", "3", &[])]);
+        let renamed = contents(&[("a", "1", &[]), ("c", "2", &[])]);
+        assert!([&damaged, &renamed].iter().all(|other| other.sha256() != before.sha256()));
         assert_eq!(damaged.since(&before).unwrap_err(), "b has other bytes than before");
         let lacking = contents(&[("a", "1", &[])]);
         assert_eq!(lacking.since(&before).unwrap_err(), "b is gone");

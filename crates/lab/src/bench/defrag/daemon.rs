@@ -27,6 +27,7 @@ use crate::scratch::Scratch;
 pub(super) const CASE: &str = "daemon-dfs-ext4";
 /// The paper's file cache.
 const MEMORY_BYTES: u64 = 128 << 20;
+const LEAST_MEMORY_BYTES: u64 = 24 << 20;
 const RECIPE: Recipe = Recipe::Dfs;
 
 /// The daemon or none, with what tables call it.
@@ -56,8 +57,8 @@ pub(super) struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Ages a fresh ext4 that way, and reads its small files then.
-    pub(super) fn measure(&self, way: Way) -> Result<Packed, String> {
+    /// Ages a fresh ext4 that way, and reads its small files then. The files have to be those that come without a daemon.
+    pub(super) fn measure(&self, way: Way, without: Option<&Packed>) -> Result<Packed, String> {
         let subject = Subject::new("dfs", "ext4", self.scale, self.seed).mkfs(&["-b", "4096"]);
         let setting = Setting::new(subject.clone(), Disk::new(super::measure::MODEL, Stretch::Whole).buffered(true));
         let scratch = Scratch::new("defrag-daemon")?;
@@ -70,6 +71,10 @@ impl Load<'_> {
         let mut packed = self.age(way, &setting, image, &amount)?;
         mount::run("e2fsck", ["-fn".as_ref(), image.as_os_str()])?;
         let contents = Contents::of(image, "ext4", self.interrupt)?;
+        packed.contents_sha256 = contents.sha256();
+        if way.daemon.is_some() {
+            same_files(&packed, without)?;
+        }
         let content = Some(Content::new(contents.places()));
         let facts = Facts { image_bytes: amount.image_bytes, ..Facts::default() };
         packed.image = facts.clone();
@@ -78,6 +83,11 @@ impl Load<'_> {
         eprintln!("  {}: {:.2} s of disk", small::NAME, outcome.busy_ms / 1000.0);
         packed.readers.insert(small::NAME.to_owned(), outcome);
         Ok(packed)
+    }
+
+    /// A smaller file system has less of it, but what a program needs for itself.
+    fn memory_bytes(&self) -> u64 {
+        ((MEMORY_BYTES as f64 * self.scale) as u64).clamp(LEAST_MEMORY_BYTES, MEMORY_BYTES)
     }
 
     fn amount(&self, subject: &Subject) -> Result<Amount, String> {
@@ -116,7 +126,7 @@ impl Load<'_> {
             ..MountSpec::default()
         };
         let mut emulation = Emulation::start(&spec, Some(&mount))?;
-        let confined = Confined::to(MEMORY_BYTES)?;
+        let confined = Confined::to(self.memory_bytes())?;
         let ageing = Ageing {
             door: confined.door(),
             root: target.clone(),
@@ -156,5 +166,29 @@ impl Load<'_> {
             said,
             ..Packed::default()
         })
+    }
+}
+
+/// Whether the daemon has left the files as they would be without it.
+fn same_files(with: &Packed, without: Option<&Packed>) -> Result<(), String> {
+    match without.map(|without| without.contents_sha256.as_str()) {
+        None | Some("") => Err(format!("the files of \"{}\" are not known; measure it first (--again)", OFF.name)),
+        Some(expected) if expected == with.contents_sha256 => Ok(()),
+        Some(_) => Err("its files have other names or bytes than without the daemon".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_to_be_those_that_come_without_it() {
+        let of = |sum: &str| Packed { contents_sha256: sum.into(), ..Packed::default() };
+        assert_eq!(same_files(&of("1"), Some(&of("1"))), Ok(()));
+        assert!(same_files(&of("1"), Some(&of("2"))).unwrap_err().contains("other names or bytes"));
+        for unknown in [None, Some(&of(""))] {
+            assert!(same_files(&of(""), unknown).unwrap_err().contains("measure it first"));
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cases::{CAT, CP, OURS, RSYNC, Reader, TAR};
 use super::daemon::{self, Way};
+use super::measure::MODEL;
 use super::outcomes::Packed;
 use super::packing::{E4DEFRAG, NONE, Packing, REGION_64K, REGION_256K, ROOT, USER};
 use super::small;
@@ -28,7 +29,7 @@ struct Row {
 
 /// The rows, whatever of them was measured.
 pub(super) fn table(outcomes: &Outcomes) -> Table {
-    let mut table = Table::new(&["case", "figure", "the paper", "to reach", "measured", ""]);
+    let mut table = Table::new(&["case", "disk", "figure", "the paper", "to reach", "measured", ""]);
     for row in rows(outcomes) {
         let verdict = match (row.aim, row.value, &row.refused) {
             (Some(_), _, Some(words)) => format!("refused: “{words}”"),
@@ -40,7 +41,7 @@ pub(super) fn table(outcomes: &Outcomes) -> Table {
         };
         let aim = row.aim.map_or("–".into(), Aim::text);
         let measured = row.value.map_or("–".into(), number);
-        table.row(vec![row.what, row.figure.into(), row.paper.into(), aim, measured, verdict]);
+        table.row(vec![row.what, format!("`{MODEL}`"), row.figure.into(), row.paper.into(), aim, measured, verdict]);
     }
     table
 }
@@ -245,21 +246,21 @@ mod tests {
         let xfs = [(NONE.name, &aged), (ROOT.name, &refused)].into();
         let text = table(&[("random-ext4", ext4), ("random-xfs", xfs), (daemon::CASE, ways)].into()).to_string();
         for row in [
-            "daemon, budget 20 % | disk time, without it ÷ with it | 1.47, 1.78 | ≥ 1.47 | 1.50 | met |",
-            "daemon, budget 20 % | disk time of the load and all moves ÷ of the load alone | 1.11, 1.17 | ≤ 1.17 | 1.20 | **not met** |",
-            "daemon, no budget | disk time, without it ÷ with it | 1.47, 1.78 | ≥ 1.78 | – | not measured |",
-            "| `random`, ext4: GNU tar, after onesweep defrag | disk time, as aged ÷ packed | – | ≥ 12 | 15.0 | met |",
-            "| `random`, ext4: GNU tar, after onesweep defrag, not root | disk time, as aged ÷ packed | – | ≥ 4.5 | 3.00 | **not met** |",
-            "| `random`, ext4: cp -a, after onesweep defrag | disk time, as aged ÷ packed | – | – | 2.50 |  |",
-            "| `random`, ext4: GNU tar, after e4defrag | disk time, as aged ÷ packed | – | – | – | not measured |",
-            "| `random`, XFS: GNU tar, after onesweep defrag | disk time, as aged ÷ packed | – | ≥ 3.3 | – | refused: “no ext4” |",
+            "daemon, budget 20 % | `barracuda-7200.11` | disk time, without it ÷ with it | 1.47, 1.78 | ≥ 1.47 | 1.50 | met |",
+            "daemon, budget 20 % | `barracuda-7200.11` | disk time of the load and all moves ÷ of the load alone | 1.11, 1.17 | ≤ 1.17 | 1.20 | **not met** |",
+            "daemon, no budget | `barracuda-7200.11` | disk time, without it ÷ with it | 1.47, 1.78 | ≥ 1.78 | – | not measured |",
+            "| `random`, ext4: GNU tar, after onesweep defrag | `barracuda-7200.11` | disk time, as aged ÷ packed | – | ≥ 12 | 15.0 | met |",
+            "| `random`, ext4: GNU tar, after onesweep defrag, not root | `barracuda-7200.11` | disk time, as aged ÷ packed | – | ≥ 4.5 | 3.00 | **not met** |",
+            "| `random`, ext4: cp -a, after onesweep defrag | `barracuda-7200.11` | disk time, as aged ÷ packed | – | – | 2.50 |  |",
+            "| `random`, ext4: GNU tar, after e4defrag | `barracuda-7200.11` | disk time, as aged ÷ packed | – | – | – | not measured |",
+            "| `random`, XFS: GNU tar, after onesweep defrag | `barracuda-7200.11` | disk time, as aged ÷ packed | – | ≥ 3.3 | – | refused: “no ext4” |",
             "disk time, ours ÷ streaming the bytes that it read | – | ≤ 1.1 | 1.25 | **not met** |",
             "disk time, ours ÷ one perfect sweep | – | – | 1.25 |  |",
             "the blocks of those that moved | – | ≤ 1.2 | 1.10 | met |",
             "the same with the journal, metadata and places left again | – | ≤ 1.2 | 1.30 | **not met** |",
             "behind each other as one | 1 | ≤ 2 | 1.50 | met |",
-            "| `random`, ext4: onesweep defrag, once more | files that it moves | – | ≤ 0 | 7.00 | **not met** |",
-            "| `dfs`, ext4: files of 2 to 12 blocks, after onesweep defrag | disk time, as aged ÷ packed | 1.47, 1.78 | ≥ 2.5 | – | not measured |",
+            "| `random`, ext4: onesweep defrag, once more | `barracuda-7200.11` | files that it moves | – | ≤ 0 | 7.00 | **not met** |",
+            "| `dfs`, ext4: files of 2 to 12 blocks, after onesweep defrag | `barracuda-7200.11` | disk time, as aged ÷ packed | 1.47, 1.78 | ≥ 2.5 | – | not measured |",
         ] {
             assert!(text.contains(row), "{row}\n{text}");
         }

@@ -85,7 +85,8 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     }
     let load = Load { scale: order.scale, seed: order.seed, programs: &order.programs, interrupt: &interrupt };
     for way in daemon::WAYS.into_iter().filter(|_| is_daemon_asked) {
-        measuring.one(daemon::CASE, way.name, || load.measure(way))?;
+        let without = measuring.outcomes.of(daemon::CASE, daemon::OFF.name, order.scale, order.seed).cloned();
+        measuring.one(daemon::CASE, way.name, || load.measure(way, without.as_ref()))?;
     }
     Ok(measuring.code)
 }

@@ -38,6 +38,8 @@ pub(crate) struct Packed {
     pub(crate) wall_s: f64,
     pub(crate) read_bytes: u64,
     pub(crate) written: Written,
+    /// Of the names and bytes of all files; empty where they are held against those of before instead.
+    pub(crate) contents_sha256: String,
     /// Files that lie elsewhere than before, and the bytes in their blocks.
     pub(crate) moved_files: u64,
     pub(crate) moved_bytes: u64,
@@ -106,8 +108,12 @@ impl Outcomes {
     }
 
     pub(crate) fn has(&self, case: &str, packing: &str, scale: f64, seed: u64) -> bool {
-        let known = self.cases.get(case).and_then(|packings| packings.get(packing));
-        known.is_some_and(|measured| measured.scale == scale && measured.seed == seed)
+        self.of(case, packing, scale, seed).is_some()
+    }
+
+    pub(crate) fn of(&self, case: &str, packing: &str, scale: f64, seed: u64) -> Option<&Packed> {
+        let known = self.cases.get(case)?.get(packing)?;
+        (known.scale == scale && known.seed == seed).then_some(&known.outcome)
     }
 
     pub(crate) fn enter(&mut self, case: &str, packing: &str, measured: Measured) {

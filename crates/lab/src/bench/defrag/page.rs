@@ -69,6 +69,7 @@ fn beside_a_load(ways: &BTreeMap<&str, &Packed>, pictures: &mut Pictures) -> Res
     let known = || daemon::WAYS.into_iter().filter_map(|way| Some((way.name, *ways.get(way.name)?)));
     let mut table = Table::new(&[
         "onesweep serve",
+        "disk",
         "the load with it, s of disk",
         "written, MB",
         "directories looked at",
@@ -85,6 +86,7 @@ fn beside_a_load(ways: &BTreeMap<&str, &Packed>, pictures: &mut Pictures) -> Res
         let small = packed.of(small::NAME).map(|outcome| outcome.busy_ms / 1000.0);
         table.row(vec![
             name.to_owned(),
+            format!("`{MODEL}`"),
             number(packed.busy_ms / 1000.0),
             number(packed.written.bytes as f64 / 1e6),
             count(said("looks")),
@@ -112,7 +114,7 @@ fn beside_a_load(ways: &BTreeMap<&str, &Packed>, pictures: &mut Pictures) -> Res
     Ok(format!(
         "\n### Beside a load\n\nA fresh ext4 of 2 GiB under the operations of the recipe `dfs` at 200 a second of virtual time, \
          synced each 30 s, in a memory cgroup of 128 MiB, reads with it; beside it what `onesweep serve --relocate` does, by its own \
-         code, within so much of what the load writes. All that the disk does until the file system is frozen counts. Then the \
+         code, within so much of what the load writes. The names and bytes of all files have to be those that come without it. All that the disk does until the file system is frozen counts. Then the \
          files of 2 to 12 blocks are read, each directory from cold.\n\n{table}\n{drawn}"
     ))
 }
@@ -305,7 +307,7 @@ mod tests {
             "| onesweep defrag | 61.5 | 0.00 | 0.00 | 440 | 0.00 | 21,000 | 400 | 200 | 800 | 400 | – | 1 | 24,689, 241 | 0, 4.00 |",
             "| onesweep defrag | refused: “TREE: no ext4” |",
             "≤ 1.2 | 1.10 | met |",
-            "| daemon, budget 20 % | 2200 | 0.00 | 0 | 1,234 | 4.10 | 0 | 0, 0 | 200 |",
+            "| daemon, budget 20 % | `barracuda-7200.11` | 2200 | 0.00 | 0 | 1,234 | 4.10 | 0 | 0, 0 | 200 |",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

@@ -97,6 +97,9 @@ pub(crate) struct Many {
     /// Directories that it read.
     #[serde(default)]
     pub(crate) restart_read: u64,
+    /// The root asked for while nothing changes.
+    #[serde(default)]
+    pub(crate) root_us: Option<f64>,
 }
 
 /// What a step took.

@@ -117,6 +117,12 @@ fn file_bytes(scale: f64) -> u64 {
     ((FILE_BYTES * scale) as u64 / MOST_RECORD).max(1) * MOST_RECORD
 }
 
+/// The sizes of records, each so many times the one before; the largest is always there.
+fn sizes(step: u64) -> Vec<u64> {
+    let sizes = std::iter::successors(Some(LEAST_RECORD), |record| Some(record * step));
+    sizes.take_while(|record| *record < MOST_RECORD).chain([MOST_RECORD]).collect()
+}
+
 /// From one size to the next.
 fn step(scale: f64, step: u64) -> u64 {
     if scale < 0.1 { 16 } else { step }
@@ -135,9 +141,8 @@ impl On<'_> {
     fn by_size(&self, rounds: usize, step: u64) -> Result<Records, String> {
         let memory_bytes = (self.file_bytes / 2).max(LEAST_MEMORY);
         let confined = Confined::to(memory_bytes)?;
-        let sizes = std::iter::successors(Some(LEAST_RECORD), |record| Some(record * step));
         let mut records = Vec::new();
-        for record_bytes in sizes.take_while(|record| *record <= MOST_RECORD) {
+        for record_bytes in sizes(step) {
             let mut all = Kind::ALL.map(|kind| Record::new(kind, record_bytes));
             for _ in 0..rounds {
                 let before = self.speeds(record_bytes, &confined)?;
@@ -175,5 +180,17 @@ impl On<'_> {
         }
         fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(speeds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_and_the_largest_records_are_there() {
+        assert_eq!(sizes(4).iter().map(|size| size >> 10).collect::<Vec<_>>(), [1, 4, 16, 64, 256, 1024, 4096, 8192]);
+        assert_eq!((sizes(2).len(), sizes(2).last()), (14, Some(&MOST_RECORD)));
+        assert_eq!(sizes(16).last(), Some(&MOST_RECORD));
     }
 }

@@ -26,6 +26,8 @@ const MANY: f64 = 1_000_000.0;
 const HOMES: f64 = 3000.0;
 const QUESTIONS: usize = 10_000;
 const CONNECTIONS: usize = 4;
+/// Questions for the root of many directories.
+const QUESTIONS_OF_MANY: usize = 1000;
 /// Questions, each asked when a file was closed just now.
 const CLOSES: usize = 1000;
 /// Directories that change while no server runs.
@@ -166,6 +168,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     let first_s = served.started_in.as_secs_f64();
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
+    let root_us = Some(median(ask(served.socket(), &volume.tree, QUESTIONS_OF_MANY)?).as_secs_f64() * 1e6);
     served.stop(interrupt)?;
     change(&paths)?;
     let began = Instant::now();
@@ -182,7 +185,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     let store_bytes = bytes_in(&volume.scratch.file("store"))?;
     volume.end()?;
     let inodes = directories + directories / volume::FAN_OUT as u64;
-    Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s, restart_read })
+    Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s, restart_read, root_us })
 }
 
 /// What others take, everything in memory: the median of three times, after one that brings it there.

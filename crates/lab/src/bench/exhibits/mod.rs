@@ -6,6 +6,7 @@ mod daft_scale;
 mod fragmented;
 mod goal;
 mod goals;
+mod groups;
 mod ntfs;
 mod peers;
 mod qtar;

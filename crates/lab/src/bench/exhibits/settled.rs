@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::goals::BARRACUDA;
-use super::{Case, Exhibit};
+use super::{Case, Exhibit, groups};
 use crate::bench::page::{self, Table};
 use crate::bench::plot::Pictures;
 use crate::bench::results::Results;
@@ -134,7 +134,7 @@ impl Exhibit for Settled {
             let runs = FILE_SYSTEMS.iter().flat_map(|fs| question.answers.iter().map(|answer| self.run(fs, answer)));
             Case { name: format!("settled-{}", question.case), runs: runs.flat_map(|run| run.rounds(ROUNDS)).collect() }
         };
-        Self::questions().iter().map(case).collect()
+        Self::questions().iter().map(case).chain([groups::case(self.seed)]).collect()
     }
 
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
@@ -145,6 +145,7 @@ impl Exhibit for Settled {
         for question in Self::questions() {
             let _ = writeln!(text, "{}\n\n{}", question.text, self.table(&question, results));
         }
+        text += &groups::show(self.seed, results);
         Ok(text)
     }
 }

@@ -159,8 +159,10 @@ impl Exhibit for Tables {
              that `find -size +0` and a map of each file made the disk read, each once, in rising order. On NTFS the extents \
              of a perfect sweep are those that ntfs-3g tells block by block; DAFT's own figures on NTFS have a section of \
              their own. One of three rounds of `plan` on `daft-4k` and the slow disk took 1,252 ms where the others took 512 \
-             (fast: 325 for 228 and 236); `find` on the same images shows nothing of the kind, and why was not found out: the \
-             median is what counts. From `DEVICE`, XFS is held to what `--device` is held to where it is mounted, 1.4. Inodes a second are of the processor's time, with the tables in memory; a getppid and copying stand \
+             (fast: 325 for 228 and 236), and one on `mail`, XFS, 237.8 s where the others took 69.6 and 69.9: it read its metadata \
+             twice. Other measurements on the machine emptied its page cache at times, which would do that; that it was so in \
+             these rounds is not proven, and the median is what counts. `mail` is a tenth on NTFS: ntfs-3g would take the \
+             better part of an hour to make all of it. From `DEVICE`, XFS is held to what `--device` is held to where it is mounted, 1.4. Inodes a second are of the processor's time, with the tables in memory; a getppid and copying stand \
              beside, to compare machines by. An entry's bytes are \
              those of the catalogue less names and 16 for each fragment.\n\n{}",
             goal::table(&self.goals, results)

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::BufWriter;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::contents::{self, BLOCK};
-use super::figures::{Both, image, on_both};
+use super::figures::{image, on_both};
 use super::gets;
 use super::network::Host;
 use super::outcomes::Taken;
@@ -25,7 +26,7 @@ const ROUNDS: usize = 5;
 /// Reads before extra requests are counted.
 const LEARNING: u64 = 200;
 
-fn add(figures: &mut Figures, name: &str, value: f64) {
+pub(super) fn add(figures: &mut Figures, name: &str, value: f64) {
     figures.entry(name.to_owned()).or_default().push(value);
 }
 
@@ -61,7 +62,7 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
                 let warm = of(is_raced, round as u64, reads)?;
                 add(&mut figures, &format!("cold_{name}_us"), cold.mean);
                 add(&mut figures, &format!("warm_{name}_us"), warm.median);
-                add(&mut figures, &format!("open_{name}_us"), opened(both, is_raced)?);
+                add(&mut figures, &format!("open_{name}_us"), opened(&[both.file(IMAGE, is_raced)])?);
             }
         }
         Ok(())
@@ -69,12 +70,12 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
     Ok(figures)
 }
 
-/// Microseconds that it takes to open a file, with its inode in memory.
-fn opened(both: &Both, is_raced: bool) -> Result<f64, String> {
+/// Microseconds that it takes to open one of these files, with its inode in memory.
+pub(super) fn opened(paths: &[PathBuf]) -> Result<f64, String> {
     const OPENS: u32 = 200;
-    let path = both.file(IMAGE, is_raced);
+    let mut paths = paths.iter().cycle().take(OPENS as usize);
     let began = Instant::now();
-    (0..OPENS).try_for_each(|_| File::open(&path).map(drop)).map_err(said(&path))?;
+    paths.try_for_each(|path| File::open(path).map(drop).map_err(said(path)))?;
     Ok(began.elapsed().as_secs_f64() * 1e6 / f64::from(OPENS))
 }
 
@@ -195,6 +196,6 @@ fn with_standby(site: &Site, rig: &Rig, disk: &Disk) -> Result<Shown, String> {
     model.standby_after_s = 2.0;
     let bytes = fs::metadata(&rig.image).map_err(said(&rig.image))?.len();
     let span = disk.span.span(bytes, &model);
-    let (image, dir, real) = (rig.image.clone(), std::path::PathBuf::new(), disk.real);
+    let (image, dir, real) = (rig.image.clone(), PathBuf::new(), disk.real);
     Shown::of(site, "raced", Spec { image, dir, model, span, real, trace: None, faults: Vec::new(), read_only: true })
 }

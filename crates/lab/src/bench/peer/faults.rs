@@ -2,12 +2,13 @@
 
 use std::io::Write as _;
 
+use super::clock::Clock;
 use super::network::Host;
 use super::outcomes::Faulty;
 use super::relay::{self, Treatment};
 use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image};
 use super::scaled;
-use super::series::{self, random_reads};
+use super::series::{self, Series, random_reads};
 use super::site::{LIAR_PORT, PORT, Process, RELAY_PORT, Site};
 use super::{liar, rounds};
 use crate::bench::work::Programs;
@@ -20,6 +21,8 @@ const BEFORE: u64 = 100;
 const AFTER: u64 = 200;
 const ROUNDS: usize = 5;
 const MBIT: u64 = 1000;
+/// Twenty years: no certificate is valid then, nor was then.
+const CLOCK_DAYS: i64 = 7300;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -30,15 +33,18 @@ enum Fault {
     Dripping,
     Garbage,
     Wrong,
+    Clock(Host),
 }
 
 impl Fault {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Stopped,
         Self::HalfOpen,
         Self::Dripping,
         Self::Garbage,
         Self::Wrong,
+        Self::Clock(Host::Client),
+        Self::Clock(Host::Server),
         // These leave a server that has to be filled again.
         Self::Restarted,
         Self::Killed,
@@ -53,13 +59,15 @@ impl Fault {
             Self::Dripping => "1 KB/s",
             Self::Garbage => "garbage",
             Self::Wrong => "wrong bytes",
+            Self::Clock(Host::Client) => "the client's clock moved, then the link cut",
+            Self::Clock(Host::Server) => "the server's clock moved, then the link cut",
         }
     }
 
     /// Where the client looks for the server.
     fn port(self) -> u16 {
         match self {
-            Self::HalfOpen | Self::Dripping | Self::Garbage => RELAY_PORT,
+            Self::HalfOpen | Self::Dripping | Self::Garbage | Self::Clock(_) => RELAY_PORT,
             Self::Wrong => LIAR_PORT,
             _ => PORT,
         }
@@ -70,6 +78,8 @@ impl Fault {
             Self::HalfOpen => Some(Treatment::Hold),
             Self::Dripping => Some(Treatment::Drip),
             Self::Garbage => Some(Treatment::Garbage),
+            // So that both have to look at certificates again.
+            Self::Clock(_) => Some(Treatment::Cut),
             _ => None,
         }
     }
@@ -111,6 +121,12 @@ fn round_of(
     faulty: &mut Faulty,
     (round, scale): (u64, f64),
 ) -> Result<(), String> {
+    if let Fault::Clock(host) = fault {
+        site.clock = Some(Clock::new(host, &site.scratch)?);
+        if host == Host::Server {
+            anew(site, rig)?;
+        }
+    }
     let host = Host::Server.address();
     let (listen, server) = (format!("{host}:{RELAY_PORT}"), format!("{host}:{PORT}"));
     let mut relay = site.helper(Host::Server, &["peer-relay", &listen, &server], relay::READY)?;
@@ -132,13 +148,30 @@ fn round_of(
             site.kill_server();
             site.serve()?;
         }
-        Fault::HalfOpen | Fault::Dripping | Fault::Garbage | Fault::Wrong => {
-            fault.treatment().map_or(Ok(()), |treatment| treat(&mut relay, treatment))?;
+        Fault::HalfOpen | Fault::Dripping | Fault::Garbage | Fault::Wrong => {}
+        Fault::Clock(host) => {
+            let seen_by = if host == Host::Server { vec![site.server()?.id()] } else { raced.serving() };
+            let clock = site.clock.as_ref().ok_or("no clock")?;
+            if seen_by.is_empty() {
+                return Err("no process serves".into());
+            }
+            seen_by.into_iter().try_for_each(|process| clock.is_seen_by(process))?;
+            clock.put(CLOCK_DAYS)?;
         }
     }
+    fault.treatment().map_or(Ok(()), |treatment| treat(&mut relay, treatment))?;
     let first = reads(&block, 1, round + 100)?;
     let (seed, count) = (round + 200, scaled(AFTER, scale));
-    let after = reads(&block, count, seed)?;
+    let mut after = Series::default();
+    if let Fault::Clock(_) = fault {
+        // Whoever connects again meets the clock: one that is ahead, and one that is behind.
+        treat(&mut relay, Treatment::Pass)?;
+        after.add(reads(&block, count / 2, seed)?);
+        site.clock.as_ref().map_or(Ok(()), |clock| clock.put(-CLOCK_DAYS))?;
+        after.add(reads(&block, count - count / 2, seed + 1)?);
+    } else {
+        after.add(reads(&block, count, seed)?);
+    }
     faulty.raced.push(after.taken());
     faulty.disk.push(series::taken(&reads(&plain, count, seed)?.us));
     faulty.first_us.extend(&first.us);
@@ -150,10 +183,19 @@ fn round_of(
     // What is held up is let go, so that the mount can end.
     treat(&mut relay, Treatment::Pass)?;
     drop((plain, block));
-    raced.end()?;
-    if matches!(fault, Fault::Killed | Fault::Restarted) {
-        site.serve()?;
-        site.push(&rig.image)?;
+    if let Some(clock) = &site.clock {
+        // Nothing that was seen meanwhile lasts.
+        clock.put(0)?;
+        raced.wait_for_server(site.interrupt)?;
     }
-    Ok(())
+    raced.end()?;
+    let is_gone = matches!(fault, Fault::Killed | Fault::Restarted | Fault::Clock(Host::Server));
+    site.clock = None;
+    if is_gone { anew(site, rig) } else { Ok(()) }
+}
+
+/// The server begins again, and gets all.
+fn anew(site: &mut Site, rig: &Rig) -> Result<(), String> {
+    site.serve()?;
+    site.push(&rig.image).map(drop)
 }

@@ -39,7 +39,7 @@ fn name(bytes: u64) -> String {
 pub(super) fn image(scratch: &Scratch, sizes: &[u64]) -> Result<PathBuf, String> {
     let image = scratch.file("image");
     let bytes = sizes.iter().sum::<u64>();
-    let room = bytes + bytes / 16 + (64 << 20);
+    let room = (bytes + bytes / 16 + (64 << 20)).next_multiple_of(1 << 20);
     File::create(&image).and_then(|file| file.set_len(room)).map_err(said(&image))?;
     // Small ones would have smaller blocks.
     Fs::Ext4.make(&image, 4096, &["-b", "4096"].map(str::to_owned))?;

@@ -10,15 +10,19 @@
 //! | [`writes`] | writes through the race: their cost, what the index makes of them, kills |
 //! | [`troubles`] | a disk with unreadable places; a link that goes and comes |
 //! | [`calm`] | what the race costs where it can't gain; the client library; what a server keeps; a disk in standby |
-//! | [`scans`] | a second machine scans what a first one has scanned |
+//! | [`trees`] | a tree on a device that is quicker than the network |
+//! | [`scans`] | a second machine scans what a first one has scanned; the same beside clamdscan |
 //! | [`guards`] | what `onesweep guard` adds to an opening |
 //! | [`network`], [`site`], [`rig`] | the hosts, what runs on them, and the disks |
 //! | [`relay`], [`liar`], [`gets`] | programs of our own on them: what spoils a connection, a server that lies, the client library |
+//! | [`clock`], [`clamd`] | a clock of the day that is moved; a scanner of viruses with a signature of our own |
 //! | [`contents`], [`series`] | known bytes, and reads of them by the clock |
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`], [`goals`] | tables of it |
 
 mod calm;
+mod clamd;
+mod clock;
 mod contents;
 mod faults;
 mod figures;
@@ -34,6 +38,7 @@ mod rig;
 mod scans;
 mod series;
 mod site;
+mod trees;
 mod troubles;
 mod writes;
 
@@ -80,16 +85,19 @@ enum Case {
     Unreadable,
     Links,
     QuickDevice,
+    QuickTree,
     Writes,
+    WritesTogether,
     Library,
     Shared,
     NoHelp,
     Quiet,
     SecondMachine,
+    Scan,
     Guard,
 }
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 20] = [
     Case::Random(10),
     Case::Random(1000),
     Case::Sequential(10),
@@ -100,12 +108,15 @@ const CASES: [Case; 17] = [
     Case::Unreadable,
     Case::Links,
     Case::QuickDevice,
+    Case::QuickTree,
     Case::Writes,
+    Case::WritesTogether,
     Case::Library,
     Case::Shared,
     Case::NoHelp,
     Case::Quiet,
     Case::SecondMachine,
+    Case::Scan,
     Case::Guard,
 ];
 
@@ -130,14 +141,23 @@ impl Case {
             Self::Unreadable => "unreadable".into(),
             Self::Links => "links".into(),
             Self::QuickDevice => "quick-device".into(),
+            Self::QuickTree => "quick-tree".into(),
             Self::Writes => "writes".into(),
+            Self::WritesTogether => "one-disk-writes".into(),
             Self::Library => "library".into(),
             Self::Shared => "shared".into(),
             Self::NoHelp => "no-help".into(),
             Self::Quiet => "quiet".into(),
             Self::SecondMachine => "second-machine".into(),
+            Self::Scan => "scan".into(),
             Self::Guard => "guard".into(),
         }
+    }
+
+    /// By its name, or by how that begins, if that is no other's name.
+    fn is_asked(self, name: &str) -> bool {
+        let is_whole = CASES.iter().any(|case| case.name() == name);
+        if is_whole { self.name() == name } else { self.name().starts_with(name) }
     }
 
     fn measure(self, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Outcome, String> {
@@ -152,12 +172,15 @@ impl Case {
             Self::Unreadable => troubles::unreadable,
             Self::Links => troubles::links,
             Self::QuickDevice => calm::quick_device,
+            Self::QuickTree => trees::quick,
             Self::Writes => writes::random,
+            Self::WritesTogether => writes::random_on_one_disk,
             Self::Library => calm::library,
             Self::Shared => calm::shared,
             Self::NoHelp => calm::no_help,
             Self::Quiet => calm::quiet,
             Self::SecondMachine => scans::second_machine,
+            Self::Scan => scans::beside_clamdscan,
             Self::Guard => guards::known,
         };
         figures(scale, programs, interrupt).map(Outcome::Figures)
@@ -173,9 +196,10 @@ fn load() -> f64 {
 /// Measures the cases that are asked for and not yet there.
 pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
-    let is_asked =
-        |case: &&Case| order.cases.is_empty() || order.cases.iter().any(|name| case.name().starts_with(name.as_str()));
-    let cases: Vec<&Case> = CASES.iter().filter(is_asked).collect();
+    let cases: Vec<&Case> = CASES
+        .iter()
+        .filter(|case| order.cases.is_empty() || order.cases.iter().any(|name| case.is_asked(name)))
+        .collect();
     if cases.is_empty() {
         let known = CASES.map(Case::name).join(", ");
         return Err(format!("no such case; known are {known}"));
@@ -217,6 +241,8 @@ mod tests {
     fn names_tell_cases_apart_and_counts_have_a_least() {
         let names: std::collections::BTreeSet<String> = CASES.map(Case::name).into();
         assert_eq!(names.len(), CASES.len());
+        let asked = |name: &str| CASES.iter().filter(|case| case.is_asked(name)).count();
+        assert_eq!(["figure-4-10", "figure-4", "figure", "quick", "none"].map(asked), [1, 2, 4, 2, 0]);
         assert_eq!([scaled(1000, 1.0), scaled(1000, 0.1), scaled(1000, 0.001), scaled(10, 0.1)], [1000, 100, 20, 10]);
     }
 }

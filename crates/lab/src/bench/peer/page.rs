@@ -105,8 +105,8 @@ fn of_sequential(sequential: &Sequential) -> String {
         table.row(vec![size::display(copied.bytes), ms(&copied.disk_ms), ms(&copied.raced_ms), alone]);
     }
     format!(
-        "\n### The paper's figure 3, {}\n\nMilliseconds for a file on ext4 that is read from its start to its end by 128 KiB, not \
-         cached before. The server alone: by the client library, 64 blocks in flight.\n\n{table}",
+        "\n### The paper's figure 3, {}\n\nMilliseconds for a file on ext4 that is copied to nowhere: read from its start to its end by \
+         128 KiB, as cp reads, and not written; it isn't cached before. The server alone: by the client library, 64 blocks in flight.\n\n{table}",
         link(sequential.mbit)
     )
 }

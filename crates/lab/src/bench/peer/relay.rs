@@ -1,7 +1,7 @@
 //! What stands between a client and a server and spoils what is said: the kernels of tests may have no netem.
 //!
 //! A word on standard input, and each connection, old and new, is from then on passed, held without being closed
-//! (half-open), dripped at 1,000 bytes a second, or followed by garbage.
+//! (half-open), dripped at 1,000 bytes a second, followed by garbage, or closed when the next is said.
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,10 +17,11 @@ pub(super) enum Treatment {
     Hold,
     Drip,
     Garbage,
+    Cut,
 }
 
 impl Treatment {
-    const ALL: [Self; 4] = [Self::Pass, Self::Hold, Self::Drip, Self::Garbage];
+    const ALL: [Self; 5] = [Self::Pass, Self::Hold, Self::Drip, Self::Garbage, Self::Cut];
 
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -28,6 +29,7 @@ impl Treatment {
             Self::Hold => "hold",
             Self::Drip => "drip",
             Self::Garbage => "garbage",
+            Self::Cut => "cut",
         }
     }
 
@@ -82,6 +84,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, treatment: &Ato
         }
         while now() == Treatment::Hold {
             thread::sleep(LOOK);
+        }
+        if now() == Treatment::Cut {
+            break;
         }
         let bytes = &mut buffer[..count];
         let written = match now() {
@@ -143,7 +148,8 @@ mod tests {
         treatment.store(Treatment::Drip as u8, Ordering::Release);
         client.read_exact(&mut came).unwrap();
         assert_eq!(&came, b"held");
-        drop(server);
+        treatment.store(Treatment::Cut as u8, Ordering::Release);
+        server.write_all(b"last").unwrap();
         thread.join().unwrap();
         assert_eq!(client.read(&mut came).unwrap(), 0);
     }

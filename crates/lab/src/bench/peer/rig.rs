@@ -144,7 +144,13 @@ pub(super) struct Mounted(PathBuf);
 
 impl Mounted {
     pub(super) fn new(site: &Site, name: &str, shown: &Shown) -> Result<Self, String> {
+        Self::on(site, name, shown, true)
+    }
+
+    /// The kernel is told whether something turns below.
+    pub(super) fn on(site: &Site, name: &str, shown: &Shown, turns: bool) -> Result<Self, String> {
         let device = mount::Loop::attach(&shown.file, &["--direct-io=on", "--read-only"])?;
+        device.set("rotational", if turns { "1" } else { "0" })?;
         let at = site.scratch.file(name);
         if !at.exists() {
             site.scratch.dir(name)?;

@@ -30,6 +30,13 @@ impl Series {
         taken(&self.us)
     }
 
+    /// What came after it.
+    pub(super) fn add(&mut self, more: Self) {
+        self.us.extend(more.us);
+        self.wrong += more.wrong;
+        self.failed += more.failed;
+    }
+
     /// Nothing else than the right bytes has come.
     pub(super) fn is_right(&self) -> Result<(), String> {
         match (self.wrong, self.failed) {

@@ -6,10 +6,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use onesweep_peer::mount::METRICS_ATTRIBUTE;
+use onesweep_sys::files::xattr_path;
 use onesweep_sys::process;
 
+use super::clock::Clock;
 use super::network::{Host, Network};
-use crate::bench::pipe;
+use crate::bench::pipe::{self, Ended};
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
 use crate::scratch::Scratch;
@@ -31,6 +34,8 @@ pub(super) struct Site<'a> {
     keys: PathBuf,
     memory: String,
     server: Option<Process>,
+    /// What the server, or a mount, sees instead of the clock of the day.
+    pub(super) clock: Option<Clock>,
 }
 
 impl Drop for Site<'_> {
@@ -48,7 +53,8 @@ impl<'a> Site<'a> {
         let scratch = Scratch::new("peer")?;
         let keys = scratch.file("keys");
         let memory = format!("{memory_mib}M");
-        let site = Self { network: Network::new()?, programs, interrupt, scratch, keys, memory, server: None };
+        let site =
+            Self { network: Network::new()?, programs, interrupt, scratch, keys, memory, server: None, clock: None };
         site.scratch.dir(SHOWN)?;
         let dir = site.keys.display().to_string();
         site.run(Host::Client, &["peer", "keys", &dir])?;
@@ -78,7 +84,7 @@ impl<'a> Site<'a> {
         self.keys.join(name).display().to_string()
     }
 
-    fn words(&self, words: &[&str]) -> Vec<String> {
+    pub(super) fn words(&self, words: &[&str]) -> Vec<String> {
         let program = self.programs.onesweep.display().to_string();
         [program].into_iter().chain(words.iter().map(|&word| word.to_owned())).collect()
     }
@@ -89,12 +95,23 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn run_words(&self, host: Host, words: &[String]) -> Result<String, String> {
+        self.run_to(host, words, 0)
+    }
+
+    /// The same of a program that ends with another code than 0 when all is well.
+    pub(super) fn run_to(&self, host: Host, words: &[String], code: i32) -> Result<String, String> {
         let argv = [self.network.on(host), words.to_vec()].concat();
-        let ended = pipe::run(&argv, self.interrupt)?;
-        if ended.code != 0 {
+        let ended: Ended = pipe::run(&argv, self.interrupt)?;
+        if ended.code != code {
             return Err(format!("{} ended with {}: {}", words.join(" "), ended.code, ended.complaint));
         }
         Ok(String::from_utf8_lossy(&ended.output).into_owned())
+    }
+
+    /// Words of a program that runs on there, under the clock that is set for that host.
+    fn clocked(&self, host: Host, words: Vec<String>) -> Vec<String> {
+        let clock = self.clock.as_ref().filter(|clock| clock.host == host);
+        [clock.map(Clock::words).unwrap_or_default(), words].concat()
     }
 
     /// The server of blocks, in memory alone.
@@ -103,6 +120,7 @@ impl<'a> Site<'a> {
         let (key, identity) = (self.key(), self.identity(Host::Server));
         let words = ["peer", "serve", "--disk", "0", "--memory", &self.memory, "--listen", &listen];
         let words = self.words(&[&words[..], &["--key", &key, "--tls", &identity]].concat());
+        let words = self.clocked(Host::Server, words);
         drop(self.server.take());
         let log = self.scratch.file("server.log");
         self.server = Some(Process::start(self.network.command(Host::Server, &words), &log, "listening at ")?);
@@ -147,16 +165,26 @@ impl<'a> Site<'a> {
 
     /// Shows a device whose reads are raced at `dir`, which is new.
     pub(super) fn mount(&self, port: u16, index: &Path, device: &Path, more: &[&str]) -> Result<Raced, String> {
+        self.show(port, index, "--device", device, more)
+    }
+
+    /// The same of a tree.
+    pub(super) fn mount_tree(&self, port: u16, index: &Path, tree: &Path, more: &[&str]) -> Result<Raced, String> {
+        self.show(port, index, "--dir", tree, more)
+    }
+
+    fn show(&self, port: u16, index: &Path, what: &str, path: &Path, more: &[&str]) -> Result<Raced, String> {
         let (key, identity) = (self.key(), self.identity(Host::Client));
-        let (index, device) = (index.display().to_string(), device.display().to_string());
+        let (index, path) = (index.display().to_string(), path.display().to_string());
         let dir = self.scratch.file(SHOWN);
         let server = format!("{}:{port}", Host::Server.address());
         let shown = dir.display().to_string();
         let words = ["peer", "mount", "--server", &server, "--key", &key, "--tls", &identity, "--index", &index];
-        let words = self.words(&[&words[..], more, &["--device", &device, &shown]].concat());
+        let words = self.words(&[&words[..], more, &[what, &path, &shown]].concat());
+        let words = self.clocked(Host::Client, words);
         let log = self.scratch.file("mount.log");
         let process = Process::start(self.network.command(Host::Client, &words), &log, " is shown at ")?;
-        Ok(Raced { process, dir })
+        Ok(Raced { process, dir, is_tree: what == "--dir" })
     }
 }
 
@@ -251,10 +279,11 @@ impl Drop for Process {
     }
 }
 
-/// A device that is shown, and whose reads are raced. It is taken down when this goes.
+/// A device or a tree that is shown, and whose reads are raced. It is taken down when this goes.
 pub(super) struct Raced {
     process: Process,
     dir: PathBuf,
+    is_tree: bool,
 }
 
 impl Raced {
@@ -262,11 +291,29 @@ impl Raced {
         self.dir.join("block")
     }
 
+    /// A file of a tree.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The processes of it that serve.
+    pub(super) fn serving(&self) -> Vec<u32> {
+        let id = self.process.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+    }
+
     /// One figure of what it has counted.
     pub(super) fn counted(&self, name: &str) -> Result<u64, String> {
-        let path = self.dir.join("metrics");
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        figure(&text, name).ok_or_else(|| format!("{}: no {name}", path.display()))
+        let text = if self.is_tree {
+            let told = xattr_path(&self.dir, METRICS_ATTRIBUTE);
+            let told = told.map_err(|error| format!("{}: {error}", self.dir.display()))?;
+            String::from_utf8_lossy(&told.unwrap_or_default()).into_owned()
+        } else {
+            let path = self.dir.join("metrics");
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
+        };
+        figure(&text, name).ok_or_else(|| format!("{}: no {name}", self.dir.display()))
     }
 
     /// What a server is asked for is answered: it is connected to.
@@ -284,9 +331,7 @@ impl Raced {
 
     /// Both of its processes at once, without a word.
     pub(super) fn kill(&mut self) {
-        let id = self.process.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+        for child in self.serving() {
             let _ = process::kill_group(child);
         }
         let _ = self.process.child.kill();

@@ -1,13 +1,15 @@
 //! A disk that can't read some of its places, and a link that goes and comes.
 
+use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::contents::{self, BLOCK};
 use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image};
-use super::series::{random_reads, said};
-use super::site::{PORT, Raced, Site};
+use super::series::random_reads;
+use super::site::{PORT, Site};
 use super::{Figures, scaled};
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
@@ -18,45 +20,46 @@ const RANGES: u64 = 100;
 const FLAPS: u64 = 100;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Blocks that the disk can't read and the server has; then the same, to be mended.
+/// Ranges that the disk can't read and the server has; then the same, to be mended.
 pub(super) fn unreadable(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Figures, String> {
     let mut site = Site::new(256, programs, interrupt)?;
     let image = plain_image(&site, IMAGE)?;
     let rig = Rig::new(&mut site, image, disk())?;
     let ranges = scaled(RANGES, scale);
     let apart = IMAGE / BLOCK as u64 / ranges;
-    let numbers: Vec<u64> = (0..ranges).map(|range| range * apart + range % apart.min(7)).collect();
-    // Some in the middle of a block, and some of more than one sector.
-    let fault = |number: &u64| format!("unreadable {}+{}", number * BLOCK as u64 + number % 8 * 512, 512);
-    let faults: Vec<String> = numbers.iter().map(fault).collect();
+    // From one sector to 64 KiB; some begin in the middle of a block.
+    let bad: Vec<Range<u64>> = (0..ranges)
+        .map(|range| (range * apart + range % 7) * BLOCK as u64 + range / 8 % 8 * 512)
+        .zip((0..8).map(|power| 512 << power).cycle())
+        .map(|(from, bytes)| from..from + bytes)
+        .collect();
+    let faults: Vec<String> =
+        bad.iter().map(|bad| format!("unreadable {}+{}", bad.start, bad.end - bad.start)).collect();
     let mut figures = Figures::new();
     for (name, more) in [("served", &[][..]), ("mended", &["--reclaim"])] {
         let shown = Shown::new(&site, "raced", &rig.image, &disk(), faults.clone(), false)?;
         let below = open_to_read(&shown.file)?;
-        let mut block = [0; BLOCK];
-        let unreadable = numbers.iter().filter(|&&number| below.read_exact_at(&mut block, number * 4096).is_err());
-        if unreadable.count() as u64 != ranges {
-            return Err("the disk reads what it can't".into());
+        if let Some(bad) = bad.iter().find(|&bad| blocks(bad).any(|number| is_right(&below, number))) {
+            return Err(format!("the disk reads {bad:?}, which it can't"));
         }
         let raced = site.mount(PORT, &rig.index, &shown.file, &[&["--policy", "local-first"], more].concat())?;
         raced.wait_for_server(interrupt)?;
         let path = raced.block();
         let file = open_to_read(&path)?;
-        let mut served = 0;
-        for &number in &numbers {
-            let read = file.read_exact_at(&mut block, number * BLOCK as u64);
-            served += u64::from(read.is_ok() && block == contents::block(CONTENT, number));
-        }
-        if more.is_empty() {
-            figures.insert(name.into(), vec![served as f64]);
+        let are_right =
+            |file: &File| bad.iter().filter(|&bad| blocks(bad).all(|number| is_right(file, number))).count() as u64;
+        let of = if more.is_empty() {
+            are_right(&file)
         } else {
-            mend(&raced, &numbers, interrupt)?;
-            let is_right = |number: &&u64| {
-                let read = below.read_exact_at(&mut block, **number * BLOCK as u64);
-                read.is_ok() && block == contents::block(CONTENT, **number)
-            };
-            figures.insert(name.into(), vec![numbers.iter().filter(is_right).count() as f64]);
-        }
+            // The server may have been quicker than the disk, which then wasn't seen to fail: so all are read until all are mended.
+            let until = Instant::now() + PATIENCE;
+            while are_right(&file) == ranges && are_right(&below) < ranges && Instant::now() < until {
+                interrupt.check()?;
+                thread::sleep(Duration::from_millis(10));
+            }
+            are_right(&below)
+        };
+        figures.insert(name.into(), vec![of as f64]);
         figures.insert("ranges".into(), vec![ranges as f64]);
         drop((file, below));
         raced.end()?;
@@ -71,18 +74,14 @@ pub(super) fn unreadable(scale: f64, programs: &Programs, interrupt: &Interrupt)
     Ok(figures)
 }
 
-/// The server may have been quicker than the disk, which then wasn't seen to fail: so they are read until all are mended.
-fn mend(raced: &Raced, numbers: &[u64], interrupt: &Interrupt) -> Result<(), String> {
-    let path = raced.block();
-    let (file, mut block, until) = (open_to_read(&path)?, [0; BLOCK], Instant::now() + PATIENCE);
-    while raced.counted("reclaimed")? < numbers.len() as u64 && Instant::now() < until {
-        interrupt.check()?;
-        for number in numbers {
-            file.read_exact_at(&mut block, number * BLOCK as u64).map_err(said(&path))?;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+/// The blocks that a range touches.
+fn blocks(range: &Range<u64>) -> Range<u64> {
+    range.start / BLOCK as u64..range.end.div_ceil(BLOCK as u64)
+}
+
+fn is_right(file: &File, number: u64) -> bool {
+    let mut block = [0; BLOCK];
+    file.read_exact_at(&mut block, number * BLOCK as u64).is_ok() && block == contents::block(CONTENT, number)
 }
 
 /// The link goes and comes under load.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::site::{PORT, Raced, Site};
 use super::{Figures, scaled};
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
+use crate::mount::{self, Loop};
 use crate::random::Random;
 
 const IMAGE: u64 = 64 << 20;
@@ -42,20 +44,57 @@ pub(super) fn random(scale: f64, programs: &Programs, interrupt: &Interrupt) -> 
         let shown = writable(&site, "raced", &rig)?;
         let raced = is_raced.then(|| site.mount(PORT, &rig.index, &shown.file, &[])).transpose()?;
         let path = raced.as_ref().map_or(shown.file.clone(), Raced::block);
-        let file = open_to_write(&path)?;
-        shown.reset()?;
-        let mut places = Random::new(1);
-        for _ in 0..writes {
-            interrupt.check()?;
-            let number = places.below(IMAGE / BLOCK as u64);
-            file.write_all_at(&contents::block(2, number), number * BLOCK as u64).map_err(said(&path))?;
-        }
-        file.sync_all().map_err(said(&path))?;
-        figures.entry(name.into()).or_default().push(shown.book("busy_ms")?);
-        drop(file);
+        figures.entry(name.into()).or_default().push(written(&shown, &path, writes, interrupt)?);
         raced.map_or(Ok(()), Raced::end)?;
         shown.end()?;
     }
+    Ok(figures)
+}
+
+/// Modelled milliseconds of the disk for random writes to what is shown of it.
+fn written(shown: &Shown, path: &Path, writes: u64, interrupt: &Interrupt) -> Result<f64, String> {
+    let file = open_to_write(path)?;
+    shown.reset()?;
+    let mut places = Random::new(1);
+    for _ in 0..writes {
+        interrupt.check()?;
+        let number = places.below(IMAGE / BLOCK as u64);
+        file.write_all_at(&contents::block(2, number), number * BLOCK as u64).map_err(said(path))?;
+    }
+    file.sync_all().map_err(said(path))?;
+    shown.book("busy_ms")
+}
+
+/// The same where the index lies on the same disk, in an ext4 behind what is raced.
+pub(super) fn random_on_one_disk(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Figures, String> {
+    const STORE: u64 = 64 << 20;
+    let mut site = Site::new(256, programs, interrupt)?;
+    let image = plain_image(&site, IMAGE)?;
+    File::options().write(true).open(&image).and_then(|file| file.set_len(IMAGE + STORE)).map_err(said(&image))?;
+    site.serve()?;
+    let writes = scaled(WRITES, scale);
+    let mut figures = Figures::new();
+    let shown = || Shown::new(&site, "raced", &image, &disk(), Vec::new(), false);
+    let alone = shown()?;
+    figures.insert("alone_ms".into(), vec![written(&alone, &alone.file, writes, interrupt)?]);
+    alone.end()?;
+    let shown = shown()?;
+    // Both go with the disk.
+    let part = |more: &[&str]| Loop::attach(&shown.file, &[&["--direct-io=on"], more].concat());
+    let raced = part(&["--sizelimit", &IMAGE.to_string()])?;
+    let store = part(&["--offset", &IMAGE.to_string()])?;
+    mount::run(
+        "mkfs.ext4",
+        [&["-q", "-F", "-b", "4096"].map(AsRef::as_ref)[..], &[store.device.as_os_str()]].concat(),
+    )?;
+    let at = site.scratch.dir("plain")?;
+    mount::mount(&store.device, &at, Some("ext4"), Some("noatime,noinit_itable"))?;
+    let index = at.join("index");
+    site.index(&index, &raced.device, &[])?;
+    let race = site.mount(PORT, &index, &raced.device, &[])?;
+    figures.insert("raced_ms".into(), vec![written(&shown, &race.block(), writes, interrupt)?]);
+    race.end()?;
+    shown.end()?;
     Ok(figures)
 }
 
@@ -173,6 +212,10 @@ pub(super) fn through(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         }
     }
     let told = site.index(&rig.index, &shown.file, &["--check"])?;
+    // What the server lacks is sent now, and counted.
+    let pushed = site.push(&shown.file)?;
+    let pushed: serde_json::Value = serde_json::from_str(&pushed).map_err(|error| format!("{pushed}: {error}"))?;
+    let lacking = pushed["sent_blocks"].as_f64().ok_or_else(|| format!("no blocks sent in {pushed}"))?;
     shown.end()?;
     let mut figures = Figures::new();
     for (name, value) in [
@@ -181,6 +224,7 @@ pub(super) fn through(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         ("old", old as f64),
         ("remote", hits as f64),
         ("stale", figure(&told, "stale")?),
+        ("lacking", lacking),
     ] {
         figures.insert(name.into(), vec![value]);
     }
