@@ -17,7 +17,7 @@ BUILD_TOOLS := cc:build-essential
 TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
-	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon \
+	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon clamdscan:clamdscan faketime:faketime \
 	valgrind:valgrind pkg-config:pkg-config fio:fio
 
 # What the page of `onesweep serve --http` is built and tested with.
@@ -29,7 +29,7 @@ ENGINE_TOOLS := $(BUILD_TOOLS) redis-server:redis-server
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
-	zip:zip restic:restic borg:borgbackup clamscan:clamav fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
+	zip:zip restic:restic borg:borgbackup clamscan:clamav clamdscan:clamdscan fsfreeze:util-linux dumpe2fs:e2fsprogs ip:iproute2 tc:iproute2 nsenter:util-linux taskset:util-linux
 # Those of crates.io, with their versions.
 FCLONES ?= 0.35
 DUA ?= 2.46
@@ -54,6 +54,10 @@ CAPI_VERSION := 1.0.0
 CAPI := $(TARGET)/capi
 # An environment of Python's with what builds and tests crates/python, and the package as it is now.
 PYTHON_ENV := $(abspath $(TARGET))/tools/python
+# How the wheel is built, and where it comes to.
+WHEEL_PROFILE ?= release
+WHEELS ?= $(abspath $(TARGET))/wheels
+PYTHON_TEST_PACKAGES := 'maturin>=1.12,<2' 'mypy>=1.11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
 RAY_ENV := $(abspath $(TARGET))/tools/ray
 TORCH_PYTHON ?= /usr/bin/python3
 # The program that writes what the tests read.
@@ -67,14 +71,17 @@ help:
 	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
 	@echo 'make wheel      the package for Python, in target/wheels'
 	@echo 'make python-test  its tests; a part of make test'
+	@echo 'make python-bench  small files in memory: the package beside a plain loop, on one processor'
 	@echo 'make torch-test ray-test  those with PyTorch and with Ray; parts of make test-long'
+	@echo 'make free-threaded-test  its tests by a free-threaded Python that is there, FREE_THREADED=python3.14t'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
 	@echo 'make test       all tests; as root those on real file systems too'
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
 	@echo 'make web-test   is that page what its sources build, and does it work in Chromium; a part of make test'
 	@echo 'make engines-test  blocks in a real Redis, a cluster of three, and S3 (moto); a part of make test-long'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
-	@echo 'make pjdfstest  what POSIX says of files, asked of onesweep view --read-write (root)'
+	@echo 'make pjdfstest  what POSIX says of files, asked of onesweep view --read-write (root); a part of make test-long'
+	@echo 'make install-test  cargo install and the wheel, each into a place of its own; a part of make test-long'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
 	@echo 'make fuzz       parsers of disk tables with bytes that nobody has looked at, a minute each (nightly Rust, root)'
@@ -102,7 +109,7 @@ $(PYTHON_ENV)/made: crates/python/pyproject.toml
 	@.ci/deps python3:python3
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
 	python3 -m venv --clear $(PYTHON_ENV)
-	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check 'maturin>=1.12,<2' 'mypy>=1.11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
+	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check $(PYTHON_TEST_PACKAGES)
 	@touch $@
 
 build-deps:
@@ -162,7 +169,14 @@ install-capi: capi
 	test -n '$(DESTDIR)' || ldconfig
 
 wheel python: build-deps $(PYTHON_ENV)/made
-	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --release --out $(abspath $(TARGET))/wheels
+	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --profile $(WHEEL_PROFILE) --out $(WHEELS)
+
+# Small files in memory beside a plain loop, and the kernel's calls alone. PYTHON_BENCH may ask for more or less: --files, --pairs.
+python-bench: wheel
+	python3 -m venv --clear $(TARGET)/tools/python-bench
+	$(TARGET)/tools/python-bench/bin/pip install --quiet --disable-pip-version-check --no-index --find-links $(TARGET)/wheels onesweep
+	cc -O2 -o $(TARGET)/tools/python-bench/calls crates/python/bench/calls.c
+	$(TARGET)/tools/python-bench/bin/python crates/python/bench/cached.py --calls $(abspath $(TARGET))/tools/python-bench/calls $(PYTHON_BENCH)
 
 # Without optimisation, as all tests: a wheel takes minutes.
 python-develop: $(PYTHON_ENV)/made
@@ -171,6 +185,19 @@ python-develop: $(PYTHON_ENV)/made
 
 python-test: python-develop
 	$(PYTHON_TEST_ENV) $(PYTHON_ENV)/bin/python -m pytest --basetemp $(abspath $(TARGET))/python-test crates/python/tests
+
+# By a free-threaded Python of the caller's, which neither Debian nor PyPI has: the lock stays off when the module is there, and all tests pass.
+FREE_THREADED ?= python3.14t
+FREE_THREADED_ENV := $(abspath $(TARGET))/tools/free-threaded
+free-threaded-test:
+	@$(FREE_THREADED) -c 'import sysconfig; raise SystemExit(not sysconfig.get_config_var("Py_GIL_DISABLED"))' || \
+	    { echo '$(FREE_THREADED) is not there, or not free-threaded: name one, FREE_THREADED=PATH' >&2; exit 1; }
+	$(FREE_THREADED) -m venv --clear $(FREE_THREADED_ENV)
+	$(FREE_THREADED_ENV)/bin/pip install --quiet --disable-pip-version-check $(PYTHON_TEST_PACKAGES)
+	VIRTUAL_ENV=$(FREE_THREADED_ENV) $(FREE_THREADED_ENV)/bin/maturin develop --quiet --manifest-path crates/python/Cargo.toml --profile dev
+	$(FREE_THREADED_ENV)/bin/python -c 'import sys, onesweep; raise SystemExit(sys._is_gil_enabled())'
+	$(CARGO) build --bin onesweep
+	$(PYTHON_TEST_ENV) $(FREE_THREADED_ENV)/bin/python -m pytest --basetemp $(abspath $(TARGET))/free-threaded-test crates/python/tests
 
 # By the PyTorch of Debian, which is for the processor alone (150 MB): that of PyPI brings 2 GB of libraries for graphics cards.
 # TORCH_PYTHON is a Python that has another one, with pytest; wids is read from the environment of the other tests.
@@ -207,6 +234,8 @@ test-long: deps
 	$(MAKE) ray-test
 	$(MAKE) web-test
 	$(MAKE) engines-test
+	$(MAKE) pjdfstest
+	$(MAKE) install-test
 	$(MAKE) deb-test
 	$(MAKE) book
 
@@ -227,6 +256,13 @@ pjdfstest: deps
 	@test -x $(TARGET)/tools/bin/pjdfstest || $(CARGO) install pjdfstest --version '^$(PJDFSTEST)' --locked --root $(TARGET)/tools
 	$(CARGO) build --bin onesweep
 	crates/cli/tests/pjdfstest/run $(TARGET)/debug/onesweep $(TARGET)/tools/bin/pjdfstest
+
+# What a user would call, without optimisation: `cargo install`, `make wheel` and `pip install .`.
+install-test: $(PYTHON_ENV)/made
+	rm -rf $(TARGET)/install-test
+	$(CARGO) install --debug --locked --path crates/cli --root $(TARGET)/install-test/program
+	$(MAKE) wheel WHEEL_PROFILE=dev WHEELS=$(abspath $(TARGET))/install-test/wheels
+	crates/python/tests/installed/run $(TARGET)/install-test
 
 web/node_modules: web/package.json web/package-lock.json
 	@.ci/deps $(WEB_BUILD_TOOLS)
@@ -293,4 +329,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test pjdfstest web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop torch-test ray-test
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test pjdfstest install-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench torch-test ray-test free-threaded-test
