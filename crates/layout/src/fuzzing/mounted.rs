@@ -34,6 +34,25 @@ pub(super) fn ext4(image: &Image, input: &[u8]) {
     assert!(read <= most, "{read} bytes of {most}");
     ext4.scan_inodes(&mut Checker::default());
     ext4.scan_facts(&mut Checker::default());
+    look_up(&ext4, options);
+}
+
+/// Single inodes and directories, of which the second and later are looked at with what was kept of those before.
+fn look_up(ext4: &Ext4<impl BlockRead>, options: u8) {
+    let mut looked = ext4.look_up();
+    for number in [2, 11, 12, 13, 40, 2, u32::MAX] {
+        if let Some((inode, _)) = looked.inode(number) {
+            assert_eq!(inode.number, u64::from(number));
+        }
+        let mut left = if options & 8 == 0 { usize::MAX } else { 3 };
+        let told = looked.names(number, &mut |_, name| {
+            assert!(left > 0, "{number} goes on where nobody listens");
+            left -= 1;
+            assert!((1..=255).contains(&name.len()) && !name.contains(&b'/') && !name.contains(&0), "{name:?}");
+            left > 0
+        });
+        assert!(told.is_none() || left > 0, "{number} counts as whole");
+    }
 }
 
 /// As [`ext4`].
