@@ -185,7 +185,7 @@ mod tests {
         let said = b"open -r looked\nmmap -r 0 4096\nclose\nmmap -rw 0 4096\nclose\n";
         commands.write_all(said).expect("it reads");
         let mapped = fs::metadata(at("mapped")).expect("its facts").ino();
-        while !found(folder.path(), SizesFollow::Close).contains(&mapped) {
+        while !found(folder.path(), SizesFollow::Write).contains(&mapped) {
             assert!(mapping.try_wait().expect("its state").is_none(), "it ended");
         }
         let told = found(folder.path(), SizesFollow::Write);
