@@ -23,7 +23,7 @@ use thiserror::Error;
 use self::{
     ages::Ages,
     clocks::Told,
-    merging::Further,
+    merging::{Further, Vanished},
     open_files::Looked,
     opened::{Opened, Place, Reopening},
     watched::{Alien, Relinked},
@@ -151,6 +151,7 @@ pub struct Summaries<D, T> {
     /// Inodes that got a name or lost one just now.
     relinked: HashMap<LinkKey, Relinked>,
     unreadable: HashMap<Slot, String>,
+    vanished: HashMap<NodeId, Vanished>,
     clock: Arc<dyn Clock>,
     told: Told,
     ages: Ages,
@@ -255,6 +256,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             ages: Ages::new(0, 0),
             relinked: HashMap::new(),
             unreadable: HashMap::new(),
+            vanished: HashMap::new(),
             unsettled: HashMap::new(),
             unsettled_until: i64::MAX,
             tended_at: 0,
@@ -716,6 +718,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let id = self.ledger.nodes.id(at);
             self.tracker.heed(id);
             self.unreadable.remove(&at);
+            self.vanished.remove(&id);
             self.large.remove(&id);
         }
         Ok(self.ledger.forget(slot)?)

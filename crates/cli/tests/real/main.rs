@@ -52,6 +52,7 @@ mod timed;
 mod trace;
 mod tree;
 mod trouble;
+mod unreadable;
 mod view;
 mod walk;
 mod watch;

@@ -29,6 +29,7 @@ pub(super) struct Merging<'a> {
     aliens: &'a HashMap<LinkKey, Alien>,
     relinked: &'a HashMap<LinkKey, Relinked>,
     unreadable: &'a mut HashMap<Slot, String>,
+    vanished: &'a mut HashMap<NodeId, Vanished>,
     unsettled: &'a mut HashMap<Slot, i64>,
     unsettled_until: &'a mut i64,
     readings: &'a mut u64,
@@ -45,6 +46,17 @@ pub(super) struct Merging<'a> {
     pub(super) outdated: Vec<Slot>,
 }
 
+/// Of a directory that could not be opened as one that is gone: the directory above tells whether it is.
+///
+/// The kernel says the same of one that is there where it can't read which directory it is in; by its name it finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vanished {
+    /// The directory above is to be read.
+    ToBeNamed,
+    /// It is still named there, and is to be opened once more.
+    Named,
+}
+
 /// What has to be read for what a reading said.
 #[derive(Debug, Default)]
 pub(super) struct Further {
@@ -59,7 +71,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub(super) fn merging(&mut self, count: Count, now: i64) -> (Merging<'_>, &D, &T) {
         let facts = Facts { count, ..self.facts.clone() };
         let (settling, are_told) = (self.directories.settling_seconds(), self.directories.changes_are_told());
-        let Self { ledger, directories, tracker, nowhere, open, aliens, relinked, unreadable, .. } = self;
+        let Self { ledger, directories, tracker, nowhere, open, aliens, relinked, unreadable, vanished, .. } = self;
         let Self { unsettled, unsettled_until, readings, large, entries_max, clock, told, .. } = self;
         let merging = Merging {
             ledger,
@@ -68,6 +80,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             aliens,
             relinked,
             unreadable,
+            vanished,
             unsettled,
             unsettled_until,
             readings,
@@ -98,7 +111,7 @@ impl Merging<'_> {
                 self.large.insert(self.ledger.nodes.id(slot));
                 return Ok(Further::default());
             }
-            Err(error) if is_gone(&error) => {
+            Err(error) if is_gone(&error) && self.is_to_be_named(slot) => {
                 // The one that it was in tells.
                 if let Some(parent) = self.ledger.nodes.parent(slot) {
                     self.ledger.nodes.mark_changed(parent, count);
@@ -122,6 +135,7 @@ impl Merging<'_> {
             None => self.unreadable.remove(&slot),
         };
         let id = self.ledger.nodes.id(slot);
+        self.vanished.remove(&id);
         if reading.entries() <= self.entries_max {
             self.large.remove(&id);
         }
@@ -144,6 +158,7 @@ impl Merging<'_> {
         let subvolume = id.subvolume;
         let linked: Vec<LinkKey> = reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
         let is_watched = self.names_watched(subvolume, &reading);
+        let returned = self.named_again(&reading);
         let merged = self.ledger.merge(slot, reading, count, now)?;
         for key in linked {
             match self.ledger.open_places(key)? {
@@ -158,6 +173,11 @@ impl Merging<'_> {
             self.ledger.nodes.mark_open(slot);
         }
         let nodes = &mut self.ledger.nodes;
+        for id in returned {
+            if let Some(returned) = nodes.find(id) {
+                nodes.mark_changed(returned, count);
+            }
+        }
         if merged.is_doubtful {
             nodes.mark_changed(slot, count);
         }
@@ -168,6 +188,24 @@ impl Merging<'_> {
             self.ledger.commit(&self.facts, false)?;
         }
         Ok(Further { new: merged.new, doubted })
+    }
+
+    /// Whether it may really be gone; not when it still had its name after it had seemed so.
+    fn is_to_be_named(&mut self, slot: Slot) -> bool {
+        let nodes = &self.ledger.nodes;
+        if !self.are_told || nodes.parent(slot).is_none() {
+            return true;
+        }
+        *self.vanished.entry(nodes.id(slot)).or_insert(Vanished::ToBeNamed) == Vanished::ToBeNamed
+    }
+
+    /// Directories that have their names there, and seemed to be gone.
+    fn named_again(&mut self, reading: &Reading) -> Vec<NodeId> {
+        if self.vanished.is_empty() {
+            return Vec::new();
+        }
+        let named = reading.directories.iter().map(|(id, _)| *id);
+        named.filter(|id| self.vanished.get_mut(id).map(|vanished| *vanished = Vanished::Named).is_some()).collect()
     }
 
     /// Whether an inode that is watched has a name there.

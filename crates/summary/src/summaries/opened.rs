@@ -132,6 +132,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.searches += 1;
         self.remembered = HashSet::new();
         (self.open, self.aliens, self.relinked) = (HashSet::new(), HashMap::new(), HashMap::new());
+        self.vanished = HashMap::new();
         (self.unreadable, self.unsettled, self.unsettled_until) = (HashMap::new(), HashMap::new(), i64::MAX);
         // What is ignored was known to be dirty, and isn't now.
         self.tracker.start_anew();
