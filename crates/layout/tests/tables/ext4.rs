@@ -458,6 +458,13 @@ fn a_journal_that_is_damaged_is_not_cut_short() {
     bytes[end + 7] &= !8;
     let error = Ext4::open(bytes.as_slice()).err().expect("a wrong descriptor");
     assert!(error.to_string().contains("a descriptor"), "{error}");
+    // Nor does it help when the commit is damaged too, be it in its head, where only its checksum says what it is, or elsewhere.
+    for at in [1, 11, 20, 40, 57].map(|at| commits[last] + at) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1;
+        let error = Ext4::open(bytes.as_slice()).err().unwrap_or_else(|| panic!("goes unnoticed with {at}"));
+        assert!(error.to_string().contains("of the journal, which e2fsck has to recover"), "{error}");
+    }
     // A transaction that is wrong in all its parts and older than the log before it isn't damage, but its end.
     let mut bytes = older(commits[last]);
     let descriptor = descriptors.iter().rfind(|at| **at < commits[last]).expect("one of the last transaction");

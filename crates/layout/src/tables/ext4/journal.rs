@@ -420,8 +420,9 @@ impl<'a, B: BlockRead> Journal<'a, B> {
         }
     }
 
-    /// Whether the transaction, or one that came later, is committed behind the block where the log seems to end. Told by a
-    /// sound checksum alone, for what lies there may be old.
+    /// Whether the transaction, or one that came later, is committed behind the block where the log seems to end. What lies there may be
+    /// old: so a later one counts by a sound checksum alone. The transaction itself is committed by a block that says so and isn't older
+    /// than the log, for it's written when all else has been; damage of that block doesn't make it a transaction that a crash cut short.
     fn commits_behind(&self, mut block: u64, left: u64, log: &Log, committed_at: u64) -> Result<bool, TableError> {
         if !self.is_checksummed() || self.features & INCOMPATIBLE_ASYNC_COMMIT != 0 {
             return Ok(false);
@@ -434,11 +435,11 @@ impl<'a, B: BlockRead> Journal<'a, B> {
             let number = be32(&bytes, 8);
             let is_later = u64::from(number.wrapping_sub(log.sequence)) <= left;
             let is_commit = is_of(&bytes, number) && be32(&bytes, 4) == COMMIT;
-            if is_later
-                && is_commit
-                && be64(&bytes, COMMIT_TIME) >= committed_at
-                && self.wrong_commit(place, &bytes).is_none()
-            {
+            let says_so =
+                is_commit && is_later && (number == log.sequence || self.wrong_commit(place, &bytes).is_none());
+            let is_new = be64(&bytes, COMMIT_TIME) >= committed_at;
+            let is_committed = is_new && (says_so || self.is_commit_but_for_its_head(place, &bytes, log.sequence));
+            if is_committed {
                 return Ok(true);
             }
         }
