@@ -222,7 +222,12 @@ impl Shuffled {
                 if path == self.root || self.rng.below(4) > 0 {
                     return Err(io::Error::other("spared"));
                 }
-                fs::remove_dir_all(&path)?;
+                if let Err(error) = fs::remove_dir_all(&path) {
+                    // A file system in user space keeps files that are open under other names, and what they are in, but nothing else.
+                    self.directories.retain(|directory| directory.is_dir());
+                    self.files.retain(|file| file.symlink_metadata().is_ok());
+                    return Err(error);
+                }
                 self.directories.retain(|directory| !directory.starts_with(&path));
                 self.files.retain(|file| !file.starts_with(&path));
                 format!("remove {}", path.display())

@@ -233,7 +233,9 @@ fn move_all() {
 fn move_on(mut host: impl Host) {
     let mut files = files(&mut host);
     let rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
-    let settings = onesweep_relocate::carry::Settings { commit: 80, ..onesweep_relocate::carry::Settings::new(rules) };
+    // XFS has nothing on the disk of what was moved before a commit, which comes after a batch at the earliest.
+    let settings =
+        onesweep_relocate::carry::Settings { commit: 40, batch: 64, ..onesweep_relocate::carry::Settings::new(rules) };
     let done = pack_until_rest(&mut host, &mut files, &settings, 1, &mut |_| true);
     if let Some(Ended::Failed(failure)) = done.report.ended {
         panic!("{failure}");
@@ -382,6 +384,5 @@ fn cut_at_writes(kind: Kind) {
     }
     eprintln!("{writes} writes, {cuts} runs were cut; {moved} blocks had new places, {partly} runs were done in part");
     assert!(cuts > 3 && moved > 0);
-    // XFS writes so few records of its log that some twelve cuts may all lie between them.
-    assert!(partly > 0 || !kind.is_ext4() && !is_long);
+    assert!(partly > 0);
 }
