@@ -26,6 +26,7 @@ mod fuse;
 mod guide;
 mod nodes;
 mod opened;
+mod shown;
 mod source;
 mod walks;
 mod writes;
@@ -82,7 +83,7 @@ pub struct View {
     serving: JoinHandle<io::Result<()>>,
     teller: JoinHandle<()>,
     changes: Arc<Changes>,
-    face: Arc<fuse::Shown>,
+    face: Arc<shown::Shown>,
 }
 
 impl fmt::Debug for View {
@@ -104,7 +105,7 @@ impl View {
         let is_root = user::effective_uid() == 0;
         let source = Arc::new(Source::open(source, !settings.read_write)?);
         let changes = Arc::new(Changes::watch(&source)?);
-        let face = Arc::new(fuse::Shown::new(Arc::clone(&source), Arc::clone(&changes), settings, contents)?);
+        let face = Arc::new(shown::Shown::new(Arc::clone(&source), Arc::clone(&changes), settings, contents)?);
         let mut config = fuser::Config::default();
         config.mount_options = vec![
             MountOption::FSName(settings.name.into()),

@@ -29,9 +29,9 @@ use onesweep_sys::{
 
 use super::{
     changes::Told,
-    fuse::{Entry, Shown, name_of},
     nodes::NodeId,
     opened::OpenFile,
+    shown::{Entry, Shown, name_of},
     source::OfInode,
 };
 

@@ -1,0 +1,510 @@
+//! What is shown: entries are looked at, files opened and read, directories listed, and the kernel is answered.
+
+use std::{
+    ffi::{CString, OsStr},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use fuser::{
+    BackingId, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen,
+};
+use onesweep_sys::{
+    cache,
+    files::{
+        EntryType, Stat, change_size, dev_numbers, list_xattrs_handle, open_again_with, seek_data, seek_hole, statx_at,
+        statx_fd, xattr_handle,
+    },
+    memory::page_bytes,
+    usage::blocks_read,
+};
+
+use super::{
+    Settings,
+    changes::{Changes, Told},
+    contents::Contents,
+    guide::Guide,
+    lock,
+    nodes::{NodeId, ROOT},
+    opened::{Fresh, OpenFile, Opened},
+    source::{OfInode, Source},
+    writes,
+};
+use crate::{
+    ahead::Figures,
+    order::{self, Listed, Order},
+};
+
+/// From this size on the kernel reads a file by itself, where it can.
+const PASSTHROUGH_BYTES: u64 = 1 << 20;
+
+/// What is shown.
+pub(super) struct Shown {
+    pub(super) source: Arc<Source>,
+    pub(super) changes: Arc<Changes>,
+    pub(super) contents: Arc<dyn Contents>,
+    pub(super) guide: Guide,
+    /// Files are brought into memory ahead of walks.
+    sweeps_ahead: bool,
+    pub(super) opened: Opened,
+    order: Order,
+    pub(super) read_only: bool,
+    /// The kernel reads large files by itself.
+    pub(super) has_passthrough: AtomicBool,
+    /// Programs read without telling that they open.
+    pub(super) is_without_open: AtomicBool,
+}
+
+/// An entry as the kernel is told it.
+pub(super) struct Entry {
+    pub(super) node: NodeId,
+    pub(super) attributes: FileAttr,
+    pub(super) generation: Generation,
+    pub(super) ttl: Duration,
+}
+
+pub(super) fn name_of(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn kind_of(kind: EntryType) -> FileType {
+    match kind {
+        EntryType::Dir => FileType::Directory,
+        EntryType::Symlink => FileType::Symlink,
+        EntryType::Fifo => FileType::NamedPipe,
+        EntryType::Socket => FileType::Socket,
+        EntryType::CharDevice => FileType::CharDevice,
+        EntryType::BlockDevice => FileType::BlockDevice,
+        EntryType::File | EntryType::Unknown => FileType::RegularFile,
+    }
+}
+
+/// Device numbers as FUSE packs them.
+fn packed(rdev: u64) -> u32 {
+    let (major, minor) = dev_numbers(rdev);
+    (minor & 0xff) | major << 8 | (minor & !0xff) << 12
+}
+
+/// What `ino` is to a program.
+fn attributes(ino: u64, stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(ino),
+        size: stat.size,
+        blocks: stat.blocks,
+        atime: stat.atime.into(),
+        mtime: stat.mtime.into(),
+        ctime: stat.ctime.into(),
+        crtime: SystemTime::UNIX_EPOCH,
+        kind: kind_of(stat.file_type()),
+        perm: (stat.mode & 0o7777) as u16,
+        nlink: stat.nlink,
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: packed(stat.rdev),
+        blksize: stat.blksize,
+        flags: 0,
+    }
+}
+
+/// Tells an inode from a later one with the same number.
+fn generation(stat: &Stat) -> Generation {
+    Generation(stat.btime.map_or(0, |time| (time.secs as u64).wrapping_mul(1_000_000_000) ^ u64::from(time.nanos)))
+}
+
+impl Shown {
+    pub(super) fn new(
+        source: Arc<Source>,
+        changes: Arc<Changes>,
+        settings: &Settings,
+        contents: Arc<dyn Contents>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            source,
+            changes,
+            contents,
+            sweeps_ahead: settings.sweeps_ahead,
+            guide: Guide::start(settings.limit, settings.order)?,
+            opened: Opened::default(),
+            order: settings.order,
+            read_only: !settings.read_write,
+            has_passthrough: AtomicBool::new(false),
+            is_without_open: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn how(&self) -> String {
+        let large = match self.has_passthrough.load(Ordering::SeqCst) {
+            true => "files of 1 MiB and more are read by the kernel",
+            false if self.is_without_open.load(Ordering::SeqCst) => "files are read without being opened",
+            false => "files are read by the daemon",
+        };
+        format!("{}; {large}", self.changes.how())
+    }
+
+    pub(super) fn tidy(&self) {
+        self.opened.close_recent();
+    }
+
+    pub(super) fn finish(&self) -> Figures {
+        self.guide.finish()
+    }
+
+    /// A directory for a look at its entries.
+    pub(super) fn directory(&self, id: NodeId) -> io::Result<Arc<OwnedFd>> {
+        let directory = self.source.directory(id)?;
+        self.changes.before(id, directory.as_fd());
+        Ok(directory)
+    }
+
+    pub(super) fn is_foreign(&self, id: NodeId) -> bool {
+        self.source.nodes().inode(id).is_some_and(|inode| inode.dev != self.source.inode().dev)
+    }
+
+    /// Looks at an entry, and notes that the kernel is told of it.
+    pub(super) fn entry(&self, parent: NodeId, name: &CString) -> io::Result<Entry> {
+        let directory = self.directory(parent)?;
+        if self.is_foreign(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        let stat = statx_at(directory.as_fd(), name.as_c_str(), true)?;
+        Ok(self.told(parent, name, &stat))
+    }
+
+    /// Notes that the kernel is told of an entry.
+    pub(super) fn told(&self, parent: NodeId, name: &CString, stat: &Stat) -> Entry {
+        let node = self.source.nodes().told(stat.inode(), parent, name);
+        let ttl = match self.source.is_foreign(stat) {
+            true => Duration::ZERO,
+            false => self.changes.ttl(parent, stat.nlink * u32::from(stat.file_type() != EntryType::Dir)),
+        };
+        Entry { node, attributes: attributes(node, stat), generation: generation(stat), ttl }
+    }
+
+    pub(super) fn answer_entry(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        reply: ReplyEntry,
+        find: impl FnOnce(&CString) -> io::Result<Entry>,
+    ) {
+        let since = self.changes.now();
+        let found = name_of(name).and_then(|name| find(&name).map(|entry| (name, entry)));
+        match found {
+            Ok((name, entry)) => {
+                reply.entry(&entry.ttl, &entry.attributes, entry.generation);
+                self.changes.answered(since, [Told { directory: parent, name, node: entry.node }]);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    pub(super) fn stat(&self, id: NodeId, fh: Option<FileHandle>) -> io::Result<Stat> {
+        match fh.and_then(|fh| self.opened.file(fh.0)) {
+            Some(open) => statx_fd(open.file.as_fd()),
+            None => self.source.handle_and_stat(id).map(|(_, stat)| stat),
+        }
+    }
+
+    pub(super) fn answer_attributes(&self, id: NodeId, reply: ReplyAttr, find: impl FnOnce() -> io::Result<Stat>) {
+        let since = self.changes.now();
+        match find() {
+            Ok(stat) => {
+                let names = self.source.nodes().names(id);
+                let parent = names.first().map_or(ROOT, |name| name.directory);
+                let ttl = self.changes.ttl(parent, stat.nlink * u32::from(stat.file_type() != EntryType::Dir));
+                // The root has its own number.
+                let shown = if id == ROOT { stat.ino } else { id };
+                reply.attr(&ttl, &attributes(shown, &stat));
+                let told = names.into_iter().map(|name| Told { directory: name.directory, name: name.name, node: id });
+                self.changes.answered(since, told);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    /// The file that is meant: the one that was opened, or one that nobody has opened.
+    pub(super) fn open_file(&self, id: NodeId, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
+        match self.opened.file(fh.0) {
+            Some(open) => Ok(open),
+            None => self.opened.recent(id, || {
+                let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
+                self.with_content(id, file, &stat)
+            }),
+        }
+    }
+
+    /// A file that was opened, with what reads it.
+    pub(super) fn with_content(&self, id: NodeId, file: OwnedFd, stat: &Stat) -> io::Result<Fresh> {
+        let file = Arc::new(file);
+        let content = self.contents.open(Arc::clone(&file), stat, &|| self.source.name_of(id))?;
+        Ok(Fresh { file, content, ino: stat.ino })
+    }
+
+    /// Opens it, when it is there.
+    pub(super) fn open(self: &Arc<Self>, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+        if self.is_without_open.load(Ordering::SeqCst) {
+            // From now on the kernel doesn't ask any more.
+            return reply.error(Errno::ENOSYS);
+        }
+        let flags = writes::flags_of(flags.0);
+        let opened = self.open_unchanged(id, flags).and_then(|(file, stat)| {
+            let fresh = self.with_content(id, file, &stat)?;
+            Ok((fresh, stat))
+        });
+        let (fresh, stat) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return reply.error(error.into()),
+        };
+        let is_large = stat.size >= PASSTHROUGH_BYTES
+            && self.has_passthrough.load(Ordering::SeqCst)
+            && fresh.content.suits_kernel(&stat);
+        if !is_large {
+            return self.answer_open(id, fresh, flags, false, reply);
+        }
+        // Its reads aren't seen here: it is waited for now.
+        let this = Arc::clone(self);
+        let look = Arc::clone(&fresh.file);
+        self.when_in_memory(id, &look, &stat, Box::new(move || this.answer_open(id, fresh, flags, true, reply)));
+    }
+
+    /// Opens it, and cuts it where it is to be cut: once it is open, so that nobody takes it for a file without writers.
+    fn open_unchanged(&self, id: NodeId, flags: i32) -> io::Result<(OwnedFd, Stat)> {
+        if flags & libc::O_TRUNC == 0 || flags & libc::O_ACCMODE == libc::O_RDONLY {
+            if flags & libc::O_TRUNC != 0 {
+                self.contents.before_change(self.source.handle_and_stat(id)?.1.ino);
+            }
+            return self.source.open_file(id, flags);
+        }
+        let (file, stat) = self.source.open_file(id, flags & !libc::O_TRUNC)?;
+        self.contents.before_change(stat.ino);
+        change_size(file.as_fd(), 0)?;
+        let stat = statx_fd(file.as_fd())?;
+        Ok((file, stat))
+    }
+
+    fn answer_open(&self, id: NodeId, fresh: Fresh, flags: i32, is_large: bool, reply: ReplyOpen) {
+        let back = |file: &OwnedFd| reply.open_backing(file);
+        let (number, open) =
+            self.opened.add_file(id, fresh, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
+        let number = FileHandle(number);
+        self.before_kernel(&open, flags);
+        match &open.backing {
+            Some(backing) => reply.opened_passthrough(number, FopenFlags::FOPEN_NOFLUSH, backing),
+            None => reply.opened(number, self.flags_of_open(id)),
+        }
+    }
+
+    /// What the kernel writes by itself isn't seen here.
+    pub(super) fn before_kernel(&self, open: &OpenFile, flags: i32) {
+        if open.backing.is_none() {
+            return;
+        }
+        open.content.left_to_kernel();
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            self.contents.before_change(open.ino);
+        }
+    }
+
+    /// Somebody who could write it has closed it.
+    pub(super) fn closed(&self, open: &OpenFile) {
+        // What the kernel has written by itself isn't known.
+        if open.backing.is_some() {
+            self.contents.changed(open.ino, &open.file, 0..u64::MAX);
+        }
+        self.contents.closed(open.ino);
+    }
+
+    /// What the kernel may keep of a file between two opens.
+    pub(super) fn flags_of_open(&self, id: NodeId) -> FopenFlags {
+        let parent = self.source.nodes().names(id).first().map_or(ROOT, |name| name.directory);
+        match self.changes.is_seen(parent) {
+            true => FopenFlags::FOPEN_NOFLUSH | FopenFlags::FOPEN_KEEP_CACHE,
+            false => FopenFlags::FOPEN_NOFLUSH,
+        }
+    }
+
+    /// Does it when the file is in memory, or will not come.
+    fn when_in_memory(&self, id: NodeId, file: &OwnedFd, stat: &Stat, job: Box<dyn FnOnce() + Send>) {
+        if !self.sweeps_ahead {
+            return job();
+        }
+        let is_cached = || {
+            let found = cache::residency(file.as_fd(), 0, stat.size);
+            // Where that can't be asked, nothing is known to be missing.
+            found.map_or(true, |found| found.cached >= stat.size.div_ceil(page_bytes()))
+        };
+        let chain = || {
+            let nodes = self.source.nodes();
+            nodes.names(id).first().map_or_else(Vec::new, |name| nodes.chain(name.directory))
+        };
+        self.guide.before_reading(stat.inode(), is_cached, chain, |root| self.source.path_of(root), job);
+    }
+
+    pub(super) fn read(self: &Arc<Self>, id: NodeId, fh: FileHandle, offset: u64, size: u32, reply: ReplyData) {
+        let open = match self.open_file(id, fh) {
+            Ok(open) => open,
+            Err(error) => return reply.error(error.into()),
+        };
+        let answer = {
+            let open = Arc::clone(&open);
+            move || {
+                let done = move |got: io::Result<&[u8]>| match got {
+                    Ok(bytes) => reply.data(bytes),
+                    Err(error) => reply.error(error.into()),
+                };
+                open.content.read(offset, size as usize, Box::new(done));
+            }
+        };
+        // Later bytes come with the first ones.
+        if offset > 0 || !self.sweeps_ahead {
+            return answer();
+        }
+        match statx_fd(open.file.as_fd()) {
+            Ok(stat) => self.when_in_memory(id, &open.file, &stat, Box::new(answer)),
+            Err(_) => answer(),
+        }
+    }
+
+    fn list(&self, id: NodeId) -> io::Result<Vec<Listed>> {
+        if self.is_foreign(id) {
+            return Ok(Vec::new());
+        }
+        let handle = self.directory(id)?;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let open = open_again_with(handle.as_fd(), flags | self.source.quiet_flags())
+            .or_else(|_| open_again_with(handle.as_fd(), flags))?;
+        order::list(open.as_fd(), self.order)
+    }
+
+    /// The entries of an open directory; anew when it is read from the beginning.
+    fn entries(&self, fh: FileHandle, offset: u64) -> io::Result<(NodeId, Arc<Vec<Listed>>)> {
+        let open = self.opened.directory(fh.0).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        let mut entries = lock(&open.entries);
+        if let Some(known) = entries.as_ref().filter(|_| offset > 0) {
+            return Ok((open.node, Arc::clone(known)));
+        }
+        let before = blocks_read();
+        let listed = Arc::new(self.list(open.node)?);
+        *entries = Some(Arc::clone(&listed));
+        drop(entries);
+        self.note_disk(open.node, before);
+        Ok((open.node, listed))
+    }
+
+    /// What this thread had to read from the disk since may be the begin of a walk.
+    fn note_disk(&self, directory: NodeId, before: u64) {
+        if self.sweeps_ahead && blocks_read() != before {
+            let chain = self.source.nodes().chain(directory);
+            self.guide.listed_from_disk(&chain, |root| self.source.path_of(root));
+        }
+    }
+
+    pub(super) fn read_directory(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let (id, entries) = match self.entries(fh, offset) {
+            Ok(found) => found,
+            Err(error) => return reply.error(error.into()),
+        };
+        for at in offset..entries.len() as u64 + 2 {
+            let is_full = match at {
+                0 => reply.add(INodeNo(self.shown_number(id)), 1, FileType::Directory, "."),
+                1 => reply.add(INodeNo(self.shown_number(self.parent_of(id))), 2, FileType::Directory, ".."),
+                _ => {
+                    let entry = &entries[at as usize - 2];
+                    let name = OsStr::from_bytes(entry.name.to_bytes());
+                    reply.add(INodeNo(entry.ino), at + 1, kind_of(entry.kind), name)
+                }
+            };
+            if is_full {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    pub(super) fn read_directory_and_attributes(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let since = self.changes.now();
+        let (id, entries) = match self.entries(fh, offset) {
+            Ok(found) => found,
+            Err(error) => return reply.error(error.into()),
+        };
+        let directory = match self.directory(id) {
+            Ok(directory) => directory,
+            Err(error) => return reply.error(error.into()),
+        };
+        let before = blocks_read();
+        let mut told = Vec::new();
+        for at in offset..entries.len() as u64 + 2 {
+            if at < 2 {
+                let (of, name) = if at == 0 { (id, ".") } else { (self.parent_of(id), "..") };
+                let Ok(stat) = self.stat(of, None) else { continue };
+                let attributes = attributes(self.shown_number(of), &stat);
+                // The kernel knows these, and doesn't take them from here.
+                let number = attributes.ino;
+                if reply.add(number, at + 1, name, &Duration::ZERO, &attributes, Generation(0)) {
+                    break;
+                }
+                continue;
+            }
+            let Listed { name, .. } = &entries[at as usize - 2];
+            // One that is gone meanwhile is left out.
+            let Ok(stat) = statx_at(directory.as_fd(), name.as_c_str(), true) else { continue };
+            let entry = self.told(id, name, &stat);
+            let shown = OsStr::from_bytes(name.to_bytes());
+            let number = INodeNo(entry.node);
+            if reply.add(number, at + 1, shown, &entry.ttl, &entry.attributes, entry.generation) {
+                // It wasn't told, after all.
+                self.source.forget(entry.node, 1);
+                break;
+            }
+            told.push(Told { directory: id, name: name.clone(), node: entry.node });
+        }
+        reply.ok();
+        self.note_disk(id, before);
+        self.changes.answered(since, told);
+    }
+
+    fn parent_of(&self, id: NodeId) -> NodeId {
+        self.source.nodes().names(id).first().map_or(ROOT, |name| name.directory)
+    }
+
+    fn shown_number(&self, id: NodeId) -> u64 {
+        if id == ROOT { self.source.inode().ino } else { id }
+    }
+
+    pub(super) fn xattr(&self, id: NodeId, name: &OsStr) -> io::Result<Vec<u8>> {
+        if id == ROOT
+            && let Some(value) = self.contents.attribute(name)
+        {
+            return Ok(value);
+        }
+        let handle = self.source.handle(id)?;
+        xattr_handle(handle.as_fd(), name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
+    }
+
+    pub(super) fn xattr_names(&self, id: NodeId) -> io::Result<Vec<u8>> {
+        let handle = self.source.handle(id)?;
+        let names = list_xattrs_handle(handle.as_fd())?;
+        Ok(names.iter().flat_map(|name| name.as_bytes_with_nul()).copied().collect())
+    }
+
+    pub(super) fn seek(&self, id: NodeId, fh: FileHandle, offset: i64, whence: i32) -> io::Result<i64> {
+        let beyond = || io::Error::from_raw_os_error(libc::ENXIO);
+        let open = self.open_file(id, fh)?;
+        let from = u64::try_from(offset).map_err(|_| beyond())?;
+        let found = match whence {
+            libc::SEEK_DATA => seek_data(open.file.as_fd(), from)?,
+            libc::SEEK_HOLE => seek_hole(open.file.as_fd(), from)?,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        found.and_then(|at| i64::try_from(at).ok()).ok_or_else(beyond)
+    }
+}
