@@ -92,6 +92,18 @@ pub enum StoreError {
     },
 }
 
+/// A damaged store that was set aside, and that an empty one has taken the place of.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the store {} was damaged: {what}; it is kept as {}, and all is harvested anew, without the totals over time that it held", path.display(), kept.display())]
+pub struct SetAside {
+    /// Where it was.
+    pub path: PathBuf,
+    /// What was wrong.
+    pub what: String,
+    /// Where it is now.
+    pub kept: PathBuf,
+}
+
 /// What a store says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -189,6 +201,27 @@ impl Store {
             made(fs::rename(&new, path))?;
         }
         Self::create(path)
+    }
+
+    /// The same, with an empty store in place of one that is damaged, and what became of that.
+    pub fn open_or_begin_anew(path: &Path) -> Result<(Store, Option<SetAside>), StoreError> {
+        Self::open(path).map(|store| (store, None)).or_else(|error| {
+            let (store, aside) = Self::begin_anew(path, error)?;
+            Ok((store, Some(aside)))
+        })
+    }
+
+    /// Sets a store aside that is damaged, in place of one that was set aside before, and opens an empty one. The error is given
+    /// back where it tells of no damage, or the store can't be set aside.
+    pub(crate) fn begin_anew(path: &Path, error: StoreError) -> Result<(Store, SetAside), StoreError> {
+        let Some(what) = error.damage() else { return Err(error) };
+        let mut kept = path.as_os_str().to_owned();
+        kept.push(".damaged");
+        let aside = SetAside { path: path.to_owned(), what, kept: kept.into() };
+        match fs::rename(path, &aside.kept) {
+            Ok(()) => Ok((Self::open(path)?, aside)),
+            Err(_) => Err(error),
+        }
     }
 
     fn create(path: &Path) -> Result<Store, StoreError> {
@@ -656,6 +689,19 @@ fn failed(path: &Path, step: &'static str) -> impl Fn(redb::Error) -> StoreError
 }
 
 impl StoreError {
+    /// What is wrong with what it holds, where that is why: nothing can be known of it any more.
+    pub fn damage(&self) -> Option<String> {
+        match self {
+            StoreError::Damaged { what, .. } => Some(what.clone()),
+            StoreError::Database { source, .. } => match &**source {
+                redb::Error::Corrupted(what) => Some(what.clone()),
+                redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => Some(error.to_string()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Another process has it open.
     pub fn is_in_use(&self) -> bool {
         let StoreError::Database { source, .. } = self else { return false };

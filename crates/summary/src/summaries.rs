@@ -15,7 +15,7 @@ mod watched;
 use std::{
     collections::{HashMap, HashSet},
     io,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use self::{
@@ -44,7 +44,7 @@ use crate::{
     nodes::{Count, Slot},
     reading::{Directories, Wanted, is_gone},
     record::Record,
-    store::{Facts, Store},
+    store::{Facts, SetAside, Store},
     tracker::{Change, Tracker},
 };
 
@@ -135,6 +135,7 @@ pub struct Summaries<D, T> {
     readings: u64,
     place: Place,
     reopening: Reopening,
+    set_aside: Mutex<Option<SetAside>>,
 }
 
 /// How far a question has got.
@@ -170,7 +171,8 @@ struct Lost {
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The summaries of the file system below `root`. `identity` tells that file system from others: a store of another one is
-    /// begun anew, as is one of which nobody can say what happened since it was written.
+    /// begun anew, as is one of which nobody can say what happened since it was written. One that is damaged is
+    /// [set aside](Self::take_set_aside) first.
     pub fn open(
         store: Store,
         (directories, tracker): (D, T),
@@ -178,7 +180,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         identity: &[u8],
     ) -> Result<Self, SummaryError> {
         let place = Place { root, identity: identity.to_owned(), path: store.path().to_owned() };
-        let opened = Opened::of(store, &directories, &place)?;
+        let (opened, set_aside) = Opened::or_anew(store, &directories, &place)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let mut summaries = Self {
             ledger: opened.ledger,
@@ -221,6 +223,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             readings: 0,
             place,
             reopening: Reopening::default(),
+            set_aside: Mutex::new(set_aside),
         };
         summaries.begin_times();
         summaries.open_all()?;

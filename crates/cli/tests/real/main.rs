@@ -44,6 +44,7 @@ mod several_disks;
 mod shards;
 mod sizes_at_close;
 mod sparse;
+mod store_damage;
 mod storms;
 mod subvolumes;
 mod summaries;

@@ -157,6 +157,36 @@ fn what_is_no_store_is_refused() {
     assert_eq!(std::fs::read(&path).expect("a file"), vec![7; 20_000], "it is left as it was");
 }
 
+/// Of whatever was written there by somebody else, or by the disk.
+#[test]
+fn a_damaged_store_is_set_aside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, kept) = (folder.path().join("store"), folder.path().join("store.damaged"));
+    for is_cut in [false, true] {
+        let store = Store::open(&path).expect("a store");
+        store.commit(&batch([(1, Some(record(1, "a")))]), &Facts::default(), true).expect("it is written");
+        drop(store);
+        let mut bytes = fs::read(&path).expect("the file");
+        match is_cut {
+            true => bytes.truncate(bytes.len() / 2),
+            false => bytes[..4096].fill(0x5a),
+        }
+        fs::write(&path, &bytes).expect("damage");
+        let error = Store::open(&path).and_then(|store| store.facts()).expect_err("it is damaged");
+        assert!(error.damage().is_some(), "{error}");
+        let (store, aside) = Store::open_or_begin_anew(&path).expect("an empty one");
+        assert_eq!(store.directories().expect("a number"), 0);
+        let told = aside.expect("it was set aside").to_string();
+        assert!(told.contains("was damaged") && told.contains("store.damaged, and all is harvested anew"), "{told}");
+        assert_eq!(fs::read(&kept).expect("it is kept"), bytes);
+    }
+    // What can't be read for another reason stays where it is.
+    fs::remove_file(&path).expect("it goes");
+    fs::create_dir(&path).expect("a directory in its place");
+    assert!(Store::open_or_begin_anew(&path).expect_err("no file").damage().is_none());
+    assert!(path.is_dir());
+}
+
 /// Storage on which writing fails from the n-th write on.
 #[derive(Debug)]
 struct Failing {

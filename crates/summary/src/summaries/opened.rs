@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,7 @@ use crate::{
     moment::Moment,
     nodes::Slot,
     reading::Directories,
-    store::{Facts, Store, StoreError},
+    store::{Facts, SetAside, Store, StoreError},
     tracker::Tracker,
 };
 
@@ -52,7 +53,22 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) fn of(store: Store, directories: &impl Directories, place: &Place) -> Result<Opened, SummaryError> {
+    /// What a store says; of an empty one, where it is damaged, with what became of that.
+    pub(super) fn or_anew(
+        store: Store,
+        directories: &impl Directories,
+        place: &Place,
+    ) -> Result<(Opened, Option<SetAside>), SummaryError> {
+        match Opened::of(store, directories, place) {
+            Err(SummaryError::Store(error)) => {
+                let (store, aside) = Store::begin_anew(&place.path, error)?;
+                Ok((Opened::of(store, directories, place)?, Some(aside)))
+            }
+            opened => Ok((opened?, None)),
+        }
+    }
+
+    fn of(store: Store, directories: &impl Directories, place: &Place) -> Result<Opened, SummaryError> {
         let (root, identity) = (place.root, &place.identity[..]);
         let facts = store.facts()?;
         let mut ledger = Ledger::open(store)?;
@@ -113,6 +129,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.reopening.is_closed || self.ledger.store().is_broken()
     }
 
+    /// A damaged store that was set aside since this was asked last.
+    pub fn take_set_aside(&self) -> Option<SetAside> {
+        self.set_aside.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Begins again with what a store holds that has failed, as after a kill: no more can be known of it. A full disk may have
     /// room again; while it hasn't, who asks is told so, and the store is left alone for longer and longer.
     pub(super) fn reopen_if_broken(&mut self) -> Result<(), SummaryError> {
@@ -136,7 +157,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         (self.unreadable, self.unsettled, self.unsettled_until) = (HashMap::new(), HashMap::new(), i64::MAX);
         // What is ignored was known to be dirty, and isn't now.
         self.tracker.start_anew();
-        let opened = Opened::of(Store::open(&self.place.path)?, &self.directories, &self.place)?;
+        let (store, aside) = Store::open_or_begin_anew(&self.place.path)?;
+        let (opened, also) = Opened::or_anew(store, &self.directories, &self.place)?;
+        if let Some(aside) = aside.or(also) {
+            self.set_aside = Mutex::new(Some(aside));
+        }
         (self.ledger, self.root, self.remembered) = (opened.ledger, opened.root, opened.remembered);
         (self.facts, self.count) = (opened.facts.clone(), self.count.max(opened.facts.count) + 1);
         (self.is_behind, self.are_declared_anew) = (false, opened.are_declared_anew);

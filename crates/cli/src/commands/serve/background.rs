@@ -143,6 +143,9 @@ impl<'a> Background<'a> {
                 let path = message::path_text(path);
                 tracing::warn!("{path}: more happened than could be told; it is found out what has changed");
             }
+            if let Some(set_aside) = served.summaries().shared().take_set_aside() {
+                tracing::warn!("{set_aside}");
+            }
             match tended {
                 Ok(Tended::Nothing) => {}
                 Ok(Tended::Some(read)) => {

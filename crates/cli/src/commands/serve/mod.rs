@@ -240,11 +240,14 @@ fn track(
     if let Some(mover) = mover {
         mover.is_heard_by(tracker.moves());
     }
-    let store = sockets::patiently(|| Store::open(&stores.join(&name)), StoreError::is_in_use)
-        .map_err(|error| Failure::told(error.to_string()))?;
+    let store = sockets::patiently(|| Store::open_or_begin_anew(&stores.join(&name)), StoreError::is_in_use);
+    let (store, set_aside) = store.map_err(|error| Failure::told(error.to_string()))?;
     let root = guarded.root();
     let summaries = Summaries::open(store, (guarded, tracker), root, &identity);
     let summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
+    if let Some(set_aside) = set_aside.or(summaries.take_set_aside()) {
+        tracing::warn!("{set_aside}");
+    }
     Ok(Served::new(path.to_owned(), summaries))
 }
 
