@@ -731,6 +731,33 @@ fn damage_to_indirect_blocks_does_no_harm() {
     damaged(&["mkfs.ext2", "-q", "-F", "-b", "1024"], 1024, 3, false);
 }
 
+/// The kernel refuses to open such a file, and nobody would see the end of its zeros.
+#[test]
+fn a_file_that_is_larger_than_any_is_told_and_left_out() {
+    for features in ["metadata_csum", "^metadata_csum"] {
+        let Some(mut image) = Image::new(24 * MIB, &["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", features]) else {
+            return;
+        };
+        image.mount(&["-t", "ext4"], "");
+        for name in ["as large as can be", "larger"] {
+            fs::write(image.root().join(name), "hello").unwrap();
+        }
+        image.unmount();
+        for (name, size) in [("as large as can be", 4096_u64 << 32), ("larger", (4096 << 32) + 1)] {
+            let set = format!("sif \"/{name}\" size {size}");
+            run(Command::new("debugfs").args(["-w", "-R", &set]).arg(image.path()));
+        }
+        let bytes = fs::read(image.path()).unwrap();
+        let kept = scan(&mut Ext4::open(bytes.as_slice()).unwrap());
+        let sizes: Vec<u64> = kept.inodes.values().map(|inode| inode.size).filter(|&size| size > 1 << 30).collect();
+        assert_eq!(sizes, [4096 << 32], "{features}");
+        let told: Vec<String> = kept.problems.iter().map(ToString::to_string).collect();
+        let is_told =
+            |told: &String| told.contains("the size of inode") && told.contains("expected 0 to 17592186044416");
+        assert!(told.iter().any(is_told), "{features}: {told:?}");
+    }
+}
+
 #[test]
 fn damage_to_a_journal_does_no_harm() {
     damaged(&["mkfs.ext4", "-q", "-F", "-b", "1024"], 1024, 4, true);

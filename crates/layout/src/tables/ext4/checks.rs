@@ -28,7 +28,6 @@ use crate::{
 const ROOT: u64 = 2;
 /// Where an inode has its number of links, its size, its number of blocks and where these lie.
 const LINKS_AT: u64 = 0x1A;
-const SIZE_AT: u64 = 4;
 const BLOCKS_AT: u64 = 0x1C;
 const PLACES_AT: u64 = 0x28;
 const FLAGS_AT: u64 = 0x20;
@@ -345,7 +344,7 @@ fn counted(superblock: &Superblock, raw: &RawInode<'_>, at: u64, blocks: &Blocks
 fn size(superblock: &Superblock, raw: &RawInode<'_>, at: u64, runs: &[Run]) -> Result<(), TableError> {
     let (size, block) = (raw.size(superblock), u64::from(superblock.block_bytes));
     let wrong = |expected: String| {
-        Err(TableError::damaged(format!("the size of inode {}", raw.number), at + SIZE_AT, expected, size))
+        Err(TableError::damaged(format!("the size of inode {}", raw.number), at + inode::SIZE_AT, expected, size))
     };
     let end = |run: &Run| run.logical + run.count;
     if raw.kind() == kind::DIRECTORY {
@@ -360,7 +359,7 @@ fn size(superblock: &Superblock, raw: &RawInode<'_>, at: u64, runs: &[Run]) -> R
             false => wrong(format!("{} for its {there} blocks up to block {last}", last * block)),
         };
     }
-    let most = block << 32;
+    let most = raw.most_bytes(superblock);
     let written = runs.iter().rfind(|run| !run.unwritten).map_or(0, |run| (end(run) - 1) * block);
     match (written..=most).contains(&size) || raw.flags() & VERITY != 0 {
         true => Ok(()),

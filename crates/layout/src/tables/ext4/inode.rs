@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// Where an inode has the time of its deletion, or as an orphan the number of the next one.
+pub(super) const SIZE_AT: u64 = 4;
 pub(super) const DELETION_TIME_AT: usize = 0x14;
 /// Where fragments of blocks were to be, which no kernel has.
 pub(super) const FRAGMENT_AT: usize = 0x70;
@@ -152,7 +153,17 @@ impl<'a> RawInode<'a> {
             let expected = format!("0 to {}, a multiple of 4", bytes.len() - 128);
             return Err(TableError::damaged(what, at + 0x80, expected, extra));
         }
+        let (size, most) = (self.size(&volume.superblock), self.most_bytes(&volume.superblock));
+        if self.links() > 0 && size > most {
+            let what = format!("the size of inode {}", self.number);
+            return Err(TableError::damaged(what, at + SIZE_AT, format!("0 to {most}"), size));
+        }
         Ok(())
+    }
+
+    /// Numbers of blocks in a file have 32 bits. A larger one the kernel refuses to open, too; its zeros would take years to read.
+    pub(super) fn most_bytes(&self, superblock: &Superblock) -> u64 {
+        u64::from(superblock.block_bytes) << 32
     }
 
     /// Where its content lies; with what is lacking of that.
