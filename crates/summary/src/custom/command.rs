@@ -24,6 +24,8 @@ use crate::service::protocol::Name;
 const SAID_MAX: usize = 1 << 20;
 /// Bytes of a key.
 const KEY_MAX: usize = 255;
+/// Numbers that are summed are at most so large, up or down: 2^53, as in all JSON. A thousand directories of such are no overflow yet.
+const SUMMED_MAX: u64 = 1 << 53;
 
 /// A command, and who it runs as.
 #[derive(Debug)]
@@ -153,6 +155,9 @@ impl Command {
                 return Err(format!("a key has more than {KEY_MAX} bytes"));
             }
             match &self.classes {
+                None if rule.merge == Merge::Sum && number.unsigned_abs() > SUMMED_MAX => {
+                    return Err(format!("{key:?}: {number} is too large to be summed: {SUMMED_MAX} at most"));
+                }
                 None => tally.add(key.as_bytes(), [number, 0, 0], rule.merge),
                 Some(classes) => {
                     let key = format!("{key} {}", classes.of(number));
@@ -189,6 +194,24 @@ mod tests {
         });
         assert!((1..=3).contains(&most.load(Ordering::SeqCst)), "{most:?}");
         assert_eq!(*turns.left.lock().expect("no panic"), 3);
+    }
+
+    /// Two of them would go over the end of what is added.
+    #[test]
+    fn a_number_that_is_too_large_to_be_summed_is_refused() {
+        let rule = |merge| Rule { merge, limit: 10 };
+        let (words, limit) = (Vec::new(), Duration::ZERO);
+        let command = Command { words, confined: None, classes: None, limit, failed: Mutex::default() };
+        let said = |number: i64, merge| command.tally(format!("{{\"k\": {number}}}").as_bytes(), rule(merge));
+        let most = i64::try_from(SUMMED_MAX).expect("it fits");
+        for number in [most, -most] {
+            assert!(said(number, Merge::Sum).is_ok());
+        }
+        for number in [most + 1, -most - 1, i64::MAX, i64::MIN] {
+            let error = said(number, Merge::Sum).expect_err("it is refused");
+            assert!(error.contains(&format!("{number} is too large to be summed")), "{error}");
+            assert!(said(number, Merge::Max).is_ok());
+        }
     }
 
     #[test]
