@@ -60,21 +60,16 @@ fn scatter() -> io::Result<()> {
 /// A file system, and how it is mounted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
+    /// ext4, which is moved with `data=ordered` alone.
     Ordered,
-    /// Data may come to the disk after the journal.
-    Writeback,
     Reflinks,
     /// An XFS without reflinks.
     Exchange,
 }
 
 impl Kind {
-    fn options(self) -> &'static [&'static str] {
-        if self == Kind::Writeback { &["--mount-options", "data=writeback"] } else { &[] }
-    }
-
     fn is_ext4(self) -> bool {
-        matches!(self, Kind::Ordered | Kind::Writeback)
+        self == Kind::Ordered
     }
 
     /// With a second group, which has a copy of the superblock; mkfs.xfs makes no smaller one than that.
@@ -278,7 +273,7 @@ fn as_helper() {
 }
 
 /// Runs a part of this very binary on the disk, after a line to it.
-fn helped(kind: Kind, place: &Place, order: &str, does: &str) -> Output {
+fn helped(place: &Place, order: &str, does: &str) -> Output {
     let program = std::env::current_exe().unwrap();
     let line = if order.is_empty() { String::new() } else { format!("echo {order} > ../disk/stats && ") };
     let script = format!(
@@ -286,7 +281,7 @@ fn helped(kind: Kind, place: &Place, order: &str, does: &str) -> Output {
          echo {BOOKS}; cat ../disk/stats; exit $code",
         program.display()
     );
-    place.script(kind.options(), &script)
+    place.script(&[], &script)
 }
 
 fn layout(out: &Output, word: &str) -> Layout {
@@ -317,11 +312,6 @@ fn a_power_cut_leaves_every_block_at_its_old_or_new_place() {
 }
 
 #[test]
-fn a_power_cut_leaves_every_block_at_its_old_or_new_place_with_data_behind_the_journal() {
-    cut_at_writes(Kind::Writeback);
-}
-
-#[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs() {
     cut_at_writes(Kind::Reflinks);
 }
@@ -338,23 +328,23 @@ fn cut_at_writes(kind: Kind) {
     }
     let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
     kind.make(&place);
-    assert_well(&helped(kind, &place, "", "scatter"));
+    assert_well(&helped(&place, "", "scatter"));
     let fresh = place.home.path().join("fresh");
     let copy = |from: &Path, to: &Path| succeed(Command::new("cp").args(["--sparse=always"]).arg(from).arg(to));
     copy(&place.image, &fresh);
-    let out = helped(kind, &place, "", "check");
+    let out = helped(&place, "", "check");
     assert_well(&out);
     let old = layout(&out, "is");
 
     copy(&fresh, &place.image);
-    let out = helped(kind, &place, "reset", "move");
+    let out = helped(&place, "reset", "move");
     assert_well(&out);
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let (_, books) = said.split_once(BOOKS).expect("the books");
     let books: serde_json::Value = serde_json::from_str(books).expect("JSON");
     let writes = books["writes"]["requests"].as_u64().expect("a number of writes");
     assert!(writes > 20, "{said}");
-    let out = helped(kind, &place, "", "check");
+    let out = helped(&place, "", "check");
     assert_well(&out);
     assert!(old.len() as u64 > 5 * FILES && layout(&out, "is") != old);
     assert!(!kind.is_ext4() || layout(&out, "back") == old);
@@ -364,12 +354,12 @@ fn cut_at_writes(kind: Kind) {
     // Further than the last write of the run, for what the end of the mount writes.
     for cut in (1..=writes + writes / 4).step_by(step as usize) {
         copy(&fresh, &place.image);
-        let out = helped(kind, &place, &format!("power-cut {cut} {cut}"), "move");
+        let out = helped(&place, &format!("power-cut {cut} {cut}"), "move");
         cuts += u64::from(!out.status.success());
         let new = layout(&out, "to");
         place.assert_down();
         kind.replay(&place, cut);
-        let out = helped(kind, &place, "", "check");
+        let out = helped(&place, "", "check");
         assert_well(&out);
         let is = layout(&out, "is");
         assert_eq!(is.len(), old.len());

@@ -23,6 +23,12 @@ pub enum Refusal {
     /// All data goes through the journal.
     #[error("its ext4 writes data to the journal (data=journal) and cannot move files; mount it with data=ordered")]
     DataJournal,
+    /// Data may come to the disk behind the journal. The kernel then gives the old place of what was moved to others before the journal
+    /// has the move, so that a crash would leave their bytes in it.
+    #[error(
+        "its ext4 lets data come to the disk behind the journal (data=writeback), so that a crash would damage what was moved; mount it with data=ordered"
+    )]
+    DataWriteback,
     /// Space is given out in clusters.
     #[error("its ext4 gives out space in clusters (bigalloc) and cannot move files")]
     Bigalloc,
@@ -94,7 +100,8 @@ fn judge(options: &str, journal: &str, errors: &str) -> Result<(), Refusal> {
         return Err(Refusal::NoJournal);
     }
     match mode {
-        Some("ordered" | "writeback") => {}
+        Some("ordered") => {}
+        Some("writeback") => return Err(Refusal::DataWriteback),
         Some("journal") => return Err(Refusal::DataJournal),
         _ => return Err(Refusal::NoJournal),
     }
@@ -133,12 +140,12 @@ mod tests {
     #[test]
     fn what_is_not_shown_to_be_sound_is_refused() {
         assert!(judge("rw\ndata=ordered\n", "77\n", "0\n").is_ok());
-        assert!(judge("rw\ndata=writeback\n", "77\n", "0\n").is_ok());
         let refused = |options, journal, errors| judge(options, journal, errors).unwrap_err();
         assert!(matches!(refused("rw", "<none>\n", "0"), Refusal::NoJournal));
         assert!(matches!(refused("rw\ndata=ordered", "<none>\n", "0"), Refusal::NoJournal));
         assert!(matches!(refused("rw", "77", "0"), Refusal::NoJournal));
         assert!(matches!(refused("data=journal", "77", "0"), Refusal::DataJournal));
+        assert!(matches!(refused("rw\ndata=writeback\n", "77\n", "0\n"), Refusal::DataWriteback));
         assert!(matches!(refused("data=ordered\ndax=always", "77", "0"), Refusal::Dax));
         assert!(matches!(refused("data=ordered", "77", "3"), Refusal::Damaged(3)));
         assert!(matches!(refused("data=ordered", "77", ""), Refusal::Unknown { .. }));
