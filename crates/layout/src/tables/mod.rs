@@ -144,6 +144,9 @@ pub struct Wanted {
     pub xattrs: bool,
     /// Where files lie, where that is no part of what is read in any case: a mounted XFS has to be asked for it.
     pub extents: bool,
+    /// What directories tell of names that were told already, held against those: NTFS without a mount has indexes that nothing
+    /// else needs, in blocks that are read in one more rising pass.
+    pub indexes: bool,
 }
 
 /// What a file system says of itself.

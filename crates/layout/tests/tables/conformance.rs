@@ -186,7 +186,7 @@ impl Found for Until {
 /// Everything that tables tell.
 pub(crate) fn scan(tables: &mut dyn Tables) -> Kept {
     let mut kept = Kept::default();
-    tables.scan(Wanted { xattrs: true, extents: true }, &mut kept).expect("tables that can be read");
+    tables.scan(Wanted { xattrs: true, extents: true, indexes: true }, &mut kept).expect("tables that can be read");
     kept
 }
 

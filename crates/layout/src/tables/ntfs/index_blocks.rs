@@ -1,0 +1,360 @@
+//! The blocks of indexes: which of them are in use and where they lie, and reading many in the order of the disk.
+
+use std::ops::Range;
+
+use super::{
+    INDEX_NAME,
+    attributes::{Attribute, Value, kind},
+    bytes::u64_at,
+    index::{self, ROOT_HEADER, Shape, damaged},
+    mft::Mft,
+    names::is_ascii,
+    record::apply_fixups,
+    stream::Stream,
+};
+use crate::{
+    block_read::BlockRead,
+    tables::{TableError, cast::to_usize},
+};
+
+/// Places that are kept until they are read, 32 bytes each: 8 MiB.
+const PLACES_MAX: usize = 1 << 18;
+/// What lies between two places is read through rather than skipped, up to so many bytes: a track or less.
+const GAP_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of a read, at most, and of a place.
+const READ_BYTES_MAX: u64 = 2 << 20;
+/// A bit for each block: those of an index of 8,388,608 blocks.
+const BITMAP_BYTES_MAX: u64 = 1 << 20;
+/// Where a block says which one it is, and where the header of its entries begins.
+const NUMBER_AT: usize = 16;
+const HEADER_AT: usize = 24;
+const MAGIC: [u8; 4] = *b"INDX";
+
+/// The index of the names of a directory, put together from its attributes.
+#[derive(Debug, Default)]
+pub(super) struct IndexParts {
+    /// The value of its root; empty where there is none.
+    root: Vec<u8>,
+    /// Where the root begins as an attribute, and as a value.
+    pub(super) root_at: u64,
+    value_at: u64,
+    blocks: Stream,
+    bitmap: Stream,
+}
+
+impl IndexParts {
+    /// Begins anew.
+    pub(super) fn clear(&mut self) {
+        if self.is_there() || self.blocks.present || self.bitmap.present {
+            self.root.clear();
+            self.blocks.clear();
+            self.bitmap.clear();
+        }
+    }
+
+    /// Adds the attribute, or its next piece, if it is one of the index: its root, and its blocks where they are wanted.
+    pub(super) fn take<B>(
+        &mut self,
+        attribute: &Attribute<'_>,
+        with_blocks: bool,
+        mft: &Mft<B>,
+    ) -> Result<(), TableError> {
+        if !is_ascii(attribute.name, INDEX_NAME) {
+            return Ok(());
+        }
+        match (attribute.kind, attribute.value) {
+            (kind::INDEX_ROOT, Value::Resident(value)) => {
+                self.root.clear();
+                self.root.extend_from_slice(value);
+                (self.root_at, self.value_at) = (attribute.at, attribute.value_at);
+                Ok(())
+            }
+            (kind::INDEX_ALLOCATION, _) if with_blocks => self.blocks.take(attribute, &mft.geometry),
+            (kind::BITMAP, _) if with_blocks => self.bitmap.take(attribute, &mft.geometry),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is an index.
+    pub(super) fn is_there(&self) -> bool {
+        !self.root.is_empty()
+    }
+
+    /// Whether it has blocks of its own, as far as these were wanted.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.blocks.present
+    }
+
+    /// The entries of its root, each with the byte of its name, and whether they are all that is in the tree.
+    pub(super) fn root_entries(&self, each: &mut dyn FnMut(index::Entry<'_>, u64)) -> Result<bool, TableError> {
+        let header = self.root.get(ROOT_HEADER..).unwrap_or_default();
+        let header_at = self.value_at + ROOT_HEADER as u64;
+        let is_all = index::entries(header, &mut |entry| {
+            let at = header_at + entry.name_at as u64;
+            each(entry, at);
+        });
+        is_all.ok_or_else(|| damaged(self.root_at, "entries that don't end"))
+    }
+}
+
+/// Blocks of an index that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    at: u64,
+    directory: u64,
+    /// The first of them, by its number in the index.
+    number: u64,
+    /// How many, of 512 bytes to 2 MiB each; no more than one read has room for.
+    count: u16,
+    /// The bytes of each, as a power of two.
+    block_shift: u8,
+    /// That of what blocks count themselves in.
+    unit_shift: u8,
+}
+
+impl Place {
+    fn bytes(&self) -> u64 {
+        u64::from(self.count) << self.block_shift
+    }
+}
+
+/// A block that lies in several pieces: where each begins, and its bytes.
+#[derive(Debug)]
+struct Divided {
+    block: Place,
+    pieces: Vec<(u64, u64)>,
+}
+
+/// A block that was read, fixups applied.
+pub(super) struct Block<'a> {
+    /// Whose it is.
+    pub(super) directory: u64,
+    bytes: &'a [u8],
+    pieces: &'a [(u64, u64)],
+}
+
+impl Block<'_> {
+    /// Its entries, each with the byte of its name.
+    pub(super) fn entries(&self, each: &mut dyn FnMut(index::Entry<'_>, u64)) -> Result<(), TableError> {
+        let header = self.bytes.get(HEADER_AT..).unwrap_or_default();
+        let is_all = index::entries(header, &mut |entry| {
+            let at = byte_of(self.pieces, (HEADER_AT + entry.name_at) as u64);
+            each(entry, at);
+        });
+        is_all.map(|_| ()).ok_or_else(|| damaged(byte_of(self.pieces, 0), "entries that don't end"))
+    }
+}
+
+/// The byte of the volume for one of a block.
+fn byte_of(pieces: &[(u64, u64)], offset: u64) -> u64 {
+    let mut before = 0;
+    for &(at, length) in pieces {
+        if offset < before + length {
+            return at + (offset - before);
+        }
+        before += length;
+    }
+    pieces.first().map_or(0, |(at, _)| *at)
+}
+
+/// What a block is given to: it, or the number of its directory and why it can't be read.
+pub(super) type Each<'a> = dyn FnMut(Result<Block<'_>, (u64, TableError)>) + 'a;
+
+/// Blocks that are to be read.
+#[derive(Debug)]
+pub(super) struct IndexBlocks {
+    places: Vec<Place>,
+    divided: Vec<Divided>,
+    /// Pieces of those that are divided.
+    pieces: usize,
+    /// Bytes that there can still be: no more than the device has, as each block is only one directory's.
+    bytes_left: u64,
+}
+
+impl IndexBlocks {
+    /// None so far, on a device of so many bytes.
+    pub(super) fn new(device_bytes: u64) -> IndexBlocks {
+        IndexBlocks { places: Vec::new(), divided: Vec::new(), pieces: 0, bytes_left: device_bytes }
+    }
+
+    /// Whether they have to be read before more are added.
+    pub(super) fn is_full(&self) -> bool {
+        self.places.len() + self.pieces >= PLACES_MAX
+    }
+
+    /// Adds the blocks of a directory that its bitmap says are in use. A bitmap that lies in clusters of its own, as one of some
+    /// thousands of blocks does, is read.
+    pub(super) fn add<B: BlockRead>(
+        &mut self,
+        mft: &Mft<B>,
+        directory: u64,
+        index: &mut IndexParts,
+    ) -> Result<(), TableError> {
+        let before = (self.places.len(), self.divided.len());
+        let added = self.add_all(mft, directory, index);
+        if added.is_err() {
+            self.places.truncate(before.0);
+            self.divided.truncate(before.1);
+            self.pieces = self.divided.iter().map(|block| block.pieces.len()).sum();
+        }
+        added
+    }
+
+    fn add_all<B: BlockRead>(
+        &mut self,
+        mft: &Mft<B>,
+        directory: u64,
+        index: &mut IndexParts,
+    ) -> Result<(), TableError> {
+        let shape = Shape::of(&index.root, index.root_at, mft.geometry.cluster_bytes)?;
+        if !index.blocks.present {
+            return Err(damaged(index.root_at, "no blocks, where its root leads to some"));
+        }
+        index.blocks.finish(&mft.geometry)?;
+        index.bitmap.finish(&mft.geometry)?;
+        if index.bitmap.size > BITMAP_BYTES_MAX {
+            let (what, expected) = ("the size of the bitmap of an index", format!("at most {BITMAP_BYTES_MAX}"));
+            return Err(TableError::damaged(what, index.bitmap.at, expected, index.bitmap.size));
+        }
+        let bits = index.bitmap.read(&mft.device, BITMAP_BYTES_MAX)?;
+        let bytes = (0_u64..).zip(bits).filter(|(_, byte)| *byte != 0);
+        for number in
+            bytes.flat_map(|(at, byte)| (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit))
+        {
+            let Some(left) = self.bytes_left.checked_sub(shape.block_bytes()) else {
+                let (expected, found) = ("clusters that no other has", "those of others");
+                return Err(TableError::damaged("the index of a directory", index.blocks.at, expected, found));
+            };
+            self.bytes_left = left;
+            let (block_shift, unit_shift) = (shape.block_shift, shape.unit_shift);
+            let block = Place { at: 0, directory, number, count: 1, block_shift, unit_shift };
+            let start = number << block_shift;
+            let pieces = pieces_of(&index.blocks, start..start + shape.block_bytes());
+            let Some(&(at, _)) = pieces.first() else {
+                let found = format!("no place for its block {number}, which is in use");
+                return Err(TableError::damaged("the index of a directory", index.blocks.at, "a sound one", found));
+            };
+            match pieces.len() {
+                1 => self.push(Place { at, ..block }),
+                more => {
+                    self.pieces += more;
+                    self.divided.push(Divided { block: Place { at, ..block }, pieces });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a block, to the place of the one before where it follows that.
+    fn push(&mut self, block: Place) {
+        match self.places.last_mut() {
+            Some(last)
+                if last.directory == block.directory
+                    && last.number + u64::from(last.count) == block.number
+                    && last.at + last.bytes() == block.at
+                    && last.bytes() + block.bytes() <= READ_BYTES_MAX =>
+            {
+                last.count += 1;
+            }
+            _ => self.places.push(block),
+        }
+    }
+
+    /// Reads all that were added, by rising address, near ones together, and forgets them.
+    pub(super) fn read<B: BlockRead>(&mut self, mft: &Mft<B>, each: &mut Each<'_>) {
+        let (mut places, mut divided) = (std::mem::take(&mut self.places), std::mem::take(&mut self.divided));
+        self.pieces = 0;
+        places.sort_unstable();
+        let mut buffer = Vec::new();
+        let mut rest = &places[..];
+        while let Some(first) = rest.first() {
+            let mut end = first.at + first.bytes();
+            let is_near = |place: &Place| {
+                let next_end = end.max(place.at + place.bytes());
+                let is_near = place.at <= end + GAP_BYTES_MAX && next_end - first.at <= READ_BYTES_MAX;
+                if is_near {
+                    end = next_end;
+                }
+                is_near
+            };
+            let mut is_near = is_near;
+            let count = 1 + rest[1..].iter().take_while(|place| is_near(place)).count();
+            let (group, behind) = rest.split_at(count);
+            rest = behind;
+            buffer.resize(to_usize(end - first.at), 0);
+            let together = mft.read_device(&mut buffer, first.at).is_ok();
+            for place in group {
+                let within = to_usize(place.at - first.at)..to_usize(place.at - first.at + place.bytes());
+                // Not in place: where two directories have a block, each of them applies the fixups.
+                let mut bytes = buffer[within].to_vec();
+                blocks_of(mft, place, &mut bytes, together, each);
+            }
+        }
+        divided.sort_unstable_by_key(|divided| divided.block);
+        for Divided { block, pieces } in &divided {
+            buffer.resize(to_usize(block.bytes()), 0);
+            let mut left = &mut buffer[..];
+            let read = pieces.iter().try_for_each(|&(at, length)| {
+                let (piece, behind) = std::mem::take(&mut left).split_at_mut(to_usize(length));
+                left = behind;
+                mft.read_device(piece, at)
+            });
+            each(
+                read.and_then(|()| opened(block, block.number, pieces, &mut buffer))
+                    .map_err(|problem| (block.directory, problem)),
+            );
+        }
+    }
+}
+
+/// Gives the blocks of a place over, which were read together with others, or else are read one by one.
+fn blocks_of<B: BlockRead>(mft: &Mft<B>, place: &Place, bytes: &mut [u8], together: bool, each: &mut Each<'_>) {
+    let block_bytes = 1_u64 << place.block_shift;
+    for (nth, bytes) in (0..).zip(bytes.chunks_exact_mut(to_usize(block_bytes))) {
+        let at = place.at + nth * block_bytes;
+        let read = if together { Ok(()) } else { mft.read_device(bytes, at) };
+        let pieces = [(at, block_bytes)];
+        let opened = read.and_then(|()| opened(place, place.number + nth, &pieces, bytes));
+        each(opened.map_err(|problem| (place.directory, problem)));
+    }
+}
+
+/// Applies the fixups of a block and verifies that it says itself that it is the one with this number.
+fn opened<'a>(
+    place: &Place,
+    number: u64,
+    pieces: &'a [(u64, u64)],
+    bytes: &'a mut [u8],
+) -> Result<Block<'a>, TableError> {
+    let directory = place.directory;
+    apply_fixups(bytes, MAGIC, 0).map_err(|problem| match problem {
+        TableError::Damaged { what, at, expected, found } => {
+            let what = format!("{what} (block {number} of the index of directory {directory})");
+            TableError::Damaged { what, at: byte_of(pieces, at), expected, found }
+        }
+        other => other,
+    })?;
+    let expected = number << (place.block_shift - place.unit_shift);
+    let own = u64_at(bytes, NUMBER_AT).unwrap_or(0);
+    if own != expected {
+        let what = format!("the own number of a block of the index of directory {directory}");
+        return Err(TableError::damaged(what, byte_of(pieces, NUMBER_AT as u64), expected, own));
+    }
+    Ok(Block { directory, bytes, pieces })
+}
+
+/// Where a part of an index lies; nothing where not all of it has a place.
+fn pieces_of(blocks: &Stream, wanted: Range<u64>) -> Vec<(u64, u64)> {
+    let (mut pieces, mut next) = (Vec::new(), wanted.start);
+    let first = blocks.extents.partition_point(|extent| extent.logical_end() <= wanted.start);
+    for extent in &blocks.extents[first..] {
+        let Some(physical) = extent.physical.filter(|_| extent.logical <= next && !extent.is_zeros()) else { break };
+        let end = extent.logical_end().min(wanted.end);
+        pieces.push((physical + (next - extent.logical), end - next));
+        next = end;
+        if next == wanted.end {
+            return pieces;
+        }
+    }
+    Vec::new()
+}
