@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use super::{
     FIRST_FILE,
-    attributes::Attributes,
+    attributes::{Attribute, Attributes},
     index::Entry,
     index_blocks::{IndexBlocks, IndexParts},
     indexes::name_in,
     listed::{Loaded, list_in, read_file},
     mft::Mft,
     names::utf8,
+    record::Reference,
 };
 use crate::{
     block_read::BlockRead,
@@ -30,10 +31,21 @@ type Shown = (Vec<u8>, bool);
 
 /// A name in an index.
 struct Named {
-    file: u64,
+    file: Reference,
     name: Shown,
+    /// The bytes where its entry has the sequence number of the file, and the name.
+    sequence_at: u64,
     at: u64,
 }
+
+/// What a file says of itself: its sequence number, and the names that it has in a directory.
+struct Says {
+    sequence: u16,
+    names: Vec<Shown>,
+}
+
+/// Where an entry has the sequence number of its file.
+const SEQUENCE_AT: usize = 6;
 
 /// Looks at one directory after the other.
 pub(super) struct Doubtful<'a, B> {
@@ -69,13 +81,13 @@ impl<'a, B: BlockRead> Doubtful<'a, B> {
             names_left,
             listed_left,
         };
-        let Ok(is_all) = index.root_entries(&mut |entry, at| look.take(&entry, at)) else { return Vec::new() };
+        let Ok(is_all) = index.root_entries(&mut |entry, byte| look.take(entry, byte)) else { return Vec::new() };
         if let Some(blocks) = blocks.as_mut().filter(|_| !is_all || index.has_blocks()) {
             if blocks.add(mft, directory, &mut index).is_err() {
                 return Vec::new();
             }
             blocks.read(mft, &mut |block| {
-                let taken = block.map(|block| block.entries(&mut |entry, at| look.take(&entry, at)));
+                let taken = block.map(|block| block.entries(&mut |entry, byte| look.take(entry, byte)));
                 look.is_all_known &= matches!(taken, Ok(Ok(())));
             });
         }
@@ -101,15 +113,16 @@ struct Look<'a, B> {
 }
 
 impl<B: BlockRead> Look<'_, B> {
-    /// A name in the index, which begins at this byte.
-    fn take(&mut self, entry: &Entry<'_>, at: u64) {
+    /// A name in the index.
+    fn take(&mut self, entry: &Entry<'_>, byte: &dyn Fn(usize) -> u64) {
         if entry.file.number < FIRST_FILE {
             return;
         }
         let Some(left) = self.names_left.checked_sub(1) else { return };
         *self.names_left = left;
         let name = (entry.key.name.to_vec(), entry.key.is_dos);
-        self.waiting.push(Named { file: entry.file.number, name, at });
+        let (sequence_at, at) = (byte(entry.at + SEQUENCE_AT), byte(entry.name_at));
+        self.waiting.push(Named { file: entry.file, name, sequence_at, at });
         if self.waiting.len() >= RECORDS_BYTES / self.mft.geometry.record_bytes as usize {
             self.compare();
         }
@@ -118,62 +131,80 @@ impl<B: BlockRead> Look<'_, B> {
     /// Holds the names that wait against their files, whose records are read in rising order.
     fn compare(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        let numbers = waiting.iter().map(|named| named.file).filter(|number| *number < self.mft.records);
+        let numbers = waiting.iter().map(|named| named.file.number).filter(|number| *number < self.mft.records);
         let loaded = Loaded::read(self.mft, numbers.collect());
         let mut of_listed = HashMap::new();
-        for Named { file, name, at } in &waiting {
-            let names = match self.names_in(&loaded, *file) {
-                Some(Some(names)) => Some(names),
+        for named in &waiting {
+            let number = named.file.number;
+            let says = match self.said(&loaded, number) {
                 // It has several records.
-                Some(None) => of_listed.entry(*file).or_insert_with(|| self.names_of_listed(*file)).clone(),
+                Some((sequence, None)) => {
+                    let names = of_listed.entry(number).or_insert_with(|| self.names_of_listed(number)).clone();
+                    names.map(|names| Says { sequence, names })
+                }
+                Some((sequence, Some(names))) => Some(Says { sequence, names }),
                 None => None,
             };
-            match names {
+            match says {
                 // That it can't be read was told already.
                 None => self.is_all_known = false,
-                Some(names) if names.contains(name) => {}
-                Some(names) => self.told.push(self.contradiction(*file, name, *at, &names)),
+                Some(says) => {
+                    // A reference without a sequence number means whatever is there.
+                    self.is_all_known &= named.file.sequence != 0;
+                    self.told.extend(self.contradiction(named, &says));
+                }
             }
         }
     }
 
-    fn contradiction(&self, file: u64, name: &Shown, at: u64, names: &[Shown]) -> TableError {
-        let what = format!("the name of file {file} in the index of directory {}", self.directory);
+    fn contradiction(&self, named: &Named, says: &Says) -> Option<TableError> {
+        let Named { file, name, sequence_at, at } = named;
+        let place = format!("of file {} in the index of directory {}", file.number, self.directory);
+        if says.names.contains(name) {
+            let what = format!("the sequence number {place}");
+            let is_other = file.sequence != says.sequence && file.sequence != 0;
+            return is_other.then(|| TableError::damaged(what, *sequence_at, says.sequence, file.sequence));
+        }
         let shown = |(name, is_dos): &Shown| {
             let only = if *is_dos { " for DOS alone" } else { "" };
             format!("{}{only}", quoted(&utf8(name)))
         };
-        let expected =
-            if names.is_empty() { "none".to_owned() } else { names.iter().map(shown).collect::<Vec<_>>().join(" or ") };
-        TableError::damaged(what, at, expected, shown(name))
+        let names: Vec<String> = says.names.iter().map(shown).collect();
+        let expected = if names.is_empty() { "none".to_owned() } else { names.join(" or ") };
+        Some(TableError::damaged(format!("the name {place}"), *at, expected, shown(name)))
     }
 
-    /// The names that a file of one record says to have in the directory; `None` within where it has several, and without where its
-    /// record can't be read.
-    fn names_in(&self, loaded: &Loaded, number: u64) -> Option<Option<Vec<Shown>>> {
+    /// The sequence number of a file and its names in the directory, these where it has one record only. `None` where that can't be
+    /// read.
+    fn said(&self, loaded: &Loaded, number: u64) -> Option<(u16, Option<Vec<Shown>>)> {
         if number >= self.mft.records {
-            return Some(Some(Vec::new()));
+            return Some((0, Some(Vec::new())));
         }
         let record = loaded.record_of(number)?;
         if list_in(record).ok()?.is_some() {
-            return Some(None);
+            return Some((record.header.sequence, None));
         }
         let mut names = Vec::new();
         for attribute in Attributes::of(record) {
-            names.extend(name_in(&attribute.ok()?).filter(|name| name.directory.number == self.directory));
+            names.extend(self.name_in(&attribute.ok()?));
         }
-        Some(Some(names.iter().map(|name| (name.name.to_vec(), name.is_dos)).collect()))
+        Some((record.header.sequence, Some(names)))
     }
 
-    /// The same of a file of several records.
+    /// The names of a file of several records.
     fn names_of_listed(&mut self, number: u64) -> Option<Vec<Shown>> {
         *self.listed_left = self.listed_left.checked_sub(1)?;
-        let (mut names, directory) = (Vec::new(), self.directory);
+        let mut names = Vec::new();
         let read = read_file(self.mft, number, &mut |attribute| {
-            let name = name_in(attribute).filter(|name| name.directory.number == directory);
-            names.extend(name.map(|name| (name.name.to_vec(), name.is_dos)));
+            names.extend(self.name_in(attribute));
             Ok(())
         });
         read.ok().map(|()| names)
+    }
+
+    /// The name that an attribute tells, if it is in the directory.
+    fn name_in(&self, attribute: &Attribute<'_>) -> Option<Shown> {
+        let name = name_in(attribute).filter(|name| name.directory.number == self.directory);
+        name.map(|name| (name.name.to_vec(), name.is_dos))
     }
 }

@@ -56,7 +56,8 @@ pub(super) fn damaged(at: u64, found: &str) -> TableError {
 pub(super) struct Entry<'a> {
     pub(super) file: Reference,
     pub(super) key: FileName<'a>,
-    /// Where the name itself begins, from the header on.
+    /// Where it begins, with the number of the file, and where the name itself does, from the header on.
+    pub(super) at: usize,
     pub(super) name_at: usize,
 }
 
@@ -75,7 +76,7 @@ pub(super) fn entries<'a>(header: &'a [u8], each: &mut dyn FnMut(Entry<'a>)) -> 
             return Some(is_all);
         }
         let key = FileName::parse(slice_at(entry, 16, usize::from(u16_at(entry, 10)?))?)?;
-        each(Entry { file: Reference::new(u64_at(entry, 0)?), key, name_at: at + 16 + 66 });
+        each(Entry { file: Reference::new(u64_at(entry, 0)?), key, at, name_at: at + 16 + 66 });
         at += length;
     }
 }
@@ -190,11 +191,16 @@ pub(super) mod tests {
 
     /// An entry on the disk; the last one has no name.
     pub(in super::super) fn entry(directory: Reference, number: u64, name: &str, below: Option<u64>) -> Vec<u8> {
+        entry_of(directory, Reference { number, sequence: 0 }, name, below)
+    }
+
+    /// The same with the sequence number of the file.
+    pub(in super::super) fn entry_of(directory: Reference, file: Reference, name: &str, below: Option<u64>) -> Vec<u8> {
         let key = names::tests::on_disk(directory, name, 1);
         let is_last = name.is_empty();
         let key = if is_last { Vec::new() } else { key };
         let mut bytes = vec![0; (16 + key.len()).next_multiple_of(8)];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        bytes[..8].copy_from_slice(&(file.number | u64::from(file.sequence) << 48).to_le_bytes());
         bytes[10..12].copy_from_slice(&(key.len() as u16).to_le_bytes());
         bytes[12] = u8::from(below.is_some()) | if is_last { 2 } else { 0 };
         bytes[16..16 + key.len()].copy_from_slice(&key);

@@ -30,6 +30,9 @@ const NUMBER_AT: usize = 16;
 const HEADER_AT: usize = 24;
 const MAGIC: [u8; 4] = *b"INDX";
 
+/// What an entry is given to, with what turns its offsets into bytes of the volume.
+pub(super) type EachEntry<'a> = dyn FnMut(&index::Entry<'_>, &dyn Fn(usize) -> u64) + 'a;
+
 /// The index of the names of a directory, put together from its attributes.
 #[derive(Debug, Default)]
 pub(super) struct IndexParts {
@@ -85,14 +88,11 @@ impl IndexParts {
         self.blocks.present
     }
 
-    /// The entries of its root, each with the byte of its name, and whether they are all that is in the tree.
-    pub(super) fn root_entries(&self, each: &mut dyn FnMut(index::Entry<'_>, u64)) -> Result<bool, TableError> {
+    /// The entries of its root, and whether they are all that is in the tree.
+    pub(super) fn root_entries(&self, each: &mut EachEntry<'_>) -> Result<bool, TableError> {
         let header = self.root.get(ROOT_HEADER..).unwrap_or_default();
         let header_at = self.value_at + ROOT_HEADER as u64;
-        let is_all = index::entries(header, &mut |entry| {
-            let at = header_at + entry.name_at as u64;
-            each(entry, at);
-        });
+        let is_all = index::entries(header, &mut |entry| each(&entry, &|offset| header_at + offset as u64));
         is_all.ok_or_else(|| damaged(self.root_at, "entries that don't end"))
     }
 }
@@ -134,13 +134,11 @@ pub(super) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Its entries, each with the byte of its name.
-    pub(super) fn entries(&self, each: &mut dyn FnMut(index::Entry<'_>, u64)) -> Result<(), TableError> {
+    /// Its entries.
+    pub(super) fn entries(&self, each: &mut EachEntry<'_>) -> Result<(), TableError> {
         let header = self.bytes.get(HEADER_AT..).unwrap_or_default();
-        let is_all = index::entries(header, &mut |entry| {
-            let at = byte_of(self.pieces, (HEADER_AT + entry.name_at) as u64);
-            each(entry, at);
-        });
+        let byte = |offset| byte_of(self.pieces, (HEADER_AT + offset) as u64);
+        let is_all = index::entries(header, &mut |entry| each(&entry, &byte));
         is_all.map(|_| ()).ok_or_else(|| damaged(byte_of(self.pieces, 0), "entries that don't end"))
     }
 }
@@ -357,4 +355,159 @@ fn pieces_of(blocks: &Stream, wanted: Range<u64>) -> Vec<(u64, u64)> {
         }
     }
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            attributes::tests::{non_resident_named, resident},
+            index::tests::entry_of,
+            mft,
+            record::{self, Reference},
+        },
+        *,
+    };
+    use crate::tables::ntfs::attributes::Attributes;
+
+    const DIRECTORY: Reference = Reference { number: 30, sequence: 7 };
+
+    /// A block of 4096 bytes with this number and this name, as it lies on the disk.
+    fn block(number: u64, name: &str) -> Vec<u8> {
+        let mut bytes = vec![0; 4096];
+        bytes[..4].copy_from_slice(b"INDX");
+        bytes[4..8].copy_from_slice(&[40, 0, 9, 0]);
+        bytes[16..24].copy_from_slice(&number.to_le_bytes());
+        bytes[24] = 40;
+        let entry = entry_of(DIRECTORY, Reference { number: 40 + number, sequence: 7 }, name, None);
+        let entries = [entry, entry_of(DIRECTORY, Reference { number: 0, sequence: 0 }, "", None)].concat();
+        bytes[64..64 + entries.len()].copy_from_slice(&entries);
+        bytes[40..42].copy_from_slice(&[7, 9]);
+        for part in 1..=8 {
+            bytes.copy_within(part * 512 - 2..part * 512, 40 + 2 * part);
+            bytes[part * 512 - 2..part * 512].copy_from_slice(&[7, 9]);
+        }
+        bytes
+    }
+
+    /// A volume with an index of four blocks in clusters of 1024 bytes: the first two follow each other at cluster 600, the third
+    /// lies in two pieces, at 700 and 650, and the last behind those at 651; the third is free.
+    fn volume() -> (Mft<Vec<u8>>, Vec<u8>) {
+        let root = [&0x30_u32.to_le_bytes()[..], &1_u32.to_le_bytes(), &4096_u32.to_le_bytes(), &[4, 0, 0, 0]].concat();
+        let entries = [
+            &16_u32.to_le_bytes()[..],
+            &[0; 12],
+            &entry_of(DIRECTORY, Reference { number: 0, sequence: 0 }, "", Some(0)),
+        ];
+        let runs = [0x21, 8, 0x58, 2, 0x11, 3, 100, 0x11, 5, 0xce, 0];
+        let attributes = [
+            resident(kind::INDEX_ROOT, 1, "$I30", &[root, entries.concat()].concat()),
+            non_resident_named(kind::INDEX_ALLOCATION, 2, "$I30", &runs, 16, 16384),
+            resident(kind::BITMAP, 3, "$I30", &[0b1111, 0, 0, 0, 0, 0, 0, 0]),
+        ];
+        let record = record::tests::on_disk(30, 3, &attributes.concat());
+        let (mut bytes, geometry) = mft::tests::volume(Vec::new());
+        let mut put =
+            |cluster: usize, part: &[u8]| bytes[cluster * 1024..cluster * 1024 + part.len()].copy_from_slice(part);
+        put(600, &block(0, "first"));
+        put(604, &block(4, "second"));
+        put(700, &block(8, "third")[..3072]);
+        put(650, &block(8, "third")[3072..]);
+        put(651, &block(12, "fourth"));
+        (Mft::open(bytes, geometry, &mut Vec::new()).unwrap(), record)
+    }
+
+    fn parts(mft: &Mft<Vec<u8>>, record: &[u8]) -> IndexParts {
+        let mut bytes = record.to_vec();
+        let record = record::Record::open(&mut bytes, 30, 0).unwrap();
+        let mut index = IndexParts::default();
+        Attributes::of(record).for_each(|attribute| index.take(&attribute.unwrap(), true, mft).unwrap());
+        index
+    }
+
+    /// The names that are read, each with its byte and its entry's, and what was wrong.
+    fn read(mft: &Mft<Vec<u8>>, record: &[u8]) -> (Vec<(String, u64, u64)>, Vec<String>) {
+        let mut index = parts(mft, record);
+        let mut blocks = IndexBlocks::new(1 << 20);
+        blocks.add(mft, 30, &mut index).unwrap();
+        let (mut names, mut problems) = (Vec::new(), Vec::new());
+        blocks.read(mft, &mut |block| match block {
+            Ok(block) => block
+                .entries(&mut |entry, byte| {
+                    let name = String::from_utf8(crate::tables::ntfs::names::utf8(entry.key.name)).unwrap();
+                    names.push((name, byte(entry.at), byte(entry.name_at)));
+                })
+                .unwrap(),
+            Err((directory, problem)) => {
+                assert_eq!(directory, 30);
+                problems.push(problem.to_string());
+            }
+        });
+        (names, problems)
+    }
+
+    #[test]
+    fn blocks_come_with_their_bytes() {
+        let (mft, record) = volume();
+        let (names, problems) = read(&mft, &record);
+        assert!(problems.is_empty(), "{problems:?}");
+        let at = |name: &str, cluster: u64| (name.to_owned(), cluster * 1024 + 64, cluster * 1024 + 64 + 82);
+        // Those in one piece first, by their place.
+        assert_eq!(names, [at("first", 600), at("second", 604), at("fourth", 651), at("third", 700)]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_block_is_told_with_its_byte() {
+        let (sound, record) = volume();
+        for (at, expected) in [
+            (604 * 1024, "(block 1 of the index of directory 30) at byte 618496"),
+            (604 * 1024 + 16, "the own number of a block of the index of directory 30 at byte 618512"),
+            // The last fixup of the divided one is in its second piece.
+            (650 * 1024 + 1022, "(block 2 of the index of directory 30) at byte 666622"),
+        ] {
+            let mut mft = Mft { device: sound.device.clone(), extents: sound.extents.clone(), ..sound };
+            mft.device[at] ^= 1;
+            let (names, problems) = read(&mft, &record);
+            assert_eq!((names.len(), problems.len()), (3, 1), "{problems:?}");
+            assert!(problems[0].contains(expected), "{expected}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_is_told_at_once() {
+        let (mft, record) = volume();
+        let added = |index: &mut IndexParts, bytes: u64| {
+            let mut blocks = IndexBlocks::new(bytes);
+            let added = blocks.add(&mft, 30, index).map_err(|problem| problem.to_string());
+            assert!(added.is_ok() || blocks.places.is_empty() && blocks.divided.is_empty() && blocks.pieces == 0);
+            added
+        };
+        assert_eq!(added(&mut parts(&mft, &record), 16384), Ok(()));
+        let error = added(&mut parts(&mft, &record), 16383).unwrap_err();
+        assert!(error.contains("expected clusters that no other has"), "{error}");
+        let mut index = parts(&mft, &record);
+        index.bitmap.resident = Some(vec![0b1111, 1, 0, 0, 0, 0, 0, 0]);
+        let error = added(&mut index, 1 << 20).unwrap_err();
+        assert!(error.contains("no place for its block 8"), "{error}");
+        let mut index = parts(&mft, &record);
+        index.blocks.clear();
+        let error = added(&mut index, 1 << 20).unwrap_err();
+        assert!(error.contains("no blocks"), "{error}");
+    }
+
+    #[test]
+    fn places_that_are_near_are_read_together() {
+        let (mft, record) = volume();
+        let mut blocks = IndexBlocks::new(1 << 20);
+        blocks.add(&mft, 30, &mut parts(&mft, &record)).unwrap();
+        assert_eq!(
+            blocks.places.iter().map(|place| (place.at, place.count)).collect::<Vec<_>>(),
+            [(614_400, 2), (666_624, 1)]
+        );
+        let counted = crate::fuzzing::Counted::new(mft.device, 3);
+        let mft = Mft { device: counted, geometry: mft.geometry, extents: mft.extents, records: mft.records };
+        // One read for those in one piece, two for the divided block.
+        let read = mft.device.bytes_of(|| blocks.read(&mft, &mut |block| assert!(block.is_ok())));
+        assert_eq!(read, 55 * 1024 + 4096);
+    }
 }

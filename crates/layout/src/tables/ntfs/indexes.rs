@@ -13,6 +13,7 @@ use super::{
     index_blocks::{IndexBlocks, IndexParts},
     mft::Mft,
     names::FileName,
+    record::Reference,
 };
 use crate::{
     block_read::BlockRead,
@@ -56,7 +57,7 @@ impl Sums {
     fn take(&mut self, directory: u64, entry: &index::Entry<'_>) {
         if entry.file.number >= FIRST_FILE {
             let sum = self.of(directory);
-            *sum = sum.wrapping_sub(short(mixed(entry.file.number, hash(&entry.key))));
+            *sum = sum.wrapping_sub(of_both(entry.file, hash(&entry.key)));
         }
     }
 }
@@ -88,10 +89,11 @@ impl Indexes {
         self.index.take(attribute, self.blocks.is_some(), mft)
     }
 
-    /// Adds what was taken, of the file of this number.
-    pub(super) fn add<B: BlockRead>(&mut self, number: u64, mft: &Mft<B>) -> Result<(), TableError> {
+    /// Adds what was taken, of this file.
+    pub(super) fn add<B: BlockRead>(&mut self, file: Reference, mft: &Mft<B>) -> Result<(), TableError> {
+        let number = file.number;
         for &(directory, hash) in self.names.iter().filter(|(directory, _)| *directory < self.records) {
-            let what = if number < FIRST_FILE { 0 } else { short(mixed(number, hash)) };
+            let what = if number < FIRST_FILE { 0 } else { of_both(file, hash) };
             let sum = self.sums.of(directory);
             *sum = sum.wrapping_add(what);
         }
@@ -99,7 +101,7 @@ impl Indexes {
             return Ok(());
         }
         let sums = &mut self.sums;
-        let is_all = self.index.root_entries(&mut |entry, _| sums.take(number, &entry))?;
+        let is_all = self.index.root_entries(&mut |entry, _| sums.take(number, entry))?;
         match &mut self.blocks {
             Some(blocks) if !is_all || self.index.has_blocks() => blocks.add(mft, number, &mut self.index)?,
             None if !is_all => return Ok(()),
@@ -122,7 +124,7 @@ impl Indexes {
         blocks.read(mft, &mut |block| {
             let taken = block.and_then(|block| {
                 let directory = block.directory;
-                let taken = block.entries(&mut |entry, _| sums.take(directory, &entry));
+                let taken = block.entries(&mut |entry, _| sums.take(directory, entry));
                 taken.map_err(|problem| (directory, problem))
             });
             if let Err((directory, problem)) = taken {
@@ -160,6 +162,8 @@ fn hash(name: &FileName<'_>) -> u64 {
     })
 }
 
-fn short(hash: u64) -> u32 {
-    u32::try_from(hash >> 32).unwrap_or_default()
+/// Of a file and the hash of a name of it.
+fn of_both(file: Reference, hash: u64) -> u32 {
+    let file = file.number | u64::from(file.sequence) << 48;
+    u32::try_from(mixed(file, hash) >> 32).unwrap_or_default()
 }

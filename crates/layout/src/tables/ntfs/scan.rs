@@ -359,7 +359,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             return ControlFlow::Continue(());
         }
         if is_whole {
-            let added = self.indexes.as_mut().map(|indexes| indexes.add(record.number, self.mft));
+            let added = self.indexes.as_mut().map(|indexes| indexes.add(record.reference(), self.mft));
             self.problems.extend(added.and_then(Result::err));
             if let Some(indexes) = self.indexes.as_mut().filter(|indexes| indexes.is_full()) {
                 self.problems.extend(indexes.read_blocks(self.mft));
@@ -567,7 +567,10 @@ mod tests {
         let mut index = vec![0; 16];
         index.extend(16_u32.to_le_bytes());
         index.extend([0; 12]);
-        names.iter().for_each(|(file, name)| index.extend(index::tests::entry(directory, *file, name, None)));
+        let file = |number| Reference { number, sequence: 7 };
+        names
+            .iter()
+            .for_each(|(number, name)| index.extend(index::tests::entry_of(directory, file(*number), name, None)));
         index.extend(index::tests::entry(directory, 0, "", None));
         let value = names::tests::on_disk(Reference { number: 5, sequence: 7 }, "directory", 1);
         let attributes = [
@@ -602,6 +605,20 @@ mod tests {
             assert_eq!(kept.problems.len(), problems, "{of_index:?}: {:?}", kept.problems);
             assert!(kept.problems.iter().all(|problem| problem.contains(expected)), "{:?}", kept.problems);
         }
+        // A file that came later to the record, and a name that only DOS programs see.
+        let mut records: Vec<_> =
+            files.iter().map(|(number, directory, name)| named(*number, FILE, *directory, 7, name)).collect();
+        let dos = records[0].windows(12).position(|window| window == b"b\0e\0f\0o\0r\0e\0").unwrap() - 1;
+        (records[0][dos], records[1][16]) = (2, 8);
+        let others = [named(5, DIRECTORY, 5, 7, "."), with_index(30, &[(24, "before"), (31, "behind")])];
+        let kept = scanned(others.into_iter().chain(records).collect(), None);
+        assert!(
+            kept.problems[0].contains("expected \"before\" for DOS alone, found \"before\""),
+            "{:?}",
+            kept.problems
+        );
+        assert!(kept.problems[1].contains("the sequence number of file 31"), "{:?}", kept.problems);
+        assert!(kept.problems[1].contains("expected 8, found 7") && kept.problems.len() == 2, "{:?}", kept.problems);
         // The byte is that of the name in the index.
         let kept = told(&files, &[(24, "before"), (31, "beyond")]);
         let index = with_index(30, &[(24, "before"), (31, "beyond")]);
