@@ -138,8 +138,10 @@ impl Filling {
         };
         let xattrs = wishes.xattrs && !matches!(take, Take::NamesOf(_) | Take::Named(..));
         let found = Gathered::default();
+        // The first pass to the end tells what contradicts; in the others it would be the same.
+        let indexes = matches!(take, Take::All(_) | Take::Directories);
         let mut gatherer = Gatherer { catalogue, traits, take, cancel: wishes.cancel, found };
-        self.image.tables.scan(Wanted { xattrs, ..Wanted::default() }, &mut gatherer)?;
+        self.image.tables.scan(Wanted { xattrs, indexes, ..Wanted::default() }, &mut gatherer)?;
         Ok(gatherer.found)
     }
 
