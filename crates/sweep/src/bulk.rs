@@ -158,6 +158,12 @@ impl BulkRead {
         self.with(|settings| settings.content = yes)
     }
 
+    /// Holds names of images against what tells them once more and is read for nothing else, the indexes of NTFS; done unless it
+    /// is said otherwise, and never without content: beside that, these reads are few.
+    pub fn check_names(self, yes: bool) -> Self {
+        self.with(|settings| settings.check_names = yes)
+    }
+
     /// What happens to the page cache.
     pub fn cache(self, policy: CachePolicy) -> Self {
         self.with(|settings| settings.cache = policy)

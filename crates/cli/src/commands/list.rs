@@ -55,7 +55,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
     session.check_roots(None, &args.paths)?;
     let entries = if args.all { Entries::All } else { Entries::Files };
-    let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true);
+    let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true).check_names(false);
     let read = read.addresses(args.long || session.is_json());
     let style = match (args.null, args.long) {
         (true, _) => Style::Nul,

@@ -30,6 +30,8 @@ pub(crate) struct Wishes<'a> {
     pub(crate) filter: &'a Filter,
     pub(crate) no_recursion: bool,
     pub(crate) xattrs: bool,
+    /// Whether names are held against indexes that nothing else needs.
+    pub(crate) check_names: bool,
     /// What has no name too.
     pub(crate) lost: bool,
     pub(crate) catalog_limit: u64,
@@ -139,7 +141,7 @@ impl Filling {
         let xattrs = wishes.xattrs && !matches!(take, Take::NamesOf(_) | Take::Named(..));
         let found = Gathered::default();
         // The first pass to the end tells what contradicts; in the others it would be the same.
-        let indexes = matches!(take, Take::All(_) | Take::Directories);
+        let indexes = wishes.check_names && matches!(take, Take::All(_) | Take::Directories);
         let mut gatherer = Gatherer { catalogue, traits, take, cancel: wishes.cancel, found };
         self.image.tables.scan(Wanted { xattrs, indexes, ..Wanted::default() }, &mut gatherer)?;
         Ok(gatherer.found)
@@ -399,6 +401,7 @@ mod tests {
             filter: &filter,
             no_recursion: false,
             xattrs: false,
+            check_names: true,
             lost,
             catalog_limit,
             cancel: &cancel,
@@ -506,6 +509,7 @@ mod tests {
             filter: &Filter::new(),
             no_recursion: false,
             xattrs: false,
+            check_names: true,
             lost: false,
             catalog_limit: u64::MAX,
             cancel: &Cancel::new(),

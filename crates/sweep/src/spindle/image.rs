@@ -78,6 +78,7 @@ impl SpindleSweep {
             filter: &self.settings.filter,
             no_recursion: self.settings.no_recursion,
             xattrs: self.settings.xattrs,
+            check_names: self.settings.check_names && self.settings.content,
             lost: self.settings.lost,
             catalog_limit: self.catalog_limit,
             cancel: &self.settings.cancel,
