@@ -21,8 +21,10 @@ use crate::{
 const PLACES_MAX: usize = 1 << 18;
 /// What lies between two places is read through rather than skipped, up to so many bytes: a track or less.
 const GAP_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of a read, at most, and of a place.
-const READ_BYTES_MAX: u64 = 2 << 20;
+/// Bytes of a read, at most, unless a block is larger.
+const READ_BYTES_MAX: u64 = 512 << 10;
+/// Reads that the device is told of ahead, 16 MiB at most: as many as a disk can choose among.
+const ANNOUNCED: usize = 32;
 /// A bit for each block: those of an index of 8,388,608 blocks.
 const BITMAP_BYTES_MAX: u64 = 1 << 20;
 /// Where a block says which one it is, and where the header of its entries begins.
@@ -263,32 +265,22 @@ impl IndexBlocks {
         let (mut places, mut divided) = (std::mem::take(&mut self.places), std::mem::take(&mut self.divided));
         self.pieces = 0;
         places.sort_unstable();
+        divided.sort_unstable_by_key(|divided| divided.block);
         let mut buffer = Vec::new();
-        let mut rest = &places[..];
-        while let Some(first) = rest.first() {
-            let mut end = first.at + first.bytes();
-            let is_near = |place: &Place| {
-                let next_end = end.max(place.at + place.bytes());
-                let is_near = place.at <= end + GAP_BYTES_MAX && next_end - first.at <= READ_BYTES_MAX;
-                if is_near {
-                    end = next_end;
-                }
-                is_near
-            };
-            let mut is_near = is_near;
-            let count = 1 + rest[1..].iter().take_while(|place| is_near(place)).count();
-            let (group, behind) = rest.split_at(count);
-            rest = behind;
-            buffer.resize(to_usize(end - first.at), 0);
-            let together = mft.read_device(&mut buffer, first.at).is_ok();
-            for place in group {
-                let within = to_usize(place.at - first.at)..to_usize(place.at - first.at + place.bytes());
+        let requests = requests(&places);
+        // A disk that knows of many has less to wait until one of them comes by.
+        requests.iter().take(ANNOUNCED).for_each(|request| request.announce(mft));
+        for (nth, &Request { start, end, places }) in requests.iter().enumerate() {
+            requests.get(nth + ANNOUNCED).into_iter().for_each(|request| request.announce(mft));
+            buffer.resize(to_usize(end - start), 0);
+            let together = mft.read_device(&mut buffer, start).is_ok();
+            for place in places {
+                let within = to_usize(place.at - start)..to_usize(place.at - start + place.bytes());
                 // Not in place: where two directories have a block, each of them applies the fixups.
                 let mut bytes = buffer[within].to_vec();
                 blocks_of(mft, place, &mut bytes, together, each);
             }
         }
-        divided.sort_unstable_by_key(|divided| divided.block);
         for Divided { block, pieces } in &divided {
             buffer.resize(to_usize(block.bytes()), 0);
             let mut left = &mut buffer[..];
@@ -303,6 +295,38 @@ impl IndexBlocks {
             );
         }
     }
+}
+
+/// A read: the places in it, by rising address.
+struct Request<'a> {
+    start: u64,
+    end: u64,
+    places: &'a [Place],
+}
+
+impl Request<'_> {
+    fn announce<B: BlockRead>(&self, mft: &Mft<B>) {
+        mft.device.will_read(self.start, self.end - self.start);
+    }
+}
+
+/// The reads for places with rising addresses.
+fn requests(places: &[Place]) -> Vec<Request<'_>> {
+    let (mut requests, mut rest) = (Vec::new(), places);
+    while let Some(first) = rest.first() {
+        let (start, mut end, mut count) = (first.at, first.at + first.bytes(), 1);
+        for place in &rest[1..] {
+            let next_end = end.max(place.at + place.bytes());
+            if place.at > end + GAP_BYTES_MAX || next_end - start > READ_BYTES_MAX {
+                break;
+            }
+            (end, count) = (next_end, count + 1);
+        }
+        let (places, behind) = rest.split_at(count);
+        requests.push(Request { start, end, places });
+        rest = behind;
+    }
+    requests
 }
 
 /// Gives the blocks of a place over, which were read together with others, or else are read one by one.
