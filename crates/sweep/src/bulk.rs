@@ -2,6 +2,8 @@
 
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
+use onesweep_layout::tables::Indexes;
+
 use crate::{
     catalogue::CatalogueSize,
     coordinator::{self, Prepared},
@@ -158,10 +160,10 @@ impl BulkRead {
         self.with(|settings| settings.content = yes)
     }
 
-    /// Holds names of images against what tells them once more and is read for nothing else, the indexes of NTFS; done unless it
-    /// is said otherwise, and never without content: beside that, these reads are few.
-    pub fn check_names(self, yes: bool) -> Self {
-        self.with(|settings| settings.check_names = yes)
+    /// Whether names in an image are held against indexes that nothing else needs; where that is cheap, unless it is said otherwise,
+    /// and never without content.
+    pub fn indexes(self, indexes: Indexes) -> Self {
+        self.with(|settings| settings.indexes = indexes)
     }
 
     /// What happens to the page cache.

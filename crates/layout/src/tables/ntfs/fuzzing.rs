@@ -15,7 +15,7 @@ use super::{
 use crate::{
     extent::{Extent, ExtentFlags},
     fuzzing::{Checker, Counted, Repeated, Target, cut, options},
-    tables::Wanted,
+    tables::{Indexes, Wanted},
 };
 
 pub(crate) const TARGETS: &[Target] = &[
@@ -109,7 +109,8 @@ fn records(input: &[u8]) {
         records: RECORDS,
     };
     let mut checker = Checker::default();
-    let wanted = Wanted { xattrs: options & 8 == 0, indexes: options & 16 != 0, ..Wanted::default() };
+    let indexes = [Indexes::Left, Indexes::All][usize::from(options >> 4 & 1)];
+    let wanted = Wanted { xattrs: options & 8 == 0, indexes, ..Wanted::default() };
     let mut scan = Scan::new(&mft, wanted, true, &mut checker);
     scan.read_bytes = 16 << 10;
     assert!(scan.run().is_continue());

@@ -17,11 +17,13 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{TableError, cast::to_usize, checks::mixed, problems::Problems},
+    tables::{Indexes as Wanted, TableError, cast::to_usize, checks::mixed, problems::Problems},
 };
 
 /// Records that have a sum, at most: 64 MiB of them. Directories behind are not compared.
 const SUMS_MAX: u64 = 16 << 20;
+/// Where blocks are read only if that is cheap, it takes this part of what the content takes, at most.
+const CONTENT_SHARE: u64 = 20;
 /// Directories that are looked at name by name, at most.
 const DOUBTFUL_MAX: usize = 1000;
 
@@ -38,6 +40,7 @@ pub(super) struct Indexes {
     index: IndexParts,
     /// Blocks of indexes, where these are asked for.
     blocks: Option<IndexBlocks>,
+    is_only_where_cheap: bool,
 }
 
 /// By the number of a directory: the hashes of what files say, less those of what its index says.
@@ -63,15 +66,16 @@ impl Sums {
 }
 
 impl Indexes {
-    /// Of a volume of so many records; with the blocks of indexes, on a device of so many bytes, or without them.
-    pub(super) fn new(records: u64, with_blocks_of: Option<u64>) -> Indexes {
+    /// Of a volume of so many records on a device of so many bytes.
+    pub(super) fn new(records: u64, device_bytes: u64, wanted: Wanted) -> Indexes {
         Indexes {
             records: records.min(SUMS_MAX),
             sums: Sums::default(),
             compared: Bitmap::default(),
             names: Vec::new(),
             index: IndexParts::default(),
-            blocks: with_blocks_of.map(IndexBlocks::new),
+            blocks: (wanted != Wanted::Left).then(|| IndexBlocks::new(device_bytes)),
+            is_only_where_cheap: wanted == Wanted::WhereCheap,
         }
     }
 
@@ -116,11 +120,17 @@ impl Indexes {
         self.blocks.as_ref().is_some_and(IndexBlocks::is_full)
     }
 
-    /// Reads the blocks of the indexes that were added so far.
-    pub(super) fn read_blocks<B: BlockRead>(&mut self, mft: &Mft<B>) -> Vec<TableError> {
+    /// Reads the blocks of the indexes that were added so far, on a volume whose files have so many bytes of content, so far.
+    pub(super) fn read_blocks<B: BlockRead>(&mut self, mft: &Mft<B>, content_bytes: u64) -> Vec<TableError> {
         let Indexes { sums, compared, blocks, .. } = self;
         let mut problems = Problems::default();
-        let Some(blocks) = blocks else { return Vec::new() };
+        let Some(of_indexes) = blocks else { return Vec::new() };
+        if self.is_only_where_cheap && of_indexes.cost() > content_bytes / CONTENT_SHARE {
+            of_indexes.directories().for_each(|directory| compared.clear(directory));
+            *blocks = None;
+            return Vec::new();
+        }
+        let blocks = of_indexes;
         blocks.read(mft, &mut |block| {
             let taken = block.and_then(|block| {
                 let directory = block.directory;

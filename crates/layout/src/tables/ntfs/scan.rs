@@ -60,6 +60,8 @@ pub(super) struct Scan<'a, B> {
     space: Option<Space>,
     /// Names in directories. `None` in a volume that wasn't closed.
     indexes: Option<Indexes>,
+    /// Bytes of content that files have in clusters of their own.
+    content_bytes: u64,
     /// Bytes that are read at once; fewer only in tests and for the fuzzer.
     pub(super) read_bytes: usize,
     /// Records before this one were looked at.
@@ -86,7 +88,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             list_bytes_left: mft.device.len(),
             is_closed,
             space: None,
-            indexes: is_closed.then(|| Indexes::new(mft.records, wanted.indexes.then(|| mft.device.len()))),
+            indexes: is_closed.then(|| Indexes::new(mft.records, mft.device.len(), wanted.indexes)),
+            content_bytes: 0,
             read_bytes: READ_BYTES,
             looked_at: 0,
         }
@@ -135,7 +138,10 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         let mut wrong = space.flat_map(|space| space.contradictions(self.mft));
         wrong.try_for_each(|problem| self.found.problem(problem))?;
         let Some(mut indexes) = self.indexes.take() else { return ControlFlow::Continue(()) };
-        indexes.read_blocks(self.mft).into_iter().try_for_each(|problem| self.found.problem(problem))?;
+        indexes
+            .read_blocks(self.mft, self.content_bytes)
+            .into_iter()
+            .try_for_each(|problem| self.found.problem(problem))?;
         indexes.contradictions(self.mft).into_iter().try_for_each(|problem| self.found.problem(problem))
     }
 
@@ -362,11 +368,13 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             let added = self.indexes.as_mut().map(|indexes| indexes.add(record.reference(), self.mft));
             self.problems.extend(added.and_then(Result::err));
             if let Some(indexes) = self.indexes.as_mut().filter(|indexes| indexes.is_full()) {
-                self.problems.extend(indexes.read_blocks(self.mft));
+                self.problems.extend(indexes.read_blocks(self.mft, self.content_bytes));
             }
         }
         if is_told {
             let inode = self.file.finish(record, self.mft, self.wanted, &mut self.problems);
+            let content_bytes = inode.extents.iter().map(|extent| extent.length).fold(0, u64::saturating_add);
+            self.content_bytes = self.content_bytes.saturating_add(content_bytes);
             self.found.inode(inode)?;
             for (directory, name) in self.file.names() {
                 if self.directories.is_hidden(directory) {
