@@ -13,7 +13,7 @@ use std::{
 use onesweep_layout::{
     ImageFile,
     tables::{
-        TableError, Tables, Wanted,
+        Indexes, TableError, Tables, Wanted,
         ext4::Ext4,
         ntfs::{Ntfs, Options},
         xfs::Xfs,
@@ -535,6 +535,14 @@ fn indexes_of_ntfs() {
         Ntfs::open(bytes, Options::default()).expect("tables").scan(Wanted::default(), &mut kept).expect("a scan");
         assert!(kept.problems.is_empty(), "{:?}", kept.problems);
     }
+    // Where it's only to be done where that is cheap, this tree has too little content.
+    let mut bytes = sound.clone();
+    set(&mut bytes, in_index, b"A");
+    for (indexes, is_told) in [(Indexes::Left, false), (Indexes::WhereCheap, false), (Indexes::All, true)] {
+        let (mut kept, wanted) = (Kept::default(), Wanted { indexes, ..Wanted::default() });
+        Ntfs::open(bytes.clone(), Options::default()).expect("tables").scan(wanted, &mut kept).expect("a scan");
+        assert_eq!(!kept.problems.is_empty(), is_told, "{indexes:?}: {:?}", kept.problems);
+    }
     // A file that leads to what the file system itself has.
     let data = attribute(number_of(&kept, "one"), 0x80);
     let mft = u64::from_le_bytes(sound[48..56].try_into().expect("eight bytes"));
@@ -563,6 +571,28 @@ fn indexes_of_ntfs() {
         assert!(is_of_index || kept.problems[0].at() == Some(data + 64), "{of}: {blamed}");
         let found = format!("found byte {}", cluster * 1024);
         assert!(blamed.contains(&found), "{of}: {found} in {blamed}");
+    }
+}
+
+/// Beside much content, the few reads of an index are done whenever files are delivered.
+#[test]
+fn indexes_of_ntfs_beside_much_content() {
+    let Some(mut image) = Image::new(200 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c4096"]) else {
+        return;
+    };
+    image.mount_ntfs("");
+    (0..20).for_each(|name| fs::write(image.root().join(format!("a name of some length {name}")), "").expect("a file"));
+    fs::write(image.root().join("large"), vec![b'x'; 150 << 20]).expect("a file");
+    image.unmount();
+    let mut bytes = fs::read(image.path()).expect("an image");
+    let kept = scan(&mut Ntfs::open(bytes.as_slice(), Options::default()).expect("tables"));
+    let number = number_of(&kept, "a name of some length 7");
+    let record = Ntfs::open(bytes.as_slice(), Options::default()).expect("tables").inode_at(number).expect("a place");
+    set(&mut bytes, record + 16, &[99]);
+    for (indexes, is_told) in [(Indexes::Left, false), (Indexes::WhereCheap, true)] {
+        let (mut kept, wanted) = (Kept::default(), Wanted { indexes, ..Wanted::default() });
+        Ntfs::open(bytes.as_slice(), Options::default()).expect("tables").scan(wanted, &mut kept).expect("a scan");
+        assert_eq!(!kept.problems.is_empty(), is_told, "{indexes:?}: {:?}", kept.problems);
     }
 }
 

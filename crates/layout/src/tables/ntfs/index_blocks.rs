@@ -21,12 +21,10 @@ use crate::{
 const PLACES_MAX: usize = 1 << 18;
 /// What lies between two places is read through rather than skipped, up to so many bytes: a track or less.
 const GAP_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of a read, at most, unless a block is larger.
-const READ_BYTES_MAX: u64 = 512 << 10;
+/// Bytes of a read, at most.
+const READ_BYTES_MAX: u64 = 2 << 20;
 /// What a disk reads while it seeks to the next one.
 const SEEK_BYTES: u64 = 1 << 20;
-/// Reads that the device is told of ahead, 16 MiB at most: as many as a disk can choose among.
-const ANNOUNCED: usize = 32;
 /// A bit for each block: those of an index of 8,388,608 blocks.
 const BITMAP_BYTES_MAX: u64 = 1 << 20;
 /// Where a block says which one it is, and where the header of its entries begins.
@@ -284,11 +282,7 @@ impl IndexBlocks {
         places.sort_unstable();
         divided.sort_unstable_by_key(|divided| divided.block);
         let mut buffer = Vec::new();
-        let requests = requests(&places);
-        // A disk that knows of many has less to wait until one of them comes by.
-        requests.iter().take(ANNOUNCED).for_each(|request| request.announce(mft));
-        for (nth, &Request { start, end, places }) in requests.iter().enumerate() {
-            requests.get(nth + ANNOUNCED).into_iter().for_each(|request| request.announce(mft));
+        for Request { start, end, places } in requests(&places) {
             buffer.resize(to_usize(end - start), 0);
             let together = mft.read_device(&mut buffer, start).is_ok();
             for place in places {
@@ -319,12 +313,6 @@ struct Request<'a> {
     start: u64,
     end: u64,
     places: &'a [Place],
-}
-
-impl Request<'_> {
-    fn announce<B: BlockRead>(&self, mft: &Mft<B>) {
-        mft.device.will_read(self.start, self.end - self.start);
-    }
 }
 
 /// The reads for places with rising addresses.
