@@ -38,7 +38,8 @@
 //!
 //! The $MFT is a file of records of 1024 or 4096 bytes, one or more for each file, and where it lies its own first record
 //! tells. It is read once, in rising order and in reads of 2 MiB; every record tells its inode and its names, so directories
-//! aren't read. Files that have outgrown their record come after it, many at a time, their further records in rising order.
+//! aren't read but to compare names. Files that have outgrown their record come after it, many at a time, their further
+//! records in rising order.
 //!
 //! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to
 //! root, devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, and reparse points
