@@ -14,7 +14,7 @@ use std::{
 use crate::{
     block_read::BlockRead,
     extent::Extent,
-    tables::{Found, Inode, Name, TableError, Tables, Wanted},
+    tables::{Found, Indexes, Inode, Name, TableError, Tables, Wanted},
 };
 
 mod beginnings;
@@ -156,7 +156,7 @@ impl Checker {
     /// Reads all that tables tell of a device of so many bytes.
     pub(crate) fn scan(tables: &mut dyn Tables, device_bytes: u64) -> Checker {
         let mut checker = Checker::default();
-        let wanted = Wanted { xattrs: true, ..Wanted::default() };
+        let wanted = Wanted { xattrs: true, indexes: Indexes::All, ..Wanted::default() };
         if let Err(error) = tables.scan(wanted, &mut checker) {
             checker.look(&error);
         }

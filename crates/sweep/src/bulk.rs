@@ -2,6 +2,8 @@
 
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
+use onesweep_layout::tables::Indexes;
+
 use crate::{
     catalogue::CatalogueSize,
     coordinator::{self, Prepared},
@@ -156,6 +158,12 @@ impl BulkRead {
     /// Reads content. Without it, files come with their metadata alone, in the order in which they would be read.
     pub fn content(self, yes: bool) -> Self {
         self.with(|settings| settings.content = yes)
+    }
+
+    /// Whether names in an image are held against indexes that nothing else needs; where that is cheap, unless it is said otherwise,
+    /// and never without content.
+    pub fn indexes(self, indexes: Indexes) -> Self {
+        self.with(|settings| settings.indexes = indexes)
     }
 
     /// What happens to the page cache.

@@ -88,7 +88,7 @@ pub use files::Files;
 pub use filter::Filter;
 pub use image::{PathRemark, is_image, path_of_image, remark_on};
 pub use item::{Content, ContentReader, FileBytes, Kind, Marks, Metadata, Route, SweptFile, Timestamp, Xattr};
-pub use onesweep_layout::image::ImageOptions;
+pub use onesweep_layout::{image::ImageOptions, tables::Indexes};
 pub use onesweep_sys::buffer::Bytes;
 pub use order::Order;
 pub use part::Part;

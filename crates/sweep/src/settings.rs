@@ -2,7 +2,7 @@
 
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
-use onesweep_layout::image::ImageOptions;
+use onesweep_layout::{image::ImageOptions, tables::Indexes};
 
 use crate::{filter::Filter, order::Order, progress::Observer};
 
@@ -83,6 +83,7 @@ pub(crate) struct Settings {
     pub(crate) entries: Entries,
     pub(crate) xattrs: bool,
     pub(crate) content: bool,
+    pub(crate) indexes: Indexes,
     pub(crate) ignore_cache: bool,
     pub(crate) addresses: bool,
     pub(crate) cache: CachePolicy,
@@ -169,6 +170,7 @@ impl Settings {
             entries: Entries::Files,
             xattrs: false,
             content: true,
+            indexes: Indexes::WhereCheap,
             ignore_cache: false,
             addresses: false,
             cache: CachePolicy::Untouched,

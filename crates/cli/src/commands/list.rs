@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use onesweep::{BulkRead, Entries, PlannedFile, Summary, SweptFile};
+use onesweep::{BulkRead, Entries, Indexes, PlannedFile, Summary, SweptFile};
 use onesweep_deliver::list::{LONG_HEADER, Style, write_file};
 use serde::Serialize;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: ListArgs) -> Result<u8, Failure> {
     let session = Session::start(args.common, StandardOutput::Data)?;
     session.check_roots(None, &args.paths)?;
     let entries = if args.all { Entries::All } else { Entries::Files };
-    let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true);
+    let read = session.bulk_read(&args.paths)?.entries(entries).ignore_cache(true).indexes(Indexes::Left);
     let read = read.addresses(args.long || session.is_json());
     let style = match (args.null, args.long) {
         (true, _) => Style::Nul,

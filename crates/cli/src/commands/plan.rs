@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use onesweep::Summary;
+use onesweep::{Indexes, Summary};
 
 use crate::{
     args::PlanArgs,
@@ -16,7 +16,8 @@ pub(crate) fn run(args: PlanArgs) -> Result<u8, Failure> {
     session.check_roots(None, &args.paths)?;
     // What lies in the cache now may be gone when it is read. Rows of other orders than the chosen one want to know where the
     // data lies, too.
-    let sweep = session.bulk_read(&args.paths)?.ignore_cache(true).addresses(true).plan()?;
+    let read = session.bulk_read(&args.paths)?.ignore_cache(true).addresses(true);
+    let sweep = read.indexes(Indexes::Left).plan()?;
     let forecast = Forecast::of(&sweep, session.settings());
     sweep.errors().for_each(|error| session.complain_of(error));
     let mut out = io::BufWriter::new(io::stdout().lock());

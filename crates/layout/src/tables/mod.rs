@@ -137,6 +137,19 @@ pub trait Found {
     fn problem(&mut self, problem: TableError) -> ControlFlow<()>;
 }
 
+/// Whether names are held against those that directories tell once more, in blocks that nothing else needs: the indexes of an NTFS
+/// that isn't mounted. They are read in one more rising pass. What costs no read is compared in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Indexes {
+    /// No such block is read.
+    #[default]
+    Left,
+    /// They are read where that takes a disk a twentieth of what the content of all files takes, at most: for whoever reads that.
+    WhereCheap,
+    /// All of them are read.
+    All,
+}
+
 /// What is asked for beside names and inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -144,6 +157,8 @@ pub struct Wanted {
     pub xattrs: bool,
     /// Where files lie, where that is no part of what is read in any case: a mounted XFS has to be asked for it.
     pub extents: bool,
+    /// What directories tell of names that were told already, held against those.
+    pub indexes: Indexes,
 }
 
 /// What a file system says of itself.

@@ -14,7 +14,7 @@ use std::{
 
 use onesweep_layout::{
     Extent, ExtentFlags, Fiemap, LayoutSource,
-    tables::{Found, Inode, InodeFlags, Name, TableError, Tables, Timestamp, Wanted},
+    tables::{Found, Indexes, Inode, InodeFlags, Name, TableError, Tables, Timestamp, Wanted},
 };
 use onesweep_sys::files::{list_xattrs_path, xattr_path};
 
@@ -186,7 +186,9 @@ impl Found for Until {
 /// Everything that tables tell.
 pub(crate) fn scan(tables: &mut dyn Tables) -> Kept {
     let mut kept = Kept::default();
-    tables.scan(Wanted { xattrs: true, extents: true }, &mut kept).expect("tables that can be read");
+    tables
+        .scan(Wanted { xattrs: true, extents: true, indexes: Indexes::All }, &mut kept)
+        .expect("tables that can be read");
     kept
 }
 

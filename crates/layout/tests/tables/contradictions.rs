@@ -13,7 +13,7 @@ use std::{
 use onesweep_layout::{
     ImageFile,
     tables::{
-        Tables,
+        Indexes, TableError, Tables, Wanted,
         ext4::Ext4,
         ntfs::{Ntfs, Options},
         xfs::Xfs,
@@ -470,6 +470,131 @@ fn ntfs() {
     assert_told(&open(&bytes), "which is free", "a run of free clusters");
 }
 
+/// A directory of NTFS whose index lies in blocks of its own, and what the system itself lies in.
+#[test]
+fn indexes_of_ntfs() {
+    let Some(mut image) = Image::new(16 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c1024"]) else {
+        return;
+    };
+    image.mount_ntfs("");
+    fill(&image.root());
+    let large = image.root().join("large");
+    fs::create_dir(&large).expect("a folder");
+    (0..900).for_each(|name| fs::write(large.join(format!("a name of many {name:03}")), "").expect("a file"));
+    image.unmount();
+    let sound = fs::read(image.path()).expect("an image");
+    let open = |bytes: &[u8]| scan(&mut Ntfs::open(bytes.to_vec(), Options::default()).expect("tables"));
+    let kept = open(&sound);
+    assert!(kept.problems.is_empty(), "{:?}", kept.problems);
+    let tables = Ntfs::open(sound.clone(), Options::default()).expect("tables");
+    let record = |number: u64| tables.inode_at(number).expect("a place");
+    let (directory, file) = (number_of(&kept, "large"), number_of(&kept, "a name of many 456"));
+    // A name is in its file's record, and in a block of the index.
+    let utf16: Vec<u8> = "a name of many 456".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let in_record = record(file) + place_of(&sound[record(file) as usize..][..1024], &utf16);
+    let places = |bytes: &[u8]| (0..sound.len() - bytes.len()).filter(|&at| sound[at..].starts_with(bytes)).collect();
+    let all: Vec<usize> = places(&utf16);
+    // Blocks that were divided in two keep what was in them behind their end, so the index may have it more than once.
+    let mut bytes = sound.clone();
+    set(&mut bytes, in_record, b"A");
+    let in_index = open(&bytes).problems[0].at().expect("a byte");
+    assert!(in_index != in_record && all.contains(&(in_index as usize)), "{in_index} in {all:?}");
+    let block =
+        (0..4).map(|back| (in_index / 1024 - back) * 1024).find(|&at| sound[at as usize..].starts_with(b"INDX"));
+    let block = block.unwrap_or_else(|| panic!("no block around byte {in_index}"));
+    // What of the index lies in the directory's record: its blocks, and which of them are in use.
+    let attribute = |number: u64, kind: u8| {
+        let start = record(number);
+        let bytes = &sound[start as usize..][..1024];
+        start + 8 * bytes.chunks_exact(8).position(|part| part[..4] == [kind, 0, 0, 0]).expect("an attribute") as u64
+    };
+    let bitmap = attribute(directory, 0xb0);
+    let bits = bitmap + u64::from(sound[bitmap as usize + 20]);
+    assert_eq!(sound[bits as usize], 0xff, "a bitmap of many blocks");
+    let name = "the name of file";
+    let expected: [(u64, &[u8], &str, Option<u64>); 8] = [
+        (in_index + 6, b"x", name, Some(in_index)),
+        (in_record + 6, b"x", name, Some(in_index)),
+        // It becomes one that DOS programs alone see.
+        (in_record - 1, &[2], name, Some(in_index)),
+        (record(file) + 16, &[99], "the sequence number of file", Some(in_index - 82 + 6)),
+        (block, b"x", "the index of directory", Some(block)),
+        (block + 16, &[0xfe], "the own number of a block of the index", Some(block + 16)),
+        (bits, &[0xf7], "each name that files say to have there", Some(attribute(directory, 0x90))),
+        (bits + 7, &[0x80], "no place for its block 63", None),
+    ];
+    for (at, new, expected, told_at) in expected {
+        let mut bytes = sound.clone();
+        set(&mut bytes, at, new);
+        let kept = open(&bytes);
+        assert_told(&kept, expected, &format!("{new:?} at {at}"));
+        let told: Vec<_> = kept.problems.iter().map(TableError::at).collect();
+        assert!(told_at.is_none_or(|at| told == [Some(at)]), "{:?} at {at}", kept.problems);
+        // Who doesn't ask for it is told nothing of it, unless it's in what is read in any case.
+        let mut kept = Kept::default();
+        Ntfs::open(bytes, Options::default()).expect("tables").scan(Wanted::default(), &mut kept).expect("a scan");
+        assert!(kept.problems.is_empty(), "{:?}", kept.problems);
+    }
+    // Where it's only to be done where that is cheap, this tree has too little content.
+    let mut bytes = sound.clone();
+    set(&mut bytes, in_index, b"A");
+    for (indexes, is_told) in [(Indexes::Left, false), (Indexes::WhereCheap, false), (Indexes::All, true)] {
+        let (mut kept, wanted) = (Kept::default(), Wanted { indexes, ..Wanted::default() });
+        Ntfs::open(bytes.clone(), Options::default()).expect("tables").scan(wanted, &mut kept).expect("a scan");
+        assert_eq!(!kept.problems.is_empty(), is_told, "{indexes:?}: {:?}", kept.problems);
+    }
+    // A file that leads to what the file system itself has.
+    let data = attribute(number_of(&kept, "one"), 0x80);
+    let mft = u64::from_le_bytes(sound[48..56].try_into().expect("eight bytes"));
+    let mirror = u64::from_le_bytes(sound[56..64].try_into().expect("eight bytes"));
+    let first_of = |number: u64| {
+        let runs = attribute(number, 0x80) + 64;
+        let runs = &sound[runs as usize..];
+        let (lengths, places) = (usize::from(runs[0] & 15), usize::from(runs[0] >> 4));
+        (0..places).map(|byte| u64::from(runs[1 + lengths + byte]) << (8 * byte)).sum::<u64>()
+    };
+    for (cluster, of) in [
+        (mft, "the $MFT"),
+        (mirror, "$MFTMirr"),
+        (first_of(2), "$LogFile"),
+        (first_of(6), "$Bitmap"),
+        (0, "$Boot"),
+        (block / 1024, "the index"),
+    ] {
+        let mut bytes = sound.clone();
+        let lcn = u32::try_from(cluster).expect("a cluster").to_le_bytes();
+        set(&mut bytes, data + 64, &[0x31, 5, lcn[0], lcn[1], lcn[2], 0]);
+        let kept = open(&bytes);
+        assert_told(&kept, "which something else has, too", of);
+        let blamed = kept.problems[0].to_string();
+        let is_of_index = of == "the index" && blamed.contains("where the index of directory");
+        assert!(is_of_index || kept.problems[0].at() == Some(data + 64), "{of}: {blamed}");
+        let found = format!("found byte {}", cluster * 1024);
+        assert!(blamed.contains(&found), "{of}: {found} in {blamed}");
+    }
+}
+
+/// Beside much content, the few reads of an index are done whenever files are delivered.
+#[test]
+fn indexes_of_ntfs_beside_much_content() {
+    let Some(mut image) = Image::new(90 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c4096"]) else {
+        return;
+    };
+    image.mount_ntfs("");
+    (0..12).for_each(|name| fs::write(image.root().join(format!("a name of some length {name}")), "").expect("a file"));
+    fs::write(image.root().join("large"), vec![b'x'; 75 << 20]).expect("a file");
+    image.unmount();
+    let open = || Ntfs::open(ImageFile::open(&image.path()).expect("an image"), Options::default()).expect("tables");
+    let record = open().inode_at(number_of(&scan(&mut open()), "a name of some length 7")).expect("a place");
+    let file = File::options().write(true).open(image.path()).expect("an image");
+    file.write_all_at(&[99], record + 16).expect("another sequence number");
+    for (indexes, is_told) in [(Indexes::Left, false), (Indexes::WhereCheap, true)] {
+        let (mut kept, wanted) = (Kept::default(), Wanted { indexes, ..Wanted::default() });
+        open().scan(wanted, &mut kept).expect("a scan");
+        assert_eq!(!kept.problems.is_empty(), is_told, "{indexes:?}: {:?}", kept.problems);
+    }
+}
+
 /// Files that were closed just now go a moment later where a program in user space has them.
 fn remove_all(folder: &Path) {
     for _ in 0..1000 {
@@ -481,7 +606,7 @@ fn remove_all(folder: &Path) {
     panic!("{} stays", folder.display());
 }
 
-/// Whatever happened to names of small directories, files and indexes tell the same of them.
+/// Whatever happened to names of directories, small ones and large ones, files and indexes tell the same of them.
 #[test]
 fn names_of_sound_ntfs_directories_agree() {
     let Some(mut image) = Image::new(16 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c1024"]) else {
@@ -520,6 +645,22 @@ fn names_of_sound_ntfs_directories_agree() {
             fs::create_dir(&folder).expect("another one");
         }
     }
+    // Space in pieces, so that blocks of indexes lie in several.
+    let pieces = root.join("pieces");
+    fs::create_dir(&pieces).expect("a folder");
+    let piece = |number: usize| pieces.join(format!("{number}"));
+    let full = (0..).find(|&number| fs::write(piece(number), vec![b'x'; 1500]).is_err()).expect("a full volume");
+    (0..full).step_by(2).for_each(|number| fs::remove_file(piece(number)).expect("it goes"));
+    let large = root.join("large");
+    fs::create_dir(&large).expect("a folder");
+    let path = |number: usize| large.join(format!("one of very many names {number}"));
+    (0..1200).for_each(|number| fs::write(path(number), "").expect("a file"));
+    (0..1200).step_by(3).for_each(|number| fs::remove_file(path(number)).expect("it goes"));
+    (1..1200).step_by(30).for_each(|number| fs::rename(path(number), large.join(number.to_string())).expect("a name"));
+    (2..1200).step_by(30).for_each(|number| {
+        let (value, flags) = (format!("MANY~{number}"), rustix::fs::XattrFlags::empty());
+        rustix::fs::setxattr(path(number), "system.ntfs_dos_name", value.as_bytes(), flags).expect("a name for DOS");
+    });
     image.unmount();
     let device = ImageFile::open(&image.path()).expect("an image");
     let kept = scan(&mut Ntfs::open(device, Options::default()).expect("tables"));

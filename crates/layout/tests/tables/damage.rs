@@ -21,7 +21,7 @@ use std::{
 use onesweep_layout::{
     BlockRead, ImageFile,
     tables::{
-        Inode, TableError, Tables, Wanted,
+        Indexes, Inode, TableError, Tables, Wanted,
         ext4::Ext4,
         ntfs::{Ntfs, Options},
         xfs::Xfs,
@@ -103,9 +103,9 @@ struct Facts {
 type Opened = Result<Box<dyn Tables>, TableError>;
 
 /// What tables say, and which problems they have.
-fn scanned(opened: Opened) -> Result<(Facts, Vec<TableError>), TableError> {
+fn scanned(opened: Opened, indexes: Indexes) -> Result<(Facts, Vec<TableError>), TableError> {
     let mut kept = Kept::default();
-    opened?.scan(Wanted { xattrs: true, ..Wanted::default() }, &mut kept)?;
+    opened?.scan(Wanted { xattrs: true, indexes, ..Wanted::default() }, &mut kept)?;
     let Kept { inodes, mut names, problems, incomplete } = kept;
     names.sort();
     Ok((Facts { inodes: inodes.into_iter().collect(), names, incomplete }, problems))
@@ -118,6 +118,7 @@ struct Subject {
     /// What the checker says of damage, if it finds any.
     check: fn(&Path) -> Option<String>,
     has_checksums: bool,
+    indexes: Indexes,
     /// Whatever has a checksum lies within so many bytes.
     structure_bytes: u64,
 }
@@ -155,7 +156,7 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
         image: ImageFile::open(&subject.image).expect("an image"),
         reads: Mutex::default(),
     });
-    let sound = scanned((subject.open)(Box::new(recorder.clone()))).expect("a sound image");
+    let sound = scanned((subject.open)(Box::new(recorder.clone())), subject.indexes).expect("a sound image");
     assert!(sound.1.is_empty(), "{:?}", sound.1);
     let said = (subject.check)(&subject.image);
     assert!(said.is_none(), "{name}: the checker finds something in a sound image: {said:?}");
@@ -183,7 +184,7 @@ fn damaged(name: &str, seed: u64, subject: &Subject) {
         }
         changes.iter().for_each(|(&at, &byte)| file.write_all_at(&[byte], at as u64).expect("a byte"));
         let image = Box::new(ImageFile::open(&subject.image).expect("an image"));
-        let found = scanned((subject.open)(image));
+        let found = scanned((subject.open)(image), subject.indexes);
         let said = (subject.check)(&subject.image);
         let checker = if said.is_none() { "finds nothing" } else { "finds damage" };
         changes.keys().for_each(|&at| file.write_all_at(&[bytes[at]], at as u64).expect("a byte"));
@@ -308,8 +309,8 @@ fn ext4(name: &str, seed_of: u64, options: &[&str], has_checksums: bool, has_ind
     }
     let check = |image: &Path| complaint(Command::new("e2fsck").arg("-fn").arg(image));
     let open = |device| Ext4::open(Device(device)).map(|tables| Box::new(tables) as Box<dyn Tables>);
-    let structure_bytes = 1024;
-    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums, structure_bytes });
+    let (indexes, structure_bytes) = (Indexes::Left, 1024);
+    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums, indexes, structure_bytes });
 }
 
 /// As a type of its own, so that the readers take it.
@@ -361,8 +362,8 @@ fn xfs(name: &str, seed_of: u64, options: &[&str], has_checksums: bool) {
     }
     let check = |image: &Path| complaint(Command::new("xfs_repair").args(["-n", "-f"]).arg(image));
     let open = |device| Xfs::open(Device(device)).map(|tables| Box::new(tables) as Box<dyn Tables>);
-    let structure_bytes = 4096;
-    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums, structure_bytes });
+    let (indexes, structure_bytes) = (Indexes::Left, 4096);
+    damaged(name, seed() + seed_of, &Subject { image, open, check, has_checksums, indexes, structure_bytes });
 }
 
 /// A folder as a prototype of mkfs.xfs, which knows no names with spaces.
@@ -406,8 +407,7 @@ fn damaged_xfs_of_version_4() {
     xfs("XFS, version 4", 400, &["-m", "crc=0"], false);
 }
 
-#[test]
-fn damaged_ntfs() {
+fn ntfs(name: &str, indexes: Indexes) {
     let Some(mut image) = Image::new(8 * MIB, &["mkntfs", "-QFq", "-s512", "-p0", "-H0", "-S0", "-c1024"]) else {
         return;
     };
@@ -417,9 +417,17 @@ fn damaged_ntfs() {
     let check = |image: &Path| complaint(Command::new("ntfsfix").arg("-n").arg(image));
     let open =
         |device| Ntfs::open(Device(device), Options::default()).map(|tables| Box::new(tables) as Box<dyn Tables>);
-    damaged(
-        "NTFS",
-        seed() + 500,
-        &Subject { image: image.path(), open, check, has_checksums: false, structure_bytes: 1024 },
-    );
+    let (image_path, has_checksums, structure_bytes) = (image.path(), false, 1024);
+    let subject = Subject { image: image_path, open, check, has_checksums, indexes, structure_bytes };
+    damaged(name, seed() + 500, &subject);
+}
+
+#[test]
+fn damaged_ntfs() {
+    ntfs("NTFS", Indexes::Left);
+}
+
+#[test]
+fn damaged_ntfs_with_indexes() {
+    ntfs("NTFS, names held against indexes", Indexes::All);
 }

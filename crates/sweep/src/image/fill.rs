@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep_layout::tables::{Moved, TableError, Wanted, lost::LOST};
+use onesweep_layout::tables::{Indexes, Moved, TableError, Wanted, lost::LOST};
 
 use super::{
     Image,
@@ -30,6 +30,7 @@ pub(crate) struct Wishes<'a> {
     pub(crate) filter: &'a Filter,
     pub(crate) no_recursion: bool,
     pub(crate) xattrs: bool,
+    pub(crate) indexes: Indexes,
     /// What has no name too.
     pub(crate) lost: bool,
     pub(crate) catalog_limit: u64,
@@ -138,8 +139,11 @@ impl Filling {
         };
         let xattrs = wishes.xattrs && !matches!(take, Take::NamesOf(_) | Take::Named(..));
         let found = Gathered::default();
+        // The first pass to the end tells what contradicts; in the others it would be the same.
+        let is_to_tell = matches!(take, Take::All(_) | Take::Directories);
+        let indexes = if is_to_tell { wishes.indexes } else { Indexes::Left };
         let mut gatherer = Gatherer { catalogue, traits, take, cancel: wishes.cancel, found };
-        self.image.tables.scan(Wanted { xattrs, ..Wanted::default() }, &mut gatherer)?;
+        self.image.tables.scan(Wanted { xattrs, indexes, ..Wanted::default() }, &mut gatherer)?;
         Ok(gatherer.found)
     }
 
@@ -397,6 +401,7 @@ mod tests {
             filter: &filter,
             no_recursion: false,
             xattrs: false,
+            indexes: Indexes::All,
             lost,
             catalog_limit,
             cancel: &cancel,
@@ -504,6 +509,7 @@ mod tests {
             filter: &Filter::new(),
             no_recursion: false,
             xattrs: false,
+            indexes: Indexes::All,
             lost: false,
             catalog_limit: u64::MAX,
             cancel: &Cancel::new(),

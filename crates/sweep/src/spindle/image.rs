@@ -4,6 +4,7 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
+use onesweep_layout::tables::Indexes;
 use onesweep_sys::buffer::Bytes;
 
 use super::{Batch, SpindleSweep, Surveyed, whole};
@@ -78,6 +79,7 @@ impl SpindleSweep {
             filter: &self.settings.filter,
             no_recursion: self.settings.no_recursion,
             xattrs: self.settings.xattrs,
+            indexes: if self.settings.content { self.settings.indexes } else { Indexes::Left },
             lost: self.settings.lost,
             catalog_limit: self.catalog_limit,
             cancel: &self.settings.cancel,

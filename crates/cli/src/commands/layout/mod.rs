@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep::{DiskModel, LaidDirectory, Order, ReaderOrder, Sweep};
+use onesweep::{DiskModel, Indexes, LaidDirectory, Order, ReaderOrder, Sweep};
 
 use self::{
     figures::{Row, Table},
@@ -37,7 +37,7 @@ pub(crate) fn run(args: LayoutArgs) -> Result<u8, Failure> {
     let disk = session.settings().disk.as_ref().map(|disk| disk.0.clone()).unwrap_or_default();
     // What lies in the cache now has its place on the disk all the same.
     let read = session.bulk_read(&args.paths)?.order(Order::Fragment).device(false).ignore_cache(true).addresses(true);
-    let read = read.writes_to(args.svg.iter().chain(&args.map));
+    let read = read.indexes(Indexes::Left).writes_to(args.svg.iter().chain(&args.map));
     let sweep = read.plan()?;
     let looked = look(&session, &sweep, reader, &disk, &args);
     session.end_progress();

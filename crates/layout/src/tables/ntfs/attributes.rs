@@ -256,6 +256,23 @@ pub(super) mod tests {
         bytes
     }
 
+    /// The same with a name; it is the first piece.
+    pub(in super::super) fn non_resident_named(
+        kind: u32,
+        id: u16,
+        name: &str,
+        runlist: &[u8],
+        clusters: u64,
+        size: u64,
+    ) -> Vec<u8> {
+        let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let mut bytes = non_resident(kind, id, 0, &[&name, runlist].concat(), clusters, size);
+        bytes[9] = (name.len() / 2) as u8;
+        bytes[10] = 64;
+        bytes[32] = 64 + name.len() as u8;
+        bytes
+    }
+
     #[test]
     fn attributes_come_in_order() {
         let mut attributes = resident(kind::DATA, 1, "", b"content");

@@ -1,6 +1,11 @@
 //! A bit for each record.
 
-use super::{attributes::kind, listed::read_file, mft::Mft, stream::Stream};
+use super::{
+    attributes::{Attribute, kind},
+    listed::read_file,
+    mft::Mft,
+    stream::Stream,
+};
 use crate::{block_read::BlockRead, tables::TableError};
 
 /// A bit for each record.
@@ -8,12 +13,15 @@ use crate::{block_read::BlockRead, tables::TableError};
 pub(super) struct Bitmap(Vec<u8>);
 
 impl Bitmap {
-    /// Which records are in use, as the $MFT has it itself.
-    pub(super) fn read<B: BlockRead>(mft: &Mft<B>) -> Result<Bitmap, TableError> {
+    /// Which records are in use, as the $MFT has it itself, whose attributes go to `each`, too.
+    pub(super) fn read<B: BlockRead>(mft: &Mft<B>, each: &mut dyn FnMut(&Attribute<'_>)) -> Result<Bitmap, TableError> {
         let mut bitmap = Stream::default();
-        read_file(mft, 0, &mut |attribute| match attribute.kind {
-            kind::BITMAP => bitmap.take(attribute, &mft.geometry),
-            _ => Ok(()),
+        read_file(mft, 0, &mut |attribute| {
+            each(attribute);
+            match attribute.kind {
+                kind::BITMAP => bitmap.take(attribute, &mft.geometry),
+                _ => Ok(()),
+            }
         })?;
         bitmap.finish(&mft.geometry)?;
         Ok(Bitmap(bitmap.read(&mft.device, mft.records.div_ceil(8))?))

@@ -128,6 +128,11 @@ impl File {
             kind::REPARSE_POINT => self.reparse.take(attribute, geometry)?,
             kind::EA => self.ea.take(attribute, geometry)?,
             kind::LOGGED_UTILITY_STREAM => self.keys.take(attribute, geometry)?,
+            // It may have been one of those that are shown.
+            other if other > kind::LOGGED_UTILITY_STREAM => {
+                let (expected, found) = (format!("up to {:#x}", kind::LOGGED_UTILITY_STREAM), attribute.kind);
+                return Err(TableError::damaged("an attribute's type", attribute.at, expected, format!("{found:#x}")));
+            }
             _ => {}
         }
         Ok(())

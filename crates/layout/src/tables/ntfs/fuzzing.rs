@@ -15,7 +15,7 @@ use super::{
 use crate::{
     extent::{Extent, ExtentFlags},
     fuzzing::{Checker, Counted, Repeated, Target, cut, options},
-    tables::Wanted,
+    tables::{Indexes, Wanted},
 };
 
 pub(crate) const TARGETS: &[Target] = &[
@@ -73,7 +73,8 @@ fn seal(record: &mut [u8], magic: [u8; 4], number: Option<u32>) {
     }
 }
 
-/// Up to eight file records, from number 24 on, and the root directory; what else there is on the device are their bytes again.
+/// Up to eight file records, from number 24 on, and the root directory; what else there is on the device are their bytes again,
+/// in some variants those that begin as blocks of an index with their fixups made right.
 fn records(input: &[u8]) {
     let (options, bytes) = options(input);
     let bytes = &bytes[..bytes.len().min(8 * RECORD)];
@@ -92,14 +93,24 @@ fn records(input: &[u8]) {
         }
     }
     let len = 4 << 20;
-    let device = Repeated { first: table, first_at: MFT_AT, rest: bytes, block_bytes: RECORD, len };
+    let mut rest = bytes.to_vec();
+    let blocks = rest.chunks_exact_mut(RECORD).filter(|block| options & 32 != 0 && block.starts_with(b"INDX"));
+    blocks.for_each(|block| seal(block, *b"INDX", None));
+    let device = Repeated { first: table, first_at: MFT_AT, rest: &rest, block_bytes: RECORD, len };
     let cluster_bytes = [512, 1024, 4096, 65536][usize::from(options >> 1 & 3)];
     let geometry = Geometry { cluster_bytes, record_bytes: 1024, bytes: len, mft_lcn: 1, mirror_lcn: 1, serial: 0 };
     let length = RECORDS * RECORD as u64;
     let place = Extent { logical: 0, physical: Some(MFT_AT), length, flags: ExtentFlags::empty() };
-    let mft = Mft { device: Counted::new(device, 4096), geometry, extents: vec![place], records: RECORDS };
+    // A divided block of an index takes a read for each of its pieces, once for all and once where names contradict.
+    let mft = Mft {
+        device: Counted::new(device, if options & 16 == 0 { 4096 } else { 16384 }),
+        geometry,
+        extents: vec![place],
+        records: RECORDS,
+    };
     let mut checker = Checker::default();
-    let wanted = Wanted { xattrs: options & 8 == 0, ..Wanted::default() };
+    let indexes = [Indexes::Left, Indexes::All][usize::from(options >> 4 & 1)];
+    let wanted = Wanted { xattrs: options & 8 == 0, indexes, ..Wanted::default() };
     let mut scan = Scan::new(&mft, wanted, true, &mut checker);
     scan.read_bytes = 16 << 10;
     assert!(scan.run().is_continue());

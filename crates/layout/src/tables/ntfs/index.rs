@@ -14,17 +14,50 @@ use crate::{block_read::BlockRead, tables::TableError};
 /// Deeper than any index: each level has room for several entries.
 const DEPTH_MAX: usize = 32;
 /// Larger than any block of an index that was ever seen (4096, and 64 KiB where clusters have as much).
-const BLOCK_BYTES_MAX: u64 = 2 << 20;
+const BLOCK_BYTES_MAX: u32 = 2 << 20;
 
 /// Where the root of an index has the header of its entries.
 pub(super) const ROOT_HEADER: usize = 16;
+
+/// The sizes in an index, as powers of two.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Bytes of a block: 512 to 2 MiB.
+    pub(super) block_shift: u8,
+    /// Of what blocks are numbered in: clusters, or parts of 512 bytes where those are larger than a block.
+    pub(super) unit_shift: u8,
+}
+
+impl Shape {
+    /// By the root, which begins at byte `at`.
+    pub(super) fn of(root: &[u8], at: u64, cluster_bytes: u32) -> Result<Shape, TableError> {
+        let block_bytes = u32_at(root, 8).unwrap_or(0);
+        if !block_bytes.is_power_of_two() || !(512..=BLOCK_BYTES_MAX).contains(&block_bytes) {
+            return Err(damaged(at, &format!("blocks of {block_bytes} bytes")));
+        }
+        let unit_bytes = if cluster_bytes <= block_bytes { cluster_bytes } else { 512 };
+        let shift = |bytes: u32| u8::try_from(bytes.trailing_zeros()).unwrap_or(0);
+        Ok(Shape { block_shift: shift(block_bytes), unit_shift: shift(unit_bytes) })
+    }
+
+    /// Bytes of a block.
+    pub(super) fn block_bytes(self) -> u64 {
+        1 << self.block_shift
+    }
+}
+
+/// An index that isn't a sound one, by its byte and what is there.
+pub(super) fn damaged(at: u64, found: &str) -> TableError {
+    TableError::damaged("the index of a directory", at, "a sound one", found)
+}
 
 /// A name in a node.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) file: Reference,
     pub(super) key: FileName<'a>,
-    /// Where the name itself begins, from the header on.
+    /// Where it begins, with the number of the file, and where the name itself does, from the header on.
+    pub(super) at: usize,
     pub(super) name_at: usize,
 }
 
@@ -43,7 +76,7 @@ pub(super) fn entries<'a>(header: &'a [u8], each: &mut dyn FnMut(Entry<'a>)) -> 
             return Some(is_all);
         }
         let key = FileName::parse(slice_at(entry, 16, usize::from(u16_at(entry, 10)?))?)?;
-        each(Entry { file: Reference::new(u64_at(entry, 0)?), key, name_at: at + 16 + 66 });
+        each(Entry { file: Reference::new(u64_at(entry, 0)?), key, at, name_at: at + 16 + 66 });
         at += length;
     }
 }
@@ -80,14 +113,7 @@ pub(super) fn look_up<B: BlockRead>(
             _ => Ok(()),
         }
     })?;
-    let damaged = |at, found: &str| TableError::damaged("the index of a directory", at, "a sound one", found);
-    let block_bytes = u32_at(&root, 8).map_or(0, u64::from);
-    if !block_bytes.is_power_of_two() || !(512..=BLOCK_BYTES_MAX).contains(&block_bytes) {
-        return Err(damaged(root_at, &format!("blocks of {block_bytes} bytes")));
-    }
-    // Clusters larger than a block are counted in parts of 512 bytes.
-    let cluster_bytes = u64::from(mft.geometry.cluster_bytes);
-    let vcn_bytes = if cluster_bytes <= block_bytes { cluster_bytes } else { 512 };
+    let shape = Shape::of(&root, root_at, mft.geometry.cluster_bytes)?;
     let mut node = root;
     let (mut header_at, mut at) = (ROOT_HEADER, root_at);
     for _ in 0..DEPTH_MAX {
@@ -97,11 +123,11 @@ pub(super) fn look_up<B: BlockRead>(
             Looked::Missing => return Ok(None),
             Looked::Below(vcn) => vcn,
         };
-        let start = vcn.checked_mul(vcn_bytes).ok_or_else(|| damaged(at, "a block beyond all"))?;
+        let start = vcn.checked_mul(1 << shape.unit_shift).ok_or_else(|| damaged(at, "a block beyond all"))?;
         let within = blocks.extents.iter().find(|extent| (extent.logical..extent.logical_end()).contains(&start));
         let place = within.and_then(|extent| Some(extent.physical? + (start - extent.logical)));
         at = place.ok_or_else(|| damaged(at, "a block that isn't there"))?;
-        node = block(mft, &blocks, start, block_bytes)?;
+        node = block(mft, &blocks, start, shape.block_bytes())?;
         apply_fixups(&mut node, *b"INDX", at)?;
         header_at = 24;
     }
@@ -165,11 +191,16 @@ pub(super) mod tests {
 
     /// An entry on the disk; the last one has no name.
     pub(in super::super) fn entry(directory: Reference, number: u64, name: &str, below: Option<u64>) -> Vec<u8> {
+        entry_of(directory, Reference { number, sequence: 0 }, name, below)
+    }
+
+    /// The same with the sequence number of the file.
+    pub(in super::super) fn entry_of(directory: Reference, file: Reference, name: &str, below: Option<u64>) -> Vec<u8> {
         let key = names::tests::on_disk(directory, name, 1);
         let is_last = name.is_empty();
         let key = if is_last { Vec::new() } else { key };
         let mut bytes = vec![0; (16 + key.len()).next_multiple_of(8)];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        bytes[..8].copy_from_slice(&(file.number | u64::from(file.sequence) << 48).to_le_bytes());
         bytes[10..12].copy_from_slice(&(key.len() as u16).to_le_bytes());
         bytes[12] = u8::from(below.is_some()) | if is_last { 2 } else { 0 };
         bytes[16..16 + key.len()].copy_from_slice(&key);

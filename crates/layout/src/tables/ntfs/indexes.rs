@@ -1,26 +1,30 @@
 //! Names in the indexes of directories, held against those that files say to have.
 //!
 //! A directory of few names has its index in its own file record, which is read anyway. The index of a larger one lies in blocks of
-//! its own, a seek or more for each directory: those are left alone.
+//! its own, a seek or more for each directory: those are read only where they are asked for, many at a time, in the order of
+//! the disk.
 
 use super::{
-    FIRST_FILE, INDEX_NAME,
-    attributes::{Attribute, Attributes, Value, kind},
+    FIRST_FILE,
+    attributes::{Attribute, Value, kind},
     bitmap::Bitmap,
-    index::{self, Entry},
-    listed::list_in,
+    doubtful::Doubtful,
+    index,
+    index_blocks::{IndexBlocks, IndexParts},
     mft::Mft,
-    names::{FileName, is_ascii, utf8},
+    names::FileName,
+    record::Reference,
 };
 use crate::{
     block_read::BlockRead,
-    tables::{TableError, cast::to_usize, checks::mixed, quoted},
+    tables::{Indexes as Wanted, TableError, cast::to_usize, checks::mixed, problems::Problems},
 };
 
 /// Records that have a sum, at most: 64 MiB of them. Directories behind are not compared.
 const SUMS_MAX: u64 = 16 << 20;
-/// Directories that are looked at one by one, at most, each with the base records of the files in it: 51 reads of records of 4096
-/// bytes.
+/// Where blocks are read only if that is cheap, it takes this part of what the content takes, at most.
+const CONTENT_SHARE: u64 = 20;
+/// Directories that are looked at name by name, at most.
 const DOUBTFUL_MAX: usize = 1000;
 
 /// What both sides tell of the names in directories: 4 bytes for each record up to the last directory, and a bit.
@@ -28,162 +32,148 @@ const DOUBTFUL_MAX: usize = 1000;
 pub(super) struct Indexes {
     /// Records of the volume.
     records: u64,
-    /// By the number of a directory: the hashes of what files say, less those of what its index says.
-    sums: Vec<u32>,
-    /// Directories whose index is all in their record.
+    sums: Sums,
+    /// Directories whose index is all in their record, or all in blocks that could be read.
     compared: Bitmap,
-    file: Told,
+    /// Names that the file tells which comes, each with its directory, and its index.
+    names: Vec<(u64, u64)>,
+    index: IndexParts,
+    /// Blocks of indexes, where these are asked for.
+    blocks: Option<IndexBlocks>,
+    is_only_where_cheap: bool,
 }
 
-/// What the attributes of one file tell.
+/// By the number of a directory: the hashes of what files say, less those of what its index says.
 #[derive(Debug, Default)]
-struct Told {
-    /// Directories, and the hashes of its names in them.
-    names: Vec<(u64, u64)>,
-    /// If it has an index that is all in its record: the files in there, and the hashes of their names.
-    index: Option<Vec<(u64, u64)>>,
+struct Sums(Vec<u32>);
+
+impl Sums {
+    fn of(&mut self, directory: u64) -> &mut u32 {
+        let index = to_usize(directory);
+        if self.0.len() <= index {
+            self.0.resize(index + 1, 0);
+        }
+        &mut self.0[index]
+    }
+
+    /// A name in an index. What belongs to the system is told by neither side.
+    fn take(&mut self, directory: u64, entry: &index::Entry<'_>) {
+        if entry.file.number >= FIRST_FILE {
+            let sum = self.of(directory);
+            *sum = sum.wrapping_sub(of_both(entry.file, hash(&entry.key)));
+        }
+    }
 }
 
 impl Indexes {
-    pub(super) fn new(records: u64) -> Indexes {
-        let records = records.min(SUMS_MAX);
-        Indexes { records, sums: Vec::new(), compared: Bitmap::default(), file: Told::default() }
+    /// Of a volume of so many records on a device of so many bytes.
+    pub(super) fn new(records: u64, device_bytes: u64, wanted: Wanted) -> Indexes {
+        Indexes {
+            records: records.min(SUMS_MAX),
+            sums: Sums::default(),
+            compared: Bitmap::default(),
+            names: Vec::new(),
+            index: IndexParts::default(),
+            blocks: (wanted != Wanted::Left).then(|| IndexBlocks::new(device_bytes)),
+            is_only_where_cheap: wanted == Wanted::WhereCheap,
+        }
     }
 
     /// Begins another file.
     pub(super) fn clear(&mut self) {
-        self.file.names.clear();
-        self.file.index = None;
+        self.names.clear();
+        self.index.clear();
     }
 
-    /// An attribute of a file that is all in one record.
-    pub(super) fn take(&mut self, attribute: &Attribute<'_>) -> Result<(), TableError> {
-        self.take_name(attribute);
-        let Some(value) = index_in(attribute) else { return Ok(()) };
-        let mut told = Vec::new();
-        let is_all = index::entries(value, &mut |entry| told.push((entry.file.number, hash(entry.key.name))));
-        match is_all {
-            Some(true) => self.file.index = Some(told),
-            Some(false) => {}
-            None => {
-                let what = "the index of a directory";
-                return Err(TableError::damaged(what, attribute.at, "a sound one", "entries that don't end"));
-            }
+    /// An attribute of a file, or a piece of one.
+    pub(super) fn take<B>(&mut self, attribute: &Attribute<'_>, mft: &Mft<B>) -> Result<(), TableError> {
+        if let Some(name) = name_in(attribute) {
+            self.names.push((name.directory.number, hash(&name)));
         }
+        self.index.take(attribute, self.blocks.is_some(), mft)
+    }
+
+    /// Adds what was taken, of this file.
+    pub(super) fn add<B: BlockRead>(&mut self, file: Reference, mft: &Mft<B>) -> Result<(), TableError> {
+        let number = file.number;
+        for &(directory, hash) in self.names.iter().filter(|(directory, _)| *directory < self.records) {
+            let what = if number < FIRST_FILE { 0 } else { of_both(file, hash) };
+            let sum = self.sums.of(directory);
+            *sum = sum.wrapping_add(what);
+        }
+        if !self.index.is_there() || number >= self.records {
+            return Ok(());
+        }
+        let sums = &mut self.sums;
+        let is_all = self.index.root_entries(&mut |entry, _| sums.take(number, entry))?;
+        match &mut self.blocks {
+            Some(blocks) if !is_all || self.index.has_blocks() => blocks.add(mft, number, &mut self.index)?,
+            None if !is_all => return Ok(()),
+            _ => {}
+        }
+        self.compared.set(number);
         Ok(())
     }
 
-    /// An attribute of a file of several records.
-    pub(super) fn take_name(&mut self, attribute: &Attribute<'_>) {
-        if let Some(name) = name_in(attribute) {
-            self.file.names.push((name.directory.number, hash(name.name)));
-        }
+    /// Whether blocks have to be read before another file is added.
+    pub(super) fn is_full(&self) -> bool {
+        self.blocks.as_ref().is_some_and(IndexBlocks::is_full)
     }
 
-    /// Adds what was taken, of the file of this number.
-    pub(super) fn add(&mut self, number: u64) {
-        // What belongs to the system is told by neither side.
-        for &(directory, hash) in self.file.names.iter().filter(|(directory, _)| *directory < self.records) {
-            let what = if number < FIRST_FILE { 0 } else { short(mixed(number, hash)) };
-            let sum = sum_of(&mut self.sums, directory);
-            *sum = sum.wrapping_add(what);
+    /// Reads the blocks of the indexes that were added so far, on a volume whose files have so many bytes of content, so far.
+    pub(super) fn read_blocks<B: BlockRead>(&mut self, mft: &Mft<B>, content_bytes: u64) -> Vec<TableError> {
+        let Indexes { sums, compared, blocks, .. } = self;
+        let mut problems = Problems::default();
+        let Some(of_indexes) = blocks else { return Vec::new() };
+        if self.is_only_where_cheap && of_indexes.cost() > content_bytes / CONTENT_SHARE {
+            of_indexes.directories().for_each(|directory| compared.clear(directory));
+            *blocks = None;
+            return Vec::new();
         }
-        if let Some(index) = self.file.index.take().filter(|_| number < self.records) {
-            self.compared.set(number);
-            let sum = sum_of(&mut self.sums, number);
-            for (file, hash) in index.into_iter().filter(|(file, _)| *file >= FIRST_FILE) {
-                *sum = sum.wrapping_sub(short(mixed(file, hash)));
+        let blocks = of_indexes;
+        blocks.read(mft, &mut |block| {
+            let taken = block.and_then(|block| {
+                let directory = block.directory;
+                let taken = block.entries(&mut |entry, _| sums.take(directory, entry));
+                taken.map_err(|problem| (directory, problem))
+            });
+            if let Err((directory, problem)) = taken {
+                // What is in there can't be known.
+                compared.clear(directory);
+                problems.push(problem);
             }
-        }
+        });
+        problems.take()
     }
 
     /// What contradicts, each name with its byte.
     pub(super) fn contradictions<B: BlockRead>(&self, mft: &Mft<B>) -> Vec<TableError> {
-        let is_uneven = |directory: &u64| self.sums.get(to_usize(*directory)).is_some_and(|sum| *sum != 0);
+        let is_uneven = |directory: &u64| self.sums.0.get(to_usize(*directory)).is_some_and(|sum| *sum != 0);
         let none = Bitmap::default();
-        let doubtful = self.compared.without(&none).filter(is_uneven).take(DOUBTFUL_MAX);
-        doubtful.flat_map(|directory| in_directory(mft, directory)).collect()
+        let uneven = self.compared.without(&none).filter(is_uneven).take(DOUBTFUL_MAX);
+        let mut doubtful = Doubtful::new(mft, self.blocks.is_some());
+        uneven.flat_map(|directory| doubtful.look(directory)).collect()
     }
 }
 
-fn sum_of(sums: &mut Vec<u32>, directory: u64) -> &mut u32 {
-    let index = to_usize(directory);
-    if sums.len() <= index {
-        sums.resize(index + 1, 0);
-    }
-    &mut sums[index]
-}
-
-fn name_in<'a>(attribute: &Attribute<'a>) -> Option<FileName<'a>> {
+/// A name in an attribute of a file.
+pub(super) fn name_in<'a>(attribute: &Attribute<'a>) -> Option<FileName<'a>> {
     match (attribute.kind, attribute.value) {
         (kind::FILE_NAME, Value::Resident(value)) => FileName::parse(value),
         _ => None,
     }
 }
 
-/// The header and the entries of the root of an index of names.
-fn index_in<'a>(attribute: &Attribute<'a>) -> Option<&'a [u8]> {
-    match (attribute.kind, attribute.value) {
-        (kind::INDEX_ROOT, Value::Resident(value)) if is_ascii(attribute.name, INDEX_NAME) => {
-            Some(value.get(index::ROOT_HEADER..).unwrap_or_default())
-        }
-        _ => None,
-    }
-}
-
-/// What contradicts in a directory whose index is in its record. Nothing where that can't be read any more.
-fn in_directory<B: BlockRead>(mft: &Mft<B>, directory: u64) -> Vec<TableError> {
-    let mut bytes = Vec::new();
-    let Ok(record) = mft.record(&mut bytes, directory) else { return Vec::new() };
-    let root = Attributes::of(record).flatten().find_map(|attribute| Some((attribute, index_in(&attribute)?)));
-    let Some((attribute, entries)) = root else { return Vec::new() };
-    let entries_at = attribute.value_at + index::ROOT_HEADER as u64;
-    let (mut told, mut is_all_known) = (Vec::new(), true);
-    index::entries(entries, &mut |Entry { file, key, name_at }| {
-        if file.number < FIRST_FILE {
-            return;
-        }
-        match names_of(mft, file.number, directory) {
-            // That it can't be read was told already.
-            None => is_all_known = false,
-            Some(names) if names.iter().any(|name| name == key.name) => {}
-            Some(names) => {
-                let what = format!("the name of file {} in the index of directory {directory}", file.number);
-                let names: Vec<String> = names.iter().map(|name| quoted(&utf8(name))).collect();
-                let expected = if names.is_empty() { "none".to_owned() } else { names.join(" or ") };
-                told.push(TableError::damaged(what, entries_at + name_at as u64, expected, quoted(&utf8(key.name))));
-            }
-        }
-    });
-    if told.is_empty() && is_all_known {
-        let what = format!("the index of directory {directory}");
-        told.push(TableError::damaged(what, attribute.at, "each name that files say to have there", "others"));
-    }
-    told
-}
-
-/// The names that a file says to have in a directory; `None` where its record alone doesn't tell.
-fn names_of<B: BlockRead>(mft: &Mft<B>, number: u64, directory: u64) -> Option<Vec<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    let record = mft.record(&mut bytes, number).ok()?;
-    if list_in(record).ok()?.is_some() {
-        return None;
-    }
-    let mut names = Vec::new();
-    for attribute in Attributes::of(record) {
-        names.extend(name_in(&attribute.ok()?).filter(|name| name.directory.number == directory));
-    }
-    Some(names.iter().map(|name| name.name.to_vec()).collect())
-}
-
-/// Of the bytes of a name.
-fn hash(name: &[u8]) -> u64 {
-    name.chunks(8).fold(name.len() as u64, |hash, part| {
+/// Of a name, and of whether it is shown.
+fn hash(name: &FileName<'_>) -> u64 {
+    name.name.chunks(8).fold(name.name.len() as u64 | u64::from(name.is_dos) << 32, |hash, part| {
         let word = part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
         mixed(hash, word)
     })
 }
 
-fn short(hash: u64) -> u32 {
-    u32::try_from(hash >> 32).unwrap_or_default()
+/// Of a file and the hash of a name of it.
+fn of_both(file: Reference, hash: u64) -> u32 {
+    let file = file.number | u64::from(file.sequence) << 48;
+    u32::try_from(mixed(file, hash) >> 32).unwrap_or_default()
 }

@@ -46,6 +46,11 @@ impl Listed {
         &self.needs
     }
 
+    /// Which file it is.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The byte of the volume where it begins.
     pub(super) fn at(&self) -> u64 {
         self.at
@@ -128,6 +133,13 @@ impl Loaded {
             }
         }
         loaded
+    }
+
+    /// The record of this number, if it was read.
+    pub(super) fn record_of(&self, number: u64) -> Option<Record<'_>> {
+        let index = self.records.binary_search_by_key(&number, |record| record.0).ok()?;
+        let (_, place, at) = &self.records[index];
+        Record::reopen(&self.bytes[place.clone()], number, *at).ok()
     }
 
     /// A record of the file that begins with `base`.

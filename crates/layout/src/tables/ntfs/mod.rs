@@ -38,7 +38,8 @@
 //!
 //! The $MFT is a file of records of 1024 or 4096 bytes, one or more for each file, and where it lies its own first record
 //! tells. It is read once, in rising order and in reads of 2 MiB; every record tells its inode and its names, so directories
-//! aren't read. Files that have outgrown their record come after it, many at a time, their further records in rising order.
+//! aren't read but to compare names. Files that have outgrown their record come after it, many at a time, their further
+//! records in rising order.
 //!
 //! What is told is what `ntfs-3g` shows by default, mounted by root: everybody may do everything, everything belongs to
 //! root, devices, sockets and symbolic links of Interix and of Linux on Windows are what they stand for, and reparse points
@@ -63,7 +64,8 @@
 //! | `free` | clusters that nobody has |
 //! | [`MountedNtfs`] | files and metadata of one that is mounted, by its device |
 //! | `index`, `clean` | whether the volume was closed |
-//! | `indexes` | names that small directories tell, too |
+//! | `indexes`, `index_blocks`, `doubtful` | names that directories tell, too: all of them, blocks of large ones, one that contradicts |
+//! | `space` | clusters in use, and whose they are |
 //! | `lznt1`, [`Decompressor`] | compressed files |
 //!
 //! Memory: 2 MiB of the $MFT; 2 bytes and three bits for each record of it, 4 bytes and a bit, and a bit for each cluster, 64 MiB of
@@ -71,7 +73,8 @@
 //! 16 MiB of files that wait for further records, and one more with all of its own (some 32 MiB at most, for its list has 256
 //! KiB at most); up to 64 MiB of names whose directory comes later in the $MFT (further ones are told without looking whether
 //! the directory is still the same); and of the inode that is told, 40 bytes for each of up to 4,194,304 extents, and up to 4
-//! MiB of extended attributes.
+//! MiB of extended attributes. Where the blocks of indexes are read, 16 MiB of their places, more of which wait for a pass of their
+//! own, and 5 MiB; where names contradict, 16 MiB of file records.
 
 mod attribute_list;
 mod attributes;
@@ -81,11 +84,13 @@ mod bytes;
 mod clean;
 mod compressed;
 mod directories;
+mod doubtful;
 mod file;
 mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod index;
+mod index_blocks;
 mod indexes;
 mod listed;
 mod lznt1;
@@ -96,6 +101,7 @@ mod record;
 mod reparse;
 mod runlist;
 mod scan;
+mod space;
 mod special;
 mod stream;
 mod times;

@@ -41,6 +41,11 @@ impl<'a> Runs<'a> {
         self.vcn
     }
 
+    /// Where the next run begins in the runlist.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
     fn step(&mut self) -> Result<Option<Run>, BadRun> {
         let start = self.offset;
         let bad = |expected, found: String| Err(BadRun { offset: start, expected, found });

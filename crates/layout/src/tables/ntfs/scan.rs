@@ -4,21 +4,21 @@ use std::ops::ControlFlow;
 
 use super::{
     FIRST_FILE, ROOT,
-    attributes::{Attributes, kind},
+    attributes::{Attribute, Attributes, kind},
     bitmap::Bitmap,
     bytes::shown,
     directories::{Directories, EarlyNames},
     file::File,
-    free,
     indexes::Indexes,
     listed::{Listed, Loaded, list_in},
     mft::{MIRRORED, Mft},
     record::{Header, Record, Reference},
+    space::Space,
     stream::Stream,
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Found, Inode, Name, TableError, Wanted, checks::Claims},
+    tables::{Found, Name, TableError, Wanted},
 };
 
 /// Bytes of the $MFT that are read at once.
@@ -57,9 +57,11 @@ pub(super) struct Scan<'a, B> {
     /// The volume was closed.
     is_closed: bool,
     /// Clusters in use. `None` where nobody can tell.
-    space: Option<Claims>,
+    space: Option<Space>,
     /// Names in directories. `None` in a volume that wasn't closed.
     indexes: Option<Indexes>,
+    /// Bytes of content that files have in clusters of their own.
+    content_bytes: u64,
     /// Bytes that are read at once; fewer only in tests and for the fuzzer.
     pub(super) read_bytes: usize,
     /// Records before this one were looked at.
@@ -86,7 +88,8 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             list_bytes_left: mft.device.len(),
             is_closed,
             space: None,
-            indexes: is_closed.then(|| Indexes::new(mft.records)),
+            indexes: is_closed.then(|| Indexes::new(mft.records, mft.device.len(), wanted.indexes)),
+            content_bytes: 0,
             read_bytes: READ_BYTES,
             looked_at: 0,
         }
@@ -94,18 +97,17 @@ impl<'a, B: BlockRead> Scan<'a, B> {
 
     /// Tells everything; ends early when nobody wants more.
     pub(super) fn run(&mut self) -> ControlFlow<()> {
-        match Bitmap::read(self.mft) {
-            Ok(in_use) => self.in_use = in_use,
-            Err(problem) => self.found.problem(problem)?,
-        }
         // In a volume that wasn't closed, clusters may be told of before they are counted as used.
         if self.is_closed {
-            let geometry = &self.mft.geometry;
-            let bytes = geometry.bytes.min(self.mft.device.len());
-            match Claims::new(geometry.cluster_bytes.into(), bytes, &mut |each| free::runs(self.mft, each)) {
+            match Space::new(self.mft) {
                 Ok(space) => self.space = Some(space),
                 Err(problem) => self.found.problem(problem)?,
             }
+        }
+        let Scan { mft, space, .. } = self;
+        match Bitmap::read(mft, &mut |attribute| claim(space, mft, 0, attribute)) {
+            Ok(in_use) => self.in_use = in_use,
+            Err(problem) => self.found.problem(problem)?,
         }
         let record_bytes = self.mft.geometry.record_bytes as usize;
         let mut buffer = vec![0; self.read_bytes.next_multiple_of(record_bytes)];
@@ -133,9 +135,13 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         self.tell_lost_extensions()?;
         self.tell_early_names()?;
         let space = self.space.take().into_iter();
-        let mut wrong = space.flat_map(|space| space.contradictions(&mut |each| free::runs(self.mft, each)));
+        let mut wrong = space.flat_map(|space| space.contradictions(self.mft));
         wrong.try_for_each(|problem| self.found.problem(problem))?;
-        let Some(indexes) = self.indexes.take() else { return ControlFlow::Continue(()) };
+        let Some(mut indexes) = self.indexes.take() else { return ControlFlow::Continue(()) };
+        indexes
+            .read_blocks(self.mft, self.content_bytes)
+            .into_iter()
+            .try_for_each(|problem| self.found.problem(problem))?;
         indexes.contradictions(self.mft).into_iter().try_for_each(|problem| self.found.problem(problem))
     }
 
@@ -198,9 +204,11 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             self.found.problem(TableError::damaged(what, at + 22, "no flag", "a record in use"))?;
         }
         if !header.is_base() {
-            // Read with the file that it belongs to.
+            // Read with the file that it belongs to, unless that is the system's.
             if !self.system.contains(&header.base) {
                 self.extensions.set(number);
+            } else if let Ok(record) = Record::open(bytes, number, at) {
+                Attributes::of(record).flatten().for_each(|attribute| self.claim(&record, &attribute));
             }
             return ControlFlow::Continue(());
         }
@@ -217,6 +225,7 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                     return self.found.problem(TableError::damaged("an attribute list", list.at, expected, found));
                 };
                 self.list_bytes_left = left;
+                claim(&mut self.space, self.mft, number, &list);
                 return match Listed::new(self.mft, &record, &list) {
                     Ok(listed) => self.keep(listed),
                     Err(problem) => self.found.problem(problem),
@@ -231,8 +240,9 @@ impl<'a, B: BlockRead> Scan<'a, B> {
                 Ok(attribute) => {
                     let taken = self.file.take(&attribute, &self.mft.geometry, self.wanted);
                     self.problems.extend(taken.err());
-                    let indexed = self.indexes.as_mut().map(|indexes| indexes.take(&attribute));
+                    let indexed = self.indexes.as_mut().map(|indexes| indexes.take(&attribute, self.mft));
                     self.problems.extend(indexed.and_then(Result::err));
+                    claim(&mut self.space, self.mft, number, &attribute);
                 }
                 Err(problem) => whole = Err(problem),
             }
@@ -259,11 +269,14 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         let mut letters = (number == CAPITALS).then(Stream::default);
         for attribute in Attributes::of(record) {
-            let taken = attribute.and_then(|attribute| match &mut letters {
-                Some(letters) if attribute.kind == kind::DATA && attribute.name.is_empty() => {
-                    letters.take(&attribute, &self.mft.geometry)
+            let taken = attribute.and_then(|attribute| {
+                self.claim(&record, &attribute);
+                match &mut letters {
+                    Some(letters) if attribute.kind == kind::DATA && attribute.name.is_empty() => {
+                        letters.take(&attribute, &self.mft.geometry)
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
             });
             if let Err(problem) = taken {
                 return self.found.problem(problem);
@@ -311,10 +324,13 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         for one in &listed {
             self.begin_file();
-            let Scan { file, problems, mft, wanted, indexes, .. } = self;
+            let Scan { file, problems, mft, wanted, indexes, space, .. } = self;
+            let number = one.number();
             let whole = one.attributes(&loaded, &mut |attribute| {
-                indexes.iter_mut().for_each(|indexes| indexes.take_name(attribute));
                 problems.extend(file.take(attribute, &mft.geometry, *wanted).err());
+                let indexed = indexes.as_mut().map(|indexes| indexes.take(attribute, mft));
+                problems.extend(indexed.and_then(Result::err));
+                claim(space, mft, number, attribute);
                 Ok(())
             });
             match one.record() {
@@ -349,11 +365,16 @@ impl<'a, B: BlockRead> Scan<'a, B> {
             return ControlFlow::Continue(());
         }
         if is_whole {
-            self.indexes.iter_mut().for_each(|indexes| indexes.add(record.number));
+            let added = self.indexes.as_mut().map(|indexes| indexes.add(record.reference(), self.mft));
+            self.problems.extend(added.and_then(Result::err));
+            if let Some(indexes) = self.indexes.as_mut().filter(|indexes| indexes.is_full()) {
+                self.problems.extend(indexes.read_blocks(self.mft, self.content_bytes));
+            }
         }
         if is_told {
             let inode = self.file.finish(record, self.mft, self.wanted, &mut self.problems);
-            self.claim(&inode, record.at);
+            let content_bytes = inode.extents.iter().map(|extent| extent.length).fold(0, u64::saturating_add);
+            self.content_bytes = self.content_bytes.saturating_add(content_bytes);
             self.found.inode(inode)?;
             for (directory, name) in self.file.names() {
                 if self.directories.is_hidden(directory) {
@@ -376,16 +397,11 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         ControlFlow::Continue(())
     }
 
-    /// Claims the clusters of a file.
-    fn claim(&mut self, inode: &Inode, at: u64) {
-        let Some(space) = &mut self.space else { return };
-        // What was written and what wasn't may meet in a cluster.
-        let mut runs = inode.extents.iter().filter_map(|extent| Some((extent.physical?, extent.length))).peekable();
-        while let Some((start, mut length)) = runs.next() {
-            while let Some((_, more)) = runs.next_if(|(next, _)| *next == start + length) {
-                length += more;
-            }
-            space.claim(start, length, at, || format!("where the content of file {} lies", inode.number));
+    /// Claims the clusters of an attribute in a record of one of the system's files. Those of the $MFT were claimed before.
+    fn claim(&mut self, record: &Record<'_>, attribute: &Attribute<'_>) {
+        let file = if record.header.is_base() { record.reference() } else { record.header.base };
+        if file.number > 0 && self.system.contains(&file) {
+            claim(&mut self.space, self.mft, file.number, attribute);
         }
     }
 
@@ -416,6 +432,11 @@ impl<'a, B: BlockRead> Scan<'a, B> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Claims the clusters of an attribute of a file.
+fn claim<B>(space: &mut Option<Space>, mft: &Mft<B>, file: u64, attribute: &Attribute<'_>) {
+    space.iter_mut().for_each(|space| space.claim(mft, file, attribute));
 }
 
 fn no_directory(directory: Reference, inode: u64, at: u64) -> TableError {
@@ -554,7 +575,10 @@ mod tests {
         let mut index = vec![0; 16];
         index.extend(16_u32.to_le_bytes());
         index.extend([0; 12]);
-        names.iter().for_each(|(file, name)| index.extend(index::tests::entry(directory, *file, name, None)));
+        let file = |number| Reference { number, sequence: 7 };
+        names
+            .iter()
+            .for_each(|(number, name)| index.extend(index::tests::entry_of(directory, file(*number), name, None)));
         index.extend(index::tests::entry(directory, 0, "", None));
         let value = names::tests::on_disk(Reference { number: 5, sequence: 7 }, "directory", 1);
         let attributes = [
@@ -589,6 +613,20 @@ mod tests {
             assert_eq!(kept.problems.len(), problems, "{of_index:?}: {:?}", kept.problems);
             assert!(kept.problems.iter().all(|problem| problem.contains(expected)), "{:?}", kept.problems);
         }
+        // A file that came later to the record, and a name that only DOS programs see.
+        let mut records: Vec<_> =
+            files.iter().map(|(number, directory, name)| named(*number, FILE, *directory, 7, name)).collect();
+        let dos = records[0].windows(12).position(|window| window == b"b\0e\0f\0o\0r\0e\0").unwrap() - 1;
+        (records[0][dos], records[1][16]) = (2, 8);
+        let others = [named(5, DIRECTORY, 5, 7, "."), with_index(30, &[(24, "before"), (31, "behind")])];
+        let kept = scanned(others.into_iter().chain(records).collect(), None);
+        assert!(
+            kept.problems[0].contains("expected \"before\" for DOS alone, found \"before\""),
+            "{:?}",
+            kept.problems
+        );
+        assert!(kept.problems[1].contains("the sequence number of file 31"), "{:?}", kept.problems);
+        assert!(kept.problems[1].contains("expected 8, found 7") && kept.problems.len() == 2, "{:?}", kept.problems);
         // The byte is that of the name in the index.
         let kept = told(&files, &[(24, "before"), (31, "beyond")]);
         let index = with_index(30, &[(24, "before"), (31, "beyond")]);
