@@ -201,7 +201,9 @@ impl<H: Host> Carrier<'_, H> {
         let turns: Vec<usize> = region.files.clone().filter(|&turn| self.files[turn].places.blocks() > 0).collect();
         let Some(first) = turns.first() else { return Ok(None) };
         self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
-        let Some(fitted) = self.find_space(region, &turns, space)? else { return Ok(None) };
+        let own = self.capture_for(region, &turns, space)?;
+        let found = own.map_or_else(|| self.find_space(region, &turns, space), |fitted| Ok(Some(fitted)));
+        let Some(fitted) = found? else { return Ok(None) };
         let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
         check(&files, &fitted.files, space.pieces())
             .map_err(|flaw| Failure::new("use a plan that would do harm", &self.near, io::Error::other(flaw)))?;
@@ -292,6 +294,19 @@ impl<H: Host> Carrier<'_, H> {
         self.host.prepare(&moves)
     }
 
+    /// A donor for this region alone, where the host wants one and it is worth it.
+    fn capture_for(
+        &mut self,
+        region: &Region,
+        turns: &[usize],
+        space: &mut Space<H>,
+    ) -> Result<Option<Fitted>, Failure> {
+        let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
+        let rules = self.settings.rules;
+        let is_worth = |fitted: &Fitted| is_worth(&rules, region, &files, fitted);
+        space.capture_for(self.host, &self.near, &files, &is_worth, &mut self.uncommitted)
+    }
+
     /// Where the region is worth it, in space that no other has.
     fn find_space(
         &mut self,
@@ -306,10 +321,7 @@ impl<H: Host> Carrier<'_, H> {
         loop {
             let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
             let fitted = fit(&files, &space.pieces().collect::<Vec<_>>(), rules.slack);
-            let worth = fitted.filter(|fitted| {
-                let torn = files.iter().zip(&fitted.files).any(|(before, after)| after.breaks() > before.breaks());
-                !torn && rules.is_worth(region.saves.saturating_sub(fitted.breaks), region.blocks)
-            });
+            let worth = fitted.filter(|fitted| is_worth(&rules, region, &files, fitted));
             let is_all = space.is_exhausted || captured >= most;
             match worth {
                 // More free space may hold a longer piece.
@@ -389,4 +401,10 @@ impl<H: Host> Carrier<'_, H> {
         let near = &self.near;
         self.host.commit().map_err(|source| Failure::new("write what was moved to its new place", near, source))
     }
+}
+
+/// Whether a region gains enough by lying so, and no file is torn for it.
+fn is_worth(rules: &Rules, region: &Region, files: &[&Places], fitted: &Fitted) -> bool {
+    let torn = files.iter().zip(&fitted.files).any(|(before, after)| after.breaks() > before.breaks());
+    !torn && rules.is_worth(region.saves.saturating_sub(fitted.breaks), region.blocks)
 }

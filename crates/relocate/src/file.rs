@@ -255,6 +255,9 @@ fn run(extent: &Extent, block: u64, size: u64) -> Result<Run, Stays> {
     if flags.contains(ExtentFlags::ENCRYPTED) {
         return Err(Stays::Encrypted);
     }
+    if flags.contains(ExtentFlags::ENCODED) && extent.physical.is_some() {
+        return Err(Stays::Compressed);
+    }
     if flags.intersects(ExtentFlags::DELALLOC | ExtentFlags::UNKNOWN) {
         return Err(Stays::Busy);
     }

@@ -65,6 +65,12 @@ pub enum Stays {
     /// Other files have the same bytes at the same place.
     #[error("it shares its place with other files or snapshots")]
     Shared,
+    /// It can't share with what is written beside it.
+    #[error("it has no checksums, or new files beside it have none (chattr +C, nodatasum)")]
+    NoChecksums,
+    /// Its bytes are compressed on the disk.
+    #[error("it is compressed")]
+    Compressed,
     /// Whoever runs it gets rights by it.
     #[error("it gives rights to who runs it (setuid, setgid, file capabilities), which would be lost")]
     Rights,
@@ -215,6 +221,13 @@ pub trait Host {
 
     /// Captures so many blocks of free space near a directory, in donors of [`Host::unit`] blocks, the last one of which may have less.
     fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Self::Donor>;
+
+    /// Captures a donor for parts of files of so many blocks each, which are to get its blocks in this order, each part all of its own by
+    /// one exchange. `None` where that makes no difference, since whatever is not given away of a donor is free again.
+    fn capture_for(&mut self, directory: &Path, parts: &[u64]) -> Option<Captured<Self::Donor>> {
+        let _ = (directory, parts);
+        None
+    }
 
     /// Where the blocks of a donor lie.
     fn donor_places(&mut self, donor: &Self::Donor) -> io::Result<Places>;

@@ -36,17 +36,20 @@
 //! | [`host`] | what moves blocks, and why a file stays |
 //! | [`ext4`] | a mounted ext4 as a host |
 //! | [`xfs`] | a mounted XFS with reflinks or exchange-range as a host |
+//! | [`btrfs`] | a mounted btrfs as a host |
 //! | [`shown`] | any other file system: looked at, not moved |
 //! | [`mounted`] | which of them a directory has |
 //! | [`mod@file`] | files of all of them |
 //! | [`dfs`] | the algorithm of *DFS: A De-fragmented File System*, pure: what lies in memory is put in order whenever a block of it is flushed |
 
+pub mod btrfs;
 pub mod carry;
 pub mod dfs;
 mod errno;
 pub mod ext4;
 pub mod file;
 pub mod follow;
+mod giving;
 pub mod host;
 pub mod mounted;
 pub mod pack;

@@ -8,6 +8,7 @@ use onesweep_layout::{Mount, MountTable};
 use onesweep_sys::files::{open_dir, statx_fd};
 use thiserror::Error;
 
+use crate::btrfs::{self, Btrfs};
 use crate::ext4::{self, Ext4};
 use crate::host::{Failure, Host, Uncached};
 use crate::shown::Shown;
@@ -23,8 +24,17 @@ pub enum Refusal {
     /// Of an XFS.
     #[error(transparent)]
     Xfs(#[from] xfs::Refusal),
+    /// Of a btrfs.
+    #[error(transparent)]
+    Btrfs(#[from] btrfs::Refusal),
+    /// It is a btrfs, whose files [`Btrfs`] moves for whoever wants that.
+    #[error(
+        "its file system is btrfs, where files are moved only with defrag --dedupe: each is written anew and comes to share that; \
+         what snapshots or reflinks share stays"
+    )]
+    OnlyAsked,
     /// Files of such a file system are not moved.
-    #[error("its file system is {name}; only files of ext4 and XFS are moved: {why}")]
+    #[error("its file system is {name}; only files of ext4, XFS and, with defrag --dedupe, btrfs are moved: {why}")]
     Kind {
         /// The kernel's name of it.
         name: String,
@@ -48,6 +58,7 @@ impl Refusal {
         match self {
             Refusal::Ext4(ext4::Refusal::Unknown { what, source })
             | Refusal::Xfs(xfs::Refusal::Unknown { what, source })
+            | Refusal::Btrfs(btrfs::Refusal::Unknown { what, source })
             | Refusal::Unknown { what, source } => Some((what, source)),
             _ => None,
         }
@@ -150,6 +161,35 @@ impl Mounted for Xfs {
     }
 }
 
+impl Mounted for Btrfs {
+    fn block_bytes(&self) -> u64 {
+        Btrfs::block_bytes(self)
+    }
+
+    fn get_ready(&mut self, _: &Path, region: u64, _: bool) -> Result<(), Refusal> {
+        self.set_unit(region);
+        Ok(())
+    }
+
+    fn set_back(&mut self) {}
+
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
+        Err(Failure::new("keep old places of its files", directory, io::ErrorKind::Unsupported.into()))
+    }
+
+    fn kept_run(&self) -> Option<&str> {
+        None
+    }
+
+    fn kept_below(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
+
+    fn new_ctime_files(&self) -> u64 {
+        0
+    }
+}
+
 /// The host of a mounted file system.
 #[derive(Debug)]
 pub enum Chosen {
@@ -174,7 +214,10 @@ pub fn host_of(directory: &Path, uncached: Uncached) -> Result<Chosen, Refusal> 
         "ext4" => Ok(Chosen::Ext4(Box::new(Ext4::of(directory, uncached)?))),
         "xfs" => Ok(Chosen::Xfs(Xfs::of(directory, uncached)?)),
         name => {
-            let refusal = Refusal::Kind { name: name.to_owned(), why: why_not(name) };
+            let refusal = match name {
+                "btrfs" => Refusal::OnlyAsked,
+                _ => Refusal::Kind { name: name.to_owned(), why: why_not(name) },
+            };
             let shown = Shown::of(root, dev).map_err(unknown("ask for its block size"))?;
             Ok(Chosen::Shown(shown, refusal))
         }
@@ -183,9 +226,6 @@ pub fn host_of(directory: &Path, uncached: Uncached) -> Result<Chosen, Refusal> 
 
 fn why_not(name: &str) -> &'static str {
     match name {
-        "btrfs" => {
-            "it puts what is written anew wherever it likes, and files would no longer share places with snapshots"
-        }
         "f2fs" => "it joins pieces inside of files alone, and cleaning moves them again",
         "ext2" | "ext3" => "it keeps places block by block, and only extents change places",
         "tmpfs" | "ramfs" => "it lies in memory",

@@ -95,6 +95,20 @@ impl Places {
         self.0.first().map(|run| run.place)
     }
 
+    /// The blocks that follow each other in the file, wherever they lie: as many numbers as there are holes between them, and one.
+    pub(crate) fn between_holes(&self) -> Vec<u64> {
+        let mut parts = Vec::new();
+        let mut end = None;
+        for run in &self.0 {
+            match parts.last_mut() {
+                Some(last) if end == Some(run.logical) => *last += run.blocks,
+                _ => parts.push(run.blocks),
+            }
+            end = Some(run.logical_end());
+        }
+        parts
+    }
+
     /// The place behind the last block of the file.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
@@ -138,6 +152,7 @@ mod tests {
         assert_eq!(found, [Some(10), Some(11), None, None, None, Some(40), Some(41), Some(42), None]);
         assert_eq!(file.within(1..7), places(&[(1, 11, 1), (5, 40, 2)]).unwrap());
         assert_eq!(file.within(2..5), Places::default());
+        assert_eq!(places(&[(0, 10, 2), (2, 30, 3), (9, 40, 3)]).unwrap().between_holes(), [5, 3]);
         assert_eq!(file.shifted(7), places(&[(7, 10, 2), (12, 40, 3)]).unwrap());
     }
 

@@ -25,6 +25,8 @@ pub const FLAG_JOURNALED: u32 = 0x0000_4000;
 pub const FLAG_EXTENTS: u32 = 0x0008_0000;
 /// Attribute of [`flags`]: hashes of the bytes are kept behind them (`FS_VERITY_FL`).
 pub const FLAG_VERITY: u32 = 0x0010_0000;
+/// Attribute of [`flags`], btrfs: bytes are written where they lie, and have no checksums (`FS_NOCOW_FL`).
+pub const FLAG_NO_COW: u32 = 0x0080_0000;
 /// Attribute of [`flags`]: the bytes are used where they lie (`FS_DAX_FL`).
 pub const FLAG_DAX: u32 = 0x0200_0000;
 /// Attribute of [`flags`], ext4: the bytes lie in the inode (`EXT4_INLINE_DATA_FL`).

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::Seconds;
 use crate::size::Size;
 
-/// Moves small files side by side, in the order in which they are read (ext4, XFS)
+/// Moves small files side by side, in the order in which they are read (ext4, XFS; with --dedupe btrfs)
 ///
 /// Contents, times and names stay as they are, also while programs use the files, and when the machine stops: each file has
 /// its old or its new place, and its right bytes. Files that others write, and all that can't be moved, stay. As an ordinary user,
@@ -19,6 +19,7 @@ Examples:
   onesweep defrag /srv/mail                       for who reads it as GNU tar does
   onesweep defrag --order name /srv/www           for rsync, and cp with patterns
   onesweep defrag --max-time 30m /srv/a /srv/b
+  onesweep defrag --dedupe /srv/mail              on btrfs, where else it only tells how files lie
   onesweep defrag --peer /srv/mail                on what onesweep peer mount has mounted
   onesweep defrag --keep /srv/mail                hold the old places; it tells an ID
   onesweep defrag --undo 20260314-151926 /srv/mail
@@ -55,19 +56,23 @@ pub(crate) struct DefragArgs {
     /// Also on disks that don't seek
     #[arg(long)]
     pub(crate) force: bool,
+    /// Also on btrfs: files are written anew and come to share that, if it is equal. What snapshots or reflinks share stays. On ext4
+    /// and XFS it changes nothing
+    #[arg(long)]
+    pub(crate) dedupe: bool,
     /// Hold the old places, in .onesweep/undo at the root of the mount, so that --undo can move all back
     #[arg(long)]
     pub(crate) keep: bool,
     /// Move back what a run with --keep has moved, on the file system of the directory
     #[arg(
         long, value_name = "ID",
-        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise"],
+        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise", "dedupe"],
     )]
     pub(crate) undo: Option<String>,
     /// Free the old places of a run with --keep
     #[arg(
         long, value_name = "ID",
-        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise", "force"],
+        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise", "force", "dedupe"],
     )]
     pub(crate) forget: Option<String>,
     /// Name each file that stays, and why
@@ -114,6 +119,8 @@ mod tests {
             "defrag --keep --undo 1 a",
             "defrag --undo 1 -n a",
             "defrag --undo 1 --peer a",
+            "defrag --undo 1 --dedupe a",
+            "defrag --forget 1 --dedupe a",
         ] {
             assert!(parse_line(line).is_err(), "{line}");
         }

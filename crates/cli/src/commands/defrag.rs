@@ -19,6 +19,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onesweep_layout::{Devices, LayoutScore};
 use onesweep_relocate::{
+    btrfs::Btrfs,
     carry::{Ended, Report, Settings},
     ext4,
     host::{Failure as Failed, Host, Uncached},
@@ -110,16 +111,28 @@ impl<'a> Run<'a> {
                 }
                 self.run_on(&mut *host)
             }
-            Chosen::Xfs(_) if self.args.keep => {
-                let why = "on XFS a file's old place is free at once; leave --keep out";
-                Err(Failure::could_not_run(self.path, "keep old places", why))
+            Chosen::Xfs(mut host) => {
+                self.refuse_to_keep("XFS")?;
+                self.run_on(&mut host)
             }
-            Chosen::Xfs(mut host) => self.run_on(&mut host),
+            Chosen::Shown(_, Refusal::OnlyAsked) if self.args.dedupe => {
+                self.refuse_to_keep("btrfs")?;
+                let host = Btrfs::of(self.directory, uncached);
+                self.run_on(&mut host.map_err(|refusal| refused(self.path, &refusal.into()))?)
+            }
             Chosen::Shown(mut host, refusal) => {
                 self.show_scores(&mut host)?;
                 Err(refused(self.path, &refusal))
             }
         }
+    }
+
+    fn refuse_to_keep(&self, name: &str) -> Result<(), Failure> {
+        if !self.args.keep {
+            return Ok(());
+        }
+        let why = format!("on {name} a file's old place is given back; leave --keep out");
+        Err(Failure::could_not_run(self.path, "keep old places", why))
     }
 
     /// Tells how files lie that can't be moved; nothing where the file system tells no places.

@@ -119,7 +119,11 @@ fn a_limit_on_the_size_of_files_is_told() {
 /// The checker finds nothing.
 fn check(image: &mut Image) {
     image.unmount();
-    let (program, option) = if image.fs == Fs::Xfs { ("xfs_repair", "-n") } else { ("e2fsck", "-fn") };
+    let (program, option) = match image.fs {
+        Fs::Xfs => ("xfs_repair", "-n"),
+        Fs::Btrfs => ("btrfs", "check"),
+        _ => ("e2fsck", "-fn"),
+    };
     output(Command::new(program).arg(option).arg(image.device()));
     image.mount();
 }
@@ -127,12 +131,13 @@ fn check(image: &mut Image) {
 #[test]
 fn a_plan_is_shown_carried_out_and_comes_to_rest() {
     root_test!();
-    for fs in [Fs::Ext4, Fs::Xfs] {
-        planned_and_carried_out(fs);
+    for (fs, asked) in [(Fs::Ext4, &[][..]), (Fs::Xfs, &[]), (Fs::Btrfs, &["--dedupe"])] {
+        planned_and_carried_out(fs, asked);
     }
 }
 
-fn planned_and_carried_out(fs: Fs) {
+fn planned_and_carried_out(fs: Fs, asked: &[&str]) {
+    let defrag = |options: &[&str], root: &Path, code| defrag(&[asked, options].concat(), root, code);
     let mut image = Image::new(fs, 512 << 20);
     let root = image.root().join("tree");
     scatter(&root, 200);
@@ -166,12 +171,12 @@ fn planned_and_carried_out(fs: Fs) {
     check(&mut image);
 
     // The same for people.
-    let out = finish(onesweep(["defrag", "--force", "--order", "name"]).arg(&root), 0);
+    let out = finish(onesweep(["defrag", "--force", "--order", "name"]).args(asked).arg(&root), 0);
     let said = text(&out.stdout);
     for part in ["260 files, ", " seeks to read them\nplan: ", " seeks now\n"] {
         assert!(said.contains(part), "{said}");
     }
-    let out = finish(onesweep(["defrag", "--quiet", "--force"]).arg(&root), 0);
+    let out = finish(onesweep(["defrag", "--quiet", "--force"]).args(asked).arg(&root), 0);
     assert_eq!((text(&out.stdout), text(&out.stderr)), (String::new(), String::new()));
 }
 
@@ -200,7 +205,7 @@ fn what_cannot_be_moved_is_told_by_name() {
 
     let other = Image::new(Fs::Btrfs, 320 << 20);
     let out = finish(onesweep(["defrag"]).arg(other.root()), 2);
-    let message = "cannot move its files: its file system is btrfs; only files of ext4 and XFS are moved: it puts ";
+    let message = "cannot move its files: its file system is btrfs, where files are moved only with defrag --dedupe: ";
     assert!(text(&out.stderr).contains(message), "{}", text(&out.stderr));
     assert_eq!(text(&out.stdout), "");
     let clusters = Image::with(Fs::Ext4, 320 << 20, &["-O", "bigalloc"]);
@@ -245,7 +250,9 @@ fn other_file_systems_are_looked_at_alone() {
         let out = finish(onesweep(["defrag"]).args(options).arg(&root), 2);
         let said = text(&out.stdout);
         assert!(said.contains("/tree: 40 files, ") && said.ends_with(" seeks to read them\n"), "{said}");
-        assert!(text(&out.stderr).contains("its file system is btrfs; only files of ext4 and XFS are moved: "));
+        assert!(
+            text(&out.stderr).contains("its file system is btrfs, where files are moved only with defrag --dedupe: ")
+        );
     }
     let told = defrag(&[], &root, 2);
     assert!(seeks(&told, "before") > 40 && told["after"].is_null() && told["is_complete"] == false, "{told}");
@@ -253,9 +260,45 @@ fn other_file_systems_are_looked_at_alone() {
     assert!(entries(&root) == before);
 }
 
+/// A snapshot keeps what it has, and so do the files that it shares; what was written since moves. Where nobody may write, nothing does.
+#[test]
+fn what_snapshots_of_btrfs_share_stays() {
+    root_test!();
+    let mut image = Image::new(Fs::Btrfs, 512 << 20);
+    let volume = image.root().join("volume");
+    output(Command::new("btrfs").args(["subvolume", "create"]).arg(&volume));
+    let root = volume.join("tree");
+    scatter(&root, 60);
+    let snapshot = image.root().join("snapshot");
+    output(Command::new("btrfs").args(["subvolume", "snapshot", "-r"]).args([&volume, &snapshot]));
+    scatter(&root.join("since"), 40);
+    image.cold();
+    let (before, in_snapshot) = (entries(&root), entries(&snapshot));
+    let (there, places) = (sums(&[&root]), filefrag(&root));
+
+    let out = finish(onesweep(["defrag", "--dedupe", "--force"]).arg(snapshot.join("tree")), 2);
+    assert!(text(&out.stderr).contains("it lies in a read-only subvolume or snapshot"), "{}", text(&out.stderr));
+    let out = finish(onesweep(["defrag", "--dedupe", "--keep"]).arg(&root), 2);
+    assert!(text(&out.stderr).contains("cannot keep old places: on btrfs "), "{}", text(&out.stderr));
+
+    let told = defrag(&["--dedupe"], &root, 0);
+    let shared = "it shares its place with other files or snapshots";
+    assert_eq!((&told["files"], &told["stayed"][shared]), (&100.into(), &60.into()), "{told}");
+    assert!(told["moved_files"].as_u64() >= Some(36) && seeks(&told, "after") < seeks(&told, "before") - 50, "{told}");
+    assert_eq!(defrag(&["--dedupe"], &root, 0)["moved_files"], 0);
+    assert!(filefrag(&root) == places, "what is shared lies where it lay");
+    assert!(entries(&root) == before && entries(&snapshot) == in_snapshot);
+    image.cold();
+    assert_eq!(differences(&there, &sums(&[&root])), None);
+    assert!(entries(&root) == before && entries(&snapshot) == in_snapshot);
+    output(Command::new("btrfs").args(["scrub", "start", "-B", "-r"]).arg(image.root()));
+    check(&mut image);
+}
+
 fn filefrag(root: &Path) -> Vec<u8> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(root).expect("a folder").map(|entry| entry.expect("one").path()).collect();
+    paths.retain(|path| path.is_file());
     paths.sort();
     output(Command::new("filefrag").arg("-e").args(paths))
 }

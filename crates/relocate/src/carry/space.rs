@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::host::{Exchange, Failure, Host};
-use crate::pack::Piece;
+use crate::pack::{Fitted, Piece, fit_into};
 use crate::places::{Places, Run};
 
 /// Donors, what they hold, and which of them a region has.
@@ -14,6 +14,8 @@ pub(super) struct Space<H: Host> {
     held: Vec<(usize, Run)>,
     /// Nothing more could be captured.
     pub(super) is_exhausted: bool,
+    /// Files would not come to lie one behind the other in what is captured for them.
+    is_in_pieces: bool,
     /// So many blocks may be captured yet, so that others find room meanwhile.
     left: u64,
 }
@@ -27,11 +29,15 @@ struct Donor<D> {
 
 /// Blocks that are captured together, at least: where the donors are, no page has blocks of two.
 const TOGETHER: u64 = 16;
+/// Tries to capture a donor for one region.
+const TRIES: usize = 4;
+/// Free space is in too many pieces for donors of their own when fewer files than this come for each break.
+const FILES_FOR_A_BREAK: u64 = 16;
 
 impl<H: Host> Space<H> {
     /// Half of what is free is left to others.
     pub(super) fn of(free_blocks: u64) -> Self {
-        Self { donors: Vec::new(), held: Vec::new(), is_exhausted: false, left: free_blocks / 2 }
+        Self { donors: Vec::new(), held: Vec::new(), is_exhausted: false, is_in_pieces: false, left: free_blocks / 2 }
     }
 
     /// Blocks that no region has.
@@ -53,21 +59,72 @@ impl<H: Host> Space<H> {
         self.left = self.left.saturating_sub(wanted);
         let is_short = captured.error.as_ref().is_none_or(is_short);
         for donor in captured.donors {
-            let places = host.donor_places(&donor);
-            let places = places.map_err(|source| Failure::new("tell where free space lies", near, source))?;
-            let mut runs = places.runs().to_vec();
-            runs.sort_by_key(|run| run.place);
-            // What another donor had there it has given away meanwhile, for a file that did not come.
-            self.held =
-                self.held.iter().flat_map(|&(donor, run)| beside(run, &runs).map(move |run| (donor, run))).collect();
-            self.held.extend(runs.into_iter().map(|run| (self.donors.len(), run)));
-            self.donors.push(Donor { held: Some(donor), is_taken: false });
+            let places = places_of(host, &donor, near)?;
+            self.hold(donor, &places);
         }
-        self.held.sort_by_key(|(_, run)| run.place);
         match captured.error {
             Some(source) if !is_short => Err(Failure::new("capture free space", near, source)),
             _ => Ok(()),
         }
+    }
+
+    /// Captures a donor for these files alone, and tells where they come to lie in it. `None` where the host needs no such donor, where
+    /// free space is in so many pieces that too many files would not lie behind the one before, or it isn't worth it: then what was
+    /// captured is given back, and added to `given_back`.
+    pub(super) fn capture_for(
+        &mut self,
+        host: &mut H,
+        near: &Path,
+        files: &[&Places],
+        is_worth: &dyn Fn(&Fitted) -> bool,
+        given_back: &mut u64,
+    ) -> Result<Option<Fitted>, Failure> {
+        let parts: Vec<u64> = files.iter().flat_map(|places| places.between_holes()).collect();
+        let wanted = parts.iter().sum::<u64>();
+        let mut for_nothing = Vec::new();
+        let mut found = None;
+        for _ in 0..TRIES {
+            // One for the next try, and one to make way for it.
+            if self.is_in_pieces || wanted.saturating_mul(for_nothing.len() as u64 + 2) > self.left {
+                break;
+            }
+            // What stands against it is told when other space is captured.
+            let mut capture = |parts: &[u64]| host.capture_for(near, parts)?.donors.into_iter().next();
+            if !for_nothing.is_empty() {
+                // The parts come from the largest pieces of free space, by turns where those are of a size: so one is made smaller.
+                for_nothing.extend(capture(&[wanted]));
+            }
+            let Some(donor) = capture(&parts) else { break };
+            let places = places_of(host, &donor, near)?;
+            found = fit_into(files, &places).filter(|fitted| fitted.breaks * FILES_FOR_A_BREAK <= files.len() as u64);
+            match &found {
+                Some(fitted) if is_worth(fitted) => {
+                    self.left -= wanted;
+                    self.hold(donor, &places);
+                    break;
+                }
+                Some(_) => {
+                    for_nothing.push(donor);
+                    found = None;
+                    break;
+                }
+                None => for_nothing.push(donor),
+            }
+            self.is_in_pieces = for_nothing.len() + 1 >= 2 * TRIES;
+        }
+        *given_back += wanted * for_nothing.len() as u64;
+        Ok(found)
+    }
+
+    fn hold(&mut self, donor: H::Donor, places: &Places) {
+        let mut runs = places.runs().to_vec();
+        runs.sort_by_key(|run| run.place);
+        // What another donor had there it has given away meanwhile, for a file that did not come.
+        self.held =
+            self.held.iter().flat_map(|&(donor, run)| beside(run, &runs).map(move |run| (donor, run))).collect();
+        self.held.extend(runs.into_iter().map(|run| (self.donors.len(), run)));
+        self.donors.push(Donor { held: Some(donor), is_taken: false });
+        self.held.sort_by_key(|(_, run)| run.place);
     }
 
     /// Gives a region the donors of these places, and of so many behind them.
@@ -114,6 +171,10 @@ impl<H: Host> Space<H> {
         let behind = self.held.partition_point(|(_, held)| held.end() <= run.place);
         self.held[behind..].iter().copied().take_while(move |(_, held)| held.place < run.end())
     }
+}
+
+fn places_of<H: Host>(host: &mut H, donor: &H::Donor, near: &Path) -> Result<Places, Failure> {
+    host.donor_places(donor).map_err(|source| Failure::new("tell where free space lies", near, source))
 }
 
 /// What of a run lies beside others, which are in order.

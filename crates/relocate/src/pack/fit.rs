@@ -46,6 +46,13 @@ pub fn fit(files: &[&Places], pieces: &[Piece], slack: u64) -> Option<Fitted> {
     })
 }
 
+/// Puts files, in their order, into places that were captured for them; `None` where those are too few.
+#[must_use]
+pub fn fit_into(files: &[&Places], captured: &Places) -> Option<Fitted> {
+    let pieces: Vec<Piece> = captured.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
+    if files.is_empty() || pieces.is_empty() { None } else { in_pieces(files, &pieces, Filled::ToTheEnd) }
+}
+
 /// How pieces are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Filled {
@@ -69,7 +76,7 @@ fn joined(pieces: &[Piece]) -> Vec<Piece> {
     joined
 }
 
-/// Into these pieces, which rise, from the first one on.
+/// Into these pieces, in their order, from the first one on.
 fn in_pieces(files: &[&Places], pieces: &[Piece], filled: Filled) -> Option<Fitted> {
     let mut free = pieces.iter().copied();
     let mut here = free.next()?;
@@ -154,6 +161,28 @@ mod tests {
         // The second file would pass over seven places for those that hold all of it, and the third would find two.
         let told = fitted(&[2, 4, 6], &[(100, 3), (200, 3), (300, 3), (400, 6)], 0);
         assert_eq!(told, Some((vec![vec![(100, 2)], vec![(102, 1), (200, 3)], vec![(400, 6)]], 2)));
+    }
+
+    #[test]
+    fn what_was_captured_for_files_is_theirs_in_its_own_order() {
+        let captured = |runs: &[(u64, u64)]| {
+            let mut logical = 0;
+            Places::of(runs.iter().map(|&(place, blocks)| {
+                logical += blocks;
+                Run { logical: logical - blocks, place, blocks }
+            }))
+            .unwrap()
+        };
+        let files = [file(3), file(4)];
+        let files: Vec<&Places> = files.iter().collect();
+        let told = |runs: &[(u64, u64)]| {
+            let fitted = fit_into(&files, &captured(runs))?;
+            Some((fitted.files.iter().map(|file| file.runs()[0].place).collect::<Vec<_>>(), fitted.breaks))
+        };
+        assert_eq!(told(&[(300, 7)]), Some((vec![300, 303], 0)));
+        assert_eq!(told(&[(300, 3), (100, 4)]), Some((vec![300, 100], 1)), "it need not rise");
+        assert_eq!(told(&[(300, 6)]), None);
+        assert_eq!(told(&[]), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod score;
 
 pub use self::{
     check::{Flaw, check},
-    fit::{Fitted, Piece, fit},
+    fit::{Fitted, Piece, fit, fit_into},
     plan::{MAX_FILES, Plan, Region, plan},
     score::{Score, score},
 };

@@ -11,9 +11,7 @@
 //! Needs no privilege for files of one's own in directories of one's own. Without root an exchange changes the time of the last change
 //! of the inode (ctime).
 
-mod donor;
 mod facts;
-mod give;
 mod share;
 mod swap;
 
@@ -24,9 +22,10 @@ use std::path::Path;
 use onesweep_sys::files::{file_system, is_untouched, open_dir, sync_file_system};
 use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
 
-pub use self::{donor::Donor, facts::Refusal};
-use crate::errno::{EBUSY, EINVAL, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY, EXDEV};
+pub use self::facts::Refusal;
 use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags, trouble};
+pub use crate::giving::Donor;
+use crate::giving::{capture, give};
 use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble, Uncached, donors_of};
 use crate::places::Places;
 
@@ -47,7 +46,9 @@ pub struct Xfs {
     way: Way,
     unit: u64,
     uncached: Uncached,
-    giving: give::Giving,
+    swapping: swap::Swapping,
+    /// Memory that is used again.
+    bytes: Vec<u8>,
 }
 
 /// Blocks of a donor, unless the caller wants others.
@@ -65,7 +66,8 @@ impl Xfs {
         let root = open_dir(directory).map_err(|error| Refusal::Unknown { what: "open it", source: error })?;
         let facts = facts::Facts::of(root.as_fd())?;
         let asked = Asked::new(facts.dev, facts.block_bytes);
-        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, giving: give::Giving::default() })
+        let (swapping, bytes) = (swap::Swapping::default(), Vec::new());
+        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, swapping, bytes })
     }
 
     /// Bytes of a block.
@@ -77,7 +79,7 @@ impl Xfs {
     /// Files whose time of the last change of the inode (ctime) became another: by an exchange, without root.
     #[must_use]
     pub fn new_ctime_files(&self) -> u64 {
-        self.giving.new_ctime.len() as u64
+        self.swapping.new_ctime.len() as u64
     }
 
     /// Makes donors of so many blocks, 8 MiB of the usual ones at most: XFS looks for a piece that holds all of a donor, near its
@@ -139,7 +141,7 @@ impl Host for Xfs {
     }
 
     fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Donor> {
-        donor::capture(directory, donors_of(blocks, self.unit), self.asked.block_bytes)
+        capture(directory, donors_of(blocks, self.unit).map(Some), self.asked.block_bytes)
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
@@ -147,22 +149,14 @@ impl Host for Xfs {
     }
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
-        give::give(file, donor, exchange, (self.way, self.asked.block_bytes), &mut self.giving)
+        let (block, bytes) = (self.asked.block_bytes, &mut self.bytes);
+        match self.way {
+            Way::Share => give(file, donor, exchange, block, &mut share::Sharing, bytes),
+            Way::Exchange => give(file, donor, exchange, block, &mut self.swapping, bytes),
+        }
     }
 
     fn commit(&mut self) -> io::Result<()> {
         sync_file_system(self.root.as_fd())
-    }
-}
-
-/// What an error means for a file alone.
-fn stays_by_error(error: &io::Error) -> Option<Stays> {
-    match error.raw_os_error()? {
-        EBUSY => Some(Stays::Busy),
-        EINVAL => Some(Stays::Changed),
-        EPERM => Some(Stays::Immutable),
-        ETXTBSY => Some(Stays::Swap),
-        EOPNOTSUPP | ENOTTY | EXDEV => Some(Stays::Unsupported),
-        _ => None,
     }
 }

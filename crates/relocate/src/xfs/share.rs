@@ -1,21 +1,44 @@
-//! A file comes to share what was written for it, if it still has the same bytes.
+//! A file comes to share what was written for it.
 
-use onesweep_sys::sharing::{Part, share_equal};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 
-use super::donor::Source;
-use super::stays_by_error;
+use onesweep_sys::sharing::{Part, clone_part};
+
 use crate::file::MovableFile;
-use crate::host::{Failure, Stays, Trouble};
+use crate::giving::{Donor, Source, Way, share};
+use crate::host::Trouble;
 
-/// Gives the bytes that are shared.
-pub(super) fn share(file: &MovableFile, from: u64, source: &Source<'_>, part: Part) -> Result<u64, Trouble> {
-    match share_equal(source.fd(), part, file.fd(), from) {
-        Ok(Some(bytes)) => Ok(bytes),
-        // Somebody has written to it.
-        Ok(None) => Err(Stays::Busy.into()),
-        Err(error) => Err(match stays_by_error(&error) {
-            Some(stays) => stays.into(),
-            None => Failure::new("move it", file.path(), error).into(),
-        }),
+#[derive(Debug)]
+pub(super) struct Sharing;
+
+impl Way for Sharing {
+    type Begun = ();
+
+    fn begin(&self, _: &MovableFile) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn stage(&self, donor: &Donor, whole: Part, bytes: &[u8]) -> io::Result<File> {
+        let staged = donor.beside()?;
+        donor.write(whole.offset, bytes)?;
+        clone_part(donor.fd(), whole, staged.as_fd(), 0)?;
+        // While the block was shared, to cut it would need another one.
+        donor.give_up(whole)?;
+        staged.set_len(bytes.len() as u64)?;
+        Ok(staged)
+    }
+
+    fn pass(
+        &mut self,
+        (): &(),
+        file: &MovableFile,
+        from: u64,
+        source: &Source<'_>,
+        part: Part,
+        _: &Donor,
+    ) -> Result<u64, Trouble> {
+        share(file, from, source, part)
     }
 }

@@ -4,20 +4,24 @@
 //! write before its bytes are on the disk. So nobody may have the file open for writing after its time was looked at: who opens it
 //! later sets another one.
 
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use onesweep_sys::{
-    exchange_ranges::{Sample, exchange_if_same, sample},
+    exchange_ranges::{Sample, exchange, exchange_if_same, sample},
     files::{Moment, Stat, Time, reopen_to_write, reopen_untouched, set_moments_handle, statx_fd, xattr_fd},
     lease::is_open_for_writing,
     sharing::Part,
     xfs::open_timeless,
 };
 
-use super::donor::Source;
-use super::stays_by_error;
 use crate::errno::{EINVAL, EPERM};
 use crate::file::{MovableFile, not_opened, stays_by_flags, trouble};
+use crate::giving::{Donor, Source, Way, stays_by_error};
 use crate::host::{Failure, Stays, Trouble};
 
 /// The file, open for reading alone, if nobody has it open for writing.
@@ -38,14 +42,55 @@ pub(super) fn ready(file: MovableFile, stat: &Stat) -> Result<MovableFile, Troub
     Ok(file)
 }
 
+/// What became of times.
+#[derive(Debug, Default)]
+pub(super) struct Swapping {
+    /// Files that have a new time of the last change of the inode (ctime).
+    pub(super) new_ctime: HashSet<PathBuf>,
+}
+
+impl Way for Swapping {
+    type Begun = Begun;
+
+    fn begin(&self, file: &MovableFile) -> Result<Begun, Trouble> {
+        begin(file)
+    }
+
+    fn stage(&self, donor: &Donor, whole: Part, bytes: &[u8]) -> io::Result<File> {
+        let staged = donor.beside()?;
+        staged.set_len(whole.bytes)?;
+        exchange(donor.fd(), whole, staged.as_fd(), 0)?;
+        // Nothing is written there yet that would have to be zeroed behind the end.
+        staged.set_len(bytes.len() as u64)?;
+        staged.write_all_at(bytes, 0)?;
+        Ok(staged)
+    }
+
+    fn pass(
+        &mut self,
+        begun: &Begun,
+        file: &MovableFile,
+        from: u64,
+        source: &Source<'_>,
+        part: Part,
+        donor: &Donor,
+    ) -> Result<u64, Trouble> {
+        if !begun.swap(file, from, source, part, donor.directory())? {
+            self.new_ctime.insert(file.path().to_owned());
+        }
+        Ok(part.bytes)
+    }
+}
+
 /// A file as it was before it was read.
+#[derive(Debug)]
 pub(super) struct Begun {
     sample: Sample,
     changed: Time,
 }
 
 /// Looks at a file that is about to be read.
-pub(super) fn begin(file: &MovableFile) -> Result<Begun, Trouble> {
+fn begin(file: &MovableFile) -> Result<Begun, Trouble> {
     let failed = |error| trouble("ask when it was changed", file.path(), error);
     let sample = sample(file.fd()).map_err(failed)?;
     // Is this another time than that of the sample, then so it is when places are to change.
@@ -57,7 +102,7 @@ pub(super) fn begin(file: &MovableFile) -> Result<Begun, Trouble> {
 impl Begun {
     /// Has the part of the source, which lies in a directory, and as many bytes of the file change places; tells whether all times of
     /// the file stayed.
-    pub(super) fn swap(
+    fn swap(
         &self,
         file: &MovableFile,
         from: u64,

@@ -206,6 +206,31 @@ fn room_in_pieces_is_judged_by_its_pieces() {
     }
 }
 
+/// Parts of files come by turns from pieces of free space that are of a size: then room is made for all of them in one.
+#[test]
+fn parts_are_captured_from_one_piece() {
+    let (mut model, paths) = scattered();
+    model.is_by_parts = true;
+    model.occupy([300]);
+    let (files, report, before) = pack(&mut model, &paths, None);
+    model.check();
+    assert_eq!((before.breaks(), scores(&files).breaks()), (29, 0));
+    assert_eq!((report.regions, report.files, report.blocks), (1, 10, 30));
+    let (_, second, _) = pack(&mut model, &paths, None);
+    assert_eq!(second.regions, 0);
+}
+
+/// Where no piece holds them all, other space is captured, which need not be given by parts.
+#[test]
+fn where_parts_lie_apart_other_space_is_captured() {
+    let (mut model, paths) = scattered();
+    model.is_by_parts = true;
+    model.occupy((200..400).filter(|place| place % 7 == 0));
+    let (files, report, before) = pack(&mut model, &paths, None);
+    model.check();
+    assert!(report.files > 0 && scores(&files).breaks() < before.breaks(), "{report:?}");
+}
+
 /// Room for one region of forty: what that would save is too little to read and write for, and the next run would find as much.
 #[test]
 fn a_batch_that_saves_too_little_is_left() {

@@ -12,14 +12,15 @@ use std::time::Duration;
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
 use onesweep_relocate::ext4::keep::{forget, kept as kept_runs, undo};
 use onesweep_relocate::host::{Exchange, Host, Stays};
+use onesweep_relocate::mounted::Mounted;
 use onesweep_relocate::pack::{Piece, Rules, fit};
 use onesweep_relocate::places::Places;
 
 use crate::alone::alone;
-use crate::image::{Image, is_root};
+use crate::image::{Image, is_root, run, text};
 use crate::tree::{
-    Kept, Kind, OnExt4, OnXfs, OnXfsExchange, assert_equal, assert_same, blocks_of, breaks, bytes, host, kept, pack,
-    planned, scatter, sync, without_ctime,
+    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, assert_equal, assert_same, blocks_of, breaks, bytes, host, kept,
+    pack, planned, scatter, sync, without_ctime,
 };
 use crate::undo::{RULES as KEPT, layout, pack_and_keep, undo_all};
 
@@ -88,6 +89,11 @@ fn a_crash_of_xfs_without_reflinks_leaves_every_byte_before_and_after_the_commit
     alone(|| crashes_at_the_commit::<OnXfsExchange>(&[("", &[]), ("", &["-b", "size=1024"])]));
 }
 
+#[test]
+fn a_crash_of_btrfs_leaves_every_byte_before_and_after_the_commit() {
+    crashes_at_the_commit::<OnBtrfs>(&[("commit=600", &[])]);
+}
+
 fn crashes_at_the_commit<K: Kind>(options: &[(&str, &[&str])]) {
     if !is_root() {
         return;
@@ -129,6 +135,11 @@ fn a_crash_of_xfs_without_reflinks_after_a_run_leaves_what_the_run_has_done() {
     alone(crashes_after_a_run::<OnXfsExchange>);
 }
 
+#[test]
+fn a_crash_of_btrfs_after_a_run_leaves_what_the_run_has_done() {
+    crashes_after_a_run::<OnBtrfs>();
+}
+
 fn crashes_after_a_run<K: Kind>() {
     if !is_root() {
         return;
@@ -167,7 +178,10 @@ fn as_helper() {
     let (does, directory) = told.split_once(':').unwrap();
     let directory = Path::new(directory);
     if let Some(does) = does.strip_prefix("xfs-") {
-        return on_xfs(does, directory);
+        return without_a_setting(&mut OnXfs::host(directory), does, directory);
+    }
+    if let Some(does) = does.strip_prefix("btrfs-") {
+        return without_a_setting(&mut OnBtrfs::host(directory), does, directory);
     }
     let mut mover = host(directory);
     if does == "owner" {
@@ -196,14 +210,13 @@ fn as_helper() {
     pack_for_ever(&mut mover, directory);
 }
 
-fn on_xfs(does: &str, directory: &Path) {
-    let mut mover = OnXfs::host(directory);
+fn without_a_setting<H: Mounted>(mover: &mut H, does: &str, directory: &Path) {
     let report = match does {
         "pack" => {
             println!("\nready");
-            return pack_for_ever(&mut mover, directory);
+            return pack_for_ever(mover, directory);
         }
-        _ => pack(&mut mover, directory, &RULES),
+        _ => pack(mover, directory, &RULES),
     };
     let new_ctime_files = mover.new_ctime_files();
     match (does, report) {
@@ -269,6 +282,11 @@ fn owners_pack_their_own_files_of_xfs() {
 #[test]
 fn owners_pack_their_own_files_of_xfs_without_reflinks() {
     owners_pack::<OnXfsExchange>("xfs-owner-exchange");
+}
+
+#[test]
+fn owners_pack_their_own_files_of_btrfs() {
+    owners_pack::<OnBtrfs>("btrfs-owner");
 }
 
 fn owners_pack<K: Kind>(does: &str) {
@@ -343,6 +361,11 @@ fn killed_movers_lose_nothing_on_xfs_without_reflinks() {
     killed_movers::<OnXfsExchange>("xfs-pack");
 }
 
+#[test]
+fn killed_movers_lose_nothing_on_btrfs() {
+    killed_movers::<OnBtrfs>("btrfs-pack");
+}
+
 fn killed_movers<K: Kind>(does: &str) {
     if !is_root() {
         return;
@@ -384,11 +407,21 @@ fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs_without_reflinks() {
     stopped_machines::<OnXfsExchange>("xfs-pack");
 }
 
+#[test]
+fn a_machine_that_stops_at_any_moment_loses_nothing_on_btrfs() {
+    stopped_machines::<OnBtrfs>("btrfs-pack");
+}
+
 fn stopped_machines<K: Kind>(does: &str) {
     if !is_root() {
         return;
     }
     let mut image = K::image(512 * MIB, "");
+    let is_btrfs = image.is_btrfs();
+    if is_btrfs {
+        // No commit but those of the mover.
+        run("mount", &["-o", "remount,commit=600", text(&image.root())]);
+    }
     let directory = image.root().join("d");
     let still = scatter(&directory, 60);
     // All of it is on the disk.
@@ -398,6 +431,11 @@ fn stopped_machines<K: Kind>(does: &str) {
         let mut child = helper(does, &directory);
         wait_until_ready(&mut child);
         thread::sleep(Duration::from_millis(stop * 53 % 240));
+        if is_btrfs {
+            // Between two calls, then, but for what the kernel does for itself.
+            run("kill", &["-STOP", &child.id().to_string()]);
+            thread::sleep(Duration::from_millis(50));
+        }
         image.stop(stop % 2 == 1);
         child.kill().unwrap();
         child.wait().unwrap();

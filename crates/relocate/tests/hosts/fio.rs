@@ -7,7 +7,7 @@ use std::thread;
 use onesweep_relocate::pack::Rules;
 
 use crate::image::{is_root, text};
-use crate::tree::{Kind, OnExt4, OnXfs, OnXfsExchange, assert_same, kept, pack, scatter, sync};
+use crate::tree::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, assert_same, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 /// Each writes all its files and verifies them, so often.
@@ -29,6 +29,11 @@ fn what_fio_writes_on_ext4_is_what_it_reads() {
 #[test]
 fn what_fio_writes_on_xfs_is_what_it_reads() {
     fio_and_two_movers::<OnXfs>(80);
+}
+
+#[test]
+fn what_fio_writes_on_btrfs_is_what_it_reads() {
+    fio_and_two_movers::<OnBtrfs>(80);
 }
 
 /// There files stay while anybody has them open for writing.

@@ -42,6 +42,14 @@ pub(crate) const XFS: Tools = Tools {
 pub(crate) const XFS_EXCHANGE: Tools =
     Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0"], features: superblock::EXCHANGE, ..XFS };
 
+pub(crate) const BTRFS: Tools = Tools {
+    name: "btrfs",
+    mkfs: &["mkfs.btrfs", "-q", "-f"],
+    check: &["btrfs", "check", "--readonly"],
+    features: 0,
+    least_bytes: 256 << 20,
+};
+
 pub(crate) struct Image {
     tools: &'static Tools,
     folder: PathBuf,
@@ -147,6 +155,10 @@ impl Image {
 
     /// The checker finds nothing.
     pub(crate) fn check(&mut self) {
+        if self.is_btrfs() {
+            // All checksums, which the checker doesn't look at.
+            run("btrfs", &["scrub", "start", "-B", "-r", text(&self.root())]);
+        }
         self.unmount();
         self.hide_features(true);
         let check = self.tools.check;
@@ -168,14 +180,35 @@ impl Image {
         self.restart();
     }
 
-    /// From here on nothing reaches the disk.
+    pub(crate) fn is_btrfs(&self) -> bool {
+        self.tools.name == "btrfs"
+    }
+
+    /// What is on the disk when a machine stops, where nobody writes meanwhile.
+    fn stopped(&self) -> PathBuf {
+        self.folder.join("stopped.img")
+    }
+
+    /// From here on nothing reaches the disk. On btrfs, which can't stop, nobody may use it until it is started again.
     pub(crate) fn stop(&self, is_flushed: bool) {
+        if self.is_btrfs() {
+            if is_flushed {
+                run("sync", &["-f", text(&self.root())]);
+            }
+            run("cp", &["--sparse=always", text(&self.file()), text(&self.stopped())]);
+            return;
+        }
         let command = if is_flushed { "shutdown -f" } else { "shutdown" };
         run("xfs_io", &["-x", "-c", command, text(&self.root())]);
     }
 
     pub(crate) fn restart(&mut self) {
         self.unmount();
+        if self.is_btrfs() {
+            run("losetup", &["--detach", text(&self.device)]);
+            fs::rename(self.stopped(), self.file()).expect("a file in its own folder");
+            self.device = attach(&self.file());
+        }
         run("blockdev", &["--flushbufs", text(&self.device)]);
         self.mount();
     }
@@ -209,6 +242,7 @@ impl Drop for Image {
         // The mount point is empty now, or this fails; a deletion must never reach into a mount.
         let _ = fs::remove_dir(self.root());
         let _ = fs::remove_file(self.folder.join("disk.img"));
+        let _ = fs::remove_file(self.stopped());
         let _ = fs::remove_dir(&self.folder);
     }
 }

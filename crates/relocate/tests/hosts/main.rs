@@ -1,6 +1,7 @@
 //! Hosts: what holds for all of them, plans carried out on a model, and on real file systems.
 
 mod alone;
+mod btrfs;
 mod carry;
 mod conformance;
 mod crash;

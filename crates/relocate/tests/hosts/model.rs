@@ -41,6 +41,8 @@ struct Disk {
     is_used: Vec<bool>,
     files: BTreeMap<PathBuf, ModelFile>,
     donors: BTreeMap<u64, Vec<u64>>,
+    /// Blocks of the donors' parts that may only be given as a whole.
+    parts: BTreeMap<u64, Vec<u64>>,
     /// Not free before the next commit.
     given_back: Vec<u64>,
     next: u64,
@@ -48,10 +50,26 @@ struct Disk {
     most_captured: usize,
 }
 
+impl Disk {
+    fn largest_piece(&self) -> Option<Vec<u64>> {
+        let free = (0..self.is_used.len() as u64).filter(|&place| !self.is_used[place as usize]);
+        let mut pieces: Vec<Vec<u64>> = Vec::new();
+        for place in free {
+            match pieces.last_mut() {
+                Some(piece) if piece.last() == Some(&(place - 1)) => piece.push(place),
+                _ => pieces.push(vec![place]),
+            }
+        }
+        pieces.into_iter().max_by_key(Vec::len)
+    }
+}
+
 pub(crate) struct Model {
     disk: Rc<RefCell<Disk>>,
     unit: u64,
     calls: u64,
+    /// Donors are captured part by part, each from the largest piece of free space, and parts are given as a whole.
+    pub(crate) is_by_parts: bool,
     /// The call that fails, from 1.
     pub(crate) fault: Option<(u64, Fault)>,
 }
@@ -73,7 +91,7 @@ impl Drop for ModelDonor {
 impl Model {
     pub(crate) fn new(blocks: usize, unit: u64) -> Self {
         let disk = Disk { bytes: vec![None; blocks], is_used: vec![false; blocks], ..Disk::default() };
-        Self { disk: Rc::new(RefCell::new(disk)), unit, calls: 0, fault: None }
+        Self { disk: Rc::new(RefCell::new(disk)), unit, calls: 0, is_by_parts: false, fault: None }
     }
 
     /// A file at these places.
@@ -237,6 +255,28 @@ impl Host for Model {
         captured
     }
 
+    fn capture_for(&mut self, _: &Path, parts: &[u64]) -> Option<Captured<ModelDonor>> {
+        if !self.is_by_parts {
+            return None;
+        }
+        let mut disk = self.disk.borrow_mut();
+        let mut taken = Vec::new();
+        for &part in parts {
+            let Some(first) = disk.largest_piece().filter(|piece| piece.len() as u64 >= part).map(|piece| piece[0])
+            else {
+                taken.into_iter().for_each(|place: u64| disk.is_used[place as usize] = false);
+                return Some(Captured { donors: Vec::new(), error: Some(io::ErrorKind::StorageFull.into()) });
+            };
+            (first..first + part).for_each(|place| disk.is_used[place as usize] = true);
+            taken.extend(first..first + part);
+        }
+        disk.next += 1;
+        let id = disk.next;
+        disk.donors.insert(id, taken);
+        disk.parts.insert(id, parts.to_vec());
+        Some(Captured { donors: vec![ModelDonor { disk: Rc::clone(&self.disk), id }], error: None })
+    }
+
     fn donor_places(&mut self, donor: &ModelDonor) -> io::Result<Places> {
         self.call_fault()?;
         Ok(places(&self.disk.borrow().donors[&donor.id]))
@@ -254,6 +294,14 @@ impl Host for Model {
         let mut disk = self.disk.borrow_mut();
         let disk = &mut *disk;
         let known = disk.files.get_mut(file).unwrap();
+        if let Some(parts) = disk.parts.get(&donor.id) {
+            let mut from = 0;
+            let is_whole = parts.iter().any(|&part| {
+                from += part;
+                (from - part, part) == (exchange.to, exchange.blocks)
+            });
+            assert!(is_whole, "{exchange:?} of {parts:?}");
+        }
         let donor = disk.donors.get_mut(&donor.id).unwrap();
         let room = (known.places.len() as u64 - exchange.from).min(donor.len() as u64 - exchange.to);
         let most = if fault == Some(Fault::Short) { 1 } else { u64::MAX };

@@ -54,10 +54,11 @@ pub(crate) fn a_scattered_directory_comes_to_lie_side_by_side<K: Kind>() {
             took.as_millis()
         );
         assert!(report.ended.is_none() && report.torn.is_empty() && report.stayed.is_empty(), "{report:?}");
-        assert!(report.regions > 0 && breaks(&after) <= most, "{report:?}");
+        // Small regions may lie side by side, too, and leave nothing to gain for large ones.
+        assert!((report.regions > 0 || made.regions.is_empty()) && breaks(&after) <= most, "{report:?}");
         // Without a swap each file is written for itself.
         let requests = if K::SWAPS { 2 * report.regions } else { report.files };
-        assert!(report.blocks <= all && end.0 - start.0 <= requests + 60, "{report:?}");
+        assert!(report.blocks <= all && end.0 - start.0 <= requests + K::METADATA_REQUESTS, "{report:?}");
         assert_same(&directory, &before);
         let (_, second) = pack(&mut movers, &directory, &rules);
         assert_eq!((second.regions, second.blocks, second.large), (0, 0, 0));

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use onesweep_relocate::btrfs::Btrfs;
 use onesweep_relocate::carry::{Report, Settings, carry_out};
 use onesweep_relocate::ext4::Ext4;
 use onesweep_relocate::host::{Exchange, Host, Stays, Trouble, Uncached};
@@ -20,7 +21,7 @@ use onesweep_sys::files::{
 };
 
 use crate::conformance::Fixture;
-use crate::image::{EXT4, Image, Tools, XFS, XFS_EXCHANGE};
+use crate::image::{BTRFS, EXT4, Image, Tools, XFS, XFS_EXCHANGE};
 
 pub(crate) const READ: Uncached = Uncached::Read;
 
@@ -136,6 +137,9 @@ pub(crate) trait Kind {
     /// Without root all times stay, too, also that of the last change of the inode (ctime).
     const KEEPS_CTIME_OF_OWNERS: bool = true;
 
+    /// Write requests for metadata, at most, when 256 files are moved.
+    const METADATA_REQUESTS: u64 = 60;
+
     fn host(directory: &Path) -> Self::Host;
 
     /// A host that reads nothing.
@@ -202,6 +206,27 @@ impl Kind for OnXfsExchange {
 
     fn host_of_cached(directory: &Path) -> Xfs {
         OnXfs::host_of_cached(directory)
+    }
+}
+
+pub(crate) struct OnBtrfs;
+
+impl Kind for OnBtrfs {
+    type Host = Btrfs;
+    const TOOLS: &'static Tools = &BTRFS;
+    // Each changed node of a tree goes to a new place, and twice, by each commit, some of which come by time. Block by block, data alone would
+    // take 1,500 requests more.
+    const METADATA_REQUESTS: u64 = 1000;
+    const JOURNAL_FIRST: &[&str] = &[];
+    const SWAPS: bool = false;
+    const CLONES: bool = true;
+
+    fn host(directory: &Path) -> Btrfs {
+        Btrfs::of(directory, READ).unwrap()
+    }
+
+    fn host_of_cached(directory: &Path) -> Btrfs {
+        Btrfs::of(directory, Uncached::Stays).unwrap()
     }
 }
 

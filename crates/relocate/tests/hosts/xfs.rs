@@ -159,13 +159,17 @@ pub(crate) fn small_blocks_are_packed_too_on<K: Kind<Host = Xfs>>() {
     assert_same(&directory, &before);
 }
 
-/// What is shared stays, with what it is shared with; all else comes to share nothing.
 #[test]
 fn shared_files_stay_shared() {
+    shared_files_stay_shared_on::<OnXfs>();
+}
+
+/// What is shared stays, with what it is shared with; all else comes to share nothing.
+pub(crate) fn shared_files_stay_shared_on<K: Kind>() {
     if !is_root() {
         return;
     }
-    let mut image = OnXfs::image(512 * MIB, "");
+    let mut image = K::image(512 * MIB, "");
     let directory = image.root().join("d");
     let paths = scatter(&directory, 40);
     let clone = |from: &Path, name: &str| {
@@ -183,7 +187,7 @@ fn shared_files_stay_shared() {
         paths.iter().map(|path| fs::metadata(path).unwrap().blocks()).sum::<u64>()
     };
     let blocks = used();
-    let mut mover = OnXfs::host(&directory);
+    let mut mover = K::host(&directory);
     let (files, _) = planned(&mut mover, &directory, &RULES);
     let shared = files.iter().filter(|file| file.stays == Some(Stays::Shared));
     let mut names: Vec<_> = shared.map(|file| file.path.file_name().unwrap().to_str().unwrap()).collect();
@@ -211,7 +215,7 @@ fn what_is_cut_or_grows_meanwhile_keeps_its_bytes() {
     what_is_cut_or_grows_meanwhile_keeps_its_bytes_on::<OnXfs>();
 }
 
-pub(crate) fn what_is_cut_or_grows_meanwhile_keeps_its_bytes_on<K: Kind<Host = Xfs>>() {
+pub(crate) fn what_is_cut_or_grows_meanwhile_keeps_its_bytes_on<K: Kind>() {
     if !is_root() {
         return;
     }
@@ -280,10 +284,10 @@ fn a_read_error_ends_it_and_nothing_is_lost() {
 /// Files of others could be read, but not without a trace.
 #[test]
 fn files_of_others_stay() {
-    files_of_others_stay_on::<OnXfs>();
+    files_of_others_stay_on::<OnXfs>("xfs-others");
 }
 
-pub(crate) fn files_of_others_stay_on<K: Kind<Host = Xfs>>() {
+pub(crate) fn files_of_others_stay_on<K: Kind>(does: &str) {
     if !is_root() {
         return;
     }
@@ -295,6 +299,6 @@ pub(crate) fn files_of_others_stay_on<K: Kind<Host = Xfs>>() {
     chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
     sync(&directory);
     let before = kept(&directory);
-    as_somebody_else("xfs-others", "", &directory, &image.root());
+    as_somebody_else(does, "", &directory, &image.root());
     assert_same(&directory, &before);
 }

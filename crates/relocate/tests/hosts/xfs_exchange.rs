@@ -67,7 +67,7 @@ fn a_read_error_ends_it_and_nothing_is_lost() {
 
 #[test]
 fn files_of_others_stay() {
-    alone(xfs::files_of_others_stay_on::<OnXfsExchange>);
+    alone(|| xfs::files_of_others_stay_on::<OnXfsExchange>("xfs-others"));
 }
 
 /// The kernel has a file open for writing that it swaps to.

@@ -116,10 +116,11 @@ pub fn clone_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<
     Ok(rustix::fs::ioctl_ficlone(target, source)?)
 }
 
-/// As [`allocate`], without making the file longer: the places are behind its end, and stay for what it grows by.
+/// Reserves places from `offset` on without making the file longer: those behind its end stay for what it grows by. Each call asks
+/// for space of its own.
 #[doc(alias = "FALLOC_FL_KEEP_SIZE")]
-pub fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
-    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes))?)
+pub fn reserve_part(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, offset, bytes))?)
 }
 
 /// Writes the dirty bytes of one file to its device, with its size but without its times.
@@ -182,7 +183,7 @@ mod tests {
     fn places_are_reserved_behind_the_end() {
         let file = tempfile::tempfile().unwrap();
         let bytes = || std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) * 512;
-        reserve(file.as_fd(), 1 << 20).unwrap();
+        reserve_part(file.as_fd(), 0, 1 << 20).unwrap();
         assert_eq!((file.metadata().unwrap().len(), bytes() >= 1 << 20), (0, true));
         std::os::unix::fs::FileExt::write_all_at(&file, &[1; 100], 0).unwrap();
         assert_eq!((file.metadata().unwrap().len(), bytes() >= 1 << 20), (100, true));

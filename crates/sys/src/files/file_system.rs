@@ -37,6 +37,17 @@ pub fn file_system(fd: BorrowedFd<'_>) -> io::Result<FileSystem> {
     })
 }
 
+/// Whether nobody can write below a directory: where it is mounted for reading alone, and in a read-only subvolume of btrfs.
+#[doc(alias = "EROFS")]
+pub fn is_read_only(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    use rustix::fs::{Access, AtFlags, accessat};
+    match accessat(directory, c".", Access::WRITE_OK, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::ACCESS) => Ok(false),
+        Err(rustix::io::Errno::ROFS) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Writes everything dirty of the file system of `fd` to its device.
 #[doc(alias = "syncfs")]
 pub fn sync_file_system(fd: BorrowedFd<'_>) -> io::Result<()> {
