@@ -84,11 +84,13 @@ fn all_that_a_scan_reads_is_brought_in(image: &Image) {
     let with_xattrs = std::mem::take(&mut *device.read.lock().unwrap());
     tables.scan(Wanted { xattrs: true, ..Wanted::default() }, &mut Kept::default()).expect("tables");
     assert!(device.read.lock().unwrap().is_superset(&with_xattrs), "more than a scan reads");
-    // No more than may be read, and hardly anything once it was ended.
-    for (most, go_on) in [(300 << 10, true), (u64::MAX, false)] {
+    // No more than may be read, and hardly anything once it was ended. How much there is depends on where the kernel puts it.
+    let half = brought_in.len() / 2;
+    for (most, go_on) in [((half as u64) << 10, true), (u64::MAX, false)] {
         device.read.lock().unwrap().clear();
         tables.bring_in(Needs { layout: true, xattrs: true }, most, &|| go_on);
-        assert!(device.read.lock().unwrap().len() <= 300 && brought_in.len() > 300);
+        let read = device.read.lock().unwrap().len();
+        assert!(read <= half, "{read} of {} KiB were read", brought_in.len());
     }
 }
 
