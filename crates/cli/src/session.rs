@@ -416,7 +416,11 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
             });
         }
     };
-    thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(listener)
+        .map(drop)
+        .map_err(|error| Failure::told(message::no_thread(&error)))
 }
 
 /// How long the end waits for the removal of files that are not complete. A share whose server is gone never answers.

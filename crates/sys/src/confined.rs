@@ -51,13 +51,13 @@ impl Confined {
     #[doc(alias = "CLONE_NEWNET")]
     pub fn new(uid: u32, gid: u32) -> io::Result<Confined> {
         // In a thread of its own, so that this one stays where it is.
-        let made = thread::spawn(|| {
+        let made = thread::Builder::new().spawn(|| {
             // SAFETY: no memory is touched, and the thread ends right after.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
                 return Err(io::Error::last_os_error());
             }
             File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
-        });
+        })?;
         let network = made.join().map_err(|_| io::Error::other("the thread that makes it has ended"))??;
         Ok(Confined { uid, gid, network })
     }

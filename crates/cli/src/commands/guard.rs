@@ -53,10 +53,11 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let settings = settings(&args, engine.as_ref())?;
     let (tell, told) = mpsc::sync_channel(NEWS_MAX);
     let is_open = settings.undecided == Undecided::FailOpen;
+    // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
+    let teller = thread::Builder::new().spawn(move || tell_all(&told, is_open));
+    let teller = teller.map_err(|error| Failure::told(message::no_thread(&error)))?;
     let guard = Guard::start(&args.dir, engine, engine_id, judge, settings, tell)
         .map_err(|error| refused(&args.dir, &error))?;
-    // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
-    let teller = thread::spawn(move || tell_all(&told, is_open));
     tracing::info!("guarding {}", message::path_text(&args.dir));
     ready::ready("guarding");
     let _ = signals.forever().next();

@@ -27,17 +27,17 @@ pub(in crate::commands) fn refused(dir: &Path, error: &io::Error) -> Failure {
 }
 
 /// Signals, one by one.
-pub(in crate::commands) fn listen(mut signals: Signals) -> mpsc::Receiver<i32> {
+pub(in crate::commands) fn listen(mut signals: Signals) -> Result<mpsc::Receiver<i32>, Failure> {
     let (tell, told) = mpsc::channel();
     // It ends with the process.
-    thread::spawn(move || {
+    let heard = thread::Builder::new().spawn(move || {
         for signal in signals.forever() {
             if tell.send(signal).is_err() {
                 return;
             }
         }
     });
-    told
+    heard.map(|_| told).map_err(|error| Failure::told(message::no_thread(&error)))
 }
 
 pub(in crate::commands) fn wait_for_end(view: &View, told: &mpsc::Receiver<i32>) {
