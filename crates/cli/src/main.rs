@@ -27,9 +27,17 @@ mod size;
 mod target;
 mod visible;
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use signal_hook::{consts::SIGXFSZ, flag};
 
 fn main() -> ExitCode {
+    // A file that would be larger than may be (`ulimit -f`) is an error, not the end. Programs that are started don't inherit
+    // this, as they would if the signal were ignored. Where it isn't possible, all else is.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let cli = match args::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {

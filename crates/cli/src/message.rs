@@ -71,6 +71,7 @@ fn advice(error: &io::Error, part: Part, is_root: bool) -> &'static str {
         },
         Kind::NotFound => "; check the name",
         Kind::StorageFull | Kind::QuotaExceeded => "; make room and run again",
+        Kind::FileTooLarge => "; raise the limit on the size of files (ulimit -f), unless it is the file system's own",
         Kind::InvalidFilename => "; go nearer with cd",
         Kind::StaleNetworkFileHandle => "; mount the share again",
         _ if error.raw_os_error() == Some(EIO) => "; the disk can't read it: see the kernel log",

@@ -1,4 +1,4 @@
-//! A sweep that is held back: few open files and threads, little bandwidth, the idle class.
+//! A sweep that is held back: few open files, threads and bytes in a file, little bandwidth, the idle class.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     equality::differences,
-    image::{Fs, Image},
+    image::{Folder, Fs, Image},
     run::{figure, finish, members, onesweep, program, root_test, seed, summary, text},
     trace,
     tree::{self, Rng, Varied, sum_lines, sums},
@@ -157,6 +157,52 @@ fn few_threads_are_enough() {
         }
         fs::remove_file(archive).expect("it is there");
     }
+}
+
+/// What would be larger than a file may be is told by its name, and nothing half is left.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let (root, results) = (image.root().join("tree"), image.root().join("results"));
+    fs::create_dir_all(&root).expect("a folder");
+    fs::create_dir_all(&results).expect("a folder");
+    fs::write(root.join("large"), vec![1; 100_000]).expect("a file");
+    fs::write(root.join("small"), "x").expect("a file");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let limited = |arguments: &[&Path], code: i32| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 10; exec \"$0\" \"$@\""]).arg(program()).args(arguments);
+        finish(&mut command, code)
+    };
+    let left = || fs::read_dir(&results).expect("a folder").map(|entry| entry.expect("one").path()).collect::<Vec<_>>();
+    let (archive, copy) = (results.join("x.tar"), results.join("copy"));
+    let told = limited(&["tar".as_ref(), "-cf".as_ref(), &archive, &root], 2);
+    let said = text(&told.stderr);
+    assert!(said.contains("x.tar: cannot write") && said.contains("File too large; raise the limit"), "{said}");
+    assert_eq!(left(), Vec::<PathBuf>::new());
+    let told = limited(&["copy".as_ref(), &root, &copy], 1);
+    let said = text(&told.stderr);
+    assert!(said.contains("copy/large: cannot ") && said.contains("File too large; raise the limit"), "{said}");
+    assert_eq!(fs::metadata(&copy).expect("the copy").permissions().mode() & 0o7777, 0o755);
+    assert_eq!(fs::read_to_string(copy.join("small")).expect("it was copied"), "x");
+    assert_eq!(fs::read_dir(&copy).expect("a folder").count(), 1, "half a file was left");
+}
+
+/// Programs that are started end by the signal, as they would by themselves.
+#[test]
+fn what_is_started_has_signals_as_they_were() {
+    let folder = Folder::new();
+    let tree = folder.join("tree");
+    fs::create_dir_all(&tree).expect("a folder");
+    fs::write(tree.join("f"), "x").expect("a file");
+    // Bit 24 of what is blocked, ignored and caught: SIGXFSZ is signal 25.
+    let script = "while read -r name mask; do case $name in Sig[BIC]*) echo $((0x$mask >> 24 & 1));; esac; done </proc/self/status";
+    let run = finish(onesweep(["run", "--tree"]).arg(&tree).args(["--", "bash", "-c", script]), 0);
+    assert_eq!(text(&run.stdout), "0\n0\n0\n");
+    let engine = format!("{script} | grep -q 1; test $? = 1 || exit 2");
+    let wrapped = format!("bash -c '{engine}'");
+    finish(onesweep(["scan", "--command", &wrapped]).arg(&tree), 0);
 }
 
 /// Three mebibytes at two in a second take a second at least, however they are read.
