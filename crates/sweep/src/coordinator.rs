@@ -18,7 +18,7 @@ use onesweep_sys::{
 use crate::{
     budget::Budget,
     delivery::Delivery,
-    error::{FileError, SweepError},
+    error::{FileError, NO_MOUNTS, SweepError},
     files::Files,
     image::Image,
     moment::{Live, Moment},
@@ -148,7 +148,7 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     }
     let system = |what| move |source| SweepError::System { what, source };
     let mut shared = Shared {
-        placements: Arc::new(Placements::of_system().map_err(system("cannot read the table of mounts"))?),
+        placements: Arc::new(Placements::of_system().map_err(system(NO_MOUNTS))?),
         images: Arc::default(),
         budget: Budget::new(settings.budget),
         pool: BufferPool::new(kept_for_reuse(settings.budget) as usize),
@@ -255,7 +255,7 @@ fn hold(shared: &mut Shared, roots: Vec<Root>) -> Result<Vec<Root>, SweepError> 
         .collect();
     let moment = Arc::new(Moment::begin(&shared.settings, &live)?);
     let placed: Result<Vec<_>, _> = live.iter().map(|live| moment.place(live)).collect();
-    let system = |source| SweepError::System { what: "cannot read the table of mounts", source };
+    let system = |source| SweepError::System { what: NO_MOUNTS, source };
     shared.placements = Arc::new(Placements::at(Some(moment)).map_err(system)?);
     roots
         .iter()

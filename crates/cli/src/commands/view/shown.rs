@@ -19,6 +19,9 @@ pub(in crate::commands) fn refused(dir: &Path, error: &io::Error) -> Failure {
         let why = "there is no /dev/fuse; load the module with: modprobe fuse";
         return Failure::could_not_run(dir, "show the tree there", why);
     }
+    if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() {
+        return Failure::could_not_run(dir, "show the tree there", "there is no /proc; mount it");
+    }
     if error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied {
         let why = "other users may look only if /etc/fuse.conf says user_allow_other";
         return Failure::could_not_run(dir, "show the tree there", why);
