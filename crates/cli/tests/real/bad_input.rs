@@ -70,6 +70,20 @@ fn no_proc() {
     assert!(!archive.exists());
 }
 
+/// Help and version are an output like any other.
+#[test]
+fn help_that_cannot_be_written() {
+    for arguments in [&["tar", "--help"][..], &["-h"], &["--version"], &["peer", "index", "--help"], &["man"]] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+        let out = finish(onesweep(arguments).stdout(full), 2);
+        says(&out.stderr, &["standard output: cannot write: No space left on device"]);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let out = finish(onesweep(arguments).stdout(writer), 0);
+        assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
+    }
+}
+
 /// It is the directory that is not there, whatever is looked up in it.
 #[test]
 fn no_such_base() {
