@@ -100,6 +100,11 @@ impl Session {
         self.cancel.clone()
     }
 
+    /// Set after a signal, before all else is stopped.
+    pub(crate) fn interruption(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupted)
+    }
+
     /// True after a signal: nothing may then pass for complete.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
