@@ -27,22 +27,44 @@ mod size;
 mod target;
 mod visible;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use report::Failure;
+use signal_hook::{consts::SIGXFSZ, flag};
 
 fn main() -> ExitCode {
+    // A file that would be larger than may be (`ulimit -f`) is an error, not the end. Programs that are started don't inherit
+    // this, as they would if the signal were ignored. Where it isn't possible, all else is.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let cli = match args::parse(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(error) => {
-            // To a closed pipe there is nothing to say.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { report::CANNOT_RUN } else { 0 });
-        }
+        Err(error) => return answer(&error),
     };
     // Each disk wants some hundreds; where it is not allowed, there are fewer.
     let _ = onesweep_sys::limits::raise_open_files();
     match commands::run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Says what is wrong with what was typed, or the help or the version that was asked for.
+fn answer(said: &clap::Error) -> ExitCode {
+    let written = said.print().and_then(|()| io::stdout().flush());
+    if said.use_stderr() {
+        return ExitCode::from(report::CANNOT_RUN);
+    }
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let failure = Failure::output(&error, 0);
             failure.print();
             ExitCode::from(failure.exit_code())
         }

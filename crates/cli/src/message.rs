@@ -41,6 +41,15 @@ fn without_numbers(text: &str) -> String {
     rest
 }
 
+/// Why a run can't go on without a thread.
+pub(crate) fn no_thread(error: &io::Error) -> String {
+    format!("{NO_THREAD}: {}{MORE_THREADS}", why(error))
+}
+
+/// As the library says it.
+const NO_THREAD: &str = "cannot start a thread";
+const MORE_THREADS: &str = "; raise the limit on processes (ulimit -u, or pids.max of the control group)";
+
 /// What is meant by a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -62,6 +71,7 @@ fn advice(error: &io::Error, part: Part, is_root: bool) -> &'static str {
         },
         Kind::NotFound => "; check the name",
         Kind::StorageFull | Kind::QuotaExceeded => "; make room and run again",
+        Kind::FileTooLarge => "; raise the limit on the size of files (ulimit -f), unless it is the file system's own",
         Kind::InvalidFilename => "; go nearer with cd",
         Kind::StaleNetworkFileHandle => "; mount the share again",
         _ if error.raw_os_error() == Some(EIO) => "; the disk can't read it: see the kernel log",
@@ -121,8 +131,13 @@ pub(crate) fn of_sweep(error: &SweepError) -> String {
             let reason = one_line(&without_numbers(reason));
             format!("{}: cannot hold it at one moment: {reason}", path_text(path))
         }
+        SweepError::System { what, source } if *what == NO_THREAD => no_thread(source),
         SweepError::System { what, source } => {
-            format!("{what}: {}{}", why(source), advice(source, Part::Other, is_root()))
+            let advice = match source.kind() {
+                io::ErrorKind::NotFound => "; mount /proc",
+                _ => advice(source, Part::Other, is_root()),
+            };
+            format!("{what}: {}{advice}", why(source))
         }
         other => of_error(other),
     }

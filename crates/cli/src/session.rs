@@ -100,6 +100,11 @@ impl Session {
         self.cancel.clone()
     }
 
+    /// Set after a signal, before all else is stopped.
+    pub(crate) fn interruption(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupted)
+    }
+
     /// True after a signal: nothing may then pass for complete.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
@@ -416,7 +421,11 @@ fn listen(cancel: Cancel, interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
             });
         }
     };
-    thread::Builder::new().name("signals".into()).spawn(listener).map(drop).map_err(failed)
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(listener)
+        .map(drop)
+        .map_err(|error| Failure::told(message::no_thread(&error)))
 }
 
 /// How long the end waits for the removal of files that are not complete. A share whose server is gone never answers.

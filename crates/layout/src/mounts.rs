@@ -71,6 +71,14 @@ impl MountTable {
         MountTable::parse(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
+    /// The same, with an error that says by itself what could not be read: for callers that speak of something else.
+    pub fn read_or_say() -> io::Result<MountTable> {
+        Self::read().map_err(|error| {
+            let advice = if error.kind() == io::ErrorKind::NotFound { "; mount /proc" } else { "" };
+            io::Error::other(format!("/proc/self/mountinfo: cannot read the table of mounts: {error}{advice}"))
+        })
+    }
+
     /// Reads a text in the format of `/proc/PID/mountinfo`.
     pub fn parse(text: &[u8]) -> Result<MountTable, ParseError> {
         let lines = text.split(|&byte| byte == b'\n').enumerate();

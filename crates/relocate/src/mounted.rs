@@ -236,7 +236,7 @@ fn why_not(name: &str) -> &'static str {
 /// The mount of an open file, and the device of its files.
 pub(crate) fn mount_of(fd: BorrowedFd<'_>) -> io::Result<(u64, Mount)> {
     let stat = statx_fd(fd)?;
-    let mounts = MountTable::read()?;
+    let mounts = MountTable::read_or_say()?;
     let mount = stat.mnt_id.and_then(|id| mounts.by_id(id));
     let mount = mount.or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));
     let mount = mount.cloned().ok_or(io::ErrorKind::NotFound)?;

@@ -145,38 +145,48 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
     let (taken, read) = (&taken, &read);
     thread::scope(move |scope| {
         let (jobs, (done, results)) = (jobs, mpsc::channel::<Done>());
+        let read = move |job: Vec<(NodeId, Slot)>| {
+            let (began, count) = (Instant::now(), job.len() as u32);
+            let (ids, slots): (Vec<NodeId>, Vec<Slot>) = job.into_iter().unzip();
+            let (ticket, readings) = read(&ids);
+            let readings = slots.into_iter().zip(readings).collect();
+            Done { ticket, readings, each_took: began.elapsed() / count.max(1) }
+        };
         let work = move |done: mpsc::Sender<Done>| {
             loop {
                 let job = taken.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
                 let Ok(job) = job else { break };
-                let (began, count) = (Instant::now(), job.len() as u32);
-                let (ids, slots): (Vec<NodeId>, Vec<Slot>) = job.into_iter().unzip();
-                let (ticket, readings) = read(&ids);
-                let readings = slots.into_iter().zip(readings).collect();
-                if done.send(Done { ticket, readings, each_took: began.elapsed() / count.max(1) }).is_err() {
+                if done.send(read(job)).is_err() {
                     break;
                 }
             }
         };
-        let (mut threads, mut in_flight) = (0, 0);
+        let (mut threads, mut threads_max, mut in_flight) = (0, readers, 0);
         let (mut at_once, mut share) = (few, 1);
         let (mut held, mut entries_held) = (BTreeMap::new(), 0);
         loop {
             if gives_way() {
                 waiting.clear();
             }
-            while in_flight < at_once && entries_held < HELD_MAX {
+            while in_flight < at_once.min(threads_max.max(1)) && entries_held < HELD_MAX {
                 let job: Vec<_> = std::iter::from_fn(|| waiting.take()).take(share).collect();
                 if job.is_empty() {
                     break;
                 }
-                if threads <= in_flight && threads < readers {
-                    threads += 1;
+                if threads <= in_flight && threads < threads_max {
                     let done = done.clone();
-                    scope.spawn(move || work(done));
+                    match thread::Builder::new().spawn_scoped(scope, move || work(done)) {
+                        Ok(_) => threads += 1,
+                        // Those that are there go on.
+                        Err(_) => threads_max = threads,
+                    }
+                }
+                in_flight += 1;
+                if threads == 0 {
+                    done.send(read(job)).expect("the results are taken below");
+                    break;
                 }
                 jobs.send(job).expect("the readers wait for it");
-                in_flight += 1;
             }
             if in_flight == 0 {
                 return Ok(());

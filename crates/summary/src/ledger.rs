@@ -565,15 +565,17 @@ impl Ledger {
     }
 }
 
-/// The directories of a store. One thread reads while another one puts together.
+/// The directories of a store. One thread reads while another one puts together; where there is no other, it does both.
 fn tree_of(store: &Store) -> Result<Nodes, StoreError> {
     let mut nodes = Nodes::with_room(store.directories()?);
     let names = nodes.name_hash().clone();
+    let twice = |slot: Slot| store.damaged(&format!("directory {} is there twice", slot.0));
     let (read, others) = mpsc::sync_channel::<Vec<(Slot, Known)>>(BATCHES_READ);
+    let hash = names.clone();
     thread::scope(|scope| {
-        let reading = scope.spawn(move || {
+        let reading = thread::Builder::new().spawn_scoped(scope, move || {
             let mut batch = Vec::with_capacity(BATCH);
-            store.each_known(&names, |slot, known| {
+            store.each_known(&hash, |slot, known| {
                 batch.push((slot, known));
                 // Where nobody takes it, it is known to be damaged.
                 batch.len() < BATCH || read.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).is_ok()
@@ -581,9 +583,17 @@ fn tree_of(store: &Store) -> Result<Nodes, StoreError> {
             let _ = read.send(batch);
             Ok(())
         });
+        let Ok(reading) = reading else {
+            let mut met_twice = None;
+            store.each_known(&names, |slot, known| {
+                met_twice = (!nodes.restore(slot, &known)).then_some(slot);
+                met_twice.is_none()
+            })?;
+            return met_twice.map_or(Ok(()), |slot| Err(twice(slot)));
+        };
         for (slot, known) in others.into_iter().flatten() {
             if !nodes.restore(slot, &known) {
-                return Err(store.damaged(&format!("directory {} is there twice", slot.0)));
+                return Err(twice(slot));
             }
         }
         reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

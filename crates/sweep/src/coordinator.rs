@@ -12,12 +12,13 @@ use std::{
 use onesweep_sys::{
     buffer::BufferPool,
     files::{self, EntryType},
+    priority,
 };
 
 use crate::{
     budget::Budget,
     delivery::Delivery,
-    error::{FileError, SweepError},
+    error::{FileError, NO_MOUNTS, SweepError},
     files::Files,
     image::Image,
     moment::{Live, Moment},
@@ -29,6 +30,7 @@ use crate::{
     read::Halt,
     settings::{MetadataSource, OpenRoot, Settings},
     spindle::{Root, SpindleSweep},
+    threads,
     throttle::Throttle,
     walk::Foreign,
 };
@@ -66,15 +68,10 @@ fn plan((shared, mut roots, mut errors): Resolved) -> Result<Prepared, SweepErro
     // A walk may come to directories of other spindles; they are the roots of the next round.
     while !roots.is_empty() || has_images(&shared) {
         let mut round = make_sweeps(&shared, roots, origin)?;
-        thread::scope(|scope| {
-            for sweep in &mut round {
-                let shared = &shared;
-                scope.spawn(move || {
-                    set_priority(&shared.settings);
-                    sweep.prepare(&shared.counters);
-                });
-            }
-        });
+        let prepare = |sweep: &mut SpindleSweep| at_priority(&shared.settings, || sweep.prepare(&shared.counters));
+        for prepared in threads::each(round.iter_mut().collect(), |_| {}, prepare) {
+            prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
         let foreign = round.iter_mut().flat_map(SpindleSweep::take_foreign).collect();
         (roots, origin) = (enter(&shared, foreign, |error| errors.push(error)), Origin::Met);
         sweeps.append(&mut round);
@@ -151,7 +148,7 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     }
     let system = |what| move |source| SweepError::System { what, source };
     let mut shared = Shared {
-        placements: Arc::new(Placements::of_system().map_err(system("cannot read the table of mounts"))?),
+        placements: Arc::new(Placements::of_system().map_err(system(NO_MOUNTS))?),
         images: Arc::default(),
         budget: Budget::new(settings.budget),
         pool: BufferPool::new(kept_for_reuse(settings.budget) as usize),
@@ -258,7 +255,7 @@ fn hold(shared: &mut Shared, roots: Vec<Root>) -> Result<Vec<Root>, SweepError> 
         .collect();
     let moment = Arc::new(Moment::begin(&shared.settings, &live)?);
     let placed: Result<Vec<_>, _> = live.iter().map(|live| moment.place(live)).collect();
-    let system = |source| SweepError::System { what: "cannot read the table of mounts", source };
+    let system = |source| SweepError::System { what: NO_MOUNTS, source };
     shared.placements = Arc::new(Placements::at(Some(moment)).map_err(system)?);
     roots
         .iter()
@@ -361,7 +358,7 @@ fn launch(prepared: Prepared) -> Result<Files, SweepError> {
     let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
     let (counters, budget) = (Arc::clone(&shared.counters), shared.budget.clone());
     let moment = shared.placements.moment().cloned();
-    let threads = {
+    let conductor = {
         let delivery = Arc::clone(&delivery);
         thread::Builder::new()
             .name("onesweep".into())
@@ -373,7 +370,7 @@ fn launch(prepared: Prepared) -> Result<Files, SweepError> {
             })
             .map_err(|source| SweepError::System { what: "cannot start a thread", source })?
     };
-    Ok(Files::new(delivery, counters, budget, threads, moment))
+    Ok(Files::new(delivery, counters, budget, conductor, moment))
 }
 
 /// Runs sweeps round by round: those of one spindle one after the other, those of different spindles side by side.
@@ -404,55 +401,52 @@ fn conduct(shared: &Shared, delivery: &Arc<Delivery>, own: &Outlet, mut sweeps: 
     }
 }
 
-/// Runs the sweeps of each group in a thread of its own; gives the mounts that they came to.
+/// Runs the sweeps of each group in a thread of its own, or one group after the other where there are no more threads; gives the
+/// mounts that they came to.
 fn run_side_by_side(
     shared: &Shared,
     delivery: &Arc<Delivery>,
     own: &Outlet,
     groups: &mut [Vec<SpindleSweep>],
 ) -> Vec<Foreign> {
-    thread::scope(|scope| {
-        let running: Vec<_> = groups
-            .iter_mut()
-            .map(|sweeps| {
-                let outlet = Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
-                let disk = sweeps.first().map_or_else(String::new, |sweep| sweep.name.clone());
-                let thread = scope.spawn(move || {
-                    set_priority(&shared.settings);
-                    let mut foreign = Vec::new();
-                    for sweep in sweeps {
-                        if let Err(Halt::Broken(source)) = sweep.run(&outlet) {
-                            stopped(&outlet, &sweep.name, source);
-                        }
-                        foreign.extend(sweep.take_foreign());
-                    }
-                    foreign
-                });
-                (disk, thread)
-            })
-            .collect();
-        let ended =
-            own.stand_aside(|| running.into_iter().map(|(disk, thread)| (disk, thread.join())).collect::<Vec<_>>());
-        let mut foreign = Vec::new();
-        for (disk, ended) in ended {
-            match ended {
-                Ok(met) => foreign.extend(met),
-                Err(_) => stopped(own, &disk, io::Error::other("a fault of the program; what is missing was not read")),
+    let disk = |sweeps: &Vec<SpindleSweep>| sweeps.first().map_or_else(String::new, |sweep| sweep.name.clone());
+    let disks: Vec<_> = groups.iter().map(disk).collect();
+    let outlet = || Outlet::new(delivery.producer(), Arc::clone(&shared.counters));
+    let pieces: Vec<_> = groups.iter_mut().map(|sweeps| (sweeps, Some(outlet()))).collect();
+    // Who waits for its turn must not count as one who may send something meanwhile.
+    let put_off = |piece: &mut (_, Option<Outlet>)| piece.1 = None;
+    let run = |(sweeps, opened): (&mut Vec<SpindleSweep>, Option<Outlet>)| {
+        let outlet = opened.unwrap_or_else(outlet);
+        at_priority(&shared.settings, || {
+            let mut foreign = Vec::new();
+            for sweep in sweeps {
+                if let Err(Halt::Broken(source)) = sweep.run(&outlet) {
+                    stopped(&outlet, &sweep.name, source);
+                }
+                foreign.extend(sweep.take_foreign());
             }
+            foreign
+        })
+    };
+    let ended = own.stand_aside(|| threads::each(pieces, put_off, run));
+    let mut foreign = Vec::new();
+    for (disk, ended) in disks.iter().zip(ended) {
+        match ended {
+            Ok(met) => foreign.extend(met),
+            Err(_) => stopped(own, disk, io::Error::other("a fault of the program; what is missing was not read")),
         }
-        foreign
-    })
+    }
+    foreign
 }
 
 fn stopped(outlet: &Outlet, disk: &str, source: io::Error) {
     outlet.send(Err(FileError::Stopped { disk: disk.to_owned(), source }));
 }
 
-fn set_priority(settings: &Settings) {
-    if settings.idle {
-        // A kernel without I/O priorities reads all the same.
-        let _ = onesweep_sys::priority::set_idle_io();
-    }
+/// On a thread that has other work, too: it gets its priority back.
+fn at_priority<R>(settings: &Settings, work: impl FnOnce() -> R) -> R {
+    // A kernel without I/O priorities reads all the same.
+    if settings.idle { priority::while_idle_io(work) } else { work() }
 }
 
 /// Disks that work at the same time: everything is added up but the time, which is that of the slowest.

@@ -2,6 +2,9 @@
 
 use std::{io, path::PathBuf};
 
+/// What is told where it is so.
+pub(crate) const NO_MOUNTS: &str = "/proc/self/mountinfo: cannot read the table of mounts";
+
 /// Why a sweep could not start, or had to stop as a whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -4,11 +4,11 @@ use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -91,7 +91,7 @@ impl Files {
         self.finish()
     }
 
-    /// Gives the items to `each` on `threads` threads.
+    /// Gives the items to `each` on `threads` threads; on fewer where the system refuses some, on this one when it refuses all.
     pub fn run_parallel(
         mut self,
         threads: usize,
@@ -101,22 +101,28 @@ impl Files {
         self.delivery.set_consumers(threads);
         let stopped = AtomicBool::new(false);
         let (delivery, each, stopped) = (&self.delivery, &each, &stopped);
-        let mut taken_before = std::mem::take(&mut self.taken);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let mut taken = std::mem::take(&mut taken_before);
-                scope.spawn(move || {
-                    // Also on a panic: the others must not wait for this one.
-                    let _leave = Leave(delivery);
-                    while !stopped.load(Ordering::Relaxed)
-                        && let Some(item) = next(delivery, &mut taken)
-                    {
-                        if !each(item) {
-                            stopped.store(true, Ordering::Relaxed);
-                            delivery.cancel().cancel();
-                        }
-                    }
-                });
+        // The first one goes on with it.
+        let taken_before = Mutex::new(std::mem::take(&mut self.taken));
+        let consume = || {
+            // Also on a panic: the others must not wait for this one.
+            let _leave = Leave(delivery);
+            let mut taken = std::mem::take(&mut *taken_before.lock().unwrap_or_else(PoisonError::into_inner));
+            while !stopped.load(Ordering::Relaxed)
+                && let Some(item) = next(delivery, &mut taken)
+            {
+                if !each(item) {
+                    stopped.store(true, Ordering::Relaxed);
+                    delivery.cancel().cancel();
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let start = |_| thread::Builder::new().spawn_scoped(scope, consume).ok();
+            let started = (0..threads).map_while(start).count();
+            // No item is kept for those that there are not.
+            (started.max(1)..threads).for_each(|_| delivery.leave());
+            if started == 0 {
+                consume();
             }
         });
         self.finish()

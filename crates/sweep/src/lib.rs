@@ -77,6 +77,7 @@ mod spindle;
 mod stream;
 mod summary;
 mod survey;
+mod threads;
 mod throttle;
 mod walk;
 

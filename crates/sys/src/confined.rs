@@ -9,6 +9,7 @@ use std::{
         unix::process::CommandExt,
     },
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -40,7 +41,7 @@ pub enum Ended {
     Said(Vec<u8>),
     /// Not well: how, in words.
     Failed(String),
-    /// It was killed when its time was up.
+    /// It was killed when its time was up, or when it was to stop.
     Late,
     /// It was killed when it had written more than it may.
     TooMuch,
@@ -51,13 +52,13 @@ impl Confined {
     #[doc(alias = "CLONE_NEWNET")]
     pub fn new(uid: u32, gid: u32) -> io::Result<Confined> {
         // In a thread of its own, so that this one stays where it is.
-        let made = thread::spawn(|| {
+        let made = thread::Builder::new().spawn(|| {
             // SAFETY: no memory is touched, and the thread ends right after.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
                 return Err(io::Error::last_os_error());
             }
             File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
-        });
+        })?;
         let network = made.join().map_err(|_| io::Error::other("the thread that makes it has ended"))??;
         Ok(Confined { uid, gid, network })
     }
@@ -74,7 +75,7 @@ impl Confined {
         // SAFETY: the closure runs in the forked child, and makes system calls alone: it allocates nothing and takes no lock.
         unsafe { command.pre_exec(move || confine(uid, gid, network)) };
         let mut child = command.spawn()?;
-        let ended = converse(&mut child, input, until, most, false);
+        let ended = converse(&mut child, input, until, Says { most, forgets: false }, &AtomicBool::new(false));
         let status = end(&mut child)?;
         Ok(match ended? {
             Ended::Said(_) if !status.success() => Ended::Failed(format!("it ended with {status}")),
@@ -84,14 +85,19 @@ impl Confined {
 }
 
 /// Runs a command of one's own as it is, with the first `most` bytes that it writes to standard output; what it writes beyond
-/// is read and forgotten. After `limit` it is killed: [`Ended::Late`]. What it has started, in its process group, ends with it in
+/// is read and forgotten. After `limit`, and soon after `stop`, it is killed: [`Ended::Late`]. What it has started, in its process group, ends with it in
 /// any case; it itself does when this process is killed. The error is why it could not be started.
-pub fn run_within(command: &mut Command, limit: Duration, most: usize) -> io::Result<(Ended, ExitStatus)> {
+pub fn run_within(
+    command: &mut Command,
+    limit: Duration,
+    most: usize,
+    stop: &AtomicBool,
+) -> io::Result<(Ended, ExitStatus)> {
     let until = Instant::now() + limit;
     // SAFETY: the closure runs in the forked child, and makes a system call alone.
     unsafe { command.pre_exec(end_with_parent) };
     let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
-    let ended = converse(&mut child, &[], until, most, true);
+    let ended = converse(&mut child, &[], until, Says { most, forgets: true }, stop);
     let status = end(&mut child)?;
     Ok((ended?, status))
 }
@@ -132,8 +138,18 @@ fn confine(uid: libc::uid_t, gid: libc::gid_t, network: libc::c_int) -> io::Resu
     }
 }
 
-/// Feeds a program, and takes what it says, until it has ended. Where it says more than it may, that is too much, or forgotten.
-fn converse(child: &mut Child, mut input: &[u8], until: Instant, most: usize, forgets: bool) -> io::Result<Ended> {
+/// What a program may say: so many bytes. More is too much, or forgotten.
+struct Says {
+    most: usize,
+    forgets: bool,
+}
+
+/// How long it may take until a stop is heeded.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Feeds a program, and takes what it says, until it has ended.
+fn converse(child: &mut Child, mut input: &[u8], until: Instant, says: Says, stop: &AtomicBool) -> io::Result<Ended> {
+    let Says { most, forgets } = says;
     let (mut stdin, mut stdout) = (child.stdin.take(), child.stdout.take());
     for pipe in [stdin.as_ref().map(AsFd::as_fd), stdout.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
@@ -143,10 +159,11 @@ fn converse(child: &mut Child, mut input: &[u8], until: Instant, most: usize, fo
     let mut said = Vec::new();
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
             return Ok(Ended::Late);
         }
-        let has_ended = wait(stdin.as_ref().map(AsFd::as_fd), stdout.as_ref().map(AsFd::as_fd), ended.as_fd(), left)?;
+        let has_ended =
+            wait(stdin.as_ref().map(AsFd::as_fd), stdout.as_ref().map(AsFd::as_fd), ended.as_fd(), left.min(LOOK))?;
         if let Some(pipe) = &mut stdin {
             match pipe.write(input) {
                 Ok(written) => input = &input[written..],
@@ -176,7 +193,7 @@ fn converse(child: &mut Child, mut input: &[u8], until: Instant, most: usize, fo
                     true => return Ok(Ended::TooMuch),
                     false => {}
                 }
-                if Instant::now() >= until {
+                if Instant::now() >= until || stop.load(Ordering::Relaxed) {
                     return Ok(Ended::Late);
                 }
             }
@@ -222,12 +239,29 @@ mod tests {
 
     #[test]
     fn a_command_of_ones_own_has_its_time() {
-        let run = |line: &str, limit| run_within(Command::new("sh").args(["-c", line]), limit, 5).unwrap();
+        let run = |line: &str, limit| {
+            run_within(Command::new("sh").args(["-c", line]), limit, 5, &AtomicBool::new(false)).unwrap()
+        };
         let (ended, status) = run("echo one; echo two; exit 3", LONG);
         assert_eq!((ended, status.code()), (Ended::Said(b"one\nt".to_vec()), Some(3)));
         // What it leaves running has its output, and isn't waited for.
         assert_eq!(run("sleep 1000 & echo", LONG).0, Ended::Said(b"\n".to_vec()));
         assert_eq!(run("sleep 1000", Duration::from_millis(100)).0, Ended::Late);
+    }
+
+    #[test]
+    fn a_command_that_writes_without_end_is_stopped() {
+        let stop = AtomicBool::new(false);
+        for line in ["yes", "sleep 1000"] {
+            stop.store(false, Ordering::Relaxed);
+            let ended = thread::scope(|scope| {
+                let ended = scope.spawn(|| run_within(Command::new("sh").args(["-c", line]), 1000 * LONG, 5, &stop));
+                thread::sleep(2 * LOOK);
+                stop.store(true, Ordering::Relaxed);
+                ended.join().unwrap().unwrap().0
+            });
+            assert_eq!(ended, Ended::Late);
+        }
     }
 
     const LONG: Duration = Duration::from_secs(60);

@@ -23,6 +23,19 @@ pub fn is_idle_io() -> bool {
     priority >> IOPRIO_CLASS_SHIFT == libc::c_long::from(IOPRIO_CLASS_IDLE)
 }
 
+/// Does some work while this thread's reads wait so; then it has the priority back that it had.
+pub fn while_idle_io<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: two plain numbers; 0 means the calling thread.
+    let before = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) } as libc::c_int;
+    let is_set = set_idle_io().is_ok();
+    let result = work();
+    if is_set {
+        // Without a class, which is told with a level, none may be set.
+        let _ = set(if before >> IOPRIO_CLASS_SHIFT > 0 { before } else { 0 });
+    }
+    result
+}
+
 fn set(priority: libc::c_int) -> io::Result<()> {
     // SAFETY: three plain numbers; 0 means the calling thread.
     let status = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) };
@@ -35,6 +48,18 @@ fn set(priority: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_idle_for_a_while() {
+        std::thread::spawn(|| {
+            assert!(!is_idle_io());
+            assert!(while_idle_io(is_idle_io) && !is_idle_io());
+            set_idle_io().unwrap();
+            assert!(while_idle_io(is_idle_io) && is_idle_io());
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn thread_becomes_idle() {

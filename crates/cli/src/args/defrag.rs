@@ -35,7 +35,7 @@ pub(crate) struct DefragArgs {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) order: OrderName,
     /// The most that is put side by side at once; 64K to 8M
-    #[arg(long, value_name = "SIZE", default_value = "2M")]
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = region)]
     pub(crate) region: Size,
     /// The most that is written for each seek that is saved
     #[arg(long, value_name = "SIZE", default_value = "64K")]
@@ -98,6 +98,11 @@ pub(crate) enum OrderName {
     Name,
 }
 
+fn region(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if (64 << 10..=8 << 20).contains(&size.0) { Ok(size) } else { Err("write a size from 64K to 8M".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,12 +114,22 @@ mod tests {
             panic!("it is understood");
         };
         assert_eq!((args.region, args.write_budget), (Size(64 << 10), Size(64 << 10)));
+        for (region, bytes) in [("8M", 8 << 20), ("100K", 100 << 10)] {
+            let Ok(Command::Defrag(args)) = parse_line(&format!("defrag --region {region} a")) else {
+                panic!("{region}: it is understood");
+            };
+            assert_eq!(args.region, Size(bytes));
+        }
         assert_eq!((args.order, args.max_time.map(|time| time.0)), (OrderName::Inode, Some(300)));
         for line in [
             "defrag",
             "defrag --order none a",
             "defrag -v --json a",
             "defrag --max-time x a",
+            "defrag --region 1K a",
+            "defrag --region 65535 a",
+            "defrag --region 8193K a",
+            "defrag --region 1G a",
             "defrag --undo 1 --forget 1 a",
             "defrag --keep --undo 1 a",
             "defrag --undo 1 -n a",

@@ -30,7 +30,7 @@ use onesweep_relocate::{
     survey::{Candidate, Order, files_below, survey},
 };
 use serde::Serialize;
-use signal_hook::{consts::SIGXFSZ, flag};
+use signal_hook::flag;
 
 use crate::{
     args::{DefragArgs, OrderName},
@@ -51,9 +51,6 @@ pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| Failure::told(format!("cannot listen to signals: {}", message::why(&error))))?;
     }
-    // A file that would be larger than may be (`ulimit -f`) is an error, not the end.
-    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))
-        .map_err(|error| Failure::told(format!("cannot listen to signals: {}", message::why(&error))))?;
     if let Some(id) = &args.undo {
         return undo::undo(&args, id, &stop);
     }

@@ -8,7 +8,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use onesweep_deliver::find::{Condition, LONG_HEADER, MountedDirectory, MountedOptions, Row, Style, write_row};
+use onesweep_deliver::find::{
+    Condition, LONG_HEADER, MountedDirectory, MountedError, MountedOptions, Row, Style, write_row,
+};
 use onesweep_layout::{
     image::{ImageName, WhyNot},
     tables::{Part, TableError, Timestamp, Tree, Wanted, Whole},
@@ -171,7 +173,10 @@ fn find_mounted(
 ) -> Result<u64, Found> {
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
-    let directory = MountedDirectory::open(named).map_err(|error| nothing(&error))?;
+    let directory = MountedDirectory::open(named).map_err(|error| match error {
+        MountedError::Mounts(error) => Found::Nothing(message::why(&error)),
+        error => nothing(&error),
+    })?;
     let layout = rows.tells_all();
     let prefix = named.as_os_str().as_bytes();
     let under = |path: &[u8]| {

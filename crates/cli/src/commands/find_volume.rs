@@ -164,7 +164,7 @@ fn cannot_read(named: &Path, error: &io::Error) -> String {
 fn mounts_below(named: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = std::fs::canonicalize(named)?;
     let way = |path: &Path| path.strip_prefix(&directory).ok().map(Path::to_owned);
-    let mounts = MountTable::read()?;
+    let mounts = MountTable::read_or_say()?;
     Ok(mounts.below(&directory).filter_map(|mount| way(&mount.mount_point)).collect())
 }
 

@@ -4,7 +4,10 @@ use std::{
     fs, io, mem,
     os::unix::fs::MetadataExt,
     path::Path,
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -39,7 +42,7 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let _switch = log::start(args.log);
     let store = args.verdicts.verdicts.clone().unwrap_or_else(|| setup::default_store("guard.verdicts"));
     let sources = setup::sources(&args.verdicts, &store, PATIENCE, &|what| tracing::warn!("{what}"))?;
-    let engine = setup::engine(&args.engine);
+    let engine = setup::engine(&args.engine, Arc::default());
     let latest = sources.as_ref().and_then(|sources| sources.store.as_ref()).map(|store| store.latest(engine.name()));
     let engine_id = match (engine.id(), latest) {
         (Ok(id), _) => id,
@@ -53,10 +56,11 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let settings = settings(&args, engine.as_ref())?;
     let (tell, told) = mpsc::sync_channel(NEWS_MAX);
     let is_open = settings.undecided == Undecided::FailOpen;
+    // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
+    let teller = thread::Builder::new().spawn(move || tell_all(&told, is_open));
+    let teller = teller.map_err(|error| Failure::told(message::no_thread(&error)))?;
     let guard = Guard::start(&args.dir, engine, engine_id, judge, settings, tell)
         .map_err(|error| refused(&args.dir, &error))?;
-    // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
-    let teller = thread::spawn(move || tell_all(&told, is_open));
     tracing::info!("guarding {}", message::path_text(&args.dir));
     ready::ready("guarding");
     let _ = signals.forever().next();

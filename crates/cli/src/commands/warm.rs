@@ -92,7 +92,7 @@ fn own_files_of(paths: &[PathBuf], follow: bool) -> Result<Vec<PathBuf>, Failure
 
 fn spare_bytes(budget: u64) -> Result<u64, Failure> {
     let memory = Memory::now().map_err(|error| {
-        Failure::told(format!("cannot tell the free memory: {}; use --limit", message::why(&error)))
+        Failure::told(format!("/proc/meminfo: cannot tell the free memory: {}; use --limit", message::why(&error)))
     })?;
     match default_limit(memory, budget) {
         0 => Err(Failure::told(format!(

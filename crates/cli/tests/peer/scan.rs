@@ -4,6 +4,7 @@ use std::{
     fs,
     net::TcpListener,
     path::Path,
+    process::Stdio,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -301,4 +302,32 @@ fn who_can_not_be_trusted_is_not_asked_in_the_first_place() {
     let words = machine(dir, "note");
     let gone = scan(&words, &["--server", "127.0.0.1:1", "--command", "exit 0", &root], 0);
     assert_eq!(details(&gone), [NAMES, 0, 0, 0]);
+}
+
+/// A command that writes without end is as quick to go as one that waits.
+#[test]
+fn an_interrupt_ends_the_command_too() {
+    let dir = place();
+    for line in ["yes", "sleep 1000"] {
+        let marked = format!("echo $$ >> {}; exec {line}", path(dir.path(), "started"));
+        let mut scan = onesweep(&["scan", "--scan-time", "1000s", "--command", &marked, &path(dir.path(), "tree")]);
+        let running = scan.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let started = loop {
+            let started = fs::read_to_string(dir.path().join("started")).unwrap_or_default();
+            if started.ends_with('\n') {
+                break started;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        rustix::process::kill_process(rustix::process::Pid::from_child(&running), rustix::process::Signal::TERM)
+            .unwrap();
+        let out = running.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(130), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("interrupted") && !said.contains("cannot scan it"), "{line}: {said}");
+        for command in started.lines() {
+            assert!(!Path::new("/proc").join(command).join("exe").exists(), "{line} goes on");
+        }
+        fs::remove_file(dir.path().join("started")).unwrap();
+    }
 }

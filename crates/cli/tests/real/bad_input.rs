@@ -38,6 +38,52 @@ fn no_such_path() {
     }
 }
 
+/// As in a chroot that was made in a hurry.
+#[test]
+fn no_proc() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let root = image.root().join("tree");
+    fs::create_dir(&root).expect("a folder");
+    fs::write(root.join("f"), "x").expect("a file");
+    let path = root.to_str().expect("text");
+    let archive = image.root().join("x.tar");
+    for command in [
+        &SUM[..],
+        &["list"],
+        &["warm", "--limit", "64M"],
+        &["plan"],
+        &["layout"],
+        &["tar", "-cf", archive.to_str().expect("text")],
+        &["find"],
+        &["defrag", "-n"],
+        &["sum", "--snapshot"],
+    ] {
+        let mut without = Command::new("unshare");
+        without.args(["-m", "sh", "-c", "mount -t tmpfs none /proc; exec \"$0\" \"$@\""]).arg(program());
+        let out = finish(without.args(command).arg(path).env_remove("ONESWEEP_HIDE"), 2);
+        let why = "/proc/self/mountinfo: cannot read the table of mounts: No such file or directory; mount /proc";
+        says(&out.stderr, &[why]);
+        assert_eq!(text(&out.stderr).lines().count(), 1, "{}", text(&out.stderr));
+        assert!(!text(&out.stderr).contains("check the name"), "{}", text(&out.stderr));
+    }
+    assert!(!archive.exists());
+}
+
+/// Help and version are an output like any other.
+#[test]
+fn help_that_cannot_be_written() {
+    for arguments in [&["tar", "--help"][..], &["-h"], &["--version"], &["peer", "index", "--help"], &["man"]] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+        let out = finish(onesweep(arguments).stdout(full), 2);
+        says(&out.stderr, &["standard output: cannot write: No space left on device"]);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let out = finish(onesweep(arguments).stdout(writer), 0);
+        assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
+    }
+}
+
 /// It is the directory that is not there, whatever is looked up in it.
 #[test]
 fn no_such_base() {

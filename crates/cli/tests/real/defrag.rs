@@ -102,7 +102,7 @@ fn a_limit_on_the_size_of_files_is_told() {
         limited.args(["-c", script]).arg(defrag.get_program()).args(defrag.get_args()).arg(&root);
         // XFS reserves more than may be written, so there the first write tells.
         let (code, stdout, stderr) = match fs {
-            Fs::Xfs => (1, "", "File too large; what was moved before is whole\n"),
+            Fs::Xfs => (1, "", "(ulimit -f), unless it is the file system's own; what was moved before is whole\n"),
             _ => (0, "or a limit on their size (ulimit -f)", ""),
         };
         let out = finish(&mut limited, code);

@@ -22,6 +22,7 @@ use std::{
 
 use onesweep_layout::{
     Devices, ImageFile,
+    mounts::MountTable,
     tables::{
         Found, Inode, InodeFlags, Name, Part, TableError, Timestamp, Tree, Wanted, Whole,
         ext4::{Ext4, Needs},
@@ -61,9 +62,17 @@ pub enum MountedError {
         /// Why not.
         source: io::Error,
     },
+    /// The table of mounts, which the error names.
+    #[error(transparent)]
+    Mounts(io::Error),
     /// The directory itself.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// The devices can't be known without it.
+fn no_mounts(error: io::Error) -> MountedError {
+    MountedError::Mounts(MountTable::read_or_say().err().unwrap_or(error))
 }
 
 fn advice(error: &io::Error) -> &'static str {
@@ -98,7 +107,7 @@ impl MountedDirectory {
     pub fn open(path: &Path) -> Result<MountedDirectory, MountedError> {
         let directory = files::open_dir(path)?;
         let stat = files::statx_fd(directory.as_fd())?;
-        let devices = Devices::of_system()?;
+        let devices = Devices::of_system().map_err(no_mounts)?;
         let mounts = devices.mounts();
         let mount =
             stat.mnt_id.and_then(|id| mounts.by_id(id)).or_else(|| mounts.iter().find(|mount| mount.dev == stat.dev));

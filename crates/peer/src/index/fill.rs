@@ -53,18 +53,23 @@ pub fn pass<F: IndexFile>(
     let geometry = index.geometry();
     let ticket = index.begin_read();
     thread::scope(|scope| {
-        // The next bytes are read while those before are hashed.
-        let (sender, chunks) = mpsc::sync_channel(1);
-        scope.spawn(move || {
-            for at in (0..geometry.device_bytes).step_by(CHUNK) {
-                let len = (geometry.device_bytes - at).min(CHUNK as u64) as usize;
-                let mut chunk = vec![0; len];
-                let done = read(&mut chunk, at).is_ok();
-                if sender.send((at, chunk, done)).is_err() {
-                    return;
-                }
-            }
+        let places = (0..geometry.device_bytes).step_by(CHUNK);
+        let chunk = move |at: u64| {
+            let len = (geometry.device_bytes - at).min(CHUNK as u64) as usize;
+            let mut chunk = vec![0; len];
+            let done = read(&mut chunk, at).is_ok();
+            (at, chunk, done)
+        };
+        // The next bytes are read while those before are hashed; without a thread for that, after.
+        let (sender, read_ahead) = mpsc::sync_channel(1);
+        let all = places.clone();
+        let reader = thread::Builder::new().spawn_scoped(scope, move || {
+            let _ = all.map(chunk).try_for_each(|chunk| sender.send(chunk));
         });
+        let chunks: Box<dyn Iterator<Item = _>> = match reader {
+            Ok(_) => Box::new(read_ahead.into_iter()),
+            Err(_) => Box::new(places.map(chunk)),
+        };
         for (at, mut chunk, done) in chunks {
             if !go_on(at) {
                 passed.is_cancelled = true;

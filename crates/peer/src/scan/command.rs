@@ -4,6 +4,10 @@ use std::{
     fs::File,
     io::{self, Seek},
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +27,7 @@ pub struct Program {
     line: String,
     epoch: String,
     patience: Duration,
+    stop: Arc<AtomicBool>,
 }
 
 impl Program {
@@ -35,7 +40,13 @@ impl Program {
             Some(epoch) => format!("{} {epoch}", &blake3::hash(line.as_bytes()).to_hex()[..16]),
             None => blake3::hash(line.as_bytes()).to_hex()[..16].to_owned(),
         };
-        Self { line, epoch, patience }
+        Self { line, epoch, patience, stop: Arc::default() }
+    }
+
+    /// When this is set, what runs is killed, and nothing is run any more: [`EngineError::Stopped`].
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> EngineError + use<> {
@@ -61,15 +72,20 @@ impl Engine for Program {
                 file.rewind().and_then(|()| file.try_clone()).map_err(self.failed("read a file from its start"))?
             }
         };
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(EngineError::Stopped);
+        }
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &self.line]).stdin(input).stderr(Stdio::null());
-        let ran = run_within(&mut command, self.patience, 4 * NAME_BYTES_MAX).map_err(self.failed("run it"))?;
+        let ran = run_within(&mut command, self.patience, 4 * NAME_BYTES_MAX, &self.stop);
+        let ran = ran.map_err(self.failed("run it"))?;
         match ran {
             (Ended::Said(_), status) if status.code() == Some(0) => Ok(Verdict::Clean),
             (Ended::Said(said), status) if status.code() == Some(1) => {
                 let said = String::from_utf8_lossy(&said);
                 Ok(Verdict::infected(said.lines().next().unwrap_or_default().trim()))
             }
+            (Ended::Late, _) if self.stop.load(Ordering::Relaxed) => Err(EngineError::Stopped),
             (Ended::Late, _) => Err(EngineError::Failed(format!("{}: it has not ended in time", self.line))),
             (_, status) => Err(EngineError::Failed(format!("{}: it ended with {status}", self.line))),
         }
@@ -103,6 +119,15 @@ mod tests {
         assert!(
             matches!(scan("echo Bad; sleep 1000; exit 1"), Err(EngineError::Failed(why)) if why.contains("in time"))
         );
+    }
+
+    #[test]
+    fn one_that_is_stopped_has_no_verdict() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let program = |line: &str| Program::new(line, None, LONG).stopped_by(Arc::clone(&stop));
+        assert_eq!(program("exit 0").scan(Content::Bytes(b"x")).unwrap(), Verdict::Clean);
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(program("exit 0").scan(Content::Bytes(b"x")), Err(EngineError::Stopped)));
     }
 
     #[test]

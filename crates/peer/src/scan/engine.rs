@@ -108,6 +108,9 @@ pub enum EngineError {
         /// Why not.
         source: io::Error,
     },
+    /// It was told to stop.
+    #[error("it was stopped")]
+    Stopped,
     /// The engine could not look at this content.
     #[error("{0}")]
     Failed(String),

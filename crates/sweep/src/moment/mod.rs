@@ -31,7 +31,7 @@ use onesweep_sys::{files, subvolume};
 
 use self::{btrfs::BtrfsSnapshot, frozen::Freeze, lvm::LvmSnapshot};
 use crate::{
-    error::{FileError, SweepError},
+    error::{FileError, NO_MOUNTS, SweepError},
     opener::path_bytes,
     placement::Placement,
     progress::{Observer, Progress},
@@ -117,8 +117,7 @@ fn failed(path: &Path, what: &str, error: &io::Error) -> SweepError {
 impl Moment {
     /// Takes the snapshots, then freezes what has none. Whatever fails, nothing of it stays.
     pub(crate) fn begin(settings: &Settings, roots: &[Live<'_>]) -> Result<Self, SweepError> {
-        let mounts = MountTable::read()
-            .map_err(|source| SweepError::System { what: "cannot read the table of mounts", source })?;
+        let mounts = MountTable::read().map_err(|source| SweepError::System { what: NO_MOUNTS, source })?;
         let voice = Voice(settings.observer.clone());
         let mut moment =
             Self { snapshots: Vec::new(), frozen: Mutex::default(), nested_told: AtomicBool::new(false), voice };

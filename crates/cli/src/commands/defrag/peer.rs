@@ -20,7 +20,7 @@ use crate::report::Failure;
 /// Refuses a directory whose device nobody races.
 pub(super) fn is_raced(path: &Path) -> Result<(), Failure> {
     let look = |error| Failure::io(path, "look at its mount", &error);
-    let mounts = MountTable::read().map_err(look)?;
+    let mounts = MountTable::read_or_say().map_err(look)?;
     let whole = path.canonicalize().map_err(look)?;
     let device = mounts.of_path(&whole).map(|mount| mount.dev);
     let file = device.and_then(|device| file_below(device).ok());

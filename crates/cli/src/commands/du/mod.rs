@@ -380,7 +380,7 @@ impl Du<'_> {
     /// File systems that are mounted below: the server tells of each by itself.
     fn add_mounts(&mut self, path: &Path, depth: u32, lines: &mut Vec<Line>) -> Result<(), Failure> {
         let Ok(real) = std::fs::canonicalize(path) else { return Ok(()) };
-        let mounts = MountTable::read().map_err(|error| Failure::io(path, "read the table of mounts", &error))?;
+        let mounts = MountTable::read_or_say().map_err(|error| Failure::told(message::why(&error)))?;
         let mut points: Vec<PathBuf> = mounts
             .below(&real)
             .filter_map(|mount| mount.mount_point.strip_prefix(&real).ok().map(Path::to_owned))

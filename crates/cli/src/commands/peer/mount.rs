@@ -68,12 +68,13 @@ fn watch_over(args: &PeerMountArgs, shown: &Path) -> Result<u8, Failure> {
         let ended = server.wait().ok().and_then(|status| status.code());
         return Ok(ended.and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0).unwrap_or(CANNOT_RUN));
     }
+    let mut waited = Ok(());
     let stacked = mnt.as_deref().map_or(Ok(()), |mnt| stack_up(args, &dir, mnt));
     if stacked.is_ok() {
         let at = mnt.as_deref().map(|mnt| format!(", mounted at {}", message::path_text(mnt))).unwrap_or_default();
         tracing::info!("{} is shown at {}{at}", message::path_text(shown), message::path_text(&dir));
         ready::ready("showing a device");
-        wait(&mut signals, server.id());
+        waited = wait(&mut signals, server.id());
     }
     ready::stopping();
     let complaints = stack::take_down(&dir);
@@ -83,7 +84,7 @@ fn watch_over(args: &PeerMountArgs, shown: &Path) -> Result<u8, Failure> {
     // It ends when nobody uses what it shows any more.
     drop(server.stdin.take());
     let status = server.wait().map_err(|error| Failure::told(format!("cannot wait for the server: {error}")))?;
-    stacked?;
+    stacked.and(waited)?;
     Ok(match status.code() {
         Some(0) if complaints.is_empty() => 0,
         Some(0) => SOME_FAILED,
@@ -135,15 +136,16 @@ fn stack_up(args: &PeerMountArgs, dir: &Path, mnt: &Path) -> Result<(), Failure>
 }
 
 /// Until somebody wants it to end, or the server has died.
-fn wait(signals: &mut Signals, server: u32) {
+fn wait(signals: &mut Signals, server: u32) -> Result<(), Failure> {
     let (tell, told) = mpsc::channel();
     let (other, handle) = (tell.clone(), signals.handle());
     // Not waited for: it stays until the server has ended.
-    thread::spawn(move || {
+    let waiting = thread::Builder::new().spawn(move || {
         let _ = process::wait_for_end(server);
         let _ = other.send(News::Ended);
         handle.close();
     });
+    waiting.map_err(|error| Failure::told(message::no_thread(&error)))?;
     if signals.forever().next().is_some() {
         let _ = tell.send(News::Signal);
     }
@@ -151,4 +153,5 @@ fn wait(signals: &mut Signals, server: u32) {
         Ok(News::Ended) | Err(_) => tracing::error!("the process that serves the device has ended"),
         Ok(News::Signal) => tracing::info!("taking it down"),
     }
+    Ok(())
 }

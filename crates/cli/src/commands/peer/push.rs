@@ -87,7 +87,7 @@ fn heed_signals(cancel: &Cancel) -> Result<(), Failure> {
             cancel.cancel();
         }
     });
-    spawned.map(drop).map_err(|error| Failure::told(format!("cannot start a thread: {error}")))
+    spawned.map(drop).map_err(|error| Failure::told(message::no_thread(&error)))
 }
 
 struct Push<'a> {

@@ -120,7 +120,7 @@ pub(super) fn run(args: ScanArgs) -> Result<u8, Failure> {
     let stdout = if args.common.output.json { StandardOutput::Summary } else { StandardOutput::Data };
     let session = Session::start(args.common, stdout)?;
     session.check_roots(None, &args.paths)?;
-    let engine = setup::engine(&args.engine);
+    let engine = setup::engine(&args.engine, session.interruption());
     let id = engine.id().map_err(|error| Failure::told(message::of_error(&error)))?;
     let store = args.verdicts.verdicts.clone().unwrap_or_else(|| setup::default_store("verdicts"));
     let tell = |what: &str| {
@@ -203,6 +203,8 @@ impl Scan<'_> {
                     self.found().linked.insert(paths.swap_remove(0), (verdict, source));
                 }
             }
+            // That is told once, for all that was not looked at.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && self.session.is_interrupted() => {}
             Err(error) => self.session.complain(&message::of_other(file.path(), "scan it", &error)),
         }
         let found = self.found();
@@ -239,6 +241,7 @@ impl Scan<'_> {
                 }
                 Ok((verdict, Source::Scan))
             }
+            Err(EngineError::Stopped) => Err(io::ErrorKind::Interrupted.into()),
             Err(EngineError::Failed(why)) => Err(io::Error::other(message::one_line(&why))),
             Err(error) => {
                 let why = message::of_error(&error);

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -26,11 +27,12 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Verdicts that are kept, at most: about 200 bytes each.
 const VERDICTS_MAX: u64 = 10_000_000;
 
-pub(in crate::commands) fn engine(args: &EngineArgs) -> Box<dyn Engine> {
+/// A program that is the engine is killed when `stop` is set.
+pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Box<dyn Engine> {
     // No time at all is none that a socket can have.
     let patience = Duration::from_secs(args.scan_time.0.unsigned_abs().max(1));
     match &args.command {
-        Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience)),
+        Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience).stopped_by(stop)),
         None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience)),
     }
 }

@@ -29,7 +29,7 @@ use onesweep_sys::{
     mounting, pressure, priority, process,
     rights::{self, Right},
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{log, moves, settings};
 use crate::{
@@ -72,8 +72,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
     let failed = |error: io::Error| Failure::told(format!("the mover cannot go on: {}", message::why(&error)));
     // What is meant for all comes to the daemon, which ends the mover.
     let heeded = Arc::new(AtomicBool::new(false));
-    // A file that would be larger than may be (`ulimit -f`) is an error, not the end.
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXFSZ] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&heeded)).map_err(failed)?;
     }
     // For people alone.

@@ -7,7 +7,10 @@ use std::{
     io,
     path::PathBuf,
     process::{Child, Command},
-    sync::mpsc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
 };
 
@@ -48,6 +51,7 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
         name: SHOWN,
         allow_other: args.allow_other,
     };
+    let told = shown::listen(signals)?;
     let view = View::show(&args.source, &dir, &settings).map_err(|error| shown::refused(&args.dir, &error))?;
     let names = (message::path_text(&args.source), message::path_text(&args.dir));
     if args.command.is_empty() {
@@ -56,7 +60,6 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     if args.verbose {
         eprintln!("onesweep: {}", view.how());
     }
-    let told = shown::listen(signals);
     let code = match args.command.split_first() {
         None => {
             shown::wait_for_end(&view, &told);
@@ -78,20 +81,37 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
 }
 
 /// What a terminal sends comes to the program as well; what is sent to this process alone is passed on.
-fn wait_for_program(mut program: Child, told: &mpsc::Receiver<i32>) -> io::Result<u8> {
+fn wait_for_program(program: Child, told: &mpsc::Receiver<i32>) -> io::Result<u8> {
     let id = program.id();
     let (ended, has_ended) = mpsc::channel();
-    let waiting = thread::spawn(move || {
-        let status = program.wait();
+    let program = Arc::new(Mutex::new(program));
+    let waited_for = Arc::clone(&program);
+    let wait = move || {
+        let status = waited_for.lock().unwrap_or_else(PoisonError::into_inner).wait();
         let _ = ended.send(());
         status
-    });
-    while has_ended.recv_timeout(shown::LOOK / 4).is_err() {
+    };
+    let waiting = thread::Builder::new().spawn(wait);
+    // Without a thread that waits it is looked at now and then.
+    let looks = waiting.is_err();
+    let has_ended = || match has_ended.recv_timeout(shown::LOOK / 4) {
+        Err(RecvTimeoutError::Timeout) => false,
+        _ if looks => {
+            thread::sleep(shown::LOOK / 4);
+            !matches!(program.lock().unwrap_or_else(PoisonError::into_inner).try_wait(), Ok(None))
+        }
+        _ => true,
+    };
+    while !has_ended() {
         while let Ok(signal) = told.try_recv() {
             if matches!(signal, SIGTERM | SIGHUP) {
                 let _ = process::terminate(id);
             }
         }
     }
-    waiting.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended early"))).map(code_of)
+    let ended = match waiting {
+        Ok(waiting) => waiting.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended early"))),
+        Err(_) => program.lock().unwrap_or_else(PoisonError::into_inner).wait(),
+    };
+    ended.map(code_of)
 }

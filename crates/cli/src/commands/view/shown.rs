@@ -19,6 +19,9 @@ pub(in crate::commands) fn refused(dir: &Path, error: &io::Error) -> Failure {
         let why = "there is no /dev/fuse; load the module with: modprobe fuse";
         return Failure::could_not_run(dir, "show the tree there", why);
     }
+    if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() {
+        return Failure::could_not_run(dir, "show the tree there", "there is no /proc; mount it");
+    }
     if error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied {
         let why = "other users may look only if /etc/fuse.conf says user_allow_other";
         return Failure::could_not_run(dir, "show the tree there", why);
@@ -27,17 +30,17 @@ pub(in crate::commands) fn refused(dir: &Path, error: &io::Error) -> Failure {
 }
 
 /// Signals, one by one.
-pub(in crate::commands) fn listen(mut signals: Signals) -> mpsc::Receiver<i32> {
+pub(in crate::commands) fn listen(mut signals: Signals) -> Result<mpsc::Receiver<i32>, Failure> {
     let (tell, told) = mpsc::channel();
     // It ends with the process.
-    thread::spawn(move || {
+    let heard = thread::Builder::new().spawn(move || {
         for signal in signals.forever() {
             if tell.send(signal).is_err() {
                 return;
             }
         }
     });
-    told
+    heard.map(|_| told).map_err(|error| Failure::told(message::no_thread(&error)))
 }
 
 pub(in crate::commands) fn wait_for_end(view: &View, told: &mpsc::Receiver<i32>) {

@@ -87,17 +87,26 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
     let device = Arc::new(Device::start(storage, index, peers, domain, settings).map_err(failed)?);
     let shown = show(Arc::clone(&device), &dir).map_err(|error| Failure::io(&dir, "show the device there", &error))?;
     tracing::debug!("serving, {lanes} at a time");
-    println!("{READY}");
-    let _ = io::stdout().flush();
-    thread::spawn(move || {
+    let shown_at = dir.clone();
+    let taking_down = thread::Builder::new().spawn(move || {
         // The other process never writes: this returns when it wants no more, or is gone.
         let _ = io::stdin().read(&mut [0]);
-        for complaint in stack::take_down(&dir) {
-            tracing::warn!("{complaint}");
-        }
+        take_down(&shown_at);
     });
+    if let Err(error) = taking_down {
+        take_down(&dir);
+        return Err(Failure::told(message::no_thread(&error)));
+    }
+    println!("{READY}");
+    let _ = io::stdout().flush();
     shown.join().map_err(failed)?;
     close(device, path, &index_path, source.is_device)
+}
+
+fn take_down(dir: &Path) {
+    for complaint in stack::take_down(dir) {
+        tracing::warn!("{complaint}");
+    }
 }
 
 /// Makes all durable, and closes the index with the marks that the device has then.

@@ -84,12 +84,12 @@ pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
         name: SHOWN,
         allow_other: args.allow_other,
     };
+    let told = shown::listen(signals)?;
     let view = View::show_with(source, &dir, &settings, Arc::new(contents));
     let view = view.map_err(|error| shown::refused(&args.dir, &error))?;
     tracing::info!("{} is shown at {}", message::path_text(source), message::path_text(&args.dir));
     tracing::debug!("{}", view.how());
     ready::ready("showing a tree");
-    let told = shown::listen(signals);
     shown::wait_for_end(&view, &told);
     ready::stopping();
     tracing::info!("taking it down");
