@@ -97,7 +97,7 @@ pub struct Ledger {
 impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
-        let (nodes, kept, store) = (tree_of(&store)?, store.facts()?, Arc::new(store));
+        let (nodes, kept, store) = (tree_of(&store, thread::Builder::new())?, store.facts()?, Arc::new(store));
         let (batch, found, owed, books) = (Batch::default(), SlotMap::default(), SlotMap::default(), None);
         Ok(Ledger { nodes, store, batch, kept, is_loose: false, found, owed, books })
     }
@@ -566,14 +566,14 @@ impl Ledger {
 }
 
 /// The directories of a store. One thread reads while another one puts together; where there is no other, it does both.
-fn tree_of(store: &Store) -> Result<Nodes, StoreError> {
+fn tree_of(store: &Store, reader: thread::Builder) -> Result<Nodes, StoreError> {
     let mut nodes = Nodes::with_room(store.directories()?);
     let names = nodes.name_hash().clone();
     let twice = |slot: Slot| store.damaged(&format!("directory {} is there twice", slot.0));
     let (read, others) = mpsc::sync_channel::<Vec<(Slot, Known)>>(BATCHES_READ);
     let hash = names.clone();
     thread::scope(|scope| {
-        let reading = thread::Builder::new().spawn_scoped(scope, move || {
+        let reading = reader.spawn_scoped(scope, move || {
             let mut batch = Vec::with_capacity(BATCH);
             store.each_known(&hash, |slot, known| {
                 batch.push((slot, known));
@@ -617,4 +617,43 @@ fn sunk(before: Extremes, after: Extremes) -> Extremes {
 
 fn stood_on<T: PartialEq>(total: Option<T>, gone: Option<T>) -> bool {
     gone.is_some() && total == gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::NodeId;
+
+    /// No machine has room for such a stack.
+    const REFUSED: usize = 1 << 50;
+
+    #[test]
+    fn a_store_is_read_without_another_thread() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("store")).expect("a store");
+        let record = |slot: u32, parent: Option<u32>| {
+            let id = NodeId { subvolume: 0, ino: 100 + u64::from(slot), generation: 1 };
+            Record { id, parent: parent.map(Slot), name: format!("{slot}").into(), ..Record::default() }
+        };
+        let last = 3 * BATCH as u32;
+        let mut batch = Batch::default();
+        for slot in 0..=last {
+            batch.records.insert(Slot(slot), Some(record(slot, slot.checked_sub(1).map(|before| before / 2))));
+        }
+        store.commit(&batch, &Facts::default(), true).expect("a commit");
+        let read = |reader| {
+            let nodes = tree_of(&store, reader).expect("it reads");
+            let told: Vec<_> = (0..=last).map(|slot| (nodes.id(Slot(slot)), nodes.parent(Slot(slot)))).collect();
+            (nodes.len(), told)
+        };
+        let alone = read(thread::Builder::new().stack_size(REFUSED));
+        assert_eq!((alone.0, alone.1[5].1), (last as usize + 1, Some(Slot(2))));
+        assert!(alone == read(thread::Builder::new()));
+        batch.records.insert(Slot(last + 1), Some(record(5, Some(2))));
+        store.commit(&batch, &Facts::default(), true).expect("a commit");
+        for reader in [thread::Builder::new(), thread::Builder::new().stack_size(REFUSED)] {
+            let error = tree_of(&store, reader).expect_err("one is there twice").to_string();
+            assert!(error.contains("is there twice"), "{error}");
+        }
+    }
 }
