@@ -6,7 +6,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -319,16 +319,41 @@ pub(crate) fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     mounts
 }
 
-/// Unmounts what is mounted at `root`.
+/// Unmounts what is mounted at `root`, and waits until nobody has it any more.
 pub(crate) fn unmount(root: &Path) {
+    let found = Command::new("findmnt").args(["-no", "SOURCE", "--mountpoint"]).arg(root).output();
+    let device = PathBuf::from(String::from_utf8_lossy(&found.expect("findmnt runs").stdout).trim());
+    let file = backing_file(&device);
     // A process that has just ended may still be letting go of its last file.
     for _ in 0..50 {
         if Command::new("umount").arg(root).output().expect("umount runs").status.success() {
-            return;
+            return file.map_or((), |file| wait_until_let_go(&device, &file));
         }
         thread::sleep(Duration::from_millis(100));
     }
     panic!("{} stays busy", root.display());
+}
+
+/// The file below a loop device.
+fn backing_file(device: &Path) -> Option<String> {
+    let name = device.file_name()?.to_str()?;
+    fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
+}
+
+/// A program in another mount namespace, as tests beside start some, has all that was mounted when it began: until it ends, not all of a
+/// file system is written, and who mounts it again gets what is in memory.
+fn wait_until_let_go(device: &Path, file: &str) {
+    let is_held = || {
+        let opened = fs::File::options().read(true).custom_flags(rustix::fs::OFlags::EXCL.bits() as i32).open(device);
+        opened.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+    };
+    for _ in 0..600 {
+        if backing_file(device).as_deref() != Some(file) || !is_held() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{} stays in use", device.display());
 }
 
 fn unmount_below(folder: &Path) {

@@ -11,14 +11,15 @@ mod windows;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     os::unix::{ffi::OsStrExt, fs::symlink},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::{
     equality::differences,
-    image::{Folder, Fs, unmount},
+    image::{Folder, Fs, Image, unmount},
     run::{figure, finish, long, onesweep, output, program, root_test, run, seed, summary, text},
     tree::{self, Rng, Varied, sum_lines, sums},
 };
@@ -209,6 +210,24 @@ pub(crate) fn of_kernel(fs: Fs, files: u64) -> Made {
     run(Command::new("mount").args(["-o", "loop"]).arg(&file).arg(&root));
     fill(&root, files);
     made(folder, &root)
+}
+
+/// Or what a test reads of an image would depend on what runs beside it.
+#[test]
+fn an_image_is_whole_once_it_was_unmounted() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    fs::write(image.root().join("file"), vec![7; 100_000]).expect("a file");
+    // It has all that is mounted here, and lets go of it by itself.
+    let mut beside = Command::new("unshare");
+    beside.args(["-m", "sh", "-c", "echo begun; sleep 2"]).stdout(Stdio::piped());
+    let mut beside = beside.spawn().expect("unshare runs");
+    let mut begun = [0; 6];
+    beside.stdout.take().expect("it was piped").read_exact(&mut begun).expect("it begins");
+    image.unmount();
+    let told = output(onesweep(SUM).arg(image.file()));
+    assert_eq!(sum_lines(&told).len(), 1, "{}", text(&told));
+    beside.wait().expect("it ends");
 }
 
 #[test]
