@@ -98,7 +98,7 @@ pub(crate) struct ServeSettings {
     /// [default: 1m]
     #[arg(long, value_name = "TIME")]
     pub(crate) check_open_every: Option<Seconds>,
-    /// Whether small files are moved side by side when they were written, as defrag does, while they are in memory: never, on disks
+    /// Whether small files are moved side by side when files beside them were written, as defrag does: never, on disks
     /// that seek, or always [default: never]
     #[arg(long, value_name = "WHEN")]
     pub(crate) relocate: Option<Relocate>,
