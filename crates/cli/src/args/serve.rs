@@ -153,7 +153,7 @@ pub(crate) enum LogLevel {
     /// And what is done
     #[default]
     Info,
-    /// And each harvest
+    /// And each harvest in the background
     Debug,
 }
 
