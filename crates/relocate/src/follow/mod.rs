@@ -58,7 +58,7 @@ pub struct Policy {
     /// Files of more blocks are passed over, as if they were not there: who reads one pays little for the way to it and back.
     pub largest: u64,
     /// Blocks that may be moved for each hundred that others write to the device; `None` for as many as are worth it, for which as many
-    /// files are read as that takes. Else one file may be read for each hundred blocks that others write.
+    /// files are read as that takes. Else one file may be read for each 25 blocks that others write.
     pub percent: Option<u32>,
 }
 

@@ -86,7 +86,7 @@ fn nothing_is_read<K: Kind>() {
     // Others have written a little, for which blocks may be moved, and no file read.
     let (mut follower, mut host) = (follower(Some(50)), K::host_of_cached(&directory));
     put_in_order(&mut follower, &mut host, &directory, 1000);
-    let told = put_in_order(&mut follower, &mut host, &directory, 1099);
+    let told = put_in_order(&mut follower, &mut host, &directory, 1024);
     assert_eq!((told.files, told.report.files, told.read), (FILES as usize, 0, 0));
     assert!(told.in_memory < FILES as usize / 2, "{told:?}");
     let sectors = image.read() - before;
@@ -115,7 +115,7 @@ fn what_is_not_in_memory_is_read<K: Kind>() {
     // Within a budget some of them, and without one all others.
     let (mut bounded, mut host) = (follower(Some(100)), K::host_of_cached(&directory));
     put_in_order(&mut bounded, &mut host, &directory, 0);
-    let some = put_in_order(&mut bounded, &mut host, &directory, 100 * SOME);
+    let some = put_in_order(&mut bounded, &mut host, &directory, 25 * SOME);
     assert!(some.read > 0 && some.read <= SOME && some.report.files > 0, "{some:?}");
     sync(&directory);
     let all = put_in_order(&mut follower(None), &mut host, &directory, 0);
