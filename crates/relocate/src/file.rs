@@ -196,6 +196,20 @@ pub(crate) fn announce(path: &Path) {
     }
 }
 
+/// Reads a file, so that it is in memory. Its access time stays, or it isn't read.
+pub(crate) fn read_back(path: &Path) -> io::Result<()> {
+    let fd = open_file_untouched(path)?;
+    let (mut bytes, mut at) = (vec![0; 64 << 10], 0);
+    loop {
+        match read_at(fd.as_fd(), &mut bytes, at) {
+            Ok(0) => return Ok(()),
+            Ok(read) => at += read as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Sees to it that the bytes of a file are in memory, and also on the disk.
 pub(crate) fn clean_in_memory(file: &MovableFile, size: u64, uncached: Uncached) -> Result<(), Trouble> {
     let failed = |doing| move |error| trouble(doing, file.path(), error);

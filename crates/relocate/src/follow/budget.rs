@@ -1,4 +1,4 @@
-//! How much may be written to put files in order.
+//! How much may be written and read to put files in order.
 
 /// A part of what others write to the same device.
 #[derive(Clone, Copy, Debug)]
@@ -9,25 +9,46 @@ pub(super) struct Budget {
     began: Option<u64>,
     /// Blocks that were moved.
     moved: u64,
+    /// Files that were read to be moved.
+    reads: u64,
 }
+
+/// Blocks that others write for each file that may be read. That many written one behind the other keep a disk for about as long as the
+/// way to one small file, twice over.
+const BLOCKS_FOR_A_READ: u64 = 100;
 
 impl Budget {
     pub(super) fn new(percent: Option<u32>) -> Budget {
-        Budget { percent, began: None, moved: 0 }
+        Budget { percent, began: None, moved: 0, reads: 0 }
     }
 
     /// Blocks that may be moved now. `written` are those that the device has written so far, with what was moved. What the
     /// journal writes for the moves counts as others' own.
     pub(super) fn allows(&mut self, written: u64) -> u64 {
         let Some(percent) = self.percent else { return u64::MAX };
-        let began = *self.began.get_or_insert(written);
-        let by_others = written.saturating_sub(began).saturating_sub(self.moved);
-        let part = by_others.saturating_mul(percent.into()) / 100;
+        let part = self.by_others(written).saturating_mul(percent.into()) / 100;
         part.saturating_sub(self.moved)
+    }
+
+    /// Files that may be read now.
+    pub(super) fn allows_to_read(&mut self, written: u64) -> u64 {
+        if self.percent.is_none() {
+            return u64::MAX;
+        }
+        (self.by_others(written) / BLOCKS_FOR_A_READ).saturating_sub(self.reads)
+    }
+
+    fn by_others(&mut self, written: u64) -> u64 {
+        let began = *self.began.get_or_insert(written);
+        written.saturating_sub(began).saturating_sub(self.moved)
     }
 
     pub(super) fn spend(&mut self, blocks: u64) {
         self.moved += blocks;
+    }
+
+    pub(super) fn spend_reads(&mut self, files: u64) {
+        self.reads += files;
     }
 }
 
@@ -46,6 +67,18 @@ mod tests {
         assert_eq!(budget.allows(2230), 0);
         assert_eq!(budget.allows(3230), 170);
         assert_eq!(budget.allows(10), 0, "a device that counts anew");
+    }
+
+    #[test]
+    fn some_files_may_be_read_for_what_others_write() {
+        let mut budget = Budget::new(Some(20));
+        assert_eq!(budget.allows_to_read(1000), 0);
+        assert_eq!(budget.allows_to_read(1000 + 5 * BLOCKS_FOR_A_READ), 5);
+        budget.spend_reads(3);
+        budget.spend(2 * BLOCKS_FOR_A_READ);
+        assert_eq!(budget.allows_to_read(1000 + 5 * BLOCKS_FOR_A_READ), 0, "what is moved is no reason to read more");
+        assert_eq!(budget.allows_to_read(1000 + 9 * BLOCKS_FOR_A_READ), 4);
+        assert_eq!(Budget::new(None).allows_to_read(0), u64::MAX);
     }
 
     #[test]

@@ -2,18 +2,20 @@
 //!
 //! DFS does it when a block is flushed. Nobody tells a program of that, and what is dirty can't be moved. So a directory in which a
 //! file was written is looked at when nobody writes to it any more, again and again while something in it is dirty, and put in order as soon as
-//! nearly all of it was flushed: earlier, it would be put in order many times, and later, what else is read and written may have driven it out of memory. Only what is in memory is looked at and
-//! moved: nothing is read. Files above the size that the paper calls small are passed over.
+//! nearly all of it was flushed: earlier, it would be put in order many times, and later, what else is read and written may have driven it out of memory. What is in memory is
+//! moved, and what isn't is read first where that is worth it, within a bound of its own. Files above the size that the paper calls small are passed over.
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`watch`] | who hears that files were written |
 //! | `queue` | when each directory is looked at |
-//! | `unseen` | files that are not in memory, among those that are |
-//! | `budget` | how much may be written for it |
+//! | `uncached` | files that are not in memory, and are worth being read |
+//! | `unseen` | those that are not, among those that are in memory |
+//! | `budget` | how much may be written and read for it |
 
 mod budget;
 mod queue;
+mod uncached;
 mod unseen;
 pub mod watch;
 
@@ -30,8 +32,10 @@ use onesweep_sys::files::{DirReader, EntryType, open_dir};
 
 use self::budget::Budget;
 use self::queue::Queue;
+use self::uncached::{Seen, worth_reading};
 use self::unseen::with_unseen;
 use crate::carry::{Ended, Report, Settings, carry_out};
+use crate::file::read_back;
 use crate::host::{Failure, Host, Stays, Trouble};
 use crate::mounted::Mounted;
 use crate::pack::Rules;
@@ -53,7 +57,8 @@ pub struct Policy {
     pub rules: Rules,
     /// Files of more blocks are passed over, as if they were not there: who reads one pays little for the way to it and back.
     pub largest: u64,
-    /// Blocks that may be moved for each hundred that others write to the device; `None` for as many as are worth it.
+    /// Blocks that may be moved for each hundred that others write to the device; `None` for as many as are worth it, for which as many
+    /// files are read as that takes. Else one file may be read for each hundred blocks that others write.
     pub percent: Option<u32>,
 }
 
@@ -94,6 +99,8 @@ pub struct Told {
     pub files: usize,
     /// Those of them that are in memory, with the facts about them.
     pub in_memory: usize,
+    /// Those of these that were read for it.
+    pub read: u64,
     /// What was moved.
     pub report: Report,
     /// It will be looked at again by itself: something was dirty, or might not be written for.
@@ -147,8 +154,8 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         self.queue.len()
     }
 
-    /// Puts a directory that was [taken](Self::take) in order, as far as it is in memory and is worth it. `goes_on` is asked before
-    /// each region.
+    /// Puts a directory that was [taken](Self::take) in order, as far as that is worth it. `goes_on` is asked before each region, and
+    /// before each file that is read.
     ///
     /// # Errors
     ///
@@ -160,15 +167,23 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         moment: Moment,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Told, Failure> {
-        let seen = self.look(host, path)?;
+        let mut seen = self.look(host, path)?;
         let files = seen.len();
         self.queue.looked(directory.clone(), files, moment.now);
-        let mut known = with_unseen(seen);
+        let mut known = with_unseen(seen.iter().map(Seen::in_memory));
         let dirty = known.iter().filter(|file| file.stays == Some(Stays::Busy)).count();
         let clean = known.iter().filter(|file| file.stays.is_none() && file.places.blocks() > 0).count();
         let is_time = self.is_time(&directory, dirty, clean);
-        let pieces: Vec<usize> = known.iter().map(|file| file.places.runs().len()).collect();
         let allowed = self.budget.allows(moment.written);
+        let mut read = 0;
+        if is_time && allowed > 0 {
+            read = self.bring_in(host, &seen, moment, goes_on)?;
+            if read > 0 {
+                seen = self.look(host, path)?;
+                known = with_unseen(seen.iter().map(Seen::in_memory));
+            }
+        }
+        let pieces: Vec<usize> = known.iter().map(|file| file.places.runs().len()).collect();
         let mut report = Report::default();
         if is_time && !plan_for(&known, &self.settings).regions.is_empty() {
             report.ended = Some(Ended::Stopped);
@@ -184,7 +199,7 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         let changed = known.iter().zip(pieces).filter(|(file, before)| file.places.runs().len() != *before);
         let sizes_may_differ = changed.into_iter().any(|(_, before)| before > PIECES_IN_INODE);
         let in_memory = known.iter().filter(|file| !file.path.as_os_str().is_empty()).count();
-        Ok(Told { files, in_memory, report, again, sizes_may_differ })
+        Ok(Told { files, in_memory, read, report, again, sizes_may_differ })
     }
 
     /// Whether enough of a directory was flushed, or it was waited for long enough.
@@ -199,6 +214,21 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         }
         self.looks.insert(directory.clone(), looks.saturating_add(1));
         false
+    }
+
+    /// Reads what is worth it and not in memory, in the order of the disk. What can't be read stays where it is.
+    fn bring_in<H: Host>(
+        &mut self,
+        host: &mut H,
+        seen: &[Seen],
+        moment: Moment,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, Failure> {
+        let most = self.budget.allows_to_read(moment.written);
+        let wanted = worth_reading(host, seen, (&self.settings, self.largest), most)?;
+        let read = wanted.iter().take_while(|_| goes_on()).map(|path| drop(read_back(path))).count() as u64;
+        self.budget.spend_reads(read);
+        Ok(read)
     }
 
     /// Packs into regions of all sizes, the largest first: free space in pieces holds few of those.
@@ -230,8 +260,8 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         sum
     }
 
-    /// The files of a directory in its order; `None` for each that is not in memory. Nothing where there are too many.
-    fn look<H: Host>(&mut self, host: &mut H, path: &Path) -> Result<Vec<Option<Candidate>>, Failure> {
+    /// The files of a directory in its order. Nothing where there are too many.
+    fn look<H: Host>(&mut self, host: &mut H, path: &Path) -> Result<Vec<Seen>, Failure> {
         let failed = |error: io::Error| Failure::new("list it", path, error);
         let open = open_dir(path).map_err(failed)?;
         let mut names: Vec<PathBuf> = Vec::new();
@@ -251,13 +281,14 @@ impl<K: Clone + Eq + Hash> Follower<K> {
                     let (inode, stays) = (looked.inode, looked.stays);
                     let is_small = looked.places.blocks() <= self.largest;
                     let places = if is_small { looked.places } else { Places::default() };
-                    files.push(Some(Candidate { path, inode, places, stays }));
+                    files.push(Seen::InMemory(Candidate { path, inode, places, stays }));
                 }
-                Ok(None) => files.push(None),
+                Ok(None) => files.push(Seen::Uncached(path)),
                 Err(Trouble::Stays(Stays::Gone)) => {}
                 // It has no places yet, or none that can be told.
                 Err(Trouble::Stays(stays)) => {
-                    files.push(Some(Candidate { path, inode: 0, places: Default::default(), stays: Some(stays) }));
+                    let places = Places::default();
+                    files.push(Seen::InMemory(Candidate { path, inode: 0, places, stays: Some(stays) }));
                 }
                 Err(Trouble::Failed(failure)) => return Err(failure),
             }

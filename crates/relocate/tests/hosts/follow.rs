@@ -22,6 +22,8 @@ use crate::tree::{Kind, OnExt4, OnXfs, assert_same, breaks, kept, planned, scatt
 const MIB: u64 = 1 << 20;
 const SETTLE: Duration = Duration::from_secs(40);
 const FILES: u64 = 100;
+/// Files that may be read.
+const SOME: u64 = 20;
 
 fn follower(percent: Option<u32>) -> Follower<&'static str> {
     Follower::new(Policy { settle: SETTLE, rules: Rules::for_regions(64), largest: 12, percent })
@@ -81,8 +83,11 @@ fn nothing_is_read<K: Kind>() {
     // One file comes into memory with all that is around it in the tables; of the others at most the facts.
     fs::read(&paths[0]).unwrap();
     let before = image.read();
-    let told = put_in_order(&mut follower(None), &mut K::host_of_cached(&directory), &directory, 0);
-    assert_eq!((told.files, told.report.files), (FILES as usize, 0));
+    // Others have written a little, for which blocks may be moved, and no file read.
+    let (mut follower, mut host) = (follower(Some(50)), K::host_of_cached(&directory));
+    put_in_order(&mut follower, &mut host, &directory, 1000);
+    let told = put_in_order(&mut follower, &mut host, &directory, 1099);
+    assert_eq!((told.files, told.report.files, told.read), (FILES as usize, 0, 0));
     assert!(told.in_memory < FILES as usize / 2, "{told:?}");
     let sectors = image.read() - before;
     assert!(sectors < 8 * FILES / 2, "{sectors} sectors were read for {FILES} files");
@@ -96,6 +101,44 @@ fn nothing_is_read_on_ext4() {
 #[test]
 fn nothing_is_read_on_xfs() {
     nothing_is_read::<OnXfs>();
+}
+
+fn what_is_not_in_memory_is_read<K: Kind>() {
+    if !is_root() {
+        return;
+    }
+    let mut image = K::image(256 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, FILES);
+    let (before, breaks_before) = (kept(&directory), breaks_of::<K>(&directory));
+    image.restart();
+    // Within a budget some of them, and without one all others.
+    let (mut bounded, mut host) = (follower(Some(100)), K::host_of_cached(&directory));
+    put_in_order(&mut bounded, &mut host, &directory, 0);
+    let some = put_in_order(&mut bounded, &mut host, &directory, 100 * SOME);
+    assert!(some.read > 0 && some.read <= SOME && some.report.files > 0, "{some:?}");
+    sync(&directory);
+    let all = put_in_order(&mut follower(None), &mut host, &directory, 0);
+    assert!(all.read > 0 && all.report.files >= all.read, "{some:?}, {all:?}");
+    sync(&directory);
+    let now = breaks_of::<K>(&directory);
+    assert!(now < breaks_before - 2 * (some.read + all.read), "{breaks_before} breaks before, {now} now");
+    assert_same(&directory, &before);
+    drop(host);
+    // What lies in order isn't read again.
+    image.restart();
+    let again = put_in_order(&mut follower(None), &mut K::host_of_cached(&directory), &directory, 0);
+    assert_eq!((again.read, again.report.files), (0, 0), "{again:?}");
+}
+
+#[test]
+fn what_is_not_in_memory_is_read_on_ext4() {
+    what_is_not_in_memory_is_read::<OnExt4>();
+}
+
+#[test]
+fn what_is_not_in_memory_is_read_on_xfs() {
+    what_is_not_in_memory_is_read::<OnXfs>();
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub(crate) struct Did {
     pub(crate) left_not_better: u64,
     pub(crate) left_no_room: u64,
     pub(crate) large_page_files: u64,
+    /// Files that were read to be moved.
+    pub(crate) read_files: u64,
 }
 
 /// Does it, in the control group, and tells as JSON what the daemon did.
@@ -123,7 +125,9 @@ impl Beside {
             let path: &Path = &self.root.join(&directory);
             let moment = Moment { now, written };
             let told = follower.put_in_order(&mut self.host, (directory, path), moment, &mut || true);
-            let report = told.map_err(io::Error::other)?.report;
+            let told = told.map_err(io::Error::other)?;
+            self.did.read_files += told.read;
+            let report = told.report;
             if let Some(Ended::Failed(failure)) = report.ended {
                 return Err(io::Error::other(failure));
             }
