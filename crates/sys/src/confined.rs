@@ -256,6 +256,7 @@ mod tests {
             stop.store(false, Ordering::Relaxed);
             let ended = thread::scope(|scope| {
                 let ended = scope.spawn(|| run_within(Command::new("sh").args(["-c", line]), 1000 * LONG, 5, &stop));
+                // By then it runs, and was looked at.
                 thread::sleep(2 * LOOK);
                 stop.store(true, Ordering::Relaxed);
                 ended.join().unwrap().unwrap().0
