@@ -62,11 +62,16 @@ fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<P
         let to = fit(&[&file.places], &pieces, 0).unwrap().files.remove(0);
         let opened = mover.open(&file.path, file.inode).unwrap();
         for run in to.runs() {
-            let held = free.runs().iter().find(|held| held.place <= run.place && run.end() <= held.end()).unwrap();
-            let exchange =
-                Exchange { from: run.logical, to: held.logical + run.place - held.place, blocks: run.blocks };
-            let moved = mover.exchange(&opened.file, donor, exchange);
-            assert!(moved.trouble.is_none() && moved.blocks == run.blocks, "{moved:?}");
+            // What lies side by side may be in the donor in another order.
+            let (mut from, mut place) = (run.logical, run.place);
+            while place < run.end() {
+                let held = free.runs().iter().find(|held| (held.place..held.end()).contains(&place)).unwrap();
+                let blocks = run.end().min(held.end()) - place;
+                let exchange = Exchange { from, to: held.logical + place - held.place, blocks };
+                let moved = mover.exchange(&opened.file, donor, exchange);
+                assert!(moved.trouble.is_none() && moved.blocks == blocks, "{moved:?}");
+                (from, place) = (from + blocks, place + blocks);
+            }
         }
         old.insert(file.path.clone(), file.places);
         new.insert(file.path, to);
@@ -434,7 +439,11 @@ fn stopped_machines<K: Kind>(does: &str) {
         if is_btrfs {
             // Between two calls, then, but for what the kernel does for itself.
             run("kill", &["-STOP", &child.id().to_string()]);
-            thread::sleep(Duration::from_millis(50));
+            let state = format!("/proc/{}/stat", child.id());
+            // Or it has ended by itself before.
+            while !fs::read_to_string(&state).is_ok_and(|told| told.contains(") T ") || told.contains(") Z ")) {
+                thread::yield_now();
+            }
         }
         image.stop(stop % 2 == 1);
         child.kill().unwrap();
