@@ -916,6 +916,13 @@ onesweep_error onesweep_options_set_disk_model(struct onesweep_options *options,
 // The caller sees to it: `directory` is a string or NULL.
 onesweep_error onesweep_options_set_base(struct onesweep_options *options, const char *directory);
 
+// Where an XFS among the images has its realtime device (`mkfs.xfs -r rtdev=`): an image, a device, or a partition of one.
+// Default: none; files there have no content that could be read.
+//
+// The caller sees to it: `device` is a string or NULL.
+onesweep_error onesweep_options_set_rtdev(struct onesweep_options *options,
+                                          const char *device);
+
 // Where an XFS among the images has its log, when that is not in it (`mkfs.xfs -l logdev=`): an image, a device, or a partition of
 // one. Default: none; such an XFS can't be read.
 //

@@ -417,6 +417,22 @@ pub unsafe extern "C" fn onesweep_options_set_base(options: Option<&mut Options>
     })
 }
 
+/// Where an XFS among the images has its realtime device (`mkfs.xfs -r rtdev=`): an image, a device, or a partition of one.
+/// Default: none; files there have no content that could be read.
+///
+/// # Safety
+///
+/// `device` is a string or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onesweep_options_set_rtdev(options: Option<&mut Options>, device: *const c_char) -> Code {
+    set(options, |options| {
+        // SAFETY: the caller promises it.
+        let device = unsafe { path(device, "the realtime device") }?;
+        options.change(|read| read.rtdev(device));
+        Ok(())
+    })
+}
+
 /// Where an XFS among the images has its log, when that is not in it (`mkfs.xfs -l logdev=`): an image, a device, or a partition of
 /// one. Default: none; such an XFS can't be read.
 ///

@@ -245,6 +245,7 @@ impl Session {
             .observer(observer)
             .writes_to(["/dev/stdout", "/dev/stderr"]);
         let read = self.common.selection.logdev.iter().fold(read, BulkRead::logdev);
+        let read = self.common.selection.rtdev.iter().fold(read, BulkRead::rtdev);
         Ok(with_settings(read, self.settings().clone()))
     }
 

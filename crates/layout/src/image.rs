@@ -33,6 +33,20 @@ pub struct ImageOptions {
     /// The image, device or partition that has the log of an XFS which has it elsewhere (`mkfs.xfs -l logdev=`), as it is named
     /// on a command line. File systems that have all of it are read without.
     pub logdev: Option<PathBuf>,
+    /// The same for the realtime device of an XFS which has one (`mkfs.xfs -r rtdev=`). Without it the files there have no
+    /// content that could be read; those of file systems without one are read as they are.
+    pub rtdev: Option<PathBuf>,
+}
+
+/// What is in an image.
+pub struct OpenImage {
+    /// Its bytes.
+    pub part: ImagePart,
+    /// The realtime device of its file system, which has one and for which one was named: where the content of
+    /// [files that lie elsewhere](crate::tables::InodeFlags::ELSEWHERE) is.
+    pub realtime: Option<(PathBuf, ImagePart)>,
+    /// Its file system.
+    pub tables: Box<dyn Tables + Send>,
 }
 
 /// An image or device, and a place in it.
@@ -101,15 +115,17 @@ impl ImageName {
     }
 
     /// Opens it, and the file system in it.
-    pub fn open_tables(&self, options: &ImageOptions) -> Result<(ImagePart, Box<dyn Tables + Send>), ImageError> {
+    pub fn open_tables(&self, options: &ImageOptions) -> Result<OpenImage, ImageError> {
         let part = self.open()?;
         let why = match tables::open(part.clone(), Options { force_dirty: options.force_dirty }) {
-            Ok(tables) => return Ok((part, tables)),
+            Ok(tables) if tables.facts().fs_type == "xfs" && options.rtdev.is_some() => {
+                return self.open_xfs(part, None, options.rtdev.as_deref());
+            }
+            Ok(tables) => return Ok(OpenImage { part, realtime: None, tables }),
             Err(why) => why,
         };
         if let (TableError::LogElsewhere { .. }, Some(logdev)) = (&why, &options.logdev) {
-            let tables = with_log(part.clone(), logdev).map_err(|error| self.error(WhyNot::Log(Box::new(error))))?;
-            return Ok((part, Box::new(tables)));
+            return self.open_xfs(part, Some(logdev), options.rtdev.as_deref());
         }
         let found = tables::beginning(&part);
         if found == Beginning::Qcow2 {
@@ -121,6 +137,23 @@ impl ImageName {
             true => WhyNot::Tables(why),
             false => WhyNot::Divided(there.iter().map(|partition| self.name_of(partition)).collect()),
         }))
+    }
+
+    /// Opens an XFS that has its log elsewhere, or that may have a realtime device.
+    fn open_xfs(&self, part: ImagePart, logdev: Option<&Path>, rtdev: Option<&Path>) -> Result<OpenImage, ImageError> {
+        let xfs = match logdev {
+            Some(logdev) => with_log(part.clone(), logdev).map_err(|error| self.error(WhyNot::Log(Box::new(error))))?,
+            None => Xfs::open(part.clone()).map_err(|why| self.error(WhyNot::Tables(why)))?,
+        };
+        let Some(rtdev) = rtdev.filter(|_| xfs.has_realtime_device()) else {
+            return Ok(OpenImage { part, realtime: None, tables: Box::new(xfs) });
+        };
+        let failed = |error| self.error(WhyNot::Realtime(Box::new(error)));
+        let name = other_device(rtdev);
+        let realtime = name.open().map_err(failed)?;
+        let xfs = xfs.with_realtime_device(realtime.len());
+        let xfs = xfs.map_err(|why| failed(ImageError { path: rtdev.to_owned(), why: WhyNot::Tables(why) }))?;
+        Ok(OpenImage { part, realtime: Some((name.file, realtime)), tables: Box::new(xfs) })
     }
 
     /// Whether all of a regular file is named.
@@ -145,10 +178,14 @@ impl ImageName {
 
 /// Opens an XFS whose log is elsewhere.
 fn with_log(part: ImagePart, logdev: &Path) -> Result<Xfs<ImagePart>, ImageError> {
-    let as_it_is = || ImageName { file: logdev.to_owned(), partition: None, inside: Vec::new() };
-    let name = ImageName::of(logdev).filter(|name| name.inside.is_empty()).unwrap_or_else(as_it_is);
-    let log = name.open()?;
+    let log = other_device(logdev).open()?;
     Xfs::open_with_log(part, &log).map_err(|why| ImageError { path: logdev.to_owned(), why: WhyNot::Tables(why) })
+}
+
+/// A device beside that of a file system, as it is named on a command line.
+fn other_device(named: &Path) -> ImageName {
+    let as_it_is = || ImageName { file: named.to_owned(), partition: None, inside: Vec::new() };
+    ImageName::of(named).filter(|name| name.inside.is_empty()).unwrap_or_else(as_it_is)
 }
 
 /// An image can't be read.
@@ -197,6 +234,9 @@ pub enum WhyNot {
     /// The log of its file system, which is elsewhere.
     #[error("its log {0}")]
     Log(Box<ImageError>),
+    /// The realtime device of its file system.
+    #[error("its realtime device {0}")]
+    Realtime(Box<ImageError>),
 }
 
 /// Numbers of partitions, for people.

@@ -61,8 +61,8 @@ def test_every_option_is_taken(root: Path) -> None:
         "budget": "1M", "large": 1000, "catalog_limit": "1M", "order": "inode", "strategy": "vanilla", "reassembly": "first-fit",
         "metadata": "auto", "entries": "all", "cache": "fill", "device": False, "snapshot": False, "freeze_limit": 1.5,
         "one_file_system": True, "follow_roots": True, "gitignore": True, "recursive": True, "exclude": ["x"], "xattrs": True,
-        "ignore_cache": True, "addresses": True, "force_dirty": True, "logdev": "/none", "lost": True, "bwlimit": "1G", "idle": True,
-        "queue_depth": 2, "one_at_a_time": True, "in_batches": True, "gap": "4K", "max_request": "64K", "disk": "ssd",
+        "ignore_cache": True, "addresses": True, "force_dirty": True, "logdev": "/none", "rtdev": "/none", "lost": True, "bwlimit": "1G",
+        "idle": True, "queue_depth": 2, "one_at_a_time": True, "in_batches": True, "gap": "4K", "max_request": "64K", "disk": "ssd",
         "base": "/", "onerror": print,
     }  # fmt: skip
     assert [f.kind for f in onesweep.read(root, **options)] == ["directory", "file", "directory"]

@@ -194,6 +194,13 @@ impl BulkRead {
         self.with(|settings| settings.image_options.force_dirty = yes)
     }
 
+    /// Where an XFS among the images has its realtime device (`mkfs.xfs -r rtdev=`): another image or device, or a partition of
+    /// one. Without it, the files there are told, and have no content that could be read. One for all images: those without such
+    /// a device take no notice.
+    pub fn rtdev(self, device: impl Into<PathBuf>) -> Self {
+        self.with(|settings| settings.image_options.rtdev = Some(device.into()))
+    }
+
     /// Where an XFS among the images has its log, when that is not in it (`mkfs.xfs -l logdev=`): another image or device, or a
     /// partition of one (`log.img@2`), as seen from the current directory. It is only asked whether the XFS was unmounted;
     /// images that have all of their log are read without.

@@ -337,7 +337,8 @@ fn image_sweep(shared: &Shared, image: Image, share: u64) -> Result<SpindleSweep
     let roots = std::slice::from_ref(&root);
     let mut sweep =
         SpindleSweep::new(&shared.settings, &shared.placements, roots, share, &shared.throttle, &shared.pool);
-    sweep.set_image(image, &placement).map_err(failed)?;
+    let realtime = image.realtime.as_ref().map(|_| shared.placements.beside_image(&placement));
+    sweep.set_image(image, &placement, realtime).map_err(failed)?;
     Ok(sweep)
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn item(
     };
     let volume = catalogue.volume(entry.device);
     let mut item = SweptFile::new(path, entry.metadata(kind, volume.shown_dev));
-    if volume.shown_dev != volume.dev {
+    if volume.shown_dev != volume.dev && !volume.is_beside_image() {
         item.opened = Some(catalogue.opened_path(id));
     }
     if entry.next_link != EntryId::NONE {

@@ -302,6 +302,14 @@ impl Placements {
         })
     }
 
+    /// A device on which some files of an image have their content, behind the image in the order of its spindle.
+    pub(crate) fn beside_image(&self, image: &Placement) -> Volume {
+        let mut known = self.lock();
+        known.images += 1;
+        let dev = u64::MAX - known.images;
+        Volume { dev, base: known.base_of_device(dev, 0), ..image.volume }
+    }
+
     /// The placement of a file system that was met before.
     pub(crate) fn known(&self, dev: u64) -> Option<Arc<Placement>> {
         self.lock().by_dev.get(&dev).cloned()

@@ -72,6 +72,7 @@ int main(void)
     WRONG(onesweep_options_set_disk_model(NULL, "ssd"));
     WRONG(onesweep_options_set_base(NULL, "/"));
     WRONG(onesweep_options_set_logdev(NULL, "/"));
+    WRONG(onesweep_options_set_rtdev(NULL, "/"));
     WRONG(onesweep_options_set_threads(NULL, 1));
     WRONG(onesweep_options_set_cancel(NULL, NULL));
     WRONG(onesweep_options_set_progress(NULL, NULL, NULL));

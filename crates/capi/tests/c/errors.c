@@ -149,6 +149,7 @@ int main(int argc, char **argv)
     GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_options_set_disk_model(options, NULL));
     GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_options_set_base(options, NULL));
     GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_options_set_logdev(options, NULL));
+    GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_options_set_rtdev(options, NULL));
     GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_options_add_exclude(options, NULL));
     OK(onesweep_options_set_budget(options, 10));
     GIVES(ONESWEEP_ERROR_SETTING, onesweep_bulk_read(here, 1, options, never, NULL, NULL));

@@ -227,6 +227,7 @@ int main(int argc, char **argv)
     OK(onesweep_options_set_entries(options, ONESWEEP_ENTRIES_FILES));
     OK(onesweep_options_set_base(options, top));
     OK(onesweep_options_set_logdev(options, "/nowhere"));
+    OK(onesweep_options_set_rtdev(options, "/nowhere"));
     const char *relative[] = {"odd"};
     names = 0;
     OK(onesweep_walk(relative, 1, options, look_at_names, &names, NULL));

@@ -55,6 +55,9 @@ pub(crate) struct FindArgs {
     /// Of an XFS image whose log lies elsewhere (mkfs.xfs -l logdev=), the device or image with that log
     #[arg(long, value_name = "PATH")]
     pub(crate) logdev: Option<PathBuf>,
+    /// Of an XFS image with a realtime device (mkfs.xfs -r rtdev=), that device or an image of it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rtdev: Option<PathBuf>,
     /// Memory for names and inodes: what has more is read part by part, directories first [default: an eighth of the memory]
     #[arg(long, value_name = "SIZE")]
     pub(crate) catalog_limit: Option<Size>,
@@ -75,7 +78,7 @@ pub(crate) struct FindArgs {
 impl FindArgs {
     /// How images are opened.
     pub(crate) fn image_options(&self) -> ImageOptions {
-        ImageOptions { force_dirty: self.force_dirty, logdev: self.logdev.clone() }
+        ImageOptions { force_dirty: self.force_dirty, logdev: self.logdev.clone(), rtdev: self.rtdev.clone() }
     }
 
     /// The options that are for images alone, as far as they are given.

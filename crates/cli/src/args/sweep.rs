@@ -41,12 +41,15 @@ pub(crate) struct Selection {
     /// Of an XFS image whose log lies elsewhere (mkfs.xfs -l logdev=), the device or image with that log
     #[arg(long, value_name = "PATH")]
     pub(crate) logdev: Option<PathBuf>,
+    /// Of an XFS image with a realtime device (mkfs.xfs -r rtdev=), that device or an image of it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rtdev: Option<PathBuf>,
 }
 
 impl Selection {
     /// How images are opened.
     pub(crate) fn image_options(&self) -> ImageOptions {
-        ImageOptions { force_dirty: self.force_dirty, logdev: self.logdev.clone() }
+        ImageOptions { force_dirty: self.force_dirty, logdev: self.logdev.clone(), rtdev: self.rtdev.clone() }
     }
 
     /// The options that are for images alone, as far as they are given.
@@ -57,7 +60,12 @@ impl Selection {
 
 /// The options that are for images alone, as far as they are given.
 pub(super) fn for_images_alone(lost: bool, options: &ImageOptions) -> Vec<&'static str> {
-    let given = [("--lost", lost), ("--force-dirty", options.force_dirty), ("--logdev", options.logdev.is_some())];
+    let given = [
+        ("--lost", lost),
+        ("--force-dirty", options.force_dirty),
+        ("--logdev", options.logdev.is_some()),
+        ("--rtdev", options.rtdev.is_some()),
+    ];
     given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
 }
 

@@ -12,7 +12,7 @@ use onesweep_deliver::find::{
     Condition, LONG_HEADER, MountedDirectory, MountedError, MountedOptions, Row, Style, write_row,
 };
 use onesweep_layout::{
-    image::{ImageName, WhyNot},
+    image::{ImageName, OpenImage, WhyNot},
     tables::{Part, TableError, Timestamp, Tree, Wanted, Whole},
 };
 
@@ -111,7 +111,7 @@ fn find(
     let name = message::path_text(named);
     let nothing = |error: &dyn std::fmt::Display| Found::Nothing(format!("{name}: {}", message::of_error(&error)));
     let image = ImageName::of(named).ok_or_else(|| nothing(&why_no_image(named)))?;
-    let (_, mut tables) = image.open_tables(&args.image_options()).map_err(|error| match error.why {
+    let OpenImage { mut tables, .. } = image.open_tables(&args.image_options()).map_err(|error| match error.why {
         WhyNot::Tables(TableError::NotHere { .. }) if image.is_plain_file() => nothing(&NO_FILE_SYSTEM),
         _ => Found::Nothing(message::of_error(&error)),
     })?;

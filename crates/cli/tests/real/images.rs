@@ -5,6 +5,7 @@ mod journal;
 mod limit;
 mod lost;
 mod ntfs;
+mod realtime;
 mod refused;
 mod windows;
 

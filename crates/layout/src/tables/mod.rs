@@ -55,7 +55,7 @@ bitflags! {
         const ENCRYPTED = 1 << 1;
         /// The content goes through the journal, so the device may hold older bytes.
         const JOURNALED = 1 << 2;
-        /// The content lies on another device (the realtime device of XFS).
+        /// The content lies on another device (the realtime device of XFS), and so do the addresses of its extents.
         const ELSEWHERE = 1 << 3;
         /// The names in this directory are encrypted.
         const ENCRYPTED_NAMES = 1 << 4;
@@ -302,6 +302,16 @@ pub enum TableError {
         /// Where that shows, in bytes of what was named.
         sign: Sign,
     },
+    /// What was named as the realtime device of a file system is not that.
+    #[error(
+        "it has {bytes} bytes, and the realtime device of this file system {least}; name the device that `mkfs.xfs -r rtdev=` was given"
+    )]
+    NotTheRealtimeDevice {
+        /// What it has at least.
+        least: u64,
+        /// What is there.
+        bytes: u64,
+    },
     /// What was written last is in the journal still.
     #[error("{journal} has to be recovered first ({sign}); {advice}")]
     Dirty {
@@ -366,7 +376,10 @@ impl TableError {
             TableError::NotHere { at, .. } | TableError::Io { at, .. } | TableError::Damaged { at, .. } => Some(*at),
             TableError::Unsupported { sign, .. } => sign.as_ref().map(|sign| sign.at),
             TableError::Dirty { sign, .. } | TableError::LogElsewhere { sign } => Some(sign.at),
-            TableError::NotTheLog { .. } | TableError::Kernel { .. } | TableError::Further { .. } => None,
+            TableError::NotTheLog { .. }
+            | TableError::NotTheRealtimeDevice { .. }
+            | TableError::Kernel { .. }
+            | TableError::Further { .. } => None,
         }
     }
 }

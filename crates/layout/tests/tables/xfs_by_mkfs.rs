@@ -12,7 +12,7 @@ use std::{
 
 use onesweep_layout::{
     BlockRead, Extent, ExtentFlags, ImageFile,
-    tables::{Inode, InodeFlags, Tables, xfs::Xfs},
+    tables::{Inode, InodeFlags, TableError, Tables, xfs::Xfs},
 };
 use rustix::fs::makedev;
 
@@ -141,7 +141,7 @@ fn contents(device: &ImageFile, kept: &Kept, root: u64) -> Contents {
     found
 }
 
-/// The data device is read as any other, and of files on the realtime device all but where they lie.
+/// The data device is read as any other, and of files on the realtime device all but where they lie, unless that is here.
 #[test]
 fn a_volume_with_a_realtime_device_is_read() {
     let realtime = tempfile::NamedTempFile::new().unwrap();
@@ -179,6 +179,16 @@ fn a_volume_with_a_realtime_device_is_read() {
         let without = |inode: &Inode| Inode { flags: InodeFlags::empty(), extents: Vec::new(), ..inode.clone() };
         assert_eq!(without(inode), without(was));
     }
+
+    // Blocks of the first group have the same numbers on the device.
+    let with_device = |bytes| Xfs::open(ImageFile::open(&path).unwrap()).unwrap().with_realtime_device(bytes);
+    let located = scan(&mut with_device(64 * MIB).unwrap());
+    assert!(located.problems.is_empty(), "{:?}", located.problems);
+    assert_eq!(located.inodes[&moved].extents, before.inodes[&moved].extents);
+    assert!(!located.inodes[&moved].extents.is_empty());
+    assert!(
+        matches!(with_device(64 * MIB - 1), Err(TableError::NotTheRealtimeDevice { bytes, .. }) if bytes < 64 * MIB)
+    );
 }
 
 /// Attributes of all sizes, set by xfs_db: it fills their values with one byte.

@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     addresses: bool | None
     force_dirty: bool | None
     logdev: Text | Bytes | None
+    rtdev: Text | Bytes | None
     lost: bool | None
     bwlimit: Size | None
     idle: bool | None

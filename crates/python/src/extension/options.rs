@@ -123,6 +123,7 @@ impl Options {
             "addresses" => given!(v => read.addresses(v.extract()?)),
             "force_dirty" => given!(v => read.force_dirty(v.extract()?)),
             "logdev" => given!(v => read.logdev(paths::path(v)?.0)),
+            "rtdev" => given!(v => read.rtdev(paths::path(v)?.0)),
             "lost" => given!(v => read.lost(v.extract()?)),
             "bwlimit" => given!(v => read.bwlimit(size(v)?)),
             "idle" => given!(v => read.idle(v.extract()?)),

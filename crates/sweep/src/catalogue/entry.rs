@@ -63,6 +63,8 @@ impl Flags {
     pub(crate) const INLINE: Self = Self(1 << 18);
     /// In an image: a symbolic link in the place of something that only a driver of Windows can read.
     pub(crate) const UNKNOWN_REPARSE: Self = Self(1 << 19);
+    /// In an image: its content lies on a device of the file system that isn't here.
+    pub(crate) const ELSEWHERE: Self = Self(1 << 20);
     /// The kernel makes its content up when it is read, and its size is not true.
     pub(crate) const MADE_UP: Self = Self(1 << 10);
 

@@ -38,6 +38,13 @@ pub(crate) struct Volume {
     pub(crate) image: Option<ImageFacts>,
 }
 
+impl Volume {
+    /// Whether it is a further device of an image, with some of its files' content.
+    pub(crate) fn is_beside_image(&self) -> bool {
+        self.image.is_some() && self.dev != self.shown_dev
+    }
+}
+
 /// What is special about a file system in an image.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageFacts {

@@ -256,6 +256,8 @@ impl<'a> Laid<'a> {
             flags if flags.has(Flags::INLINE) => FilePlace::NoBlocks,
             flags if flags.has(Flags::ENCODED) || flags.has(Flags::PACKED) => FilePlace::Compressed,
             flags if flags.has(Flags::UNMAPPED) || flags.has(Flags::UNREADABLE) => FilePlace::Unknown,
+            // Two devices have no distances between them.
+            _ if volume.is_beside_image() => FilePlace::Unknown,
             _ => self.runs(id, volume.base, volume.block.into()),
         };
         LaidFile { name: name.to_owned(), ino: entry.ino, size: entry.size, place }

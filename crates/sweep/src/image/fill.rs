@@ -14,7 +14,7 @@ use onesweep_layout::tables::{Indexes, Moved, TableError, Wanted, lost::LOST};
 
 use super::{
     Image,
-    gather::{Gathered, Gatherer, INODE_BYTES, Take, Traits},
+    gather::{Gathered, Gatherer, INODE_BYTES, On, Take, Traits},
     place::{Names, Placer, Way},
 };
 use crate::{
@@ -70,6 +70,7 @@ pub(crate) enum FillError {
 #[derive(Debug)]
 pub(crate) struct Filling {
     volume: u16,
+    realtime: Option<u16>,
     image: Image,
     moved: Vec<Moved>,
     state: State,
@@ -97,9 +98,10 @@ struct Windows {
 }
 
 impl Filling {
-    pub(crate) fn new(volume: u16, image: Image) -> Self {
+    /// `realtime` is the number of the volume for what lies on the realtime device of the image, where that is here.
+    pub(crate) fn new(volume: u16, realtime: Option<u16>, image: Image) -> Self {
         let moved = image.tables.moved();
-        Self { volume, image, moved, state: State::Fresh, told: HashSet::new() }
+        Self { volume, realtime, image, moved, state: State::Fresh, told: HashSet::new() }
     }
 
     /// How its paths begin.
@@ -128,11 +130,12 @@ impl Filling {
         take: Take<'_>,
     ) -> Result<Gathered, FillError> {
         let facts = self.image.tables.facts();
+        let elsewhere = self.realtime.zip(self.image.realtime.as_ref());
         let traits = Traits {
-            volume: self.volume,
+            own: On { volume: self.volume, start: self.image.device.start() },
+            elsewhere: elsewhere.map(|(volume, device)| On { volume, start: device.start() }),
             block: facts.block_bytes.into(),
             unit: facts.compression_unit_bytes,
-            start: self.image.device.start(),
             moved: &self.moved,
             // ext4 needs its policy to make sense of what lies there; NTFS has the keys in an attribute that can be saved with it.
             is_encrypted_content_told: facts.fs_type == "ntfs",
@@ -391,6 +394,7 @@ mod tests {
             inside: inside.as_bytes().to_vec(),
             tables: Box::new(tables),
             device: Arc::new(device),
+            realtime: None,
         };
         let mut catalogue = Catalogue::new();
         let facts = ImageFacts { unit: 0, is_dirty: false };
@@ -406,7 +410,7 @@ mod tests {
             catalog_limit,
             cancel: &cancel,
         };
-        let mut filling = Filling::new(volume, image);
+        let mut filling = Filling::new(volume, None, image);
         let mut swept = Swept { paths: Vec::new(), windows: 0, problems: Vec::new(), files: 0, peak: 0 };
         while !filling.is_over() {
             let filled = filling.next(&mut catalogue, &wishes)?;
@@ -501,7 +505,7 @@ mod tests {
         let device = Arc::new(ImageFile::open(file.path()).unwrap());
         let device = Arc::new(ImageDevice { part: Part::new(device, 0, 0), path: file.path().to_owned() });
         let (shown, tables) = (PathBuf::from("i:/moved"), Box::new(tables));
-        let image = Image { shown: shown.clone(), inside: b"moved".to_vec(), tables, device };
+        let image = Image { shown: shown.clone(), inside: b"moved".to_vec(), tables, device, realtime: None };
         let mut catalogue = Catalogue::new();
         let volume = catalogue.volume_number(Volume { dev: 1, shown_dev: 1, block: 4096, base: 0, image: None });
         let wishes = Wishes {
@@ -514,7 +518,7 @@ mod tests {
             catalog_limit: u64::MAX,
             cancel: &Cancel::new(),
         };
-        let filled = Filling::new(volume, image).next(&mut catalogue, &wishes).ok().unwrap();
+        let filled = Filling::new(volume, None, image).next(&mut catalogue, &wishes).ok().unwrap();
         let id = filled.entries[0];
         let fragments: Vec<(u64, u32, u32)> = catalogue
             .fragments(id)

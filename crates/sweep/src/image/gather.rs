@@ -71,15 +71,23 @@ impl Gathered {
     }
 }
 
+/// A device on which content lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct On {
+    pub(super) volume: u16,
+    /// Where the file system begins in it.
+    pub(super) start: u64,
+}
+
 /// How an image is to be understood.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traits<'a> {
-    pub(super) volume: u16,
+    pub(super) own: On,
+    /// Where the content is of inodes that have it elsewhere, as far as that is here.
+    pub(super) elsewhere: Option<On>,
     pub(super) block: u64,
     /// Bytes of a unit of packed files.
     pub(super) unit: u32,
-    /// Where the file system begins in its device.
-    pub(super) start: u64,
     pub(super) moved: &'a [Moved],
     /// Encrypted content is delivered as it lies there, in the form in which ntfs-3g takes it back (`efs_raw`).
     pub(super) is_encrypted_content_told: bool,
@@ -188,7 +196,9 @@ impl Gatherer<'_> {
     }
 
     fn add_run(&mut self, id: EntryId, physical: u64, logical: u64, length: u64) {
-        if !self.catalogue.add_fragment(id, Some(self.traits.start + physical), logical, length) {
+        let volume = self.catalogue.get(id).device;
+        let on = self.traits.elsewhere.filter(|on| on.volume == volume).unwrap_or(self.traits.own);
+        if !self.catalogue.add_fragment(id, Some(on.start + physical), logical, length) {
             self.fail(id);
         }
     }
@@ -253,7 +263,9 @@ impl Found for Gatherer<'_> {
             return self.go_on();
         }
         let padding = self.padding_of_encrypted(&mut inode);
-        let Some(id) = self.catalogue.add_inode(self.traits.volume, &inode) else {
+        let is_elsewhere = inode.flags.contains(InodeFlags::ELSEWHERE);
+        let on = self.traits.elsewhere.filter(|_| is_elsewhere).unwrap_or(self.traits.own);
+        let Some(id) = self.catalogue.add_inode(on.volume, &inode) else {
             self.found.full = true;
             return ControlFlow::Break(());
         };
@@ -261,7 +273,8 @@ impl Found for Gatherer<'_> {
         let is_file = self.catalogue.get(id).is_file();
         let mut amends = if is_file && inode.inline.is_none() { self.place(id, &inode) } else { Amends::default() };
         amends.stamps.extend(padding);
-        if is_file && inode.inline.is_none() && inode.flags.contains(InodeFlags::ELSEWHERE) {
+        if is_file && inode.inline.is_none() && is_elsewhere && self.traits.elsewhere.is_none() {
+            self.catalogue.get_mut(id).flags.set(Flags::ELSEWHERE);
             self.fail(id);
         }
         if inode.flags.contains(InodeFlags::COMPRESSED) && !inode.extents.is_empty() && is_file {

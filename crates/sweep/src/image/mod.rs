@@ -17,7 +17,7 @@ use std::{
 
 use onesweep_layout::{
     BlockRead, ImageFile, Part,
-    image::{ImageName, ImageOptions},
+    image::{ImageName, ImageOptions, OpenImage},
     partitions::partitions,
     tables::{self, Beginning, Tables},
 };
@@ -129,6 +129,8 @@ pub(crate) struct Image {
     pub(crate) inside: Vec<u8>,
     pub(crate) tables: Box<dyn Tables + Send>,
     pub(crate) device: Arc<ImageDevice>,
+    /// The realtime device of an XFS, where that was named.
+    pub(crate) realtime: Option<Arc<ImageDevice>>,
 }
 
 impl fmt::Debug for Image {
@@ -207,17 +209,15 @@ impl Image {
 
     fn open_as(shown: &Path, name: ImageName, options: &ImageOptions) -> io::Result<Self> {
         // The path goes before all messages as it is.
-        let (part, tables) = name.open_tables(options).map_err(|error| io::Error::other(error.why))?;
-        Ok(Self::of(shown, name, part, tables))
-    }
-
-    fn of(shown: &Path, name: ImageName, part: Part<Arc<ImageFile>>, tables: Box<dyn Tables + Send>) -> Self {
+        let OpenImage { part, realtime, tables } =
+            name.open_tables(options).map_err(|error| io::Error::other(error.why))?;
         let device = Arc::new(ImageDevice { part, path: name.file });
+        let realtime = realtime.map(|(path, part)| Arc::new(ImageDevice { part, path }));
         let shown = match name.inside.is_empty() {
             true => all_of(shown),
             false => shown.to_owned(),
         };
-        Self { shown, inside: name.inside, tables, device }
+        Ok(Self { shown, inside: name.inside, tables, device, realtime })
     }
 }
 

@@ -9,7 +9,7 @@ use onesweep_sys::buffer::Bytes;
 
 use super::{Batch, SpindleSweep, Surveyed, whole};
 use crate::{
-    catalogue::{EntryId, Flags},
+    catalogue::{EntryId, Flags, Volume},
     device::DeviceCheck,
     error::FileError,
     handover,
@@ -24,14 +24,26 @@ use crate::{
 };
 
 impl SpindleSweep {
-    /// Makes this the sweep of an image, which has to be its only root.
-    pub(crate) fn set_image(&mut self, image: Image, placement: &Placement) -> io::Result<()> {
+    /// Makes this the sweep of an image, which has to be its only root; `realtime` is its realtime device, where
+    /// that is here.
+    pub(crate) fn set_image(
+        &mut self,
+        image: Image,
+        placement: &Placement,
+        realtime: Option<Volume>,
+    ) -> io::Result<()> {
         let volume = self.catalogue.volume_number(placement.volume);
         let mut device = DeviceCheck::default();
         device.admit_image(volume, Arc::clone(&image.device))?;
+        let mut realtime_volume = None;
+        if let Some((on, beside)) = realtime.zip(image.realtime.as_ref()) {
+            let number = self.catalogue.volume_number(on);
+            device.admit_image(number, Arc::clone(beside))?;
+            realtime_volume = Some(number);
+        }
         self.device = Some(device);
         self.image_device = Some(Arc::clone(&image.device));
-        self.image = Some(Filling::new(volume, image));
+        self.image = Some(Filling::new(volume, realtime_volume, image));
         Ok(())
     }
 
@@ -156,12 +168,12 @@ impl SpindleSweep {
             return Ok(Some(item));
         }
         if entry.flags.has(Flags::UNREADABLE) {
-            let why = match entry.flags.has(Flags::ENCRYPTED) {
-                true => "it is encrypted, and its key is not here",
-                false => {
-                    "it is compressed in a way that is not known, lies on another device, or what tells its place is \
-                     damaged; mount the file system to read it"
-                }
+            let why = if entry.flags.has(Flags::ENCRYPTED) {
+                "it is encrypted, and its key is not here"
+            } else if entry.flags.has(Flags::ELSEWHERE) {
+                "it lies on the realtime device of its file system; name that by --rtdev"
+            } else {
+                "it is compressed in a way that is not known, or what tells its place is damaged; mount the file system to read it"
             };
             let source = io::Error::other(why);
             return Err(FileError::Io { path: item.path, step: "read it from the image".into(), source });
@@ -186,8 +198,8 @@ impl SpindleSweep {
     /// A large file of an image, to be read by the consumer.
     pub(super) fn stream_item_of_image(&mut self, outlet: &Outlet, id: EntryId) -> Result<SweptFile, FileError> {
         let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, None)?;
-        let device = self.image_device().ok_or_else(|| no_image(item.path.clone()))?;
-        let content = ImageContent::of(&self.catalogue, id, device);
+        let device = self.device.as_ref().and_then(|device| device.image(self.catalogue.get(id).device));
+        let content = ImageContent::of(&self.catalogue, id, device.ok_or_else(|| no_image(item.path.clone()))?);
         item.data = self.catalogue.data_ranges(id);
         let (state, rules) = (self.catalogue.get(id).state(), self.stream_rules(outlet));
         item.content = Content::Stream(FileStream::of_image(content, state, item.data.clone(), rules));

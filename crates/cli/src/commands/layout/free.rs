@@ -7,7 +7,10 @@ use std::{
 };
 
 use onesweep::{ImageOptions, LaidDirectory};
-use onesweep_layout::{BlockRead, Devices, FreeBySize, free_space, image::ImageName};
+use onesweep_layout::{
+    BlockRead, Devices, FreeBySize, free_space,
+    image::{ImageName, OpenImage},
+};
 use onesweep_sys::files::{self, EntryType};
 use serde::Serialize;
 
@@ -61,7 +64,8 @@ impl Volume {
             }
             Source::Image { name, options } => {
                 let name = ImageName::of(name).ok_or("it is gone")?;
-                let (part, tables) = name.open_tables(options).map_err(|error| message::of_error(&error.why))?;
+                let OpenImage { part, tables, .. } =
+                    name.open_tables(options).map_err(|error| message::of_error(&error.why))?;
                 let mut joined = free_space::Joined::new(each);
                 let told = tables.free(&mut |at, length| joined.add(part.start() + at, length));
                 told.map_err(|error| message::of_error(&error))?;
@@ -110,7 +114,7 @@ pub(super) fn of_paths(session: &Session, roots: &[PathBuf], known: &[Volume]) -
 fn of_image(session: &Session, root: &Path, device: String) -> Option<Volume> {
     let source = Source::of_image(session, root);
     let name = ImageName::of(root)?;
-    let (part, tables) = name.open_tables(&session.image_options()).ok()?;
+    let OpenImage { part, tables, .. } = name.open_tables(&session.image_options()).ok()?;
     let facts = tables.facts();
     let bytes = Some(part.start() + part.len());
     Some(Volume { dev: None, device, fs_type: Some(facts.fs_type.to_owned()), bytes, source })

@@ -116,7 +116,7 @@ pub(super) fn blocks<B: BlockRead>(
     let (mut counted, mut last) = (0, 0);
     let mut pieces: Vec<(u64, usize)> = Vec::new();
     let mut filled = 0;
-    extents::walk(volume, fork, &mut |Mapping { offset, at, blocks, is_unwritten, told_at }| {
+    extents::walk(volume, fork, &mut |Mapping { offset, at, blocks, is_unwritten, told_at, .. }| {
         counted += blocks;
         // Each block is listed once below, so damage mustn't make more of them than there are.
         if counted > inode.blocks || counted > superblock.facts.bytes / block_bytes as u64 || is_unwritten {

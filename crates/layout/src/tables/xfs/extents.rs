@@ -25,6 +25,8 @@ pub(super) struct Mapping {
     pub(super) offset: u64,
     /// The byte of the file system where it lies; `None` on the realtime device.
     pub(super) at: Option<u64>,
+    /// The byte of the realtime device where it lies, where that is here.
+    pub(super) on_realtime: Option<u64>,
     /// Blocks; never 0.
     pub(super) blocks: u64,
     /// Whether it reads as zeros.
@@ -178,13 +180,20 @@ impl<B: BlockRead> Walk<'_, B> {
                 let expected = format!("at least 1 block, for block {} or later", self.next);
                 return Err(block.damaged(at, "an extent", expected, shown()));
             }
-            let address = match self.fork.is_elsewhere {
-                true => None,
-                false => {
-                    let address = self.volume.superblock.block_address(number, blocks);
-                    let error = || block.damaged(at, "an extent", "blocks of one allocation group", shown());
-                    Some(address.ok_or_else(error)?)
+            let superblock = &self.volume.superblock;
+            let or_damaged = |place: Option<u64>, expected| {
+                place.map(Some).ok_or_else(|| block.damaged(at, "an extent", expected, shown()))
+            };
+            let (address, on_realtime) = match (self.fork.is_elsewhere, self.volume.is_realtime_here) {
+                (false, _) => {
+                    let place = superblock.block_address(number, blocks);
+                    (or_damaged(place, "blocks of one allocation group")?, None)
                 }
+                (true, true) => {
+                    let place = superblock.realtime_address(number, blocks);
+                    (None, or_damaged(place, "blocks of the realtime device")?)
+                }
+                (true, false) => (None, None),
             };
             // The fields are too narrow to overflow.
             self.next = offset + blocks;
@@ -193,7 +202,7 @@ impl<B: BlockRead> Walk<'_, B> {
             }
             self.told += 1;
             let told_at = block.at.saturating_add(at as u64);
-            (self.each)(Mapping { offset, at: address, blocks, is_unwritten, told_at })?;
+            (self.each)(Mapping { offset, at: address, on_realtime, blocks, is_unwritten, told_at })?;
         }
         Ok(())
     }

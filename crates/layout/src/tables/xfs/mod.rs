@@ -87,7 +87,8 @@ const MAX_DIRECTORY_BLOCKS: usize = 4 << 20;
 /// An inode whose content can't be located, or a symbolic link whose target can't be read, goes to [`Found::problem`] and is
 /// left out. One with damaged extended attributes is told with those that could be read, after the problem.
 ///
-/// Files of a realtime device are told with [`InodeFlags::ELSEWHERE`], and their extents have no address.
+/// Files of a realtime device are told with [`InodeFlags::ELSEWHERE`]. Their extents have addresses of that device where it
+/// [is here](Self::with_realtime_device), and else none.
 #[derive(Debug)]
 pub struct Xfs<B> {
     volume: Volume<B>,
@@ -122,6 +123,24 @@ impl<B: BlockRead> Xfs<B> {
             None => log::check_clean_elsewhere(&volume.superblock, log)?,
         }
         Ok(Xfs { volume })
+    }
+
+    /// Whether some files may lie on a device of their own (`mkfs.xfs -r rtdev=`).
+    pub fn has_realtime_device(&self) -> bool {
+        self.volume.superblock.has_realtime_device()
+    }
+
+    /// Tells where files lie on the realtime device, which has so many bytes. Nothing of it is read: it has no bytes of its own
+    /// by which it could be told from another one.
+    ///
+    /// [`TableError::NotTheRealtimeDevice`] when it is smaller than the one of this file system.
+    pub fn with_realtime_device(mut self, bytes: u64) -> Result<Xfs<B>, TableError> {
+        let least = self.volume.superblock.realtime_bytes();
+        if bytes < least {
+            return Err(TableError::NotTheRealtimeDevice { least, bytes });
+        }
+        self.volume.is_realtime_here = true;
+        Ok(self)
     }
 
     /// Whether names are told apart without regard to the case of ASCII letters (`mkfs.xfs -n version=ci`).
@@ -523,8 +542,9 @@ fn extent(mapping: Mapping, block_bytes: u64, end: u64) -> Option<Extent> {
     let logical = mapping.offset.checked_mul(block_bytes)?;
     let length = mapping.blocks.checked_mul(block_bytes)?.min(end.saturating_sub(logical));
     let mut flags = if mapping.is_unwritten { ExtentFlags::UNWRITTEN } else { ExtentFlags::empty() };
-    if mapping.at.is_none() {
+    let physical = mapping.at.or(mapping.on_realtime);
+    if physical.is_none() {
         flags |= ExtentFlags::UNKNOWN;
     }
-    (length > 0).then_some(Extent { logical, physical: mapping.at, length, flags })
+    (length > 0).then_some(Extent { logical, physical, length, flags })
 }

@@ -52,8 +52,8 @@ pub(super) struct Superblock {
     pub(super) written: Option<[u32; 2]>,
     /// The UUID in metadata; `None` in version 4, whose metadata has neither it nor checksums.
     pub(super) uuid: Option<[u8; 16]>,
-    /// Whether there is a realtime device.
-    pub(super) has_realtime_device: bool,
+    /// Blocks of the realtime device; 0 where there is none.
+    realtime_blocks: u64,
     /// Whether directory entries have a type.
     pub(super) has_ftype: bool,
     /// Whether inode chunks may have holes.
@@ -141,7 +141,7 @@ impl Superblock {
             own_uuid,
             written: Some([block.u32(240)?, block.u32(244)?]).filter(|written| is_v5 && *written != [u32::MAX; 2]),
             uuid: is_v5.then_some(uuid),
-            has_realtime_device: block.u64(REALTIME_BLOCKS)? > 0,
+            realtime_blocks: block.u64(REALTIME_BLOCKS)?,
             has_ftype: if is_v5 { incompat & features::FTYPE != 0 } else { second & FTYPE_V4 != 0 },
             has_sparse_inodes: incompat & features::SPARSE_INODES != 0,
             ignores_case: version & NAMES_WITHOUT_CASE != 0,
@@ -203,6 +203,22 @@ impl Superblock {
     /// Bytes of the log, of which there are some.
     pub(super) fn log_bytes(&self) -> u64 {
         u64::from(self.log_blocks) << self.block_log
+    }
+
+    /// Whether there is a realtime device.
+    pub(super) fn has_realtime_device(&self) -> bool {
+        self.realtime_blocks > 0
+    }
+
+    /// Bytes of the realtime device that are the file system's.
+    pub(super) fn realtime_bytes(&self) -> u64 {
+        self.realtime_blocks.saturating_mul(self.block_bytes() as u64)
+    }
+
+    /// The first byte of `count` blocks of the realtime device, whose numbers know no groups; `None` when it has not so many.
+    pub(super) fn realtime_address(&self, number: u64, count: u64) -> Option<u64> {
+        let fits = number.checked_add(count)? <= self.realtime_blocks;
+        fits.then(|| number.checked_mul(self.block_bytes() as u64)).flatten()
     }
 
     /// Bytes of a block.

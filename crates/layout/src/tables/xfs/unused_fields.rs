@@ -40,7 +40,7 @@ pub(super) fn check(superblock: &Superblock, dinode: &Dinode<'_>, block: &Block<
     if !dinode.is(FILE) {
         others |= OF_FILES;
     }
-    if !superblock.has_realtime_device {
+    if !superblock.has_realtime_device() {
         others |= REALTIME;
     }
     if flags & others != 0 {

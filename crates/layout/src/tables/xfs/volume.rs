@@ -7,6 +7,8 @@ use crate::{block_read::BlockRead, tables::TableError};
 pub(super) struct Volume<B> {
     device: B,
     pub(super) superblock: Superblock,
+    /// Whether somebody has the realtime device, so that places on it are of use.
+    pub(super) is_realtime_here: bool,
 }
 
 impl<B: BlockRead> Volume<B> {
@@ -17,7 +19,7 @@ impl<B: BlockRead> Volume<B> {
         }
         let first = read(&device, 0, SUPERBLOCK_BYTES)?;
         let superblock = Superblock::parse(&first, device.len(), |length| read(&device, 0, length))?;
-        Ok(Volume { device, superblock })
+        Ok(Volume { device, superblock, is_realtime_here: false })
     }
 
     /// The device itself.
