@@ -167,12 +167,21 @@ impl ImageName {
         format!("{}@{}", self.file.display(), partition.number)
     }
 
+    /// The image, or the partition of it that is named.
+    fn without_inside(&self) -> PathBuf {
+        let mut name = self.file.clone().into_os_string();
+        if let Some(number) = self.partition {
+            name.push(format!("@{number}"));
+        }
+        name.into()
+    }
+
     fn open_file(&self) -> Result<ImageFile, ImageError> {
         ImageFile::open(&self.file).map_err(|source| self.error(WhyNot::Open(source)))
     }
 
     fn error(&self, why: WhyNot) -> ImageError {
-        ImageError { path: self.file.clone(), why }
+        ImageError { path: self.without_inside(), why }
     }
 }
 

@@ -2,11 +2,15 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::ioctl::{Opcode, opcode};
 
-use crate::retry::retry;
+use crate::{
+    files,
+    handle::{Access, FileHandle, open_by_handle},
+    retry::retry,
+};
 
 /// `XFS_IOC_BULKSTAT`; the size in it is that of the header alone.
 const XFS_IOC_BULKSTAT: Opcode = opcode::read::<Header>(b'X', 127);
@@ -98,6 +102,11 @@ pub struct Inode {
 }
 
 impl Answer {
+    fn counts_blocks(&self) -> bool {
+        let [_, of_attributes] = self.extents;
+        self.blocks > 0 || of_attributes == 0
+    }
+
     fn inode(&self) -> Inode {
         let time = |at: usize| (self.times[at], self.nanoseconds[at]);
         Inode {
@@ -121,7 +130,8 @@ impl Answer {
 /// `visit` returns false to stop.
 ///
 /// `fd` may be any file of the file system. `EINVAL` beyond the last group, `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` on
-/// other file systems. The kernel reads the blocks of inodes ahead, and keeps them in memory.
+/// other file systems. The kernel reads the blocks of inodes ahead, and keeps them in memory. Of an inode that holds its content
+/// it counts no blocks, also where attributes have some: such an inode is opened by its handle and asked.
 #[doc(alias = "XFS_IOC_BULKSTAT")]
 pub fn bulkstat(fd: BorrowedFd<'_>, group: u32, visit: &mut dyn FnMut(Inode) -> bool) -> io::Result<()> {
     let header = Header { flags: XFS_BULK_IREQ_AGNO, icount: BATCH as u32, agno: group, ..Header::default() };
@@ -132,11 +142,22 @@ pub fn bulkstat(fd: BorrowedFd<'_>, group: u32, visit: &mut dyn FnMut(Inode) -> 
             return Ok(());
         }
         for answer in found {
-            if !visit(answer.inode()) {
+            let mut inode = answer.inode();
+            if !answer.counts_blocks() {
+                inode.blocks = blocks_by_stat(fd, &inode).unwrap_or(inode.blocks);
+            }
+            if !visit(inode) {
                 return Ok(());
             }
         }
     }
+}
+
+/// Blocks of the file system that an inode takes.
+fn blocks_by_stat(fd: BorrowedFd<'_>, inode: &Inode) -> io::Result<u64> {
+    let open = open_by_handle(fd, &handle_of_inode(inode.ino, inode.generation), Access::Facts)?;
+    let block = files::file_system(fd)?.block_size.max(512);
+    Ok(files::statx_fd(open.as_fd())?.blocks / (block / 512))
 }
 
 /// The inode number of the root directory. Errors as of [`bulkstat`].
@@ -215,13 +236,12 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
     })
 }
 
-/// `struct file_handle` of XFS.
-#[repr(C)]
-struct Handle {
-    bytes: u32,
-    kind: i32,
-    /// Inode number (two words) and generation.
-    id: [u32; 3],
+/// What opens an inode by its number.
+fn handle_of_inode(ino: u64, generation: u32) -> FileHandle {
+    let mut identity = [0; 12];
+    identity[..8].copy_from_slice(&ino.to_ne_bytes());
+    identity[8..].copy_from_slice(&generation.to_ne_bytes());
+    FileHandle::new(XFS_FILEID_INO64GEN, &identity).expect("12 bytes are few enough")
 }
 
 /// Opens a directory by its inode number, for listing. `mount` is any open file of the file system.
@@ -230,18 +250,7 @@ struct Handle {
 /// ancestors up, too, as far as they are not in memory.
 #[doc(alias = "open_by_handle_at")]
 pub fn open_directory(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::Result<OwnedFd> {
-    let mut handle = Handle { bytes: 12, kind: XFS_FILEID_INO64GEN, id: [0, 0, generation] };
-    let words = ino.to_ne_bytes();
-    handle.id[0] = u32::from_ne_bytes([words[0], words[1], words[2], words[3]]);
-    handle.id[1] = u32::from_ne_bytes([words[4], words[5], words[6], words[7]]);
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOATIME | libc::O_CLOEXEC;
-    // SAFETY: the handle is 12 bytes of identity behind their number and type, as it says.
-    let fd = unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut handle, flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call has just given this descriptor, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    open_by_handle(mount, &handle_of_inode(ino, generation), Access::List)
 }
 
 /// `XFS_IOC_GETPARENTS_BY_HANDLE` (Linux 6.10).

@@ -124,6 +124,7 @@ fn find(
     }
     let start = shown.len();
     let (mut written, mut is_there, mut problems) = (Ok(()), false, 0);
+    let (mut has_root, mut nothing_named) = (true, Vec::new());
     let whole = Whole {
         limit,
         keep: &mut |inode| Row::of(&inode),
@@ -134,6 +135,16 @@ fn find(
             problems = part.problems_met();
             for problem in part.problems() {
                 tell(&format!("{name}: {}", message::of_error(problem)));
+            }
+            has_root = part.has_root();
+        }
+        if !has_root && !args.lost {
+            return ControlFlow::Break(());
+        }
+        for named in part.names_of_nothing() {
+            problems += 1;
+            if nothing_named.len() < NAMES_TOLD {
+                nothing_named.push(named);
             }
         }
         if let Ok(from) = part.resolve(&image.inside) {
@@ -156,6 +167,18 @@ fn find(
     };
     Tree::read_in_parts(&mut *tables, Wanted::default(), whole, &mut show).map_err(|error| nothing(&error))?;
     written.map_err(Found::Output)?;
+    let damaged = |error: TableError| format!("{name}: {}", message::of_error(&error));
+    for names in nothing_named {
+        tell(&damaged(TableError::of_name(&*tables, names, "an inode in use", "none")));
+    }
+    if !has_root {
+        let rootless = damaged(TableError::without_root(&*tables));
+        if !args.lost {
+            return Err(Found::Nothing(format!("{rootless}; --lost lists what is left")));
+        }
+        tell(&rootless);
+        problems += 1;
+    }
     if !is_there {
         let inside = message::path_text(Path::new(std::ffi::OsStr::from_bytes(&image.inside)));
         return Err(Found::Nothing(format!("{name}: no such file or directory inside: /{inside}; check the name")));
@@ -201,6 +224,9 @@ fn find_mounted(
     written.map_err(Found::Output)?;
     Ok(errors)
 }
+
+/// Names that lead nowhere are told one by one, at most so many.
+const NAMES_TOLD: usize = 1000;
 
 fn why_no_image(named: &Path) -> String {
     match named.metadata() {

@@ -48,6 +48,13 @@ fn is_found_without_a_walk(fs: Fs) {
     }
     std::os::unix::fs::symlink("f1", root.join("d1/link")).expect("a link");
     fs::hard_link(root.join("d0/e0/f9"), root.join("d1/again")).expect("a link");
+    run(Command::new("mkfifo").arg(root.join("d1/pipe")));
+    fs::create_dir(root.join("d1/small")).expect("a folder");
+    // Blocks of attributes, beside what takes none itself.
+    let large = "v".repeat(3000);
+    for name in ["d1/link", "d1/pipe", "d1/small", "d1/e1/f2"] {
+        run(Command::new("setfattr").args(["-h", "-n", "trusted.large", "-v", &large]).arg(root.join(name)));
+    }
     for conditions in [&[][..], &["-size", "+10k"], &["-type", "l"], &["-name", "f1*"], &["-mtime", "-1", "-type", "d"]]
     {
         for limit in [&[][..], &["--catalog-limit", "50K"]] {

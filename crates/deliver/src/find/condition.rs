@@ -157,10 +157,7 @@ impl Condition {
     /// Whether a file meets it.
     pub fn holds(&self, path: &[u8], row: &Row) -> bool {
         match self {
-            Condition::Name(pattern) => {
-                let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-                filter::matches_name(pattern, name)
-            }
+            Condition::Name(pattern) => filter::matches_name(pattern, last_part(path)),
             Condition::Size { bound, unit } => bound.holds(row.size.div_ceil(*unit)),
             Condition::Mtime { bound, now } => {
                 let nanoseconds =
@@ -176,6 +173,16 @@ impl Condition {
             Condition::User(uid) => row.uid == *uid,
             Condition::Type(kinds) => kinds.contains(&(row.mode >> 12)),
         }
+    }
+}
+
+/// The last part of a path, without slashes behind it; of slashes alone, one.
+fn last_part(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    let path = &path[..end];
+    match path {
+        b"/" => path,
+        _ => path.rsplit(|&byte| byte == b'/').next().unwrap_or_default(),
     }
 }
 
@@ -237,6 +244,12 @@ mod tests {
     fn names_types_and_owners() {
         let name = Condition::name(b"*.[ch]");
         assert!(name.holds(b"a.d/x.c", &Row::default()) && !name.holds(b"a.c/x", &Row::default()));
+        // As find(1) has it of a path as it is named.
+        for (path, last) in
+            [(&b"mnt/"[..], &b"mnt"[..]), (b"a/mnt//", b"mnt"), (b"/", b"/"), (b"//", b"/"), (b"", b""), (b"x", b"x")]
+        {
+            assert!(Condition::name(last).holds(path, &Row::default()), "{path:?}");
+        }
         let file = Row { mode: 0o100_644, uid: 7, ..Row::default() };
         assert!(
             Condition::kinds("d,f").unwrap().holds(b"x", &file) && !Condition::kinds("l").unwrap().holds(b"x", &file)

@@ -84,7 +84,7 @@ pub(super) fn is_btrfs(device: &(impl BlockRead + ?Sized)) -> bool {
     has(device, BTRFS_MAGIC)
 }
 
-fn has(device: &(impl BlockRead + ?Sized), (at, magic): (u64, &[u8])) -> bool {
+pub(super) fn has(device: &(impl BlockRead + ?Sized), (at, magic): (u64, &[u8])) -> bool {
     let mut found = [0; 8];
     let found = &mut found[..magic.len()];
     device.read_at(found, at).is_ok() && *found == *magic

@@ -23,6 +23,7 @@ pub mod ntfs;
 mod open;
 mod problems;
 pub mod spans;
+mod strangers;
 mod tree;
 pub mod xfs;
 
@@ -244,6 +245,14 @@ pub enum TableError {
         /// What is there.
         found: String,
     },
+    /// Something else is here.
+    #[error("it is {what}; {advice}")]
+    Stranger {
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
     /// Bytes can't be read.
     #[error("cannot read {length} bytes at byte {at}: {source}")]
     Io {
@@ -351,6 +360,9 @@ fn in_parentheses(sign: &Option<Sign>) -> String {
     sign.as_ref().map(|sign| format!(" ({sign})")).unwrap_or_default()
 }
 
+/// What is behind a size that is more than there is.
+const CUT_SHORT: &str = ": the image is cut short, or this number is damaged";
+
 /// A name as it is shown in messages, so that an empty one shows, too.
 fn quoted(name: &[u8]) -> String {
     format!("\"{}\"", name.escape_ascii())
@@ -370,6 +382,26 @@ impl TableError {
         TableError::Damaged { what: what.into(), at, expected: expected.to_string(), found: found.to_string() }
     }
 
+    /// An inode isn't what a name of it in a directory says. Told where the inode has its place, or the directory where it can have
+    /// none.
+    pub fn of_name(
+        tables: &(impl Tables + ?Sized),
+        (directory, inode): (u64, u64),
+        expected: &str,
+        found: &str,
+    ) -> TableError {
+        let at = [inode, directory].into_iter().find_map(|number| tables.inode_at(number)).unwrap_or_default();
+        let what = format!("inode {inode}, which directory {directory} names,");
+        TableError::damaged(what, at, expected, found)
+    }
+
+    /// There is no root directory.
+    pub fn without_root(tables: &(impl Tables + ?Sized)) -> TableError {
+        let root = tables.facts().root;
+        let at = tables.inode_at(root).unwrap_or_default();
+        TableError::damaged(format!("inode {root}, the root directory,"), at, "a directory in use", "none")
+    }
+
     /// The byte of the file system where it shows, if there is one.
     pub fn at(&self) -> Option<u64> {
         match self {
@@ -378,6 +410,7 @@ impl TableError {
             TableError::Dirty { sign, .. } | TableError::LogElsewhere { sign } => Some(sign.at),
             TableError::NotTheLog { .. }
             | TableError::NotTheRealtimeDevice { .. }
+            | TableError::Stranger { .. }
             | TableError::Kernel { .. }
             | TableError::Further { .. } => None,
         }

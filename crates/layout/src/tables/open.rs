@@ -8,6 +8,7 @@ use super::{
     ext4::Ext4,
     hexadecimal,
     ntfs::{self, Ntfs},
+    strangers,
     xfs::Xfs,
 };
 use crate::block_read::BlockRead;
@@ -22,7 +23,7 @@ pub struct Options {
 type Device = Arc<dyn BlockRead>;
 type Opened = Result<Box<dyn Tables + Send>, TableError>;
 
-/// Opens whatever file system is there. `NotHere` when it is none that is known.
+/// Opens whatever file system is there. `NotHere` when it is none that is known, `Stranger` when it is known and not read.
 ///
 /// Each is looked for by the copies of its superblock too, which lie far apart; the one whose magic is at the start comes
 /// before that.
@@ -39,6 +40,9 @@ pub fn open(device: impl BlockRead + 'static, options: Options) -> Result<Box<dy
             Err(TableError::NotHere { .. }) => {}
             opened => return opened,
         }
+    }
+    if let Some(refusal) = strangers::refusal(&*device) {
+        return Err(refusal);
     }
     let mut first = vec![0; 4.min(usize::try_from(device.len()).unwrap_or(4))];
     device.read_at(&mut first, 0).map_err(|source| TableError::Io { at: 0, length: first.len() as u64, source })?;
@@ -73,6 +77,9 @@ mod tests {
         bytes[0x1_0040..0x1_0048].copy_from_slice(b"_BHRfS_M");
         assert!(error(&bytes).is_some_and(|error| error.contains("btrfs") && error.contains("mount it")));
         assert!(error(&Vec::new()).is_some());
+        bytes[0x1_0040] = 0;
+        bytes[512..520].copy_from_slice(b"LABELONE");
+        assert_eq!(error(&bytes).unwrap(), "it is a physical volume of LVM; name one of its logical volumes (lvs)");
     }
 
     #[test]

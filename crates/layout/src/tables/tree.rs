@@ -31,6 +31,8 @@ pub struct Tree<T> {
     problems: Problems,
     /// Directories of which names may be missing; `None` stands for any.
     incomplete: HashSet<Option<u64>>,
+    /// The root directory is made up.
+    is_rootless: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,7 @@ impl<T> Tree<T> {
             bytes: Vec::new(),
             problems: Problems::default(),
             incomplete: HashSet::new(),
+            is_rootless: false,
         }
     }
 
@@ -94,8 +97,12 @@ impl<T> Tree<T> {
     }
 
     /// Lists inodes that are in use but can't be reached by a name in a directory `lost` of the root, by their numbers. Does
-    /// nothing where there are none. `directory` is what is kept of that directory.
-    pub fn list_lost(&mut self, directory: T) {
+    /// nothing where there are none. `directory` makes what is kept of that directory, and of the root where there is none.
+    pub fn list_lost(&mut self, directory: &dyn Fn() -> T) {
+        if !self.has_root() {
+            self.is_rootless = true;
+            self.inodes.insert(self.root, Kept { is_directory: true, value: directory() });
+        }
         let mut unreached: HashSet<u64> = self.inodes.keys().copied().collect();
         unreached.remove(&self.root);
         let mut pending = vec![self.root];
@@ -114,7 +121,7 @@ impl<T> Tree<T> {
         self.add_name(self.root, LOST, &self.free_name());
         tops.into_iter().for_each(|inode| self.add_name(LOST, inode, inode.to_string().as_bytes()));
         self.sort();
-        self.inodes.insert(LOST, Kept { is_directory: true, value: directory });
+        self.inodes.insert(LOST, Kept { is_directory: true, value: directory() });
     }
 
     /// A name for the directory of the lost that the root has not given away.
@@ -134,6 +141,17 @@ impl<T> Tree<T> {
     /// The inode of the root directory.
     pub fn root(&self) -> u64 {
         self.root
+    }
+
+    /// Whether the file system has a root directory.
+    pub fn has_root(&self) -> bool {
+        !self.is_rootless && self.inodes.get(&self.root).is_some_and(|kept| kept.is_directory)
+    }
+
+    /// Names of inodes that aren't in use: their directories and the inodes.
+    fn names_of_nothing(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let names = self.names.iter().filter(|name| !self.inodes.contains_key(&name.inode));
+        names.map(|name| (name.directory, name.inode))
     }
 
     /// What was damaged, at most the first thousand.
@@ -313,13 +331,29 @@ pub(super) mod tests {
     #[test]
     fn what_no_name_leads_to_is_listed_by_number() {
         let mut tree = tree(&[(2, 5, "lost"), (3, 4, "below"), (3, 5, "link")]);
-        tree.list_lost(0);
+        tree.list_lost(&|| 0);
         let all: Vec<String> = paths(&tree, 2).into_iter().map(|(path, _)| path).collect();
         assert_eq!(all, ["", "lost", "lost.1", "lost.1/3", "lost.1/3/below", "lost.1/3/link", "lost.1/9"]);
         assert_eq!(tree.resolve(b"lost.1/9"), Ok(9));
         let mut whole = self::tree(&[(2, 3, "a"), (3, 4, "b"), (2, 5, "c"), (2, 9, "d")]);
-        whole.list_lost(0);
+        whole.list_lost(&|| 0);
         assert_eq!(paths(&whole, 2).len(), 5);
+    }
+
+    #[test]
+    fn what_is_left_without_a_root_is_lost() {
+        let mut tables = few(&[(2, 3, "dir"), (3, 4, "below")]);
+        tables.inodes.retain(|(number, _)| *number != 2);
+        for mode in [None, Some(0o100_644)] {
+            tables.inodes.extend(mode.map(|mode| (2, mode)));
+            let mut tree = Tree::read(&mut tables, Wanted::default(), |inode| inode.size).unwrap();
+            assert!(!tree.has_root());
+            tree.list_lost(&|| 0);
+            assert!(!tree.has_root());
+            let all: Vec<String> = paths(&tree, 2).into_iter().map(|(path, _)| path).collect();
+            // What the tables still say of names of the root counts.
+            assert_eq!(all, ["", "dir", "dir/below", "lost", "lost/5", "lost/9"], "{mode:?}");
+        }
     }
 
     #[test]

@@ -188,6 +188,7 @@ variants! {
     few_inodes_for_many_bytes: "ext4" 4096 ["-N", "20000"] "";
     no_attributes_at_first: "ext4" 4096 ["-O", "^ext_attr"] "";
     made_for_the_hurd: "ext4" 4096 ["-o", "hurd"] "";
+    made_for_freebsd: "ext4" 4096 ["-o", "freebsd"] "";
     a_root_with_an_owner: "ext4" 4096 ["-E", "root_owner=1000:70001"] "";
     a_journal_in_a_place_of_its_own: "ext4" 4096 ["-J", "size=8,location=2000"] "";
     everything_new: "ext4" 4096

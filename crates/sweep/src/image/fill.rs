@@ -59,7 +59,9 @@ pub(crate) enum FillError {
     #[error(transparent)]
     Tables(#[from] TableError),
     #[error("no such file or directory inside; check the name")]
-    NoSuchPath,
+    NoSuchPath { problems: Vec<TableError> },
+    #[error("it has no root directory; --lost gives what is left")]
+    NoRoot { problems: Vec<TableError> },
     #[error(
         "its names take more than a catalogue can hold (the limit is {limit} bytes); name directories inside of it"
     )]
@@ -173,13 +175,14 @@ impl Filling {
         let (root, volume) = (self.image.tables.facts().root, self.volume);
         let mut placer = Placer { catalogue, wishes, filled };
         if wishes.lost {
-            placer.lost_files(&mut found)?;
+            placer.lost_files(&mut found, root)?;
         }
         let has_lost_files = found.names.iter().any(|name| name.directory == LOST);
         let mut by_inode = found.by_inode;
         let is_directory = |id: &EntryId| placer.catalogue.get(*id).is_directory();
         let mut directories: HashMap<u64, EntryId> =
             by_inode.iter().filter(|(_, id)| is_directory(id)).map(|(&inode, &id)| (inode, id)).collect();
+        placer.see_to_root(volume, &mut directories, &*self.image.tables)?;
         by_inode.retain(|inode, _| !directories.contains_key(inode));
         // There may be millions, so in place.
         let (mut above, mut others) = (Vec::new(), found.names);
@@ -202,11 +205,11 @@ impl Filling {
                 placer.files(&by_inode, &others, &placed, &*self.image.tables)?;
             }
             Way::To(from) => {
-                let file = *by_inode.get(&from).ok_or(FillError::NoSuchPath)?;
+                let file = *by_inode.get(&from).ok_or_else(|| placer.nowhere())?;
                 placer.root(file)?;
                 placer.filled.entries.push(file);
             }
-            Way::Last(..) | Way::Nowhere => return Err(FillError::NoSuchPath),
+            Way::Last(..) | Way::Nowhere => return Err(placer.nowhere()),
         }
         Ok(placer.filled)
     }
@@ -224,6 +227,7 @@ impl Filling {
         let mut names = Names::new(names.names);
         let (root, volume) = (self.image.tables.facts().root, self.volume);
         let mut placer = Placer { catalogue, wishes, filled };
+        placer.see_to_root(volume, &mut directories, &*self.image.tables)?;
         if wishes.lost {
             let is_taken = |catalogue: &mut Catalogue, name: &[u8]| {
                 self.gather(catalogue, wishes, Take::Named(root, name)).map(|found| found.named.is_some())
@@ -233,10 +237,11 @@ impl Filling {
         let inside = self.image.inside.clone();
         let from = match placer.way(root, &inside, &[&names]) {
             Way::To(from) => from,
-            Way::Nowhere => return Err(FillError::NoSuchPath),
+            Way::Nowhere => return Err(placer.nowhere()),
             Way::Last(directory, name) => {
                 let found = self.gather(placer.catalogue, wishes, Take::Named(directory, name))?;
-                return self.one_file(placer, found.named.ok_or(FillError::NoSuchPath)?);
+                let named = found.named.ok_or_else(|| placer.nowhere())?;
+                return self.one_file(placer, named);
             }
         };
         let placed = placer.directories(from, &directories, &names, &*self.image.tables)?;
@@ -257,7 +262,7 @@ impl Filling {
     fn one_file(&mut self, mut placer: Placer<'_>, inode: u64) -> Result<Filled, FillError> {
         let (range, none) = (inode..inode.saturating_add(1), HashMap::new());
         let found = self.gather(placer.catalogue, placer.wishes, Take::Range(&range, &none))?;
-        let file = *found.by_inode.get(&inode).ok_or(FillError::NoSuchPath)?;
+        let file = *found.by_inode.get(&inode).ok_or_else(|| placer.nowhere())?;
         placer.root(file)?;
         placer.filled.entries.push(file);
         Ok(placer.filled)
@@ -280,7 +285,7 @@ impl Filling {
         let mut placer = Placer { catalogue, wishes, filled };
         self.take_problems(&mut found, &mut placer.filled);
         if wishes.lost {
-            placer.lost_files(&mut found)?;
+            placer.lost_files(&mut found, self.image.tables.facts().root)?;
             if windows.placed.contains_key(&LOST) && found.names.iter().any(|name| name.directory == LOST) {
                 placer.filled.directories.extend(windows.lost.take());
             }
@@ -470,7 +475,7 @@ mod tests {
             assert_eq!(one.paths, ["i:/folder 0/folder 19/file 4"]);
             for none in ["folder 0/none", "none", "folder 0/file 4/below", "folder 7"] {
                 let error = swept(made(), none, limit, false).err().unwrap();
-                assert!(matches!(error, FillError::NoSuchPath), "{none}: {error}");
+                assert!(matches!(error, FillError::NoSuchPath { .. }), "{none}: {error}");
             }
         }
     }

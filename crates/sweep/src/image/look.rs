@@ -1,4 +1,5 @@
-//! A look into a named file, which leaves the page cache as it was: nearly all of them are no images.
+//! A look into a named file, which leaves the page cache as it was where anybody can tell how that is: nearly all of them are no
+//! images.
 
 use std::{
     io,
@@ -20,11 +21,9 @@ const START_BYTES: usize = 0x1_1000;
 /// Direct reads begin and end on these.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Gives `look` the bytes of a file. `None` where it can't be read, or not without a trace.
+/// Gives `look` the bytes of a file. `None` where it can't be read.
 pub(super) fn into_file<T>(path: &Path, look: impl FnOnce(&dyn BlockRead) -> T) -> Option<T> {
     let fd = files::open_file(path).ok()?;
-    // Where nobody can tell what is cached, nothing could be put back.
-    cache::residency(fd.as_fd(), 0, START_BYTES as u64).ok()?;
     let size = files::statx_fd(fd.as_fd()).ok()?.size;
     if let Some(file) = PastTheCache::open(path, size) {
         return Some(look(&file));

@@ -66,11 +66,8 @@ pub(super) enum Way<'a> {
     Nowhere,
 }
 
-/// An inode isn't what a name says of it. Told where the inode has its place, or the directory where it can have none.
 fn contradiction(tables: &dyn Tables, name: &NameOf, expected: &str, found: &str) -> TableError {
-    let NameOf { directory, inode, .. } = name;
-    let at = [*inode, *directory].into_iter().find_map(|number| tables.inode_at(number)).unwrap_or_default();
-    TableError::damaged(format!("inode {inode}, which directory {directory} names,"), at, expected, found)
+    TableError::of_name(tables, (name.directory, name.inode), expected, found)
 }
 
 /// Puts names to their places.
@@ -101,6 +98,32 @@ impl Placer<'_> {
             }
         }
         Way::To(at)
+    }
+
+    /// Nothing is there; what was damaged on the way may tell why.
+    pub(super) fn nowhere(&mut self) -> FillError {
+        FillError::NoSuchPath { problems: std::mem::take(&mut self.filled.problems) }
+    }
+
+    /// Where there is no root directory, tells so, and makes one up for what is lost, where that is wanted.
+    pub(super) fn see_to_root(
+        &mut self,
+        volume: u16,
+        directories: &mut HashMap<u64, EntryId>,
+        tables: &dyn Tables,
+    ) -> Result<(), FillError> {
+        let root = tables.facts().root;
+        if directories.contains_key(&root) {
+            return Ok(());
+        }
+        self.filled.note(TableError::without_root(tables));
+        if !self.wishes.lost {
+            return Err(FillError::NoRoot { problems: std::mem::take(&mut self.filled.problems) });
+        }
+        let inode = Inode { number: root, mode: LOST_MODE, links: 2, ..Inode::default() };
+        let id = self.catalogue.add_inode(volume, &inode).ok_or_else(|| self.too_many())?;
+        directories.insert(root, id);
+        Ok(())
     }
 
     /// Makes an inode what the tree begins with.
@@ -159,11 +182,11 @@ impl Placer<'_> {
         self.named(LOST, inode, inode.to_string().as_bytes())
     }
 
-    /// Adds the names of those that have none.
-    pub(super) fn lost_files(&mut self, found: &mut Gathered) -> Result<(), FillError> {
+    /// Adds the names of those that have none. `root` needs none.
+    pub(super) fn lost_files(&mut self, found: &mut Gathered, root: u64) -> Result<(), FillError> {
         let named: HashSet<u64> = found.names.iter().map(|name| name.inode).collect();
         let is_lost = |(inode, id): (&u64, &EntryId)| {
-            (!named.contains(inode) && !self.catalogue.get(*id).is_directory()).then_some(*inode)
+            (*inode != root && !named.contains(inode) && !self.catalogue.get(*id).is_directory()).then_some(*inode)
         };
         let mut lost: Vec<u64> = found.by_inode.iter().filter_map(is_lost).collect();
         lost.sort_unstable();
@@ -182,7 +205,7 @@ impl Placer<'_> {
         names: &Names,
         tables: &dyn Tables,
     ) -> Result<HashMap<u64, EntryId>, FillError> {
-        let top = *directories.get(&from).ok_or(FillError::NoSuchPath)?;
+        let top = *directories.get(&from).ok_or_else(|| self.nowhere())?;
         self.root(top)?;
         self.filled.directories.push(top);
         let mut placed = HashMap::from([(from, top)]);

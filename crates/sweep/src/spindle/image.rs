@@ -2,9 +2,13 @@
 
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use onesweep_layout::tables::Indexes;
+use onesweep_layout::tables::{Indexes, TableError};
 use onesweep_sys::buffer::Bytes;
 
 use super::{Batch, SpindleSweep, Surveyed, whole};
@@ -98,18 +102,19 @@ impl SpindleSweep {
         };
         let filled = match filling.next(&mut self.catalogue, &wishes) {
             Ok(filled) => filled,
-            Err(FillError::NoSuchPath) => return self.held.errors.push(FileError::NotInside { path: shown }),
-            Err(error) => {
+            Err(FillError::NoSuchPath { problems }) => {
+                self.held.errors.extend(problems.into_iter().map(|problem| damaged(&shown, problem)));
+                return self.held.errors.push(FileError::NotInside { path: shown });
+            }
+            Err(mut error) => {
+                if let FillError::NoRoot { problems } = &mut error {
+                    self.held.errors.extend(problems.drain(..).map(|problem| damaged(&shown, problem)));
+                }
                 let source = io::Error::other(error);
                 return self.held.errors.push(FileError::Io { path: shown, step: "read its tables".into(), source });
             }
         };
-        let damaged = |problem| FileError::Io {
-            path: shown.clone(),
-            step: "read all of its tables".into(),
-            source: io::Error::other(problem),
-        };
-        self.held.errors.extend(filled.problems.into_iter().map(damaged));
+        self.held.errors.extend(filled.problems.into_iter().map(|problem| damaged(&shown, problem)));
         self.walked_entries += (filled.directories.len() + filled.entries.len()) as u64;
         counters.tell(|| Progress::Walked { entries: self.walked_entries });
         let is_unknown = |id: &&EntryId| self.catalogue.get(**id).flags.has(Flags::UNKNOWN_REPARSE);
@@ -206,6 +211,10 @@ impl SpindleSweep {
         item.route = Route::Streamed;
         Ok(item)
     }
+}
+
+fn damaged(path: &Path, problem: TableError) -> FileError {
+    FileError::Io { path: path.to_owned(), step: "read all of its tables".into(), source: io::Error::other(problem) }
 }
 
 fn no_image(path: PathBuf) -> FileError {

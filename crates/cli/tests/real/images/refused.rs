@@ -54,6 +54,9 @@ fn refused(named: &Path, why: &str) {
     told(named, &["--metadata", "walk"], 0);
 }
 
+/// Without a hint at a copy of the superblock, which says the same.
+const CUT_SHORT: &str = ": the image is cut short, or this number is damaged; --metadata walk";
+
 #[test]
 fn an_image_that_cannot_be_read_is_not_taken_as_one_file() {
     root_test!();
@@ -61,10 +64,10 @@ fn an_image_that_cannot_be_read_is_not_taken_as_one_file() {
     let damages: [Damage; 6] = [
         (Fs::Ext4, "dirdata", |file| change(file, 1024 + 0x60, |bytes| bytes[1] |= 0x10)),
         (Fs::Ext4, "the checksum of the superblock", |file| change(file, 1024 + 0x3FC, |bytes| bytes[0] ^= 1)),
-        (Fs::Ext4, "the number of blocks", cut),
+        (Fs::Ext4, CUT_SHORT, cut),
         (Fs::Xfs, "is damaged", |file| change(file, 8, |bytes| bytes[3] ^= 7)),
         (Fs::Xfs, "is damaged", |file| change(file, 100, |bytes| bytes[2] ^= 7)),
-        (Fs::Xfs, "the bytes", cut),
+        (Fs::Xfs, CUT_SHORT, cut),
     ];
     for (fs, why, damage) in damages {
         let folder = Folder::new();

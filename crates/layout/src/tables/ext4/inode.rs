@@ -5,7 +5,7 @@ use super::{
     extents::{Mapped, Mapping},
     fields::{le16, le32},
     source::Source,
-    superblock::{Incompatible, ReadOnlyCompatible, Superblock},
+    superblock::{HURD, Incompatible, LINUX, ReadOnlyCompatible, Superblock},
     volume::Volume,
 };
 use crate::{
@@ -100,7 +100,7 @@ impl<'a> RawInode<'a> {
 
     /// The block of extended attributes, or 0.
     pub(super) fn xattr_block(&self, superblock: &Superblock) -> u64 {
-        let wide = superblock.incompatible.contains(Incompatible::BITS_64);
+        let wide = superblock.incompatible.contains(Incompatible::BITS_64) && superblock.creator != HURD;
         u64::from(le32(self.bytes, 0x68)) | if wide { u64::from(le16(self.bytes, 0x76)) << 32 } else { 0 }
     }
 
@@ -127,7 +127,8 @@ impl<'a> RawInode<'a> {
         if bytes.len() < 128 {
             return Err(TableError::damaged(format!("inode {}", self.number), at, "128 bytes", bytes.len()));
         }
-        if volume.superblock.is_checksummed() {
+        // The kernel keeps none where another system made the file system.
+        if volume.superblock.is_checksummed() && volume.superblock.creator == LINUX {
             let crc = crc32c(self.seed(&volume.superblock), &bytes[..0x7C]);
             let mut crc = crc32c(crc32c(crc, &[0; 2]), &bytes[0x7E..128]);
             let mut found = u32::from(le16(bytes, 0x7C));

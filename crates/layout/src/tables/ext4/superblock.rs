@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     block_read::BlockRead,
-    tables::{Sign, TableError, VolumeFacts, cast::to_u32, hexadecimal},
+    tables::{CUT_SHORT, Sign, TableError, VolumeFacts, cast::to_u32, hexadecimal},
 };
 
 /// Where the first superblock begins, in bytes.
@@ -25,6 +25,10 @@ pub(super) const BYTES: usize = 1024;
 pub(super) const MAGIC: u16 = 0xEF53;
 /// A bit of the state.
 const UNMOUNTED: u16 = 1;
+
+/// Systems that make file systems.
+pub(super) const LINUX: u32 = 0;
+pub(super) const HURD: u32 = 1;
 
 bitflags! {
     /// Features of which a reader needs to know nothing.
@@ -87,6 +91,8 @@ pub(super) struct Superblock {
     pub(super) inode_bytes: usize,
     /// Numbers below it have purposes of their own.
     pub(super) first_inode: u32,
+    /// The system that made it.
+    pub(super) creator: u32,
     pub(super) compatible: Compatible,
     pub(super) read_only: ReadOnlyCompatible,
     pub(super) incompatible: Incompatible,
@@ -135,6 +141,8 @@ impl Superblock {
             });
         }
         Superblock::parse(&bytes, device.len()).map_err(|error| match (error, backup::advice(device, &bytes)) {
+            // A copy that says the same is of no help.
+            (error, _) if error.to_string().ends_with(CUT_SHORT) && backup::has_size_of(device, &bytes) => error,
             (TableError::Damaged { what, at, expected, found }, Some(advice)) => {
                 TableError::damaged(what, at, expected, format!("{found}; {advice}"))
             }
@@ -166,7 +174,8 @@ impl Superblock {
         let blocks = u64::from(le32(bytes, 4)) | if wide { u64::from(le32(bytes, 0x150)) << 32 } else { 0 };
         let held = device_bytes / u64::from(block_bytes);
         if blocks == 0 || blocks > held {
-            return Err(TableError::damaged("the number of blocks", at(4), format!("1 to {held}"), blocks));
+            let found = format!("{blocks}{}", if blocks > held { CUT_SHORT } else { "" });
+            return Err(TableError::damaged("the number of blocks", at(4), format!("1 to {held}"), found));
         }
         let first_data_block = le32(bytes, 0x14);
         if u64::from(first_data_block) >= blocks || first_data_block > 1 {
@@ -227,6 +236,7 @@ impl Superblock {
             groups: to_u32(groups),
             inode_bytes,
             first_inode: if dynamic { le32(bytes, 0x54) } else { 11 },
+            creator: le32(bytes, 0x48),
             compatible: Compatible::from_bits_retain(le32(bytes, 0x5C)),
             read_only,
             incompatible,

@@ -31,7 +31,7 @@ const IS_CLEAN: u16 = 2;
 /// Bytes of hiberfil.sys that tell; a shorter one is there only while a volume besides that of Windows hibernates.
 const HIBERNATION_BYTES: u64 = 4096;
 
-const ADVICE: &str = "mount and unmount it by Windows, or run chkdsk there or ntfsfix here, or use --force-dirty";
+const ADVICE: &str = "mount and unmount it by Windows, or run chkdsk there or `ntfsfix -d` here, or use --force-dirty";
 const HIBERNATED_ADVICE: &str =
     "start Windows and shut it down fully (shutdown /s, without fast startup), or use --force-dirty";
 

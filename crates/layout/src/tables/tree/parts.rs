@@ -47,6 +47,16 @@ impl<T> Part<'_, T> {
         !self.told.directories
     }
 
+    /// As [`Tree::has_root`].
+    pub fn has_root(&self) -> bool {
+        self.tree.has_root()
+    }
+
+    /// Names of inodes that aren't in use: their directories and the inodes. Of those whose numbers are of this part.
+    pub fn names_of_nothing(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.tree.names_of_nothing().filter(|(_, inode)| self.range.contains(inode))
+    }
+
     /// What was kept of an inode of this part.
     pub fn get(&self, inode: u64) -> Option<&T> {
         self.tree.get(inode)
@@ -133,7 +143,7 @@ impl<T> Tree<T> {
         let mut told = Told::default();
         if let Some(mut tree) = Tree::read_within(tables, wanted, limit, keep)? {
             if let Some(lost) = lost {
-                tree.list_lost(lost());
+                tree.list_lost(lost);
             }
             let range = 0..u64::MAX;
             let _ = show(Part { tree: &tree, told, range, is_last: true, with_lost: lost.is_some() });
@@ -156,7 +166,7 @@ impl<T> Tree<T> {
             let tree = &mut gathering.tree;
             tree.sort();
             if let Some(lost) = lost {
-                tree.list_lost(lost());
+                tree.list_lost(lost);
             }
             let is_last = ranges.peek().is_none();
             if show(Part { tree, told, range, is_last, with_lost: lost.is_some() }).is_break() {
@@ -273,6 +283,25 @@ impl<T> Found for Gathering<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::{super::tests::few, *};
+
+    #[test]
+    fn names_that_lead_nowhere_are_told_once() {
+        let nothing = |limit| {
+            let mut nothing = Vec::new();
+            let whole = Whole { limit, keep: &mut |inode: Inode| inode.size, lost: None };
+            let mut show = |part: Part<'_, u64>| {
+                nothing.extend(part.names_of_nothing());
+                ControlFlow::Continue(())
+            };
+            let names = [&NAMES[..], &[(2, 78, "lost and gone"), (3, 1, "of nothing, too")]].concat();
+            Tree::read_in_parts(&mut few(&names), Wanted::default(), whole, &mut show).unwrap();
+            nothing.sort_unstable();
+            nothing
+        };
+        for limit in [u64::MAX, 0, 1, 200, 400, 600] {
+            assert_eq!(nothing(limit), [(2, 78), (3, 1), (3, 77)], "{limit}");
+        }
+    }
 
     /// (path, what is kept) in the order of the visits, how many parts there were, and how much was damaged.
     fn told(names: &[(u64, u64, &'static str)], limit: u64, lost: bool, at: &str) -> (Vec<(String, u64)>, usize, u64) {

@@ -1,7 +1,7 @@
 //! The superblock: what kind of XFS it is, and the arithmetic of its addresses.
 
 use super::{block::Block, features};
-use crate::tables::{Sign, TableError, VolumeFacts, hexadecimal};
+use crate::tables::{CUT_SHORT, Sign, TableError, VolumeFacts, hexadecimal};
 
 /// Bytes of the superblock that are looked at; it has the first sector for itself.
 pub(super) const SUPERBLOCK_BYTES: usize = 512;
@@ -178,7 +178,7 @@ impl Superblock {
         }
         if self.facts.bytes > device_bytes {
             let expected = format!("no more than the {device_bytes} that are here");
-            return Err(block.damaged(8, "the bytes", expected, self.facts.bytes));
+            return Err(block.damaged(8, "the size", expected, format!("{}{CUT_SHORT}", self.facts.bytes)));
         }
         let directory_log = self.block_log.saturating_add(self.directory_block_log);
         if directory_log > 16 {
