@@ -4,9 +4,11 @@
 //! plans smaller ones. What those leave may hold large ones again: so it begins anew, until it went through all sizes and nothing
 //! was moved. A run after that finds what this one found, and moves nothing.
 
+use std::mem;
+
 use crate::carry::{Ended, Report, Settings, carry_out};
 use crate::host::Host;
-use crate::pack::{Item, Plan, Rules, Score, plan, score};
+use crate::pack::{Item, Plan, Region, Rules, Score, plan, score};
 use crate::survey::Candidate;
 
 /// How much smaller regions get, and the smallest there are, in blocks.
@@ -48,39 +50,152 @@ pub fn pack_until_rest<H: Host>(
     most: u32,
     goes_on: &mut dyn FnMut(&Report) -> bool,
 ) -> Done {
-    let mut done = Done { before: score(&items(files)), ..Done::default() };
-    let (mut now, mut has_moved) = (*settings, false);
-    for _ in 0..most {
-        let plan = plan_for(files, &now);
-        let sum = &done.report;
-        let pass = carry_out(host, files, &plan, &now, &mut |own| {
+    let mut packing = Packing::new(files, settings, most);
+    while packing.gain(u64::MAX).is_some() {
+        packing.step(host, files, u64::MAX, goes_on);
+    }
+    packing.end(files)
+}
+
+/// The same in steps, between which something else may be packed: always with the same files, which nobody else changes.
+#[derive(Debug)]
+pub struct Packing {
+    settings: Settings,
+    now: Settings,
+    has_moved: bool,
+    /// Passes that may still be planned.
+    left: u32,
+    plan: Plan,
+    /// So many of its regions had their turn.
+    taken: usize,
+    /// What this pass has done so far.
+    pass: Report,
+    done: Done,
+}
+
+impl Packing {
+    /// Plans the first pass.
+    #[must_use]
+    pub fn new(files: &[Candidate], settings: &Settings, most: u32) -> Packing {
+        let mut packing = Packing {
+            settings: *settings,
+            now: *settings,
+            has_moved: false,
+            left: most,
+            plan: Plan::default(),
+            taken: 0,
+            pass: Report::default(),
+            done: Done { before: score(&items(files)), ..Done::default() },
+        };
+        packing.plan_next(files);
+        packing
+    }
+
+    /// Breaks that a step of about so many blocks saves for each block; `None` when there is none any more.
+    #[must_use]
+    pub fn gain(&self, blocks: u64) -> Option<f64> {
+        let regions = self.next(blocks);
+        let sum = |of: fn(&Region) -> u64| regions.iter().map(of).sum::<u64>() as f64;
+        (!regions.is_empty()).then(|| sum(|region| region.saves) / sum(|region| region.blocks).max(1.0))
+    }
+
+    /// Files that were moved so far, and their blocks.
+    #[must_use]
+    pub fn moved(&self) -> (u64, u64) {
+        (self.done.report.files + self.pass.files, self.done.report.blocks + self.pass.blocks)
+    }
+
+    /// Carries out the next regions of the plan, of about so many blocks in all. `goes_on` is asked as by [`pack_until_rest`]; when it
+    /// says no, that was the last step.
+    pub fn step<H: Host>(
+        &mut self,
+        host: &mut H,
+        files: &mut [Candidate],
+        blocks: u64,
+        goes_on: &mut dyn FnMut(&Report) -> bool,
+    ) {
+        let part = Plan { regions: self.next(blocks).to_vec(), ..self.plan };
+        let (sum, pass) = (&self.done.report, &self.pass);
+        let report = carry_out(host, files, &part, &self.now, &mut |own| {
             goes_on(&Report {
-                regions: sum.regions + own.regions,
-                files: sum.files + own.files,
-                blocks: sum.blocks + own.blocks,
-                large: sum.large + own.large,
+                regions: sum.regions + pass.regions + own.regions,
+                files: sum.files + pass.files + own.files,
+                blocks: sum.blocks + pass.blocks + own.blocks,
+                large: sum.large + pass.large + own.large,
                 ..Report::default()
             })
         });
-        let (found, has_ended) = (pass.regions, pass.ended.is_some());
-        done.passes += u32::from(found > 0);
-        add(&mut done.report, pass);
-        has_moved |= found > 0;
-        if has_ended {
-            break;
+        self.taken += part.regions.len();
+        let left = (self.pass.not_better + report.not_better, self.pass.no_room + report.no_room);
+        add(&mut self.pass, report);
+        (self.pass.not_better, self.pass.no_room) = left;
+        if self.pass.ended.is_some() || self.taken == self.plan.regions.len() {
+            self.end_pass();
+            self.plan_next(files);
         }
-        match smaller(&now.rules, found, &plan) {
-            Some(smaller) => now.rules = smaller,
-            None if found > 0 => {}
-            None if has_moved && now.rules != settings.rules => (now, has_moved) = (*settings, false),
-            None => {
-                done.is_at_rest = true;
-                break;
+    }
+
+    /// What came of it.
+    #[must_use]
+    pub fn end(mut self, files: &[Candidate]) -> Done {
+        if self.taken > 0 {
+            self.add_pass();
+        }
+        self.done.after = score(&items(files));
+        self.done
+    }
+
+    /// The next regions of about so many blocks: one at least, where there is any.
+    fn next(&self, blocks: u64) -> &[Region] {
+        let rest = &self.plan.regions[self.taken..];
+        let mut left = blocks;
+        let fits = |region: &&Region| {
+            let fits = left > 0;
+            left = left.saturating_sub(region.blocks);
+            fits
+        };
+        let count = rest.iter().take_while(fits).count();
+        &rest[..count.max(1).min(rest.len())]
+    }
+
+    fn plan_next(&mut self, files: &[Candidate]) {
+        while self.left > 0 && self.plan.regions.is_empty() {
+            self.left -= 1;
+            self.plan = plan_for(files, &self.now);
+            if self.plan.regions.is_empty() {
+                self.end_pass();
             }
         }
     }
-    done.after = score(&items(files));
-    done
+
+    /// Adds up what the pass has done; gives how many regions found a place.
+    fn add_pass(&mut self) -> u64 {
+        let pass = mem::take(&mut self.pass);
+        let found = pass.regions;
+        self.done.passes += u32::from(found > 0);
+        self.has_moved |= found > 0;
+        add(&mut self.done.report, pass);
+        found
+    }
+
+    /// Says what the next pass is to try, if there is to be one.
+    fn end_pass(&mut self) {
+        let found = self.add_pass();
+        let plan = mem::take(&mut self.plan);
+        self.taken = 0;
+        if self.done.report.ended.is_some() {
+            self.left = 0;
+            return;
+        }
+        match smaller(&self.now.rules, found, &plan) {
+            Some(smaller) => self.now.rules = smaller,
+            None if found > 0 => {}
+            None if self.has_moved && self.now.rules != self.settings.rules => {
+                (self.now, self.has_moved) = (self.settings, false);
+            }
+            None => (self.done.is_at_rest, self.left) = (true, 0),
+        }
+    }
 }
 
 /// The rules for smaller regions, where too few of a plan's regions found a place.

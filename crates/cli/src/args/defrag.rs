@@ -40,7 +40,7 @@ pub(crate) struct DefragArgs {
     /// The most that is written for each seek that is saved
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub(crate) write_budget: Size,
-    /// Stop after so long, where nothing is lost; a number with s, m, h or d behind it
+    /// Stop after so long, where nothing is lost; a number with s, m, h or d behind it. What gains most comes first, of whichever path
     #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<Seconds>,
     /// Move only what lies in memory: read nothing

@@ -7,8 +7,9 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, IsTerminal, Write},
+    mem,
     os::{fd::AsFd, unix::ffi::OsStrExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,7 +26,7 @@ use onesweep_relocate::{
     host::{Failure as Failed, Host, Uncached},
     mounted::{Chosen, Mounted, Refusal, host_of},
     pack::{Plan, Rules, Score, score},
-    passes::{Done, pack_until_rest, plan_for},
+    passes::{Done, Packing, plan_for},
     shown::Shown,
     survey::{Candidate, Order, files_below, survey},
 };
@@ -58,22 +59,100 @@ pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
         return undo::forget(&args, id);
     }
     let until = args.max_time.map(|time| Instant::now() + Duration::from_secs(time.0.unsigned_abs()));
-    let mut errors = 0;
-    for path in &args.paths {
-        if stop.load(Ordering::SeqCst) {
-            break;
+    // Who may not have the time for all wants the best of all first; else one after the other is read and told.
+    let at_once = if until.is_some() { args.paths.len() } else { 1 };
+    let mut all = All { args: &args, stop: &stop, until, errors: 0 };
+    for paths in args.paths.chunks(at_once.max(1)) {
+        all.pack(paths)?;
+    }
+    Ok(report::exit_code(stop.load(Ordering::SeqCst), all.errors))
+}
+
+/// All paths, in groups that are packed together.
+struct All<'a> {
+    args: &'a DefragArgs,
+    stop: &'a AtomicBool,
+    until: Option<Instant>,
+    /// That were told.
+    errors: u64,
+}
+
+impl<'a> All<'a> {
+    /// Looks at each, packs whatever gains most until nothing gains any more, and tells what was done.
+    fn pack(&mut self, paths: &'a [PathBuf]) -> Result<(), Failure> {
+        let mut trees: Vec<Box<dyn Packed + 'a>> = Vec::new();
+        for path in paths {
+            if self.stop.load(Ordering::SeqCst) {
+                break;
+            }
+            let run = Run { is_named: paths.len() > 1, ..Run::new(self.args, path, self.stop, self.until) };
+            let planned = run.planned();
+            trees.extend(self.heed(planned)?);
         }
-        match Run::new(&args, path, &stop, until).run() {
-            Ok(own) => errors += own,
-            Err(failure @ Failure::Closed(_)) => return Err(failure),
-            Err(failure) if args.paths.len() == 1 => return Err(failure),
+        let bar = self.bar(trees.iter().map(|tree| tree.planned_blocks()).sum());
+        while let Some(turn) = of_most_gain(trees.iter().map(|tree| tree.gain())) {
+            let others = trees.iter().enumerate().filter(|(other, _)| *other != turn);
+            let moved = others.map(|(_, tree)| tree.moved()).fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+            let stepped = trees[turn].step(&bar, moved);
+            if self.heed(stepped)?.is_none() {
+                trees.remove(turn);
+            }
+        }
+        bar.finish_and_clear();
+        for mut tree in trees {
+            let told = tree.tell();
+            self.errors += self.heed(told)?.unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// What fails for one of several paths is told, and the others go on.
+    fn heed<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(failure @ Failure::Closed(_)) => Err(failure),
+            Err(failure) if self.args.paths.len() == 1 => Err(failure),
             Err(failure) => {
                 failure.print();
-                errors += 1;
+                self.errors += 1;
+                Ok(None)
             }
         }
     }
-    Ok(report::exit_code(stop.load(Ordering::SeqCst), errors))
+
+    fn bar(&self, blocks: u64) -> ProgressBar {
+        let is_shown = blocks > 0 && !self.args.quiet && io::stderr().is_terminal();
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(blocks), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
+            bar.set_style(style);
+        }
+        bar
+    }
+}
+
+/// Which of those that gain anything gains most; of equal ones the first.
+fn of_most_gain(gains: impl Iterator<Item = Option<f64>>) -> Option<usize> {
+    let gaining = gains.enumerate().filter_map(|(turn, gain)| Some((turn, gain?)));
+    gaining.max_by(|(one, gain), (other, more)| gain.total_cmp(more).then(other.cmp(one))).map(|(turn, _)| turn)
+}
+
+/// What lies at a path, planned and packed step by step, whatever its file system.
+trait Packed {
+    /// Of the plan, in blocks of its file system.
+    fn planned_blocks(&self) -> u64;
+
+    /// Seeks that the next step saves for each byte; `None` when nothing is to be moved any more.
+    fn gain(&self) -> Option<f64>;
+
+    /// So many files were moved, and their blocks.
+    fn moved(&self) -> (u64, u64);
+
+    /// Moves the next regions. Others have moved so much.
+    fn step(&mut self, bar: &ProgressBar, others: (u64, u64)) -> Result<(), Failure>;
+
+    /// Tells what was done. Gives how many errors were told.
+    fn tell(&mut self) -> Result<u64, Failure>;
 }
 
 /// One directory, or one file.
@@ -85,17 +164,19 @@ struct Run<'a> {
     directory: &'a Path,
     stop: &'a AtomicBool,
     until: Option<Instant>,
+    /// What was done is told with the path, since it doesn't follow its plan.
+    is_named: bool,
 }
 
 impl<'a> Run<'a> {
     fn new(args: &'a DefragArgs, path: &'a Path, stop: &'a AtomicBool, until: Option<Instant>) -> Self {
         let is_file = path.metadata().is_ok_and(|facts| facts.is_file());
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Run { args, path, is_file, directory: if is_file { parent } else { path }, stop, until }
+        Run { args, path, is_file, directory: if is_file { parent } else { path }, stop, until, is_named: false }
     }
 
-    /// Gives how many errors were told.
-    fn run(&self) -> Result<u64, Failure> {
+    /// Looks at what is there, and tells the plan.
+    fn planned(self) -> Result<Box<dyn Packed + 'a>, Failure> {
         if self.args.peer {
             peer::is_raced(self.path)?;
         }
@@ -106,16 +187,17 @@ impl<'a> Run<'a> {
                 if let Err(refusal @ ext4::Refusal::Bigalloc) = host.rehearse(self.directory) {
                     return Err(refused(self.path, &refusal.into()));
                 }
-                self.run_on(&mut *host)
+                self.planned_on(*host)
             }
-            Chosen::Xfs(mut host) => {
+            Chosen::Xfs(host) => {
                 self.refuse_to_keep("XFS")?;
-                self.run_on(&mut host)
+                self.planned_on(host)
             }
             Chosen::Shown(_, Refusal::OnlyAsked) if self.args.dedupe => {
                 self.refuse_to_keep("btrfs")?;
                 let host = Btrfs::of(self.directory, uncached);
-                self.run_on(&mut host.map_err(|refusal| refused(self.path, &refusal.into()))?)
+                let host = host.map_err(|refusal| refused(self.path, &refusal.into()))?;
+                self.planned_on(host)
             }
             Chosen::Shown(mut host, refusal) => {
                 self.show_scores(&mut host)?;
@@ -171,9 +253,9 @@ impl<'a> Run<'a> {
         Ok((files, errors))
     }
 
-    /// Gives how many errors were told.
-    fn run_on(&self, host: &mut impl Mounted) -> Result<u64, Failure> {
-        let (mut files, mut errors) = self.survey(host, host.kept_below(self.directory).as_deref())?;
+    fn planned_on<H: Mounted + 'a>(self, mut host: H) -> Result<Box<dyn Packed + 'a>, Failure> {
+        let kept = host.kept_below(self.directory);
+        let (files, errors) = self.survey(&mut host, kept.as_deref())?;
         let settings = self.settings(host.block_bytes());
         let plan = plan_for(&files, &settings);
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
@@ -184,33 +266,14 @@ impl<'a> Run<'a> {
             let path = message::path_text(self.path);
             tell(&format!("{path}: its disk does not seek, so nothing was moved; --force moves all the same"));
         }
-        if !self.args.dry_run && (!is_seekless || self.args.force) && !plan.regions.is_empty() {
-            host.get_ready(self.directory, settings.rules.region, !self.args.no_raise)
-                .map_err(|refusal| refused(self.path, &refusal))?;
-            if self.args.keep {
-                host.keep_old_places(self.directory).map_err(|failed| Failure::told(message_of(&failed)))?;
-            }
-            let started = Instant::now();
-            let done = self.carry_out(host, &mut files, &settings, plan.blocks());
-            if let Some(Ended::Failed(failed)) = &done.report.ended {
-                tell(&format!("{}; what was moved before is whole", message_of(failed)));
-                errors += 1;
-            }
-            told.add(&done, started.elapsed(), host.block_bytes());
-            told.undo = host.kept_run().map(str::to_owned);
-            told.new_ctime_files = host.new_ctime_files();
-            self.show(|out| told.show_done(out))?;
-        }
-        told.count_stayed(&files);
-        self.show(|out| told.show_stayed(out))?;
-        if self.args.verbose {
-            for (file, stays) in files.iter().filter_map(|file| Some((file, file.stays?))) {
-                let path = message::path_text(&file.path);
-                self.show(|out| writeln!(out, "  {path}: {stays}"))?;
-            }
-        }
-        self.write_json(&told)?;
-        Ok(errors)
+        let is_moved = !self.args.dry_run && (!is_seekless || self.args.force) && !plan.regions.is_empty();
+        // What is kept frees no room for another pass.
+        let passes = if self.args.keep { 1 } else { PASSES };
+        let packing = is_moved.then(|| Packing::new(&files, &settings, passes));
+        // Alone it goes through each pass at once; else the reads of a step are still one sweep.
+        let step = if self.is_named { settings.batch } else { u64::MAX };
+        let (planned, keeps, took) = (plan.blocks(), false, Duration::ZERO);
+        Ok(Box::new(Tree { run: self, host, files, settings, told, packing, planned, step, keeps, took, errors }))
     }
 
     fn write_json(&self, told: &Told) -> Result<(), Failure> {
@@ -230,27 +293,6 @@ impl<'a> Run<'a> {
         Settings { gain_first: self.args.max_time.is_some(), ..Settings::new(rules) }
     }
 
-    fn carry_out(&self, host: &mut impl Host, files: &mut [Candidate], settings: &Settings, blocks: u64) -> Done {
-        let is_shown = !self.args.quiet && io::stderr().is_terminal();
-        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(blocks), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
-            bar.set_style(style);
-        }
-        let mut goes_on = |report: &Report| {
-            // Later passes move more than was planned.
-            bar.set_length(blocks.max(report.blocks));
-            bar.set_position(report.blocks);
-            bar.set_message(format!("{} files moved", report.files));
-            !self.stop.load(Ordering::SeqCst) && self.until.is_none_or(|until| Instant::now() < until)
-        };
-        // What is kept frees no room for another pass.
-        let passes = if self.args.keep { 1 } else { PASSES };
-        let done = pack_until_rest(host, files, settings, passes, &mut goes_on);
-        bar.finish_and_clear();
-        done
-    }
-
     /// Where nobody can tell, the disk seeks.
     fn is_seekless(&self) -> bool {
         let stack = || Devices::of_system().ok()?.by_fd(File::open(self.path).ok()?.as_fd()).ok();
@@ -262,6 +304,88 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         write(&mut io::stdout().lock()).map_err(|error| Failure::output(&error, 0))
+    }
+}
+
+/// A directory on its file system, or a file.
+struct Tree<'a, H> {
+    run: Run<'a>,
+    host: H,
+    files: Vec<Candidate>,
+    settings: Settings,
+    told: Told,
+    /// `None` where nothing is to be moved.
+    packing: Option<Packing>,
+    /// Blocks.
+    planned: u64,
+    /// Blocks that are moved at once, before another's turn may come.
+    step: u64,
+    /// Old places are kept already.
+    keeps: bool,
+    took: Duration,
+    errors: u64,
+}
+
+impl<H: Mounted> Packed for Tree<'_, H> {
+    fn planned_blocks(&self) -> u64 {
+        if self.packing.is_some() { self.planned } else { 0 }
+    }
+
+    fn gain(&self) -> Option<f64> {
+        Some(self.packing.as_ref()?.gain(self.step)? / self.host.block_bytes() as f64)
+    }
+
+    fn moved(&self) -> (u64, u64) {
+        self.packing.as_ref().map_or((0, 0), Packing::moved)
+    }
+
+    fn step(&mut self, bar: &ProgressBar, others: (u64, u64)) -> Result<(), Failure> {
+        let Some(packing) = &mut self.packing else { return Ok(()) };
+        let (run, started) = (&self.run, Instant::now());
+        self.host
+            .get_ready(run.directory, self.settings.rules.region, !run.args.no_raise)
+            .map_err(|refusal| refused(run.path, &refusal))?;
+        if run.args.keep && !mem::replace(&mut self.keeps, true) {
+            self.host.keep_old_places(run.directory).map_err(|failed| Failure::told(message_of(&failed)))?;
+        }
+        let mut goes_on = |report: &Report| {
+            let (files, blocks) = (others.0 + report.files, others.1 + report.blocks);
+            // Later passes move more than was planned.
+            bar.set_length(bar.length().unwrap_or(0).max(blocks));
+            bar.set_position(blocks);
+            bar.set_message(format!("{files} files moved"));
+            !run.stop.load(Ordering::SeqCst) && run.until.is_none_or(|until| Instant::now() < until)
+        };
+        packing.step(&mut self.host, &mut self.files, self.step, &mut goes_on);
+        // The next turn may be another's on the same file system.
+        self.host.set_back();
+        self.took += started.elapsed();
+        Ok(())
+    }
+
+    fn tell(&mut self) -> Result<u64, Failure> {
+        let run = &self.run;
+        if let Some(packing) = self.packing.take() {
+            let done = packing.end(&self.files);
+            if let Some(Ended::Failed(failed)) = &done.report.ended {
+                tell(&format!("{}; what was moved before is whole", message_of(failed)));
+                self.errors += 1;
+            }
+            self.told.add(&done, self.took, self.host.block_bytes());
+            self.told.undo = self.host.kept_run().map(str::to_owned);
+            self.told.new_ctime_files = self.host.new_ctime_files();
+            run.show(|out| self.told.show_done(run.is_named, out))?;
+        }
+        self.told.count_stayed(&self.files);
+        run.show(|out| self.told.show_stayed(out))?;
+        if run.args.verbose {
+            for (file, stays) in self.files.iter().filter_map(|file| Some((file, file.stays?))) {
+                let path = message::path_text(&file.path);
+                run.show(|out| writeln!(out, "  {path}: {stays}"))?;
+            }
+        }
+        run.write_json(&self.told)?;
+        Ok(self.errors)
     }
 }
 
@@ -416,7 +540,10 @@ impl Told {
         }
     }
 
-    fn show_done(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn show_done(&self, is_named: bool, out: &mut dyn Write) -> io::Result<()> {
+        if is_named {
+            write!(out, "{}: ", message::one_line(&self.path))?;
+        }
         let (bytes, took) = (Size(self.moved_bytes), duration(self.seconds));
         let seeks = self.after.as_ref().map_or(0, |after| after.seeks);
         let whole = if self.is_complete { "" } else { "stopped early: " };
@@ -451,5 +578,18 @@ impl Told {
             writeln!(out, "{files} files stay: {stays}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gains_most_has_the_first_turn() {
+        let turn = |gains: &[Option<f64>]| of_most_gain(gains.iter().copied());
+        assert_eq!(turn(&[Some(0.1), Some(0.5), None, Some(0.3)]), Some(1));
+        assert_eq!(turn(&[None, Some(0.2), Some(0.2)]), Some(1), "of equal ones the first");
+        assert_eq!((turn(&[None, None]), turn(&[])), (None, None));
     }
 }

@@ -180,6 +180,103 @@ fn planned_and_carried_out(fs: Fs, asked: &[&str]) {
     assert_eq!((text(&out.stdout), text(&out.stderr)), (String::new(), String::new()));
 }
 
+/// Files of 6 blocks in two pieces each.
+fn grow_in_halves(root: &Path, count: u64) {
+    fs::create_dir_all(root).expect("a folder");
+    for half in 0..2 {
+        for number in 0..count {
+            let path = root.join(format!("f{number}"));
+            let file = File::options().create(true).append(true).open(path).expect("a file");
+            file.write_all_at(&[number as u8; 3 * 4096], half * 3 * 4096).expect("growth");
+        }
+        tree::sync(root);
+    }
+}
+
+/// Bytes of the device on which the files of a directory lie.
+fn places(root: &Path) -> Vec<std::ops::Range<u64>> {
+    let told = text(&filefrag(root));
+    let extent = |line: &str| {
+        // `   0:        0..       2:      34304..     34306:      3: …`
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let (from, to) = line.split(':').nth(2)?.split_once("..")?;
+        Some(number(from)? * 4096..(number(to)? + 1) * 4096)
+    };
+    told.lines().filter_map(extent).collect()
+}
+
+/// Of several paths that come at once, here when there is a time, none is read before what gains more on another.
+#[test]
+fn with_a_time_what_gains_most_comes_first_whichever_path_it_is_of() {
+    root_test!();
+    let read_first = |options: &[&str]| {
+        let mut image = Image::new(Fs::Ext4, 512 << 20);
+        let (poor, rich) = (image.root().join("poor"), image.root().join("rich"));
+        grow_in_halves(&poor, 60);
+        grow_by_turns(&rich, 60);
+        let (there, in_poor, in_rich) = (sums(&[&poor, &rich]), places(&poor), places(&rich));
+        assert!(in_poor.len() >= 100 && in_rich.len() >= 150, "{} and {} pieces", in_poor.len(), in_rich.len());
+        let mut command = onesweep(["defrag", "--json", "--force"]);
+        let out = File::create(image.beside("told")).expect("a file");
+        command.args(options).args([&poor, &rich]).stdout(out);
+        let requests = trace::of_command(&mut image, command);
+        let told = fs::read_to_string(image.beside("told")).expect("what was told");
+        let lies_in = |request: &&trace::Request, places: &[std::ops::Range<u64>]| {
+            places.iter().any(|place| place.start < request.end() && request.start < place.end)
+        };
+        let data: Vec<_> = requests.iter().filter(|request| !request.metadata).collect();
+        let turns = |places| {
+            let own = data.iter().enumerate().filter(|(_, request)| lies_in(request, places));
+            own.map(|(turn, _)| turn).collect::<Vec<_>>()
+        };
+        let (poor_turns, rich_turns) = (turns(&in_poor), turns(&in_rich));
+        assert!(poor_turns.len() > 20 && rich_turns.len() > 50, "{poor_turns:?}, {rich_turns:?}");
+        let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert!(told.len() == 2 && told[0]["path"] == poor.display().to_string(), "as they were named: {told:?}");
+        for one in &told {
+            assert!(one["is_complete"] == true && seeks(one, "after") * 5 < seeks(one, "before"), "{one}");
+        }
+        image.cold();
+        assert_eq!(differences(&there, &sums(&[&poor, &rich])), None);
+        check(&mut image);
+        match (poor_turns.last() < rich_turns.first(), rich_turns.last() < poor_turns.first()) {
+            (true, false) => "poor",
+            (false, true) => "rich",
+            _ => panic!("neither is read before the other: {poor_turns:?}, {rich_turns:?}"),
+        }
+    };
+    assert_eq!(read_first(&["--max-time", "1h"]), "rich");
+    assert_eq!(read_first(&[]), "poor", "one after the other");
+}
+
+/// Each on its own file system, and one that can't be moved among them.
+#[test]
+fn paths_of_several_file_systems_are_packed_in_turns() {
+    root_test!();
+    let images = [Fs::Ext4, Fs::Xfs, Fs::Btrfs].map(|fs| Image::new(fs, 512 << 20));
+    let roots = images.each_ref().map(|image| image.root().join("tree"));
+    for root in &roots {
+        grow_by_turns(root, 40);
+    }
+    let there = sums(&[&roots[0], &roots[1], &roots[2]]);
+    let out = finish(onesweep(["defrag", "--json", "--force", "--max-time", "1h"]).args(&roots), 1);
+    assert!(text(&out.stderr).contains("only with defrag --dedupe"), "{}", text(&out.stderr));
+    let told: Vec<Value> = text(&out.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |root: &Path| told.iter().find(|one| one["path"] == root.display().to_string()).expect("it is told");
+    for root in &roots[..2] {
+        let one = of(root);
+        assert!(one["is_complete"] == true && seeks(one, "after") * 5 < seeks(one, "before"), "{one}");
+    }
+    assert_eq!((told.len(), &of(&roots[2])["moved_files"]), (3, &0.into()));
+    assert_eq!(differences(&there, &sums(&[&roots[0], &roots[1], &roots[2]])), None);
+    // For people, what was done is told by its path.
+    grow_by_turns(&roots[0].join("more"), 40);
+    let out = finish(onesweep(["defrag", "--force", "--max-time", "1h"]).args(&roots[..2]), 0);
+    let line = format!("{}: ", roots[0].display());
+    let done = text(&out.stdout).lines().any(|said| said.starts_with(&line) && said.contains(" files moved, "));
+    assert!(done, "{}", text(&out.stdout));
+}
+
 #[test]
 fn what_cannot_be_moved_is_told_by_name() {
     root_test!();

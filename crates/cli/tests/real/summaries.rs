@@ -415,7 +415,8 @@ impl Serving {
         Self::run(serve, image)
     }
 
-    fn run(mut serve: Command, image: &Image) -> Self {
+    /// The same by a command that lacks but the socket, which lies beside the image.
+    pub(crate) fn run(mut serve: Command, image: &Image) -> Self {
         let socket = image.beside("socket");
         serve.arg("--socket").arg(&socket);
         let mut running = serve.stderr(Stdio::piped()).spawn().expect("it starts");

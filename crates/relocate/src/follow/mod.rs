@@ -32,7 +32,7 @@ use onesweep_sys::files::{DirReader, EntryType, open_dir};
 
 use self::budget::Budget;
 use self::queue::Queue;
-use self::uncached::{Seen, worth_reading};
+use self::uncached::{Most, Seen, worth_reading};
 use self::unseen::with_unseen;
 use crate::carry::{Ended, Report, Settings, carry_out};
 use crate::file::read_back;
@@ -103,7 +103,7 @@ pub struct Told {
     pub read: u64,
     /// What was moved.
     pub report: Report,
-    /// It will be looked at again by itself: something was dirty, or might not be written for.
+    /// It will be looked at again by itself: something was dirty, or might not be written or read for.
     pub again: bool,
     /// Files may take fewer blocks of the disk now.
     pub sizes_may_differ: bool,
@@ -175,9 +175,10 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         let clean = known.iter().filter(|file| file.stays.is_none() && file.places.blocks() > 0).count();
         let is_time = self.is_time(&directory, dirty, clean);
         let allowed = self.budget.allows(moment.written);
-        let mut read = 0;
+        let (mut read, mut is_cut) = (0, false);
         if is_time && allowed > 0 {
-            read = self.bring_in(host, &seen, moment, goes_on)?;
+            let most = Most { reads: self.budget.allows_to_read(moment.written), blocks: allowed };
+            (read, is_cut) = self.bring_in(host, &seen, most, goes_on)?;
             if read > 0 {
                 seen = self.look(host, path)?;
                 known = with_unseen(seen.iter().map(Seen::in_memory));
@@ -192,14 +193,17 @@ impl<K: Clone + Eq + Hash> Follower<K> {
             }
         }
         self.budget.spend(report.blocks);
-        let again = dirty > 0 || matches!(report.ended, Some(Ended::Stopped));
-        if again {
+        let is_soon = dirty > 0 || matches!(report.ended, Some(Ended::Stopped));
+        if is_soon {
             self.queue.written(directory, moment.now);
+        } else if is_cut {
+            // A few files are dear to read: until then it may be more of them that can be moved.
+            self.queue.put_off(directory, moment.now);
         }
         let changed = known.iter().zip(pieces).filter(|(file, before)| file.places.runs().len() != *before);
         let sizes_may_differ = changed.into_iter().any(|(_, before)| before > PIECES_IN_INODE);
         let in_memory = known.iter().filter(|file| !file.path.as_os_str().is_empty()).count();
-        Ok(Told { files, in_memory, read, report, again, sizes_may_differ })
+        Ok(Told { files, in_memory, read, report, again: is_soon || is_cut, sizes_may_differ })
     }
 
     /// Whether enough of a directory was flushed, or it was waited for long enough.
@@ -216,19 +220,19 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         false
     }
 
-    /// Reads what is worth it and not in memory, in the order of the disk. What can't be read stays where it is.
+    /// Reads what is worth it and not in memory, in the order of the disk. What can't be read stays where it is. Gives how many files were
+    /// read, and whether more would be if more could be moved.
     fn bring_in<H: Host>(
         &mut self,
         host: &mut H,
         seen: &[Seen],
-        moment: Moment,
+        most: Most,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, Failure> {
-        let most = self.budget.allows_to_read(moment.written);
+    ) -> Result<(u64, bool), Failure> {
         let wanted = worth_reading(host, seen, (&self.settings, self.largest), most)?;
-        let read = wanted.iter().take_while(|_| goes_on()).map(|path| drop(read_back(path))).count() as u64;
+        let read = wanted.paths.iter().take_while(|_| goes_on()).map(|path| drop(read_back(path))).count() as u64;
         self.budget.spend_reads(read);
-        Ok(read)
+        Ok((read, wanted.is_cut))
     }
 
     /// Packs into regions of all sizes, the largest first: free space in pieces holds few of those.

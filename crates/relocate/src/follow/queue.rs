@@ -42,10 +42,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             return;
         }
         let since = known.map_or(now, |known| known.since);
-        let earliest = self.not_before.get(&directory).copied().unwrap_or_default();
         let quiet = (now + self.settle).min(since + self.settle * LONGEST);
-        let turn = (quiet.max(earliest), self.next);
-        if let Some(known) = known {
+        self.enter(directory, quiet, since);
+    }
+
+    /// There is no hurry about one that was looked at just now: it is looked at again when nobody has written to it for the longest time.
+    pub(super) fn put_off(&mut self, directory: K, now: Duration) {
+        if self.waiting.len() < MOST {
+            self.enter(directory, now + self.settle * LONGEST, now);
+        }
+    }
+
+    fn enter(&mut self, directory: K, at: Duration, since: Duration) {
+        let earliest = self.not_before.get(&directory).copied().unwrap_or_default();
+        let turn = (at.max(earliest), self.next);
+        if let Some(known) = self.waiting.get(&directory) {
             self.due.remove(&known.turn);
         }
         self.next += 1;
@@ -112,6 +123,17 @@ mod tests {
         assert_eq!(queue.take(at(30)), Some("a"));
         queue.written("a", at(30));
         assert_eq!(queue.next(), Some(at(32)), "it waits anew");
+    }
+
+    #[test]
+    fn what_is_put_off_comes_late_unless_it_is_written_to() {
+        let mut queue = Queue::new(at(2));
+        queue.put_off("a", at(10));
+        queue.put_off("b", at(10));
+        assert_eq!((queue.next(), queue.len()), (Some(at(40)), 2));
+        queue.written("b", at(15));
+        assert_eq!((queue.take(at(17)), queue.take(at(39))), (Some("b"), None));
+        assert_eq!((queue.take(at(40)), queue.len()), (Some("a"), 0));
     }
 
     #[test]

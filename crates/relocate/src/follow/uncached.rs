@@ -35,16 +35,34 @@ impl Seen {
     }
 }
 
-/// Those of the files of a directory, in its order, that are to be read before it is put in order, at most so many, in the order of the
-/// disk. Their inodes are looked at, nothing else is read. Files of more blocks than `largest` are passed over.
+/// What a directory may cost now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    /// Files that are read.
+    pub(super) reads: u64,
+    /// Blocks after which no further region is moved.
+    pub(super) blocks: u64,
+}
+
+/// What is to be read.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// In the order of the disk.
+    pub(super) paths: Vec<PathBuf>,
+    /// More would be, but for the blocks that may not be moved now.
+    pub(super) is_cut: bool,
+}
+
+/// Those of the files of a directory, in its order, that are to be read before it is put in order. Their inodes are looked at, nothing else
+/// is read. Files of more blocks than `largest` are passed over.
 pub(super) fn worth_reading<H: Host>(
     host: &mut H,
     seen: &[Seen],
     (settings, largest): (&Settings, u64),
-    most: u64,
-) -> Result<Vec<PathBuf>, Failure> {
-    if most == 0 || !seen.iter().any(Seen::is_to_be_read) {
-        return Ok(Vec::new());
+    most: Most,
+) -> Result<Wanted, Failure> {
+    if most.reads == 0 || !seen.iter().any(Seen::is_to_be_read) {
+        return Ok(Wanted::default());
     }
     let mut files = Vec::with_capacity(seen.len());
     for file in seen {
@@ -55,11 +73,11 @@ pub(super) fn worth_reading<H: Host>(
         });
     }
     let is_uncached = |turn: usize| seen[turn].is_to_be_read() && files[turn].places.blocks() > 0;
-    let turns = chosen(plan_for(&files, settings).regions, &is_uncached, most);
+    let (turns, is_cut) = chosen(plan_for(&files, settings).regions, &is_uncached, most);
     let mut found: Vec<(Option<u64>, PathBuf)> =
         turns.into_iter().map(|turn| (files[turn].places.first(), files[turn].path.clone())).collect();
     found.sort_unstable();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
+    Ok(Wanted { paths: found.into_iter().map(|(_, path)| path).collect(), is_cut })
 }
 
 fn looked_at<H: Host>(host: &mut H, path: PathBuf, largest: u64) -> Result<Candidate, Failure> {
@@ -72,11 +90,19 @@ fn looked_at<H: Host>(host: &mut H, path: PathBuf, largest: u64) -> Result<Candi
     Ok(Candidate { path, inode, places, stays })
 }
 
-/// The uncached files of whole regions, at most so many: of those first that save most for each file that has to be read.
-fn chosen(mut regions: Vec<Region>, is_uncached: &dyn Fn(usize) -> bool, most: u64) -> Vec<usize> {
+/// The uncached files of whole regions, which come in the order in which they would be moved: of those first that save most for each file
+/// that has to be read, as long as reads are left. What would not be moved any more is not read either; it is told whether there is any.
+fn chosen(mut regions: Vec<Region>, is_uncached: &dyn Fn(usize) -> bool, most: Most) -> (Vec<usize>, bool) {
     let uncached = |region: &Region| region.files.clone().filter(|&turn| is_uncached(turn)).count() as u64;
+    let (mut blocks, mut is_cut) = (most.blocks, false);
+    regions.retain(|region| {
+        let is_moved = blocks > 0;
+        is_cut |= !is_moved && uncached(region) > 0;
+        blocks = blocks.saturating_sub(region.blocks);
+        is_moved
+    });
     regions.sort_by_key(|region| Reverse(region.saves * 1000 / uncached(region).max(1)));
-    let (mut left, mut turns) = (most, Vec::new());
+    let (mut left, mut turns) = (most.reads, Vec::new());
     for region in regions {
         let count = uncached(&region);
         if count <= left {
@@ -84,7 +110,7 @@ fn chosen(mut regions: Vec<Region>, is_uncached: &dyn Fn(usize) -> bool, most: u
             turns.extend(region.files.filter(|&turn| is_uncached(turn)));
         }
     }
-    turns
+    (turns, is_cut)
 }
 
 #[cfg(test)]
@@ -96,10 +122,31 @@ mod tests {
         let region = |files: std::ops::Range<usize>, saves| Region { files, blocks: 10, saves };
         let regions = || vec![region(0..4, 4), region(4..8, 4), region(8..12, 1)];
         let even = |turn: usize| turn.is_multiple_of(2) || turn < 4;
-        assert_eq!(chosen(regions(), &even, u64::MAX), [4, 6, 0, 1, 2, 3, 8, 10]);
-        assert_eq!(chosen(regions(), &even, 6), [4, 6, 0, 1, 2, 3]);
-        assert_eq!(chosen(regions(), &even, 5), [4, 6, 8, 10], "the second is too large");
-        assert_eq!(chosen(regions(), &even, 1), [0; 0]);
-        assert_eq!(chosen(regions(), &|_| false, 5), [0; 0]);
+        let chosen = |reads| chosen(regions(), &even, Most { reads, blocks: u64::MAX }).0;
+        assert_eq!(chosen(u64::MAX), [4, 6, 0, 1, 2, 3, 8, 10]);
+        assert_eq!(chosen(6), [4, 6, 0, 1, 2, 3]);
+        assert_eq!(chosen(5), [4, 6, 8, 10], "the second is too large");
+        assert_eq!(chosen(1), [0; 0]);
+        assert_eq!(super::chosen(regions(), &|_| false, Most { reads: 5, blocks: u64::MAX }), (Vec::new(), false));
+    }
+
+    #[test]
+    fn what_is_not_moved_any_more_is_not_read() {
+        let region = |files: std::ops::Range<usize>| Region { files, blocks: 10, saves: 4 };
+        let regions = || vec![region(6..8), region(0..3), region(3..6)];
+        let chosen = |blocks, is_uncached: &dyn Fn(usize) -> bool| {
+            chosen(regions(), is_uncached, Most { reads: u64::MAX, blocks })
+        };
+        assert_eq!(chosen(u64::MAX, &|_| true), (vec![6, 7, 0, 1, 2, 3, 4, 5], false));
+        assert_eq!(chosen(20, &|_| true), (vec![6, 7, 0, 1, 2], true), "the third is not moved any more");
+        assert_eq!(
+            chosen(11, &|_| true),
+            (vec![6, 7, 0, 1, 2], true),
+            "the second is, with the last block that is left"
+        );
+        assert_eq!(chosen(10, &|_| true), (vec![6, 7], true));
+        assert_eq!(chosen(10, &|turn| turn < 6), (vec![], true), "what is in memory takes its part");
+        assert_eq!(chosen(20, &|turn| turn < 3), (vec![0, 1, 2], false), "nothing of the third would be read");
+        assert_eq!(chosen(0, &|_| true), (vec![], true));
     }
 }

@@ -141,6 +141,35 @@ fn what_is_not_in_memory_is_read_on_xfs() {
     what_is_not_in_memory_is_read::<OnXfs>();
 }
 
+/// What others have written is enough to read all files for it, and for a few blocks to be moved.
+fn no_more_is_read_than_is_moved<K: Kind>() {
+    if !is_root() {
+        return;
+    }
+    let mut image = K::image(256 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, FILES);
+    image.restart();
+    let (mut follower, mut host) = (follower(Some(1)), K::host_of_cached(&directory));
+    put_in_order(&mut follower, &mut host, &directory, 0);
+    let told = put_in_order(&mut follower, &mut host, &directory, 100 * 100);
+    assert!(told.read > 0 && told.read <= told.report.files && told.again, "{told:?}");
+    assert!((100..=100 + 64).contains(&told.report.blocks), "{told:?}");
+    sync(&directory);
+    let rest = put_in_order(&mut follower, &mut host, &directory, 10 * 100 * 100);
+    assert!(rest.read > told.read && rest.read + told.read > FILES / 2, "the others' turn comes: {told:?}, {rest:?}");
+}
+
+#[test]
+fn no_more_is_read_than_is_moved_on_ext4() {
+    no_more_is_read_than_is_moved::<OnExt4>();
+}
+
+#[test]
+fn no_more_is_read_than_is_moved_on_xfs() {
+    no_more_is_read_than_is_moved::<OnXfs>();
+}
+
 #[test]
 fn what_is_dirty_is_looked_at_again() {
     if !is_root() {

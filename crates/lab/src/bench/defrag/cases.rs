@@ -83,6 +83,15 @@ pub(super) const CASES: &[Case] = &[
             Lot { packing: packing::ROOT, readers: &[TAR, CP, RSYNC, CAT] },
         ],
     },
+    Case {
+        name: "random-btrfs",
+        recipe: "random",
+        fs: "btrfs",
+        lots: &[
+            Lot { packing: packing::NONE, readers: &[TAR, CP, RSYNC, CAT] },
+            Lot { packing: packing::DEDUPE, readers: &[TAR, CP, RSYNC, CAT] },
+        ],
+    },
 ];
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::cases::{CAT, CP, OURS, RSYNC, Reader, TAR};
 use super::daemon::{self, Way};
 use super::measure::MODEL;
 use super::outcomes::Packed;
-use super::packing::{E4DEFRAG, NONE, Packing, REGION_64K, REGION_256K, ROOT, USER};
+use super::packing::{DEDUPE, E4DEFRAG, NONE, Packing, REGION_64K, REGION_256K, ROOT, USER};
 use super::small;
 use crate::bench::exhibits::Aim;
 use crate::bench::measure::{count, number as number_in};
@@ -139,6 +139,7 @@ fn all_files(outcomes: &Outcomes) -> Vec<Row> {
     rows.extend([CP, RSYNC, CAT].map(|reader| ext4(USER, reader)));
     rows.push(faster(outcomes, ("random-xfs", ROOT), TAR).aim(Aim::AtLeast(3.3)));
     rows.extend([CP, RSYNC, CAT].map(|reader| faster(outcomes, ("random-xfs", ROOT), reader)));
+    rows.extend([TAR, CP, RSYNC, CAT].map(|reader| faster(outcomes, ("random-btrfs", DEDUPE), reader)));
     rows
 }
 

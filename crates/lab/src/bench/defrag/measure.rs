@@ -42,7 +42,7 @@ pub(super) fn measure(
     if packed.refused.is_some() {
         return Ok(packed);
     }
-    let content = Some(Content::new(after.places()));
+    let content = on.has_places().then(|| Content::new(after.places()));
     let unpacked = Unpacked { image: copy.0.clone(), facts, content, peak: 0, surveys: Surveys::default() };
     for reader in lot.readers {
         let outcome = match reader {
@@ -70,6 +70,11 @@ struct On<'a> {
 }
 
 impl On<'_> {
+    /// Places of files are those of the disk. What btrfs tells are addresses of its own.
+    fn has_places(&self) -> bool {
+        self.fs != "btrfs"
+    }
+
     /// Has files moved; what came of it, and where they lie then.
     fn pack(&self, packing: Packing, before: Contents) -> Result<(Packed, Contents), String> {
         if !packing.moves() {
@@ -79,7 +84,8 @@ impl On<'_> {
         let ran = packing.run(self.setting, self.image, self.programs, self.interrupt)?;
         let after = self.checked()?;
         let moved = after.since(&before)?;
-        let written = written::of(&ran.trace, &Content::new(moved.places));
+        let places = if self.has_places() { moved.places } else { Vec::new() };
+        let written = written::of(&ran.trace, &Content::new(places));
         let packed = Packed {
             argv: ran.argv,
             refused: ran.refused,
@@ -112,6 +118,7 @@ impl On<'_> {
         let image = self.image.as_os_str();
         match self.fs {
             "xfs" => mount::run("xfs_repair", ["-n".as_ref(), "-f".as_ref(), image])?,
+            "btrfs" => mount::run("btrfs", ["check".as_ref(), image])?,
             _ => mount::run("e2fsck", ["-fn".as_ref(), image])?,
         };
         Contents::of(self.image, self.fs, self.interrupt)

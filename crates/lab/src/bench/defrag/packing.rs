@@ -49,6 +49,8 @@ pub(super) const USER: Packing =
 pub(super) const REGION_64K: Packing = ours("onesweep defrag --region 64K", &["--region", "64K"]);
 /// For disks whose free space is in pieces.
 pub(super) const REGION_256K: Packing = ours("onesweep defrag --region 256K", &["--region", "256K"]);
+/// On btrfs, which moves nothing else.
+pub(super) const DEDUPE: Packing = ours("onesweep defrag --dedupe", &["--dedupe"]);
 pub(super) const INODE: Packing = ours("onesweep defrag --order inode", &["--order", "inode"]);
 pub(super) const BY_NAME: Packing = ours("onesweep defrag --order name", &["--order", "name"]);
 
@@ -223,7 +225,7 @@ mod tests {
         assert_eq!(argv(E4DEFRAG), "e4defrag /mnt");
         assert_eq!(argv(ROOT), "/bin/onesweep defrag --json /mnt");
         assert_eq!(argv(USER), "setpriv --reuid=65534 --regid=65534 --clear-groups /bin/onesweep defrag --json /mnt");
-        for packing in [REGION_64K, REGION_256K, INODE, BY_NAME] {
+        for packing in [REGION_64K, REGION_256K, DEDUPE, INODE, BY_NAME] {
             let options = packing.name.strip_prefix("onesweep defrag ").unwrap();
             assert_eq!(argv(packing), format!("/bin/onesweep defrag --json {options} /mnt"));
         }

@@ -54,7 +54,7 @@ fn preface(all: &[&Measured]) -> String {
     format!(
         "Measured by `onesweep-lab bench defrag`, seed {}, at {}, on {}. Programs: {}. Modelled disk time on the model `{MODEL}` with \
          its track buffer, each run once and from cold. A copy of the aged image is mounted on that disk for writing, the program moves \
-         files, the file system is frozen until all is written, unmounted and checked (`e2fsck -fn`, `xfs_repair -n`), and the \
+         files, the file system is frozen until all is written, unmounted and checked (`e2fsck -fn`, `xfs_repair -n`, `btrfs check`), and the \
          SHA-256 of each file has to be what it was; else there is no figure. Then each reader has the copy to itself, as in \
          the tables above. *Not root*: by an ordinary user who owns all files.",
         listed(seeds, ", "),
@@ -219,18 +219,21 @@ fn packing_costs(all: &[(&'static str, &Packed)]) -> Table {
         let said = |key: &str| packed.said[key].as_u64().map_or("–".to_owned(), count);
         let seeks = |when: &str| packed.said[when]["seeks"].as_u64().map(count);
         let written = &packed.written;
+        // Files were moved, and nobody knows to which places of the disk.
+        let is_unknown = written.content_requests == 0 && packed.moved_files > 0;
+        let of_content = |figure: String| if is_unknown { "–".to_owned() } else { figure };
         table.row(vec![
             (*name).to_owned(),
             number(packed.busy_ms / 1000.0),
             number(packed.wall_s),
             mb(packed.read_bytes),
             mb(written.bytes),
-            mb(written.content_bytes),
+            of_content(mb(written.content_bytes)),
             count(packed.moved_files),
             mb(packed.moved_bytes),
             said("moved_regions"),
-            count(written.content_requests),
-            count(written.content_runs),
+            of_content(count(written.content_requests)),
+            of_content(count(written.content_runs)),
             said("large_page_files"),
             said("passes"),
             seeks("before").zip(seeks("after")).map_or("–".into(), |(before, after)| format!("{before}, {after}")),
@@ -273,6 +276,7 @@ mod tests {
             readers: read(20_000.0, 15_500.0),
             ..Packed::default()
         };
+        let unplaced = Packed { written: Written { bytes: 930_000_000, ..Written::default() }, ..packed.clone() };
         let refused = Packed { refused: Some("TREE: no ext4".into()), ..Packed::default() };
         let beside = |seconds: f64, small_seconds: f64, said| {
             let outcome = Outcome { busy_ms: small_seconds * 1000.0, ..Outcome::default() };
@@ -285,6 +289,7 @@ mod tests {
             ("random-ext4", "onesweep defrag", 1.0, packed),
             ("random-xfs", "as aged", 1.0, aged.clone()),
             ("random-xfs", "onesweep defrag", 1.0, refused),
+            ("random-btrfs", "onesweep defrag --dedupe", 1.0, unplaced),
             ("dfs-ext4", "as aged", 0.5, aged),
             (daemon::CASE, daemon::OFF.name, 1.0, beside(2000.0, 300.0, json!({}))),
             (
@@ -306,6 +311,7 @@ mod tests {
             "| GNU tar | 2.00 | 4.50 |",
             "| onesweep defrag | 61.5 | 0.00 | 0.00 | 440 | 0.00 | 21,000 | 400 | 200 | 800 | 400 | – | 1 | 24,689, 241 | 0, 4.00 |",
             "| onesweep defrag | refused: “TREE: no ext4” |",
+            "| onesweep defrag --dedupe | 61.5 | 0.00 | 0.00 | 930 | – | 21,000 | 400 | 200 | – | – | – | 1 | 24,689, 241 | 0, 4.00 |",
             "≤ 1.2 | 1.10 | met |",
             "| daemon, budget 20 % | `barracuda-7200.11` | 2200 | 0.00 | 0 | 1,234 | 4.10 | 0 | 0, 0 | 200 |",
         ] {
