@@ -317,12 +317,12 @@ impl<H: Host> Carrier<'_, H> {
         let rules = self.settings.rules;
         let needed = region.blocks.saturating_add(rules.slack);
         let most = needed.saturating_mul(self.settings.capture.max(1));
-        let mut captured = 0;
+        let (mut captured, mut may_capture) = (0, true);
         loop {
             let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
             let fitted = fit(&files, &space.pieces().collect::<Vec<_>>(), rules.slack);
             let worth = fitted.filter(|fitted| is_worth(&rules, region, &files, fitted));
-            let is_all = space.is_exhausted || captured >= most;
+            let is_all = space.is_exhausted || captured >= most || !may_capture;
             match worth {
                 // More free space may hold a longer piece.
                 Some(fitted) if fitted.breaks > 0 && !is_all => {}
@@ -332,7 +332,7 @@ impl<H: Host> Carrier<'_, H> {
                     self.commit(0)?;
                     space.is_exhausted = false;
                 }
-                None if space.is_exhausted => {
+                None if space.is_exhausted || !may_capture => {
                     self.report.no_room += 1;
                     return Ok(None);
                 }
@@ -343,7 +343,7 @@ impl<H: Host> Carrier<'_, H> {
                 None => {}
             }
             let wanted = needed.saturating_sub(space.unused()).max(needed.div_ceil(2));
-            space.capture(self.host, &self.near, wanted)?;
+            may_capture = space.capture(self.host, &self.near, wanted)?;
             captured += wanted;
         }
     }

@@ -24,7 +24,7 @@ pub struct Done {
     pub after: Score,
     /// Passes that moved something.
     pub passes: u32,
-    /// All passes together. Regions that were left are those of the last one.
+    /// All passes together. Regions that were left are those of the last one that planned regions as large as was asked for.
     pub report: Report,
     /// Nothing gains any more: it did not end for another reason.
     pub is_at_rest: bool,
@@ -170,8 +170,12 @@ impl Packing {
 
     /// Adds up what the pass has done; gives how many regions found a place.
     fn add_pass(&mut self) -> u64 {
-        let pass = mem::take(&mut self.pass);
+        let mut pass = mem::take(&mut self.pass);
         let found = pass.regions;
+        // Smaller regions are of files that were left already.
+        if self.now.rules != self.settings.rules {
+            (pass.not_better, pass.no_room) = (self.done.report.not_better, self.done.report.no_room);
+        }
         self.done.passes += u32::from(found > 0);
         self.has_moved |= found > 0;
         add(&mut self.done.report, pass);
@@ -238,6 +242,25 @@ impl Done {
 mod tests {
     use super::*;
     use crate::pack::Region;
+
+    #[test]
+    fn what_was_left_is_told_of_regions_that_were_asked_for() {
+        let settings = Settings::new(Rules { region: 512, slack: 0, budget: 32, margin: 1 });
+        let mut packing = Packing::new(&[], &settings, 9);
+        packing.pass = Report { not_better: 3, no_room: 2, ..Report::default() };
+        packing.add_pass();
+        packing.now.rules.region = 128;
+        packing.pass = Report { no_room: 1, ..Report::default() };
+        packing.add_pass();
+        assert_eq!((packing.done.report.not_better, packing.done.report.no_room), (3, 2));
+        packing.now = settings;
+        packing.add_pass();
+        assert_eq!(
+            (packing.done.report.not_better, packing.done.report.no_room),
+            (0, 0),
+            "all of them found a place since"
+        );
+    }
 
     #[test]
     fn regions_get_smaller_where_few_found_a_place() {

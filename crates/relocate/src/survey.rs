@@ -7,7 +7,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use onesweep_sys::files::{DirReader, EntryType, open_dir, statx_at, statx_fd};
+use onesweep_sys::{
+    files::{DirReader, EntryType, may_write, open_dir, statx_at, statx_fd},
+    user::effective_uid,
+};
 
 use crate::host::{Failure, Host, Stays, Trouble};
 use crate::pack::Item;
@@ -117,10 +120,12 @@ fn entries(directory: &Path, dev: u64, order: Order, reader: &mut DirReader) -> 
 /// The first failure that is not one file's own.
 pub fn survey<H: Host>(host: &mut H, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<Candidate>, Failure> {
     let mut candidates = Vec::new();
+    let is_root = effective_uid() == 0;
     for path in paths {
         match host.look(&path) {
             Ok(looked) => {
-                candidates.push(Candidate { path, inode: looked.inode, places: looked.places, stays: looked.stays })
+                let stays = looked.stays.or_else(|| (!is_root && !may_write(&path)).then_some(Stays::Denied));
+                candidates.push(Candidate { path, inode: looked.inode, places: looked.places, stays });
             }
             Err(Trouble::Stays(Stays::Gone)) => {}
             Err(Trouble::Stays(stays)) => {

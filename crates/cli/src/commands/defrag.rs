@@ -4,7 +4,7 @@ mod peer;
 mod undo;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, IsTerminal, Write},
     mem,
@@ -218,9 +218,8 @@ impl<'a> Run<'a> {
     fn show_scores(&self, host: &mut Shown) -> Result<(), Failure> {
         let (files, _) = self.survey(host, None)?;
         if files.iter().any(|file| file.places.blocks() > 0) {
-            let score = score(&files.iter().map(Candidate::item).collect::<Vec<_>>());
-            let plan = Plan { before: score, after: score, ..Plan::default() };
-            let told = Told { is_complete: false, ..Told::new(self.path, &files, &plan, host.block_bytes()) };
+            let told = Told::new(self.path, &files, &as_it_lies(&files), host.block_bytes());
+            let told = Told { is_complete: false, ..told };
             self.show(|out| told.show_before(out))?;
             self.write_json(&told)?;
         }
@@ -249,18 +248,31 @@ impl<'a> Run<'a> {
         if let Some(kept) = kept {
             paths.retain(|path| !path.starts_with(kept));
         }
-        let files = survey(host, paths).map_err(|failed| Failure::told(message_of(&failed)))?;
-        Ok((files, errors))
+        let goes_on = |_: &PathBuf| !self.is_over();
+        let files = survey(host, paths.into_iter().take_while(goes_on));
+        Ok((files.map_err(|failed| Failure::told(message_of(&failed)))?, errors))
+    }
+
+    /// Whether somebody wants an end, or the time is up.
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     fn planned_on<H: Mounted + 'a>(self, mut host: H) -> Result<Box<dyn Packed + 'a>, Failure> {
         let kept = host.kept_below(self.directory);
         let (files, errors) = self.survey(&mut host, kept.as_deref())?;
         let settings = self.settings(host.block_bytes());
-        let plan = plan_for(&files, &settings);
+        let is_over = self.is_over();
+        let plan = if is_over { as_it_lies(&files) } else { plan_for(&files, &settings) };
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
         told.held_blocks = self.args.keep.then(|| plan.blocks());
-        self.show(|out| told.show_plan(out))?;
+        if is_over {
+            told.is_complete = false;
+            let path = message::path_text(self.path);
+            tell(&format!("{path}: it was ended before all of its files were looked at; nothing was moved"));
+        } else {
+            self.show(|out| told.show_plan(out))?;
+        }
         let is_seekless = self.is_seekless();
         if is_seekless && !self.args.force && !self.args.dry_run && !plan.regions.is_empty() {
             let path = message::path_text(self.path);
@@ -307,6 +319,19 @@ impl<'a> Run<'a> {
     }
 }
 
+/// So many directories are tried until one is found in which the caller may make files.
+const DIRECTORIES_TRIED: usize = 1000;
+
+fn is_denied(refusal: &Refusal) -> bool {
+    refusal.unknown().is_some_and(|(_, source)| source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// A plan that moves nothing.
+fn as_it_lies(files: &[Candidate]) -> Plan {
+    let score = score(&files.iter().map(Candidate::item).collect::<Vec<_>>());
+    Plan { before: score, after: score, ..Plan::default() }
+}
+
 /// A directory on its file system, or a file.
 struct Tree<'a, H> {
     run: Run<'a>,
@@ -342,9 +367,19 @@ impl<H: Mounted> Packed for Tree<'_, H> {
     fn step(&mut self, bar: &ProgressBar, others: (u64, u64)) -> Result<(), Failure> {
         let Some(packing) = &mut self.packing else { return Ok(()) };
         let (run, started) = (&self.run, Instant::now());
-        self.host
-            .get_ready(run.directory, self.settings.rules.region, !run.args.no_raise)
-            .map_err(|refusal| refused(run.path, &refusal))?;
+        let may_set = !run.args.no_raise;
+        let mut ready = self.host.get_ready(run.directory, self.settings.rules.region, may_set);
+        // Below a directory of somebody else's there may be some of the caller's own.
+        let mut below = BTreeSet::from([run.directory]);
+        for directory in self.files.iter().filter(|file| file.stays.is_none()).filter_map(|file| file.path.parent()) {
+            if !ready.as_ref().is_err_and(is_denied) || below.len() > DIRECTORIES_TRIED {
+                break;
+            }
+            if below.insert(directory) {
+                ready = self.host.get_ready(directory, self.settings.rules.region, may_set);
+            }
+        }
+        ready.map_err(|refusal| refused(run.path, &refusal))?;
         if run.args.keep && !mem::replace(&mut self.keeps, true) {
             self.host.keep_old_places(run.directory).map_err(|failed| Failure::told(message_of(&failed)))?;
         }
@@ -354,7 +389,7 @@ impl<H: Mounted> Packed for Tree<'_, H> {
             bar.set_length(bar.length().unwrap_or(0).max(blocks));
             bar.set_position(blocks);
             bar.set_message(format!("{files} files moved"));
-            !run.stop.load(Ordering::SeqCst) && run.until.is_none_or(|until| Instant::now() < until)
+            !run.is_over()
         };
         packing.step(&mut self.host, &mut self.files, self.step, &mut goes_on);
         // The next turn may be another's on the same file system.

@@ -3,7 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    os::unix::{ffi::OsStrExt, fs::FileExt, process::CommandExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -494,6 +498,52 @@ fn users_keep_where_they_may() {
     as_nobody(&["--undo", id], 0);
     assert!(filefrag(&root) == there);
     as_nobody(&["--forget", id], 0);
+}
+
+/// A plan for an ordinary user is of what that user may move, and directories of others don't keep it from the rest.
+#[test]
+fn a_user_packs_ones_own_directories_among_others() {
+    root_test!();
+    const NOBODY: u32 = 65_534;
+    let image = Image::new(Fs::Ext4, 1 << 30);
+    let root = image.root().join("tree");
+    let program = image.root().join("program");
+    fs::copy(crate::run::program(), &program).expect("a copy");
+    let as_nobody = |words: &[&str]| -> Value {
+        let mut command = Command::new(&program);
+        command.args(["defrag", "--force", "--json"]).args(words).arg("tree").current_dir(image.root());
+        serde_json::from_slice(&finish(command.uid(NOBODY).gid(NOBODY), 0).stdout).expect("JSON")
+    };
+    for (round, mode) in [0o777, 0o755].into_iter().enumerate() {
+        for number in 0..6 {
+            let directory = root.join(format!("round {round}, {number}"));
+            grow_by_turns(&directory, 80);
+            if number % 2 == 0 {
+                run(Command::new("chown").args(["-R", "65534:65534"]).arg(&directory));
+            }
+        }
+        fs::set_permissions(&root, PermissionsExt::from_mode(mode)).expect("a mode");
+        tree::sync(&root);
+        let (planned, done) = (as_nobody(&["-n"]), as_nobody(&[]));
+        let (was, foretold, now) = (seeks(&done, "before"), seeks(&planned, "planned"), seeks(&done, "after"));
+        assert!(foretold < was && now <= foretold + (was - foretold) / 4, "{was} seeks, then {now} of {foretold}");
+        let again = as_nobody(&[]);
+        assert_eq!(again["moved_files"], 0, "{again}");
+    }
+}
+
+/// Nothing is moved when the end comes before all was looked at.
+#[test]
+fn an_end_while_files_are_looked_at_is_told() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 512 << 20);
+    let root = image.root().join("tree");
+    scatter(&root, 40);
+    let there = filefrag(&root);
+    let out = finish(onesweep(["defrag", "--force", "--max-time", "0s"]).arg(&root), 0);
+    let told = text(&out.stderr);
+    assert!(told.contains("it was ended before all of its files were looked at; nothing was moved"), "{told}");
+    assert!(filefrag(&root) == there);
 }
 
 /// After an interrupt the region at hand is finished, and what is told is true.

@@ -51,10 +51,15 @@ impl<H: Host> Space<H> {
         unused.map(|(_, run)| Piece { place: run.place, blocks: run.blocks })
     }
 
-    /// Captures as many blocks more, or what there is.
-    pub(super) fn capture(&mut self, host: &mut H, near: &Path, blocks: u64) -> Result<(), Failure> {
+    /// Captures as many blocks more, or what there is; false in a directory of somebody else's, which says nothing of others.
+    pub(super) fn capture(&mut self, host: &mut H, near: &Path, blocks: u64) -> Result<bool, Failure> {
         let wanted = blocks.max(1).next_multiple_of(TOGETHER);
         let captured = host.capture(near, wanted.min(self.left));
+        if captured.error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            && captured.donors.is_empty()
+        {
+            return Ok(false);
+        }
         self.is_exhausted = captured.error.is_some() || captured.donors.is_empty() || wanted >= self.left;
         self.left = self.left.saturating_sub(wanted);
         let is_short = captured.error.as_ref().is_none_or(is_short);
@@ -64,7 +69,7 @@ impl<H: Host> Space<H> {
         }
         match captured.error {
             Some(source) if !is_short => Err(Failure::new("capture free space", near, source)),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 

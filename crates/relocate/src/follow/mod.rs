@@ -118,6 +118,8 @@ pub struct Follower<K> {
     largest: u64,
     /// How often each was looked at while it was dirty.
     looks: HashMap<K, u32>,
+    /// Nothing more may be written, so until then nobody is looked at.
+    resting_until: Duration,
     reader: DirReader,
 }
 
@@ -128,8 +130,8 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         // Nobody waits for the moves to be on the disk: the journal brings them there in order.
         let settings = Settings { gain_first: true, batch: 0, is_durable: false, ..Settings::new(policy.rules) };
         let (queue, budget) = (Queue::new(policy.settle), Budget::new(policy.percent));
-        let (largest, looks) = (policy.largest, HashMap::new());
-        Follower { queue, budget, settings, largest, looks, reader: DirReader::default() }
+        let (largest, looks, resting_until) = (policy.largest, HashMap::new(), Duration::ZERO);
+        Follower { queue, budget, settings, largest, looks, resting_until, reader: DirReader::default() }
     }
 
     /// A file in this directory was written.
@@ -139,13 +141,16 @@ impl<K: Clone + Eq + Hash> Follower<K> {
 
     /// A directory whose time has come.
     pub fn take(&mut self, now: Duration) -> Option<K> {
+        if now < self.resting_until {
+            return None;
+        }
         self.queue.take(now)
     }
 
     /// When the next one's time comes.
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
-        self.queue.next()
+        self.queue.next().map(|next| next.max(self.resting_until))
     }
 
     /// How many wait.
@@ -188,7 +193,9 @@ impl<K: Clone + Eq + Hash> Follower<K> {
         let mut report = Report::default();
         if is_time && !plan_for(&known, &self.settings).regions.is_empty() {
             report.ended = Some(Ended::Stopped);
-            if allowed > 0 {
+            if allowed == 0 {
+                self.resting_until = moment.now + self.queue.settle();
+            } else {
                 report = self.move_some(host, path, &mut known, &mut |blocks| blocks < allowed && goes_on());
             }
         }

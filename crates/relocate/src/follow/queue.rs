@@ -36,6 +36,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Queue { settle, due: BTreeMap::new(), waiting: HashMap::new(), not_before: HashMap::new(), next: 0 }
     }
 
+    pub(super) fn settle(&self) -> Duration {
+        self.settle
+    }
+
     pub(super) fn written(&mut self, directory: K, now: Duration) {
         let known = self.waiting.get(&directory).copied();
         if known.is_none() && self.waiting.len() >= MOST {

@@ -257,6 +257,10 @@ fn no_more_is_moved_than_its_part() {
     let mut follower = follower(Some(10));
     let told = put_in_order(&mut follower, &mut host, &directory, 5000);
     assert!(told.report.blocks == 0 && told.again, "nothing was written since it began: {told:?}");
+    // Until more may be moved nobody is looked at in vain.
+    follower.written("another", Duration::ZERO);
+    assert!(follower.take(2 * SETTLE - Duration::from_secs(1)).is_none() && follower.next() == Some(2 * SETTLE));
+    assert_eq!(follower.take(2 * SETTLE), Some("another"));
     let told = put_in_order(&mut follower, &mut host, &directory, 6000);
     assert!((1..=100 + 64).contains(&told.report.blocks) && told.again, "{told:?}");
 }

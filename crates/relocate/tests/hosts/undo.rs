@@ -97,10 +97,16 @@ fn an_undo_brings_every_block_back_as_often_as_it_is_asked_for() {
     assert!(layout(&directory) == there);
     assert!(held(&folder(&image, &id)).0 >= blocks);
 
+    // What others put there is nobody's to remove.
+    let note = folder(&image, &id).join("note");
+    fs::write(&note, "theirs").unwrap();
     let free = || run("stat", &["-f", "-c", "%f", text(&image.root())]).trim().parse::<u64>().unwrap();
     sync(&directory);
     let was = free();
-    assert!(forget(&mut host(&directory), &id).unwrap() / 8 >= blocks);
+    let told = forget(&mut host(&directory), &id).unwrap_err().to_string();
+    assert!(told.contains("cannot remove it, without what others put there") && note.exists(), "{told}");
+    fs::remove_file(&note).unwrap();
+    assert_eq!(forget(&mut host(&directory), &id).unwrap(), 0, "all else is gone already");
     sync(&directory);
     assert!(free() >= was + blocks);
     assert!(!folder(&image, &id).exists());

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 /// The file system of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,15 @@ pub fn is_read_only(directory: BorrowedFd<'_>) -> io::Result<bool> {
         Err(rustix::io::Errno::ROFS) => Ok(true),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the caller may write to a file by its permissions, as they are for who runs this; true where that can't be told.
+pub fn may_write(path: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    !matches!(
+        accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS),
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
+    )
 }
 
 /// Writes everything dirty of the file system of `fd` to its device.

@@ -5,7 +5,10 @@ use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -33,8 +36,10 @@ fn parsed(line: &str) -> Option<(u64, FileHandle)> {
 
 /// The mover's process.
 pub(super) struct Mover {
-    process: Child,
+    process: Arc<Mutex<Child>>,
+    number: u32,
     control: Option<ChildStdin>,
+    is_to_end: Arc<AtomicBool>,
     /// Of each file system that is tracked.
     tracked: Arc<Mutex<Vec<Moves>>>,
 }
@@ -58,34 +63,46 @@ impl Mover {
         let told = told.ok_or_else(|| failed("it has no output".into()))?;
         let tracked = Arc::<Mutex<Vec<Moves>>>::default();
         let tell = Arc::clone(&tracked);
+        let (number, process) = (process.id(), Arc::new(Mutex::new(process)));
+        let is_to_end = Arc::<AtomicBool>::default();
+        let (ended, expected) = (Arc::clone(&process), Arc::clone(&is_to_end));
         let heard = thread::Builder::new().name("moves".into()).spawn(move || {
             for line in BufReader::new(told).lines().map_while(Result::ok) {
                 let Some((dev, directory)) = parsed(&line) else { continue };
                 let mut tracked = tell.lock().unwrap_or_else(PoisonError::into_inner);
                 tracked.retain(|moves| moves.sizes_changed(dev, &directory).is_some());
             }
+            let is_expected = expected.load(Ordering::SeqCst);
+            // Who ends the server waits until this was told.
+            let mut process = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let how = process.wait();
+            if !is_expected {
+                let how = how.map_or_else(|error| message::why(&error).to_string(), |how| how.to_string());
+                tracing::error!(
+                    "the mover has ended ({how}); no more files are moved until the server is started again"
+                );
+            }
         });
         heard.map_err(|error| failed(message::why(&error).to_string()))?;
-        Ok(Mover { process, control, tracked })
+        Ok(Mover { process, number, control, is_to_end, tracked })
     }
 
     /// What it does on this file system is no change, but for what it says.
     pub(super) fn is_heard_by(&self, moves: Moves) {
-        moves.are_by(self.process.id());
+        moves.are_by(self.number);
         self.tracked.lock().unwrap_or_else(PoisonError::into_inner).push(moves);
     }
 
     pub(super) fn reload(&mut self) {
-        let said = self.control.as_mut().map(|control| control.write_all(&[RELOAD]).and_then(|()| control.flush()));
-        if let Some(Err(error)) = said {
-            tracing::error!("the mover has ended: {}; no more files are moved", message::why(&error));
-        }
+        // That it has ended was told when it did.
+        let _ = self.control.as_mut().map(|control| control.write_all(&[RELOAD]).and_then(|()| control.flush()));
     }
 
     /// Ends it behind the region that it moves, and waits for that.
     pub(super) fn end(mut self) {
+        self.is_to_end.store(true, Ordering::SeqCst);
         self.control = None;
-        let _ = self.process.wait();
+        let _ = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
     }
 }
 

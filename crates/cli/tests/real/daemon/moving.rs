@@ -105,6 +105,31 @@ fn a_written_directory_is_put_in_order_on_xfs() {
 }
 
 #[test]
+fn that_the_mover_has_ended_is_told_when_it_does() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let serving = serving(&image, "always");
+    let daemon = serving.running.id();
+    let children = fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children")).expect("its children");
+    let is_mover =
+        |pid: &&str| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "onesweep-mover\n");
+    // It takes its name when it has begun.
+    let mover = loop {
+        if let Some(mover) = children.split_whitespace().find(is_mover) {
+            break mover;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    run(Command::new("kill").args(["-KILL", mover]));
+    while Path::new("/proc").join(mover).exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    run(&mut serving.du(&["-s"], &image.root()));
+    let said = serving.end();
+    assert!(said.contains("the mover has ended (signal: 9 (SIGKILL)); no more files are moved"), "{said}");
+}
+
+#[test]
 fn what_can_not_be_moved_is_told_and_tracked_all_the_same() {
     root_test!();
     let image = Image::new(Fs::Btrfs, 256 << 20);

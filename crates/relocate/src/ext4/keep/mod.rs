@@ -249,6 +249,7 @@ pub fn forget(host: &mut Ext4, id: &str) -> Result<u64, Unknown> {
         move |error| Failure::new(doing, &path, error)
     };
     let mut names = run.names().map_err(failed("list it"))?;
+    names.retain(|name| is_ours(name));
     // A donor without its manifest leads nowhere, a manifest without its donor promises what isn't there.
     names.sort_by_key(|name| !name.ends_with(MANIFEST));
     let mut held = 0;
@@ -257,6 +258,16 @@ pub fn forget(host: &mut Ext4, id: &str) -> Result<u64, Unknown> {
         held += stat.blocks;
         run.remove(&name).map_err(failed("remove what is in it"))?;
     }
-    folder.remove(&run).map_err(failed("remove it"))?;
+    folder.remove(&run).map_err(failed("remove it, without what others put there"))?;
     Ok(held)
+}
+
+/// Whether a donor or a manifest has such a name.
+fn is_ours(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_region = |text: &str| text.len() >= 6 && is_number(text);
+    match name.split_once('-') {
+        Some((region, donor)) => is_region(region) && is_number(donor),
+        None => name.strip_suffix(MANIFEST).is_some_and(is_region),
+    }
 }
