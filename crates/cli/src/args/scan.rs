@@ -58,7 +58,7 @@ pub(crate) struct EngineArgs {
     pub(crate) clamd: Address,
     /// A line for the shell instead: reads a content, and ends with 0 (clean), 1 (infected, its first line of output is the
     /// name) or anything else (failed)
-    #[arg(long, value_name = "LINE", conflicts_with = "clamd")]
+    #[arg(long, value_name = "LINE", conflicts_with = "clamd", value_parser = command)]
     pub(crate) command: Option<String>,
     /// What names the signatures beyond what clamd says of them: a change makes all verdicts from before void
     #[arg(long, value_name = "TEXT", value_parser = epoch)]
@@ -91,6 +91,13 @@ pub(crate) struct VerdictArgs {
     pub(crate) verdicts: Option<PathBuf>,
 }
 
+fn command(line: &str) -> Result<String, String> {
+    match line.trim().is_empty() {
+        true => Err("it has no command, which would call everything clean".into()),
+        false => Ok(line.to_owned()),
+    }
+}
+
 fn epoch(text: &str) -> Result<String, String> {
     if (1..=EPOCH_BYTES_MAX).contains(&text.len()) {
         Ok(text.to_owned())
@@ -116,6 +123,7 @@ mod tests {
         assert_eq!(parsed("scan /srv").engine.clamd, Address::Unix(CLAMD.into()));
         assert_eq!(parsed("scan --clamd box:3310 /srv").engine.clamd, Address::Tcp("box:3310".to_owned()));
         assert_eq!(parsed("scan --command true /srv").engine.command.as_deref(), Some("true"));
+        assert!(command("").is_err() && command(" \t").is_err(), "a variable that was not set");
         assert_eq!(parsed("scan --scan-time 90s /srv").engine.scan_time.0, 90);
         for line in [
             "scan",

@@ -89,6 +89,7 @@ fn settings(args: &GuardArgs, engine: &dyn Engine) -> Result<Settings, Failure> 
     Ok(Settings {
         undecided: if args.fail_open { Undecided::FailOpen } else { Undecided::FailClosed },
         patience: Duration::from_secs(args.patience.0.unsigned_abs()),
+        hash_time: Duration::from_secs(args.engine.scan_time.0.unsigned_abs().max(1)),
         scanners: args.scanners.into(),
         waiting_max: usize::try_from(waiting_max).unwrap_or(usize::MAX),
         known_max: args.known as usize,

@@ -10,10 +10,10 @@ use crate::block_read::BlockRead;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeMarks {
-    /// ext4: s_wtime, s_mtime, s_mnt_count, s_kbytes_written, and of the journal the number of its next transaction and where
+    /// ext4: s_wtime, s_mtime, s_mnt_count, s_kbytes_written, a sum of the whole superblock, and of the journal the number of its next transaction and where
     /// it begins.
     Ext4(Vec<u64>),
-    /// XFS: the head of the log, its round and its block.
+    /// XFS: the head of the log, its round and its block, and a sum of the superblocks and the headers of the groups.
     Xfs(Vec<u64>),
     /// btrfs: the generation, of this device of it.
     Btrfs(Vec<u64>),
@@ -24,7 +24,8 @@ pub enum ChangeMarks {
 /// The marks of the file system that begins at byte 0.
 ///
 /// `None` where it is none of these, where its tables can't be read, and where they tell nothing: an NTFS whose $LogFile is
-/// empty, as it is after ntfs-3g had it. Bytes that were written past the file system change no mark.
+/// empty, as it is after ntfs-3g had it. Bytes that were written past the file system change no mark; those that its own tools
+/// write to headers do.
 pub fn change_marks(device: &impl BlockRead) -> Option<ChangeMarks> {
     if is_btrfs(device) {
         return btrfs(device).map(ChangeMarks::Btrfs);

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read, Seek},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -23,6 +24,7 @@ pub(super) fn look(
     judge: Option<&Judge>,
     file: &File,
     is_same: &dyn Fn() -> bool,
+    hash_time: Duration,
 ) -> Result<Looked, String> {
     let failed = |error: io::Error| format!("cannot read it: {error}");
     let bytes = in_memory(file).map_err(failed)?;
@@ -30,9 +32,9 @@ pub(super) fn look(
         (None, _) => None,
         (Some(judge), Some(bytes)) => Some(content::of_bytes(judge.domain(), BlockSize::default(), bytes)),
         (Some(judge), None) => {
-            let read = (&mut &*file)
-                .rewind()
-                .and_then(|()| content::of_reader(judge.domain(), BlockSize::default(), &mut &*file));
+            let read = (&mut &*file).rewind().and_then(|()| {
+                content::of_reader(judge.domain(), BlockSize::default(), &mut Until::now(file, hash_time))
+            });
             // What was hashed is what will be opened, or its verdict says nothing.
             Some(read.map_err(failed)?.0)
         }
@@ -52,6 +54,27 @@ pub(super) fn look(
         judge.found(&engine_id, hash, verdict.clone());
     }
     Ok(Looked { verdict, source: Source::Scan })
+}
+
+/// A file that is read for so long at most: a hole of a tebibyte is written in no time.
+struct Until<'a> {
+    file: &'a File,
+    end: Instant,
+}
+
+impl<'a> Until<'a> {
+    fn now(file: &'a File, time: Duration) -> Self {
+        Self { file, end: Instant::now() + time }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.end {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it takes longer to read than a scan may"));
+        }
+        self.file.read(buffer)
+    }
 }
 
 /// The bytes of a file, or none where it is too large.
@@ -115,6 +138,8 @@ mod tests {
         Judge::new(sources, Finds::default().id().unwrap())
     }
 
+    const LONG: Duration = Duration::from_secs(3600);
+
     fn file(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
@@ -127,7 +152,7 @@ mod tests {
         let large = [vec![b'.'; IN_MEMORY_MAX as usize], b"bad".to_vec()].concat();
         for content in [&b"good"[..], b"a bad one", &large] {
             let verdicts: Vec<(bool, Source)> = (0..2)
-                .map(|_| look(&engine, Some(&judge), &file(content), &|| true).unwrap())
+                .map(|_| look(&engine, Some(&judge), &file(content), &|| true, LONG).unwrap())
                 .map(|looked| (looked.verdict.is_infected(), looked.source))
                 .collect();
             assert!(
@@ -142,21 +167,31 @@ mod tests {
         let (engine, judge) = (Finds::default(), judge());
         let large = file(&vec![b'.'; IN_MEMORY_MAX as usize + 1]);
         for times in 1..3 {
-            assert_eq!(look(&engine, Some(&judge), &large, &|| false).unwrap().verdict, Verdict::Clean);
+            assert_eq!(look(&engine, Some(&judge), &large, &|| false, LONG).unwrap().verdict, Verdict::Clean);
             assert_eq!(engine.0.load(Relaxed), times);
         }
         // Of what was in memory as a whole the hash is right, whatever became of the file.
         for _ in 0..2 {
-            look(&engine, Some(&judge), &file(b"small"), &|| false).unwrap();
+            look(&engine, Some(&judge), &file(b"small"), &|| false, LONG).unwrap();
         }
         assert_eq!(engine.0.load(Relaxed), 3);
+    }
+
+    #[test]
+    fn what_takes_too_long_to_be_hashed_has_no_verdict() {
+        let (engine, judge) = (Finds::default(), judge());
+        let hole = file(b"bad");
+        hole.set_len(1 << 40).unwrap();
+        let why = look(&engine, Some(&judge), &hole, &|| true, Duration::ZERO).unwrap_err();
+        assert_eq!(why, "cannot read it: it takes longer to read than a scan may");
+        assert!(look(&engine, Some(&judge), &file(b"bad"), &|| true, Duration::ZERO).is_ok(), "what fits into memory");
     }
 
     #[test]
     fn without_a_key_each_is_scanned() {
         let engine = Finds::default();
         for _ in 0..2 {
-            assert!(look(&engine, None, &file(b"bad"), &|| true).unwrap().verdict.is_infected());
+            assert!(look(&engine, None, &file(b"bad"), &|| true, LONG).unwrap().verdict.is_infected());
         }
         assert_eq!(engine.0.load(Relaxed), 2);
     }

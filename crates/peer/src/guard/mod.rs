@@ -81,6 +81,8 @@ pub struct Settings {
     pub undecided: Undecided,
     /// Nobody waits for a verdict longer than this.
     pub patience: Duration,
+    /// A file is read for so long to be hashed, where it doesn't fit into memory; then it has no verdict.
+    pub hash_time: Duration,
     /// Files that are looked at at a time.
     pub scanners: usize,
     /// So many may wait, with a descriptor each. Who comes then is undecided at once.
@@ -377,7 +379,7 @@ impl Shared {
             self.desk().seal(job);
         }
         let is_same = || is_steady && identity(file).is_ok_and(|(_, now)| now == id);
-        let looked = look::look(self.engine.as_ref(), self.judge.as_ref(), file, &is_same)?;
+        let looked = look::look(self.engine.as_ref(), self.judge.as_ref(), file, &is_same, self.settings.hash_time)?;
         let counter = match looked.source {
             Source::Scan => &self.counters.scanned,
             Source::Kept => &self.counters.kept,

@@ -146,6 +146,51 @@ fn comes_back(mkfs: &[&str], megabytes: u64, mount: &'static [&'static str]) {
 
 const LOOP: &[&str] = &["mount", "-o", "loop", "IMAGE", "MNT"];
 
+/// What its own tools write past a file system that nobody has mounted.
+fn tools_are_seen(mkfs: &[&str], megabytes: u64, tools: &[&[&str]]) {
+    let Some(image) = Image::new(mkfs, megabytes, LOOP) else { return };
+    if !image.mounted(|at| fs::write(at.join("file"), "x").unwrap()) {
+        return;
+    }
+    for tool in tools {
+        let before = image.marks().expect("marks");
+        let (program, words) = tool.split_first().unwrap();
+        let done = Command::new(program).args(words).arg(image.path()).output().unwrap();
+        assert!(done.status.code().is_some_and(|code| code <= 1), "{tool:?}: {done:?}");
+        assert_ne!(image.marks(), Some(before), "{tool:?}");
+    }
+}
+
+#[test]
+fn tools_of_ext4_are_seen_within_a_second() {
+    tools_are_seen(
+        &["mkfs.ext4", "-q", "-F"],
+        32,
+        &[&["tune2fs", "-L", "a"], &["tune2fs", "-L", "b"], &["tune2fs", "-c", "7"]],
+    );
+}
+
+#[test]
+fn tools_of_xfs_are_seen() {
+    let links: &[&str] = &[
+        "xfs_db",
+        "-x",
+        "-c",
+        "path /file",
+        "-c",
+        "write -d core.nlinkv2 9",
+        "-c",
+        "agf 1",
+        "-c",
+        "write -d freeblks 5",
+    ];
+    tools_are_seen(
+        &["mkfs.xfs", "-q"],
+        320,
+        &[&["xfs_admin", "-L", "a"], &["xfs_admin", "-L", "b"], links, &["xfs_repair"]],
+    );
+}
+
 #[test]
 fn ext4_changed_elsewhere_is_suspect() {
     comes_back(&["mkfs.ext4", "-q", "-F"], 32, LOOP);

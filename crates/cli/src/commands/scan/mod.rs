@@ -213,9 +213,9 @@ impl Scan<'_> {
 
     /// What of a file. The error is of this file alone.
     fn verdict(&self, file: &mut SweptFile) -> io::Result<(Verdict, Source)> {
-        // In nothing there is nothing.
+        // In nothing there is nothing, and no engine is asked.
         if file.metadata().size == 0 {
-            return Ok((Verdict::Clean, Source::Scan));
+            return Ok((Verdict::Clean, Source::Kept));
         }
         let hash = match self.judge {
             None => None,

@@ -155,7 +155,9 @@ pub(super) fn change_marks(device: &impl BlockRead) -> Result<Vec<u64>, TableErr
     let (written_at, mounted_at) =
         (word(0x30) | u64::from(bytes[0x274]) << 32, word(0x2C) | u64::from(bytes[0x275]) << 32);
     let (mounts, kibibytes) = (word(0x34) & 0xFFFF, word(0x178) | word(0x17C) << 32);
-    let mut marks = vec![written_at, mounted_at, mounts, kibibytes];
+    // Times are whole seconds, in which tune2fs may write once more. With the checksum at the end the sum would always be the same.
+    let all = u64::from(checksum::crc32c(!0, &bytes[..superblock::BYTES - 4]));
+    let mut marks = vec![written_at, mounted_at, mounts, kibibytes, all];
     if superblock.journal_inode != 0 {
         let (volume, _) = volume(device, superblock, 0);
         marks.extend(journal::position(&volume)?);

@@ -67,6 +67,7 @@ use crate::{
     tables::{
         Found, Inode, InodeFlags, TableError, Tables, VolumeFacts, Wanted,
         checks::{Nobody, Watched},
+        crc32c::crc32c,
     },
 };
 
@@ -96,7 +97,24 @@ pub struct Xfs<B> {
 
 /// What changes whenever the file system is mounted and written to; see [`change_marks`](super::change_marks).
 pub(super) fn change_marks(device: &impl BlockRead) -> Result<Option<Vec<u64>>, TableError> {
-    Ok(log::head(&Volume::open(device)?)?.map(Vec::from))
+    let volume = Volume::open(device)?;
+    let Some(head) = log::head(&volume)? else { return Ok(None) };
+    let mut marks = Vec::from(head);
+    marks.push(sum_of_headers(&volume)?.into());
+    Ok(Some(marks))
+}
+
+/// A sum of the superblock, its copies, and the headers of the groups: what xfs_admin and xfs_repair change past the log.
+fn sum_of_headers<B: BlockRead>(volume: &Volume<B>) -> Result<u32, TableError> {
+    /// Superblock, free space, inodes, and the list of free blocks.
+    const SECTORS: usize = 4;
+    /// A terabyte has one group, a damaged superblock may tell of very many.
+    const GROUPS: u32 = 1 << 14;
+    let mut bytes = vec![0; SECTORS * volume.superblock.sector_bytes as usize];
+    (0..volume.superblock.groups.min(GROUPS)).try_fold(!0, |sum, group| {
+        volume.read_into(&mut bytes, volume.superblock.group_start(group))?;
+        Ok(crc32c(sum, &bytes))
+    })
 }
 
 impl<B: BlockRead> Xfs<B> {

@@ -22,6 +22,8 @@ use onesweep_sys::{files, inode, lease};
 use super::{Details, draft, index_failure, put_in_place};
 use crate::{args::PeerIndexArgs, message, report::Failure, session::Session, size::Size};
 
+/// A file of more blocks is left out: its hashes would fill the memory. 64 GiB by blocks of 4 KiB.
+const BLOCKS_MAX: u64 = 1 << 24;
 /// Hashes that are kept at once.
 const BATCH: usize = 1 << 18;
 
@@ -135,6 +137,13 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
             return true;
         }
     };
+    if key.size.div_ceil(index.block_bytes().into()) > BLOCKS_MAX {
+        let name = message::path_text(file.path());
+        session.tell(&format!(
+            "{name}: left out of the index, since it has more than {BLOCKS_MAX} blocks; see --block-size"
+        ));
+        return true;
+    }
     // It was read at some time after that.
     let is_settled = key.is_settled(begun) && !is_open;
     let hashed = match file.bytes() {
