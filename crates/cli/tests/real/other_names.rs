@@ -52,6 +52,15 @@ fn two(fs: Fs, start: Start) -> (Image, Tracked, [PathBuf; 2]) {
     (image, tracked, [a, b])
 }
 
+/// A summary, and the key of an inode.
+type Key = (&'static str, fn(&fs::Metadata) -> String);
+
+const KEYS: [Key; 3] = [
+    ("owner", |facts| facts.uid().to_string()),
+    ("group", |facts| facts.gid().to_string()),
+    ("age", |facts| Period::Month.of(facts.mtime())),
+];
+
 /// Whatever is told of a directory is what looking at every file in it tells, without anything being written for that.
 fn equal(tracked: &mut Tracked, directory: &Path, when: &str) {
     let when = &format!("{} {when}", directory.display());
@@ -68,12 +77,7 @@ fn equal(tracked: &mut Tracked, directory: &Path, when: &str) {
         let at = tracked.ledger().declared()?.find(name)?;
         Some(view(tracked.ledger(), slot, at, None).expect("it reads").expect("it is declared").tally.entries)
     };
-    let keys: [(&str, &dyn Fn(&fs::Metadata) -> String); 3] = [
-        ("owner", &|facts| facts.uid().to_string()),
-        ("group", &|facts| facts.gid().to_string()),
-        ("age", &|facts| Period::Month.of(facts.mtime())),
-    ];
-    for (name, key) in keys {
+    for (name, key) in KEYS {
         let Some(entries) = told(name) else { continue };
         let mut expected: BTreeMap<Vec<u8>, [i64; 2]> = BTreeMap::new();
         for (facts, _) in &all {
