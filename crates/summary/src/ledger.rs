@@ -56,7 +56,7 @@ pub struct Merged {
     pub is_doubtful: bool,
     /// Directories above it that have to be read first, for one of them seems to lie in it.
     pub doubted: Vec<Slot>,
-    /// Directories that name inodes which this one has shown to be changed: declared summaries need them read again.
+    /// Directories that name inodes which this one has shown to be changed: they show what these were, and have to be read again.
     pub outdated: Vec<Slot>,
 }
 
@@ -319,18 +319,24 @@ impl Ledger {
         owed.sums -= before.sums;
         owed.raised = owed.raised.or(reading.own.extremes);
         owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
-        self.merge_links(slot, &links_before, &reading.linked)?;
+        merged.outdated = self.merge_links(slot, &links_before, &reading.linked)?;
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
-            merged.outdated = books.merge((&self.nodes, &*self.store), slot, found, &links_before)?;
+            merged.outdated.extend(books.merge((&self.nodes, &*self.store), slot, found, &links_before)?);
         }
+        // One that is dirty is read after this, and compared then.
+        merged.outdated.retain(|&place| self.nodes.is_used(place) && !self.nodes.is_dirty(place));
+        merged.outdated.sort_unstable();
+        merged.outdated.dedup();
         let subvolume = self.nodes.id(slot).subvolume;
         self.batch.places.extend(reading.inodes.into_iter().map(|ino| ((subvolume, ino), slot)));
         self.nodes.mark_harvested(slot, count);
         Ok(merged)
     }
 
-    fn merge_links(&mut self, slot: Slot, before: &[u64], found: &[LinkedName]) -> Result<(), StoreError> {
+    /// Gives the directories that name inodes which have changed since these were read.
+    fn merge_links(&mut self, slot: Slot, before: &[u64], found: &[LinkedName]) -> Result<Vec<Slot>, StoreError> {
         let subvolume = self.nodes.id(slot).subvolume;
+        let mut outdated = Vec::new();
         let mut names: BTreeMap<u64, Vec<LinkedName>> = before.iter().map(|&ino| (ino, Vec::new())).collect();
         for name in found {
             names.entry(name.id.ino).or_default().push(*name);
@@ -344,14 +350,20 @@ impl Ledger {
                     // Another inode has got the number: what named the old one names nothing.
                     linked.places.clear();
                 }
-                linked.generation = name.id.generation;
+                // Who sees two in one directory has read it while it changed: whatever is found next is another one.
+                let is_one = names.iter().all(|other| other.facts == name.facts);
+                let facts = if is_one { name.facts } else { 0 };
+                if linked.facts != facts {
+                    outdated.extend_from_slice(&linked.places);
+                }
+                (linked.generation, linked.facts) = (name.id.generation, facts);
                 (linked.weight, linked.links) = (name.weight, name.links);
                 linked.places.extend(names.iter().map(|_| slot));
                 linked.places.sort_unstable();
             }
             self.charge(key, linked)?;
         }
-        Ok(())
+        Ok(outdated)
     }
 
     /// Puts down what an inode with several names adds where, after something of that has changed.
@@ -475,8 +487,9 @@ impl Ledger {
             record.subtree.sums += owed.sums;
             record.subtree.extremes = before.extremes.or(owed.raised);
             let mut after = record.subtree;
-            let is_lower = stood_on(before.extremes.newest, owed.sunk.newest)
-                || stood_on(before.extremes.largest, owed.sunk.largest);
+            // What came and went since the last payment is among both.
+            let is_lower = stood_on(after.extremes.newest, owed.sunk.newest)
+                || stood_on(after.extremes.largest, owed.sunk.largest);
             if is_lower {
                 after.extremes = self.extremes(slot, own)?;
                 self.edit(slot)?.subtree = after;
@@ -626,6 +639,27 @@ mod tests {
 
     /// No machine has room for such a stack.
     const REFUSED: usize = 1 << 50;
+
+    /// Those that were read before, and only where the inode is another one; whoever saw two of them knows neither.
+    #[test]
+    fn directories_that_name_a_changed_inode_are_outdated() {
+        let mut ledger = Ledger::open(Store::in_memory().expect("a store")).expect("it reads");
+        let id = |ino| NodeId { subvolume: 0, ino, generation: 1 };
+        let [one, other] = [1, 2].map(|ino| ledger.add(None, id(ino), Vec::new()).expect("there is room"));
+        let mut read = |slot, facts: &[u64], count| {
+            let name = |&facts: &u64| LinkedName { id: id(7), weight: Sums::default(), links: 3, facts };
+            let reading = Reading { linked: facts.iter().map(name).collect(), ..Reading::default() };
+            let outdated = ledger.merge(slot, reading, count, 0).expect("it is put down").outdated;
+            let linked = ledger.linked(LinkKey { subvolume: 0, ino: 7 }).expect("it reads");
+            (outdated, linked.map(|linked| linked.facts))
+        };
+        assert_eq!(read(one, &[5], 1), (vec![], Some(5)));
+        assert_eq!(read(other, &[5], 1), (vec![], Some(5)));
+        assert_eq!(read(other, &[6], 2), (vec![one], Some(6)));
+        assert_eq!(read(one, &[6, 6], 3), (vec![], Some(6)));
+        assert_eq!(read(other, &[7, 6], 4), (vec![one], Some(0)));
+        assert_eq!(read(other, &[], 5), (vec![], Some(0)));
+    }
 
     #[test]
     fn a_store_is_read_without_another_thread() {

@@ -10,6 +10,7 @@ pub mod catch_up;
 pub mod clock;
 mod code;
 pub mod custom;
+mod facts;
 pub mod file_system;
 mod harvest;
 pub mod history;

@@ -29,6 +29,8 @@ pub struct Linked {
     pub weight: Sums,
     /// How many names it has, as the inode says.
     pub links: u32,
+    /// What else summaries show of it, as it was last read: see [`crate::reading::LinkedName`].
+    pub facts: u64,
     /// The directories in which it was found, one for each name, in rising order.
     pub places: Vec<Slot>,
     /// What was added at which directory on its account.
@@ -116,7 +118,7 @@ mod tests {
     fn linked(mut places: Vec<Slot>, links: u32) -> Linked {
         places.sort_unstable();
         let weight = Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() };
-        Linked { generation: 1, weight, links, places, charges: Vec::new() }
+        Linked { generation: 1, weight, links, places, ..Linked::default() }
     }
 
     #[test]

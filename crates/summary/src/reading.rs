@@ -45,6 +45,8 @@ pub struct LinkedName {
     pub weight: Sums,
     /// How many names it has.
     pub links: u32,
+    /// Another one when something else has changed that summaries show of it; 0 where that isn't told.
+    pub facts: u64,
 }
 
 /// A file that is open for writing, or mapped so.

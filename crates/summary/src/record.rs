@@ -238,6 +238,7 @@ impl Linked {
             out.unsigned(slot.0.into());
             out.sparse(&charge.fields());
         }
+        out.fixed(self.facts);
         out.0
     }
 
@@ -254,7 +255,9 @@ impl Linked {
         }
         let charge = |from: &mut Reader<'_>| Some((Slot(from.small()?), Sums::of_fields(from.sparse()?)));
         let charges = (0..count).map(|_| charge(&mut from)).collect::<Option<_>>()?;
-        from.is_done().then_some(Linked { generation, weight, links, places, charges })
+        // Stores of format 3 have none.
+        let facts = if from.is_done() { 0 } else { from.fixed()? };
+        from.is_done().then_some(Linked { generation, weight, links, facts, places, charges })
     }
 }
 
@@ -331,16 +334,18 @@ mod tests {
 
         #[test]
         fn linked_inodes_come_back(
-            generation: u32, links: u32, weight: [i64; Sums::FIELDS], mut places: Vec<u32>,
+            generation: u32, links: u32, facts: u64, weight: [i64; Sums::FIELDS], mut places: Vec<u32>,
             charges in vec(any::<(u32, [i64; Sums::FIELDS])>(), 0..5),
         ) {
             places.sort_unstable();
             let charges = charges.into_iter().map(|(slot, sums)| (Slot(slot), Sums::of_fields(sums))).collect();
             let places = places.into_iter().map(Slot).collect();
-            let linked = Linked { generation, weight: Sums::of_fields(weight), links, places, charges };
+            let linked = Linked { generation, weight: Sums::of_fields(weight), links, facts, places, charges };
             let bytes = linked.encode();
-            prop_assert_eq!(Linked::decode(&bytes), Some(linked));
             prop_assert_eq!(Linked::decode(&bytes[..bytes.len() - 1]), None);
+            let before = Linked::decode(&bytes[..bytes.len() - 8]);
+            prop_assert_eq!(before, Some(Linked { facts: 0, ..linked.clone() }), "as format 3 had it");
+            prop_assert_eq!(Linked::decode(&bytes), Some(linked));
         }
 
         #[test]

@@ -29,6 +29,7 @@ use self::listing::Listing;
 use crate::{
     bulk::Bulk,
     custom::declare::Declared,
+    facts,
     file_system::FileSystem,
     identity::{Family, NodeId},
     lost_names,
@@ -251,6 +252,13 @@ impl Volume {
     pub(crate) fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
     }
+
+    /// An inode with several names, of which `stat` tells this.
+    pub(crate) fn linked(&self, id: NodeId, stat: &Stat) -> LinkedName {
+        // Where nobody tells what changes, each directory is as it was when it was read.
+        let facts = if self.changes_are_told() { facts::of(stat, self.declared.as_deref(), self.key()) } else { 0 };
+        LinkedName { facts, ..linked(id, stat) }
+    }
 }
 
 impl VolumeFacts {
@@ -375,7 +383,7 @@ impl Directories for Volume {
         if stat.nlink == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(linked(inode, &stat))
+        Ok(self.linked(inode, &stat))
     }
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {
@@ -573,10 +581,11 @@ pub(crate) fn stand_out(extremes: &mut Extremes, stat: &Stat) {
     *extremes = extremes.or(Extremes { newest: Some(stat.mtime), largest });
 }
 
+/// An inode with several names of a tree that is read once: nobody asks whether it has changed.
 pub(crate) fn linked(id: NodeId, stat: &Stat) -> LinkedName {
     // What it frees depends on where all its names are.
     let weight = Sums { freed_blocks: 0, ..weight(stat) };
-    LinkedName { id, weight, links: stat.nlink }
+    LinkedName { id, weight, links: stat.nlink, facts: 0 }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ by = \"largest\"
 count = 5
 ";
 
-fn tracked(image: &Image, text: &str) -> Tracked {
+pub(crate) fn tracked(image: &Image, text: &str) -> Tracked {
     let declared = Arc::new(Declared::parse(text).expect("it is understood"));
     let volume = Volume::of(&image.root()).expect("a file system with handles").with_summaries(Some(declared));
     let volume = Arc::new(volume);
@@ -72,7 +72,7 @@ fn ask(tracked: &mut Tracked, path: &Path, name: &str) -> Tally {
 }
 
 /// All that lies in a directory, itself among it, each inode once with all its names there.
-fn everything(path: &Path) -> Vec<(Metadata, BTreeSet<PathBuf>)> {
+pub(crate) fn everything(path: &Path) -> Vec<(Metadata, BTreeSet<PathBuf>)> {
     let mut found: HashMap<u64, (Metadata, BTreeSet<PathBuf>)> = HashMap::new();
     let mut left = vec![path.to_owned()];
     while let Some(path) = left.pop() {
@@ -373,7 +373,7 @@ fn another_declaration_is_seen() {
 }
 
 /// A script that a command runs; everybody may read it.
-fn script(image: &Image, name: &str, text: &str) -> PathBuf {
+pub(crate) fn script(image: &Image, name: &str, text: &str) -> PathBuf {
     let path = image.beside(name);
     File::create(&path).and_then(|mut file| write!(file, "#!/bin/sh\n{text}")).expect("a file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");

@@ -32,6 +32,7 @@ mod memory;
 mod moments;
 mod mounted_ntfs;
 mod order;
+mod other_names;
 mod peer;
 mod peer_mount;
 mod peer_pressure;

@@ -296,7 +296,7 @@ pub(crate) fn write_mapped(path: &Path, length: u64) -> io::Result<()> {
 }
 
 /// How a killed server leaves the store, for the next one: what has been written to the file by now, and nothing of its end.
-fn kill(tracked: Tracked, image: &Image) {
+pub(crate) fn kill(tracked: Tracked, image: &Image) {
     let (store, left) = (image.beside("store"), image.beside("store-left"));
     fs::copy(&store, &left).expect("a copy");
     drop(tracked);

@@ -16,7 +16,7 @@ use crate::{
     reading::Reading,
     survey::{Facts, stamp_of_sum},
     totals::Sums,
-    volume::{Kind, TICK_SECONDS, Volume, access_by, add, linked, stand_out},
+    volume::{Kind, TICK_SECONDS, Volume, access_by, add, stand_out},
 };
 
 /// So many names are gathered before what they name is looked at.
@@ -190,7 +190,7 @@ impl Bulk {
             }
             reading.changed_at = reading.changed_at.max(stat.ctime.secs);
             if stat.nlink > 1 {
-                reading.linked.push(linked(id, &stat));
+                reading.linked.push(volume.linked(id, &stat));
                 reading.own.sums.shared_names += 1;
                 stand_out(&mut reading.own.extremes, &stat);
             } else {

@@ -131,7 +131,37 @@ fn another_version_is_refused() {
     drop(database);
     let error = Store::open(&path).expect_err("refused");
     assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
-    assert!(error.to_string().contains("version 9, and this program knows version 3; remove it"), "{error}");
+    assert!(error.to_string().contains("version 9, and this program knows version 4; remove it"), "{error}");
+}
+
+/// The one before has less of inodes with several names: these are told to be others than they were.
+#[test]
+fn the_version_before_is_taken_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let key = LinkKey { subvolume: 0, ino: 77 };
+    let linked = Linked { links: 2, facts: 5, places: vec![Slot(1), Slot(2)], ..Linked::default() };
+    let store = Store::open(&path).expect("a store");
+    let mut first = batch([(1, Some(record(1, "a")))]);
+    first.linked.insert(key, Some(linked.clone()));
+    store.commit(&first, &Facts { count: 4, ..Facts::default() }, true).expect("it is written");
+    drop(store);
+    let database = Database::open(&path).expect("the database");
+    let transaction = database.begin_write().expect("a transaction");
+    let bytes = linked.encode();
+    let before = &bytes[..bytes.len() - 8];
+    transaction.open_table(FACTS).expect("a table").insert("version", [3, 0, 0, 0].as_slice()).expect("an entry");
+    transaction.open_table(LINKED).expect("a table").insert((0, 77), before).expect("an entry");
+    transaction.commit().expect("a commit");
+    drop(database);
+    for _ in 0..2 {
+        let store = Store::open(&path).expect("it is taken over");
+        assert_eq!(store.facts().expect("facts").count, 4);
+        assert_eq!(store.record(Slot(1)).expect("it reads"), Some(Arc::new(record(1, "a"))));
+        assert_eq!(store.linked(key).expect("it reads"), Some(Linked { facts: 0, ..linked.clone() }));
+        let version = store.fact("version").expect("it reads");
+        assert_eq!(version, Some(VERSION.to_le_bytes().to_vec()), "who knows the one before alone refuses it");
+    }
 }
 
 /// Who made it was killed in the middle.

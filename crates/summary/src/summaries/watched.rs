@@ -14,7 +14,6 @@ use crate::{
     links::{LinkKey, Linked},
     nodes::Slot,
     reading::{Directories, LinkedName, is_gone},
-    totals::Sums,
     tracker::{Change, Tracker},
 };
 
@@ -36,7 +35,7 @@ pub(super) struct Alien {
     id: NodeId,
     /// Directories that aren't ignored on its account: they tell when it is written, and don't name it.
     heeded: BTreeSet<NodeId>,
-    seen: Option<Sums>,
+    seen: Option<LinkedName>,
 }
 
 impl Alien {
@@ -134,7 +133,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let ids: Vec<NodeId> = some.iter().map(id).collect();
             for ((_, linked), found) in some.iter().zip(self.directories.look_each(&ids)) {
                 let is_the_same = match found {
-                    Ok(found) => (found.weight, found.links) == (linked.weight, linked.links),
+                    Ok(LinkedName { weight, links, facts, .. }) => {
+                        (weight, links, facts) == (linked.weight, linked.links, linked.facts)
+                    }
                     // A tree that is read once isn't looked at again.
                     Err(error) => error.kind() == io::ErrorKind::Unsupported,
                 };
@@ -187,9 +188,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
         };
         let is_below = places.all().any(|place| nodes.contains(slot, place));
-        let has_changed = alien.seen != Some(found.weight) && (is_below || !is_written);
+        let has_changed = alien.seen != Some(found) && (is_below || !is_written);
         if has_changed {
-            self.aliens.insert(key, Alien { seen: Some(found.weight), ..alien.clone() });
+            self.aliens.insert(key, Alien { seen: Some(found), ..alien.clone() });
             places.all().try_for_each(|place| self.mark(place))?;
         }
         if !is_written {

@@ -13,7 +13,7 @@ use onesweep_sys::{
     inode,
 };
 
-use super::{Kind, Known, TICK_SECONDS, Volume, access, add, linked, stand_out};
+use super::{Kind, Known, TICK_SECONDS, Volume, access, add, stand_out};
 use crate::{
     custom::found::{Found, Gathering},
     identity::{NodeId, STUB_INO},
@@ -154,7 +154,7 @@ impl Volume {
         if stat.nlink > 1 {
             let id = self.node_at(fd, name, &stat)?;
             also(&stat, Some(id));
-            reading.linked.push(linked(id, &stat));
+            reading.linked.push(self.linked(id, &stat));
             reading.own.sums.shared_names += 1;
             stand_out(&mut reading.own.extremes, &stat);
         } else {

@@ -135,10 +135,12 @@ pub(super) fn put_linked(out: &mut Writer, linked: &LinkedName) {
     put_id(out, linked.id);
     out.sparse(&linked.weight.fields());
     out.unsigned(linked.links.into());
+    out.fixed(linked.facts);
 }
 
 pub(super) fn linked(from: &mut Reader<'_>) -> Option<LinkedName> {
-    Some(LinkedName { id: id(from)?, weight: Sums::of_fields(from.sparse()?), links: from.small()? })
+    let (id, weight) = (id(from)?, Sums::of_fields(from.sparse()?));
+    Some(LinkedName { id, weight, links: from.small()?, facts: from.fixed()? })
 }
 
 pub(super) fn put_open(out: &mut Writer, open: &OpenFile) {
@@ -281,7 +283,7 @@ mod tests {
                 own: Totals { sums, extremes: Extremes { newest: Some(newest), largest: Some(largest) } },
                 directories: vec![(node, name)],
                 inodes,
-                linked: vec![LinkedName { id: node, weight: sums, links }],
+                linked: vec![LinkedName { id: node, weight: sums, links, facts: stamp }],
                 custom: why.map(found),
                 changed_at: fields[2],
                 stamp,

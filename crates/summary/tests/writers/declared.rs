@@ -43,14 +43,29 @@ impl Summarise for ByName {
     }
 }
 
-pub(crate) fn stat(ino: u64, is_directory: bool, bytes: i64) -> Stat {
+/// Keys are owners, which a file changes with its time.
+#[derive(Debug)]
+pub(crate) struct ByOwner;
+
+impl Summarise for ByOwner {
+    fn tell(&self, entry: &Entry<'_>, add: Add<'_>) {
+        add(entry.stat.uid.to_string().as_bytes(), [1, entry.stat.size as i64, 0]);
+    }
+}
+
+fn owner(time: i64) -> u32 {
+    time as u32 % 5
+}
+
+pub(crate) fn stat(ino: u64, is_directory: bool, bytes: i64, time: i64) -> Stat {
     static ANY: OnceLock<Stat> = OnceLock::new();
     let found = *ANY.get_or_init(|| statx_at(CURRENT_DIR, "/", true).expect("there is a root"));
     Stat {
         ino,
         mode: if is_directory { 0o40_755 } else { 0o100_644 },
+        uid: owner(time),
         size: bytes as u64,
-        mtime: Time::default(),
+        mtime: Time { secs: time, nanos: 0 },
         ..found
     }
 }
@@ -83,6 +98,13 @@ pub(crate) fn summaries_agree(tracked: &Tracked, tree: &Tree, top: u64, when: &s
         }
     }
     classes.retain(|_, amounts| *amounts != [0; 3]);
+    let mut owners: BTreeMap<Vec<u8>, Amounts> = BTreeMap::new();
+    let owned = directories.iter().map(|_| (0, 0));
+    for (time, bytes) in owned.chain(files.keys().map(|&ino| (state.time(ino), state.files[&ino]))) {
+        let sum = owners.entry(owner(time).to_string().into_bytes()).or_default();
+        *sum = [sum[0] + 1, sum[1] + bytes, 0];
+    }
+    assert_eq!(told("owners").entries, owners, "directory {top} {when}");
     assert_eq!(told("classes").entries, classes, "directory {top} {when}");
     assert_eq!(told("most").entries, most, "directory {top} {when}");
     let cut = told("cut");

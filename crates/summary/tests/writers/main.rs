@@ -4,6 +4,7 @@
 mod aside;
 mod declared;
 mod mapped;
+mod other_names;
 mod places;
 mod settling;
 mod store_faults;
@@ -32,7 +33,9 @@ fn agrees(tracked: &mut Tracked, tree: &Tree, directory: u64, when: &str) {
 
 fn answers_right(tracked: &mut Tracked, tree: &Tree, (directory, freshness): (u64, Freshness), when: &str) -> Answer {
     let answer = tracked.query(id(directory), freshness).unwrap_or_else(|error| panic!("{when}: {error}"));
-    let found = (answer.totals.sums.inodes(), answer.totals.sums.bytes);
+    let (sums, extremes) = (answer.totals.sums, answer.totals.extremes);
+    let (newest, largest) = (extremes.newest.map(|time| time.secs), extremes.largest.map(|largest| largest.bytes));
+    let found = (sums.inodes(), sums.bytes, newest, largest);
     assert_eq!(found, tree.state().truth(directory), "directory {directory} {when}");
     if tree.1.is_some() {
         summaries_agree(tracked, tree, directory, when);

@@ -16,12 +16,12 @@ use onesweep_summary::{
     reading::{Directories, LinkedName, OpenFile, Reading, too_large},
     record::Access,
     survey::{Method, Seen, Tell},
-    totals::Sums,
+    totals::{Largest, Sums},
     tracker::{Change, Drained, SizesFollow, Tracker},
 };
-use onesweep_sys::fanotify::Happened;
+use onesweep_sys::{fanotify::Happened, files::Time};
 
-use crate::declared::{ByClass, ByName, stat};
+use crate::declared::{ByClass, ByName, ByOwner, stat};
 
 pub(crate) const ROOT: u64 = 1;
 
@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) directories: BTreeMap<u64, Directory>,
     /// Bytes of each inode.
     pub(crate) files: BTreeMap<u64, i64>,
+    /// Of some a time, which tells the owner, too.
+    pub(crate) times: BTreeMap<u64, i64>,
     pub(crate) ignored: BTreeSet<u64>,
     pub(crate) heeded: BTreeSet<u64>,
     pub(crate) told: Vec<Change>,
@@ -72,6 +74,11 @@ pub(crate) struct State {
     pub(crate) is_bulk: bool,
     /// Sizes as they were written, and the number of the last change by then, while it does.
     pub(crate) written_down: Option<(BTreeMap<u64, i64>, u64)>,
+}
+
+/// What is shown of a file: its bytes, and by its time who owns it.
+fn facts(bytes: i64, time: i64) -> u64 {
+    ((bytes as u64) << 32 | time as u64) + 1
 }
 
 pub(crate) fn id(ino: u64) -> NodeId {
@@ -149,7 +156,7 @@ impl State {
 
     pub(crate) fn change(&mut self) {
         let directory = self.any_directory();
-        match self.random(9) {
+        match self.random(10) {
             0 | 1 => {
                 let (ino, size) = (self.fresh(), self.random(10_000) as i64);
                 self.files.insert(ino, size);
@@ -197,7 +204,14 @@ impl State {
                 self.directory(directory).directories.insert(ino, format!("d{ino}"));
                 self.tell(directory, None, Happened::CREATE | Happened::ON_DIRECTORY);
             }
-            7 => self.move_directory(directory),
+            7 => {
+                if let Some((place, _, ino)) = self.any_name() {
+                    let time = self.random(1000) as i64;
+                    self.times.insert(ino, time);
+                    self.tell(place, Some(ino), Happened::ATTRIB);
+                }
+            }
+            8 => self.move_directory(directory),
             _ => self.remove_directory(directory),
         }
     }
@@ -253,6 +267,11 @@ impl State {
         }
     }
 
+    /// Seconds.
+    pub(crate) fn time(&self, ino: u64) -> i64 {
+        self.times.get(&ino).copied().unwrap_or(0)
+    }
+
     /// The term of a file in the stamp of a directory that names it, or of a directory in its own.
     pub(crate) fn term(&self, ino: u64) -> u64 {
         let changed = match self.directories.get(&ino) {
@@ -274,8 +293,8 @@ impl State {
         }
     }
 
-    /// What all below a directory comes to: inodes and bytes, each inode once.
-    pub(crate) fn truth(&self, top: u64) -> (i64, i64) {
+    /// What all below a directory comes to: inodes and bytes, each inode once, the newest time and the largest file.
+    pub(crate) fn truth(&self, top: u64) -> (i64, i64, Option<i64>, Option<u64>) {
         let (mut directories, mut files) = (vec![top], BTreeSet::new());
         let mut at = 0;
         while let Some(next) = directories.get(at).copied() {
@@ -285,7 +304,9 @@ impl State {
             at += 1;
         }
         let bytes = files.iter().map(|ino| self.files[ino]).sum();
-        (directories.len() as i64 + files.len() as i64, bytes)
+        let newest = files.iter().map(|&ino| self.time(ino)).max();
+        let largest = files.iter().map(|ino| self.files[ino] as u64).max();
+        (directories.len() as i64 + files.len() as i64, bytes, newest, largest)
     }
 }
 
@@ -312,6 +333,7 @@ impl Tree {
             declared.add(name, rule, 1, Arc::new(ByClass)).expect("it is declared");
         }
         declared.add("names", rule(Merge::Sum, 9), 1, Arc::new(ByName)).expect("it is declared");
+        declared.add("owners", rule(Merge::Sum, 9), 1, Arc::new(ByOwner)).expect("it is declared");
         Tree(Tree::new(seed).0, Some(Arc::new(declared)))
     }
 
@@ -375,25 +397,28 @@ impl Tree {
         let now = state.directories.get(&directory).map(|found| &found.names);
         let all_links = state.all_links();
         let mut gathering =
-            self.1.as_deref().map(|declared| Gathering::new(declared, &stat(directory, true, 0), 0, None));
+            self.1.as_deref().map(|declared| Gathering::new(declared, &stat(directory, true, 0, 0), 0, None));
         for (name, ino) in listed.names {
             if now.and_then(|names| names.get(&name)) != Some(&ino) {
                 continue;
             }
             // In bulk a size is told late, and only events say so.
             let late = state.written_down.as_ref().and_then(|(sizes, _)| sizes.get(&ino)).copied();
-            let (bytes, links) = (late.unwrap_or(state.files[&ino]), all_links[&ino]);
+            let (bytes, time, links) = (late.unwrap_or(state.files[&ino]), state.time(ino), all_links[&ino]);
             if let Some(gathering) = &mut gathering {
                 let linked = (links > 1).then(|| id(ino));
-                gathering.add(name.as_bytes(), &stat(ino, false, bytes), None, linked);
+                gathering.add(name.as_bytes(), &stat(ino, false, bytes, time), None, linked);
             }
             let weight = Sums { files: 1, bytes, ..Sums::default() };
+            let extremes = &mut reading.own.extremes;
+            extremes.newest = extremes.newest.max(Some(Time { secs: time, nanos: 0 }));
+            extremes.largest = extremes.largest.max(Some(Largest { bytes: bytes as u64, ino, directory: 0 }));
             match links {
                 1 => {
                     reading.own.sums += weight;
                     reading.inodes.push(ino);
                 }
-                links => reading.linked.push(LinkedName { id: id(ino), weight, links }),
+                links => reading.linked.push(LinkedName { id: id(ino), weight, links, facts: facts(bytes, time) }),
             }
         }
         reading.custom = gathering.map(Gathering::finish);
@@ -476,7 +501,8 @@ impl Directories for Tree {
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
         let state = self.state();
         let bytes = *state.files.get(&inode.ino).ok_or(io::ErrorKind::NotFound)?;
-        Ok(LinkedName { id: inode, weight: Sums { files: 1, bytes, ..Sums::default() }, links: state.links(inode.ino) })
+        let (weight, links) = (Sums { files: 1, bytes, ..Sums::default() }, state.links(inode.ino));
+        Ok(LinkedName { id: inode, weight, links, facts: facts(bytes, state.time(inode.ino)) })
     }
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {

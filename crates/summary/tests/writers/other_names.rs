@@ -1,0 +1,89 @@
+//! A file with names in several directories: what is told to one of them, or to none, shows in all, and has no more read than that.
+
+use onesweep_summary::store::Store;
+use onesweep_sys::fanotify::Happened;
+
+use crate::{
+    Tracked, agrees, opened,
+    tree::{Directory, ROOT, Tree},
+};
+
+const FILE: u64 = 5000;
+const ONE: u64 = 9001;
+const OTHER: u64 = 9002;
+
+/// Two directories that name a file, all of it read; with nothing declared, and with summaries.
+fn two(is_declared: bool) -> (Tree, Tracked) {
+    let tree = if is_declared { Tree::with_summaries(7) } else { Tree::new(7) };
+    {
+        let mut state = tree.state();
+        state.files.insert(FILE, 10_000_000);
+        state.times.insert(FILE, 2000);
+        for ino in [ONE, OTHER] {
+            let names = [("file".to_owned(), FILE)].into();
+            state.directories.insert(ino, Directory { parent: ROOT, names, ..Directory::default() });
+            state.directory(ROOT).directories.insert(ino, ino.to_string());
+        }
+    }
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+    agrees(&mut tracked, &tree, ROOT, "at first");
+    (tree, tracked)
+}
+
+fn set(tree: &Tree, bytes: i64, time: i64) {
+    let mut state = tree.state();
+    state.files.insert(FILE, bytes);
+    state.times.insert(FILE, time);
+}
+
+/// How many directories a question reads, which is answered right.
+fn read(tracked: &mut Tracked, tree: &Tree, directory: u64, when: &str) -> u64 {
+    let before = tracked.readings();
+    agrees(tracked, tree, directory, when);
+    tracked.readings() - before
+}
+
+#[test]
+fn a_change_that_one_is_told_of_shows_in_the_other() {
+    for is_declared in [false, true] {
+        let (tree, mut tracked) = two(is_declared);
+        for (bytes, time) in [(10_000_000, 2001), (10_000_000, 1), (20_000_000, 1), (5, 1), (5, 3000)] {
+            let when = format!("with {bytes} bytes of {time}, {is_declared}");
+            set(&tree, bytes, time);
+            tree.state().tell(ONE, Some(FILE), Happened::ATTRIB);
+            assert_eq!(read(&mut tracked, &tree, ONE, &when), 1, "{when}");
+            assert_eq!(read(&mut tracked, &tree, OTHER, &when), 1, "{when}");
+            assert_eq!(read(&mut tracked, &tree, ROOT, &when), 0, "{when}: nothing is left");
+            set(&tree, bytes, time + 1);
+            tree.state().tell(ONE, Some(FILE), Happened::ATTRIB);
+            assert_eq!(read(&mut tracked, &tree, ROOT, &when), 2, "{when}: each once");
+            // What both are told of is no news to either.
+            set(&tree, bytes, time);
+            [ONE, OTHER].into_iter().for_each(|at| tree.state().tell(at, Some(FILE), Happened::ATTRIB));
+            assert_eq!(read(&mut tracked, &tree, ROOT, &when), 2, "{when}: each once");
+            assert_eq!(read(&mut tracked, &tree, ROOT, &when), 0, "{when}: nothing is left");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_none_is_told_of_shows_where_it_is_asked_for() {
+    for is_declared in [false, true] {
+        let (tree, mut tracked) = two(is_declared);
+        tree.state().tell(OTHER, None, Happened::CREATE);
+        tracked.drain().expect("it is told");
+        assert!(tree.state().ignored.contains(&OTHER));
+        for (bytes, time) in [(10_000_000, 2001), (10_000_000, 1), (20_000_000, 1), (5, 1), (5, 3000)] {
+            let when = format!("with {bytes} bytes of {time}, {is_declared}");
+            set(&tree, bytes, time);
+            tree.state().tell(OTHER, Some(FILE), Happened::ATTRIB);
+            assert!(tree.state().told.is_empty());
+            assert_eq!(read(&mut tracked, &tree, ONE, &when), 1, "{when}");
+            for _ in 0..3 {
+                assert_eq!(read(&mut tracked, &tree, ONE, &when), 0, "{when}: it is as it was");
+            }
+        }
+        assert_eq!(read(&mut tracked, &tree, ROOT, "at last"), 1, "the one that was ignored");
+        assert_eq!(read(&mut tracked, &tree, ROOT, "at last"), 0);
+    }
+}
