@@ -209,6 +209,10 @@ impl<H: Host> Host for Telling<H> {
         self.0.exchange(file, donor, exchange)
     }
 
+    fn exchange_all(&mut self, file: &H::File, steps: &[(&H::Donor, Exchange)]) -> Moved {
+        self.0.exchange_all(file, steps)
+    }
+
     fn commit(&mut self) -> io::Result<()> {
         self.0.commit()
     }

@@ -12,6 +12,9 @@ pub(crate) trait Fixture {
     /// A donor has the old places of what it gave its own to, so that the same again brings them back.
     const SWAPS: bool;
 
+    /// Files change places as wholes alone.
+    const WHOLE: bool = false;
+
     fn host(&mut self) -> &mut Self::Host;
 
     /// Where files are made.
@@ -43,7 +46,11 @@ pub(crate) fn conforms<F: Fixture>(fixture: &mut F) {
     captures(fixture);
     // The last block full, with a byte, and in between.
     for (number, cut) in [0, 4095, 100].into_iter().enumerate() {
-        exchanges(fixture, number, cut);
+        if F::WHOLE {
+            exchanges_wholes(fixture, number, cut);
+        } else {
+            exchanges(fixture, number, cut);
+        }
         packs(fixture, number, cut);
     }
 }
@@ -130,6 +137,46 @@ fn exchanges<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
     assert_eq!(fixture.contents(&path), bytes);
     let host = fixture.host();
     assert_eq!(places_of(&host.look(&path).unwrap().places), [now[0], now[1], free[0], free[1]]);
+}
+
+/// All of a file or nothing of it, also in two pieces, and no more than there is.
+fn exchanges_wholes<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
+    let path = fixture.make(&format!("exchanged-{number}"), 4, cut);
+    let bytes = fixture.contents(&path);
+    let directory = fixture.directory();
+    let host = fixture.host();
+    let looked = host.look(&path).unwrap();
+    let opened = host.open(&path, looked.inode).unwrap();
+    let captured = host.capture(&directory, 2 * host.unit());
+    let [one, other] = &captured.donors[..] else { panic!("{captured:?}", captured = captured.donors.len()) };
+    let free = [one, other].map(|donor| places_of(&host.donor_places(donor).unwrap()));
+
+    // The middle of the file.
+    let moved = host.exchange(&opened.file, one, Exchange { from: 1, to: 2, blocks: 2 });
+    assert!(moved.blocks == 0 && stays(moved.trouble.map_or(Ok(()), Err)) == Some(Stays::Unsupported));
+    assert_eq!(host.places(&opened.file).unwrap(), opened.places);
+
+    // All of it, into the third to sixth block of the donor.
+    let moved = host.exchange(&opened.file, one, Exchange { from: 0, to: 2, blocks: 9 });
+    assert!(moved.trouble.is_none() && moved.blocks == 4, "{moved:?}");
+    assert_eq!(places_of(&host.places(&opened.file).unwrap()), free[0][2..6]);
+    let left = places_of(&host.donor_places(one).unwrap());
+    assert!(free[0][2..6].iter().all(|place| !left.contains(place)), "they are the file's alone");
+    assert_eq!(fixture.contents(&path), bytes);
+
+    // In one piece it is, so that it can't be torn.
+    let host = fixture.host();
+    let halves = [(one, Exchange { from: 0, to: 100, blocks: 1 }), (other, Exchange { from: 1, to: 50, blocks: 3 })];
+    let torn = host.exchange_all(&opened.file, &halves);
+    assert_eq!((torn.blocks, stays(torn.trouble.map_or(Ok(()), Err))), (0, Some(Stays::Unsupported)));
+    assert_eq!(places_of(&host.places(&opened.file).unwrap()), free[0][2..6]);
+    // And back to an earlier place.
+    let moved = host.exchange(&opened.file, other, Exchange { from: 0, to: 0, blocks: 4 });
+    assert!(moved.trouble.is_none() && moved.blocks == 4, "{moved:?}");
+    drop((opened, captured));
+    host.commit().unwrap();
+    assert_eq!(fixture.contents(&path), bytes);
+    assert_eq!(places_of(&fixture.host().look(&path).unwrap().places), free[1][..4]);
 }
 
 /// Files one behind the other into one donor, from its start on and from its end on: each lies where it was put, and alone.
