@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +25,8 @@ pub struct Donor {
     directory: Rc<OwnedFd>,
     /// Files that have got its places from this byte on, to be written later.
     staged: RefCell<BTreeMap<u64, File>>,
+    /// What is to last as long as it does.
+    kept: RefCell<Vec<Rc<dyn Debug>>>,
 }
 
 /// What a part of a file is to have: bytes of an open file, from here on.
@@ -97,6 +100,11 @@ impl Donor {
         self.staged.borrow_mut().remove(&offset)
     }
 
+    /// Has something last as long as it does.
+    pub(crate) fn keep(&self, what: Rc<dyn Debug>) {
+        self.kept.borrow_mut().push(what);
+    }
+
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }
@@ -138,8 +146,8 @@ where
                 reserve_part(file.as_fd(), part.offset, part.bytes)?;
                 bytes += part.bytes;
             }
-            let (directory, staged) = (Rc::clone(&directory), RefCell::default());
-            captured.donors.push(Donor { file, bytes, directory, staged });
+            let (directory, staged, kept) = (Rc::clone(&directory), RefCell::default(), RefCell::default());
+            captured.donors.push(Donor { file, bytes, directory, staged, kept });
         }
         Ok(())
     });

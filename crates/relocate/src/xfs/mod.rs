@@ -23,7 +23,7 @@ mod writers;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onesweep_sys::files::{file_system, is_untouched, open_dir, sync_file_system};
 use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
@@ -52,6 +52,7 @@ enum Way {
 #[derive(Debug)]
 pub struct Xfs {
     root: OwnedFd,
+    directory: PathBuf,
     asked: Asked,
     way: Way,
     unit: u64,
@@ -79,7 +80,8 @@ impl Xfs {
         let asked = Asked::new(facts.dev, facts.block_bytes);
         let (swapping, bytes) = (swap::Swapping::default(), Vec::new());
         let wholes = whole::Wholes::new(facts.known);
-        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, swapping, wholes, bytes })
+        let directory = directory.to_owned();
+        Ok(Xfs { root, directory, asked, way: facts.way, unit: UNIT, uncached, swapping, wholes, bytes })
     }
 
     /// Bytes of a block.
@@ -156,14 +158,18 @@ impl Host for Xfs {
     }
 
     fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Donor> {
-        capture(directory, donors_of(blocks, self.unit).map(Some), self.asked.block_bytes)
+        match self.way {
+            Way::Share | Way::Exchange => {
+                capture(directory, donors_of(blocks, self.unit).map(Some), self.asked.block_bytes)
+            }
+            Way::Whole => self.wholes.capture([directory, &self.directory], blocks, self.unit, &mut self.asked),
+        }
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
-        let places = self.asked.donor_places(donor.fd(), donor.bytes())?;
         match self.way {
-            Way::Whole => self.wholes.reachable(donor, places, &mut self.asked),
-            Way::Share | Way::Exchange => Ok(places),
+            Way::Share | Way::Exchange => self.asked.donor_places(donor.fd(), donor.bytes()),
+            Way::Whole => self.wholes.reachable(donor, &mut self.asked),
         }
     }
 

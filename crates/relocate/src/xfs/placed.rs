@@ -4,61 +4,35 @@
 //! last block on the disk as in the file. So a file that has one block anywhere gets any free places further behind in the same group:
 //! it grows behind a hole as long as the way there. The holes are taken out afterwards, which moves no block.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use onesweep_sys::files::{allocate_part, give_back, insert_hole, open_unnamed, take_out};
+use onesweep_sys::files::{allocate_part, insert_hole, open_unnamed, take_out};
 
 use crate::file::Asked;
 use crate::places::{Places, Run};
 
 /// A file without a name with one block, from which the way to all others is measured.
 #[derive(Debug)]
-pub(super) struct Anchored {
+struct Anchored {
     file: File,
     /// Where that block lies.
     anchor: u64,
 }
 
-/// Files that are put aside, at most, until one has its block before what it is to have.
-const ASIDE: usize = 8;
-
 impl Anchored {
-    /// A file in a directory, near which its block comes to lie.
-    pub(super) fn new(directory: BorrowedFd<'_>, asked: &mut Asked) -> io::Result<Anchored> {
-        let file = File::from(open_unnamed(directory)?);
+    /// Gives an empty file its block, which comes to lie near the file's inode.
+    fn of(file: File, asked: &mut Asked) -> io::Result<Anchored> {
         allocate_part(file.as_fd(), 0, asked.block_bytes)?;
         let places = asked.donor_places(file.as_fd(), asked.block_bytes)?;
         let anchor = places.first().ok_or(io::ErrorKind::InvalidData)?;
         Ok(Anchored { file, anchor })
     }
 
-    /// The same, of which these places can be reached, if there is one.
-    pub(super) fn before(
-        to: &Places,
-        directory: BorrowedFd<'_>,
-        asked: &mut Asked,
-        group_blocks: u64,
-    ) -> io::Result<Option<Anchored>> {
-        let mut aside = Vec::new();
-        while aside.len() < ASIDE {
-            let anchored = Anchored::new(directory, asked)?;
-            if to.runs().iter().all(|run| anchored.reaches(*run, group_blocks)) {
-                return Ok(Some(anchored));
-            }
-            aside.push(anchored);
-        }
-        Ok(None)
-    }
-
-    /// Whether its blocks can come to lie there.
-    pub(super) fn reaches(&self, run: Run, group_blocks: u64) -> bool {
-        run.place > self.anchor && run.place / group_blocks == self.anchor / group_blocks
-    }
-
     /// Has its blocks come to lie at these places, in the order of the file, and nowhere else; false when others have them.
-    pub(super) fn place(&self, to: &Places, asked: &mut Asked) -> io::Result<bool> {
+    fn place(&self, to: &Places, asked: &mut Asked) -> io::Result<bool> {
         let block = asked.block_bytes;
         let wanted = self.on_the_way(to)?;
         let ways = to.runs().iter().map(|run| (run.place - self.anchor, run.blocks));
@@ -69,7 +43,6 @@ impl Anchored {
         if asked.donor_places(self.file.as_fd(), end * block)? == wanted {
             return self.take_out_holes(to, block).map(|()| true);
         }
-        give_back(self.file.as_fd(), block, (end - 1) * block)?;
         self.file.set_len(block)?;
         Ok(false)
     }
@@ -91,9 +64,93 @@ impl Anchored {
         }
         Ok(())
     }
+}
 
-    pub(super) fn into_file(self) -> File {
-        self.file
+/// Whether a file with a block there can grow to these places.
+fn is_ahead(anchor: u64, run: Run, group_blocks: u64) -> bool {
+    run.place > anchor && run.place / group_blocks == anchor / group_blocks
+}
+
+/// Files without a name in a directory whose first blocks lie before what is to be reached from there.
+///
+/// XFS gives a file's first block the nearest place to its inode. So these are there before anything is captured that they are to come to,
+/// and used again and again: an inode made later may lie behind that.
+#[derive(Debug)]
+pub(super) struct Growing {
+    ready: RefCell<Vec<Anchored>>,
+    /// Those that have something else.
+    used: RefCell<Vec<File>>,
+    /// Those that have nothing.
+    empty: RefCell<Vec<File>>,
+    /// The last of their first blocks.
+    last: u64,
+}
+
+impl Growing {
+    /// So many of them in a directory.
+    pub(super) fn new(directory: BorrowedFd<'_>, files: u64, asked: &mut Asked) -> io::Result<Growing> {
+        // All inodes before the first block.
+        let files: Vec<File> =
+            (0..files).map(|_| open_unnamed(directory).map(File::from)).collect::<Result<_, _>>()?;
+        let ready: Vec<Anchored> = files.into_iter().map(|file| Anchored::of(file, asked)).collect::<Result<_, _>>()?;
+        let last = ready.iter().map(|one| one.anchor).max().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Growing { ready: RefCell::new(ready), used: RefCell::default(), empty: RefCell::default(), last })
+    }
+
+    /// What of these places they can come to.
+    pub(super) fn reachable(&self, places: &Places, group_blocks: u64) -> Option<Places> {
+        Places::of(places.runs().iter().filter(|run| is_ahead(self.last, **run, group_blocks)).copied())
+    }
+
+    /// How many there are.
+    pub(super) fn files(&self) -> usize {
+        self.ready.borrow().len() + self.empty.borrow().len() + self.used.borrow().len()
+    }
+
+    /// Takes one back, with what it has.
+    pub(super) fn take_back(&self, file: File) {
+        self.used.borrow_mut().push(file);
+    }
+
+    /// Gives back what those have that were taken back.
+    pub(super) fn let_go(&self) -> io::Result<()> {
+        for file in self.used.take() {
+            file.set_len(0)?;
+            self.empty.borrow_mut().push(file);
+        }
+        Ok(())
+    }
+
+    /// Makes those ready that were let go of before the last write of the journal.
+    pub(super) fn make_ready(&self, asked: &mut Asked) -> io::Result<()> {
+        let mut behind = Vec::new();
+        for file in self.empty.take() {
+            let anchored = Anchored::of(file, asked)?;
+            let is_ready = anchored.anchor <= self.last;
+            if is_ready { self.ready.borrow_mut().push(anchored) } else { behind.push(anchored.file) }
+        }
+        behind.iter().try_for_each(|file| file.set_len(0))?;
+        self.empty.replace(behind);
+        Ok(())
+    }
+
+    /// Whether one may be ready after the next write of the journal.
+    pub(super) fn has_some(&self) -> bool {
+        !self.ready.borrow().is_empty() || !self.empty.borrow().is_empty()
+    }
+
+    /// One of them with exactly these places, which nobody has; `None` when somebody has them, or none of them is ready.
+    pub(super) fn at(&self, to: &Places, asked: &mut Asked) -> io::Result<Option<File>> {
+        let Some(anchored) = self.ready.borrow_mut().pop() else { return Ok(None) };
+        match anchored.place(to, asked) {
+            Ok(true) => return Ok(Some(anchored.file)),
+            Ok(false) => self.ready.borrow_mut().push(anchored),
+            Err(error) => {
+                self.take_back(anchored.file);
+                return Err(error);
+            }
+        }
+        Ok(None)
     }
 }
 

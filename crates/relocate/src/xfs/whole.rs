@@ -8,33 +8,34 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use onesweep_sys::files::{
-    Stat, Time, list_xattrs_fd, reopen_to_write, set_owner_fd, set_xattr_fd, statx_fd, sync_data, xattr_fd,
+    Stat, Time, list_xattrs_fd, open_dir, reopen_to_write, set_owner_fd, set_xattr_fd, statx_fd, sync_data, xattr_fd,
 };
 use onesweep_sys::inode::{XFLAG_HAS_ATTRIBUTES, extended_flags, project, set_project};
 use onesweep_sys::sharing::Part;
 use onesweep_sys::swap_extents::{Changes, swap_if_same};
 
-use super::placed::Anchored;
+use super::placed::Growing;
 use super::writers::refuse_writers;
 use crate::errno::{EFAULT, EINVAL, is_short};
 use crate::file::{Asked, MovableFile, not_opened, stays_by_flags, trouble};
-use crate::giving::{Donor, read_all, stays_by_error};
-use crate::host::{Exchange, Failure, Moved, Moves, Stays, Trouble};
+use crate::giving::{Donor, capture, read_all, stays_by_error};
+use crate::host::{Captured, Exchange, Failure, Moved, Moves, Stays, Trouble, donors_of};
 use crate::places::{Places, Run};
 
 /// Files that are to change places, and what those have left that did.
 #[derive(Debug)]
 pub(super) struct Wholes {
     facts: Known,
+    /// By the inodes of directories in which donors are, and as long as those.
+    growing: BTreeMap<u64, Weak<Growing>>,
     /// By the paths of those whose they will be.
     staged: BTreeMap<PathBuf, Staged>,
-    /// Files that have old places. They hold them for a while, since a read past the page cache may be on its way there.
-    left: Vec<File>,
     /// Memory that is used again.
     bytes: Vec<u8>,
 }
@@ -53,8 +54,34 @@ pub(super) struct Known {
 /// A file without a name at the places that another file is to have.
 #[derive(Debug)]
 struct Staged {
-    file: File,
+    file: Borrowed,
     to: Places,
+}
+
+/// A file that goes back when it is dropped. What it has then is given back later: a read past the page cache may be on its way there.
+#[derive(Debug)]
+struct Borrowed {
+    file: Option<File>,
+    of: Rc<Growing>,
+}
+
+impl Borrowed {
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("it goes back when it is dropped alone")
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.of.take_back(file);
+        }
+    }
+}
+
+/// Files that get their places by one write of the journal, for regions of so many blocks; any more take one each.
+fn at_once(region: u64) -> u64 {
+    (region / 4).clamp(16, 128)
 }
 
 /// What a donor gave up is free when the journal has it, or a little later where it is discarded first.
@@ -63,22 +90,72 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 impl Wholes {
     pub(super) fn new(facts: Known) -> Wholes {
-        Wholes { facts, staged: BTreeMap::new(), left: Vec::new(), bytes: Vec::new() }
+        Wholes { facts, growing: BTreeMap::new(), staged: BTreeMap::new(), bytes: Vec::new() }
     }
 
-    /// What of a donor's places a file can come to, whose first block lies near the donor's directory.
-    pub(super) fn reachable(&self, donor: &Donor, places: Places, asked: &mut Asked) -> io::Result<Places> {
-        let anchored = Anchored::new(donor.directory(), asked)?;
-        let runs = places.runs().iter().filter(|run| anchored.reaches(**run, self.facts.group_blocks)).copied();
-        Places::of(runs).ok_or(io::ErrorKind::InvalidData.into())
+    /// Captures so many blocks as donors of a directory, of which as many as can be are within reach; of a second one where those of the first
+    /// are not.
+    pub(super) fn capture(
+        &mut self,
+        directories: [&Path; 2],
+        blocks: u64,
+        unit: u64,
+        asked: &mut Asked,
+    ) -> Captured<Donor> {
+        let mut all = Captured { donors: Vec::new(), error: None };
+        for directory in directories {
+            let growing = match self.growing(directory, unit, asked) {
+                Ok(growing) => growing,
+                Err(error) => {
+                    all.error = Some(error);
+                    continue;
+                }
+            };
+            let captured = capture(directory, donors_of(blocks, unit).map(Some), asked.block_bytes);
+            let mut reached = 0;
+            for donor in captured.donors {
+                donor.keep(Rc::clone(&growing) as Rc<_>);
+                reached += self.reachable(&donor, asked).map_or(0, |places| places.blocks());
+                all.donors.push(donor);
+            }
+            all.error = captured.error;
+            if 2 * reached >= blocks {
+                break;
+            }
+        }
+        all
+    }
+
+    /// Files in a directory that can come to what is captured there from now on.
+    fn growing(&mut self, directory: &Path, region: u64, asked: &mut Asked) -> io::Result<Rc<Growing>> {
+        let directory = open_dir(directory)?;
+        let inode = statx_fd(directory.as_fd())?.ino;
+        if let Some(growing) = self.growing.get(&inode).and_then(Weak::upgrade) {
+            return Ok(growing);
+        }
+        let growing = Rc::new(Growing::new(directory.as_fd(), at_once(region), asked)?);
+        self.growing.insert(inode, Rc::downgrade(&growing));
+        Ok(growing)
+    }
+
+    fn growing_of(&self, donor: &Donor) -> io::Result<Option<Rc<Growing>>> {
+        Ok(self.growing.get(&statx_fd(donor.directory())?.ino).and_then(Weak::upgrade))
+    }
+
+    /// What of a donor's places a file can come to whose first block lies near the donor's directory.
+    pub(super) fn reachable(&self, donor: &Donor, asked: &mut Asked) -> io::Result<Places> {
+        let places = asked.donor_places(donor.fd(), donor.bytes())?;
+        let growing = self.growing_of(donor)?;
+        Ok(growing.and_then(|growing| growing.reachable(&places, self.facts.group_blocks)).unwrap_or_default())
     }
 
     /// Gives back what moved files have left.
     pub(super) fn let_go(&mut self) -> io::Result<()> {
-        self.left.drain(..).try_for_each(|file| file.set_len(0))
+        self.growing.retain(|_, growing| growing.strong_count() > 0);
+        self.growing.values().filter_map(Weak::upgrade).try_for_each(|growing| growing.let_go())
     }
 
-    /// Makes files that lie where those of a region are to lie. Where that fails for one, it stays.
+    /// Makes files that lie where those of a region are to lie. Where that fails for one of them, all stay.
     pub(super) fn stage(
         &mut self,
         moves: &[Moves<'_, MovableFile, Donor>],
@@ -88,69 +165,72 @@ impl Wholes {
         let failed = |source| Failure::new("make ready to move it", first.path, source);
         self.staged.clear();
         self.let_go().map_err(failed)?;
-        let steps = moves.iter().map(|moves| moves.steps.clone());
-        for (moves, staged) in moves.iter().zip(self.try_to_stage(steps, asked).map_err(failed)?) {
+        let mut at_once = usize::MAX;
+        for (donor, _) in moves.iter().flat_map(|moves| &moves.steps) {
+            let growing = self.growing_of(donor).map_err(failed)?;
+            at_once = growing.map_or(at_once, |growing| growing.files().min(at_once));
+        }
+        let some = &moves[..moves.len().min(at_once)];
+        let steps: Vec<&[_]> = some.iter().map(|moves| &moves.steps[..]).collect();
+        for (moves, staged) in some.iter().zip(self.try_to_stage(&steps, asked).map_err(failed)?) {
             self.staged.extend(staged.map(|staged| (moves.path.to_owned(), staged)));
         }
         Ok(())
     }
 
-    fn try_to_stage<'a>(
-        &self,
-        files: impl Iterator<Item = Vec<(&'a Donor, Exchange)>>,
+    fn try_to_stage(
+        &mut self,
+        files: &[&[(&Donor, Exchange)]],
         asked: &mut Asked,
     ) -> io::Result<Vec<Option<Staged>>> {
         let block = asked.block_bytes;
-        let mut donors: Vec<(&Donor, Places)> = Vec::new();
-        let mut staged = Vec::new();
-        let mut parts = Vec::new();
+        let mut donors: Vec<(&Donor, Places, Option<Rc<Growing>>)> = Vec::new();
+        let mut wanted: Vec<(Places, Option<Rc<Growing>>)> = Vec::new();
         for steps in files {
-            let mut runs = Vec::new();
-            for (donor, step) in &steps {
-                let known = donors.iter().position(|(known, _)| std::ptr::eq(*known, *donor));
-                let known = match known {
-                    Some(known) => known,
-                    None => {
-                        donors.push((donor, asked.donor_places(donor.fd(), donor.bytes())?));
-                        donors.len() - 1
-                    }
-                };
-                let end = step.to.saturating_add(step.blocks);
-                let held = donors[known].1.within(step.to..end);
-                runs.extend(held.runs().iter().map(|run| Run { logical: run.logical - step.to + step.from, ..*run }));
-                parts.push((known, Part { offset: step.to * block, bytes: step.blocks * block }));
-            }
-            let to = Places::of(runs).unwrap_or_default();
-            // Before the donors give anything up, so that none gets its first block from there.
-            let anchored = match steps.first() {
-                Some((donor, _)) => {
-                    room(Anchored::before(&to, donor.directory(), asked, self.facts.group_blocks))?.flatten()
+            let (mut runs, mut of) = (Vec::new(), None);
+            for &(donor, step) in *steps {
+                if !donors.iter().any(|(known, ..)| std::ptr::eq(*known, donor)) {
+                    donors.push((donor, asked.donor_places(donor.fd(), donor.bytes())?, self.growing_of(donor)?));
                 }
-                None => None,
-            };
-            staged.push(anchored.map(|anchored| (anchored, to, false)));
-        }
-        for (donor, part) in parts {
-            donors[donor].0.give_up(part)?;
-        }
-        for again in 0..TRIES {
-            if again > 0 {
-                thread::sleep(PAUSE * again);
+                let Some((_, held, growing)) = donors.iter().find(|(known, ..)| std::ptr::eq(*known, donor)) else {
+                    continue;
+                };
+                let held = held.within(step.to..step.to + step.blocks);
+                runs.extend(held.runs().iter().map(|run| Run { logical: run.logical - step.to + step.from, ..*run }));
+                of = of.or(growing.clone());
             }
-            for (donor, _) in &donors {
+            wanted.push((Places::of(runs).unwrap_or_default(), of));
+        }
+        for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()).filter(|growing| !growing.has_some()) {
+            growing.let_go()?;
+        }
+        for (donor, step) in files.iter().copied().flatten() {
+            donor.give_up(Part { offset: step.to * block, bytes: step.blocks * block })?;
+        }
+        let mut staged: Vec<Option<Staged>> = wanted.iter().map(|_| None).collect();
+        for again in 0..TRIES {
+            if again > 0 { eprintln!("DBG again {again}"); }
+            thread::sleep(PAUSE * again);
+            for (donor, ..) in &donors {
                 sync_data(donor.fd())?;
             }
-            for (anchored, to, is_placed) in staged.iter_mut().flatten().filter(|(.., is_placed)| !is_placed) {
-                *is_placed = room(anchored.place(to, asked))?.unwrap_or(false);
+            for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()) {
+                room(growing.make_ready(asked))?;
             }
-            if staged.iter().flatten().all(|(.., is_placed)| *is_placed) {
-                break;
+            for ((to, growing), staged) in wanted.iter().zip(&mut staged).filter(|(_, staged)| staged.is_none()) {
+                let Some(growing) = growing.as_ref().filter(|_| to.blocks() > 0) else { continue };
+                let made = room(growing.at(to, asked))?.flatten();
+                *staged = made.map(|file| {
+                    let file = Borrowed { file: Some(file), of: Rc::clone(growing) };
+                    Staged { file, to: to.clone() }
+                });
+            }
+            if staged.iter().all(Option::is_some) {
+                return Ok(staged);
             }
         }
-        let placed = |(anchored, to, is_placed): (Anchored, Places, bool)| {
-            is_placed.then(|| Staged { file: anchored.into_file(), to })
-        };
-        Ok(staged.into_iter().map(|one| one.and_then(placed)).collect())
+        // One that lies elsewhere than planned costs two breaks, and none was planned for.
+        Ok(staged.iter().map(|_| None).collect())
     }
 
     /// Has a file change places with what was made for it.
@@ -181,15 +261,14 @@ impl Wholes {
             return Err(Stays::Changed.into());
         }
         self.fill(file, &staged, begun.size, asked.block_bytes)?;
-        like(file, &staged.file, &begun).map_err(|error| trouble("give a copy of it its owner", file.path(), error))?;
-        swap(file, &staged.file, &begun, self.facts.inode_room)?;
-        self.left.push(staged.file);
+        like(file, staged.file.file(), &begun).map_err(|error| trouble("give a copy of it its owner", file.path(), error))?;
+        swap(file, staged.file.file(), &begun, self.facts.inode_room)?;
         Ok(staged.to.blocks())
     }
 
     /// For a file that no region was made ready with.
     fn stage_alone(
-        &self,
+        &mut self,
         file: &MovableFile,
         steps: &[(&Donor, Exchange)],
         now: &Places,
@@ -206,7 +285,7 @@ impl Wholes {
             // A part of a file.
             return Err(Stays::Unsupported.into());
         }
-        let made = self.try_to_stage([steps].into_iter(), asked);
+        let made = self.try_to_stage(&[&steps], asked);
         let made = made.map_err(|source| Failure::new("make ready to move it", file.path(), source))?;
         Ok(made.into_iter().next().flatten().ok_or(Stays::NoRoom)?)
     }
@@ -224,14 +303,14 @@ impl Wholes {
     /// Writes what a file has to the places that it is to have.
     fn fill(&mut self, file: &MovableFile, staged: &Staged, size: u64, block: u64) -> Result<(), Trouble> {
         let failed = |doing| move |source| Failure::new(doing, file.path(), source);
-        staged.file.set_len(size).map_err(failed("make ready to move it"))?;
+        staged.file.file().set_len(size).map_err(failed("make ready to move it"))?;
         for run in staged.to.runs() {
             let (from, end) = (run.logical * block, size.min(run.logical_end() * block));
             self.bytes.resize(usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX), 0);
             if !read_all(file, &mut self.bytes, from).map_err(failed("read it"))? {
                 return Err(Stays::Changed.into());
             }
-            staged.file.write_all_at(&self.bytes, from).map_err(failed("write its bytes to its new place"))?;
+            staged.file.file().write_all_at(&self.bytes, from).map_err(failed("write its bytes to its new place"))?;
         }
         Ok(())
     }

@@ -148,7 +148,7 @@ fn exchanges_wholes<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
     let looked = host.look(&path).unwrap();
     let opened = host.open(&path, looked.inode).unwrap();
     let captured = host.capture(&directory, 2 * host.unit());
-    let [one, other] = &captured.donors[..] else { panic!("{captured:?}", captured = captured.donors.len()) };
+    let [one, other] = &captured.donors[..] else { panic!("{} donors", captured.donors.len()) };
     let free = [one, other].map(|donor| places_of(&host.donor_places(donor).unwrap()));
 
     // The middle of the file.

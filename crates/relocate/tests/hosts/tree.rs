@@ -221,6 +221,8 @@ impl Kind for OnXfsWhole {
     const SWAPS: bool = false;
     const CLONES: bool = false;
     const WHOLE: bool = true;
+    // The journal is written for each of some 162 regions.
+    const METADATA_REQUESTS: u64 = 260;
 
     fn host(directory: &Path) -> Xfs {
         OnXfs::host(directory)
@@ -241,6 +243,8 @@ impl Kind for OnXfsWholeMapped {
     const SWAPS: bool = false;
     const CLONES: bool = false;
     const WHOLE: bool = true;
+    // The journal is written for each of some 162 regions.
+    const METADATA_REQUESTS: u64 = 400;
 
     fn host(directory: &Path) -> Xfs {
         OnXfs::host(directory)
