@@ -63,6 +63,11 @@ impl Source<'_> {
 }
 
 impl Donor {
+    /// A file that has places within so many bytes, made in a directory.
+    pub(crate) fn of(file: File, bytes: u64, directory: Rc<OwnedFd>) -> Donor {
+        Donor { file, bytes, directory, staged: RefCell::default(), kept: RefCell::default() }
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -146,8 +151,7 @@ where
                 reserve_part(file.as_fd(), part.offset, part.bytes)?;
                 bytes += part.bytes;
             }
-            let (directory, staged, kept) = (Rc::clone(&directory), RefCell::default(), RefCell::default());
-            captured.donors.push(Donor { file, bytes, directory, staged, kept });
+            captured.donors.push(Donor::of(file, bytes, Rc::clone(&directory)));
         }
         Ok(())
     });

@@ -9,7 +9,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use onesweep_sys::files::{allocate_part, insert_hole, open_unnamed, take_out};
+use onesweep_sys::files::{
+    allocate_part, insert_hole, list_xattrs_fd, open_unnamed, remove_xattr_fd, reserve_part, take_out,
+};
 
 use crate::file::Asked;
 use crate::places::{Places, Run};
@@ -90,8 +92,7 @@ impl Growing {
     /// So many of them in a directory.
     pub(super) fn new(directory: BorrowedFd<'_>, files: u64, asked: &mut Asked) -> io::Result<Growing> {
         // All inodes before the first block.
-        let files: Vec<File> =
-            (0..files).map(|_| open_unnamed(directory).map(File::from)).collect::<Result<_, _>>()?;
+        let files: Vec<File> = (0..files).map(|_| open_unnamed(directory).map(File::from)).collect::<Result<_, _>>()?;
         let ready: Vec<Anchored> = files.into_iter().map(|file| Anchored::of(file, asked)).collect::<Result<_, _>>()?;
         let last = ready.iter().map(|one| one.anchor).max().ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Growing { ready: RefCell::new(ready), used: RefCell::default(), empty: RefCell::default(), last })
@@ -100,6 +101,25 @@ impl Growing {
     /// What of these places they can come to.
     pub(super) fn reachable(&self, places: &Places, group_blocks: u64) -> Option<Places> {
         Places::of(places.runs().iter().filter(|run| is_ahead(self.last, **run, group_blocks)).copied())
+    }
+
+    /// A file with so many places behind its first block, near a share of the way from the last first block to the end of the group: by its
+    /// size, and they are at its end.
+    pub(super) fn ahead(
+        &self,
+        directory: BorrowedFd<'_>,
+        (share, of): (u64, u64),
+        blocks: u64,
+        group_blocks: u64,
+        asked: &mut Asked,
+    ) -> io::Result<(File, u64)> {
+        let anchored = Anchored::of(open_unnamed(directory)?.into(), asked)?;
+        let end = (self.last / group_blocks + 1) * group_blocks;
+        let target = self.last + 1 + (end - self.last - 1) * share / of;
+        let way = target.saturating_sub(anchored.anchor).max(1);
+        let block = asked.block_bytes;
+        reserve_part(anchored.file.as_fd(), way * block, blocks * block)?;
+        Ok((anchored.file, (way + blocks) * block))
     }
 
     /// How many there are.
@@ -116,6 +136,9 @@ impl Growing {
     pub(super) fn let_go(&self) -> io::Result<()> {
         for file in self.used.take() {
             file.set_len(0)?;
+            for name in list_xattrs_fd(file.as_fd())?.iter().filter(|name| name.to_bytes().starts_with(b"user.")) {
+                remove_xattr_fd(file.as_fd(), name.as_c_str())?;
+            }
             self.empty.borrow_mut().push(file);
         }
         Ok(())
@@ -140,8 +163,11 @@ impl Growing {
     }
 
     /// One of them with exactly these places, which nobody has; `None` when somebody has them, or none of them is ready.
-    pub(super) fn at(&self, to: &Places, asked: &mut Asked) -> io::Result<Option<File>> {
-        let Some(anchored) = self.ready.borrow_mut().pop() else { return Ok(None) };
+    pub(super) fn at(&self, to: &Places, group_blocks: u64, asked: &mut Asked) -> io::Result<Option<File>> {
+        let can = |one: &Anchored| to.runs().iter().all(|run| is_ahead(one.anchor, *run, group_blocks));
+        let found = self.ready.borrow().iter().rposition(can);
+        let Some(found) = found else { return Ok(None) };
+        let anchored = self.ready.borrow_mut().swap_remove(found);
         match anchored.place(to, asked) {
             Ok(true) => return Ok(Some(anchored.file)),
             Ok(false) => self.ready.borrow_mut().push(anchored),

@@ -84,6 +84,9 @@ fn at_once(region: u64) -> u64 {
     (region / 4).clamp(16, 128)
 }
 
+/// Places on the way to the end of a group near which free space is looked for, where there is none nearer that can be reached.
+const WAYS: u64 = 4;
+
 /// What a donor gave up is free when the journal has it, or a little later where it is discarded first.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(5);
@@ -111,12 +114,15 @@ impl Wholes {
                     continue;
                 }
             };
-            let captured = capture(directory, donors_of(blocks, unit).map(Some), asked.block_bytes);
-            let mut reached = 0;
-            for donor in captured.donors {
-                donor.keep(Rc::clone(&growing) as Rc<_>);
-                reached += self.reachable(&donor, asked).map_or(0, |places| places.blocks());
-                all.donors.push(donor);
+            let mut captured = capture(directory, donors_of(blocks, unit).map(Some), asked.block_bytes);
+            let mut reached = self.hold(&mut all, captured.donors, &growing, asked);
+            // The nearest ones lie before the first blocks, so farther ones are looked for.
+            for share in 0..WAYS {
+                if captured.error.is_some() || 2 * reached >= blocks {
+                    break;
+                }
+                captured = self.capture_ahead(directory, (share, WAYS), blocks, unit, &growing, asked);
+                reached += self.hold(&mut all, captured.donors, &growing, asked);
             }
             all.error = captured.error;
             if 2 * reached >= blocks {
@@ -124,6 +130,42 @@ impl Wholes {
             }
         }
         all
+    }
+
+    /// Adds donors of which something can be reached; gives how many blocks that are.
+    fn hold(&self, all: &mut Captured<Donor>, donors: Vec<Donor>, growing: &Rc<Growing>, asked: &mut Asked) -> u64 {
+        let mut reached = 0;
+        for donor in donors {
+            let blocks = self.reachable(&donor, asked).map_or(0, |places| places.blocks());
+            if blocks > 0 {
+                donor.keep(Rc::clone(growing) as Rc<_>);
+                all.donors.push(donor);
+            }
+            reached += blocks;
+        }
+        reached
+    }
+
+    fn capture_ahead(
+        &self,
+        directory: &Path,
+        share: (u64, u64),
+        blocks: u64,
+        unit: u64,
+        growing: &Growing,
+        asked: &mut Asked,
+    ) -> Captured<Donor> {
+        let mut captured = Captured { donors: Vec::new(), error: None };
+        let made = open_dir(directory).map(Rc::new).and_then(|directory| {
+            for blocks in donors_of(blocks, unit) {
+                let at = (*directory).as_fd();
+                let (file, bytes) = growing.ahead(at, share, blocks, self.facts.group_blocks, asked)?;
+                captured.donors.push(Donor::of(file, bytes, Rc::clone(&directory)));
+            }
+            Ok(())
+        });
+        captured.error = made.err();
+        captured
     }
 
     /// Files in a directory that can come to what is captured there from now on.
@@ -156,11 +198,7 @@ impl Wholes {
     }
 
     /// Makes files that lie where those of a region are to lie. Where that fails for one of them, all stay.
-    pub(super) fn stage(
-        &mut self,
-        moves: &[Moves<'_, MovableFile, Donor>],
-        asked: &mut Asked,
-    ) -> Result<(), Failure> {
+    pub(super) fn stage(&mut self, moves: &[Moves<'_, MovableFile, Donor>], asked: &mut Asked) -> Result<(), Failure> {
         let Some(first) = moves.first() else { return Ok(()) };
         let failed = |source| Failure::new("make ready to move it", first.path, source);
         self.staged.clear();
@@ -178,11 +216,7 @@ impl Wholes {
         Ok(())
     }
 
-    fn try_to_stage(
-        &mut self,
-        files: &[&[(&Donor, Exchange)]],
-        asked: &mut Asked,
-    ) -> io::Result<Vec<Option<Staged>>> {
+    fn try_to_stage(&mut self, files: &[&[(&Donor, Exchange)]], asked: &mut Asked) -> io::Result<Vec<Option<Staged>>> {
         let block = asked.block_bytes;
         let mut donors: Vec<(&Donor, Places, Option<Rc<Growing>>)> = Vec::new();
         let mut wanted: Vec<(Places, Option<Rc<Growing>>)> = Vec::new();
@@ -201,7 +235,8 @@ impl Wholes {
             }
             wanted.push((Places::of(runs).unwrap_or_default(), of));
         }
-        for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()).filter(|growing| !growing.has_some()) {
+        for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()).filter(|growing| !growing.has_some())
+        {
             growing.let_go()?;
         }
         for (donor, step) in files.iter().copied().flatten() {
@@ -209,7 +244,6 @@ impl Wholes {
         }
         let mut staged: Vec<Option<Staged>> = wanted.iter().map(|_| None).collect();
         for again in 0..TRIES {
-            if again > 0 { eprintln!("DBG again {again}"); }
             thread::sleep(PAUSE * again);
             for (donor, ..) in &donors {
                 sync_data(donor.fd())?;
@@ -219,7 +253,7 @@ impl Wholes {
             }
             for ((to, growing), staged) in wanted.iter().zip(&mut staged).filter(|(_, staged)| staged.is_none()) {
                 let Some(growing) = growing.as_ref().filter(|_| to.blocks() > 0) else { continue };
-                let made = room(growing.at(to, asked))?.flatten();
+                let made = room(growing.at(to, self.facts.group_blocks, asked))?.flatten();
                 *staged = made.map(|file| {
                     let file = Borrowed { file: Some(file), of: Rc::clone(growing) };
                     Staged { file, to: to.clone() }
@@ -261,7 +295,8 @@ impl Wholes {
             return Err(Stays::Changed.into());
         }
         self.fill(file, &staged, begun.size, asked.block_bytes)?;
-        like(file, staged.file.file(), &begun).map_err(|error| trouble("give a copy of it its owner", file.path(), error))?;
+        like(file, staged.file.file(), &begun)
+            .map_err(|error| trouble("give a copy of it its owner", file.path(), error))?;
         swap(file, staged.file.file(), &begun, self.facts.inode_room)?;
         Ok(staged.to.blocks())
     }
@@ -387,7 +422,8 @@ fn make_narrow(copy: &File, inode_room: u64) -> io::Result<()> {
     let mut taken = SHORTEST_MAP + HEADER;
     for name in list_xattrs_fd(copy.as_fd())? {
         let value = xattr_fd(copy.as_fd(), name.as_c_str())?.map_or(0, |value| value.len());
-        let bare = name.to_bytes().iter().position(|&byte| byte == b'.').map_or(0, |dot| name.to_bytes().len() - dot - 1);
+        let bare =
+            name.to_bytes().iter().position(|&byte| byte == b'.').map_or(0, |dot| name.to_bytes().len() - dot - 1);
         taken += ENTRY + (bare + value) as u64;
     }
     for number in b'a'..=b'z' {

@@ -46,8 +46,7 @@ pub(crate) const XFS_EXCHANGE: Tools =
 pub(crate) const XFS_WHOLE: Tools = Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0"], ..XFS };
 
 /// The same with a reverse map.
-pub(crate) const XFS_WHOLE_MAPPED: Tools =
-    Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0,rmapbt=1"], ..XFS };
+pub(crate) const XFS_WHOLE_MAPPED: Tools = Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0,rmapbt=1"], ..XFS };
 
 pub(crate) const BTRFS: Tools = Tools {
     name: "btrfs",
