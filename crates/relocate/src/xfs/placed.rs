@@ -9,10 +9,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use onesweep_sys::files::{
-    allocate_part, insert_hole, list_xattrs_fd, open_unnamed, remove_xattr_fd, reserve_part, take_out,
-};
+use onesweep_sys::files::{allocate_part, insert_hole, open_unnamed, reserve_part, take_out};
 
+use super::whole::make_wide;
 use crate::file::Asked;
 use crate::places::{Places, Run};
 
@@ -136,9 +135,7 @@ impl Growing {
     pub(super) fn let_go(&self) -> io::Result<()> {
         for file in self.used.take() {
             file.set_len(0)?;
-            for name in list_xattrs_fd(file.as_fd())?.iter().filter(|name| name.to_bytes().starts_with(b"user.")) {
-                remove_xattr_fd(file.as_fd(), name.as_c_str())?;
-            }
+            make_wide(&file)?;
             self.empty.borrow_mut().push(file);
         }
         Ok(())

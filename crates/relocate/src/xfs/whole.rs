@@ -14,9 +14,10 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use onesweep_sys::files::{
-    Stat, Time, list_xattrs_fd, open_dir, reopen_to_write, set_owner_fd, set_xattr_fd, statx_fd, sync_data, xattr_fd,
+    Stat, Time, list_xattrs_fd, open_dir, remove_xattr_fd, reopen_to_write, set_owner_fd, set_xattr_fd, statx_fd,
+    sync_data, xattr_fd,
 };
-use onesweep_sys::inode::{XFLAG_HAS_ATTRIBUTES, extended_flags, project, set_project};
+use onesweep_sys::inode::{project, set_project};
 use onesweep_sys::sharing::Part;
 use onesweep_sys::swap_extents::{Changes, swap_if_same};
 
@@ -396,10 +397,13 @@ fn swap(file: &MovableFile, copy: &File, begun: &Stat, inode_room: u64) -> Resul
     let swap = || swap_if_same(fd.as_fd(), copy.as_fd(), begun.size, seen);
     let is_unfit = |told: &io::Result<()>| told.as_ref().is_err_and(|error| error.raw_os_error() == Some(EINVAL));
     let mut told = swap();
-    let has_attributes = || extended_flags(file.fd()).is_ok_and(|told| told.unwrap_or(0) & XFLAG_HAS_ATTRIBUTES != 0);
-    if is_unfit(&told) && has_attributes() {
-        // They have its map lie outside of the inode, and without any it would have to be in that of the copy.
+    // What an inode has for its map depends on its attributes, and for a copy without any on the kernel. Where one map lies in the inode, the
+    // other must not be as short and lie outside.
+    if is_unfit(&told) {
         told = make_narrow(copy, inode_room).and_then(|()| swap());
+    }
+    if is_unfit(&told) {
+        told = make_wide(copy).and_then(|()| swap());
     }
     told.map_err(|error| match error.raw_os_error() {
         Some(EINVAL) => Stays::Unsupported.into(),
@@ -418,7 +422,8 @@ fn make_narrow(copy: &File, inode_room: u64) -> io::Result<()> {
     const HEADER: u64 = 4;
     const ENTRY: u64 = 3;
     const NAME: u64 = 1;
-    const LONGEST: u64 = 255;
+    // Longer ones go to blocks of their own.
+    const LONGEST: u64 = 200;
     let mut taken = SHORTEST_MAP + HEADER;
     for name in list_xattrs_fd(copy.as_fd())? {
         let value = xattr_fd(copy.as_fd(), name.as_c_str())?.map_or(0, |value| value.len());
@@ -431,6 +436,14 @@ fn make_narrow(copy: &File, inode_room: u64) -> io::Result<()> {
         let value = left.min(LONGEST);
         set_xattr_fd(copy.as_fd(), &[b"user.", &[number][..]].concat()[..], &vec![0; value as usize])?;
         taken += ENTRY + NAME + value;
+    }
+    Ok(())
+}
+
+/// Takes the attributes away that were given to a file, and with the last one the room in its inode that is for them.
+pub(super) fn make_wide(copy: &File) -> io::Result<()> {
+    for name in list_xattrs_fd(copy.as_fd())?.iter().filter(|name| name.to_bytes().starts_with(b"user.")) {
+        remove_xattr_fd(copy.as_fd(), name.as_c_str())?;
     }
     Ok(())
 }

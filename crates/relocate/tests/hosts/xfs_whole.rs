@@ -7,7 +7,7 @@ use std::path::Path;
 
 use onesweep_relocate::host::{Exchange, Host, Stays};
 use onesweep_relocate::pack::Rules;
-use onesweep_sys::files::{set_xattr_fd, statx_fd};
+use onesweep_sys::files::{remove_xattr_fd, set_xattr_fd, statx_fd};
 use onesweep_sys::swap_extents::{Changes, swap_if_same};
 
 use crate::alone::alone;
@@ -189,7 +189,7 @@ fn attributes_and_rights() {
         let directory = image.root().join("d");
         fs::create_dir(&directory).unwrap();
         // Each file has as many pieces as blocks, and attributes of so many bytes.
-        let sizes = [0, 20, 120, 180, 240, 1000, 3000, 60_000];
+        let sizes = [0, 1, 20, 120, 200, 240, 3000, 60_000];
         let made: Vec<(u64, usize, File)> = (0..96)
             .map(|number| {
                 (
@@ -201,6 +201,10 @@ fn attributes_and_rights() {
             .collect();
         for (number, (_, size, file)) in made.iter().enumerate().filter(|(_, (_, size, _))| *size > 0) {
             set_xattr_fd(file.as_fd(), c"user.kept", &bytes(number as u64, *size)).unwrap();
+            if *size == 1 {
+                // With the last attribute goes all room for them.
+                remove_xattr_fd(file.as_fd(), c"user.kept").unwrap();
+            }
         }
         for block in 0..36 {
             for (number, (blocks, _, file)) in made.iter().enumerate().filter(|(_, (blocks, ..))| block < *blocks) {
