@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use onesweep_sys::files::{allocate_part, insert_hole, open_unnamed, reserve_part, take_out};
+use onesweep_sys::files::{allocate_part, insert_hole, open_unnamed, reserve_part, sync_data, take_out};
 
 use super::whole::make_wide;
 use crate::file::Asked;
@@ -141,10 +141,14 @@ impl Growing {
         Ok(())
     }
 
-    /// Makes those ready that were let go of before the last write of the journal.
+    /// Makes those ready that were let go of, by a write of the journal: then their first blocks are free again.
     pub(super) fn make_ready(&self, asked: &mut Asked) -> io::Result<()> {
         let mut behind = Vec::new();
-        for file in self.empty.take() {
+        let empty = self.empty.take();
+        if let Some(last) = empty.last() {
+            sync_data(last.as_fd())?;
+        }
+        for file in empty {
             let anchored = Anchored::of(file, asked)?;
             let is_ready = anchored.anchor <= self.last;
             if is_ready { self.ready.borrow_mut().push(anchored) } else { behind.push(anchored.file) }
@@ -154,9 +158,9 @@ impl Growing {
         Ok(())
     }
 
-    /// Whether one may be ready after the next write of the journal.
-    pub(super) fn has_some(&self) -> bool {
-        !self.ready.borrow().is_empty() || !self.empty.borrow().is_empty()
+    /// How many are ready.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.borrow().len()
     }
 
     /// One of them with exactly these places, which nobody has; `None` when somebody has them, or none of them is ready.

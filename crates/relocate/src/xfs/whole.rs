@@ -236,9 +236,12 @@ impl Wholes {
             }
             wanted.push((Places::of(runs).unwrap_or_default(), of));
         }
-        for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()).filter(|growing| !growing.has_some())
-        {
-            growing.let_go()?;
+        // Before anything is given up that is near, so that no first block comes to lie there.
+        for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()) {
+            if growing.ready() < files.len() {
+                growing.let_go()?;
+                room(growing.make_ready(asked))?;
+            }
         }
         for (donor, step) in files.iter().copied().flatten() {
             donor.give_up(Part { offset: step.to * block, bytes: step.blocks * block })?;
@@ -248,9 +251,6 @@ impl Wholes {
             thread::sleep(PAUSE * again);
             for (donor, ..) in &donors {
                 sync_data(donor.fd())?;
-            }
-            for growing in donors.iter().filter_map(|(.., growing)| growing.as_ref()) {
-                room(growing.make_ready(asked))?;
             }
             for ((to, growing), staged) in wanted.iter().zip(&mut staged).filter(|(_, staged)| staged.is_none()) {
                 let Some(growing) = growing.as_ref().filter(|_| to.blocks() > 0) else { continue };

@@ -41,6 +41,11 @@ fn places_of(places: &Places) -> Vec<u64> {
     places.runs().iter().flat_map(|run| run.place..run.end()).collect()
 }
 
+/// The first block of a donor that a file can get.
+fn start_of(places: &Places) -> u64 {
+    places.runs()[0].logical
+}
+
 pub(crate) fn conforms<F: Fixture>(fixture: &mut F) {
     looks_and_opens(fixture);
     captures(fixture);
@@ -149,15 +154,16 @@ fn exchanges_wholes<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
     let opened = host.open(&path, looked.inode).unwrap();
     let captured = host.capture(&directory, 2 * host.unit());
     let [one, other] = &captured.donors[..] else { panic!("{} donors", captured.donors.len()) };
-    let free = [one, other].map(|donor| places_of(&host.donor_places(donor).unwrap()));
+    let held = [one, other].map(|donor| host.donor_places(donor).unwrap());
+    let (free, start) = (held.each_ref().map(places_of), held.each_ref().map(start_of));
 
     // The middle of the file.
-    let moved = host.exchange(&opened.file, one, Exchange { from: 1, to: 2, blocks: 2 });
+    let moved = host.exchange(&opened.file, one, Exchange { from: 1, to: start[0] + 2, blocks: 2 });
     assert!(moved.blocks == 0 && stays(moved.trouble.map_or(Ok(()), Err)) == Some(Stays::Unsupported));
     assert_eq!(host.places(&opened.file).unwrap(), opened.places);
 
     // All of it, into the third to sixth block of the donor.
-    let moved = host.exchange(&opened.file, one, Exchange { from: 0, to: 2, blocks: 9 });
+    let moved = host.exchange(&opened.file, one, Exchange { from: 0, to: start[0] + 2, blocks: 9 });
     assert!(moved.trouble.is_none() && moved.blocks == 4, "{moved:?}");
     assert_eq!(places_of(&host.places(&opened.file).unwrap()), free[0][2..6]);
     let left = places_of(&host.donor_places(one).unwrap());
@@ -166,12 +172,15 @@ fn exchanges_wholes<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
 
     // In one piece it is, so that it can't be torn.
     let host = fixture.host();
-    let halves = [(one, Exchange { from: 0, to: 100, blocks: 1 }), (other, Exchange { from: 1, to: 50, blocks: 3 })];
+    let halves = [
+        (one, Exchange { from: 0, to: start[0] + 100, blocks: 1 }),
+        (other, Exchange { from: 1, to: start[1] + 50, blocks: 3 }),
+    ];
     let torn = host.exchange_all(&opened.file, &halves);
     assert_eq!((torn.blocks, stays(torn.trouble.map_or(Ok(()), Err))), (0, Some(Stays::Unsupported)));
     assert_eq!(places_of(&host.places(&opened.file).unwrap()), free[0][2..6]);
     // And back to an earlier place.
-    let moved = host.exchange(&opened.file, other, Exchange { from: 0, to: 0, blocks: 4 });
+    let moved = host.exchange(&opened.file, other, Exchange { from: 0, to: start[1], blocks: 4 });
     assert!(moved.trouble.is_none() && moved.blocks == 4, "{moved:?}");
     drop((opened, captured));
     host.commit().unwrap();
@@ -190,7 +199,8 @@ fn packs<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
         let host = fixture.host();
         let captured = host.capture(&directory, host.unit());
         let donor = &captured.donors[0];
-        let free = places_of(&host.donor_places(donor).unwrap());
+        let held = host.donor_places(donor).unwrap();
+        let (free, start) = (places_of(&held), start_of(&held));
         let mut turns: Vec<u64> = (0..4).collect();
         if !is_rising {
             turns.reverse();
@@ -200,7 +210,7 @@ fn packs<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
             let path = &paths[file as usize];
             let inode = host.look(path).unwrap().inode;
             let opened = host.open(path, inode).unwrap();
-            let exchange = Exchange { from: 0, to: first(file), blocks: 1 + file };
+            let exchange = Exchange { from: 0, to: start + first(file), blocks: 1 + file };
             let moved = host.exchange(&opened.file, donor, exchange);
             assert!(moved.trouble.is_none() && moved.blocks == 1 + file, "{moved:?}");
         }
