@@ -119,10 +119,10 @@ impl Wholes {
             let mut reached = self.hold(&mut all, captured.donors, &growing, asked);
             // The nearest ones lie before the first blocks, so farther ones are looked for.
             for share in 0..WAYS {
-                if captured.error.is_some() || 2 * reached >= blocks {
+                if captured.error.is_some() || reached >= blocks {
                     break;
                 }
-                captured = self.capture_ahead(directory, (share, WAYS), blocks, unit, &growing, asked);
+                captured = self.capture_ahead(directory, (share, WAYS), blocks - reached, unit, &growing, asked);
                 reached += self.hold(&mut all, captured.donors, &growing, asked);
             }
             all.error = captured.error;

@@ -41,6 +41,12 @@ fn places_of(places: &Places) -> Vec<u64> {
     places.runs().iter().flat_map(|run| run.place..run.end()).collect()
 }
 
+/// The donor of which files can get most, and that.
+fn most_of<'a, H: Host>(host: &mut H, donors: &'a [H::Donor]) -> (&'a H::Donor, Places) {
+    let places = donors.iter().map(|donor| (donor, host.donor_places(donor).unwrap()));
+    places.max_by_key(|(_, places)| places.blocks()).unwrap()
+}
+
 /// The first block of a donor that a file can get.
 fn start_of(places: &Places) -> u64 {
     places.runs()[0].logical
@@ -152,9 +158,9 @@ fn exchanges_wholes<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
     let host = fixture.host();
     let looked = host.look(&path).unwrap();
     let opened = host.open(&path, looked.inode).unwrap();
-    let captured = host.capture(&directory, 2 * host.unit());
-    let [one, other] = &captured.donors[..] else { panic!("{} donors", captured.donors.len()) };
-    let held = [one, other].map(|donor| host.donor_places(donor).unwrap());
+    let captured = [0, 1].map(|_| host.capture(&directory, host.unit()));
+    let [(one, first), (other, second)] = captured.each_ref().map(|captured| most_of(host, &captured.donors));
+    let held = [first, second];
     let (free, start) = (held.each_ref().map(places_of), held.each_ref().map(start_of));
 
     // The middle of the file.
@@ -198,8 +204,7 @@ fn packs<F: Fixture>(fixture: &mut F, number: usize, cut: u64) {
         let directory = fixture.directory();
         let host = fixture.host();
         let captured = host.capture(&directory, host.unit());
-        let donor = &captured.donors[0];
-        let held = host.donor_places(donor).unwrap();
+        let (donor, held) = most_of(host, &captured.donors);
         let (free, start) = (places_of(&held), start_of(&held));
         let mut turns: Vec<u64> = (0..4).collect();
         if !is_rising {
