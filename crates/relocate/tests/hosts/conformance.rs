@@ -41,10 +41,14 @@ fn places_of(places: &Places) -> Vec<u64> {
     places.runs().iter().flat_map(|run| run.place..run.end()).collect()
 }
 
-/// The donor of which files can get most, and that.
+/// The longest piece of free space, and the donor that has it.
 fn most_of<'a, H: Host>(host: &mut H, donors: &'a [H::Donor]) -> (&'a H::Donor, Places) {
-    let places = donors.iter().map(|donor| (donor, host.donor_places(donor).unwrap()));
-    places.max_by_key(|(_, places)| places.blocks()).unwrap()
+    let mut pieces = Vec::new();
+    for donor in donors {
+        pieces.extend(host.donor_places(donor).unwrap().runs().iter().map(|run| (donor, *run)));
+    }
+    let (donor, run) = pieces.into_iter().max_by_key(|(_, run)| run.blocks).unwrap();
+    (donor, Places::of([run]).unwrap())
 }
 
 /// The first block of a donor that a file can get.
