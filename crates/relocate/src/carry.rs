@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use self::space::Space;
-use crate::host::{Failure, Host, Moves, Stays, Trouble};
+use crate::host::{Failure, Host, Moved, Moves, Stays, Trouble};
 use crate::pack::{Fitted, Item, Plan, Region, Rules, check, fit, plan};
 use crate::places::Places;
 use crate::survey::Candidate;
@@ -349,15 +349,7 @@ impl<H: Host> Carrier<'_, H> {
     }
 
     fn move_file(&mut self, turn: usize, file: &H::File, space: &Space<H>, to: &Places) -> Result<(), Failure> {
-        let (mut moved, mut trouble) = (0, None);
-        for (donor, exchange) in space.steps(to) {
-            let told = self.host.exchange(file, donor, exchange);
-            moved += told.blocks;
-            if told.trouble.is_some() || told.blocks != exchange.blocks {
-                trouble = told.trouble;
-                break;
-            }
-        }
+        let Moved { blocks: moved, trouble } = self.host.exchange_all(file, &space.steps(to));
         self.report.blocks += moved;
         self.uncommitted += moved;
         if moved > 0 {

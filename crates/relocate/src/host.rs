@@ -77,6 +77,9 @@ pub enum Stays {
     /// Another process has a lease on it.
     #[error("another program has a lease on it")]
     Leased,
+    /// Somebody else has got what was to be its new place, or there is too little room for it.
+    #[error("there is no room for it at its new place any more")]
+    NoRoom,
     /// The caller may not write to it.
     #[error("no permission to write to it")]
     Denied,
@@ -187,6 +190,20 @@ pub(crate) fn donors_of(blocks: u64, unit: u64) -> impl Iterator<Item = u64> {
     (0..blocks.div_ceil(unit)).map(move |number| unit.min(blocks - number * unit))
 }
 
+/// Exchanges until one does not come about as a whole.
+pub(crate) fn one_by_one<D>(steps: &[(&D, Exchange)], mut exchange: impl FnMut(&D, Exchange) -> Moved) -> Moved {
+    let mut all = Moved { blocks: 0, trouble: None };
+    for &(donor, step) in steps {
+        let told = exchange(donor, step);
+        all.blocks += told.blocks;
+        if told.trouble.is_some() || told.blocks != step.blocks {
+            all.trouble = told.trouble;
+            break;
+        }
+    }
+    all
+}
+
 /// A file system whose files can be moved block by block, without anybody who uses them noticing.
 ///
 /// After an exchange, contents, times and names are as before; whenever the machine stops, each block has its old or its new
@@ -241,6 +258,11 @@ pub trait Host {
 
     /// Exchanges blocks of a file with blocks of a donor.
     fn exchange(&mut self, file: &Self::File, donor: &Self::Donor, exchange: Exchange) -> Moved;
+
+    /// Exchanges all these blocks of a file, which are all that it has. One after the other, unless the file system knows whole files alone.
+    fn exchange_all(&mut self, file: &Self::File, steps: &[(&Self::Donor, Exchange)]) -> Moved {
+        one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
+    }
 
     /// Waits until all that was exchanged is on the disk, and the old places are free.
     fn commit(&mut self) -> io::Result<()>;

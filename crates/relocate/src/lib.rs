@@ -35,7 +35,7 @@
 //! | [`follow`] | directories put in order just after they were written |
 //! | [`host`] | what moves blocks, and why a file stays |
 //! | [`ext4`] | a mounted ext4 as a host |
-//! | [`xfs`] | a mounted XFS with reflinks or exchange-range as a host |
+//! | [`xfs`] | a mounted XFS as a host |
 //! | [`btrfs`] | a mounted btrfs as a host |
 //! | [`shown`] | any other file system: looked at, not moved |
 //! | [`mounted`] | which of them a directory has |

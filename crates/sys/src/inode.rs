@@ -4,12 +4,14 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
 /// `FS_IOC_GETVERSION`: declared with `long`, but writes an int on every file system.
 const FS_IOC_GETVERSION: Opcode = opcode::read::<libc::c_long>(b'v', 1);
 /// `FS_IOC_FSGETXATTR`.
 const FS_IOC_FSGETXATTR: Opcode = opcode::read::<Fsxattr>(b'X', 31);
+/// `FS_IOC_FSSETXATTR`.
+const FS_IOC_FSSETXATTR: Opcode = opcode::write::<Fsxattr>(b'X', 32);
 
 /// Attribute of [`flags`]: the bytes are compressed (`FS_COMPR_FL`).
 pub const FLAG_COMPRESSED: u32 = 0x0000_0004;
@@ -80,6 +82,16 @@ pub fn extended_flags(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     // SAFETY: FS_IOC_FSGETXATTR is a getter that writes a `struct fsxattr`.
     let answer = unsafe { ioctl(fd, Getter::<FS_IOC_FSGETXATTR, Fsxattr>::new()) };
     optional(answer).map(|found| found.map(|found| found.xflags))
+}
+
+/// Gives an inode to a project. `EPERM` for files of others; `EINVAL` in a user namespace that is not the first.
+#[doc(alias = "FS_IOC_FSSETXATTR")]
+pub fn set_project(fd: BorrowedFd<'_>, project: u32) -> io::Result<()> {
+    // SAFETY: FS_IOC_FSGETXATTR is a getter that writes a `struct fsxattr`.
+    let now = unsafe { ioctl(fd, Getter::<FS_IOC_FSGETXATTR, Fsxattr>::new())? };
+    // SAFETY: FS_IOC_FSSETXATTR reads a `struct fsxattr`.
+    unsafe { ioctl(fd, Setter::<FS_IOC_FSSETXATTR, Fsxattr>::new(Fsxattr { projid: project, ..now }))? };
+    Ok(())
 }
 
 /// Turns "this file system does not know the call" into `None`.

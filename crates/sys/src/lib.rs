@@ -43,6 +43,7 @@
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`setting`] | a number in `/sys` that is raised for a while, likewise |
 //! | [`move_extents`] | blocks of files of ext4 that change places |
+//! | [`exchange_ranges`], [`swap_extents`] | places that files of XFS exchange, parts or all of them, where they have not changed meanwhile |
 //! | [`sharing`] | bytes of files that come to share one place, when they are equal |
 //! | [`folios`], [`one_cpu`] | what moving blocks wants to know and have |
 //! | [`mounting`] | mounting for reading |
@@ -104,6 +105,7 @@ pub mod shared_words;
 pub mod sharing;
 pub mod stall;
 pub mod subvolume;
+pub mod swap_extents;
 #[cfg(test)]
 mod testing;
 pub mod usage;

@@ -178,6 +178,8 @@ impl Request {
 
 /// `XFS_IOC_FSGEOMETRY` (Linux 5.2).
 const XFS_IOC_FSGEOMETRY: Opcode = opcode::read::<Geometry>(b'X', 126);
+/// Blocks of metadata have checksums (version 5).
+const XFS_FSOP_GEOM_FLAGS_V5SB: u32 = 1 << 15;
 /// What each block is used for is kept by block, too.
 const XFS_FSOP_GEOM_FLAGS_RMAPBT: u32 = 1 << 19;
 /// Files can share blocks.
@@ -188,8 +190,10 @@ const XFS_FSOP_GEOM_FLAGS_EXCHANGE_RANGE: u32 = 1 << 24;
 /// `struct xfs_fsop_geom`, of which only some fields are told.
 #[repr(C)]
 struct Geometry {
+    /// Bytes of a block, blocks of an extent of the realtime device, blocks of a group.
     block_sizes: [u32; 3],
     groups: u32,
+    /// Blocks of the log, bytes of a sector, bytes of an inode, the share of inodes.
     sizes: [u32; 4],
     counts: [u64; 4],
     uuid: [u8; 16],
@@ -219,6 +223,10 @@ pub struct Facts {
     pub is_sick: bool,
     /// Allocation groups.
     pub groups: u32,
+    /// Blocks of each of them; the last one may have fewer.
+    pub group_blocks: u32,
+    /// Bytes of an inode for the map of its places and its attributes.
+    pub inode_room: u32,
 }
 
 /// What the XFS of an open file says of itself. Needs no privilege. `ENOTTY` on other file systems and before Linux 5.2.
@@ -233,6 +241,8 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
         has_reverse_map: has(XFS_FSOP_GEOM_FLAGS_RMAPBT),
         is_sick: told.sick != 0,
         groups: told.groups,
+        group_blocks: told.block_sizes[2],
+        inode_room: told.sizes[2].saturating_sub(if has(XFS_FSOP_GEOM_FLAGS_V5SB) { 176 } else { 100 }),
     })
 }
 

@@ -65,6 +65,10 @@ enum Kind {
     Reflinks,
     /// An XFS without reflinks.
     Exchange,
+    /// An XFS where whole files change places.
+    Whole,
+    /// The same with a reverse map, where pieces do one by one.
+    WholeMapped,
 }
 
 impl Kind {
@@ -81,8 +85,12 @@ impl Kind {
         if self.is_ext4() {
             return place.ext4();
         }
-        let reflinks = if self == Kind::Exchange { "reflink=0" } else { "reflink=1" };
-        succeed(Command::new("mkfs.xfs").args(["-q", "-f", "-m", reflinks]).arg(&place.image));
+        let features = match self {
+            Kind::WholeMapped => "reflink=0,rmapbt=1",
+            Kind::Exchange | Kind::Whole => "reflink=0",
+            Kind::Ordered | Kind::Reflinks => "reflink=1",
+        };
+        succeed(Command::new("mkfs.xfs").args(["-q", "-f", "-m", features]).arg(&place.image));
         self.show_features(place, true);
     }
 
@@ -209,6 +217,10 @@ impl<H: Host> Host for Telling<H> {
         self.0.exchange(file, donor, exchange)
     }
 
+    fn exchange_all(&mut self, file: &H::File, steps: &[(&H::Donor, Exchange)]) -> Moved {
+        self.0.exchange_all(file, steps)
+    }
+
     fn commit(&mut self) -> io::Result<()> {
         self.0.commit()
     }
@@ -319,6 +331,16 @@ fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs() {
 #[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs_without_reflinks() {
     cut_at_writes(Kind::Exchange);
+}
+
+#[test]
+fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs_of_wholes() {
+    cut_at_writes(Kind::Whole);
+}
+
+#[test]
+fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs_of_wholes_with_a_reverse_map() {
+    cut_at_writes(Kind::WholeMapped);
 }
 
 fn cut_at_writes(kind: Kind) {

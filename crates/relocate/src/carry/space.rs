@@ -1,8 +1,8 @@
 //! Free space that is held by donors, for the regions of a batch.
 
-use std::io;
 use std::path::Path;
 
+use crate::errno::is_short;
 use crate::host::{Exchange, Failure, Host};
 use crate::pack::{Fitted, Piece, fit_into};
 use crate::places::{Places, Run};
@@ -197,16 +197,6 @@ fn beside(run: Run, others: &[Run]) -> impl Iterator<Item = Run> + use<> {
     }
     keep(place, run.end());
     left.into_iter()
-}
-
-/// No more space, quota or open files, a limit on the size of files, or a directory of somebody else's: what there is may do.
-fn is_short(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, StorageFull};
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const EFBIG: i32 = 27;
-    matches!(error.kind(), StorageFull | QuotaExceeded | PermissionDenied)
-        || matches!(error.raw_os_error(), Some(ENFILE | EMFILE | EFBIG))
 }
 
 #[cfg(test)]

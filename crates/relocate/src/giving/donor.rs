@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +25,8 @@ pub struct Donor {
     directory: Rc<OwnedFd>,
     /// Files that have got its places from this byte on, to be written later.
     staged: RefCell<BTreeMap<u64, File>>,
+    /// What is to last as long as it does.
+    kept: RefCell<Vec<Rc<dyn Debug>>>,
 }
 
 /// What a part of a file is to have: bytes of an open file, from here on.
@@ -60,6 +63,11 @@ impl Source<'_> {
 }
 
 impl Donor {
+    /// A file that has places within so many bytes, made in a directory.
+    pub(crate) fn of(file: File, bytes: u64, directory: Rc<OwnedFd>) -> Donor {
+        Donor { file, bytes, directory, staged: RefCell::default(), kept: RefCell::default() }
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -95,6 +103,11 @@ impl Donor {
 
     pub(crate) fn take_staged(&self, offset: u64) -> Option<File> {
         self.staged.borrow_mut().remove(&offset)
+    }
+
+    /// Has something last as long as it does.
+    pub(crate) fn keep(&self, what: Rc<dyn Debug>) {
+        self.kept.borrow_mut().push(what);
     }
 
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -138,8 +151,7 @@ where
                 reserve_part(file.as_fd(), part.offset, part.bytes)?;
                 bytes += part.bytes;
             }
-            let (directory, staged) = (Rc::clone(&directory), RefCell::default());
-            captured.donors.push(Donor { file, bytes, directory, staged });
+            captured.donors.push(Donor::of(file, bytes, Rc::clone(&directory)));
         }
         Ok(())
     });

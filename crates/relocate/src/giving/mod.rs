@@ -90,7 +90,7 @@ fn try_to_give<W: Way>(
 }
 
 /// False when the file ends before.
-fn read_all(file: &MovableFile, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
+pub(crate) fn read_all(file: &MovableFile, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
     let mut done = 0;
     while done < bytes.len() {
         match read_at(file.fd(), &mut bytes[done..], offset + done as u64) {

@@ -7,6 +7,7 @@ use onesweep_sys::{features::kernel_version, files::file_system, xfs};
 use thiserror::Error;
 
 use super::Way;
+use super::whole::Known;
 use crate::mounted::mount_of;
 
 /// Why nothing of a file system is moved.
@@ -16,12 +17,6 @@ pub enum Refusal {
     /// It is another file system.
     #[error("its file system is {0}, not xfs")]
     NotXfs(String),
-    /// Files can neither share nor exchange blocks.
-    #[error(
-        "its XFS has neither reflinks (mkfs.xfs -m reflink=1) nor, with Linux 6.13, exchange-range (mkfs.xfs -i exchange=1); \
-         its files cannot be put side by side"
-    )]
-    NoWay,
     /// Files are used where they lie.
     #[error("its XFS is mounted with dax=always; mount it without")]
     Dax,
@@ -47,6 +42,7 @@ pub(super) struct Facts {
     pub(super) dev: u64,
     pub(super) block_bytes: u64,
     pub(super) way: Way,
+    pub(super) known: Known,
 }
 
 impl Facts {
@@ -64,9 +60,15 @@ impl Facts {
             return Err(Refusal::Dax);
         }
         let told = xfs::facts(directory).map_err(unknown("ask the kernel about its XFS"))?;
-        let way = judge(told, kernel_version())?;
+        let kernel = kernel_version();
+        let way = judge(told, kernel)?;
+        let known = Known {
+            group_blocks: u64::from(told.group_blocks).max(1),
+            inode_room: told.inode_room.into(),
+            tells_changes: kernel >= TELLS_CHANGES,
+        };
         let block_bytes = file_system(directory).map_err(unknown("ask for its block size"))?.block_size;
-        Ok(Facts { dev, block_bytes, way })
+        Ok(Facts { dev, block_bytes, way, known })
     }
 }
 
@@ -78,7 +80,7 @@ fn judge(told: xfs::Facts, kernel: (u32, u32)) -> Result<Way, Refusal> {
         xfs::Facts { is_sick: true, .. } => Err(Refusal::Damaged),
         xfs::Facts { has_reflinks: true, .. } => Ok(Way::Share),
         xfs::Facts { has_exchange: true, .. } if kernel >= TELLS_CHANGES => Ok(Way::Exchange),
-        _ => Err(Refusal::NoWay),
+        _ => Ok(Way::Whole),
     }
 }
 
@@ -94,8 +96,8 @@ mod tests {
         assert!(matches!(told(true, false, false, (5, 10)), Ok(Way::Share)));
         assert!(matches!(told(true, true, false, (6, 18)), Ok(Way::Share)));
         assert!(matches!(told(false, true, false, (6, 13)), Ok(Way::Exchange)));
-        assert!(matches!(told(false, true, false, (6, 12)), Err(Refusal::NoWay)));
-        assert!(matches!(told(false, false, false, (6, 18)), Err(Refusal::NoWay)));
+        assert!(matches!(told(false, true, false, (6, 12)), Ok(Way::Whole)));
+        assert!(matches!(told(false, false, false, (6, 18)), Ok(Way::Whole)));
         for (has_reflinks, has_exchange) in [(true, false), (false, true), (false, false)] {
             assert!(matches!(told(has_reflinks, has_exchange, true, (6, 18)), Err(Refusal::Damaged)));
         }

@@ -8,16 +8,22 @@
 //! Else, where there is exchange-range, a file changes places with what was written if its times are those of before it was read,
 //! which the kernel looks at under the same locks (`XFS_IOC_COMMIT_RANGE`). The donor gives the old places back.
 //!
-//! Needs no privilege for files of one's own in directories of one's own. Without root an exchange changes the time of the last change
-//! of the inode (ctime).
+//! Else a file changes all its places with those of a file that was written for it, under the same condition (`XFS_IOC_SWAPEXT`). That
+//! file gets the captured places first, which XFS does not offer: [`placed`] tells how.
+//!
+//! Needs no privilege for files of one's own in directories of one's own. Without root `XFS_IOC_COMMIT_RANGE` changes the time of the last
+//! change of the inode (ctime).
 
 mod facts;
+mod placed;
 mod share;
 mod swap;
+mod whole;
+mod writers;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use onesweep_sys::files::{file_system, is_untouched, open_dir, sync_file_system};
 use onesweep_sys::inode::{XFLAG_REALTIME, extended_flags};
@@ -26,7 +32,9 @@ pub use self::facts::Refusal;
 use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags, trouble};
 pub use crate::giving::Donor;
 use crate::giving::{capture, give};
-use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble, Uncached, donors_of};
+use crate::host::{
+    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached, donors_of, one_by_one,
+};
 use crate::places::Places;
 
 /// How a file comes to its new places.
@@ -36,17 +44,21 @@ enum Way {
     Share,
     /// It changes places with what was written there.
     Exchange,
+    /// It changes places as a whole with a file that was written there.
+    Whole,
 }
 
-/// A mounted XFS with reflinks or exchange-range, whose files can be moved.
+/// A mounted XFS, whose files can be moved.
 #[derive(Debug)]
 pub struct Xfs {
     root: OwnedFd,
+    directory: PathBuf,
     asked: Asked,
     way: Way,
     unit: u64,
     uncached: Uncached,
     swapping: swap::Swapping,
+    wholes: whole::Wholes,
     /// Memory that is used again.
     bytes: Vec<u8>,
 }
@@ -67,7 +79,9 @@ impl Xfs {
         let facts = facts::Facts::of(root.as_fd())?;
         let asked = Asked::new(facts.dev, facts.block_bytes);
         let (swapping, bytes) = (swap::Swapping::default(), Vec::new());
-        Ok(Xfs { root, asked, way: facts.way, unit: UNIT, uncached, swapping, bytes })
+        let wholes = whole::Wholes::new(facts.known);
+        let directory = directory.to_owned();
+        Ok(Xfs { root, directory, asked, way: facts.way, unit: UNIT, uncached, swapping, wholes, bytes })
     }
 
     /// Bytes of a block.
@@ -121,7 +135,10 @@ impl Host for Xfs {
             return Err(Stays::Unsupported.into());
         }
         if self.way == Way::Exchange {
-            file = swap::ready(file, &stat)?;
+            swap::refuse_rights(&file, &stat)?;
+        }
+        if self.way != Way::Share {
+            file = writers::open_to_read(file)?;
         }
         clean_in_memory(&file, stat.size, self.uncached)?;
         let (places, stays) = self.asked.places(file.fd(), path)?;
@@ -141,11 +158,23 @@ impl Host for Xfs {
     }
 
     fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<Donor> {
-        capture(directory, donors_of(blocks, self.unit).map(Some), self.asked.block_bytes)
+        match self.way {
+            Way::Share | Way::Exchange => {
+                capture(directory, donors_of(blocks, self.unit).map(Some), self.asked.block_bytes)
+            }
+            Way::Whole => self.wholes.capture([directory, &self.directory], blocks, self.unit, &mut self.asked),
+        }
     }
 
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
-        self.asked.donor_places(donor.fd(), donor.bytes())
+        match self.way {
+            Way::Share | Way::Exchange => self.asked.donor_places(donor.fd(), donor.bytes()),
+            Way::Whole => self.wholes.reachable(donor, &mut self.asked),
+        }
+    }
+
+    fn prepare(&mut self, moves: &[Moves<'_, MovableFile, Donor>]) -> Result<(), Failure> {
+        if self.way == Way::Whole { self.wholes.stage(moves, &mut self.asked) } else { Ok(()) }
     }
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
@@ -153,10 +182,19 @@ impl Host for Xfs {
         match self.way {
             Way::Share => give(file, donor, exchange, block, &mut share::Sharing, bytes),
             Way::Exchange => give(file, donor, exchange, block, &mut self.swapping, bytes),
+            Way::Whole => self.wholes.exchange(file, &[(donor, exchange)], &mut self.asked),
+        }
+    }
+
+    fn exchange_all(&mut self, file: &MovableFile, steps: &[(&Donor, Exchange)]) -> Moved {
+        match self.way {
+            Way::Share | Way::Exchange => one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange)),
+            Way::Whole => self.wholes.exchange(file, steps, &mut self.asked),
         }
     }
 
     fn commit(&mut self) -> io::Result<()> {
+        self.wholes.let_go()?;
         sync_file_system(self.root.as_fd())
     }
 }

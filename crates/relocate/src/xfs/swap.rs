@@ -1,8 +1,4 @@
 //! A file changes places with what was written for it, if nobody has changed it since before it was read.
-//!
-//! The kernel compares times, not bytes. A page fault sets the time before the write through the mapping comes, and so does a direct
-//! write before its bytes are on the disk. So nobody may have the file open for writing after its time was looked at: who opens it
-//! later sets another one.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,33 +9,23 @@ use std::path::PathBuf;
 
 use onesweep_sys::{
     exchange_ranges::{Sample, exchange, exchange_if_same, sample},
-    files::{Moment, Stat, Time, reopen_to_write, reopen_untouched, set_moments_handle, statx_fd, xattr_fd},
-    lease::is_open_for_writing,
+    files::{Moment, Stat, Time, reopen_to_write, set_moments_handle, statx_fd, xattr_fd},
     sharing::Part,
     xfs::open_timeless,
 };
 
-use crate::errno::{EINVAL, EPERM};
+use super::writers::refuse_writers;
+use crate::errno::EPERM;
 use crate::file::{MovableFile, not_opened, stays_by_flags, trouble};
 use crate::giving::{Donor, Source, Way, stays_by_error};
 use crate::host::{Failure, Stays, Trouble};
 
-/// The file, open for reading alone, if nobody has it open for writing.
-pub(super) fn ready(file: MovableFile, stat: &Stat) -> Result<MovableFile, Trouble> {
+/// An exchange takes rights away from a file that gives some.
+pub(super) fn refuse_rights(file: &MovableFile, stat: &Stat) -> Result<(), Trouble> {
     const SET_IDS: u32 = 0o6000;
-    let path = file.path().to_owned();
-    let failed = |doing| {
-        let path = &path;
-        move |error| trouble(doing, path, error)
-    };
-    let capabilities = xattr_fd(file.fd(), c"security.capability").map_err(failed("ask for its attributes"))?;
-    if stat.mode & SET_IDS != 0 || capabilities.is_some() {
-        return Err(Stays::Rights.into());
-    }
-    let fd = reopen_untouched(file.fd()).map_err(failed("open it"))?;
-    let file = file.opened_as(fd);
-    refuse_writers(&file)?;
-    Ok(file)
+    let capabilities = xattr_fd(file.fd(), c"security.capability");
+    let capabilities = capabilities.map_err(|error| trouble("ask for its attributes", file.path(), error))?;
+    if stat.mode & SET_IDS != 0 || capabilities.is_some() { Err(Stays::Rights.into()) } else { Ok(()) }
 }
 
 /// What became of times.
@@ -143,15 +129,5 @@ fn set_back(file: &MovableFile, changed: Time) -> Result<(), Trouble> {
     match refuse_writers(file) {
         Err(Trouble::Stays(Stays::Busy)) => Ok(set(Moment::Now)?),
         told => told,
-    }
-}
-
-fn refuse_writers(file: &MovableFile) -> Result<(), Trouble> {
-    match is_open_for_writing(file.fd()) {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Stays::Busy.into()),
-        // There are no leases (`fs.leases-enable=0`), so nobody can tell.
-        Err(error) if error.raw_os_error() == Some(EINVAL) => Err(Stays::Unsupported.into()),
-        Err(error) => Err(trouble("ask who has it open for writing", file.path(), error)),
     }
 }

@@ -19,8 +19,8 @@ use onesweep_relocate::places::Places;
 use crate::alone::alone;
 use crate::image::{Image, is_root, run, text};
 use crate::tree::{
-    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, assert_equal, assert_same, blocks_of, breaks, bytes, host, kept,
-    pack, planned, scatter, sync, without_ctime,
+    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, assert_equal, assert_same,
+    blocks_of, breaks, bytes, host, kept, pack, planned, scatter, sync, without_ctime,
 };
 use crate::undo::{RULES as KEPT, layout, pack_and_keep, undo_all};
 
@@ -56,8 +56,11 @@ fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<P
             continue;
         }
         let captured = mover.capture(directory, mover.unit());
-        let donor = &captured.donors[0];
-        let free = mover.donor_places(donor).unwrap();
+        // What can't be reached of a donor is not told.
+        let free = |donor| mover.donor_places(donor).unwrap();
+        let places: Vec<Places> = captured.donors.iter().map(free).collect();
+        let most = (0..places.len()).max_by_key(|&donor| places[donor].blocks()).unwrap();
+        let (donor, free) = (&captured.donors[most], &places[most]);
         let pieces: Vec<Piece> = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
         let to = fit(&[&file.places], &pieces, 0).unwrap().files.remove(0);
         let opened = mover.open(&file.path, file.inode).unwrap();
@@ -92,6 +95,16 @@ fn a_crash_of_xfs_leaves_every_byte_before_and_after_the_commit() {
 #[test]
 fn a_crash_of_xfs_without_reflinks_leaves_every_byte_before_and_after_the_commit() {
     alone(|| crashes_at_the_commit::<OnXfsExchange>(&[("", &[]), ("", &["-b", "size=1024"])]));
+}
+
+#[test]
+fn a_crash_of_xfs_of_wholes_leaves_every_byte_before_and_after_the_commit() {
+    alone(|| crashes_at_the_commit::<OnXfsWhole>(&[("", &[]), ("", &["-b", "size=1024"])]));
+}
+
+#[test]
+fn a_crash_of_xfs_of_wholes_with_a_reverse_map_leaves_every_byte_before_and_after_the_commit() {
+    alone(|| crashes_at_the_commit::<OnXfsWholeMapped>(&[("", &[]), ("", &["-b", "size=1024"])]));
 }
 
 #[test]
@@ -138,6 +151,11 @@ fn a_crash_of_xfs_after_a_run_leaves_what_the_run_has_done() {
 #[test]
 fn a_crash_of_xfs_without_reflinks_after_a_run_leaves_what_the_run_has_done() {
     alone(crashes_after_a_run::<OnXfsExchange>);
+}
+
+#[test]
+fn a_crash_of_xfs_of_wholes_after_a_run_leaves_what_the_run_has_done() {
+    alone(crashes_after_a_run::<OnXfsWhole>);
 }
 
 #[test]
@@ -290,6 +308,11 @@ fn owners_pack_their_own_files_of_xfs_without_reflinks() {
 }
 
 #[test]
+fn owners_pack_their_own_files_of_xfs_of_wholes() {
+    owners_pack::<OnXfsWhole>("xfs-owner");
+}
+
+#[test]
 fn owners_pack_their_own_files_of_btrfs() {
     owners_pack::<OnBtrfs>("btrfs-owner");
 }
@@ -367,6 +390,16 @@ fn killed_movers_lose_nothing_on_xfs_without_reflinks() {
 }
 
 #[test]
+fn killed_movers_lose_nothing_on_xfs_of_wholes() {
+    killed_movers::<OnXfsWhole>("xfs-pack");
+}
+
+#[test]
+fn killed_movers_lose_nothing_on_xfs_of_wholes_with_a_reverse_map() {
+    killed_movers::<OnXfsWholeMapped>("xfs-pack");
+}
+
+#[test]
 fn killed_movers_lose_nothing_on_btrfs() {
     killed_movers::<OnBtrfs>("btrfs-pack");
 }
@@ -410,6 +443,16 @@ fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs() {
 #[test]
 fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs_without_reflinks() {
     stopped_machines::<OnXfsExchange>("xfs-pack");
+}
+
+#[test]
+fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs_of_wholes() {
+    stopped_machines::<OnXfsWhole>("xfs-pack");
+}
+
+#[test]
+fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs_of_wholes_with_a_reverse_map() {
+    stopped_machines::<OnXfsWholeMapped>("xfs-pack");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use onesweep_relocate::pack::Rules;
 
 use crate::image::{is_root, text};
-use crate::tree::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, assert_same, kept, pack, scatter, sync};
+use crate::tree::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, assert_same, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 /// Each writes all its files and verifies them, so often.
@@ -40,6 +40,11 @@ fn what_fio_writes_on_btrfs_is_what_it_reads() {
 #[test]
 fn what_fio_writes_on_xfs_without_reflinks_is_what_it_reads() {
     fio_and_two_movers::<OnXfsExchange>(1);
+}
+
+#[test]
+fn what_fio_writes_on_xfs_of_wholes_is_what_it_reads() {
+    fio_and_two_movers::<OnXfsWhole>(1);
 }
 
 /// Ends the movers, also when a writer fails.

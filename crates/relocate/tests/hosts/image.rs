@@ -42,6 +42,12 @@ pub(crate) const XFS: Tools = Tools {
 pub(crate) const XFS_EXCHANGE: Tools =
     Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0"], features: superblock::EXCHANGE, ..XFS };
 
+/// Without both.
+pub(crate) const XFS_WHOLE: Tools = Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0"], ..XFS };
+
+/// The same with a reverse map.
+pub(crate) const XFS_WHOLE_MAPPED: Tools = Tools { mkfs: &["mkfs.xfs", "-q", "-f", "-m", "reflink=0,rmapbt=1"], ..XFS };
+
 pub(crate) const BTRFS: Tools = Tools {
     name: "btrfs",
     mkfs: &["mkfs.btrfs", "-q", "-f"],

@@ -18,3 +18,4 @@ mod undo;
 mod writers;
 mod xfs;
 mod xfs_exchange;
+mod xfs_whole;

@@ -21,7 +21,7 @@ use onesweep_sys::files::{
 };
 
 use crate::conformance::Fixture;
-use crate::image::{BTRFS, EXT4, Image, Tools, XFS, XFS_EXCHANGE};
+use crate::image::{BTRFS, EXT4, Image, Tools, XFS, XFS_EXCHANGE, XFS_WHOLE, XFS_WHOLE_MAPPED};
 
 pub(crate) const READ: Uncached = Uncached::Read;
 
@@ -134,6 +134,8 @@ pub(crate) trait Kind {
     const SWAPS: bool;
     /// Files can share blocks.
     const CLONES: bool;
+    /// Files change places as wholes alone.
+    const WHOLE: bool = false;
     /// Without root all times stay, too, also that of the last change of the inode (ctime).
     const KEEPS_CTIME_OF_OWNERS: bool = true;
 
@@ -209,6 +211,50 @@ impl Kind for OnXfsExchange {
     }
 }
 
+/// An XFS with neither reflinks nor exchange-range.
+pub(crate) struct OnXfsWhole;
+
+impl Kind for OnXfsWhole {
+    type Host = Xfs;
+    const TOOLS: &'static Tools = &XFS_WHOLE;
+    const JOURNAL_FIRST: &[&str] = OnXfs::JOURNAL_FIRST;
+    const SWAPS: bool = false;
+    const CLONES: bool = false;
+    const WHOLE: bool = true;
+    // The journal is written for each of some 162 regions.
+    const METADATA_REQUESTS: u64 = 260;
+
+    fn host(directory: &Path) -> Xfs {
+        OnXfs::host(directory)
+    }
+
+    fn host_of_cached(directory: &Path) -> Xfs {
+        OnXfs::host_of_cached(directory)
+    }
+}
+
+/// The same with a reverse map, where pieces change places one by one.
+pub(crate) struct OnXfsWholeMapped;
+
+impl Kind for OnXfsWholeMapped {
+    type Host = Xfs;
+    const TOOLS: &'static Tools = &XFS_WHOLE_MAPPED;
+    const JOURNAL_FIRST: &[&str] = OnXfs::JOURNAL_FIRST;
+    const SWAPS: bool = false;
+    const CLONES: bool = false;
+    const WHOLE: bool = true;
+    // The journal is written for each of some 162 regions.
+    const METADATA_REQUESTS: u64 = 400;
+
+    fn host(directory: &Path) -> Xfs {
+        OnXfs::host(directory)
+    }
+
+    fn host_of_cached(directory: &Path) -> Xfs {
+        OnXfs::host_of_cached(directory)
+    }
+}
+
 pub(crate) struct OnBtrfs;
 
 impl Kind for OnBtrfs {
@@ -246,6 +292,7 @@ impl<K: Kind> Mounted<K> {
 impl<K: Kind> Fixture for Mounted<K> {
     type Host = K::Host;
     const SWAPS: bool = K::SWAPS;
+    const WHOLE: bool = K::WHOLE;
 
     fn host(&mut self) -> &mut K::Host {
         &mut self.host
@@ -279,8 +326,9 @@ pub(crate) fn why_it_stays<H: Host>(mover: &mut H, directory: &Path, path: &Path
         Err(Trouble::Stays(stays)) => return stays,
         opened => opened.unwrap(),
     };
-    let captured = mover.capture(directory, 1);
-    match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks: 1 }).trouble {
+    let blocks = opened.places.blocks();
+    let captured = mover.capture(directory, blocks);
+    match mover.exchange(&opened.file, &captured.donors[0], Exchange { from: 0, to: 0, blocks }).trouble {
         Some(Trouble::Stays(stays)) => stays,
         other => panic!("{other:?}"),
     }

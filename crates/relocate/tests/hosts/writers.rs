@@ -13,7 +13,9 @@ use onesweep_relocate::pack::Rules;
 use onesweep_sys::files::clone_file;
 
 use crate::image::{is_root, run, text};
-use crate::tree::{Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, bytes, kept, pack, scatter, sync};
+use crate::tree::{
+    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, bytes, kept, pack, scatter, sync,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -150,6 +152,16 @@ fn writers_and_two_movers_of_xfs_do_each_other_no_harm() {
 #[test]
 fn writers_and_two_movers_of_xfs_without_reflinks_do_each_other_no_harm() {
     writers_and_two_movers::<OnXfsExchange>();
+}
+
+#[test]
+fn writers_and_two_movers_of_xfs_of_wholes_do_each_other_no_harm() {
+    writers_and_two_movers::<OnXfsWhole>();
+}
+
+#[test]
+fn writers_and_two_movers_of_xfs_of_wholes_with_a_reverse_map_do_each_other_no_harm() {
+    writers_and_two_movers::<OnXfsWholeMapped>();
 }
 
 #[test]

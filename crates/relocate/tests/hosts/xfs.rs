@@ -72,8 +72,6 @@ fn file_systems_are_refused_by_name() {
         let image = Image::of(&XFS, 0, mkfs, options);
         Xfs::of(&image.root(), READ).unwrap_err()
     };
-    let refusal = refused(&["-m", "reflink=0"], "");
-    assert!(matches!(refusal, Refusal::NoWay) && refusal.to_string().contains("neither reflinks"), "{refusal}");
     assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
     assert!(matches!(Xfs::of(Path::new("/dev/shm"), READ), Err(Refusal::NotXfs(name)) if name == "tmpfs"));
     assert!(matches!(Xfs::of(Path::new("/dev/shm/none"), READ), Err(Refusal::Unknown { .. })));

@@ -97,6 +97,12 @@ pub fn allocate(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), 0, bytes))?)
 }
 
+/// Finds places for so many bytes from `offset` on. The file becomes as long as that takes, and they read as zeros where nothing was written.
+#[doc(alias = "fallocate")]
+pub fn allocate_part(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::empty(), offset, bytes))?)
+}
+
 /// Gives places of a file back: the bytes read as zeros then, and its size stays.
 #[doc(alias = "FALLOC_FL_PUNCH_HOLE")]
 pub fn give_back(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
@@ -108,6 +114,13 @@ pub fn give_back(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> 
 #[doc(alias = "FALLOC_FL_INSERT_RANGE")]
 pub fn insert_hole(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::INSERT_RANGE, offset, bytes))?)
+}
+
+/// Takes bytes out of a file, in whole blocks, so that those behind them follow those before. Their places are given back; no other changes.
+/// `EINVAL` where nothing is behind them.
+#[doc(alias = "FALLOC_FL_COLLAPSE_RANGE")]
+pub fn take_out(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(super::open::again(|| rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::COLLAPSE_RANGE, offset, bytes))?)
 }
 
 /// Makes `target` share all bytes of `source`. `EOPNOTSUPP` where the file system cannot, `EXDEV` across two of them.
