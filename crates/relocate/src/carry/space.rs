@@ -1,5 +1,6 @@
 //! Free space that is held by donors, for the regions of a batch.
 
+use std::io;
 use std::path::Path;
 
 use crate::errno::is_short;
