@@ -144,7 +144,7 @@ fn a_plan_is_shown_carried_out_and_comes_to_rest() {
 
 fn planned_and_carried_out(fs: Fs, mkfs: &[&str], asked: &[&str]) {
     let defrag = |options: &[&str], root: &Path, code| defrag(&[asked, options].concat(), root, code);
-    let mut image = Image::new(fs, 512 << 20);
+    let mut image = Image::with(fs, 512 << 20, mkfs);
     let root = image.root().join("tree");
     scatter(&root, 200);
     scatter(&root.join("below"), 60);
