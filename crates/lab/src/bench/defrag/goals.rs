@@ -187,10 +187,11 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
             rows.push(if packing == E4DEFRAG { row } else { row.aim(Aim::AtMost(1.2)) });
         }
     }
-    for packing in [REGION_64K, ROOT] {
+    let in_requests = [("random-ext4", REGION_64K), ("random-ext4", ROOT), ("random-ext4", USER), ("dfs-ext4", ROOT)];
+    for (case, packing) in in_requests {
         let row = row(
             outcomes,
-            ("random-ext4", packing),
+            (case, packing),
             packing.name,
             "write requests for a region, those behind each other as one",
             Packed::requests_for_a_region,

@@ -11,7 +11,7 @@ use super::measure::MODEL;
 use super::outcomes::{Measured, Outcomes, Packed};
 use super::packing::NONE;
 use super::small;
-use crate::bench::page::{Table, count, number};
+use crate::bench::page::{Table, commit, count, number};
 use crate::bench::plot::{Bars, Line, Lines, Pictures};
 
 /// Marks of this part, which can be written without the others.
@@ -45,7 +45,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
 }
 
 fn preface(all: &[&Measured]) -> String {
-    let commits: BTreeSet<String> = all.iter().map(|measured| format!("`{}`", measured.commit)).collect();
+    let commits: BTreeSet<String> = all.iter().map(|measured| commit(&measured.commit)).collect();
     let host = |measured: &&Measured| format!("{}, Linux {}", measured.machine.processors, measured.machine.kernel);
     let hosts: BTreeSet<String> = all.iter().map(host).collect();
     let programs = all.iter().flat_map(|measured| measured.machine.programs.values().cloned());
@@ -56,7 +56,7 @@ fn preface(all: &[&Measured]) -> String {
          its track buffer, each run once and from cold. A copy of the aged image is mounted on that disk for writing, the program moves \
          files, the file system is frozen until all is written, unmounted and checked (`e2fsck -fn`, `xfs_repair -n`, `btrfs check`), and the \
          SHA-256 of each file has to be what it was; else there is no figure. Then each reader has the copy to itself, as in \
-         the tables above. *Not root*: by an ordinary user who owns all files.",
+         the tables above. *Not root*: by an ordinary user who owns all files. What falls short, and why, is in [lab.md](lab.md).",
         listed(seeds, ", "),
         listed(commits, ", "),
         listed(hosts, "; and "),
