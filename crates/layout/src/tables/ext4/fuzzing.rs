@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     fuzzing::{Checker, Counted, Repeated, Target, cut, options},
-    tables::{Found, Wanted},
+    tables::{Found, Wanted, problems::MOST},
 };
 
 pub(crate) const TARGETS: &[Target] = &[
@@ -224,7 +224,7 @@ fn index(directory: &Directory, blocks: &[u8], superblock: &Superblock) {
         indexes.compare();
     }
     let problems = indexes.problems();
-    assert!(problems.len() <= 64);
+    assert!(problems.len() <= MOST);
     assert!(problems.iter().all(|problem| problem.to_string().len() < 4096));
     assert!(indexes.incomplete().count() <= 1);
 }
