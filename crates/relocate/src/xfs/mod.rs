@@ -9,7 +9,7 @@
 //! which the kernel looks at under the same locks (`XFS_IOC_COMMIT_RANGE`). The donor gives the old places back.
 //!
 //! Else a file changes all its places with those of a file that was written for it, under the same condition (`XFS_IOC_SWAPEXT`). That
-//! file gets the captured places first, which XFS does not offer: [`placed`] tells how.
+//! file gets the captured places first, which XFS does not offer: `placed` tells how.
 //!
 //! Needs no privilege for files of one's own in directories of one's own. Without root `XFS_IOC_COMMIT_RANGE` changes the time of the last
 //! change of the inode (ctime).
