@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
 use onesweep_relocate::ext4::keep::{forget, kept as kept_runs, undo};
-use onesweep_relocate::host::{Exchange, Host, Stays};
+use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
 use onesweep_relocate::mounted::Mounted;
 use onesweep_relocate::pack::{Piece, Rules, fit};
 use onesweep_relocate::places::Places;
+use onesweep_relocate::survey::Candidate;
 
 use crate::alone::alone;
 use crate::image::{Image, is_root, run, text};
@@ -43,11 +44,41 @@ fn assert_old_or_new<K: Kind>(
     moved
 }
 
+/// Moves a file into a donor of its own. `None` where there is no room for it, and nothing was moved.
+fn moved_somewhere<H: Mounted>(mover: &mut H, directory: &Path, file: &Candidate) -> Option<Places> {
+    let captured = mover.capture(directory, mover.unit());
+    // What can't be reached of a donor is not told.
+    let free = |donor| mover.donor_places(donor).unwrap();
+    let places: Vec<Places> = captured.donors.iter().map(free).collect();
+    let most = (0..places.len()).max_by_key(|&donor| places[donor].blocks())?;
+    let (donor, free) = (&captured.donors[most], &places[most]);
+    let pieces: Vec<Piece> = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
+    let to = fit(&[&file.places], &pieces, 0)?.files.remove(0);
+    let opened = mover.open(&file.path, file.inode).unwrap();
+    let mut done = 0;
+    for run in to.runs() {
+        // What lies side by side may be in the donor in another order.
+        let (mut from, mut place) = (run.logical, run.place);
+        while place < run.end() {
+            let held = free.runs().iter().find(|held| (held.place..held.end()).contains(&place)).unwrap();
+            let blocks = run.end().min(held.end()) - place;
+            let exchange = Exchange { from, to: held.logical + place - held.place, blocks };
+            let moved = mover.exchange(&opened.file, donor, exchange);
+            if done + moved.blocks == 0 && matches!(moved.trouble, Some(Trouble::Stays(Stays::NoRoom))) {
+                return None;
+            }
+            assert!(moved.trouble.is_none() && moved.blocks == blocks, "{moved:?}");
+            (from, place, done) = (from + blocks, place + blocks, done + blocks);
+        }
+    }
+    Some(to)
+}
+
 /// Moves all files into donors without a commit, so that a crash comes in the middle of it.
 fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<PathBuf, Places>) {
     let mut mover = K::host(directory);
     let (files, _) = planned(&mut mover, directory, &RULES);
-    let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+    let (mut old, mut new, mut has_moved) = (BTreeMap::new(), BTreeMap::new(), false);
     for file in files {
         // Of 16 blocks, which hold any file but where blocks are small.
         if file.places.blocks() > mover.unit() {
@@ -55,30 +86,15 @@ fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<P
             new.insert(file.path, file.places);
             continue;
         }
-        let captured = mover.capture(directory, mover.unit());
-        // What can't be reached of a donor is not told.
-        let free = |donor| mover.donor_places(donor).unwrap();
-        let places: Vec<Places> = captured.donors.iter().map(free).collect();
-        let most = (0..places.len()).max_by_key(|&donor| places[donor].blocks()).unwrap();
-        let (donor, free) = (&captured.donors[most], &places[most]);
-        let pieces: Vec<Piece> = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
-        let to = fit(&[&file.places], &pieces, 0).unwrap().files.remove(0);
-        let opened = mover.open(&file.path, file.inode).unwrap();
-        for run in to.runs() {
-            // What lies side by side may be in the donor in another order.
-            let (mut from, mut place) = (run.logical, run.place);
-            while place < run.end() {
-                let held = free.runs().iter().find(|held| (held.place..held.end()).contains(&place)).unwrap();
-                let blocks = run.end().min(held.end()) - place;
-                let exchange = Exchange { from, to: held.logical + place - held.place, blocks };
-                let moved = mover.exchange(&opened.file, donor, exchange);
-                assert!(moved.trouble.is_none() && moved.blocks == blocks, "{moved:?}");
-                (from, place) = (from + blocks, place + blocks);
-            }
-        }
+        let to = moved_somewhere(&mut mover, directory, &file);
+        // Where whole files change places, those that lead the way to new ones wait for a commit: so some stay.
+        assert!(to.is_some() || K::WHOLE, "{}", file.path.display());
+        has_moved |= to.is_some();
+        let to = to.unwrap_or_else(|| file.places.clone());
         old.insert(file.path.clone(), file.places);
         new.insert(file.path, to);
     }
+    assert!(has_moved);
     (old, new)
 }
 
