@@ -87,7 +87,7 @@ fn move_all<K: Kind>(directory: &Path) -> (BTreeMap<PathBuf, Places>, BTreeMap<P
             continue;
         }
         let to = moved_somewhere(&mut mover, directory, &file);
-        // Where whole files change places, those that lead the way to new ones wait for a commit: so some stay.
+        // Where whole files change places, a place that was given up is not always free in time, and the file stays.
         assert!(to.is_some() || K::WHOLE, "{}", file.path.display());
         has_moved |= to.is_some();
         let to = to.unwrap_or_else(|| file.places.clone());
