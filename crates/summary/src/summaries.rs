@@ -127,6 +127,8 @@ pub struct Summaries<D, T> {
     entries_max: usize,
     /// Those that are known to have more.
     large: HashSet<NodeId>,
+    /// Those that one below seemed to hold, until they are read.
+    doubted: HashSet<NodeId>,
     /// One that has to be read aside before it goes on, and those that were since the last harvest of all began.
     due_aside: Option<NodeId>,
     tended_aside: HashSet<NodeId>,
@@ -217,6 +219,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             searches: 0,
             entries_max: usize::MAX,
             large: HashSet::new(),
+            doubted: HashSet::new(),
             due_aside: None,
             tended_aside: HashSet::new(),
             caught_up_to: Some(opened.generation),
@@ -549,7 +552,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.ledger.pay()?;
                 return Ok(None);
             }
-            let dirty = match self.without_large(dirty) {
+            let dirty = match self.without_large(slot, dirty) {
                 Ok(dirty) => dirty,
                 Err(large) => {
                     self.ledger.pay()?;
@@ -662,6 +665,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.unreadable.remove(&at);
             self.vanished.remove(&id);
             self.large.remove(&id);
+            self.doubted.remove(&id);
         }
         Ok(self.ledger.forget(slot)?)
     }

@@ -74,12 +74,19 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
-    /// What is left of these when large ones are left out; an error names those, where they are all.
-    pub(super) fn without_large(&self, dirty: Vec<Slot>) -> Result<Vec<Slot>, Vec<NodeId>> {
+    /// What is left of these below `slot` when large ones are left out; an error names large ones that have to be read first.
+    pub(super) fn without_large(&self, slot: Slot, dirty: Vec<Slot>) -> Result<Vec<Slot>, Vec<NodeId>> {
         if self.large.is_empty() || dirty.is_empty() {
             return Ok(dirty);
         }
         let nodes = &self.ledger.nodes;
+        // What seems to hold one that is above it stays dirty until that one is read.
+        let is_above = |at: Slot| at != slot && nodes.is_dirty(at) && nodes.contains(at, slot);
+        let doubted = self.doubted.intersection(&self.large).copied();
+        let above: Vec<NodeId> = doubted.filter(|&id| nodes.find(id).is_some_and(is_above)).collect();
+        if !above.is_empty() {
+            return Err(above);
+        }
         let (large, small): (Vec<Slot>, Vec<Slot>) =
             dirty.into_iter().partition(|&slot| self.large.contains(&nodes.id(slot)));
         match small.is_empty() {

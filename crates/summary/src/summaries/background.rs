@@ -127,7 +127,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.settled(slot)?;
                 return Ok(true);
             }
-            dirty = match self.without_large(dirty) {
+            dirty = match self.without_large(slot, dirty) {
                 Ok(dirty) => dirty,
                 Err(large) => {
                     self.ledger.pay()?;

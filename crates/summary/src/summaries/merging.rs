@@ -34,6 +34,7 @@ pub(super) struct Merging<'a> {
     unsettled_until: &'a mut i64,
     readings: &'a mut u64,
     large: &'a mut HashSet<NodeId>,
+    doubted: &'a mut HashSet<NodeId>,
     pub(super) entries_max: usize,
     settling: i64,
     clock: &'a dyn Clock,
@@ -72,7 +73,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let facts = Facts { count, ..self.facts.clone() };
         let (settling, are_told) = (self.directories.settling_seconds(), self.directories.changes_are_told());
         let Self { ledger, directories, tracker, nowhere, open, aliens, relinked, unreadable, vanished, .. } = self;
-        let Self { unsettled, unsettled_until, readings, large, entries_max, clock, told, .. } = self;
+        let Self { unsettled, unsettled_until, readings, large, doubted, entries_max, clock, told, .. } = self;
         let merging = Merging {
             ledger,
             nowhere,
@@ -85,6 +86,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             unsettled_until,
             readings,
             large,
+            doubted,
             entries_max: *entries_max,
             settling,
             clock: &**clock,
@@ -136,6 +138,7 @@ impl Merging<'_> {
         };
         let id = self.ledger.nodes.id(slot);
         self.vanished.remove(&id);
+        self.doubted.remove(&id);
         if reading.entries() <= self.entries_max {
             self.large.remove(&id);
         }
@@ -181,7 +184,8 @@ impl Merging<'_> {
         if merged.is_doubtful {
             nodes.mark_changed(slot, count);
         }
-        let doubted = merged.doubted.into_iter().filter(|&doubted| nodes.counts(doubted).1 < count).collect();
+        let doubted: Vec<Slot> = merged.doubted.into_iter().filter(|&at| nodes.counts(at).1 < count).collect();
+        self.doubted.extend(doubted.iter().map(|&at| nodes.id(at)));
         self.outdated.extend(merged.outdated);
         self.nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
         if self.ledger.unwritten() >= UNWRITTEN_MAX {

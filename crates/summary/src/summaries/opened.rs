@@ -149,7 +149,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         // Only one can have it open, so the old one goes first.
         self.ledger = Ledger::open(Store::in_memory()?)?;
         self.nowhere = Vec::new();
-        (self.large, self.due_aside) = (HashSet::new(), None);
+        (self.large, self.doubted, self.due_aside) = (HashSet::new(), HashSet::new(), None);
         self.searches += 1;
         self.remembered = HashSet::new();
         (self.open, self.aliens, self.relinked) = (HashSet::new(), HashMap::new(), HashMap::new());

@@ -1,5 +1,7 @@
 //! Large directories are read aside, while others write and ask: what they do meanwhile isn't missed.
 
+use std::sync::Arc;
+
 use onesweep_summary::{
     reading::Directories,
     store::Store,
@@ -8,7 +10,7 @@ use onesweep_summary::{
 
 use crate::{
     Tracked, agrees, opened,
-    tree::{Tree, id},
+    tree::{Directory, ROOT, Tree, id},
 };
 
 /// What others do while somebody reads.
@@ -78,5 +80,33 @@ fn what_happens_beside_the_reading_of_large_directories_is_not_missed() {
             agrees_at_last(&mut tracked, &tree, directory, &format!("at the end of seed {seed}"));
         }
         assert_eq!(tracked.ledger().nodes.len(), tree.state().directories.len(), "seed {seed}: no more is kept");
+    }
+}
+
+/// It is dirty, and outside of what is asked for: without it what it has moved into would stay dirty for ever.
+#[test]
+fn a_large_directory_that_has_moved_into_one_that_was_in_it_is_read_aside() {
+    for names in [0, 5] {
+        let tree = Tree(Arc::default(), None);
+        let [large, other] = [2, 3];
+        {
+            let mut state = tree.state();
+            state.next = 100;
+            for (ino, parent) in [(ROOT, 0), (large, ROOT), (other, large)] {
+                state.directories.insert(ino, Directory { parent, ..Directory::default() });
+                if let Some(above) = state.directories.get_mut(&parent) {
+                    above.directories.insert(ino, format!("d{ino}"));
+                }
+            }
+            (0..5).for_each(|_| state.create(large));
+            (0..names).for_each(|_| state.create(other));
+        }
+        let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+        tracked.leave_large(3);
+        assert!(ask(&mut tracked, &tree, ROOT).is_some_and(|answer| answer.is_exact), "nobody writes");
+        tree.state().move_into(other, ROOT);
+        tree.state().move_into(large, other);
+        assert!(ask(&mut tracked, &tree, other).is_some_and(|answer| answer.is_exact), "it moved, with {names} names");
+        agrees(&mut tracked, &tree, other, "after they moved");
     }
 }

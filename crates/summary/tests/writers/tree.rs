@@ -157,12 +157,7 @@ impl State {
     pub(crate) fn change(&mut self) {
         let directory = self.any_directory();
         match self.random(10) {
-            0 | 1 => {
-                let (ino, size) = (self.fresh(), self.random(10_000) as i64);
-                self.files.insert(ino, size);
-                self.directory(directory).names.insert(format!("f{ino}"), ino);
-                self.tell(directory, None, Happened::CREATE);
-            }
+            0 | 1 => self.create(directory),
             2 | 3 => {
                 if let Some((place, _, ino)) = self.any_name() {
                     let more = self.random(1000) as i64;
@@ -214,6 +209,13 @@ impl State {
             8 => self.move_directory(directory),
             _ => self.remove_directory(directory),
         }
+    }
+
+    pub(crate) fn create(&mut self, directory: u64) {
+        let (ino, size) = (self.fresh(), self.random(10_000) as i64);
+        self.files.insert(ino, size);
+        self.directory(directory).names.insert(format!("f{ino}"), ino);
+        self.tell(directory, None, Happened::CREATE);
     }
 
     /// All that are open are closed.
