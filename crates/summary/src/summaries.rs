@@ -20,6 +20,7 @@ use std::{
 
 use self::{
     ages::Ages,
+    aside::Meanwhile,
     clocks::Told,
     merging::{Further, Vanished},
     open_files::Looked,
@@ -132,6 +133,7 @@ pub struct Summaries<D, T> {
     /// One that has to be read aside before it goes on, and those that were since the last harvest of all began.
     due_aside: Option<NodeId>,
     tended_aside: HashSet<NodeId>,
+    meanwhile: Meanwhile,
     /// Where the file system's count stood when it was caught up with; what was dirty then isn't all harvested yet.
     caught_up_to: Option<u64>,
     readings: u64,
@@ -222,6 +224,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             doubted: HashSet::new(),
             due_aside: None,
             tended_aside: HashSet::new(),
+            meanwhile: Meanwhile::default(),
             caught_up_to: Some(opened.generation),
             readings: 0,
             place,
@@ -314,6 +317,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             // The inode alone: its names are where they were, or there is one more or less.
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
+                self.meanwhile.note(key);
                 self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
                 self.note_relinked(object)?;
                 if let Some(slot) = self.ledger.nodes.find(object) {
@@ -552,12 +556,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.ledger.pay()?;
                 return Ok(None);
             }
-            let dirty = match self.without_large(slot, dirty) {
+            let is_due = |id: &NodeId| asking.aside.get(id).is_none_or(|&times| times < ASIDE_MAX);
+            let dirty = match self.without_large(slot, dirty, is_due) {
                 Ok(dirty) => dirty,
-                Err(large) => {
+                Err(due) => {
                     self.ledger.pay()?;
-                    let is_due = |id: &&NodeId| asking.aside.get(id).is_none_or(|&times| times < ASIDE_MAX);
-                    let Some(&next) = large.iter().find(is_due) else { return Ok(Some(false)) };
+                    let Some(next) = due else { return Ok(Some(false)) };
                     *asking.aside.entry(next).or_default() += 1;
                     self.due_aside = Some(next);
                     return Ok(None);

@@ -127,13 +127,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.settled(slot)?;
                 return Ok(true);
             }
-            dirty = match self.without_large(slot, dirty) {
+            // One that has changed again waits for the next time.
+            dirty = match self.without_large(slot, dirty, |id| !self.tended_aside.contains(id)) {
                 Ok(dirty) => dirty,
-                Err(large) => {
+                Err(due) => {
                     self.ledger.pay()?;
-                    // One that has changed again waits for the next time.
-                    self.due_aside = large.into_iter().find(|&id| self.tended_aside.insert(id));
-                    return Ok(self.due_aside.is_none());
+                    self.tended_aside.extend(due);
+                    self.due_aside = due;
+                    return Ok(due.is_none());
                 }
             };
             let left = end.saturating_sub(self.readings) as usize;

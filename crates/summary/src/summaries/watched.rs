@@ -54,6 +54,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if !is_alien || change.happened.intersects(Happened::CREATE | Happened::MOVED_TO) {
             return self.mark(slot);
         }
+        self.meanwhile.note(key);
         let heeded = self.ledger.nodes.id(slot);
         let was_heeded = self.aliens.values().any(|alien| alien.heeded.contains(&heeded));
         self.aliens.entry(key).or_insert_with(|| Alien::of(object)).heeded.insert(heeded);

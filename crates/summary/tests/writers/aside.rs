@@ -86,7 +86,7 @@ fn what_happens_beside_the_reading_of_large_directories_is_not_missed() {
 /// It is dirty, and outside of what is asked for: without it what it has moved into would stay dirty for ever.
 #[test]
 fn a_large_directory_that_has_moved_into_one_that_was_in_it_is_read_aside() {
-    for names in [0, 5] {
+    for (names, order) in [(0, [3, ROOT]), (5, [3, ROOT]), (0, [ROOT, 3])] {
         let tree = Tree(Arc::default(), None);
         let [large, other] = [2, 3];
         {
@@ -106,7 +106,37 @@ fn a_large_directory_that_has_moved_into_one_that_was_in_it_is_read_aside() {
         assert!(ask(&mut tracked, &tree, ROOT).is_some_and(|answer| answer.is_exact), "nobody writes");
         tree.state().move_into(other, ROOT);
         tree.state().move_into(large, other);
-        assert!(ask(&mut tracked, &tree, other).is_some_and(|answer| answer.is_exact), "it moved, with {names} names");
-        agrees(&mut tracked, &tree, other, "after they moved");
+        for asked in order {
+            let answer = ask(&mut tracked, &tree, asked);
+            assert!(answer.is_some_and(|answer| answer.is_exact), "{asked} of what moved, with {names} names");
+            agrees(&mut tracked, &tree, asked, "after they moved");
+        }
     }
+}
+
+/// Who takes in what is told then doesn't know yet that it is in there.
+#[test]
+fn what_another_name_is_given_to_while_its_directory_is_read_aside_counts_once() {
+    let tree = Tree(Arc::default(), None);
+    let large = 2;
+    {
+        let mut state = tree.state();
+        state.next = 100;
+        state.directories.insert(ROOT, Directory::default());
+        state.directories.insert(large, Directory { parent: ROOT, ..Directory::default() });
+        state.directory(ROOT).directories.insert(large, "large".to_owned());
+        (0..5).for_each(|_| state.create(large));
+    }
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+    tracked.leave_large(3);
+    let _ = tracked.query_within(id(ROOT), Freshness::Exact, &mut Asking::default(), &|| false);
+    let due = tracked.take_due_aside().expect("it is large");
+    let aside = tracked.begin_aside(due).expect("no error").expect("it is dirty");
+    let reading = tree.read(due);
+    let named = *tree.state().directory(large).names.values().next().expect("a name");
+    tree.state().link(named, ROOT);
+    let _ = tracked.query_within(id(ROOT), Freshness::Exact, &mut Asking::default(), &|| false);
+    tracked.take_due_aside();
+    tracked.end_aside(aside, reading).expect("no error");
+    agrees_at_last(&mut tracked, &tree, ROOT, "after it was read");
 }

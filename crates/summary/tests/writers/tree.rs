@@ -186,11 +186,7 @@ impl State {
             }
             5 => {
                 if let Some((_, _, ino)) = self.any_name() {
-                    let name = format!("l{}", self.fresh());
-                    self.directory(directory).names.insert(name, ino);
-                    self.tell(directory, None, Happened::CREATE);
-                    self.keep(directory, Some(ino));
-                    self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
+                    self.link(ino, directory);
                 }
             }
             6 => {
@@ -216,6 +212,14 @@ impl State {
         self.files.insert(ino, size);
         self.directory(directory).names.insert(format!("f{ino}"), ino);
         self.tell(directory, None, Happened::CREATE);
+    }
+
+    pub(crate) fn link(&mut self, ino: u64, directory: u64) {
+        let name = format!("l{}", self.fresh());
+        self.directory(directory).names.insert(name, ino);
+        self.tell(directory, None, Happened::CREATE);
+        self.keep(directory, Some(ino));
+        self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
     }
 
     /// All that are open are closed.
