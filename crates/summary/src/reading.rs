@@ -28,7 +28,8 @@ pub struct Reading {
     pub linked: Vec<LinkedName>,
     /// What it adds to declared summaries, where there are any.
     pub custom: Option<Found>,
-    /// When it or an inode in it was changed last, in seconds since 1970: blocks may change for a while after that and nobody tells.
+    /// When an inode in it was changed last, but for directories, in seconds since 1970: blocks may change for a while after that and
+    /// nobody tells. 0 where there is none.
     pub changed_at: i64,
     /// By which it can be told later whether it is still as it was read; 0 where it can't.
     pub stamp: u64,

@@ -590,7 +590,27 @@ pub(crate) fn linked(id: NodeId, stat: &Stat) -> LinkedName {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::MetadataExt};
+
     use super::*;
+
+    /// Of a file blocks may change later. A million of directories that were made just now would all be read again.
+    #[test]
+    fn a_directory_without_files_settles_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("inner")).expect("a directory");
+        let volume = Volume::timed(folder.path()).expect("a volume");
+        let changed_at = || {
+            let directory = files::open_dir(folder.path()).expect("it opens");
+            let id = volume.node_of(directory.as_fd()).expect("its inode");
+            let reading = volume.list(id, directory.as_fd(), &mut Listing::new(0, usize::MAX)).expect("it reads");
+            reading.changed_at
+        };
+        assert_eq!(changed_at(), 0);
+        fs::write(folder.path().join("file"), "x").expect("a file");
+        let file = fs::metadata(folder.path().join("file")).expect("its stat");
+        assert_eq!(changed_at(), file.ctime());
+    }
 
     #[test]
     fn an_identity_stays_what_it_is() {

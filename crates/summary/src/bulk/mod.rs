@@ -174,8 +174,7 @@ impl Bulk {
     ) -> Option<Reading> {
         let stat = told.stat(&self.other);
         let access = access_by(None, &stat);
-        let changed_at = stat.ctime.secs;
-        let mut reading = Reading { access, blocks: stat.blocks as i64, changed_at, ..Reading::default() };
+        let mut reading = Reading { access, blocks: stat.blocks as i64, ..Reading::default() };
         add(&mut reading, &stat);
         reading.own.sums = Sums { closed: i64::from(!access.is_open_to_all()), ..reading.own.sums };
         let mut sum = Facts::of(&stat).term(volume.key());

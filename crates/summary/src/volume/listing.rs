@@ -29,8 +29,7 @@ impl Volume {
         let began = seconds();
         let stat = files::statx_fd(fd)?;
         let access = access(fd, &stat);
-        let changed_at = stat.ctime.secs;
-        let mut reading = Reading { access, blocks: stat.blocks as i64, changed_at, ..Reading::default() };
+        let mut reading = Reading { access, blocks: stat.blocks as i64, ..Reading::default() };
         let mut sum = Facts::of(&stat).term(self.key());
         let mut has_mounts = false;
         add(&mut reading, &stat);
