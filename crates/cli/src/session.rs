@@ -14,7 +14,8 @@ use std::{
 };
 
 use onesweep::{
-    BulkRead, Cancel, FileError, Filter, MetadataSource, Observer, Progress, Reassembly, Summary, Sweep, SweptFile,
+    BulkRead, Cancel, FileError, Filter, Kind, MetadataSource, Observer, Progress, Reassembly, Summary, Sweep,
+    SweptFile,
 };
 use onesweep_deliver::temporary;
 use onesweep_layout::image::{ImageName, ImageOptions};
@@ -137,6 +138,14 @@ impl Session {
     /// Tells something that is no error.
     pub(crate) fn tell(&self, message: &str) {
         self.bar.aside(|| tell(message));
+    }
+
+    /// Tells of a file of a volume that was not closed, where what is written has no place for it.
+    pub(crate) fn tell_of_dirty(&self, file: &SweptFile) {
+        if file.marks().dirty && file.metadata().kind == Kind::File && !self.is_quiet() {
+            let names = std::iter::once(file.path()).chain(file.links().iter().map(PathBuf::as_path));
+            names.for_each(|name| self.tell(&format!("{}: dirty", message::path_text(name))));
+        }
     }
 
     /// Tells an error item of the sweep.

@@ -78,7 +78,10 @@ pub(crate) fn run(args: CopyArgs) -> Result<u8, Failure> {
 
 fn copy_one(session: &Session, copier: &mut Copier, item: Result<SweptFile, FileError>) -> Result<(), CopyError> {
     match item {
-        Ok(item) => copier.copy(item),
+        Ok(item) => {
+            session.tell_of_dirty(&item);
+            copier.copy(item)
+        }
         Err(error) => {
             session.complain_of(&error);
             Ok(())

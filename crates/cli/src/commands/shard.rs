@@ -155,6 +155,7 @@ fn pack_one(
 ) -> Result<(), ShardError> {
     match item {
         Ok(file) => {
+            session.tell_of_dirty(&file);
             let warnings = packer.pack(file)?;
             warnings.iter().for_each(|warning| session.complain(&message::of_error(warning)));
         }

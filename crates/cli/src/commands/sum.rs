@@ -67,8 +67,7 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
     let printer = Printer::new();
     let sorted: Option<Mutex<Vec<Summed>>> = args.sort.then(Mutex::default);
     let sum = |file: SweptFile| {
-        let is_dirty = file.marks().dirty && file.metadata().kind == Kind::File;
-        tell_of_dirty(&session, &file, is_dirty && !session.is_quiet());
+        session.tell_of_dirty(&file);
         summer.sum(file)
     };
     let summary = session.run_parallel(read, |item| match item.and_then(sum) {
@@ -96,14 +95,6 @@ fn sum(args: SumArgs) -> Result<u8, Failure> {
     // Whoever takes the lines for those of all that was named must know.
     session.unread(&args.paths).iter().for_each(|message| session.complain(message));
     session.finish("sum", &summary, Details { algorithm: args.algorithm.name(), ..Details::default() })
-}
-
-/// A manifest has no place for it.
-fn tell_of_dirty(session: &Session, file: &SweptFile, is_told: bool) {
-    if is_told {
-        let names = std::iter::once(file.path()).chain(file.links().iter().map(PathBuf::as_path));
-        names.for_each(|name| session.tell(&format!("{}: dirty", message::path_text(name))));
-    }
 }
 
 fn write_lines(out: &mut dyn Write, names: &[Summed]) -> io::Result<()> {

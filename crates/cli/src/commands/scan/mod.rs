@@ -190,6 +190,7 @@ impl Scan<'_> {
         if file.metadata().kind != Kind::File {
             return true;
         }
+        self.session.tell_of_dirty(&file);
         if let Some(first) = file.linked_to() {
             self.found().further.push((first.to_owned(), file.path().to_owned()));
             return true;
