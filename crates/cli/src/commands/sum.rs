@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, atomic::AtomicU64, atomic::Ordering::Relaxed},
 };
 
-use onesweep::{FileError, Kind, MetadataSource, Summary, SweepError, SweptFile};
+use onesweep::{FileError, MetadataSource, Summary, SweepError, SweptFile};
 use onesweep_deliver::sum::{
     Algorithm, Check, Expected, Summed, Summer, Verdict, VerdictKind, read_manifest, write_escaped, write_line,
 };
