@@ -315,6 +315,49 @@ fn who_can_not_be_trusted_is_not_asked_in_the_first_place() {
     assert_eq!(details(&gone), [NAMES - EMPTY, EMPTY, 0, 0]);
 }
 
+/// The only run of a log of SARIF.
+fn sarif(text: &str) -> Value {
+    let mut log: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(log["version"], "2.1.0");
+    log["runs"][0].take()
+}
+
+/// An empty file is none that who reads SARIF understands.
+#[test]
+fn a_scan_that_can_not_be_is_told_in_sarif_too() {
+    let dir = place();
+    let dir = dir.path();
+    let (root, nobody, key) = (path(dir, "tree"), path(dir, "no-socket"), path(dir, "keys/none.key"));
+    for (words, why) in [
+        (&["--clamd", &nobody, &root][..], "cannot connect"),
+        (&["--clamd", &nobody, "/no/such/file"], "/no/such/file"),
+        (&["--command", "exit 0", "--key", &key, &root], "cannot read the key"),
+    ] {
+        let (out, told) = finish(&mut onesweep(&[&["scan", "--sarif"], words].concat()), 2);
+        let run = sarif(&out);
+        let invocation = &run["invocations"][0];
+        assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&false.into(), &2.into()), "{run}");
+        let [notification] = invocation["toolExecutionNotifications"].as_array().unwrap().as_slice() else {
+            panic!("{run}")
+        };
+        let said = notification["message"]["text"].as_str().unwrap();
+        assert!(notification["level"] == "error" && said.contains(why), "{run}");
+        assert!(told.contains(said), "the same as on standard error: {told}");
+        assert_eq!(run["results"], Value::Array(Vec::new()));
+        let (out, _) = finish(&mut onesweep(&[&["scan", "--json"], words].concat()), 2);
+        assert_eq!(out, "", "as of all commands that could not begin");
+    }
+    // Files that fail are told as one, and what is found beside them stays.
+    let line = "case $(cat) in *EICAR*) echo Bad; exit 1;; 'good 7 '*) exit 3;; esac";
+    let words = machine(dir, "note");
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--sarif", "--command", line, &root]).collect();
+    let run = sarif(&finish(&mut onesweep(&words), 1).0);
+    let invocation = &run["invocations"][0];
+    assert_eq!(run["results"].as_array().unwrap().len(), 3);
+    assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&false.into(), &1.into()), "{run}");
+    assert_eq!(invocation["toolExecutionNotifications"][0]["message"]["text"], "errors: 1, told on standard error");
+}
+
 /// A command that writes without end is as quick to go as one that waits.
 #[test]
 fn an_interrupt_ends_the_command_too() {

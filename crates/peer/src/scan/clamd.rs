@@ -25,7 +25,8 @@ use onesweep_sys::{
 
 use super::engine::{Content, EPOCH_BYTES_MAX, Engine, EngineError, EngineId, Verdict};
 
-const NAME: &str = "clamd";
+/// What it is called.
+pub const NAME: &str = "clamd";
 /// A connection is made within this time.
 const CONNECT: Duration = Duration::from_secs(10);
 /// It says within this time which it is.

@@ -18,7 +18,8 @@ use onesweep_sys::{
 
 use super::engine::{Content, Engine, EngineError, EngineId, NAME_BYTES_MAX, Verdict};
 
-const NAME: &str = "command";
+/// What it is called.
+pub const NAME: &str = "command";
 
 /// A line for the shell. Exit code 0 is clean, 1 is infected, and the first line of what it writes is the name; any other is
 /// no verdict.

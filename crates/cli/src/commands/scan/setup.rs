@@ -10,7 +10,12 @@ use std::{
 use onesweep_peer::{
     client::{Peers, Settings},
     id::TrustDomain,
-    scan::{Engine, Signer, Trust, Verdicts, VerdictsError, clamd::Clamd, command::Program, judge::Sources},
+    scan::{
+        Engine, Signer, Trust, Verdicts, VerdictsError,
+        clamd::{self, Clamd},
+        command::{self, Program},
+        judge::Sources,
+    },
     tls::Identity,
 };
 
@@ -35,6 +40,11 @@ pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> B
         Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience).stopped_by(stop)),
         None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience)),
     }
+}
+
+/// What that engine is called, whether it can be used or not.
+pub(in crate::commands) fn engine_name(args: &EngineArgs) -> &'static str {
+    if args.command.is_some() { command::NAME } else { clamd::NAME }
 }
 
 /// Whose word is asked and counts. None where there is no key by which contents could be named, and nobody asked for what needs
