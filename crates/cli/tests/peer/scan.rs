@@ -385,3 +385,34 @@ fn an_interrupt_ends_the_command_too() {
         fs::remove_file(dir.path().join("started")).unwrap();
     }
 }
+
+/// Also what it has started, which nobody asks to end.
+#[test]
+fn a_kill_ends_the_command_with_all_of_its_group() {
+    let dir = place();
+    let started = path(dir.path(), "started");
+    for line in ["sleep 1000 & echo $! $$", "sh -c 'echo $$; exec sleep 1000' | cat & echo $!"] {
+        let marked = format!("{{ {line}; }} >> {started}; echo end >> {started}; wait");
+        let mut scan =
+            onesweep(&["scan", "--scan-time", "1000s", "--command", &marked, &path(dir.path(), "tree/good1")]);
+        let mut running = scan.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let processes = loop {
+            let said = fs::read_to_string(&started).unwrap_or_default();
+            // What comes through the pipe comes at any time, also behind the end.
+            if said.contains("end\n") && said.ends_with('\n') && said.split_whitespace().count() == 3 {
+                break said;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        running.kill().unwrap();
+        running.wait().unwrap();
+        let until = SystemTime::now() + Duration::from_secs(60);
+        for process in processes.split_whitespace().filter(|word| *word != "end") {
+            while Path::new("/proc").join(process).join("exe").exists() {
+                assert!(SystemTime::now() < until, "{line}: {process} goes on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        fs::remove_file(&started).unwrap();
+    }
+}
