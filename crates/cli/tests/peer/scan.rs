@@ -2,10 +2,15 @@
 
 use std::{
     fs,
+    io::{Read, Write},
     net::TcpListener,
+    os::unix::net::UnixListener,
     path::Path,
     process::Stdio,
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -414,5 +419,69 @@ fn a_kill_ends_the_command_with_all_of_its_group() {
             }
         }
         fs::remove_file(&started).unwrap();
+    }
+}
+
+/// Says which it is, if it does, calls the first content clean, and nothing more. Each question that it leaves open is told.
+fn hanging(says_which: bool, listener: UnixListener) -> Receiver<()> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut has_looked = false;
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = Vec::new();
+            while !asked.contains(&0) {
+                let mut some = [0; 64];
+                match stream.read(&mut some).unwrap() {
+                    // It was ended before it had asked.
+                    0 => break,
+                    count => asked.extend_from_slice(&some[..count]),
+                }
+            }
+            match asked.starts_with(b"zVERSION") {
+                true if says_which => stream.write_all(b"ClamAV 1.4.3/27700/Mon\0").unwrap(),
+                false if !has_looked => {
+                    has_looked = true;
+                    stream.write_all(b"fd[9]: OK\0").unwrap();
+                }
+                _ => {
+                    open.push(stream);
+                    // Who doesn't listen has seen enough.
+                    let _ = tell.send(());
+                }
+            }
+        }
+    });
+    told
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_clamd_that_hangs() {
+    let dir = place();
+    let root = path(dir.path(), "tree");
+    for (says_which, verdicts_kept) in [(false, 0), (true, 1)] {
+        for format in ["--json", "--sarif"] {
+            let socket = path(dir.path(), &format!("hanging-{says_which}{format}"));
+            let held = hanging(says_which, UnixListener::bind(&socket).unwrap());
+            let mut words = machine(dir.path(), "note");
+            words.extend(["--clamd", &socket, "--scan-time", "1000s", "--rescan", format, &root].map(str::to_owned));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let running = onesweep(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            held.recv().unwrap();
+            let pid = rustix::process::Pid::from_child(&running);
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            let out = running.wait_with_output().unwrap();
+            let (said, why) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+            assert_eq!((out.status.code(), why.as_str()), (Some(130), "onesweep: interrupted\n"), "{said}");
+            if format == "--sarif" {
+                let invocation = &sarif(&said)["invocations"][0];
+                assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&false.into(), &130.into()));
+                assert_eq!(invocation["toolExecutionNotifications"][0]["message"]["text"], "interrupted");
+            } else {
+                let summary: Value = serde_json::from_str(&said).unwrap();
+                assert_eq!(summary["details"]["verdicts_kept"], verdicts_kept, "what was found stays: {summary}");
+            }
+        }
     }
 }

@@ -150,7 +150,11 @@ fn scan(args: ScanArgs, log: &mut Log) -> Result<u8, Failure> {
     let session = Session::start(args.common, stdout)?;
     session.check_roots(None, &args.paths)?;
     let engine = setup::engine(&args.engine, session.interruption());
-    let id = engine.id().map_err(|error| Failure::told(message::of_error(&error)))?;
+    let id = match engine.id() {
+        Ok(id) => id,
+        Err(_) if session.is_interrupted() => return nothing_seen(&session, engine.name(), args.sarif.then_some(log)),
+        Err(error) => return Err(Failure::told(message::of_error(&error))),
+    };
     let store = args.verdicts.verdicts.clone().unwrap_or_else(|| setup::default_store("verdicts"));
     let tell = |what: &str| {
         if !session.is_quiet() {
@@ -417,6 +421,18 @@ impl Scan<'_> {
         let code = session.finish("scan", summary, details)?;
         Ok(exit_code(code, infected > 0))
     }
+}
+
+/// The end of a run that was interrupted before the engine had said which it is.
+fn nothing_seen(session: &Session, engine: &str, log: Option<&mut Log>) -> Result<u8, Failure> {
+    session.end_progress();
+    if let Some(log) = log {
+        let (exit_code, failures) = (session.exit_code(), &failures(session, None));
+        let written = log.write(&Run { engine, epoch: None, findings: &[], exit_code, failures });
+        written.map_err(|error| session.output(&error))?;
+    }
+    let summary = Summary { cancelled: true, ..Summary::default() };
+    session.finish("scan", &summary, Details { engine, ..Details::default() })
 }
 
 /// Why not everything was looked at, where that is so. Files that failed are many, maybe, and told elsewhere one by one.

@@ -32,13 +32,13 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Verdicts that are kept, at most: about 200 bytes each.
 const VERDICTS_MAX: u64 = 10_000_000;
 
-/// A program that is the engine is killed when `stop` is set.
+/// Nobody waits for it any more when `stop` is set, and a program that is the engine is killed then.
 pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Box<dyn Engine> {
     // No time at all is none that a socket can have.
     let patience = Duration::from_secs(args.scan_time.0.unsigned_abs().max(1));
     match &args.command {
         Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience).stopped_by(stop)),
-        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience)),
+        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience).stopped_by(stop)),
     }
 }
 
