@@ -11,7 +11,10 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    time::{Duration, SystemTime},
 };
+
+use onesweep_peer::keys::{self, Validity};
 
 fn onesweep(words: &[&str]) -> Command {
     let program = std::env::var_os("ONESWEEP_TEST_BIN");
@@ -200,4 +203,20 @@ fn what_is_wrong_is_told_with_advice() {
     let other = path(dir, "others/domain.key");
     let (_, why) = finish(&mut onesweep(&["peer", "push", "--server", &server.address, "--key", &other, &image]), 2);
     assert!(why.contains("another trust domain"), "{why}");
+}
+
+#[test]
+fn an_authority_whose_time_is_over_adds_no_machine_and_tells_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let (from, until) = (SystemTime::now() - 3 * day, SystemTime::now() - day);
+    keys::make_authority(dir.path(), Validity { from, until }).unwrap();
+    let words = ["peer", "keys", dir.path().to_str().unwrap(), "--add", "box", "--role", "server"];
+    let (out, why) = finish(&mut onesweep(&words), 2);
+    assert_eq!((out.as_str(), why.lines().count()), ("", 1), "{why}");
+    assert!(
+        why.contains("ca.pem: this authority has expired") && why.contains("onesweep peer keys OTHER_DIR"),
+        "{why}"
+    );
+    assert!(!dir.path().join("box.pem").exists() && !dir.path().join("box.key").exists());
 }
