@@ -125,6 +125,11 @@ impl Session {
         self.errors.fetch_add(errors, Ordering::Relaxed);
     }
 
+    /// Errors so far.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
     /// A bar of its own for what is no sweep.
     pub(crate) fn bytes_bar(&self, bytes: u64) -> indicatif::ProgressBar {
         self.bar.of_bytes(bytes)

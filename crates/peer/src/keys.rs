@@ -19,6 +19,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType,
 };
+use rustls::{
+    crypto::ring,
+    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+};
+use webpki::KeyUsage;
 
 use crate::{id::TrustDomain, tls::Role};
 
@@ -52,6 +57,13 @@ pub enum KeysError {
     /// A name that can't be one.
     #[error("'{0}' can't be a name: use letters, digits, '-' and '.', and none of the authority's own")]
     Name(String),
+    /// The authority's time is over.
+    #[error(
+        "{}: this authority has expired, and adds no machine. Make a new one with: onesweep peer keys OTHER_DIR; copy domain.key there, so \
+         that what is kept stays of use, and add every machine there",
+        .0.display()
+    )]
+    Expired(PathBuf),
     /// What is there can't be used, or nothing can be made of it.
     #[error("cannot make a certificate: {0}")]
     Certificate(String),
@@ -114,6 +126,7 @@ pub fn add(dir: &Path, name: &str, role: Role, validity: Validity) -> Result<(),
             return Err(KeysError::Exists(path.clone()));
         }
     }
+    check_authority(&dir.join(AUTHORITY_CERTIFICATE))?;
     let authority = KeyPair::from_pem(&read(&dir.join(AUTHORITY_KEY))?).map_err(certificate)?;
     // Its certificate says nothing beside that which isn't known here.
     let issuer = Issuer::new(authority_params(validity), authority);
@@ -130,6 +143,21 @@ pub fn add(dir: &Path, name: &str, role: Role, validity: Validity) -> Result<(),
     let made = params.signed_by(&key, &issuer).map_err(certificate)?;
     write(&key_path, &key.serialize_pem(), 0o600)?;
     write(&certificate_path, &made.pem(), 0o644)
+}
+
+/// Refuses an authority whose time is over. Whoever has its certificate by hand may take what it signs all the same, for TLS asks no
+/// time of those that are trusted; but it was to end.
+fn check_authority(path: &Path) -> Result<(), KeysError> {
+    let pem = read(path)?;
+    let unusable = |why: String| KeysError::Certificate(format!("{}: {why}", path.display()));
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| unusable(error.to_string()))?;
+    let parsed = webpki::EndEntityCert::try_from(&certificate).map_err(|error| unusable(error.to_string()))?;
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    // Nobody has signed it but itself, so this never ends well; its time is what is looked at first.
+    match parsed.verify_for_usage(algorithms, &[], &[], UnixTime::now(), KeyUsage::client_auth(), None, None) {
+        Err(webpki::Error::CertExpired { .. }) => Err(KeysError::Expired(path.to_owned())),
+        _ => Ok(()),
+    }
 }
 
 fn authority_params(validity: Validity) -> CertificateParams {
@@ -189,6 +217,24 @@ mod tests {
         assert!(matches!(identity("box").into_client(), Err(TlsError::Role { wanted: "client", .. })));
         assert!(matches!(identity("scan").into_server(), Err(TlsError::Role { wanted: "server", .. })));
         TrustDomain::read(&dir.join(DOMAIN_KEY)).unwrap();
+    }
+
+    #[test]
+    fn an_authority_adds_nobody_after_its_time() {
+        let now = SystemTime::now();
+        let day = Duration::from_secs(24 * 3600);
+        for (until, is_over) in [(now - day, true), (now + day, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            make_authority(folder.path(), Validity { from: now - 30 * day, until }).unwrap();
+            let added = add(folder.path(), "one", Role::Client, Validity::days(10));
+            assert_eq!(matches!(added, Err(KeysError::Expired(_))), is_over, "{added:?}");
+            assert_eq!(folder.path().join("one.pem").exists(), !is_over);
+            assert_eq!(folder.path().join("one.key").exists(), !is_over);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        make_authority(folder.path(), Validity::days(10)).unwrap();
+        fs::write(folder.path().join(AUTHORITY_CERTIFICATE), "no certificate").unwrap();
+        assert!(matches!(add(folder.path(), "one", Role::Client, Validity::days(10)), Err(KeysError::Certificate(_))));
     }
 
     #[test]

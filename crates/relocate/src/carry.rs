@@ -8,6 +8,7 @@ mod space;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +68,7 @@ impl From<Failure> for Ended {
 pub struct Report {
     /// Regions that were packed.
     pub regions: u64,
-    /// Files that have new places.
+    /// Files that have new places, but for those that had new ones before, since they were looked at.
     pub files: u64,
     /// Blocks that were written for them.
     pub blocks: u64,
@@ -352,7 +353,7 @@ impl<H: Host> Carrier<'_, H> {
         let Moved { blocks: moved, trouble } = self.host.exchange_all(file, &space.steps(to));
         self.report.blocks += moved;
         self.uncommitted += moved;
-        if moved > 0 {
+        if moved > 0 && !mem::replace(&mut self.files[turn].was_moved, true) {
             self.report.files += 1;
         }
         // The file system is asked where it lies now, not the plan.

@@ -226,6 +226,9 @@ pub(crate) fn add(sum: &mut Report, pass: Report) {
     sum.commits += pass.commits;
     sum.stayed.extend(pass.stayed);
     sum.torn.extend(pass.torn);
+    // Each is one file, whichever passes it was moved in.
+    sum.torn.sort_unstable();
+    sum.torn.dedup();
     sum.ended = pass.ended;
     (sum.not_better, sum.no_room) = (pass.not_better, pass.no_room);
 }

@@ -39,9 +39,17 @@ pub struct Candidate {
     pub places: Places,
     /// Why it can't be moved.
     pub stays: Option<Stays>,
+    /// It has new places since it was looked at: however often it is moved, it is one file.
+    pub was_moved: bool,
 }
 
 impl Candidate {
+    /// As it was found.
+    #[must_use]
+    pub fn new(path: PathBuf, inode: u64, places: Places, stays: Option<Stays>) -> Candidate {
+        Candidate { path, inode, places, stays, was_moved: false }
+    }
+
     /// As plans want it.
     #[must_use]
     pub fn item(&self) -> Item<'_> {
@@ -125,11 +133,11 @@ pub fn survey<H: Host>(host: &mut H, paths: impl IntoIterator<Item = PathBuf>) -
         match host.look(&path) {
             Ok(looked) => {
                 let stays = looked.stays.or_else(|| (!is_root && !may_write(&path)).then_some(Stays::Denied));
-                candidates.push(Candidate { path, inode: looked.inode, places: looked.places, stays });
+                candidates.push(Candidate::new(path, looked.inode, looked.places, stays));
             }
             Err(Trouble::Stays(Stays::Gone)) => {}
             Err(Trouble::Stays(stays)) => {
-                candidates.push(Candidate { path, inode: 0, places: Places::default(), stays: Some(stays) });
+                candidates.push(Candidate::new(path, 0, Places::default(), Some(stays)));
             }
             Err(Trouble::Failed(failure)) => return Err(failure),
         }

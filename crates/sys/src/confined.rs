@@ -9,7 +9,10 @@ use std::{
         unix::process::CommandExt,
     },
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +22,10 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::process::kill_group;
+use crate::{
+    groups::{Groups, Place},
+    process::kill_group,
+};
 
 /// Programs are looked for by their absolute paths; what they start finds the usual ones.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -76,7 +82,8 @@ impl Confined {
         unsafe { command.pre_exec(move || confine(uid, gid, network)) };
         let mut child = command.spawn()?;
         let ended = converse(&mut child, input, until, Says { most, forgets: false }, &AtomicBool::new(false));
-        let status = end(&mut child)?;
+        kill_all(&child)?;
+        let status = child.wait()?;
         Ok(match ended? {
             Ended::Said(_) if !status.success() => Ended::Failed(format!("it ended with {status}")),
             ended => ended,
@@ -85,20 +92,32 @@ impl Confined {
 }
 
 /// Runs a command of one's own as it is, with the first `most` bytes that it writes to standard output; what it writes beyond
-/// is read and forgotten. After `limit`, and soon after `stop`, it is killed: [`Ended::Late`]. What it has started, in its process group, ends with it in
-/// any case; it itself does when this process is killed. The error is why it could not be started.
+/// is read and forgotten. After `limit`, and soon after `stop`, it is killed: [`Ended::Late`]. What it has started, in its process
+/// group, ends with it in any case; when this process is killed it ends itself, and with `groups` all of its group. The error is
+/// why it could not be started.
 pub fn run_within(
-    command: &mut Command,
+    mut command: Command,
     limit: Duration,
     most: usize,
     stop: &AtomicBool,
+    groups: Option<&Arc<Groups>>,
 ) -> io::Result<(Ended, ExitStatus)> {
     let until = Instant::now() + limit;
-    // SAFETY: the closure runs in the forked child, and makes a system call alone.
-    unsafe { command.pre_exec(end_with_parent) };
+    let place = groups.and_then(Groups::take);
+    let note = place.as_ref().map(Place::note);
+    let begin = move || {
+        if let Some(note) = &note {
+            note();
+        }
+        end_with_parent()
+    };
+    // SAFETY: the closure runs in the forked child, makes system calls and writes to memory: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(begin) };
     let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
     let ended = converse(&mut child, &[], until, Says { most, forgets: true }, stop);
-    let status = end(&mut child)?;
+    kill_all(&child)?;
+    drop(place);
+    let status = child.wait()?;
     Ok((ended?, status))
 }
 
@@ -111,13 +130,12 @@ fn end_with_parent() -> io::Result<()> {
     }
 }
 
-/// Ends a program that leads a group, with all of it.
-fn end(child: &mut Child) -> io::Result<ExitStatus> {
-    // Until it is waited for, its number is nobody else's: what it has started ends with it.
+/// Ends a program that leads a group, with all of it. Until it is waited for, its number is nobody else's.
+fn kill_all(child: &Child) -> io::Result<()> {
     match kill_group(child.id()) {
         // Without the right to kill it, it would be waited for until it likes to end.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),
-        _ => child.wait(),
+        _ => Ok(()),
     }
 }
 
@@ -237,11 +255,15 @@ fn wait(
 mod tests {
     use super::*;
 
+    fn sh(line: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        command
+    }
+
     #[test]
     fn a_command_of_ones_own_has_its_time() {
-        let run = |line: &str, limit| {
-            run_within(Command::new("sh").args(["-c", line]), limit, 5, &AtomicBool::new(false)).unwrap()
-        };
+        let run = |line: &str, limit| run_within(sh(line), limit, 5, &AtomicBool::new(false), None).unwrap();
         let (ended, status) = run("echo one; echo two; exit 3", LONG);
         assert_eq!((ended, status.code()), (Ended::Said(b"one\nt".to_vec()), Some(3)));
         // What it leaves running has its output, and isn't waited for.
@@ -255,7 +277,7 @@ mod tests {
         for line in ["yes", "sleep 1000"] {
             stop.store(false, Ordering::Relaxed);
             let ended = thread::scope(|scope| {
-                let ended = scope.spawn(|| run_within(Command::new("sh").args(["-c", line]), 1000 * LONG, 5, &stop));
+                let ended = scope.spawn(|| run_within(sh(line), 1000 * LONG, 5, &stop, None));
                 // By then it runs, and was looked at.
                 thread::sleep(2 * LOOK);
                 stop.store(true, Ordering::Relaxed);

@@ -52,6 +52,7 @@
 //! | [`acting`] | making files as somebody else |
 //! | [`rights`] | giving up what root may do |
 //! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
+//! | [`groups`] | groups of processes that do not outlast this one |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
@@ -78,6 +79,7 @@ pub mod files;
 pub mod folios;
 pub mod freeze;
 pub mod fsmap;
+pub mod groups;
 pub mod handle;
 pub mod inode;
 pub mod inotify;

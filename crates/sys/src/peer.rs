@@ -4,11 +4,16 @@
 use std::{
     io,
     mem::MaybeUninit,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::Path,
 };
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
 };
 
 /// Who was at the other end of a connection when it was made.
@@ -72,6 +77,18 @@ pub fn process_of(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     Ok(u32::try_from(credentials.pid).ok().filter(|pid| *pid != 0))
 }
 
+/// Connects to a listening Unix socket without waiting: `WouldBlock` where as many wait to be taken as may. What comes after waits as
+/// usual.
+#[doc(alias = "connect")]
+pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// Sends bytes, and an open file with the first of them.
 #[doc(alias = "SCM_RIGHTS")]
 pub fn send_with_file(socket: BorrowedFd<'_>, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
@@ -102,7 +119,7 @@ pub fn receive_with_file(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use std::os::{fd::AsFd, unix::net::UnixStream};
+    use std::os::fd::AsFd;
 
     use super::*;
     use crate::files;

@@ -11,7 +11,10 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    time::{Duration, SystemTime},
 };
+
+use onesweep_peer::keys::{self, Validity};
 
 fn onesweep(words: &[&str]) -> Command {
     let program = std::env::var_os("ONESWEEP_TEST_BIN");
@@ -200,4 +203,56 @@ fn what_is_wrong_is_told_with_advice() {
     let other = path(dir, "others/domain.key");
     let (_, why) = finish(&mut onesweep(&["peer", "push", "--server", &server.address, "--key", &other, &image]), 2);
     assert!(why.contains("another trust domain"), "{why}");
+}
+
+#[test]
+fn an_authority_whose_time_is_over_adds_no_machine_and_tells_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let (from, until) = (SystemTime::now() - 3 * day, SystemTime::now() - day);
+    keys::make_authority(dir.path(), Validity { from, until }).unwrap();
+    let words = ["peer", "keys", dir.path().to_str().unwrap(), "--add", "box", "--role", "server"];
+    let (out, why) = finish(&mut onesweep(&words), 2);
+    assert_eq!((out.as_str(), why.lines().count()), ("", 1), "{why}");
+    assert!(
+        why.contains("ca.pem: this authority has expired") && why.contains("onesweep peer keys OTHER_DIR"),
+        "{why}"
+    );
+    assert!(!dir.path().join("box.pem").exists() && !dir.path().join("box.key").exists());
+}
+
+/// A limit on the size of files stands for a full disk: a segment is larger.
+#[test]
+fn a_server_whose_disk_is_full_says_so_once_and_serves_from_memory() {
+    let dir = with_keys();
+    let dir = dir.path();
+    let first_image = image(dir, "a.img", 1000);
+    let (key, store) = (path(dir, "keys/domain.key"), path(dir, "store"));
+    // The file of verdicts is as large as it will be before there is a limit.
+    let words = ["peer", "serve", "--listen", "127.0.0.1:0", "--key", &key, "--store", &store, "--disk", "64M"];
+    let mut child = onesweep(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = said.next().unwrap();
+    let address = line.split_once("listening at ").unwrap().1.split(',').next().unwrap().to_owned();
+    let server = Server { child, address };
+    let limit = |bytes| {
+        let (pid, limit) = (
+            rustix::process::Pid::from_child(&server.child),
+            rustix::process::Rlimit { current: bytes, maximum: None },
+        );
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).unwrap();
+    };
+    limit(Some(200_000));
+    let (first, _) = push(dir, &server, &[&first_image], 0);
+    assert_eq!(figure(&first, "sent_blocks"), 400);
+    // It has them all the same.
+    assert_eq!(figure(&push(dir, &server, &[&first_image], 0).0, "known_blocks"), 400);
+    limit(None);
+    let other = image(dir, "b.img", 5000);
+    assert_eq!(figure(&push(dir, &server, &[&other], 0).0, "sent_blocks"), 400);
+    assert_eq!(server.end(), Some(0));
+    let told: Vec<String> = said.collect();
+    let [full, well, end] = &told[..] else { panic!("each is told once: {told:?}") };
+    assert!(full.contains(".segment: cannot write a block: ") && full.contains("in memory alone"), "{full}");
+    assert!(well.contains("blocks are written to disk again") && end.ends_with("ended"), "{well} {end}");
 }

@@ -2,10 +2,15 @@
 
 use std::{
     fs,
+    io::{Read, Write},
     net::TcpListener,
+    os::unix::net::UnixListener,
     path::Path,
     process::Stdio,
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -315,6 +320,49 @@ fn who_can_not_be_trusted_is_not_asked_in_the_first_place() {
     assert_eq!(details(&gone), [NAMES - EMPTY, EMPTY, 0, 0]);
 }
 
+/// The only run of a log of SARIF.
+fn sarif(text: &str) -> Value {
+    let mut log: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(log["version"], "2.1.0");
+    log["runs"][0].take()
+}
+
+/// An empty file is none that who reads SARIF understands.
+#[test]
+fn a_scan_that_can_not_be_is_told_in_sarif_too() {
+    let dir = place();
+    let dir = dir.path();
+    let (root, nobody, key) = (path(dir, "tree"), path(dir, "no-socket"), path(dir, "keys/none.key"));
+    for (words, why) in [
+        (&["--clamd", &nobody, &root][..], "cannot connect"),
+        (&["--clamd", &nobody, "/no/such/file"], "/no/such/file"),
+        (&["--command", "exit 0", "--key", &key, &root], "cannot read the key"),
+    ] {
+        let (out, told) = finish(&mut onesweep(&[&["scan", "--sarif"], words].concat()), 2);
+        let run = sarif(&out);
+        let invocation = &run["invocations"][0];
+        assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&false.into(), &2.into()), "{run}");
+        let [notification] = invocation["toolExecutionNotifications"].as_array().unwrap().as_slice() else {
+            panic!("{run}")
+        };
+        let said = notification["message"]["text"].as_str().unwrap();
+        assert!(notification["level"] == "error" && said.contains(why), "{run}");
+        assert!(told.contains(said), "the same as on standard error: {told}");
+        assert_eq!(run["results"], Value::Array(Vec::new()));
+        let (out, _) = finish(&mut onesweep(&[&["scan", "--json"], words].concat()), 2);
+        assert_eq!(out, "", "as of all commands that could not begin");
+    }
+    // Files that fail are told as one, and what is found beside them stays.
+    let line = "case $(cat) in *EICAR*) echo Bad; exit 1;; 'good 7 '*) exit 3;; esac";
+    let words = machine(dir, "note");
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--sarif", "--command", line, &root]).collect();
+    let run = sarif(&finish(&mut onesweep(&words), 1).0);
+    let invocation = &run["invocations"][0];
+    assert_eq!(run["results"].as_array().unwrap().len(), 3);
+    assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&false.into(), &1.into()), "{run}");
+    assert_eq!(invocation["toolExecutionNotifications"][0]["message"]["text"], "errors: 1, told on standard error");
+}
+
 /// A command that writes without end is as quick to go as one that waits.
 #[test]
 fn an_interrupt_ends_the_command_too() {
@@ -340,5 +388,100 @@ fn an_interrupt_ends_the_command_too() {
             assert!(!Path::new("/proc").join(command).join("exe").exists(), "{line} goes on");
         }
         fs::remove_file(dir.path().join("started")).unwrap();
+    }
+}
+
+/// Also what it has started, which nobody asks to end.
+#[test]
+fn a_kill_ends_the_command_with_all_of_its_group() {
+    let dir = place();
+    let started = path(dir.path(), "started");
+    for line in ["sleep 1000 & echo $! $$", "sh -c 'echo $$; exec sleep 1000' | cat & echo $!"] {
+        let marked = format!("{{ {line}; }} >> {started}; echo end >> {started}; wait");
+        let mut scan =
+            onesweep(&["scan", "--scan-time", "1000s", "--command", &marked, &path(dir.path(), "tree/good1")]);
+        let mut running = scan.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let processes = loop {
+            let said = fs::read_to_string(&started).unwrap_or_default();
+            // What comes through the pipe comes at any time, also behind the end.
+            if said.contains("end\n") && said.ends_with('\n') && said.split_whitespace().count() == 3 {
+                break said;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        running.kill().unwrap();
+        running.wait().unwrap();
+        let until = SystemTime::now() + Duration::from_secs(60);
+        for process in processes.split_whitespace().filter(|word| *word != "end") {
+            while Path::new("/proc").join(process).join("exe").exists() {
+                assert!(SystemTime::now() < until, "{line}: {process} goes on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        fs::remove_file(&started).unwrap();
+    }
+}
+
+/// Says which it is, if it does, calls the first content clean, and nothing more. Each question that it leaves open is told.
+fn hanging(says_which: bool, listener: UnixListener) -> Receiver<()> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut has_looked = false;
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = Vec::new();
+            while !asked.contains(&0) {
+                let mut some = [0; 64];
+                match stream.read(&mut some).unwrap() {
+                    // It was ended before it had asked.
+                    0 => break,
+                    count => asked.extend_from_slice(&some[..count]),
+                }
+            }
+            match asked.starts_with(b"zVERSION") {
+                true if says_which => stream.write_all(b"ClamAV 1.4.3/27700/Mon\0").unwrap(),
+                false if !has_looked => {
+                    has_looked = true;
+                    stream.write_all(b"fd[9]: OK\0").unwrap();
+                }
+                _ => {
+                    open.push(stream);
+                    // Who doesn't listen has seen enough.
+                    let _ = tell.send(());
+                }
+            }
+        }
+    });
+    told
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_clamd_that_hangs() {
+    let dir = place();
+    let root = path(dir.path(), "tree");
+    for (says_which, verdicts_kept) in [(false, 0), (true, 1)] {
+        for format in ["--json", "--sarif"] {
+            let socket = path(dir.path(), &format!("hanging-{says_which}{format}"));
+            let held = hanging(says_which, UnixListener::bind(&socket).unwrap());
+            let mut words = machine(dir.path(), "note");
+            words.extend(["--clamd", &socket, "--scan-time", "1000s", "--rescan", format, &root].map(str::to_owned));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let running = onesweep(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            held.recv().unwrap();
+            let pid = rustix::process::Pid::from_child(&running);
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            let out = running.wait_with_output().unwrap();
+            let (said, why) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+            assert_eq!((out.status.code(), why.as_str()), (Some(130), "onesweep: interrupted\n"), "{said}");
+            if format == "--sarif" {
+                let invocation = &sarif(&said)["invocations"][0];
+                assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&false.into(), &130.into()));
+                assert_eq!(invocation["toolExecutionNotifications"][0]["message"]["text"], "interrupted");
+            } else {
+                let summary: Value = serde_json::from_str(&said).unwrap();
+                assert_eq!(summary["details"]["verdicts_kept"], verdicts_kept, "what was found stays: {summary}");
+            }
+        }
     }
 }

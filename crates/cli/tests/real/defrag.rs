@@ -443,6 +443,32 @@ fn what_was_moved_goes_back() {
         "{said}"
     );
 
+    // Another process that moves files so: nothing is moved, and one line says why.
+    let folder = fs::File::open(image.root().join(".onesweep/undo")).expect("a folder");
+    folder.lock().expect("a lock");
+    for words in [["--keep", "--force"], ["--undo", &id]] {
+        let out = finish(onesweep(["defrag", "-q"]).args(words).arg(&root), 2);
+        let said = text(&out.stderr);
+        assert!(
+            said.ends_with("moves files of this file system; wait until it ends\n") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+    assert!(filefrag(&root) == there);
+    folder.unlock().expect("no lock");
+    // One that is damaged keeps its own region.
+    let manifest = image.root().join(".onesweep/undo").join(&id).join("000000.json");
+    fs::write(&manifest, "{\"what\":").expect("a file");
+    let undone = defrag(&["--undo", &id], &root, 1);
+    assert_eq!((&undone["unread_regions"], &undone["is_complete"]), (&1.into(), &false.into()), "{undone}");
+    let out = finish(onesweep(["defrag", "--undo", &id]).arg(&root), 1);
+    assert!(text(&out.stderr).contains("000000.json: cannot read what leads back: "), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stdout).contains("1 regions stay: what leads them back can't be read\n"),
+        "{}",
+        text(&out.stdout)
+    );
+
     let out = finish(onesweep(["defrag", "--json", "--forget", &id]).arg(&root), 0);
     let freed: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert!(freed["freed_bytes"].as_u64() >= told["moved_bytes"].as_u64(), "{freed}");

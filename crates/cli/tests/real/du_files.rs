@@ -10,7 +10,10 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::run::{finish, onesweep, output, text};
+use crate::{
+    run::{finish, onesweep, output, root_test, text},
+    walk::Bind,
+};
 
 /// Files, directories, links to both, a link in a circle, one to nothing, and names of one inode here and there.
 fn tree(root: &Path) {
@@ -162,6 +165,35 @@ fn several_paths_count_once() {
     }
     let expected = du(&mut Command::new("du"), &["-D", "-b"], &["a/to outside"]);
     assert_eq!(du(&mut onesweep(["du", "--socket", "/nowhere"]), &["-D", "-b"], &["a/to outside"]), expected);
+}
+
+/// The same place under two names, as a path and in one.
+#[test]
+fn what_is_mounted_twice_counts_once_over_all_paths() {
+    root_test!();
+    let folder = tempfile::tempdir().expect("a folder");
+    tree(folder.path());
+    let _bound = Bind::new(&folder.path().join("a"), &folder.path().join("bound"));
+    let _inside = Bind::new(&folder.path().join("a/b"), &folder.path().join("d/inside"));
+    let du = |command: &mut Command, options: &[&str], paths: &[&str]| {
+        text(&output(command.arg("-s").args(options).args(paths).current_dir(folder.path())))
+    };
+    for options in [&["-b"][..], &["-cb"], &["--inodes"], &["-xb"]] {
+        for paths in [
+            &["a", "bound"][..],
+            &["bound", "a"],
+            &["a", "bound/b"],
+            &["bound/b", "a"],
+            &["a/b", "bound"],
+            &["a", "d"],
+            &["d", "a"],
+            &["outside", "bound"],
+        ] {
+            let expected = du(&mut Command::new("du"), options, paths);
+            let ours = du(&mut onesweep(["du", "--socket", "/nowhere"]), options, paths);
+            assert_eq!(ours, expected, "{options:?} {paths:?}");
+        }
+    }
 }
 
 #[test]

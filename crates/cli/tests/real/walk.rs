@@ -19,10 +19,10 @@ use crate::{
 };
 
 /// A bind mount, gone at the end. Declare it after the images, so that it goes before them.
-struct Bind(PathBuf);
+pub(crate) struct Bind(PathBuf);
 
 impl Bind {
-    fn new(from: &Path, to: &Path) -> Self {
+    pub(crate) fn new(from: &Path, to: &Path) -> Self {
         fs::create_dir_all(to).expect("a mount point");
         run(Command::new("mount").arg("--bind").arg(from).arg(to));
         Self(to.to_path_buf())

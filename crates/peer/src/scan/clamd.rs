@@ -14,22 +14,32 @@ use std::{
     },
     path::PathBuf,
     str::FromStr,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use onesweep_sys::{
     memfd,
-    peer::{process_of, send_with_file},
+    peer::{connect_unix, process_of, send_with_file},
 };
 
 use super::engine::{Content, EPOCH_BYTES_MAX, Engine, EngineError, EngineId, Verdict};
 
-const NAME: &str = "clamd";
+/// What it is called.
+pub const NAME: &str = "clamd";
 /// A connection is made within this time.
 const CONNECT: Duration = Duration::from_secs(10);
 /// It says within this time which it is.
 const VERSION: Duration = Duration::from_secs(30);
+/// How long it may take until a stop is heeded.
+const LOOK: Duration = Duration::from_millis(50);
+/// After a stop it may say for so long which it is: without that, what was found before can't be kept.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// Bytes of an answer, at most.
 const ANSWER_BYTES_MAX: u64 = 4096;
 /// Bytes that are sent at once over TCP.
@@ -73,20 +83,79 @@ pub struct Clamd {
     /// What is said of its signatures beyond what it says itself.
     epoch: Option<String>,
     patience: Duration,
+    stop: Arc<AtomicBool>,
     /// Who listened at the socket last; 0 where nobody did.
     process: AtomicU32,
 }
 
+/// How long one call may wait.
+#[derive(Clone, Debug)]
+struct Wait {
+    patience: Duration,
+    stop: Arc<AtomicBool>,
+    /// For so long after a stop.
+    last: Duration,
+}
+
+impl Wait {
+    /// Tries until it is done, or has failed for another reason than that it has to wait. One try waits for [`LOOK`] at most.
+    fn during<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let since = Instant::now();
+        let mut stopped = None;
+        loop {
+            match attempt() {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                done => return done,
+            }
+            if self.stop.load(Relaxed) && stopped.get_or_insert_with(Instant::now).elapsed() >= self.last {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if since.elapsed() >= self.patience {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Whether nothing more is to be begun.
+    fn is_over(&self) -> bool {
+        self.last.is_zero() && self.stop.load(Relaxed)
+    }
+}
+
+/// A connection on which each call may wait for so long.
+struct Line<S> {
+    stream: S,
+    wait: Wait,
+}
+
+impl<S: Read> Read for Line<S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Self { stream, wait } = self;
+        wait.during(|| stream.read(bytes))
+    }
+}
+
+impl<S: Write> Write for Line<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Self { stream, wait } = self;
+        wait.during(|| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 enum Connection {
-    Unix(UnixStream),
-    Tcp(TcpStream),
+    Unix(Line<UnixStream>),
+    Tcp(Line<TcpStream>),
 }
 
 impl Connection {
     fn stream(&mut self) -> &mut dyn ReadWrite {
         match self {
-            Self::Unix(stream) => stream,
-            Self::Tcp(stream) => stream,
+            Self::Unix(line) => line,
+            Self::Tcp(line) => line,
         }
     }
 }
@@ -94,12 +163,39 @@ impl Connection {
 trait ReadWrite: Read + Write {}
 impl<T: Read + Write> ReadWrite for T {}
 
+fn connect_tcp(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// In a thread of its own, since neither looking a name up nor connecting can be ended. It is left alone where nobody waits any more.
+fn begin_tcp(address: &str) -> io::Result<mpsc::Receiver<io::Result<TcpStream>>> {
+    let (tell, told) = mpsc::channel();
+    let address = address.to_owned();
+    thread::Builder::new().name("connect".into()).spawn(move || {
+        let _ = tell.send(connect_tcp(&address));
+    })?;
+    Ok(told)
+}
+
 impl Clamd {
     /// The clamd at an address, which gets so much time for each content. `epoch` is for signatures that clamd counts no
     /// versions of: those of databases other than main and daily.
     #[must_use]
     pub fn new(address: Address, epoch: Option<String>, patience: Duration) -> Self {
-        Self { address, epoch, patience, process: AtomicU32::new(0) }
+        Self { address, epoch, patience, stop: Arc::default(), process: AtomicU32::new(0) }
+    }
+
+    /// When this is set, nothing is waited for any more: [`EngineError::Stopped`]. Which it is, it may still say at once.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> EngineError + use<> {
@@ -107,29 +203,47 @@ impl Clamd {
         move |source| EngineError::Io { engine: engine.clone(), step, source }
     }
 
-    fn connect(&self, patience: Duration) -> Result<Connection, EngineError> {
+    /// As it failed, or stopped where that was asked for meanwhile.
+    fn ended<T>(&self, ended: Result<T, EngineError>) -> Result<T, EngineError> {
+        ended.map_err(|error| if self.stop.load(Relaxed) { EngineError::Stopped } else { error })
+    }
+
+    fn wait(&self, patience: Duration, last: Duration) -> Wait {
+        Wait { patience, stop: Arc::clone(&self.stop), last }
+    }
+
+    fn connect(&self, wait: Wait) -> Result<Connection, EngineError> {
         let connect = || match &self.address {
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).inspect_err(|_| self.process.store(0, Relaxed))?;
+                // As many may wait there already as can.
+                let connected = wait.during(|| {
+                    connect_unix(path).inspect_err(|error| {
+                        if error.kind() == io::ErrorKind::WouldBlock {
+                            thread::sleep(LOOK);
+                        }
+                    })
+                });
+                let stream = connected.inspect_err(|_| self.process.store(0, Relaxed))?;
                 self.process.store(process_of(stream.as_fd()).ok().flatten().unwrap_or(0), Relaxed);
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
-                Ok(Connection::Unix(stream))
+                stream.set_read_timeout(Some(LOOK))?;
+                stream.set_write_timeout(Some(LOOK))?;
+                Ok(Connection::Unix(Line { stream, wait }))
             }
             Address::Tcp(address) => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                for address in address.to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, CONNECT) {
-                        Ok(stream) => {
-                            stream.set_read_timeout(Some(patience))?;
-                            stream.set_write_timeout(Some(patience))?;
-                            stream.set_nodelay(true)?;
-                            return Ok(Connection::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
+                let told = begin_tcp(address)?;
+                let stream = wait.during(|| match told.recv_timeout(LOOK) {
+                    Ok(connected) => connected.map_err(|error| match error.kind() {
+                        // It has waited for as long as it may.
+                        io::ErrorKind::TimedOut => io::Error::other(error),
+                        _ => error,
+                    }),
+                    Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::WouldBlock.into()),
+                    Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that connects has ended")),
+                })?;
+                stream.set_read_timeout(Some(LOOK))?;
+                stream.set_write_timeout(Some(LOOK))?;
+                stream.set_nodelay(true)?;
+                Ok(Connection::Tcp(Line { stream, wait }))
             }
         };
         connect().map_err(self.failed("connect"))
@@ -151,6 +265,41 @@ impl Clamd {
         Ok(String::from_utf8_lossy(&answer[..end]).into_owned())
     }
 
+    fn ask_which(&self) -> Result<EngineId, EngineError> {
+        let mut connection = self.connect(self.wait(self.patience.min(VERSION), LAST_WORD))?;
+        let stream = connection.stream();
+        stream.write_all(b"zVERSION\0").map_err(self.failed("ask for its version"))?;
+        let answer = self.answer(stream)?;
+        let epoch = match &self.epoch {
+            Some(more) => format!("{answer} {more}"),
+            None => answer.clone(),
+        };
+        let is_version = answer.starts_with("ClamAV ") && epoch.len() <= EPOCH_BYTES_MAX;
+        EngineId::new(NAME, &epoch).filter(|_| is_version).ok_or_else(|| EngineError::Garbled {
+            engine: format!("clamd at {}", self.address),
+            said: answer.chars().take(100).collect(),
+        })
+    }
+
+    fn look_at(&self, content: Content<'_>) -> Result<Verdict, EngineError> {
+        let rewound = |mut file: &File| file.rewind().map_err(self.failed("read a file from its start"));
+        match (self.connect(self.wait(self.patience, Duration::ZERO))?, content) {
+            (Connection::Unix(line), Content::Bytes(bytes)) => {
+                let file = memfd::sealed(bytes).map_err(self.failed("make a file in memory"))?;
+                self.hand_over(line, file.as_fd())
+            }
+            (Connection::Unix(line), Content::File(file)) => {
+                rewound(file)?;
+                self.hand_over(line, file.as_fd())
+            }
+            (Connection::Tcp(line), Content::Bytes(mut bytes)) => self.send(line, &mut bytes),
+            (Connection::Tcp(line), Content::File(mut file)) => {
+                rewound(file)?;
+                self.send(line, &mut file)
+            }
+        }
+    }
+
     fn verdict(&self, answer: &str) -> Result<Verdict, EngineError> {
         match said(answer) {
             Said::Clean => Ok(Verdict::Clean),
@@ -163,18 +312,22 @@ impl Clamd {
         }
     }
 
-    fn hand_over(&self, mut stream: UnixStream, file: BorrowedFd<'_>) -> Result<Verdict, EngineError> {
-        // The file goes with a byte that means nothing.
-        let send = stream.write_all(b"zFILDES\0").and_then(|()| send_with_file(stream.as_fd(), b"\0", file).map(drop));
-        send.map_err(self.failed("hand over a file"))?;
-        let answer = self.answer(&mut stream)?;
+    fn hand_over(&self, mut line: Line<UnixStream>, file: BorrowedFd<'_>) -> Result<Verdict, EngineError> {
+        let mut send = || {
+            line.write_all(b"zFILDES\0")?;
+            // The file goes with a byte that means nothing.
+            let Line { stream, wait } = &line;
+            wait.during(|| send_with_file(stream.as_fd(), b"\0", file))
+        };
+        send().map_err(self.failed("hand over a file"))?;
+        let answer = self.answer(&mut line)?;
         self.verdict(&answer)
     }
 
-    fn send(&self, mut stream: TcpStream, content: &mut dyn Read) -> Result<Verdict, EngineError> {
-        let send = send_chunks(&mut stream, content);
+    fn send(&self, mut line: Line<TcpStream>, content: &mut dyn Read) -> Result<Verdict, EngineError> {
+        let send = send_chunks(&mut line, content);
         // Where it has had enough, it says so and doesn't listen any more.
-        match (self.answer(&mut stream), send) {
+        match (self.answer(&mut line), send) {
             (Ok(answer), _) => self.verdict(&answer),
             (Err(_), Err(error)) => Err(self.failed("send a content")(error)),
             (Err(error), Ok(())) => Err(error),
@@ -182,16 +335,19 @@ impl Clamd {
     }
 }
 
-fn send_chunks(stream: &mut TcpStream, content: &mut dyn Read) -> io::Result<()> {
-    stream.write_all(b"zINSTREAM\0")?;
+fn send_chunks(line: &mut Line<TcpStream>, content: &mut dyn Read) -> io::Result<()> {
+    line.write_all(b"zINSTREAM\0")?;
     let mut chunk = vec![0; 4 + CHUNK_BYTES];
     loop {
+        if line.wait.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let count = match content.read(&mut chunk[4..]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             count => count?,
         };
         chunk[..4].copy_from_slice(&(count as u32).to_be_bytes());
-        stream.write_all(&chunk[..4 + count])?;
+        line.write_all(&chunk[..4 + count])?;
         if count == 0 {
             return Ok(());
         }
@@ -208,38 +364,14 @@ impl Engine for Clamd {
     }
 
     fn id(&self) -> Result<EngineId, EngineError> {
-        let mut connection = self.connect(self.patience.min(VERSION))?;
-        let stream = connection.stream();
-        stream.write_all(b"zVERSION\0").map_err(self.failed("ask for its version"))?;
-        let answer = self.answer(stream)?;
-        let epoch = match &self.epoch {
-            Some(more) => format!("{answer} {more}"),
-            None => answer.clone(),
-        };
-        let is_version = answer.starts_with("ClamAV ") && epoch.len() <= EPOCH_BYTES_MAX;
-        EngineId::new(NAME, &epoch).filter(|_| is_version).ok_or_else(|| EngineError::Garbled {
-            engine: format!("clamd at {}", self.address),
-            said: answer.chars().take(100).collect(),
-        })
+        self.ended(self.ask_which())
     }
 
     fn scan(&self, content: Content<'_>) -> Result<Verdict, EngineError> {
-        let rewound = |mut file: &File| file.rewind().map_err(self.failed("read a file from its start"));
-        match (self.connect(self.patience)?, content) {
-            (Connection::Unix(stream), Content::Bytes(bytes)) => {
-                let file = memfd::sealed(bytes).map_err(self.failed("make a file in memory"))?;
-                self.hand_over(stream, file.as_fd())
-            }
-            (Connection::Unix(stream), Content::File(file)) => {
-                rewound(file)?;
-                self.hand_over(stream, file.as_fd())
-            }
-            (Connection::Tcp(stream), Content::Bytes(mut bytes)) => self.send(stream, &mut bytes),
-            (Connection::Tcp(stream), Content::File(mut file)) => {
-                rewound(file)?;
-                self.send(stream, &mut file)
-            }
+        if self.stop.load(Relaxed) {
+            return Err(EngineError::Stopped);
         }
+        self.ended(self.look_at(content))
     }
 }
 
@@ -268,6 +400,8 @@ fn said(answer: &str) -> Said<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::{net::TcpListener, os::unix::net::UnixListener};
+
     use super::*;
 
     #[test]
@@ -286,6 +420,42 @@ mod tests {
         ] {
             assert_eq!(said(answer), means, "{answer}");
         }
+    }
+
+    /// Who never says anything, and takes nobody: those who wait to be taken fill its list.
+    #[test]
+    fn nobody_is_waited_for_after_a_stop() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let long = Duration::from_secs(100_000);
+        let ask = |address: Address| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let clamd = Clamd::new(address, None, long).stopped_by(Arc::clone(&stop));
+            let asked = thread::scope(|scope| {
+                let asked =
+                    [scope.spawn(|| clamd.scan(Content::Bytes(b"x")).map(drop)), scope.spawn(|| clamd.id().map(drop))];
+                thread::sleep(LOOK);
+                stop.store(true, Relaxed);
+                asked.map(|asked| asked.join().unwrap())
+            });
+            assert!(asked.iter().all(|asked| matches!(asked, Err(EngineError::Stopped))), "{asked:?}");
+        };
+        ask(Address::Tcp(tcp.local_addr().unwrap().to_string()));
+        ask(Address::Unix(socket.clone()));
+        // As many as may wait are more than a process may have open, usually.
+        onesweep_sys::limits::raise_open_files().unwrap();
+        let mut waiting = Vec::new();
+        let full = loop {
+            match connect_unix(&socket) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        ask(Address::Unix(socket));
+        drop(listener);
     }
 
     #[test]

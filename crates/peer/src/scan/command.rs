@@ -13,12 +13,16 @@ use std::{
 
 use onesweep_sys::{
     confined::{Ended, run_within},
+    groups::Groups,
     memfd,
 };
 
 use super::engine::{Content, Engine, EngineError, EngineId, NAME_BYTES_MAX, Verdict};
 
-const NAME: &str = "command";
+/// What it is called.
+pub const NAME: &str = "command";
+/// Commands at a time: more than any machine has threads for.
+const AT_ONCE_MAX: usize = 1024;
 
 /// A line for the shell. Exit code 0 is clean, 1 is infected, and the first line of what it writes is the name; any other is
 /// no verdict.
@@ -28,10 +32,13 @@ pub struct Program {
     epoch: String,
     patience: Duration,
     stop: Arc<AtomicBool>,
+    /// What runs ends with this process by it; without it, what a command has started may go on when this process is killed.
+    groups: Option<Arc<Groups>>,
 }
 
 impl Program {
-    /// It gets so much time for each content, and is killed then, with what it has started. `epoch` is to change with its signatures, or with what else its verdicts depend on.
+    /// It gets so much time for each content, and is killed then, with what it has started, as it is when this process ends. That takes a
+    /// child process, so this is best made while the process is small. `epoch` is to change with its signatures, or with what else its verdicts depend on.
     #[must_use]
     pub fn new(line: impl Into<String>, epoch: Option<String>, patience: Duration) -> Self {
         let line = line.into();
@@ -40,7 +47,8 @@ impl Program {
             Some(epoch) => format!("{} {epoch}", &blake3::hash(line.as_bytes()).to_hex()[..16]),
             None => blake3::hash(line.as_bytes()).to_hex()[..16].to_owned(),
         };
-        Self { line, epoch, patience, stop: Arc::default() }
+        let groups = Groups::new(AT_ONCE_MAX).ok().map(Arc::new);
+        Self { line, epoch, patience, stop: Arc::default(), groups }
     }
 
     /// When this is set, what runs is killed, and nothing is run any more: [`EngineError::Stopped`].
@@ -77,7 +85,7 @@ impl Engine for Program {
         }
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &self.line]).stdin(input).stderr(Stdio::null());
-        let ran = run_within(&mut command, self.patience, 4 * NAME_BYTES_MAX, &self.stop);
+        let ran = run_within(command, self.patience, 4 * NAME_BYTES_MAX, &self.stop, self.groups.as_ref());
         let ran = ran.map_err(self.failed("run it"))?;
         match ran {
             (Ended::Said(_), status) if status.code() == Some(0) => Ok(Verdict::Clean),

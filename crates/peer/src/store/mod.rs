@@ -16,7 +16,7 @@ mod tiered;
 
 use std::{io, path::PathBuf};
 
-pub use disk::{Disk, DiskSettings};
+pub use disk::{Disk, DiskNews, DiskSettings};
 pub use memory::Memory;
 pub use tiered::Tiered;
 

@@ -292,14 +292,14 @@ impl<K: Clone + Eq + Hash> Follower<K> {
                     let (inode, stays) = (looked.inode, looked.stays);
                     let is_small = looked.places.blocks() <= self.largest;
                     let places = if is_small { looked.places } else { Places::default() };
-                    files.push(Seen::InMemory(Candidate { path, inode, places, stays }));
+                    files.push(Seen::InMemory(Candidate::new(path, inode, places, stays)));
                 }
                 Ok(None) => files.push(Seen::Uncached(path)),
                 Err(Trouble::Stays(Stays::Gone)) => {}
                 // It has no places yet, or none that can be told.
                 Err(Trouble::Stays(stays)) => {
                     let places = Places::default();
-                    files.push(Seen::InMemory(Candidate { path, inode: 0, places, stays: Some(stays) }));
+                    files.push(Seen::InMemory(Candidate::new(path, 0, places, Some(stays))));
                 }
                 Err(Trouble::Failed(failure)) => return Err(failure),
             }

@@ -87,7 +87,7 @@ fn looked_at<H: Host>(host: &mut H, path: PathBuf, largest: u64) -> Result<Candi
         Err(Trouble::Stays(stays)) => (0, Places::default(), Some(stays)),
         Err(Trouble::Failed(failure)) => return Err(failure),
     };
-    Ok(Candidate { path, inode, places, stays })
+    Ok(Candidate::new(path, inode, places, stays))
 }
 
 /// The uncached files of whole regions, which come in the order in which they would be moved: of those first that save most for each file

@@ -34,7 +34,7 @@ pub(super) fn with_unseen(files: impl IntoIterator<Item = Option<Candidate>>) ->
 fn between(from: u64, to: u64, unseen: u64) -> Option<Candidate> {
     let gap = to.checked_sub(from).filter(|&gap| gap > 0 && gap <= unseen * LIKELY_BLOCKS)?;
     let places = Places::of([Run { logical: 0, place: from, blocks: gap }])?;
-    Some(Candidate { path: PathBuf::new(), inode: 0, places, stays: Some(Stays::NotCached) })
+    Some(Candidate::new(PathBuf::new(), 0, places, Some(Stays::NotCached)))
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
 
     fn file(place: u64, blocks: u64) -> Option<Candidate> {
         let places = Places::of([Run { logical: 0, place, blocks }]).unwrap();
-        Some(Candidate { path: "file".into(), inode: 1, places, stays: None })
+        Some(Candidate::new("file".into(), 1, places, None))
     }
 
     fn drawn(files: impl IntoIterator<Item = Option<Candidate>>) -> Vec<(u64, u64, bool)> {

@@ -92,6 +92,7 @@ proptest! {
         model.check();
         prop_assert!(done.is_at_rest && done.after.breaks() <= done.before.breaks());
         prop_assert!(model.most_captured() <= free / 2);
+        prop_assert_eq!(done.report.files, model.moved_files(), "each once, in {} passes", done.passes);
         let mut files = survey(&mut model, paths).unwrap();
         let again = pack_until_rest(&mut model, &mut files, &settings, 100, &mut |_| true);
         prop_assert_eq!((again.passes, again.report.blocks, again.after), (0, 0, done.after));
@@ -300,4 +301,23 @@ fn passes_go_on_until_nothing_gains() {
     let mut files = survey(&mut model, paths).unwrap();
     let again = pack_until_rest(&mut model, &mut files, &settings, 20, &mut |_| true);
     assert_eq!((again.passes, again.report.blocks, again.after), (0, 0, done.after));
+}
+
+/// What the first pass leaves is a place for all of them side by side, so the second one moves them again.
+#[test]
+fn a_file_that_is_moved_twice_counts_once() {
+    let mut model = Model::new(400, 16);
+    let paths: Vec<PathBuf> =
+        (0..10).map(|file| model.put(&format!("/{file}"), &[file, 10 + file, 20 + file])).collect();
+    model.occupy(34..200);
+    model.occupy((200..400).filter(|place| place % 4 == 0));
+    let mut files = survey(&mut model, paths).unwrap();
+    let done = pack_until_rest(&mut model, &mut files, &Settings::new(RULES), 20, &mut |_| true);
+    model.check();
+    assert_eq!(
+        (done.before.breaks(), done.after.breaks(), done.passes, done.report.blocks),
+        (29, 0, 2, 60),
+        "{done:?}"
+    );
+    assert_eq!((done.report.files, model.moved_files()), (10, 10));
 }

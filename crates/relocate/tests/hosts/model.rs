@@ -1,7 +1,7 @@
 //! A disk in memory whose calls can be made to fail.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -46,6 +46,8 @@ struct Disk {
     /// Not free before the next commit.
     given_back: Vec<u64>,
     next: u64,
+    /// Inodes of which a block was moved.
+    moved: BTreeSet<u64>,
     /// The most places that donors had at once.
     most_captured: usize,
 }
@@ -121,6 +123,11 @@ impl Model {
 
     pub(crate) fn places_of(&self, path: &Path) -> Vec<u64> {
         self.disk.borrow().files[path].places.clone()
+    }
+
+    /// How many files were moved.
+    pub(crate) fn moved_files(&self) -> u64 {
+        self.disk.borrow().moved.len() as u64
     }
 
     /// How many calls there were.
@@ -313,6 +320,9 @@ impl Host for Model {
             std::mem::swap(old, new);
         }
         known.is_dirty = false;
+        if blocks > 0 {
+            disk.moved.insert(known.inode);
+        }
         Moved { blocks, trouble: None }
     }
 

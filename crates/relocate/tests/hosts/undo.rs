@@ -1,12 +1,11 @@
 //! What was moved goes back to its old places.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use onesweep_relocate::carry::Ended;
 use onesweep_relocate::ext4::Ext4;
 use onesweep_relocate::ext4::keep::{Left, Undone, Unknown, forget, kept as kept_runs, undo};
 use onesweep_relocate::host::Stays;
@@ -46,7 +45,7 @@ pub(crate) fn pack_and_keep(directory: &Path) -> (String, u64) {
 
 pub(crate) fn undo_all(directory: &Path, id: &str) -> Undone {
     let undone = undo(&mut host(directory), id, &mut |_| true).unwrap();
-    assert!(undone.ended.is_none(), "{undone:?}");
+    assert!(undone.ended.is_none() && undone.unread.is_empty(), "{undone:?}");
     undone
 }
 
@@ -287,7 +286,17 @@ fn what_is_not_as_it_was_put_there_is_not_used() {
     let held_now = holds.keep_old_places().unwrap().to_owned();
     let told = forget(&mut host(&directory), &held_now).unwrap_err().to_string();
     assert!(told.ends_with("another onesweep works with it; wait until it ends"), "{told}");
+    // Nobody else moves files meanwhile, and who does so is not disturbed.
+    let all = File::open(own.join("undo")).unwrap();
+    assert!(matches!(all.try_lock(), Err(TryLockError::WouldBlock)));
     drop(holds);
+    all.try_lock().unwrap();
+    let told = refused(&directory);
+    assert!(
+        told.ends_with("another run with --keep or --undo moves files of this file system; wait until it ends"),
+        "{told}"
+    );
+    all.unlock().unwrap();
 
     let (id, blocks) = pack_and_keep(&directory);
     let (before, packed) = (kept(&directory), layout(&directory));
@@ -313,12 +322,51 @@ fn what_is_not_as_it_was_put_there_is_not_used() {
     let text_of = String::from_utf8(whole.clone()).unwrap();
     fs::write(&manifest, text_of.replace("\"version\":1", "\"version\":9")).unwrap();
     let undone = undo(&mut host(&directory), &id, &mut |_| true).unwrap();
-    let Some(Ended::Failed(failure)) = &undone.ended else { panic!("{undone:?}") };
+    let [failure] = &undone.unread[..] else { panic!("{undone:?}") };
     assert!(failure.to_string().ends_with("it has version 9, and this program knows version 1"), "{failure}");
+    assert!(undone.ended.is_none() && undone.files > 0, "the other regions go back: {undone:?}");
     fs::write(&manifest, &whole).unwrap();
     assert!(undo_all(&directory, &id).left.is_empty());
     assert!(layout(&directory) != packed);
     assert!(held(&folder(&image, &id)).0 >= blocks);
+    image.check();
+    assert_same(&directory, &before);
+}
+
+/// What leads back from one region is lost; all others go back, and this one does when it is there again.
+#[test]
+fn a_damaged_manifest_keeps_its_own_region_alone() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(512 * MIB, &[], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 100);
+    sync(&directory);
+    let (before, there) = (kept(&directory), layout(&directory));
+    let (id, blocks) = pack_and_keep(&directory);
+    let run = folder(&image, &id);
+    let names = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
+    let mut manifests: Vec<PathBuf> = names.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    manifests.sort();
+    assert!(manifests.len() > 2, "{manifests:?}");
+    let damaged = manifests[manifests.len() / 2].clone();
+    let whole = fs::read(&damaged).unwrap();
+    let mut one_bit = whole.clone();
+    one_bit[whole.len() / 2] ^= 0x80;
+    for flaw in [whole[..whole.len() / 2].to_vec(), Vec::new(), one_bit] {
+        fs::write(&damaged, flaw).unwrap();
+        let undone = undo(&mut host(&directory), &id, &mut |_| true).unwrap();
+        let [unread] = &undone.unread[..] else { panic!("{undone:?}") };
+        assert_eq!((&unread.path, unread.doing), (&damaged, "read what leads back"));
+        assert!(undone.ended.is_none() && undone.left.is_empty() && undone.blocks < blocks, "{undone:?}");
+        let now = layout(&directory);
+        let apart = there.iter().filter(|(path, places)| now[*path] != **places).count();
+        assert!((1..there.len() / 2).contains(&apart), "{apart} of {} files stay", there.len());
+    }
+    fs::write(&damaged, whole).unwrap();
+    assert!(undo_all(&directory, &id).left.is_empty());
+    assert!(layout(&directory) == there);
     image.check();
     assert_same(&directory, &before);
 }

@@ -40,6 +40,8 @@ struct Told {
     back_already_files: u64,
     written_since_files: u64,
     stayed: BTreeMap<String, u64>,
+    /// Regions all of whose files stay, whichever they are.
+    unread_regions: u64,
     is_complete: bool,
     seconds: f64,
 }
@@ -58,7 +60,10 @@ pub(super) fn undo(args: &DefragArgs, id: &str, stop: &AtomicBool) -> Result<u8,
     let started = Instant::now();
     let undone =
         keep::undo(&mut host, id, &mut |_| !stop.load(Ordering::SeqCst)).map_err(|error| unknown(path, &error))?;
-    let mut errors = 0;
+    for unread in &undone.unread {
+        tell(&format!("{}; the files of its region stay, the others go back", message_of(unread)));
+    }
+    let mut errors = undone.unread.len() as u64;
     if let Some(Ended::Failed(failed)) = &undone.ended {
         tell(&format!("{}; what was moved back before is whole", message_of(failed)));
         errors += 1;
@@ -136,13 +141,18 @@ impl Told {
             back_already_files: undone.back_already,
             written_since_files: undone.written_since,
             stayed,
-            is_complete: undone.ended.is_none(),
+            unread_regions: undone.unread.len() as u64,
+            is_complete: undone.ended.is_none() && undone.unread.is_empty(),
             seconds,
         }
     }
 
     fn show(&self, path: &Path, out: &mut dyn Write) -> io::Result<()> {
-        let whole = if self.is_complete { "" } else { "stopped early: " };
+        let whole = match (self.is_complete, self.unread_regions) {
+            (true, _) => "",
+            (false, 0) => "stopped early: ",
+            (false, _) => "not all: ",
+        };
         let (bytes, took) = (Size(self.moved_bytes), duration(self.seconds));
         writeln!(out, "{whole}{} files moved back, {bytes} in {took}", self.moved_files)?;
         if self.back_already_files > 0 {
@@ -153,6 +163,9 @@ impl Told {
         }
         for (stays, files) in &self.stayed {
             writeln!(out, "{files} files stay: {stays}")?;
+        }
+        if self.unread_regions > 0 {
+            writeln!(out, "{} regions stay: what leads them back can't be read", self.unread_regions)?;
         }
         let path = message::path_text(path);
         writeln!(out, "held until: onesweep defrag --forget {} {path}", message::one_line(&self.undo))

@@ -23,6 +23,7 @@ use onesweep_summary::{
 use onesweep_sys::files::{self, EntryType};
 
 mod by;
+mod overlap;
 mod single;
 mod time;
 
@@ -102,7 +103,7 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
             let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
             add_up(&lines, du.code)?;
         }
-    } else if needs_files(&args) || is_within_another(&paths) {
+    } else if needs_files(&args) || overlap(&paths) {
         du.by_files(&paths, &rules, &mut add_up)?;
     } else if let [path] = &paths[..] {
         let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
@@ -186,13 +187,15 @@ fn needs_files(args: &DuArgs) -> bool {
     all || dereference || dereference_args || count_links || is_picky
 }
 
-/// Whether one of the paths lies in another, or is the same.
-fn is_within_another(paths: &[PathBuf]) -> bool {
-    let mut real: Vec<PathBuf> =
-        paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
-    real.sort();
-    // What lies in a path comes right behind it, if not behind others that do.
-    real.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
+/// Whether paths have directories in common.
+fn overlap(paths: &[PathBuf]) -> bool {
+    if paths.len() < 2 {
+        return false;
+    }
+    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    // Where nobody tells what is mounted, names do.
+    let mounts = MountTable::read().unwrap_or_default();
+    overlap::have_something_in_common(&mounts, &paths.iter().map(real).collect::<Vec<_>>())
 }
 
 impl Du<'_> {

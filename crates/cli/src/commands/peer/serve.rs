@@ -7,7 +7,7 @@ use onesweep_peer::{
     scan::Verdicts,
     serve::{Limits, Server, Settings},
     store::{
-        BlockStore, Disk, DiskSettings, Memory, Tiered,
+        BlockStore, Disk, DiskNews, DiskSettings, Memory, Tiered,
         engine::{self, EngineAddress, Remote, RemoteSettings},
     },
     tls::Identity,
@@ -55,7 +55,7 @@ pub(super) fn run(args: &PeerServeArgs) -> Result<u8, Failure> {
     } else {
         let settings = DiskSettings { bytes_max: args.disk.0, domain: domain.clone() };
         // The store makes its directory, and holds its lock.
-        let disk = Disk::open(&args.store, settings).map_err(failure)?;
+        let disk = Disk::open(&args.store, settings).map_err(failure)?.telling(tell_of_disk);
         let verdicts = Verdicts::open(&args.store.join(VERDICTS), &domain, args.verdicts);
         (Arc::new(Tiered::new(memory, Box::new(disk))), verdicts)
     };
@@ -77,6 +77,15 @@ pub(super) fn run(args: &PeerServeArgs) -> Result<u8, Failure> {
     server.stop();
     tracing::info!("ended");
     Ok(0)
+}
+
+fn tell_of_disk(news: DiskNews<'_>) {
+    match news {
+        DiskNews::Failing(error) => {
+            tracing::warn!("{}; new blocks are in memory alone until they can be written", message::of_error(error));
+        }
+        DiskNews::Well => tracing::info!("blocks are written to disk again"),
+    }
 }
 
 /// An engine below the memory. It need not be there yet.

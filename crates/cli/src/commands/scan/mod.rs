@@ -25,6 +25,7 @@ use onesweep_peer::{
 };
 use serde::Serialize;
 
+use self::sarif::Run;
 use crate::{
     args::ScanArgs,
     message, named,
@@ -68,10 +69,11 @@ impl<'a> JsonFinding<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Details<'a> {
     engine: &'a str,
-    epoch: &'a str,
+    /// None where the engine didn't say before the run was interrupted.
+    epoch: Option<&'a str>,
     /// Files with a verdict, each name for itself.
     judged: u64,
     infected: u64,
@@ -117,11 +119,42 @@ struct Found {
 }
 
 pub(super) fn run(args: ScanArgs) -> Result<u8, Failure> {
+    let (is_sarif, engine) = (args.sarif, setup::engine_name(&args.engine));
+    let mut log = Log { is_begun: false };
+    let ended = scan(args, &mut log);
+    if let (Err(failure @ (Failure::Told(_) | Failure::Sweep(_))), true, false) = (&ended, is_sarif, log.is_begun) {
+        let (findings, failures) = (&[], &failure.messages());
+        // Where that can't be written either, the exit code tells.
+        let _ = log.write(&Run { engine, epoch: None, findings, exit_code: failure.exit_code(), failures });
+    }
+    ended
+}
+
+/// The log that `--sarif` asks for: there is one whatever has happened, since who reads it would take an empty file for a fault of its
+/// own.
+struct Log {
+    is_begun: bool,
+}
+
+impl Log {
+    fn write(&mut self, run: &Run<'_>) -> io::Result<()> {
+        self.is_begun = true;
+        let mut out = io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, &sarif::log(run))?;
+        writeln!(out)
+    }
+}
+
+fn scan(args: ScanArgs, log: &mut Log) -> Result<u8, Failure> {
     let stdout = if args.common.output.json { StandardOutput::Summary } else { StandardOutput::Data };
     let session = Session::start(args.common, stdout)?;
     session.check_roots(None, &args.paths)?;
     let engine = setup::engine(&args.engine, session.interruption());
-    let id = engine.id().map_err(|error| Failure::told(message::of_error(&error)))?;
+    let id = match engine.id() {
+        Ok(id) => id,
+        Err(_) if session.is_interrupted() => return nothing_seen(&session, engine.name(), args.sarif.then_some(log)),
+        Err(error) => return Err(Failure::told(message::of_error(&error))),
+    };
     let store = args.verdicts.verdicts.clone().unwrap_or_else(|| setup::default_store("verdicts"));
     let tell = |what: &str| {
         if !session.is_quiet() {
@@ -149,7 +182,7 @@ pub(super) fn run(args: ScanArgs) -> Result<u8, Failure> {
     let left = known::report_known(&session, &scan, &indexes, &args.paths)?;
     // Files of an indexed directory are named one by one; what is named by the user is read as he said.
     let summary = if session.is_interrupted() { Summary::default() } else { scan.sweep(left, &args.paths)? };
-    scan.finish(&id, &summary, &args.paths, args.sarif)
+    scan.finish(&id, &summary, &args.paths, args.sarif.then_some(log))
 }
 
 impl Scan<'_> {
@@ -334,7 +367,7 @@ impl Scan<'_> {
         }
     }
 
-    fn finish(self, id: &EngineId, summary: &Summary, roots: &[PathBuf], is_sarif: bool) -> Result<u8, Failure> {
+    fn finish(self, id: &EngineId, summary: &Summary, roots: &[PathBuf], log: Option<&mut Log>) -> Result<u8, Failure> {
         self.report_further();
         if let Some(judge) = self.judge {
             self.flush(judge);
@@ -357,12 +390,13 @@ impl Scan<'_> {
         let (scanned, kept, peer) = (self.scanned.into_inner(), self.kept.into_inner(), self.peer.into_inner());
         let infected = findings.len() as u64;
         let output = output.map_or(Ok(()), Err).and_then(|()| {
-            let mut out = io::stdout().lock();
-            if is_sarif {
-                let log = sarif::log(id, &findings, session.exit_code() == 0);
-                serde_json::to_writer_pretty(&mut out, &log)?;
-                return writeln!(out);
+            if let Some(log) = log {
+                let exit_code = exit_code(session.exit_code(), infected > 0);
+                let (engine, epoch, findings) = (id.name(), Some(id.epoch()), &findings);
+                let failures = &failures(session, stopped.as_ref());
+                return log.write(&Run { engine, epoch, findings, exit_code, failures });
             }
+            let mut out = io::stdout().lock();
             if self.prints && !session.is_quiet() {
                 writeln!(
                     out,
@@ -375,7 +409,7 @@ impl Scan<'_> {
         output.map_err(|error| session.output(&error))?;
         let details = Details {
             engine: id.name(),
-            epoch: id.epoch(),
+            epoch: Some(id.epoch()),
             judged: scanned + kept + peer,
             infected,
             scanned,
@@ -388,6 +422,26 @@ impl Scan<'_> {
         let code = session.finish("scan", summary, details)?;
         Ok(exit_code(code, infected > 0))
     }
+}
+
+/// The end of a run that was interrupted before the engine had said which it is.
+fn nothing_seen(session: &Session, engine: &str, log: Option<&mut Log>) -> Result<u8, Failure> {
+    session.end_progress();
+    if let Some(log) = log {
+        let (exit_code, failures) = (session.exit_code(), &failures(session, None));
+        let written = log.write(&Run { engine, epoch: None, findings: &[], exit_code, failures });
+        written.map_err(|error| session.output(&error))?;
+    }
+    let summary = Summary { cancelled: true, ..Summary::default() };
+    session.finish("scan", &summary, Details { engine, ..Details::default() })
+}
+
+/// Why not everything was looked at, where that is so. Files that failed are many, maybe, and told elsewhere one by one.
+fn failures(session: &Session, stopped: Option<&EngineError>) -> Vec<String> {
+    let errors = session.errors();
+    let failed = (errors > 0).then(|| format!("errors: {errors}, told on standard error"));
+    let interrupted = session.is_interrupted().then(|| "interrupted".to_owned());
+    stopped.map(message::of_error).into_iter().chain(failed).chain(interrupted).collect()
 }
 
 /// As clamscan's: what was found is told before what failed.

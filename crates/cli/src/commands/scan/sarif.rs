@@ -2,13 +2,25 @@
 
 use std::{fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
-use onesweep_peer::scan::EngineId;
 use serde_json::{Value, json};
 
 use super::Finding;
 
-/// The whole log; `is_complete` where every file was looked at.
-pub(super) fn log(engine: &EngineId, findings: &[Finding], is_complete: bool) -> Value {
+/// A run, as far as it came.
+pub(super) struct Run<'a> {
+    pub(super) engine: &'a str,
+    /// None where the engine didn't say.
+    pub(super) epoch: Option<&'a str>,
+    pub(super) findings: &'a [Finding],
+    /// That of the process.
+    pub(super) exit_code: u8,
+    /// Why not everything was looked at.
+    pub(super) failures: &'a [String],
+}
+
+/// The whole log. It has results, none maybe, in any case: without them it would be of no scan.
+pub(super) fn log(run: &Run<'_>) -> Value {
+    let &Run { engine, epoch, findings, exit_code, failures } = run;
     let mut names: Vec<&str> = findings.iter().map(|found| found.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -25,13 +37,19 @@ pub(super) fn log(engine: &EngineId, findings: &[Finding], is_complete: bool) ->
             })
         })
         .collect();
+    let notifications: Vec<Value> =
+        failures.iter().map(|why| json!({ "level": "error", "message": { "text": why } })).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": { "driver": { "name": "onesweep scan", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
-            "invocations": [{ "executionSuccessful": is_complete }],
-            "properties": { "engine": engine.name(), "epoch": engine.epoch() },
+            "invocations": [{
+                "executionSuccessful": failures.is_empty(),
+                "exitCode": exit_code,
+                "toolExecutionNotifications": notifications,
+            }],
+            "properties": { "engine": engine, "epoch": epoch },
             "results": results,
         }],
     })
@@ -68,12 +86,14 @@ mod tests {
     #[test]
     fn each_finding_has_its_rule() {
         let found = |path: &str, name: &str| Finding { path: path.into(), name: name.into(), source: Source::Scan };
-        let engine = EngineId::new("clamd", "ClamAV 1").unwrap();
-        let log = log(&engine, &[found("/b", "X"), found("/a", "Y"), found("/c", "X")], true);
+        let findings = [found("/b", "X"), found("/a", "Y"), found("/c", "X")];
+        let run = Run { engine: "clamd", epoch: Some("1"), findings: &findings, exit_code: 1, failures: &[] };
+        let log = log(&run);
         let run = &log["runs"][0];
         assert_eq!(run["tool"]["driver"]["rules"], json!([{ "id": "X" }, { "id": "Y" }]));
         assert_eq!(run["results"].as_array().unwrap().len(), 3);
         assert_eq!(run["results"][1]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], "file:///a");
-        assert_eq!(run["invocations"][0]["executionSuccessful"], true);
+        let invocation = &run["invocations"][0];
+        assert_eq!((&invocation["executionSuccessful"], &invocation["exitCode"]), (&true.into(), &1.into()));
     }
 }

@@ -10,7 +10,12 @@ use std::{
 use onesweep_peer::{
     client::{Peers, Settings},
     id::TrustDomain,
-    scan::{Engine, Signer, Trust, Verdicts, VerdictsError, clamd::Clamd, command::Program, judge::Sources},
+    scan::{
+        Engine, Signer, Trust, Verdicts, VerdictsError,
+        clamd::{self, Clamd},
+        command::{self, Program},
+        judge::Sources,
+    },
     tls::Identity,
 };
 
@@ -27,14 +32,19 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Verdicts that are kept, at most: about 200 bytes each.
 const VERDICTS_MAX: u64 = 10_000_000;
 
-/// A program that is the engine is killed when `stop` is set.
+/// Nobody waits for it any more when `stop` is set, and a program that is the engine is killed then.
 pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Box<dyn Engine> {
     // No time at all is none that a socket can have.
     let patience = Duration::from_secs(args.scan_time.0.unsigned_abs().max(1));
     match &args.command {
         Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience).stopped_by(stop)),
-        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience)),
+        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience).stopped_by(stop)),
     }
+}
+
+/// What that engine is called, whether it can be used or not.
+pub(in crate::commands) fn engine_name(args: &EngineArgs) -> &'static str {
+    if args.command.is_some() { command::NAME } else { clamd::NAME }
 }
 
 /// Whose word is asked and counts. None where there is no key by which contents could be named, and nobody asked for what needs

@@ -6,10 +6,12 @@
 //! for each, by the first eight bytes of their hashes.
 
 mod format;
+mod health;
 mod segment;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -21,6 +23,7 @@ use std::{
 
 use self::{
     format::{ENTRY_BYTES, Entry, HEAD_BYTES, RECORD_BYTES_MAX, RECORD_HEAD_BYTES, RecordHead, Unusable},
+    health::Health,
     segment::{Names, Opened, Segment},
 };
 use super::{BlockStore, Figure, Put, StoreError};
@@ -47,6 +50,23 @@ pub struct DiskSettings {
     pub domain: TrustDomain,
 }
 
+/// What a store on disk has to tell while it is used.
+#[derive(Debug)]
+pub enum DiskNews<'a> {
+    /// No block can be written any more; what is there can be read. Told once.
+    Failing(&'a StoreError),
+    /// Blocks are written again.
+    Well,
+}
+
+struct Tell(Box<dyn Fn(DiskNews<'_>) + Send + Sync>);
+
+impl fmt::Debug for Tell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
+    }
+}
+
 /// Blocks in segment files of a directory.
 #[derive(Debug)]
 pub struct Disk {
@@ -60,6 +80,7 @@ pub struct Disk {
     newest: Mutex<Newest>,
     damaged: AtomicU64,
     dropped: AtomicU64,
+    tell: Tell,
     /// Held as long as this is.
     _lock: File,
     #[cfg(test)]
@@ -125,6 +146,7 @@ struct Newest {
     entries: Vec<Entry>,
     next_number: u32,
     record: Vec<u8>,
+    health: Health,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -148,7 +170,14 @@ impl Disk {
         }
         let bytes_max = bytes_max.max(4 * SEGMENT_BYTES_MIN);
         let segment_bytes_max = (bytes_max / SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-        let newest = Newest { segment: None, end: 0, entries: Vec::new(), next_number: 0, record: Vec::new() };
+        let newest = Newest {
+            segment: None,
+            end: 0,
+            entries: Vec::new(),
+            next_number: 0,
+            record: Vec::new(),
+            health: Health::default(),
+        };
         let store = Self {
             domain,
             bytes_max,
@@ -158,12 +187,19 @@ impl Disk {
             newest: Mutex::new(newest),
             damaged: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            tell: Tell(Box::new(|_| {})),
             _lock: lock,
             #[cfg(test)]
             writes_left: AtomicU64::new(u64::MAX),
         };
         store.load()?;
         Ok(store)
+    }
+
+    /// `tell` is told when blocks can't be written any more, and when they can again.
+    #[must_use]
+    pub fn telling(self, tell: impl Fn(DiskNews<'_>) + Send + Sync + 'static) -> Self {
+        Self { tell: Tell(Box::new(tell)), ..self }
     }
 
     /// Takes up what the directory holds.
@@ -248,6 +284,19 @@ impl Disk {
         segment.set_end(newest.end);
         newest.entries.push(Entry { prefix: hash.prefix(), offset, length });
         Ok(Place { segment: segment.number, offset, length_and_use: length })
+    }
+
+    /// Writes a block that isn't there, and knows it.
+    fn write(&self, newest: &mut Newest, hash: &Hash, bytes: &[u8]) -> Result<(), StoreError> {
+        let needed = (RECORD_HEAD_BYTES + bytes.len()) as u64;
+        if newest.segment.is_some() && u64::from(newest.end) + needed > self.segment_bytes_max {
+            self.seal(newest);
+            self.make_room(newest)?;
+        }
+        let place = self.append(newest, hash, bytes)?;
+        let entry = Entry { prefix: hash.prefix(), offset: place.offset, length: place.length() };
+        lock(&self.known).insert(place.segment, &entry);
+        Ok(())
     }
 
     /// Begins a segment.
@@ -389,15 +438,14 @@ impl BlockStore for Disk {
         if self.has(hash) {
             return Ok(Put::Known);
         }
-        let needed = (RECORD_HEAD_BYTES + bytes.len()) as u64;
-        if newest.segment.is_some() && u64::from(newest.end) + needed > self.segment_bytes_max {
-            self.seal(&mut newest);
-            self.make_room(&mut newest)?;
+        let written = self.write(&mut newest, hash, bytes);
+        let is_news = if written.is_ok() { newest.health.wrote() } else { newest.health.failed() };
+        // Whoever is told may take his time.
+        drop(newest);
+        if is_news {
+            (self.tell.0)(written.as_ref().err().map_or(DiskNews::Well, DiskNews::Failing));
         }
-        let place = self.append(&mut newest, hash, bytes)?;
-        let entry = Entry { prefix: hash.prefix(), offset: place.offset, length: place.length() };
-        lock(&self.known).insert(place.segment, &entry);
-        Ok(Put::New)
+        written.map(|()| Put::New)
     }
 
     fn has(&self, hash: &Hash) -> bool {

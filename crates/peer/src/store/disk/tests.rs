@@ -220,3 +220,27 @@ fn blocks_are_read_while_their_segment_goes() {
     });
     assert_eq!(there(&store, 2900..3000), 100);
 }
+
+#[test]
+fn a_full_disk_is_told_once_and_once_when_it_is_well_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = {
+        let told = Arc::clone(&told);
+        move |news: DiskNews<'_>| told.lock().unwrap().push(format!("{news:?}"))
+    };
+    let store = open(folder.path()).telling(tell);
+    fill(&store, 0..10);
+    assert!(told.lock().unwrap().is_empty());
+    for n in 10..20 {
+        store.writes_left.store(0, Ordering::Relaxed);
+        let (hash, bytes) = block(n, 4096);
+        assert!(matches!(store.put(&hash, &bytes), Err(StoreError::Io { step: "write a block", .. })));
+    }
+    assert_eq!(there(&store, 0..20), 10, "what is there is served");
+    store.writes_left.store(u64::MAX, Ordering::Relaxed);
+    fill(&store, 10..60);
+    let told = told.lock().unwrap();
+    assert!(matches!(&told[..], [full, well] if full.starts_with("Failing") && well == "Well"), "{told:?}");
+    assert_eq!(there(&store, 0..60), 60);
+}

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -51,6 +52,23 @@ impl Folder {
         Ok(fd.map(|fd| Folder { fd, path }))
     }
 
+    /// To be held while files are moved; fails where another process does so.
+    pub(super) fn claim(&self) -> Result<Arc<Claim>, Failure> {
+        let stat = statx_fd(self.fd.as_fd()).map_err(|error| self.failed("look at it", error))?;
+        let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|(.., claim)| claim.strong_count() > 0);
+        let own = claims.iter().find(|(dev, ino, _)| (*dev, *ino) == (stat.dev, stat.ino));
+        if let Some(claim) = own.and_then(|(.., claim)| claim.upgrade()) {
+            return Ok(claim);
+        }
+        let file = self.fd.try_clone().map(File::from).map_err(|error| self.failed("open it", error))?;
+        lock(&file, "another run with --keep or --undo moves files of this file system; wait until it ends")
+            .map_err(|error| self.failed("keep old places in it, or use them", error))?;
+        let claim = Arc::new(Claim { _folder: file.into() });
+        claims.push((stat.dev, stat.ino, Arc::downgrade(&claim)));
+        Ok(claim)
+    }
+
     /// A folder of a new run, named by the time.
     pub(super) fn add(&self) -> Result<RunFolder, Failure> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -78,7 +96,8 @@ impl Folder {
         let path = self.path.join(id);
         let Some(fd) = own_directory(self.fd.as_fd(), id, &path, false)? else { return Ok(None) };
         let file = File::from(fd);
-        lock(&file).map_err(|error| Failure::new("have it for itself", &path, error))?;
+        lock(&file, "another onesweep works with it; wait until it ends")
+            .map_err(|error| Failure::new("have it for itself", &path, error))?;
         Ok(Some(RunFolder { file, path, id: id.to_owned() }))
     }
 
@@ -97,6 +116,18 @@ impl Folder {
         Failure::new(doing, &self.path, error)
     }
 }
+
+/// Whoever moves files of a file system and tells what leads back has it for himself: of two at a time each would tell places from
+/// which the other has moved a file just then, and nothing would lead back from there. Runs of this process share it, since they
+/// take turns.
+#[derive(Debug)]
+pub(super) struct Claim {
+    /// Locked as long as this is.
+    _folder: OwnedFd,
+}
+
+/// Those of this process, by the file system and the folder.
+static CLAIMS: Mutex<Vec<(u64, u64, Weak<Claim>)>> = Mutex::new(Vec::new());
 
 /// The folder of one run, locked.
 #[derive(Debug)]
@@ -138,7 +169,7 @@ impl RunFolder {
 }
 
 /// A process that was just forked has this lock too, until it has let go of what it doesn't need; so a while is waited.
-fn lock(file: &File) -> io::Result<()> {
+fn lock(file: &File, why_not: &'static str) -> io::Result<()> {
     const TRIALS: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(30);
     for _ in 0..TRIALS {
@@ -148,7 +179,7 @@ fn lock(file: &File) -> io::Result<()> {
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    Err(io::Error::other("another onesweep works with it; wait until it ends"))
+    Err(io::Error::other(why_not))
 }
 
 /// A directory that only the caller may write to. What is a link, or belongs to somebody else, is not used: root would hold its

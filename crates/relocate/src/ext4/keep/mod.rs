@@ -8,7 +8,10 @@
 //! [`undo`] exchanges again. It never uses a donor's own bytes, which are zeros: what was written to a file since comes back
 //! with it. Each block is looked at: those that lie where the move has brought them go back; those that lie at their old
 //! places, since they were never moved or went back already, stay; and when one lies elsewhere the whole file stays as it is.
-//! So it may be ended at any moment and run again. It frees nothing; [`forget`] does.
+//! So it may be ended at any moment and run again. It frees nothing; [`forget`] does. What a manifest that can't be read would
+//! lead back stays, and the other regions go back.
+//!
+//! One process at a time moves files of a file system so.
 
 mod back;
 mod folder;
@@ -19,6 +22,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use onesweep_sys::{
     files::{CURRENT_DIR, give_back, name_file, open_unnamed, read_link_at, statx_fd},
@@ -27,7 +31,7 @@ use onesweep_sys::{
 use thiserror::Error;
 
 pub(super) use self::folder::folder_path;
-use self::folder::{Folder, RunFolder};
+use self::folder::{Claim, Folder, RunFolder};
 use self::manifest::{Manifest, Moved, Step};
 pub use self::undo::{Undone, undo};
 use super::Ext4;
@@ -79,6 +83,7 @@ pub(super) struct Keeper {
     /// Regions that were kept.
     regions: u32,
     mount_point: PathBuf,
+    _claim: Arc<Claim>,
 }
 
 impl std::fmt::Debug for Keeper {
@@ -92,8 +97,9 @@ impl Keeper {
         let folder = Folder::open(mount_point, dev, true)?;
         let lost = || Failure::new("find its folder for old places", mount_point, io::ErrorKind::NotFound.into());
         let folder = folder.ok_or_else(lost)?;
+        let claim = folder.claim()?;
         let run = folder.add()?;
-        Ok(Keeper { folder, run, regions: 0, mount_point: mount_point.to_owned() })
+        Ok(Keeper { folder, run, regions: 0, mount_point: mount_point.to_owned(), _claim: claim })
     }
 
     pub(super) fn id(&self) -> &str {

@@ -32,20 +32,23 @@ pub struct Undone {
     pub written_since: u64,
     /// Files that lie where they lay before the undo, or are back in part, and why.
     pub left: BTreeMap<PathBuf, Left>,
+    /// Manifests that can't be read or used: the files of their regions, whichever they are, stay.
+    pub unread: Vec<Failure>,
     /// Why it ended before its time.
     pub ended: Option<Ended>,
 }
 
-/// Moves the files of a run back to their old places, the last region first.
+/// Moves the files of a run back to their old places, the last region first. A region whose manifest can't be read is passed over.
 ///
 /// `goes_on` is asked before each region with what was done so far. What was moved is on the disk at the end. The old places
 /// stay held, so that this can be done again; [`forget`](super::forget) frees them.
 ///
 /// # Errors
 ///
-/// When there is no such run, or it can't be read. What fails later is in [`Undone::ended`].
+/// When there is no such run, it can't be listed, or another process moves files of the file system so. What fails later is in [`Undone::ended`].
 pub fn undo(host: &mut Ext4, id: &str, goes_on: &mut dyn FnMut(&Undone) -> bool) -> Result<Undone, Unknown> {
-    let (_folder, run) = find(host, id)?;
+    let (folder, run) = find(host, id)?;
+    let _claim = folder.claim()?;
     let failed = |doing: &'static str, error| Failure::new(doing, &run.path, error);
     let names = run.names().map_err(|error| failed("list it", error))?;
     let manifests: Vec<&String> = names.iter().rev().filter(|name| name.ends_with(MANIFEST)).collect();
@@ -57,7 +60,14 @@ pub fn undo(host: &mut Ext4, id: &str, goes_on: &mut dyn FnMut(&Undone) -> bool)
             undone.ended = Some(Ended::Stopped);
             break;
         }
-        if let Err(failure) = undo_region(host, &run, name, &mut undone) {
+        let way = match read(host, &run, name) {
+            Ok(way) => way,
+            Err(error) => {
+                undone.unread.push(Failure::new("read what leads back", &run.path.join(name), error));
+                continue;
+            }
+        };
+        if let Err(failure) = undo_region(host, &run, &way, &mut undone) {
             undone.ended = Some(Ended::Failed(failure));
             break;
         }
@@ -70,18 +80,18 @@ pub fn undo(host: &mut Ext4, id: &str, goes_on: &mut dyn FnMut(&Undone) -> bool)
     Ok(undone)
 }
 
-fn undo_region(host: &mut Ext4, run: &RunFolder, name: &str, undone: &mut Undone) -> Result<(), Failure> {
-    let failed = |error| Failure::new("read what leads back", &run.path.join(name), error);
-    let manifest = read(run, name).map_err(failed)?;
-    if manifest.block_bytes != host.asked.block_bytes {
-        return Err(failed(io::Error::other("it is of a file system with other blocks")));
-    }
-    let region: u32 = name.trim_end_matches(MANIFEST).parse().map_err(|_| failed(io::ErrorKind::InvalidData.into()))?;
-    let paths: Vec<PathBuf> = manifest.files.iter().map(|file| host.mount_point.join(&file.path)).collect();
+/// What leads a region back.
+struct WayBack {
+    region: u32,
+    files: Vec<Moved>,
+}
+
+fn undo_region(host: &mut Ext4, run: &RunFolder, way: &WayBack, undone: &mut Undone) -> Result<(), Failure> {
+    let paths: Vec<PathBuf> = way.files.iter().map(|file| host.mount_point.join(&file.path)).collect();
     // They lie side by side, in this order.
     paths.iter().for_each(|path| host.announce(path));
-    let mut donors = Donors { run, region, open: BTreeMap::new() };
-    for (file, path) in manifest.files.iter().zip(paths) {
+    let mut donors = Donors { run, region: way.region, open: BTreeMap::new() };
+    for (file, path) in way.files.iter().zip(paths) {
         match undo_file(host, &mut donors, file, &path, undone) {
             Ok(()) => {}
             Err(Trouble::Stays(stays)) => drop(undone.left.insert(path, stays.into())),
@@ -91,10 +101,15 @@ fn undo_region(host: &mut Ext4, run: &RunFolder, name: &str, undone: &mut Undone
     Ok(())
 }
 
-fn read(run: &RunFolder, name: &str) -> io::Result<Manifest> {
+fn read(host: &Ext4, run: &RunFolder, name: &str) -> io::Result<WayBack> {
     let mut bytes = Vec::new();
     File::from(run.open(name)?).read_to_end(&mut bytes)?;
-    Ok(Manifest::decode(&bytes)?)
+    let manifest = Manifest::decode(&bytes)?;
+    if manifest.block_bytes != host.asked.block_bytes {
+        return Err(io::Error::other("it is of a file system with other blocks"));
+    }
+    let region = name.trim_end_matches(MANIFEST).parse().map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(WayBack { region, files: manifest.files })
 }
 
 fn undo_file(
