@@ -19,9 +19,9 @@ use onesweep_relocate::survey::Candidate;
 
 use crate::alone::alone;
 use crate::image::{Image, is_root, run, text};
+use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, host};
 use crate::tree::{
-    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, assert_equal, assert_same,
-    blocks_of, breaks, bytes, host, kept, pack, planned, scatter, sync, without_ctime,
+    Kept, assert_equal, assert_same, blocks_of, breaks, bytes, kept, pack, planned, scatter, sync, without_ctime,
 };
 use crate::undo::{RULES as KEPT, layout, pack_and_keep, undo_all};
 

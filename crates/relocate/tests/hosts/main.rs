@@ -9,6 +9,7 @@ mod ext4;
 mod fio;
 mod follow;
 mod image;
+mod kinds;
 mod model;
 mod packing;
 mod refusals;
