@@ -14,7 +14,7 @@ use onesweep_sys::files::{clone_file, set_xattr_fd};
 use onesweep_sys::sharing::{Part, share_equal};
 
 use crate::conformance::conforms;
-use crate::crash::{NOBODY, as_somebody_else};
+use crate::helper::{NOBODY, as_somebody_else};
 use crate::image::{Image, XFS, is_root, run, text};
 use crate::kinds::{Kind, Mounted, OnXfs, READ};
 use crate::packing;
