@@ -14,7 +14,7 @@ use onesweep_sys::{files, handle};
 use crate::{
     image::{Fs, Image, unmount},
     run::{root_test, run},
-    summaries::{Tracked, agrees, as_du, ask, du, node, tracked, write_mapped},
+    tracked::{Tracked, agrees, as_du, ask, du, node, tracked, write_mapped},
     tree::sync,
 };
 

@@ -32,7 +32,9 @@ use serde_json::Value;
 use crate::{
     image::{Fs, Image},
     run::{finish, long, onesweep, output, root_test, run, say, seed, text},
-    summaries::{Serving, Shuffled, Tracked, node},
+    serving::Serving,
+    shuffled::Shuffled,
+    tracked::{Tracked, node},
     web::{NOBODY, Web, du},
 };
 

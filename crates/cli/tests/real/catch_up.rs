@@ -26,7 +26,9 @@ use onesweep_summary::{
 use crate::{
     image::{Fs, Image},
     run::{long, root_test, say, seed},
-    summaries::{Serving, Shuffled, du},
+    serving::Serving,
+    shuffled::Shuffled,
+    tracked::du,
     tree::{Rng, sync},
 };
 

@@ -39,7 +39,7 @@ use onesweep_summary::{
 use crate::{
     image::{Fs, Image},
     run::{finish, long, onesweep, output, root_test, run, text},
-    summaries::Serving,
+    serving::Serving,
 };
 
 /// Who the daemon becomes in these tests.

@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::{
     image::{Folder, Fs, Image},
     run::{finish, long, onesweep, output, program, root_test, run, say, text},
-    summaries::Serving,
+    serving::Serving,
 };
 
 /// Rows that DuckDB gives for a query, in a directory.

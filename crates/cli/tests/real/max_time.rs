@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::{
     image::{Folder, Fs, Image},
     run::{finish, onesweep, program, root_test, text},
-    summaries::{Serving, du},
+    serving::Serving,
+    tracked::du,
     web::Web,
 };
 

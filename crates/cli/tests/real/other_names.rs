@@ -15,7 +15,7 @@ use crate::{
     breakdowns::{self, everything, script},
     image::{Fs, Image},
     run::root_test,
-    summaries::{Tracked, ask, kill, node, tracked},
+    tracked::{Tracked, ask, kill, node, tracked},
     tree::sync,
 };
 

@@ -26,7 +26,9 @@ use onesweep_summary::{
 use crate::{
     image::{Fs, Image},
     run::{finish, root_test, run, text},
-    summaries::{Serving, Tracked, agrees, as_du, ask, du, random_operations},
+    serving::Serving,
+    summaries::random_operations,
+    tracked::{Tracked, agrees, as_du, ask, du},
     tree::sync,
 };
 

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use crate::{
     image::{Fs, Image},
     run::{finish, output, root_test, text},
-    summaries::Serving,
+    serving::Serving,
     tree,
 };
 

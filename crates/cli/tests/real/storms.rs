@@ -17,7 +17,8 @@ use onesweep_summary::{
 use crate::{
     image::{Fs, Image},
     run::{long, root_test, say, seed},
-    summaries::{Shuffled, Tracked, agrees, as_du, ask, du, tracked},
+    shuffled::Shuffled,
+    tracked::{Tracked, agrees, as_du, ask, du, tracked},
     tree::sync,
 };
 

@@ -13,7 +13,7 @@ use onesweep_summary::service::{client::Client, pages::Page, protocol::Question}
 use crate::{
     image::{Fs, Image},
     run::{finish, onesweep, output, root_test, run, text},
-    summaries::Serving,
+    serving::Serving,
 };
 
 fn btrfs(words: &[&str], paths: &[&Path]) {

@@ -27,7 +27,9 @@ use onesweep_sys::fanotify::Group;
 use crate::{
     image::{Fs, Image},
     run::{finish, long, onesweep, root_test, say, seed, text},
-    summaries::{Serving, Shuffled, Tracked, as_du, ask, du},
+    serving::Serving,
+    shuffled::Shuffled,
+    tracked::{Tracked, as_du, ask, du},
     tree,
 };
 

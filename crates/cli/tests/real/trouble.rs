@@ -13,7 +13,7 @@ use std::{
 use crate::{
     image::{Fs, Image},
     run::{finish, output, root_test, run, text},
-    summaries::Serving,
+    serving::Serving,
     tree::sync,
 };
 

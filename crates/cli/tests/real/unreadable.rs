@@ -7,7 +7,7 @@ use onesweep_summary::summaries::Freshness;
 use crate::{
     image::{Fs, Image},
     run::{output, root_test, run, text},
-    summaries::{ask, tracked},
+    tracked::{ask, tracked},
 };
 
 /// With nothing of it in memory the kernel can't open it by its number, for it looks into it for the directory above, and says that it is gone.

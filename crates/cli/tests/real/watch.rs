@@ -14,7 +14,7 @@ use std::{
 use crate::{
     image::{Folder, Fs, Image},
     run::{finish, onesweep, output, program, root_test, run, text},
-    summaries::Serving,
+    serving::Serving,
 };
 
 const COLUMNS: usize = 110;

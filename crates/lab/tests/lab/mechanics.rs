@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Place, Shown, place};
+use crate::place::{Place, place};
+use crate::shown::Shown;
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 4096;

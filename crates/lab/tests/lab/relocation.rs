@@ -17,8 +17,8 @@ use onesweep_relocate::places::Places;
 use onesweep_relocate::survey::{Candidate, Order, files_below, survey};
 use onesweep_relocate::xfs::Xfs;
 
-use super::superblock::{self, EXCHANGE};
-use super::{Place, place, skipped, succeed};
+use crate::place::{Place, place, skipped, succeed};
+use crate::superblock::{self, EXCHANGE};
 
 const HELPER: &str = "ONESWEEP_LAB_MOVES";
 /// Before the books of the disk.

@@ -10,7 +10,7 @@ use onesweep_layout::tables::{
 use crate::{
     conformance::{Until, by_kernel, by_tables, compare, scan},
     image::{Image, run},
-    xfs::{Recipe, fill},
+    xfs_tree::{Recipe, fill},
 };
 
 const MIB: u64 = 1 << 20;

@@ -201,3 +201,23 @@ fn times(root: &Path) {
         rustix::fs::utimensat(CWD, &path, &times, rustix::fs::AtFlags::empty()).unwrap();
     }
 }
+
+/// Fills a small image: few files, many names of one, and one in pieces.
+pub(crate) fn fill_small(root: &Path, seed: u64, block_bytes: u64, amount: Amount) {
+    for index in 0..amount.files {
+        fs::write(root.join(format!("file {index}")), vec![7; (index * 37 % 5000) as usize]).unwrap();
+        let path = root.join(format!("file {index}"));
+        let value = vec![index as u8; (index % 40 * 5) as usize];
+        let _ = rustix::fs::setxattr(&path, "user.x", &value, rustix::fs::XattrFlags::empty());
+    }
+    for index in 0..amount.names {
+        fs::hard_link(root.join("file 0"), root.join(format!("name {index} {seed}"))).unwrap();
+    }
+    let file = fs::File::create(root.join("pieces")).unwrap();
+    for index in 0..amount.pieces {
+        std::os::unix::fs::FileExt::write_all_at(&file, b"x", index * 2 * block_bytes).unwrap();
+    }
+    for length in [5, 59, 61, 500] {
+        std::os::unix::fs::symlink("t".repeat(length), root.join(format!("link {length}"))).unwrap();
+    }
+}

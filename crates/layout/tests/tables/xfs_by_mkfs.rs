@@ -19,7 +19,7 @@ use rustix::fs::makedev;
 use crate::{
     conformance::{Kept, scan},
     image::{not_here, run, skipped},
-    xfs::Seeded,
+    xfs_tree::Seeded,
 };
 
 const MIB: u64 = 1 << 20;

@@ -19,8 +19,8 @@ use onesweep_layout::{
 use crate::{
     conformance::{Tree, by_kernel, by_tables, compare, scan},
     image::{Image, run},
-    xfs::{ATTRIBUTE_MAX, Recipe, fill},
     xfs_mounted::{node, without_content},
+    xfs_tree::{ATTRIBUTE_MAX, Recipe, fill},
 };
 
 const MIB: u64 = 1 << 20;

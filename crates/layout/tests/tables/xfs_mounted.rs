@@ -27,7 +27,8 @@ use onesweep_sys::cache;
 use crate::{
     conformance::{Kept, Tree, Until, by_kernel, by_tables, compare, scan},
     image::{Image, not_here, run},
-    xfs::{ATTRIBUTE_MAX, Recipe, fill, open},
+    xfs::open,
+    xfs_tree::{ATTRIBUTE_MAX, Recipe, fill},
 };
 
 const MIB: u64 = 1 << 20;

@@ -12,11 +12,10 @@ use onesweep_relocate::survey::Candidate;
 
 use crate::conformance::conforms;
 use crate::image::{BTRFS, Image, is_root, run, text};
+use crate::kinds::{Kind, Mounted, OnBtrfs, READ};
 use crate::packing;
 use crate::refusals::{Running, Swapped};
-use crate::tree::{
-    Kept, Kind, Mounted, OnBtrfs, READ, assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays,
-};
+use crate::tree::{Kept, assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 use crate::xfs;
 
 const MIB: u64 = 1 << 20;

@@ -1,16 +1,12 @@
-//! Machines that stop, and movers that are killed.
+//! Machines that stop: at the commit, after a run, and at any moment.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
-use onesweep_relocate::ext4::keep::{forget, kept as kept_runs, undo};
+use onesweep_relocate::ext4::keep::undo;
 use onesweep_relocate::host::{Exchange, Host, Stays, Trouble};
 use onesweep_relocate::mounted::Mounted;
 use onesweep_relocate::pack::{Piece, Rules, fit};
@@ -18,14 +14,15 @@ use onesweep_relocate::places::Places;
 use onesweep_relocate::survey::Candidate;
 
 use crate::alone::alone;
+use crate::helper::{helper, wait_until_ready};
 use crate::image::{Image, is_root, run, text};
-use crate::tree::{
-    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, assert_equal, assert_same,
-    blocks_of, breaks, bytes, host, kept, pack, planned, scatter, sync, without_ctime,
-};
-use crate::undo::{RULES as KEPT, layout, pack_and_keep, undo_all};
+use crate::killed::{is_long, undo_what_is_left};
+use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, host};
+use crate::tree::{Kept, assert_same, kept, pack, planned, scatter};
+use crate::undo::{RULES as KEPT, layout, pack_and_keep};
 
 const MIB: u64 = 1 << 20;
+
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
 
 /// A file has its old or its new places.
@@ -197,254 +194,6 @@ fn crashes_after_a_run<K: Kind>() {
     image.check();
 }
 
-const HELPER: &str = "ONESWEEP_RELOCATE_HELPER";
-
-/// This very binary, as a process of its own that packs a directory over and over, or holds a setting.
-fn helper(does: &str, directory: &Path) -> Child {
-    let program = std::env::current_exe().unwrap();
-    // A shell has what it starts in the background ignore SIGINT, and so do all below.
-    let mut command = Command::new("env");
-    command.arg("--default-signal=INT,TERM").arg(program);
-    command.args(["--exact", "crash::as_helper", "--nocapture", "--test-threads=1"]);
-    command.env(HELPER, format!("{does}:{}", directory.display())).stdout(Stdio::piped()).stderr(Stdio::null());
-    command.spawn().unwrap()
-}
-
-/// The test that is no test: what [`helper`] runs.
-#[test]
-fn as_helper() {
-    let Ok(told) = std::env::var(HELPER) else { return };
-    let (does, directory) = told.split_once(':').unwrap();
-    let directory = Path::new(directory);
-    if let Some(does) = does.strip_prefix("xfs-") {
-        return without_a_setting(&mut OnXfs::host(directory), does, directory);
-    }
-    if let Some(does) = does.strip_prefix("btrfs-") {
-        return without_a_setting(&mut OnBtrfs::host(directory), does, directory);
-    }
-    let mut mover = host(directory);
-    if does == "owner" {
-        assert!(mover.raise_unit(1024).is_err(), "that is for root");
-        let (files, report) = pack(&mut mover, directory, &RULES);
-        assert!(report.ended.is_none() && report.files > 50 && breaks(&files) < 10, "{report:?}");
-        return;
-    }
-    if does == "keep" {
-        println!("\nready");
-        loop {
-            let (id, _) = pack_and_keep(Path::new(directory));
-            undo_all(Path::new(directory), &id);
-            forget(&mut host(Path::new(directory)), &id).unwrap();
-        }
-    }
-    // What set it back for the one that was killed before may still be at it.
-    assert!(mover.raise_unit(1024).unwrap() || does == "pack");
-    println!("\nready");
-    if does == "panic" {
-        panic!("on purpose");
-    }
-    if does == "wait" {
-        thread::sleep(Duration::from_secs(600));
-    }
-    pack_for_ever(&mut mover, directory);
-}
-
-fn without_a_setting<H: Mounted>(mover: &mut H, does: &str, directory: &Path) {
-    let report = match does {
-        "pack" => {
-            println!("\nready");
-            return pack_for_ever(mover, directory);
-        }
-        _ => pack(mover, directory, &RULES),
-    };
-    let new_ctime_files = mover.new_ctime_files();
-    match (does, report) {
-        ("owner" | "owner-exchange", (files, report)) => {
-            assert!(report.ended.is_none() && report.files > 50 && breaks(&files) < 10, "{report:?}");
-            assert_eq!(new_ctime_files, if does == "owner" { 0 } else { report.files });
-        }
-        ("others", (files, report)) => {
-            assert!(report.ended.is_none() && report.files == 0 && report.stayed.len() == files.len(), "{report:?}");
-            assert!(report.stayed.values().all(|stays| *stays == Stays::Others), "{report:?}");
-        }
-        (does, _) => panic!("nothing is called {does}"),
-    }
-}
-
-fn pack_for_ever<H: Host>(mover: &mut H, directory: &Path) {
-    for round in 0.. {
-        // Regions of other sizes and orders give something to do each time.
-        let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
-        let _ = pack(mover, directory, &rules);
-        disturb(directory, round);
-    }
-}
-
-/// Files that are written anew, so that they lie apart again.
-fn disturb(directory: &Path, round: u64) {
-    for number in 0..12 {
-        let path = directory.join(format!("again-{}", (number * 5 + round) % 60));
-        let _ = fs::remove_file(&path);
-        let size = blocks_of(number) as usize * 4096;
-        let _ = fs::write(path, bytes(number, size));
-    }
-    sync(directory);
-}
-
-/// [`helper`] as another user, who has to succeed.
-pub(crate) fn as_somebody_else(does: &str, hidden: &str, directory: &Path, root: &Path) {
-    // Where the program lies may be closed to others.
-    let program = root.join("program");
-    if !program.exists() {
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    }
-    let mut command = Command::new(&program);
-    command.args(["--exact", "crash::as_helper", "--nocapture"]).env("ONESWEEP_HIDE", hidden);
-    command.env(HELPER, format!("{does}:{}", directory.display())).current_dir("/");
-    let out = command.uid(NOBODY).gid(NOBODY).output().unwrap();
-    assert!(out.status.success(), "{hidden} {}", String::from_utf8_lossy(&[out.stdout, out.stderr].concat()));
-}
-
-pub(crate) const NOBODY: u32 = 65_534;
-
-/// Files of one's own can be packed without any privilege.
-#[test]
-fn owners_pack_their_own_files() {
-    owners_pack::<OnExt4>("owner");
-}
-
-#[test]
-fn owners_pack_their_own_files_of_xfs() {
-    owners_pack::<OnXfs>("xfs-owner");
-}
-
-#[test]
-fn owners_pack_their_own_files_of_xfs_without_reflinks() {
-    owners_pack::<OnXfsExchange>("xfs-owner-exchange");
-}
-
-#[test]
-fn owners_pack_their_own_files_of_xfs_of_wholes() {
-    owners_pack::<OnXfsWhole>("xfs-owner");
-}
-
-#[test]
-fn owners_pack_their_own_files_of_btrfs() {
-    owners_pack::<OnBtrfs>("btrfs-owner");
-}
-
-fn owners_pack<K: Kind>(does: &str) {
-    if !is_root() {
-        return;
-    }
-    let mut image = K::image(512 * MIB, "");
-    // What is dirty isn't known before Linux 6.5.
-    for hidden in ["", "cachestat"] {
-        let directory = image.root().join(format!("d{hidden}"));
-        for path in scatter(&directory, 60).iter().chain([&directory]) {
-            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        sync(&directory);
-        let before = kept(&directory);
-        as_somebody_else(does, hidden, &directory, &image.root());
-        match K::KEEPS_CTIME_OF_OWNERS {
-            true => assert_same(&directory, &before),
-            false => assert_equal(&without_ctime(before), &without_ctime(kept(&directory))),
-        }
-    }
-    image.check();
-}
-
-fn wait_until_ready(child: &mut Child) {
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "the helper has ended");
-}
-
-/// The setting is set back whatever ends the process.
-#[test]
-fn the_setting_is_set_back_however_the_process_ends() {
-    if !is_root() {
-        return;
-    }
-    let image = Image::new(256 * MIB, &[], "");
-    let setting = format!("/sys/fs/ext4/{}/mb_stream_req", image.name());
-    let told = || fs::read_to_string(&setting).unwrap().trim().to_owned();
-    for end in ["TERM", "INT", "KILL", "panic"] {
-        let mut child = helper(if end == "panic" { "panic" } else { "wait" }, &image.root());
-        wait_until_ready(&mut child);
-        if end != "panic" {
-            assert_eq!(told(), "1024");
-            let signal = Command::new("kill").arg(format!("-{end}")).arg(child.id().to_string()).status().unwrap();
-            assert!(signal.success());
-        }
-        child.wait().unwrap();
-        // The process that sets it back does so when it sees the end of this one.
-        for _ in 0..200 {
-            if told() == "16" {
-                break;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!(told(), "16", "after {end}");
-    }
-}
-
-/// kill -9 at any moment: contents, times and the file system are as they were.
-#[test]
-fn killed_movers_lose_nothing() {
-    killed_movers::<OnExt4>("pack");
-}
-
-#[test]
-fn killed_movers_lose_nothing_on_xfs() {
-    killed_movers::<OnXfs>("xfs-pack");
-}
-
-#[test]
-fn killed_movers_lose_nothing_on_xfs_without_reflinks() {
-    killed_movers::<OnXfsExchange>("xfs-pack");
-}
-
-#[test]
-fn killed_movers_lose_nothing_on_xfs_of_wholes() {
-    killed_movers::<OnXfsWhole>("xfs-pack");
-}
-
-#[test]
-fn killed_movers_lose_nothing_on_xfs_of_wholes_with_a_reverse_map() {
-    killed_movers::<OnXfsWholeMapped>("xfs-pack");
-}
-
-#[test]
-fn killed_movers_lose_nothing_on_btrfs() {
-    killed_movers::<OnBtrfs>("btrfs-pack");
-}
-
-fn killed_movers<K: Kind>(does: &str) {
-    if !is_root() {
-        return;
-    }
-    let mut image = K::image(512 * MIB, "");
-    let directory = image.root().join("d");
-    let still = scatter(&directory, 60);
-    let before: BTreeMap<PathBuf, Kept> = kept(&directory);
-    let kills = if is_long() { 200 } else { 12 };
-    for kill in 0..kills {
-        let mut child = helper(does, &directory);
-        wait_until_ready(&mut child);
-        thread::sleep(Duration::from_millis(kill * 37 % 220));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let mut now = kept(&directory);
-        now.retain(|path, _| still.contains(path));
-        assert!(now == before, "after kill {kill}");
-        if kill % 6 == 5 {
-            image.check();
-        }
-    }
-    image.check();
-}
-
 /// The machine stops at any moment of a run.
 #[test]
 fn a_machine_that_stops_at_any_moment_loses_nothing() {
@@ -513,50 +262,6 @@ fn stopped_machines<K: Kind>(does: &str) {
         assert!(now == before, "after stop {stop}");
         image.check();
     }
-}
-
-fn is_long() -> bool {
-    std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-/// Undoes what is left of runs, whose end nobody knows, and forgets it.
-fn undo_what_is_left(directory: &Path) {
-    for id in kept_runs(&host(directory)).unwrap().into_iter().rev() {
-        let undone = undo_all(directory, &id);
-        assert!(undone.left.is_empty(), "{undone:?}");
-        forget(&mut host(directory), &id).unwrap();
-    }
-}
-
-/// kill -9 while files are moved, moved back, or forgotten: an undo ends at the old places.
-#[test]
-fn killed_runs_can_be_undone() {
-    if !is_root() {
-        return;
-    }
-    let mut image = Image::new(512 * MIB, &[], "");
-    let directory = image.root().join("d");
-    scatter(&directory, 60);
-    let (before, there) = (kept(&directory), layout(&directory));
-    let mut found = 0;
-    for kill in 0..if is_long() { 300 } else { 20 } {
-        let mut child = helper("keep", &directory);
-        wait_until_ready(&mut child);
-        thread::sleep(Duration::from_millis(kill * 37 % 300));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        found += kept_runs(&host(&directory)).unwrap().len();
-        assert_same(&directory, &before);
-        undo_what_is_left(&directory);
-        assert!(layout(&directory) == there, "after kill {kill}");
-        if kill % 10 == 9 {
-            image.check();
-        }
-    }
-    eprintln!("{found} runs were cut short and undone");
-    assert!(found > 0);
-    image.check();
-    assert_same(&directory, &before);
 }
 
 /// The machine stops between any two regions, forwards or backwards: an undo ends at the old places.

@@ -13,8 +13,9 @@ use onesweep_relocate::pack::Rules;
 
 use crate::conformance::conforms;
 use crate::image::{Image, is_root, run, text};
+use crate::kinds::{Kind, Mounted, OnExt4, host};
 use crate::packing;
-use crate::tree::{Kind, Mounted, OnExt4, assert_same, breaks, bytes, host, kept, pack, planned, scatter, sync};
+use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
 use crate::undo::{layout, undo_all};
 
 const MIB: u64 = 1 << 20;

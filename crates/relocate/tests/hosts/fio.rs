@@ -7,7 +7,8 @@ use std::thread;
 use onesweep_relocate::pack::Rules;
 
 use crate::image::{is_root, text};
-use crate::tree::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, assert_same, kept, pack, scatter, sync};
+use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole};
+use crate::tree::{assert_same, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 /// Each writes all its files and verifies them, so often.

@@ -17,7 +17,8 @@ use onesweep_sys::files::open_dir;
 use onesweep_sys::handle::handle_at;
 
 use crate::image::{Image, is_root};
-use crate::tree::{Kind, OnExt4, OnXfs, assert_same, breaks, kept, planned, scatter, sync};
+use crate::kinds::{Kind, OnExt4, OnXfs};
+use crate::tree::{assert_same, breaks, kept, planned, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 const SETTLE: Duration = Duration::from_secs(40);

@@ -14,7 +14,8 @@ use onesweep_relocate::survey::Candidate;
 use onesweep_sys::files::open_file_untouched;
 
 use crate::image::{Image, is_root, run, text};
-use crate::tree::{Kind, assert_same, blocks_of, breaks, bytes, kept, pack, planned, scatter, sync};
+use crate::kinds::Kind;
+use crate::tree::{assert_same, blocks_of, breaks, bytes, kept, pack, planned, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 

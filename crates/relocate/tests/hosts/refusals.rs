@@ -14,7 +14,8 @@ use onesweep_relocate::host::Stays;
 use onesweep_relocate::pack::Rules;
 
 use crate::image::{Image, is_root, run, text};
-use crate::tree::{Kept, READ, assert_same, blocks_of, bytes, host, kept, pack, planned, scatter, sync, why_it_stays};
+use crate::kinds::{READ, host};
+use crate::tree::{Kept, assert_same, blocks_of, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
 const MIB: u64 = 1 << 20;
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };

@@ -13,7 +13,8 @@ use onesweep_relocate::pack::Rules;
 use onesweep_relocate::places::Places;
 
 use crate::image::{Image, is_root, run, text};
-use crate::tree::{assert_same, blocks_of, bytes, host, kept, pack, planned, scatter, sync};
+use crate::kinds::{READ, host};
+use crate::tree::{assert_same, blocks_of, bytes, kept, pack, planned, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 pub(crate) const RULES: Rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
@@ -381,10 +382,10 @@ fn nothing_is_kept_where_no_folder_can_be_made() {
     let directory = image.root().join("d");
     scatter(&directory, 10);
     run("mount", &["-o", "remount,ro", text(&image.root())]);
-    let mut mover = Ext4::of(&directory, crate::tree::READ);
+    let mut mover = Ext4::of(&directory, READ);
     assert!(mover.is_err());
     run("mount", &["-o", "remount,rw", text(&image.root())]);
-    mover = Ext4::of(&directory, crate::tree::READ);
+    mover = Ext4::of(&directory, READ);
     let mut mover = mover.unwrap();
     run("chattr", &["+i", text(&image.root())]);
     let told = mover.keep_old_places().unwrap_err().to_string();

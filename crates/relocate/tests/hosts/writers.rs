@@ -13,9 +13,8 @@ use onesweep_relocate::pack::Rules;
 use onesweep_sys::files::clone_file;
 
 use crate::image::{is_root, run, text};
-use crate::tree::{
-    Kept, Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, bytes, kept, pack, scatter, sync,
-};
+use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped};
+use crate::tree::{Kept, bytes, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
 

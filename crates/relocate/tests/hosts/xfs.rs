@@ -10,17 +10,16 @@ use std::process::Command;
 use onesweep_relocate::host::{Exchange, Host, Stays};
 use onesweep_relocate::pack::Rules;
 use onesweep_relocate::xfs::{Refusal, Xfs};
-use onesweep_sys::files::clone_file;
+use onesweep_sys::files::{clone_file, set_xattr_fd};
 use onesweep_sys::sharing::{Part, share_equal};
 
 use crate::conformance::conforms;
-use crate::crash::{NOBODY, as_somebody_else};
+use crate::helper::{NOBODY, as_somebody_else};
 use crate::image::{Image, XFS, is_root, run, text};
+use crate::kinds::{Kind, Mounted, OnXfs, READ};
 use crate::packing;
 use crate::refusals::{Running, Swapped};
-use crate::tree::{
-    Kind, Mounted, OnXfs, READ, assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays,
-};
+use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
 const MIB: u64 = 1 << 20;
 const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
@@ -299,4 +298,49 @@ pub(crate) fn files_of_others_stay_on<K: Kind>(does: &str) {
     let before = kept(&directory);
     as_somebody_else(does, "", &directory, &image.root());
     assert_same(&directory, &before);
+}
+
+/// Between the time that a mapping or a direct write sets and its bytes, nothing tells of the change. Who reads hinders nobody.
+pub(crate) fn who_has_it_open_for_writing_keeps_it_on<K: Kind<Host = Xfs>>() {
+    if !is_root() {
+        return;
+    }
+    let mut image = K::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    let paths = scatter(&directory, 30);
+    let before = kept(&directory);
+    let mut mover = K::host(&directory);
+    let writer = File::options().write(true).open(&paths[7]).unwrap();
+    let reader = File::open(&paths[8]).unwrap();
+    let (files, report) = pack(&mut mover, &directory, &RULES);
+    assert!(report.ended.is_none() && report.files == 29, "{report:?}");
+    for file in &files {
+        let stays = file.path.ends_with("file-7").then_some(Stays::Busy);
+        assert_eq!(file.stays, stays, "{}", file.path.display());
+    }
+    drop((writer, reader));
+
+    // Who comes later, too, after it was opened for moving.
+    let looked = mover.look(&paths[7]).unwrap();
+    let opened = mover.open(&paths[7], looked.inode).unwrap();
+    let captured = mover.capture(&directory, mover.unit());
+    let all = Exchange { from: 0, to: 0, blocks: looked.places.blocks() };
+    let writer = File::options().write(true).open(&paths[7]).unwrap();
+    let moved = mover.exchange(&opened.file, &captured.donors[0], all);
+    assert!(moved.blocks == 0 && format!("{moved:?}").contains("Busy"), "{moved:?}");
+    drop(writer);
+    let moved = mover.exchange(&opened.file, &captured.donors[0], all);
+    assert!(moved.trouble.is_none() && moved.blocks == all.blocks, "{moved:?}");
+    assert_same(&directory, &before);
+    drop((opened, captured, mover));
+    image.check();
+    assert_same(&directory, &before);
+}
+
+/// Makes a file run as its owner, one as its group, and one with a capability (`cap_net_raw=p`).
+pub(crate) fn give_rights(owner: &Path, group: &Path, capable: &Path) {
+    run("chmod", &["4755", text(owner)]);
+    run("chmod", &["2755", text(group)]);
+    let capability = [&[0, 0, 0, 2, 0, 0x20][..], &[0; 14]].concat();
+    set_xattr_fd(File::open(capable).unwrap().as_fd(), c"security.capability", &capability).unwrap();
 }

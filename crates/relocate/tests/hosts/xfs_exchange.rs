@@ -5,16 +5,16 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use onesweep_relocate::host::{Exchange, Host, Stays};
+use onesweep_relocate::host::Stays;
 use onesweep_relocate::pack::Rules;
 use onesweep_sys::exchange_ranges::{exchange, exchange_if_same, sample};
-use onesweep_sys::files::set_xattr_fd;
 use onesweep_sys::sharing::Part;
 use onesweep_sys::xfs::open_timeless;
 
 use crate::alone::alone;
 use crate::image::{is_root, run, text};
-use crate::tree::{Kind, OnXfsExchange, assert_same, bytes, kept, pack, scatter, sync, why_it_stays};
+use crate::kinds::{Kind, OnXfsExchange};
+use crate::tree::{assert_same, bytes, kept, pack, scatter, sync, why_it_stays};
 use crate::{packing, xfs};
 
 const MIB: u64 = 1 << 20;
@@ -138,46 +138,9 @@ fn parts_of_blocks_change_places_at_both_ends_alone() {
     assert!(tried(4096, 9000, 0), "the end of both");
 }
 
-/// Between the time that a mapping or a direct write sets and its bytes, nothing tells of the change.
 #[test]
 fn who_has_it_open_for_writing_keeps_it() {
-    alone(writers_keep_theirs);
-}
-
-fn writers_keep_theirs() {
-    if !is_root() {
-        return;
-    }
-    let mut image = OnXfsExchange::image(512 * MIB, "");
-    let directory = image.root().join("d");
-    let paths = scatter(&directory, 30);
-    let before = kept(&directory);
-    let mut mover = OnXfsExchange::host(&directory);
-    let writer = File::options().write(true).open(&paths[7]).unwrap();
-    let reader = File::open(&paths[8]).unwrap();
-    let (files, report) = pack(&mut mover, &directory, &RULES);
-    assert!(report.ended.is_none() && report.files == 29, "{report:?}");
-    for file in &files {
-        let stays = file.path.ends_with("file-7").then_some(Stays::Busy);
-        assert_eq!(file.stays, stays, "{}", file.path.display());
-    }
-    drop((writer, reader));
-
-    // Who comes later, too, after it was opened for moving.
-    let looked = mover.look(&paths[7]).unwrap();
-    let opened = mover.open(&paths[7], looked.inode).unwrap();
-    let captured = mover.capture(&directory, mover.unit());
-    let all = Exchange { from: 0, to: 0, blocks: looked.places.blocks() };
-    let writer = File::options().write(true).open(&paths[7]).unwrap();
-    let moved = mover.exchange(&opened.file, &captured.donors[0], all);
-    assert!(moved.blocks == 0 && format!("{moved:?}").contains("Busy"), "{moved:?}");
-    drop(writer);
-    let moved = mover.exchange(&opened.file, &captured.donors[0], all);
-    assert!(moved.trouble.is_none() && moved.blocks == all.blocks, "{moved:?}");
-    assert_same(&directory, &before);
-    drop((opened, captured, mover));
-    image.check();
-    assert_same(&directory, &before);
+    alone(xfs::who_has_it_open_for_writing_keeps_it_on::<OnXfsExchange>);
 }
 
 /// The kernel takes them away from what is written to, and takes an exchange for that.
@@ -189,11 +152,7 @@ fn files_that_give_rights_stay() {
     let image = OnXfsExchange::image(512 * MIB, "");
     let directory = image.root().join("d");
     let paths = scatter(&directory, 20);
-    run("chmod", &["4755", text(&paths[3])]);
-    run("chmod", &["2755", text(&paths[4])]);
-    // `cap_net_raw=p`
-    let capability = [&[0, 0, 0, 2, 0, 0x20][..], &[0; 14]].concat();
-    set_xattr_fd(File::open(&paths[5]).unwrap().as_fd(), c"security.capability", &capability).unwrap();
+    xfs::give_rights(&paths[3], &paths[4], &paths[5]);
     sync(&directory);
     let before = kept(&directory);
     let mut mover = OnXfsExchange::host(&directory);

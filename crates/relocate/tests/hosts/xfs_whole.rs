@@ -5,14 +5,15 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, chown};
 use std::path::Path;
 
-use onesweep_relocate::host::{Exchange, Host, Stays};
+use onesweep_relocate::host::Stays;
 use onesweep_relocate::pack::Rules;
 use onesweep_sys::files::{remove_xattr_fd, set_xattr_fd, statx_fd};
 use onesweep_sys::swap_extents::{Changes, swap_if_same};
 
 use crate::alone::alone;
 use crate::image::{Image, is_root, run, text};
-use crate::tree::{Kind, OnXfsWhole, OnXfsWholeMapped, assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
+use crate::kinds::{Kind, OnXfsWhole, OnXfsWholeMapped};
+use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
 use crate::{packing, xfs};
 
 const MIB: u64 = 1 << 20;
@@ -130,45 +131,9 @@ fn only_what_is_as_it_was_changes_places() {
     assert_eq!(told(&|| drop(fs::read(&path).unwrap())), Ok(()), "who reads changes nothing");
 }
 
-/// Between the time that a mapping or a direct write sets and its bytes, nothing tells of the change.
 #[test]
 fn who_has_it_open_for_writing_keeps_it() {
-    alone(writers_keep_theirs);
-}
-
-fn writers_keep_theirs() {
-    if !is_root() {
-        return;
-    }
-    let mut image = OnXfsWhole::image(512 * MIB, "");
-    let directory = image.root().join("d");
-    let paths = scatter(&directory, 30);
-    let before = kept(&directory);
-    let mut mover = OnXfsWhole::host(&directory);
-    let writer = File::options().write(true).open(&paths[7]).unwrap();
-    let (files, report) = pack(&mut mover, &directory, &RULES);
-    assert!(report.ended.is_none() && report.files == 29, "{report:?}");
-    for file in &files {
-        let stays = file.path.ends_with("file-7").then_some(Stays::Busy);
-        assert_eq!(file.stays, stays, "{}", file.path.display());
-    }
-    drop(writer);
-
-    // Who comes later, too, after it was opened for moving.
-    let looked = mover.look(&paths[7]).unwrap();
-    let opened = mover.open(&paths[7], looked.inode).unwrap();
-    let captured = mover.capture(&directory, mover.unit());
-    let all = Exchange { from: 0, to: 0, blocks: looked.places.blocks() };
-    let writer = File::options().write(true).open(&paths[7]).unwrap();
-    let moved = mover.exchange(&opened.file, &captured.donors[0], all);
-    assert!(moved.blocks == 0 && format!("{moved:?}").contains("Busy"), "{moved:?}");
-    drop(writer);
-    let moved = mover.exchange(&opened.file, &captured.donors[0], all);
-    assert!(moved.trouble.is_none() && moved.blocks == all.blocks, "{moved:?}");
-    assert_same(&directory, &before);
-    drop((opened, captured, mover));
-    image.check();
-    assert_same(&directory, &before);
+    alone(xfs::who_has_it_open_for_writing_keeps_it_on::<OnXfsWhole>);
 }
 
 /// A map that lies in the inode beside few attributes, and outside of it beside many: in one block, in a tree, in an attribute that takes
@@ -214,10 +179,7 @@ fn attributes_and_rights() {
             sync(&directory);
         }
         drop(made);
-        run("chmod", &["4755", text(&directory.join("9"))]);
-        run("chmod", &["2755", text(&directory.join("10"))]);
-        let capability = [&[0, 0, 0, 2, 0, 0x20][..], &[0; 14]].concat();
-        set_xattr_fd(File::open(directory.join("11")).unwrap().as_fd(), c"security.capability", &capability).unwrap();
+        xfs::give_rights(&directory.join("9"), &directory.join("10"), &directory.join("11"));
         image.cold();
         let before = kept(&directory);
         let mut mover = OnXfsWhole::host(&directory);

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     image::{Fs, Image, attach_loop},
     run::{not_here, onesweep, output, program, root_test, run, text},
-    summaries::Serving,
+    serving::Serving,
     tree,
 };
 

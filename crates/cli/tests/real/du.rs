@@ -1,0 +1,280 @@
+//! `onesweep du` of what a server tracks, beside GNU du.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{finish, onesweep, output, root_test, text},
+    serving::Serving,
+    tracked::du,
+    tree::{Rng, until_another_second},
+};
+
+fn sorted_lines(said: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = text(said).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Options in which both must print the same lines, in whatever order.
+const OPTIONS: [&[&str]; 10] = [
+    &[],
+    &["-s"],
+    &["-sS"],
+    &["-sh"],
+    &["-b", "-d1"],
+    &["--inodes"],
+    &["-S"],
+    &["-c", "-d2"],
+    &["-B", "4K"],
+    &["-t", "20K"],
+];
+
+fn tree_without_links(root: &Path) {
+    for (number, name) in ["a", "a/b", "a/b/c", "d", "d/e f", "private", "private/inside"].into_iter().enumerate() {
+        fs::create_dir(root.join(name)).expect("a folder");
+        for file in 0..5 {
+            let content = Rng::new((number * 10 + file) as u64).bytes(number * 7000 + file * 100);
+            fs::write(root.join(name).join(format!("f{file}")), content).expect("a file");
+        }
+    }
+    symlink("f0", root.join("a/link")).expect("a link");
+    crate::tree::sync(root);
+}
+
+#[test]
+fn du_prints_what_gnu_du_prints() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let image = Image::new(fs, 512 << 20);
+        tree_without_links(&image.root());
+        let serving = Serving::start(&image);
+        for path in ["", "a", "d/e f"].map(|below| image.root().join(below)) {
+            for options in OPTIONS {
+                let expected = sorted_lines(&output(Command::new("du").args(options).arg(&path)));
+                let asked = finish(serving.du(options, &path).arg("-v"), 0);
+                assert_eq!(sorted_lines(&asked.stdout), expected, "{options:?} {} of a server", path.display());
+                assert!(text(&asked.stderr).contains("from the server, up to date"), "{}", text(&asked.stderr));
+                let walked = finish(onesweep(["du", "--socket", "/nowhere"]).args(options).arg(&path), 0);
+                assert_eq!(sorted_lines(&walked.stdout), expected, "{options:?} {} walked", path.display());
+            }
+        }
+        // What has been closed is counted at once.
+        fs::write(image.root().join("a/b/c/new"), vec![1; 100_000]).expect("a file");
+        let asked = output(&mut serving.du(&["-sb"], &image.root()));
+        assert_eq!(text(&asked), text(&output(Command::new("du").arg("-sb").arg(image.root()))));
+        serving.end();
+    }
+}
+
+/// What has grown since it was asked for, and nothing of it for whom not all may be shown.
+#[test]
+fn growth_is_told() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let serving = Serving::start(&image);
+    let top = |options: &[&str]| {
+        let mut top = onesweep(["top"]);
+        top.args(options).arg("--socket").arg(image.beside("socket")).arg(image.root());
+        top
+    };
+    let line = |said: &[u8], name: &str| {
+        let path = if name.is_empty() { image.root() } else { image.root().join(name) }.display().to_string();
+        let said = text(said);
+        let line = said.lines().find(|line| line.ends_with(&path)).unwrap_or_else(|| panic!("no {path} in {said}"));
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(line(&output(&mut top(&[])), "a")[1], "+0");
+    // Of each second the last total is kept, and the server notes them from time to time.
+    until_another_second();
+    fs::write(image.root().join("a/grown"), vec![1; 1 << 20]).expect("a file");
+    fs::remove_file(image.root().join("d/f4")).expect("it goes");
+    crate::tree::sync(&image.root());
+    let grown = output(&mut top(&["--by", "grew", "--since", "4w"]));
+    assert_eq!((&*line(&grown, "a")[1], &*line(&grown, "")[1]), ("+1.0M", "+1000K"), "{}", text(&grown));
+    let first = text(&grown).lines().nth(1).map(str::to_owned).unwrap_or_default();
+    assert!(first.ends_with("/a"), "{first}");
+    assert_eq!(text(&output(&mut top(&["-n", "1"]))).lines().count(), 3);
+    let told = |options: &[&str]| {
+        let said = output(top(&["--json", "--by", "grew", "--since", "4w"]).args(options));
+        serde_json::from_slice::<serde_json::Value>(&said).expect("an object")
+    };
+    let value = told(&[]);
+    assert_eq!(value["exact"].as_bool(), Some(true), "{value}");
+    assert_eq!(value["directories"][0]["path"].as_str(), image.root().join("a").to_str(), "{value}");
+    assert!(value["directories"][0]["grew"].as_i64().is_some_and(|grew| grew >= 1 << 20), "{value}");
+    let before = told(&["--cached"]);
+    fs::write(image.root().join("a/more"), vec![1; 1 << 20]).expect("a file");
+    let (stored, exact) = (told(&["--cached"]), told(&["--sync"]));
+    assert_eq!(stored["exact"].as_bool(), Some(false), "{stored}");
+    let grown = exact["total"]["bytes"].as_i64().zip(before["total"]["bytes"].as_i64());
+    assert!(grown.is_some_and(|(now, before)| now >= before + (1 << 20)), "{exact}");
+    fs::remove_file(image.root().join("a/more")).expect("it goes");
+    crate::tree::sync(&image.root());
+    output(&mut top(&["--sync"]));
+    serving.end();
+    let found = finish(&mut top(&[]), 2);
+    assert!(text(&found.stderr).contains("start `onesweep serve`"), "{}", text(&found.stderr));
+    // A server that is started again knows it still.
+    let again = Serving::start(&image);
+    assert_eq!(line(&output(&mut top(&["--since", "4w"])), "a")[1], "+1.0M");
+    again.end();
+}
+
+/// Links across directories: once in all, whatever is asked for.
+#[test]
+fn links_are_counted_once() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let at = |name: &str| image.root().join(name);
+    for (from, to) in [("a/f4", "a/b/l"), ("a/f4", "d/l"), ("a/b/f4", "a/b/l2"), ("d/f4", "private/l")] {
+        fs::hard_link(at(from), at(to)).expect("a link");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["", "a", "a/b", "d", "private"] {
+        for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"]] {
+            let expected = text(&output(Command::new("du").args(options).arg(at(below))));
+            assert_eq!(text(&output(&mut serving.du(options, &at(below)))), expected, "{options:?} {below:?}");
+        }
+    }
+    // The lines of all directories come to what the topmost says.
+    let lines = text(&output(&mut serving.du(&["-S", "-b"], &image.root())));
+    let sum: u64 = lines.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok()).sum();
+    let whole = text(&output(Command::new("du").arg("-sb").arg(image.root())));
+    assert_eq!(Some(sum), whole.split('\t').next().and_then(|figure| figure.parse().ok()), "{lines}");
+}
+
+/// The directories that can't be read, as du and we name them. In one that can be listed, and not searched, du names the entries.
+fn named(said: &[u8]) -> Vec<String> {
+    let path = |line: &str| {
+        let rest = line.split_once("/mnt/").map(|(_, rest)| rest.split(['\'', ':']).next().unwrap_or_default());
+        let rest = rest.unwrap_or_else(|| panic!("no path in {line}"));
+        if line.contains("cannot access") { rest.rsplit_once('/').map_or(rest, |(above, _)| above) } else { rest }
+            .to_owned()
+    };
+    let mut named: Vec<String> = text(said).lines().map(path).collect();
+    named.sort();
+    named.dedup();
+    named
+}
+
+/// Another user sees no more than du run by that user does, and nothing of it changes with what is hidden.
+#[test]
+fn a_user_sees_what_du_would_show() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let private = image.root().join("private");
+    // Seen, and hidden: the same inode.
+    fs::hard_link(private.join("inside/f3"), image.root().join("d/shared")).expect("a link");
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).expect("a mode");
+    fs::set_permissions(image.root().join("d/e f"), fs::Permissions::from_mode(0o744)).expect("a mode");
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    let as_user = |command: &Command| {
+        let mut user = Command::new("setpriv");
+        user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(command.get_program());
+        user.args(command.get_args());
+        user
+    };
+    let mut before = Vec::new();
+    for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
+        let mut plain = Command::new("du");
+        let expected = as_user(plain.args(options).arg(image.root())).output().expect("du runs");
+        let shown = as_user(&serving.du(options, &image.root())).output().expect("it runs");
+        assert_eq!(sorted_lines(&shown.stdout), sorted_lines(&expected.stdout), "{options:?}");
+        assert_eq!(shown.status.code(), Some(1), "something is left out: {}", text(&shown.stderr));
+        assert_eq!(named(&shown.stderr), named(&expected.stderr), "{options:?}: {}", text(&shown.stderr));
+        before.push(shown.stdout);
+    }
+    let whole_answer = |options: &[&str]| {
+        let out = as_user(&serving.du(options, &image.root())).output().expect("it runs");
+        (text(&out.stdout), text(&out.stderr), out.status.code())
+    };
+    let told = [&["-sv"][..], &["-sv", "--within", "0s"], &["-sv", "--cached"]].map(whole_answer);
+    fs::write(private.join("inside/grown"), vec![1; 1 << 20]).expect("a file");
+    for number in 0..300 {
+        fs::create_dir(private.join(format!("inside/{number}"))).expect("a directory");
+    }
+    let late = whole_answer(&["-sv", "--within", "0s"]);
+    assert_eq!(late, told[1], "what is hidden delays nothing");
+    assert_eq!([&["-sv"][..], &["-sv", "--within", "0s"], &["-sv", "--cached"]].map(whole_answer), told);
+    let mut again = Vec::new();
+    for options in [&["-s"][..], &["-sb"], &["-s", "--inodes"], &["-d1"], &["-b"]] {
+        again.push(as_user(&serving.du(options, &image.root())).output().expect("it runs").stdout);
+    }
+    assert_eq!(again, before);
+    let whole = text(&output(&mut serving.du(&["-sb"], &image.root())));
+    assert_eq!(whole, text(&output(Command::new("du").arg("-sb").arg(image.root()))), "root sees all");
+}
+
+/// A server that was killed leaves a store that the next one takes up, whatever has changed meanwhile.
+#[test]
+fn a_killed_server_is_followed_by_another() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let mut serving = Serving::start(&image);
+    serving.running.kill().expect("it is killed");
+    serving.running.wait().expect("it is gone");
+    fs::rename(image.root().join("a/b"), image.root().join("d/b")).expect("a rename");
+    fs::write(image.root().join("d/b/c/f0"), vec![2; 70_000]).expect("a file");
+    fs::remove_dir_all(image.root().join("private")).expect("it goes");
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["", "a", "d", "d/b"] {
+        let path = image.root().join(below);
+        let expected = text(&output(Command::new("du").arg("-sb").arg(&path)));
+        assert_eq!(text(&output(&mut serving.du(&["-sb"], &path))), expected);
+    }
+    let out = finish(onesweep(["serve", "--socket"]).arg(&serving.socket).arg(image.root()), 2);
+    assert!(text(&out.stderr).contains("another server listens there"), "{}", text(&out.stderr));
+    serving.end();
+}
+
+/// What removing a directory frees is told before, and is what it does free.
+#[test]
+fn what_is_freed_is_told() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let at = |name: &str| image.root().join(name);
+    // Two names in one directory; one elsewhere; two below it.
+    for (from, to) in [("a/f4", "a/other"), ("a/f3", "d/l"), ("a/b/f4", "a/b/c/l")] {
+        fs::hard_link(at(from), at(to)).expect("a link");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for below in ["a/b/c", "a", "d"] {
+        let freed = |mut du: Command| {
+            let said = text(&output(du.args(["--freed", "-sB1"]).arg(at(below))));
+            said.split('\t').next().and_then(|figure| figure.parse::<i64>().ok()).expect("a figure")
+        };
+        let mut asked = onesweep(["du", "--socket"]);
+        asked.arg(&serving.socket);
+        let (asked, walked) = (freed(asked), freed(onesweep(["du", "--socket", "/nowhere"])));
+        let before = du(&image.root())[0];
+        fs::remove_dir_all(at(below)).expect("it goes");
+        crate::tree::sync(&image.root());
+        let does_free = before - du(&image.root())[0];
+        assert_eq!((asked, walked), (does_free, does_free), "{below}");
+    }
+    // Who may not see all of it is told nothing.
+    fs::set_permissions(at("private/inside"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    for socket in [&serving.socket, Path::new("/nowhere")] {
+        let mut user = Command::new("setpriv");
+        user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(crate::run::program());
+        let shown = finish(user.args(["du", "--freed", "--socket"]).arg(socket).arg(at("private")), 1);
+        assert_eq!(text(&shown.stdout), "");
+        assert!(text(&shown.stderr).contains("cannot tell what removing it would free"), "{}", text(&shown.stderr));
+    }
+    serving.end();
+}

@@ -1,0 +1,11 @@
+//! Sweeps of small trees through the public interface.
+
+mod changes;
+mod consumers;
+mod deep;
+mod lent;
+mod links;
+mod order;
+mod roots;
+mod streams;
+mod trees;
