@@ -120,7 +120,7 @@ pub(super) fn run(args: ScanArgs) -> Result<u8, Failure> {
     let stdout = if args.common.output.json { StandardOutput::Summary } else { StandardOutput::Data };
     let session = Session::start(args.common, stdout)?;
     session.check_roots(None, &args.paths)?;
-    let engine = setup::engine(&args.engine, session.interruption());
+    let engine = setup::engine(&args.engine, session.interruption())?;
     let id = engine.id().map_err(|error| Failure::told(message::of_error(&error)))?;
     let store = args.verdicts.verdicts.clone().unwrap_or_else(|| setup::default_store("verdicts"));
     let tell = |what: &str| {
@@ -217,6 +217,7 @@ impl Scan<'_> {
         if file.metadata().size == 0 {
             return Ok((Verdict::Clean, Source::Kept));
         }
+        self.engine.takes(file.metadata().size).map_err(|error| io::Error::other(message::of_error(&error)))?;
         let hash = match self.judge {
             None => None,
             Some(judge) => Some(match file.bytes() {

@@ -10,7 +10,13 @@ use std::{
 use onesweep_peer::{
     client::{Peers, Settings},
     id::TrustDomain,
-    scan::{Engine, Signer, Trust, Verdicts, VerdictsError, clamd::Clamd, command::Program, judge::Sources},
+    scan::{
+        Engine, Signer, Trust, Verdicts, VerdictsError,
+        clamd::Clamd,
+        command::Program,
+        judge::Sources,
+        yara::{self, RulesError},
+    },
     tls::Identity,
 };
 
@@ -27,13 +33,29 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Verdicts that are kept, at most: about 200 bytes each.
 const VERDICTS_MAX: u64 = 10_000_000;
 
-/// A program that is the engine is killed when `stop` is set.
-pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Box<dyn Engine> {
+/// A program that is the engine is killed when `stop` is set, and rules are no longer matched.
+pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>, Failure> {
     // No time at all is none that a socket can have.
     let patience = Duration::from_secs(args.scan_time.0.unsigned_abs().max(1));
-    match &args.command {
-        Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience).stopped_by(stop)),
-        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience)),
+    let epoch = args.epoch.clone();
+    if !args.rules.is_empty() {
+        let settings = yara::Settings { patience, bytes_max: args.scan_size.0, epoch };
+        return yara::open(&args.rules, settings, stop).map_err(|error| unusable(&error));
+    }
+    Ok(match &args.command {
+        Some(line) => Box::new(Program::new(line.clone(), epoch, patience).stopped_by(stop)),
+        None => Box::new(Clamd::new(args.clamd.clone(), epoch, patience)),
+    })
+}
+
+fn unusable(error: &RulesError) -> Failure {
+    match error {
+        RulesError::NotBuilt => Failure::told(format!("--rules: {error}")),
+        RulesError::Io { path, source } => Failure::io(path, "read its rules", source),
+        RulesError::NoFiles { path } => {
+            Failure::could_not_run(path, "use its rules", "no file below it is called *.yar or *.yara")
+        }
+        error => Failure::told(message::of_error(error)),
     }
 }
 
