@@ -65,7 +65,7 @@ PYTHON_TEST_ENV := ONESWEEP=$(abspath $(TARGET))/debug/onesweep
 
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
-	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3 (Rust 1.91)'
+	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3, FEATURES=yara YARA-X (Rust 1.91)'
 	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
 	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
@@ -79,6 +79,7 @@ help:
 	@echo 'make web        build the page of `onesweep serve --http`, web/dist, from its sources (npm)'
 	@echo 'make web-test   is that page what its sources build, and does it work in Chromium; a part of make test'
 	@echo 'make engines-test  blocks in a real Redis, a cluster of three, and S3 (moto); a part of make test-long'
+	@echo 'make yara-test  onesweep scan and guard with YARA-X built in; a part of make test-long'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make pjdfstest  what POSIX says of files, asked of onesweep view --read-write (root); a part of make test-long'
 	@echo 'make install-test  cargo install and the wheel, each into a place of its own; a part of make test-long'
@@ -234,6 +235,7 @@ test-long: deps
 	$(MAKE) ray-test
 	$(MAKE) web-test
 	$(MAKE) engines-test
+	$(MAKE) yara-test
 	$(MAKE) pjdfstest
 	$(MAKE) install-test
 	$(MAKE) deb-test
@@ -244,6 +246,12 @@ engines-test: $(TARGET)/tools/moto/$(MOTO)
 	@.ci/deps $(ENGINE_TOOLS)
 	ONESWEEP_MOTO=$(abspath $(TARGET))/tools/moto/bin/moto_server \
 	    $(CARGO) test --workspace --features onesweep-peer/engines --test engines
+
+# It brings a compiler, which takes minutes to build.
+yara-test:
+	@.ci/deps $(TOOLS)
+	$(CARGO) test --package onesweep-peer --features yara --lib -- scan::yara
+	$(CARGO) test --package onesweep-cli --features yara --bin onesweep --test peer -- scan rules
 
 $(TARGET)/tools/moto/$(MOTO):
 	@.ci/deps python3:python3
@@ -329,4 +337,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test pjdfstest install-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench torch-test ray-test free-threaded-test
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test yara-test pjdfstest install-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench torch-test ray-test free-threaded-test

@@ -6,6 +6,7 @@ use clap::Args;
 use onesweep_peer::scan::clamd::Address;
 
 use super::{Common, Seconds};
+use crate::size::Size;
 
 /// Where Debian's clamd listens.
 const CLAMD: &str = "/run/clamav/clamd.ctl";
@@ -17,6 +18,7 @@ Examples:
   onesweep scan /srv /home
   onesweep scan --clamd scanner:3310 --json /srv
   onesweep scan --command 'grep -q EVIL && exit 1; exit 0' /srv
+  onesweep scan --rules /etc/yara --rules more.yar /srv
   onesweep scan --server box:7497 --tls /etc/onesweep/peer/notebook --trust /etc/onesweep/peer/scan1.pem /home
   onesweep scan --sarif /srv > found.sarif
 
@@ -60,6 +62,13 @@ pub(crate) struct EngineArgs {
     /// name) or anything else (failed)
     #[arg(long, value_name = "LINE", conflicts_with = "clamd", value_parser = command)]
     pub(crate) command: Option<String>,
+    /// Rules instead, by YARA-X in this process: a file, or a directory with *.yar and *.yara below it; may be given again.
+    /// What matches is infected. For programs that were built with it: make build FEATURES=yara
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["clamd", "command"])]
+    pub(crate) rules: Vec<PathBuf>,
+    /// By rules: what is larger has no verdict. All of a content lies in memory
+    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "rules")]
+    pub(crate) scan_size: Size,
     /// What names the signatures beyond what clamd says of them: a change makes all verdicts from before void
     #[arg(long, value_name = "TEXT", value_parser = epoch)]
     pub(crate) epoch: Option<String>,
@@ -125,10 +134,16 @@ mod tests {
         assert_eq!(parsed("scan --command true /srv").engine.command.as_deref(), Some("true"));
         assert!(command("").is_err() && command(" \t").is_err(), "a variable that was not set");
         assert_eq!(parsed("scan --scan-time 90s /srv").engine.scan_time.0, 90);
+        let rules = parsed("scan --rules a.yar --rules dir --scan-size 16M /srv").engine;
+        assert_eq!(rules.rules, [PathBuf::from("a.yar"), "dir".into()]);
+        assert_eq!((rules.scan_size, parsed("scan /srv").engine.scan_size), (Size(16 << 20), Size(1 << 30)));
         for line in [
             "scan",
             "scan --clamd box /srv",
             "scan --clamd box:1 --command true /srv",
+            "scan --rules a.yar --command true /srv",
+            "scan --rules a.yar --clamd box:1 /srv",
+            "scan --scan-size 16M /srv",
             "scan --trust x.pem /srv",
             "scan --sarif --json /srv",
             "scan --scan-time never /srv",

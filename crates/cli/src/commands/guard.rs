@@ -42,7 +42,7 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let _switch = log::start(args.log);
     let store = args.verdicts.verdicts.clone().unwrap_or_else(|| setup::default_store("guard.verdicts"));
     let sources = setup::sources(&args.verdicts, &store, PATIENCE, &|what| tracing::warn!("{what}"))?;
-    let engine = setup::engine(&args.engine, Arc::default());
+    let engine = setup::engine(&args.engine, Arc::default())?;
     let latest = sources.as_ref().and_then(|sources| sources.store.as_ref()).map(|store| store.latest(engine.name()));
     let engine_id = match (engine.id(), latest) {
         (Ok(id), _) => id,

@@ -226,6 +226,30 @@ fn nobody_opens_what_clamd_finds() {
     }
 }
 
+#[cfg(feature = "yara")]
+#[test]
+fn nobody_opens_what_rules_find() {
+    let Some(mounted) = Mounted::new("ext4") else { return };
+    let dir = with_keys();
+    let dir = dir.path();
+    let [good, bad] = [("good", &b"good"[..]), ("bad", b"bad")].map(|(name, content)| mounted.write(name, content));
+    let large = mounted.write("large", &[&vec![b'.'; 20 << 20][..], b"bad"].concat());
+    let [key, store, rules] = ["keys/domain.key", "v", "a.yar"].map(|name| path(dir, name));
+    fs::write(&rules, "rule Bad { strings: $a = \"bad\" condition: $a }").unwrap();
+    let root = mounted.root.to_str().unwrap();
+    let words = ["--fail-closed", "--key", &key, "--verdicts", &store, "--rules", &rules];
+    let guard = Guard::start(&[&words[..], &[root]].concat());
+    assert_eq!(read(&good), Ok(b"good".to_vec()), "{}", guard.told());
+    assert!(is_refused(&bad) && is_refused(&large), "{}", guard.told());
+    let told = guard.end();
+    assert!(told.contains("/bad: Bad FOUND; process "), "{told}");
+    // What is too large for rules has no verdict.
+    let guard = Guard::start(&[&words[..], &["--scan-size", "1M", root]].concat());
+    assert!(read(&good).is_ok() && is_refused(&large), "{}", guard.told());
+    let told = guard.end();
+    assert!(told.contains("/large: refused without a verdict: it has 20.0 MiB"), "{told}");
+}
+
 #[test]
 fn a_file_that_was_changed_is_looked_at_again_and_others_are_not() {
     for kind in ["ext4", "xfs"] {

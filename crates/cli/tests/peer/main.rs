@@ -3,6 +3,7 @@
 
 mod clamd;
 mod guard;
+mod rules;
 mod scan;
 
 use std::{

@@ -52,25 +52,25 @@ fn tree(dir: &Path, name: &str) {
     fs::write(tree.join("sub/large"), [vec![b'.'; 200_000], eicar(), vec![b'.'; 100_000]].concat()).unwrap();
 }
 
-const NAMES: u64 = 24;
+pub(crate) const NAMES: u64 = 24;
 /// Of them, of which no engine is asked.
-const EMPTY: u64 = 1;
-const BAD: [&str; 3] = ["bad", "sub/large", "sub/other name"];
+pub(crate) const EMPTY: u64 = 1;
+pub(crate) const BAD: [&str; 3] = ["bad", "sub/large", "sub/other name"];
 
 /// The words for a machine: its own store of verdicts, its own certificate.
-fn machine(dir: &Path, name: &str) -> Vec<String> {
+pub(crate) fn machine(dir: &Path, name: &str) -> Vec<String> {
     let (key, tls) = (path(dir, "keys/domain.key"), path(dir, &format!("keys/{name}")));
     let store = path(dir, &format!("{name}.verdicts"));
     ["scan", "--large", "64K", "--key", &key, "--tls", &tls, "--verdicts", &store].map(str::to_owned).to_vec()
 }
 
-fn scan(words: &[String], more: &[&str], code: i32) -> Value {
+pub(crate) fn scan(words: &[String], more: &[&str], code: i32) -> Value {
     let words: Vec<&str> = words.iter().map(String::as_str).chain(["--json"]).chain(more.iter().copied()).collect();
     let (out, _) = finish(&mut onesweep(&words), code);
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
 }
 
-fn details(summary: &Value) -> [u64; 4] {
+pub(crate) fn details(summary: &Value) -> [u64; 4] {
     ["scanned", "kept", "peer", "infected"].map(|name| summary["details"][name].as_u64().unwrap())
 }
 

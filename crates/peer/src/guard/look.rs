@@ -27,6 +27,7 @@ pub(super) fn look(
     hash_time: Duration,
 ) -> Result<Looked, String> {
     let failed = |error: io::Error| format!("cannot read it: {error}");
+    engine.takes(file.metadata().map_err(failed)?.len()).map_err(|error| error.to_string())?;
     let bytes = in_memory(file).map_err(failed)?;
     let hash = match (judge, &bytes) {
         (None, _) => None,

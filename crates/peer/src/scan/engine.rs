@@ -137,6 +137,12 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// Which it is, with the signatures that it has now.
     fn id(&self) -> Result<EngineId, EngineError>;
 
+    /// Whether it looks at contents of so many bytes. It is asked before they are read: why not is why there is no verdict.
+    fn takes(&self, bytes: u64) -> Result<(), EngineError> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Looks at a content.
     fn scan(&self, content: Content<'_>) -> Result<Verdict, EngineError>;
 }

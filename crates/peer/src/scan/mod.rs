@@ -8,7 +8,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`engine`] | what all engines have in common |
-//! | [`clamd`], [`command`] | the engines |
+//! | [`clamd`], [`command`], [`yara`] | the engines |
 //! | [`content`] | what a content is called |
 //! | [`statement`] | a signed verdict, and whose counts |
 //! | [`store`] | statements that are kept |
@@ -21,6 +21,7 @@ pub mod engine;
 pub mod judge;
 pub mod statement;
 pub mod store;
+pub mod yara;
 
 pub use self::{
     engine::{Content, Engine, EngineError, EngineId, Verdict},

@@ -149,7 +149,7 @@ fn scan(args: ScanArgs, log: &mut Log) -> Result<u8, Failure> {
     let stdout = if args.common.output.json { StandardOutput::Summary } else { StandardOutput::Data };
     let session = Session::start(args.common, stdout)?;
     session.check_roots(None, &args.paths)?;
-    let engine = setup::engine(&args.engine, session.interruption());
+    let engine = setup::engine(&args.engine, session.interruption())?;
     let id = match engine.id() {
         Ok(id) => id,
         Err(_) if session.is_interrupted() => return nothing_seen(&session, engine.name(), args.sarif.then_some(log)),
@@ -251,6 +251,7 @@ impl Scan<'_> {
         if file.metadata().size == 0 {
             return Ok((Verdict::Clean, Source::Kept));
         }
+        self.engine.takes(file.metadata().size).map_err(|error| io::Error::other(message::of_error(&error)))?;
         let hash = match self.judge {
             None => None,
             Some(judge) => Some(match file.bytes() {

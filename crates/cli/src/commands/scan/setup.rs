@@ -15,6 +15,7 @@ use onesweep_peer::{
         clamd::{self, Clamd},
         command::{self, Program},
         judge::Sources,
+        yara::{self, RulesError},
     },
     tls::Identity,
 };
@@ -32,19 +33,39 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Verdicts that are kept, at most: about 200 bytes each.
 const VERDICTS_MAX: u64 = 10_000_000;
 
-/// Nobody waits for it any more when `stop` is set, and a program that is the engine is killed then.
-pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Box<dyn Engine> {
+/// Nobody waits for it any more when `stop` is set: a program that is the engine is killed then, and rules are no longer matched.
+pub(in crate::commands) fn engine(args: &EngineArgs, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>, Failure> {
     // No time at all is none that a socket can have.
     let patience = Duration::from_secs(args.scan_time.0.unsigned_abs().max(1));
-    match &args.command {
-        Some(line) => Box::new(Program::new(line.clone(), args.epoch.clone(), patience).stopped_by(stop)),
-        None => Box::new(Clamd::new(args.clamd.clone(), args.epoch.clone(), patience).stopped_by(stop)),
+    let epoch = args.epoch.clone();
+    if !args.rules.is_empty() {
+        let settings = yara::Settings { patience, bytes_max: args.scan_size.0, epoch };
+        return yara::open(&args.rules, settings, stop).map_err(|error| unusable(&error));
+    }
+    Ok(match &args.command {
+        Some(line) => Box::new(Program::new(line.clone(), epoch, patience).stopped_by(stop)),
+        None => Box::new(Clamd::new(args.clamd.clone(), epoch, patience).stopped_by(stop)),
+    })
+}
+
+fn unusable(error: &RulesError) -> Failure {
+    match error {
+        RulesError::NotBuilt => Failure::told(format!("--rules: {error}")),
+        RulesError::Io { path, source } => Failure::io(path, "read its rules", source),
+        RulesError::NoFiles { path } => {
+            Failure::could_not_run(path, "use its rules", "no file below it is called *.yar or *.yara")
+        }
+        error => Failure::told(message::of_error(error)),
     }
 }
 
 /// What that engine is called, whether it can be used or not.
 pub(in crate::commands) fn engine_name(args: &EngineArgs) -> &'static str {
-    if args.command.is_some() { command::NAME } else { clamd::NAME }
+    match &args.command {
+        _ if !args.rules.is_empty() => yara::NAME,
+        Some(_) => command::NAME,
+        None => clamd::NAME,
+    }
 }
 
 /// Whose word is asked and counts. None where there is no key by which contents could be named, and nobody asked for what needs
