@@ -97,6 +97,12 @@ impl SizesFollow {
             SizesFollow::Close => WATCHED.difference(Happened::MODIFY),
         }
     }
+
+    /// What it doesn't tell of a directory that is ignored. What happens to directories in it (their owner, rights and times) is in no
+    /// other's reading, and would be lost; that one is made or moved there can't be told apart from that.
+    pub(crate) fn ignored(self) -> Happened {
+        self.watched().difference(Happened::ON_DIRECTORY)
+    }
 }
 
 /// So long the kernel merges what happens to the same directory.
@@ -267,9 +273,13 @@ impl Shared {
                     return;
                 }
                 // What happens to a directory itself is told of it, not of the one that it is in.
-                let object = object.filter(|_| !event.happened.contains(Happened::ON_DIRECTORY));
+                let is_of_directory = event.happened.contains(Happened::ON_DIRECTORY);
+                let object = object.filter(|_| !is_of_directory);
                 state.add((directory, object), event.happened);
-                reported.extend(directory.filter(|directory| !state.heeded.contains(directory)));
+                // Of those in one that is ignored it is told all the same.
+                let is_new =
+                    |id: &NodeId| !state.heeded.contains(id) && !(is_of_directory && state.ignored.contains(id));
+                reported.extend(directory.filter(is_new));
             });
             self.ignore(state, std::mem::take(&mut reported));
             match told {

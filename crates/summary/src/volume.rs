@@ -345,7 +345,7 @@ impl FileSystem for Volume {
         }
         // One that is ignored reports again when the kernel has forgotten its inode.
         let ignore =
-            |&id| self.open(id).and_then(|fd| group.ignore_directory(fd.as_fd(), self.sizes.watched())).is_ok();
+            |&id| self.open(id).and_then(|fd| group.ignore_directory(fd.as_fd(), self.sizes.ignored())).is_ok();
         directories.iter().map(ignore).collect()
     }
 
@@ -354,7 +354,7 @@ impl FileSystem for Volume {
             return Ok(());
         }
         match self.open(directory) {
-            Ok(fd) => group.heed_directory(fd.as_fd(), self.sizes.watched()),
+            Ok(fd) => group.heed_directory(fd.as_fd(), self.sizes.ignored()),
             // One that is gone is ignored no more.
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(error),

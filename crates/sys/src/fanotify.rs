@@ -119,8 +119,9 @@ impl Group {
         self.mark(MARK_ADD | MARK_FILESYSTEM, what.bits(), root)
     }
 
-    /// From now on nothing that happens in a directory is reported, but what happens in those below it. Ends by itself when
-    /// the kernel forgets the inode (Linux 6.0).
+    /// From now on nothing of this kind that happens in a directory is reported, but what happens in those below it. With
+    /// [`Happened::ON_DIRECTORY`] among it neither is what happens to the directories in it (`chmod`), nor that they come and go. Ends
+    /// by itself when the kernel forgets the inode (Linux 6.0).
     pub fn ignore_directory(&self, directory: BorrowedFd<'_>, what: Happened) -> io::Result<()> {
         let flags = MARK_ADD | MARK_ONLYDIR | MARK_IGNORE | MARK_IGNORED_SURV_MODIFY | MARK_EVICTABLE;
         self.mark(flags, what.bits() | ON_CHILD, directory)

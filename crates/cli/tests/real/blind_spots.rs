@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::Write,
-    os::{fd::AsFd, unix::fs::FileExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
     process::Command,
 };
@@ -107,6 +110,28 @@ fn a_write_through_a_name_in_a_directory_that_was_never_harvested() {
             equal(&mut tracked, &a, &format!("after further write {step}"));
         }
         equal(&mut tracked, &image.root(), "at last");
+    }
+}
+
+/// Only the directory itself tells of it, and the kernel counts that as something that happens in the one above, too.
+#[test]
+fn what_changes_of_a_directory_in_one_that_is_ignored() {
+    root_test!();
+    for fs in SYSTEMS {
+        let (image, mut tracked, [a, ..]) = three(fs);
+        let inner = a.join("inner");
+        fs::create_dir(&inner).expect("a directory");
+        equal(&mut tracked, &a, "after it was made");
+        let its_mode = |tracked: &mut Tracked, asked: &Path| {
+            equal(tracked, asked, "at any time");
+            let slot = tracked.ledger().nodes.find(node(tracked, &inner)).expect("it is known");
+            tracked.record(slot).expect("its record").access.mode & 0o777
+        };
+        for (mode, asked) in [(0o700, image.root()), (0o755, inner.clone()), (0o711, a.clone())] {
+            make_dirty(&mut tracked, &a);
+            fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).expect("other rights");
+            assert_eq!(its_mode(&mut tracked, &asked), mode, "{}", asked.display());
+        }
     }
 }
 
