@@ -172,9 +172,8 @@ fn a_volume_that_was_not_closed_is_refused_or_flagged() {
     let quiet = finish(onesweep(["sum", "-q", "--force-dirty"]).arg(made.named(":/")), 0);
     assert_eq!((warnings(&quiet.stderr), dirty_lines(&quiet.stderr, ": dirty")), (0, 0));
     // What these write has no place for it either.
-    let (copy, shards) = (made.folder.join("copy"), made.folder.join("shards"));
-    let mut commands = [onesweep(["copy"]), onesweep(["shard", "--single"]), onesweep(["scan", "--command", "true"])];
-    for (command, to) in commands.iter_mut().zip([Some(copy), Some(shards), None]) {
+    let mut commands = [onesweep(["copy"]), onesweep(["scan", "--command", "true"])];
+    for (command, to) in commands.iter_mut().zip([Some(made.folder.join("copy")), None]) {
         let out = finish(command.arg("--force-dirty").arg(made.named(":/")).args(to), 0);
         assert_eq!(dirty_lines(&out.stderr, ": dirty"), made.sums.len(), "{}", text(&out.stderr));
     }
