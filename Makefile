@@ -251,7 +251,7 @@ engines-test: $(TARGET)/tools/moto/$(MOTO)
 yara-test:
 	@.ci/deps $(TOOLS)
 	$(CARGO) test --package onesweep-peer --features yara --lib -- scan::yara
-	$(CARGO) test --package onesweep-cli --features yara --bin onesweep --test peer -- scan rules
+	$(CARGO) test --package onesweep-cli --features yara --test peer -- rules
 
 $(TARGET)/tools/moto/$(MOTO):
 	@.ci/deps python3:python3

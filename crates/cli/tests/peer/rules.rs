@@ -112,7 +112,7 @@ mod built_in {
         let clamd = Clamd::start(dir, "");
         let socket = clamd.socket.to_str().unwrap();
         let (root, words) = (path(dir, "tree"), machine(dir, "note"));
-        let [blind, sharp] = [LARGE.replace("250KB", "1GB"), eicar_rule("")].map(|text| {
+        let [blind, sharp] = [LARGE.replace("250KB", "250MB"), eicar_rule("")].map(|text| {
             let name = format!("rules{}", text.len());
             write(&dir.join(&name), &[("a.yar", &text)])
         });

@@ -61,13 +61,17 @@ fn told(error: &CompileError, more: usize) -> String {
         1 => told += " (and one more mistake)",
         more => told += &format!(" (and {more} more mistakes)"),
     }
-    told.split_whitespace().collect::<Vec<_>>().join(" ")
+    on_one_line(&told)
 }
 
 /// What a panic said.
-pub(super) fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(super) fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why")
+    on_one_line(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why"))
+}
+
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What rules are, whatever their files are called and wherever they lie: the version, and the hash of what they were compiled to.

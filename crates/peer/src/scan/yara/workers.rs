@@ -182,7 +182,8 @@ pub(super) mod tests {
         stop.store(true, Ordering::Relaxed);
         assert!(matches!(matched(200, 60_000, &stop), Err(Unmatched::Stopped)));
         // No more than so many go on, and they do end.
-        for _ in locked(&workers.late).len()..LATE_MAX {
+        let late = locked(&workers.late).len();
+        for _ in late..LATE_MAX {
             assert!(matches!(matched(200, 0, &no()), Err(Unmatched::Late)));
         }
         assert!(matches!(matched(10, 60_000, &no()), Err(Unmatched::Full)));
