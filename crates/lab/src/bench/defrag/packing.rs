@@ -200,7 +200,13 @@ fn said(is_json: bool, ended: &Ended) -> Result<Value, String> {
     if !is_json {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(&ended.output).map_err(|error| format!("the output of onesweep defrag: {error}"))
+    let said = serde_json::from_slice(&ended.output);
+    let mut said: Value = said.map_err(|error| format!("the output of onesweep defrag: {error}"))?;
+    // Where it was mounted is this machine's.
+    if let Some(path) = said.get_mut("path") {
+        *path = "TREE".into();
+    }
+    Ok(said)
 }
 
 impl Scratch {
@@ -238,7 +244,7 @@ mod tests {
         let ended = |code, complaint: &str| Ended {
             code,
             wall_s: 1.0,
-            output: b"{\"moved_files\":3}\n".to_vec(),
+            output: b"{\"moved_files\":3,\"path\":\"/tmp/x/tree\"}\n".to_vec(),
             complaint: complaint.into(),
         };
         let refused = refusal(&[], true, &ended(2, "a warning\nonesweep: no ext4")).unwrap();
@@ -248,7 +254,8 @@ mod tests {
             refusal(&["e4defrag".into()], false, &ended(2, "bad")).unwrap_err().contains("e4defrag ended with 2: bad")
         );
         assert!(refusal(&[], true, &ended(1, "bad")).is_err());
-        assert_eq!(said(true, &ended(0, "")).unwrap()["moved_files"], 3);
+        let told = said(true, &ended(0, "")).unwrap();
+        assert_eq!((&told["moved_files"], &told["path"]), (&3.into(), &"TREE".into()));
         assert_eq!(said(false, &ended(0, "")).unwrap(), Value::Null);
     }
 }
