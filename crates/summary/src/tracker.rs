@@ -277,9 +277,9 @@ impl Shared {
                 let object = object.filter(|_| !is_of_directory);
                 state.add((directory, object), event.happened);
                 // Of those in one that is ignored it is told all the same.
-                let is_new =
-                    |id: &NodeId| !state.heeded.contains(id) && !(is_of_directory && state.ignored.contains(id));
-                reported.extend(directory.filter(is_new));
+                let is_known =
+                    |id: &NodeId| state.heeded.contains(id) || (is_of_directory && state.ignored.contains(id));
+                reported.extend(directory.filter(|id| !is_known(id)));
             });
             self.ignore(state, std::mem::take(&mut reported));
             match told {
