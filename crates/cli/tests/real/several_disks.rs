@@ -129,8 +129,8 @@ fn together_ms(order: &[usize], costs: &[Vec<f64>], in_flight: usize) -> f64 {
     free_at.into_iter().fold(0.0, f64::max)
 }
 
-/// How often it is tried: which copy is read goes by what is in flight, and a machine that has much else to do keeps next to nothing there.
-const TRIES: usize = 8;
+/// How often it is tried: a machine that has much else to do keeps less in flight.
+const TRIES: usize = 3;
 
 fn all_disks_are_at_work(devices: usize, data: &str, uneven: bool) {
     let mut image = Image::btrfs_on_devices(devices, data, DISK_BYTES);
