@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use crate::shared_words::SharedWords;
+use crate::{apart::stand_apart, shared_words::SharedWords};
 
 /// No group.
 const FREE: u32 = 0;
@@ -113,11 +113,7 @@ impl Drop for Place {
 unsafe fn watch([held, tell]: [RawFd; 2], noted: &[AtomicU32]) -> ! {
     // SAFETY: plain system calls on numbers, and on memory of this process.
     unsafe {
-        libc::setsid();
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
-        libc::chdir(c"/".as_ptr());
+        stand_apart();
         libc::write(tell, [0_u8].as_ptr().cast(), 1);
         libc::dup2(held, HOLD);
         // Whoever reads the end of a pipe of this program must not wait for this process.

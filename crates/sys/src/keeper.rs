@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use rustix::ioctl::Opcode;
 
+use crate::apart::stand_apart;
+
 /// What the child has open, and nothing else.
 const OBJECT: RawFd = 0;
 const HOLD: RawFd = 1;
@@ -137,11 +139,7 @@ unsafe fn keep(descriptors: [RawFd; 3], change: &mut Step, undo: &mut Step, limi
     // SAFETY: plain system calls on numbers and on memory of this process; the arguments of ioctls are as large as their
     // requests say, by the promise of who made the steps.
     unsafe {
-        libc::setsid();
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
-        libc::chdir(c"/".as_ptr());
+        stand_apart();
         let moved = descriptors.map(|fd| libc::fcntl(fd, libc::F_DUPFD, BEYOND));
         for (fd, place) in moved.into_iter().zip([OBJECT, HOLD, TOLD]) {
             libc::dup2(fd, place);

@@ -65,6 +65,7 @@
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
 pub mod acting;
+mod apart;
 pub mod block;
 pub mod btrfs;
 pub mod buffer;
