@@ -146,9 +146,31 @@ impl View {
     /// Waits until it isn't mounted any more, and nobody uses it. Tells what was brought in.
     pub fn wait(self) -> io::Result<Figures> {
         let served = self.serving.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended early")));
+        let served = ended(served);
         let figures = self.face.finish();
         self.changes.end();
         let _ = self.teller.join();
         served.map(|()| figures)
+    }
+}
+
+/// How it ended. When the last user closes a file of what is unmounted already, the kernel ends the connection beside the
+/// request that tells of it: who is about to read that request gets `ECONNABORTED`, and `ENODEV` only a moment later.
+fn ended(served: io::Result<()>) -> io::Result<()> {
+    match served {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unmount_beside_a_request_is_an_end_as_any() {
+        assert!(ended(Ok(())).is_ok());
+        assert!(ended(Err(io::Error::from_raw_os_error(libc::ECONNABORTED))).is_ok());
+        assert!(ended(Err(io::Error::from_raw_os_error(libc::EIO))).is_err());
     }
 }
