@@ -56,6 +56,6 @@ pub trait FileSystem: Directories + Send + Debug {
     /// Has a group that watches this file system ignore what happens in directories; for each whether it does.
     fn ignore(&self, group: &Group, directories: &[NodeId]) -> Vec<bool>;
 
-    /// Ends that.
-    fn heed(&self, group: &Group, directory: NodeId) -> io::Result<()>;
+    /// Ends that, for each.
+    fn heed(&self, group: &Group, directories: &[NodeId]) -> Vec<io::Result<()>>;
 }

@@ -116,7 +116,7 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
     let tickets = AtomicU64::new(0);
     let read = |ids: &[NodeId]| {
         // Before they are read: what happens then is told.
-        ids.iter().for_each(|&id| tracker.heed(id));
+        tracker.heed_each(ids);
         let ticket = tickets.fetch_add(1, Ordering::SeqCst);
         (ticket, directories.read_some_up_to(ids, entries_max))
     };

@@ -1,6 +1,7 @@
 //! The core: what is dirty is harvested before it is asked for (FastDu, algorithm 1).
 
 mod ages;
+mod aliens;
 mod answer;
 mod aside;
 mod background;
@@ -20,12 +21,13 @@ use std::{
 
 use self::{
     ages::Ages,
+    aliens::Aliens,
     aside::Meanwhile,
     clocks::Told,
     merging::{Further, Vanished},
     open_files::Looked,
     opened::{Opened, Place, Reopening},
-    watched::{Alien, Relinked},
+    watched::Relinked,
 };
 pub use self::{
     answer::{Answer, Freshness, SummaryError},
@@ -83,9 +85,7 @@ pub struct Summaries<D, T> {
     nowhere: Vec<Lost>,
     /// Inodes of which names may be in directories that aren't clean, or in none that is known.
     open: HashSet<LinkKey>,
-    /// Inodes that are written through names that they don't have any more, or through none: by which directory, and what
-    /// they added when they were looked at last.
-    aliens: HashMap<LinkKey, Alien>,
+    aliens: Aliens,
     /// Files that are mapped or open for writing, where nobody tells what is written.
     looked: Looked,
     /// Inodes that got a name or lost one just now.
@@ -104,6 +104,8 @@ pub struct Summaries<D, T> {
     tended_at: i64,
     /// That is under way.
     is_tending: bool,
+    /// What it has still to read, the last in the order of the disk first.
+    to_tend: Vec<Slot>,
     /// Fewer dirty directories are not harvested for their share.
     dirty_min: usize,
     /// Since when so much is dirty that it is to be harvested.
@@ -194,7 +196,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             count: opened.facts.count + 1,
             nowhere: Vec::new(),
             open: HashSet::new(),
-            aliens: HashMap::new(),
+            aliens: Aliens::default(),
             looked: Looked::at(0),
             told: Told::by(&*clock),
             clock,
@@ -206,6 +208,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             unsettled_until: i64::MAX,
             tended_at: 0,
             is_tending: false,
+            to_tend: Vec::new(),
             dirty_min: DIRTY_MIN,
             much_since: None,
             remembered: opened.remembered,
@@ -286,7 +289,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         self.number_changes(!drained.changes.is_empty(), now);
         self.losses += u64::from(drained.lost);
-        drained.changes.iter().try_for_each(|change| self.apply(change))?;
+        // What tells of a directory alone comes first: a file that is new in one that is clean would seem to be written through it without
+        // having a name there.
+        let (of_directories, of_inodes): (Vec<_>, Vec<_>) =
+            drained.changes.iter().partition(|change| change.object.is_none());
+        of_directories.into_iter().chain(of_inodes).try_for_each(|change| self.apply(change))?;
         for id in self.directories.remounted() {
             if let Some(slot) = self.ledger.nodes.find(id) {
                 self.mark(slot)?;

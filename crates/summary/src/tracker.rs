@@ -56,6 +56,11 @@ pub trait Tracker: Sync {
     /// A directory is about to be read: what happens in it from now on is told.
     fn heed(&self, directory: NodeId);
 
+    /// The same of several.
+    fn heed_each(&self, directories: &[NodeId]) {
+        directories.iter().for_each(|&directory| self.heed(directory));
+    }
+
     /// The same of all directories, until they change for the first time after this. False where that can't be done.
     fn heed_all(&self) -> bool {
         false
@@ -114,7 +119,7 @@ const IGNORED_MAX: usize = 1 << 18;
 const BUFFER_BYTES: usize = 256 << 10;
 /// So many changes are kept until somebody asks for them; some 150 bytes each. Beyond, all are forgotten, and the file system
 /// is asked what has changed.
-const CHANGES_MAX: usize = 1 << 18;
+const CHANGES_MAX: usize = 1 << 19;
 
 /// The tracker of a stock kernel. Needs `CAP_SYS_ADMIN` and `CAP_DAC_READ_SEARCH`; Linux 6.1.
 #[derive(Debug)]
@@ -346,8 +351,19 @@ impl Tracker for Fanotify {
     }
 
     fn heed(&self, directory: NodeId) {
-        let was_ignored = self.shared.lock().ignored.remove(&directory);
-        if was_ignored && self.shared.volume.heed(&self.shared.group, directory).is_err() {
+        self.heed_each(&[directory]);
+    }
+
+    fn heed_each(&self, directories: &[NodeId]) {
+        let ignored: Vec<NodeId> = {
+            let mut state = self.shared.lock();
+            directories.iter().copied().filter(|directory| state.ignored.remove(directory)).collect()
+        };
+        if ignored.is_empty() {
+            return;
+        }
+        let heeded = self.shared.volume.heed(&self.shared.group, &ignored);
+        for (directory, _) in ignored.into_iter().zip(heeded).filter(|(_, heeded)| heeded.is_err()) {
             // What happens there goes on being silent: so it counts as changed, until that can be ended.
             let mut state = self.shared.lock();
             state.ignored.insert(directory);
@@ -463,12 +479,16 @@ mod tests {
         fn ignore(&self, _: &Group, directories: &[NodeId]) -> Vec<bool> {
             vec![true; directories.len()]
         }
-        fn heed(&self, _: &Group, directory: NodeId) -> io::Result<()> {
-            if self.fails.load(Ordering::SeqCst) {
-                return Err(io::ErrorKind::OutOfMemory.into());
-            }
-            self.heeded.lock().expect("no panic").push(directory);
-            Ok(())
+        fn heed(&self, _: &Group, directories: &[NodeId]) -> Vec<io::Result<()>> {
+            let fails = self.fails.load(Ordering::SeqCst);
+            let heed = |&directory: &NodeId| match fails {
+                true => Err(io::ErrorKind::OutOfMemory.into()),
+                false => {
+                    self.heeded.lock().expect("no panic").push(directory);
+                    Ok(())
+                }
+            };
+            directories.iter().map(heed).collect()
         }
     }
 
@@ -538,9 +558,10 @@ mod tests {
             assert_eq!(changes, [Change { directory: Some(directory), object: None, happened: Happened::MODIFY }]);
         }
         model.fails.store(false, Ordering::SeqCst);
-        tracker.heed(directory);
+        let other = NodeId { ino: 8, ..directory };
+        tracker.heed_each(&[other, directory]);
         assert!(tracker.is_quiet());
-        assert_eq!(*model.heeded.lock().expect("no panic"), [directory]);
+        assert_eq!(*model.heeded.lock().expect("no panic"), [directory], "the other one wasn't ignored");
     }
 
     #[test]

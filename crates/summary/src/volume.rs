@@ -349,16 +349,15 @@ impl FileSystem for Volume {
         directories.iter().map(ignore).collect()
     }
 
-    fn heed(&self, group: &Group, directory: NodeId) -> io::Result<()> {
-        if !self.changes_are_told() {
-            return Ok(());
-        }
-        match self.open(directory) {
+    fn heed(&self, group: &Group, directories: &[NodeId]) -> Vec<io::Result<()>> {
+        let heed = |&directory: &NodeId| match self.open(directory) {
+            _ if !self.changes_are_told() => Ok(()),
             Ok(fd) => group.heed_directory(fd.as_fd(), self.sizes.ignored()),
             // One that is gone is ignored no more.
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(error),
-        }
+        };
+        directories.iter().map(heed).collect()
     }
 }
 

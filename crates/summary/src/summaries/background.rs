@@ -1,5 +1,7 @@
 //! What is harvested without being asked for, some of it at a time.
 
+use std::{cmp::Reverse, collections::HashSet};
+
 use super::{DIRTY_SHARE, ROUNDS_MAX, Summaries, SummaryError};
 use crate::{
     custom::declare::Declared, moment::Moment, nodes::Slot, reading::Directories, survey::Method, tracker::Tracker,
@@ -68,7 +70,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 return Ok(Tended::Nothing);
             }
             (self.is_tending, self.much_since) = (true, None);
-            self.tended_aside.clear();
+            (self.tended_aside, self.to_tend) = (HashSet::new(), Vec::new());
             // Or the next start would have to look at all that has changed since the last one.
             if self.directories.method() == Some(Method::Generations) {
                 self.fall_behind();
@@ -122,37 +124,54 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let end = self.readings.saturating_add(most as u64);
         for _ in 0..ROUNDS_MAX {
             self.drain()?;
-            let mut dirty = self.ledger.nodes.dirty_below(slot);
-            if dirty.is_empty() && !self.look_at_open(slot, None)? && !self.look_at_aliens(slot)? {
-                self.settled(slot)?;
-                return Ok(true);
-            }
-            // One that has changed again waits for the next time.
-            dirty = match self.without_large(slot, dirty, |id| !self.tended_aside.contains(id)) {
-                Ok(dirty) => dirty,
-                Err(due) => {
-                    self.ledger.pay()?;
-                    self.tended_aside.extend(due);
-                    self.due_aside = due;
-                    return Ok(due.is_none());
+            if !self.has_to_tend() {
+                let dirty = self.ledger.nodes.dirty_below(slot);
+                if dirty.is_empty() && !self.look_at_open(slot, None)? && !self.look_at_aliens(slot)? {
+                    self.settled(slot)?;
+                    return Ok(true);
                 }
-            };
+                // One that has changed again waits for the next time.
+                self.to_tend = match self.without_large(slot, dirty, |id| !self.tended_aside.contains(id)) {
+                    Ok(dirty) => dirty,
+                    Err(due) => {
+                        self.ledger.pay()?;
+                        self.tended_aside.extend(due);
+                        self.due_aside = due;
+                        return Ok(due.is_none());
+                    }
+                };
+                let nodes = &self.ledger.nodes;
+                self.to_tend.sort_unstable_by_key(|&slot| Reverse(nodes.id(slot)));
+            }
             let left = end.saturating_sub(self.readings) as usize;
             if left == 0 || gives_way() {
                 self.ledger.pay()?;
                 return Ok(false);
             }
-            if dirty.len() > left {
-                // In the order in which they lie on the disk.
-                dirty.sort_unstable_by_key(|&slot| self.ledger.nodes.id(slot));
-                dirty.truncate(left);
-            }
-            let room = left - dirty.len();
-            self.harvest(dirty, (room, None), gives_way)?;
+            let due = self.next_to_tend(left);
+            let room = left - due.len();
+            self.harvest(due, (room, None), gives_way)?;
             self.find_the_lost()?;
         }
         self.ledger.pay()?;
         Ok(true)
+    }
+
+    /// Whether some are left of those that were dirty when the harvest came round last.
+    fn has_to_tend(&mut self) -> bool {
+        let nodes = &self.ledger.nodes;
+        let is_dirty = |&slot: &Slot| nodes.is_used(slot) && nodes.is_dirty(slot);
+        self.to_tend.truncate(self.to_tend.iter().rposition(is_dirty).map_or(0, |last| last + 1));
+        !self.to_tend.is_empty()
+    }
+
+    /// The next ones of them.
+    fn next_to_tend(&mut self, most: usize) -> Vec<Slot> {
+        let mut due = Vec::new();
+        while due.len() < most && self.has_to_tend() {
+            due.extend(self.to_tend.pop());
+        }
+        due
     }
 
     /// All below is clean.

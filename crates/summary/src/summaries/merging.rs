@@ -6,8 +6,7 @@ use std::{
 };
 
 use super::{
-    Lost, Summaries, SummaryError, UNKNOWN_SECONDS, UNWRITTEN_MAX, message,
-    watched::{Alien, Relinked},
+    Lost, Summaries, SummaryError, UNKNOWN_SECONDS, UNWRITTEN_MAX, aliens::Aliens, message, watched::Relinked,
 };
 use crate::{
     clock::{Clock, millis},
@@ -26,7 +25,7 @@ pub(super) struct Merging<'a> {
     pub(super) ledger: &'a mut Ledger,
     nowhere: &'a mut Vec<Lost>,
     open: &'a mut HashSet<LinkKey>,
-    aliens: &'a HashMap<LinkKey, Alien>,
+    aliens: &'a Aliens,
     relinked: &'a HashMap<LinkKey, Relinked>,
     unreadable: &'a mut HashMap<Slot, String>,
     vanished: &'a mut HashMap<NodeId, Vanished>,
@@ -220,7 +219,7 @@ impl Merging<'_> {
         let mut inodes = reading.inodes.iter().copied().chain(reading.linked.iter().map(|name| name.id.ino));
         inodes.any(|ino| {
             let key = LinkKey { subvolume, ino };
-            self.aliens.contains_key(&key) || self.relinked.contains_key(&key)
+            self.aliens.contains(key) || self.relinked.contains_key(&key)
         })
     }
 }

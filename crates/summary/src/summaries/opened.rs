@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Summaries, SummaryError};
+use super::{Summaries, SummaryError, aliens::Aliens};
 use crate::{
     identity::NodeId,
     ledger::Ledger,
@@ -152,7 +152,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         (self.large, self.doubted, self.due_aside) = (HashSet::new(), HashSet::new(), None);
         self.searches += 1;
         self.remembered = HashSet::new();
-        (self.open, self.aliens, self.relinked) = (HashSet::new(), HashMap::new(), HashMap::new());
+        (self.open, self.aliens, self.relinked) = (HashSet::new(), Aliens::default(), HashMap::new());
         self.vanished = HashMap::new();
         (self.unreadable, self.unsettled, self.unsettled_until) = (HashMap::new(), HashMap::new(), i64::MAX);
         // What is ignored was known to be dirty, and isn't now.
@@ -168,7 +168,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if opened.is_known {
             self.fall_behind();
         }
-        (self.caught_up_to, self.is_tending) = (Some(opened.generation), false);
+        (self.caught_up_to, self.is_tending, self.to_tend) = (Some(opened.generation), false, Vec::new());
         self.open_all()?;
         self.watch_lost_names()?;
         self.reopening.is_closed = false;

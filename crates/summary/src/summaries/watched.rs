@@ -1,14 +1,11 @@
 //! Inodes that change where nothing is told: those that have names in directories that aren't clean, and those that are written
 //! through names that they don't have any more, or never had.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    io,
-};
+use std::{collections::HashSet, io};
 
 use onesweep_sys::fanotify::Happened;
 
-use super::{Seen, Summaries, SummaryError};
+use super::{Seen, Summaries, SummaryError, aliens::Alien};
 use crate::{
     identity::NodeId,
     links::{LinkKey, Linked},
@@ -30,20 +27,6 @@ pub(super) struct Relinked {
     readings: u64,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Alien {
-    id: NodeId,
-    /// Directories that aren't ignored on its account: they tell when it is written, and don't name it.
-    heeded: BTreeSet<NodeId>,
-    seen: Option<LinkedName>,
-}
-
-impl Alien {
-    fn of(id: NodeId) -> Alien {
-        Alien { id, heeded: BTreeSet::new(), seen: None }
-    }
-}
-
 impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub(super) fn apply_to_object(&mut self, slot: Slot, object: NodeId, change: &Change) -> Result<(), SummaryError> {
         let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
@@ -56,10 +39,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         self.meanwhile.note(key);
         let heeded = self.ledger.nodes.id(slot);
-        let was_heeded = self.aliens.values().any(|alien| alien.heeded.contains(&heeded));
-        self.aliens.entry(key).or_insert_with(|| Alien::of(object)).heeded.insert(heeded);
+        let is_heeded_now = self.aliens.add_through(key, object, heeded);
         self.mark_watched(key)?;
-        if !was_heeded {
+        if is_heeded_now {
             self.tracker.keep_heeding(heeded, true);
             // What happened there since was not told: it was ignored from this change on until now.
             self.mark(slot)?;
@@ -152,8 +134,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The same of inodes that are written through names that they don't have.
     pub(super) fn look_at_aliens(&mut self, slot: Slot) -> Result<bool, SummaryError> {
         let mut has_changed = false;
-        let aliens: Vec<(LinkKey, Alien)> = self.aliens.iter().map(|(key, alien)| (*key, alien.clone())).collect();
-        for some in aliens.chunks(LOOKS) {
+        for some in self.aliens.all().chunks(LOOKS) {
             let ids: Vec<NodeId> = some.iter().map(|(_, alien)| alien.id).collect();
             // Before they are looked at: what nobody writes any more stays as it is then.
             let written = self.directories.are_written(&ids);
@@ -184,28 +165,25 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             Err(error) if !is_at_home && !is_gone(&error) => return Ok(false),
             // It is gone, or the directory names it (again), and tells what happens to it.
             _ => {
-                self.forget_alien(key, alien);
+                self.forget_alien(key);
                 return Ok(false);
             }
         };
         let is_below = places.all().any(|place| nodes.contains(slot, place));
         let has_changed = alien.seen != Some(found) && (is_below || !is_written);
         if has_changed {
-            self.aliens.insert(key, Alien { seen: Some(found), ..alien.clone() });
+            self.aliens.note(key, found);
             places.all().try_for_each(|place| self.mark(place))?;
         }
         if !is_written {
-            self.forget_alien(key, alien);
+            self.forget_alien(key);
         }
         Ok(has_changed && is_below)
     }
 
-    fn forget_alien(&mut self, key: LinkKey, alien: &Alien) {
-        self.aliens.remove(&key);
-        for &heeded in &alien.heeded {
-            if self.aliens.values().all(|other| !other.heeded.contains(&heeded)) {
-                self.tracker.keep_heeding(heeded, false);
-            }
+    fn forget_alien(&mut self, key: LinkKey) {
+        for heeded in self.aliens.remove(key) {
+            self.tracker.keep_heeding(heeded, false);
         }
     }
 
@@ -215,7 +193,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(None);
         }
         let mut places = HashSet::new();
-        for &key in self.aliens.keys().chain(self.relinked.keys()) {
+        for key in self.aliens.keys().chain(self.relinked.keys().copied()) {
             places.extend(self.ledger.places(key)?.all());
         }
         Ok(Some(places))
@@ -241,31 +219,36 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// of it is ignored. So those that are open for writing when a name came or went are looked at until they are closed. What
     /// is opened later is opened by a name that it has. Some at a time; false when it gave way before the last.
     pub(super) fn watch_relinked(&mut self, gives_way: &dyn Fn() -> bool) -> Result<bool, SummaryError> {
-        while !self.relinked.is_empty() {
-            let some: Vec<(LinkKey, Relinked)> =
-                self.relinked.iter().take(LOOKS).map(|(&key, &relinked)| (key, relinked)).collect();
-            let ids: Vec<NodeId> = some.iter().map(|(_, relinked)| relinked.id).collect();
-            for ((key, Relinked { id, readings }), written) in some.into_iter().zip(self.directories.are_written(&ids))
-            {
-                self.relinked.remove(&key);
-                let is_watched = match written {
-                    Ok(is_written) => is_written,
-                    Err(error) => !is_gone(&error),
-                };
-                if is_watched {
-                    self.aliens.entry(key).or_insert_with(|| Alien::of(id));
-                    self.mark_watched(key)?;
-                }
-                if readings != self.readings {
-                    // What was read since then may have been written until now.
-                    self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
-                }
-            }
-            if gives_way() {
-                return Ok(self.relinked.is_empty());
+        let mut left = std::mem::take(&mut self.relinked).into_iter();
+        loop {
+            let some: Vec<(LinkKey, Relinked)> = left.by_ref().take(LOOKS).collect();
+            let watched = self.watch_some(some);
+            let is_over = left.len() == 0;
+            if watched.is_err() || is_over || gives_way() {
+                self.relinked.extend(left);
+                return watched.map(|()| is_over);
             }
         }
-        Ok(true)
+    }
+
+    fn watch_some(&mut self, some: Vec<(LinkKey, Relinked)>) -> Result<(), SummaryError> {
+        let ids: Vec<NodeId> = some.iter().map(|(_, relinked)| relinked.id).collect();
+        let written = self.directories.are_written(&ids);
+        for ((key, Relinked { id, readings }), written) in some.into_iter().zip(written) {
+            let is_watched = match written {
+                Ok(is_written) => is_written,
+                Err(error) => !is_gone(&error),
+            };
+            if is_watched {
+                self.aliens.add(key, id);
+                self.mark_watched(key)?;
+            }
+            if readings != self.readings {
+                // What was read since then may have been written until now.
+                self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
+            }
+        }
+        Ok(())
     }
 
     /// The same of those that were open so before anybody was told.

@@ -389,11 +389,11 @@ impl FileSystem for Guarded {
         directories.chunks(IDS_MAX).flat_map(some).collect()
     }
 
-    fn heed(&self, _: &Group, directory: NodeId) -> io::Result<()> {
+    fn heed(&self, _: &Group, directories: &[NodeId]) -> Vec<io::Result<()>> {
         if !self.changes_are_told() {
-            return Ok(());
+            return directories.iter().map(|_| Ok(())).collect();
         }
-        self.ask(Ask::Heed(directory)).map(drop)
+        self.asked_each(directories, Ask::Heed, |_| Some(()))
     }
 }
 

@@ -348,7 +348,10 @@ impl Kept {
                 let put = |out: &mut Writer, is_written: bool| out.unsigned(is_written.into());
                 volume.are_written(&ids).into_iter().for_each(|found| put_outcome(out, found, put));
             }),
-            Ask::LookEach(_) | Ask::AreWritten(_) => Err(io::ErrorKind::InvalidInput.into()),
+            Ask::Heed(ids) if ids.len() <= IDS_MAX => plain(|out| {
+                volume.heed(&self.group, &ids).into_iter().for_each(|done| put_outcome(out, done, |_, ()| {}));
+            }),
+            Ask::LookEach(_) | Ask::AreWritten(_) | Ask::Heed(_) => Err(io::ErrorKind::InvalidInput.into()),
             Ask::OpenByLostNames => put_ids(volume.open_by_lost_names()),
             Ask::OpenForWriting => {
                 let open = volume.open_for_writing()?;
@@ -394,7 +397,6 @@ impl Kept {
                 let are_ignored = volume.ignore(&self.group, &ids);
                 plain(|out| put_all(out, &are_ignored, |out, &is_ignored| out.unsigned(is_ignored.into())))
             }
-            Ask::Heed(id) => volume.heed(&self.group, id).and_then(|()| plain(|_| {})),
             Ask::HandleOf(id) => {
                 let handle = volume.handle_of(id)?;
                 plain(|_| {}).map(|(out, _)| (out, Some(handle)))

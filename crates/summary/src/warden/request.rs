@@ -59,7 +59,7 @@ pub(super) enum Ask {
     Generation,
     Survey(u64, Vec<u64>),
     Ignore(Vec<NodeId>),
-    Heed(NodeId),
+    Heed(Vec<NodeId>),
     /// A directory, for its facts alone.
     HandleOf(NodeId),
     AccessList(NodeId),
@@ -137,11 +137,11 @@ impl Ask {
                 put_all(out, ids, |out, &id| put_id(out, id));
                 out.unsigned(*entries_max);
             }
-            Ask::BringIn(Some(ids)) | Ask::Ignore(ids) | Ask::LookEach(ids) | Ask::AreWritten(ids) => {
-                put_all(out, ids, |out, &id| put_id(out, id));
+            Ask::BringIn(Some(ids)) | Ask::Ignore(ids) | Ask::Heed(ids) | Ask::LookEach(ids) | Ask::AreWritten(ids) => {
+                put_all(out, ids, |out, &id| put_id(out, id))
             }
             Ask::Look(id) | Ask::IsWritten(id) | Ask::Parent(id) => put_id(out, *id),
-            Ask::Heed(id) | Ask::HandleOf(id) | Ask::AccessList(id) => put_id(out, *id),
+            Ask::HandleOf(id) | Ask::AccessList(id) => put_id(out, *id),
             Ask::Survey(since, subvolumes) => {
                 out.unsigned(*since);
                 put_all(out, subvolumes, |out, &subvolume| out.unsigned(subvolume));
@@ -172,7 +172,7 @@ impl Ask {
             10 => Ask::Generation,
             11 => Ask::Survey(from.unsigned()?, all(from, Reader::unsigned)?),
             12 => Ask::Ignore(all(from, id)?),
-            13 => Ask::Heed(id(from)?),
+            13 => Ask::Heed(all(from, id)?),
             14 => Ask::HandleOf(id(from)?),
             15 => Ask::AccessList(id(from)?),
             16 => Ask::OpenForWriting,
@@ -222,7 +222,7 @@ mod tests {
                 Ask::Generation,
                 Ask::Survey(key, vec![5, key]),
                 Ask::Ignore(Vec::new()),
-                Ask::Heed(node),
+                Ask::Heed(vec![node; 2]),
                 Ask::HandleOf(node),
                 Ask::AccessList(node),
             ];
