@@ -321,12 +321,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         match (directory, change.object) {
             (Some(slot), None) => self.mark(slot)?,
             (Some(slot), Some(object)) => self.apply_to_object(slot, object, change)?,
-            // The inode alone: its names are where they were, or there is one more or less.
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
                 self.meanwhile.note(key);
                 self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
-                self.note_relinked(object)?;
+                // The inode alone: its names are where they were, or there is one more or less. One of a directory that isn't known
+                // yet is told through its name there, which is read with that directory.
+                if change.directory.is_none() {
+                    self.note_relinked(object)?;
+                }
                 if let Some(slot) = self.ledger.nodes.find(object) {
                     self.mark(slot)?;
                 }
