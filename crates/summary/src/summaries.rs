@@ -673,9 +673,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Forgets a directory that is in none, and all below.
     fn forget(&mut self, slot: Slot) -> Result<(), SummaryError> {
-        for at in self.ledger.nodes.subtree(slot) {
-            let id = self.ledger.nodes.id(at);
-            self.tracker.heed(id);
+        let below = self.ledger.nodes.subtree(slot).into_iter().map(|at| (at, self.ledger.nodes.id(at)));
+        let (slots, ids): (Vec<Slot>, Vec<NodeId>) = below.unzip();
+        self.tracker.heed_each(&ids);
+        for (at, id) in slots.into_iter().zip(ids) {
             self.unreadable.remove(&at);
             self.vanished.remove(&id);
             self.large.remove(&id);
