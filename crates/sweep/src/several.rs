@@ -52,8 +52,9 @@ impl Several {
             found[system].2.extend(places);
         }
         let systems = found.into_iter().map(|(base, placement, places)| {
-            let lanes = placement.several_lanes().map_or(1, Lanes::count);
-            System { base, pace: Pace::new(lanes, UNIT, gap, places.into_iter()), placement }
+            let (lanes, stages) =
+                placement.several_lanes().map_or((1, [].as_slice()), |lanes| (lanes.count(), lanes.stages()));
+            System { base, pace: Pace::new((lanes, stages), UNIT, gap, places.into_iter()), placement }
         });
         Self { systems: systems.collect() }
     }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chunks::{COPY_TURN, Chunk, ChunkMap, Mirror, Place};
+use super::chunks::{COPY_TURN, Chunk, ChunkMap, Mirror, Place, Profile};
 
 /// Bytes of a lane before the order goes on to the next: several small files, or one large read.
 pub const UNIT: u64 = 256 << 10;
@@ -30,6 +30,7 @@ pub struct Lanes {
     begun: BTreeMap<(u64, u64), Begun>,
     span: u64,
     devices: usize,
+    stages: Vec<u64>,
 }
 
 /// The place of a chunk in its lane, or of the turns of a copy.
@@ -101,7 +102,9 @@ impl Lanes {
             ways.into_iter().map(|(_, way)| way).collect()
         };
         let ways = ways.into_iter().map(|(address, ways)| (address, by_copy(ways))).collect();
-        Some(Lanes { lanes: lanes.len() as u64, ways, begun, span, devices: devices.len(), map })
+        let firsts = || begun.keys().map(|&(_, first)| first).collect::<BTreeSet<u64>>().into_iter().collect();
+        let stages = if change_lanes(&map, &lanes) { firsts() } else { Vec::new() };
+        Some(Lanes { lanes: lanes.len() as u64, ways, begun, span, devices: devices.len(), stages, map })
     }
 
     /// The map that the order was made from.
@@ -184,6 +187,12 @@ impl Lanes {
         self.address(place).and_then(|(address, _)| self.map.place(address))
     }
 
+    /// How far along in every lane others of the devices are read there than before; empty where none ever changes its lane. Who
+    /// doesn't keep in step from one to the next has a device read in two lanes, and so in two places, at a time.
+    pub fn stages(&self) -> &[u64] {
+        &self.stages
+    }
+
     /// Which copy of what lies at this place in the order is to be read; `None` where there is no choice.
     pub fn copy(&self, place: u64) -> Option<u16> {
         self.address(place).filter(|(_, begun)| begun.copies > 1).map(|(_, begun)| begun.copy)
@@ -229,12 +238,24 @@ fn room(length: u64, copies: u16) -> Option<u64> {
     }
 }
 
-/// Where the first turn of a copy begins on its device, or would.
+/// Where the first turn of a copy begins on its device, or would. Copies that are spread have one order, so that they keep step.
 fn first_byte(map: &ChunkMap, chunk: &Chunk, copy: u16) -> u64 {
-    match map.turns_of(chunk) {
-        0 | 1 => map.place(chunk.address).map_or(0, |place| place.byte),
-        _ => chunk.place(0, Mirror(copy)).byte,
+    match (map.turns_of(chunk), lane_of(map, chunk, copy)) {
+        (0 | 1, _) => map.place(chunk.address).map_or(0, |place| place.byte),
+        (_, Lane::Spread(_)) => chunk.place(0, Mirror(0)).byte,
+        (_, Lane::Device(_)) => chunk.place(0, Mirror(copy)).byte,
     }
+}
+
+/// Whether a device is read for one copy in a chunk and for another one elsewhere, where all copies are spread.
+fn change_lanes(map: &ChunkMap, lanes: &[Lane]) -> bool {
+    let are_spread = lanes.len() > 1 && lanes.iter().all(|lane| matches!(lane, Lane::Spread(_)));
+    let mut roles = BTreeMap::new();
+    are_spread
+        && map.chunks().filter(|chunk| chunk.is_data && chunk.profile == Profile::StripedMirrors).any(|chunk| {
+            let copies = (0..chunk.sub_stripes.max(1)).cycle();
+            chunk.stripes.iter().zip(copies).any(|(stripe, copy)| *roles.entry(stripe.device).or_insert(copy) != copy)
+        })
 }
 
 /// The lane that a chunk is read in, or the turns of a copy.
@@ -367,6 +388,17 @@ mod tests {
             assert!(spans.iter().all(|&place| place < lanes.span()));
         }
         assert_eq!(lanes(&mirrored).copy(0), None, "nobody chooses");
+        let room = 2 * 2 * COPY_TURN;
+        assert_eq!(turns(&striped).stages(), [0, room]);
+        // Places on the devices of the second copies tell nothing else.
+        let late = large(0, Profile::StripedMirrors, &[(1, 0), (2, 500), (3, 0), (4, 500)]);
+        let late = turns(&[late, striped[1].clone()]);
+        let along = |address| late.in_lane(late.place(address).unwrap()).unwrap().1;
+        assert_eq!((late.stages(), along(0), along(COPY_TURN)), (&[0, room][..], 0, 0));
+        let alike = large(200, Profile::StripedMirrors, &[(3, 100), (4, 100), (1, 100), (2, 100)]);
+        for chunks in [&mirrored[..], &[striped[0].clone(), alike]] {
+            assert_eq!(turns(chunks).stages(), [0; 0], "each device stays in its lane");
+        }
     }
 
     #[test]

@@ -29,12 +29,19 @@ struct Run {
 }
 
 impl Pace {
-    /// The order for what lies at these places, each with its length. Unit `n` of the places is one of lane `n % lanes`.
+    /// The order for what lies at these places, each with its length. Unit `n` of the places is one of lane `n % lanes`. All lanes
+    /// go on to each of the stages, which begin so far along in them, together.
     ///
     /// The work on a lane is counted in bytes. A way of the head over what nobody asked for counts as the bytes that could be
     /// read meanwhile, at most `gap`.
     #[must_use]
-    pub fn new(lanes: u64, unit_bytes: u64, gap: u64, places: impl Iterator<Item = (u64, u64)>) -> Self {
+    pub fn new(
+        (lanes, stages): (u64, &[u64]),
+        unit_bytes: u64,
+        gap: u64,
+        places: impl Iterator<Item = (u64, u64)>,
+    ) -> Self {
+        let stage_of = |unit: u64| stages.partition_point(|&begins| begins <= unit.saturating_mul(unit_bytes));
         let mut runs: Vec<Vec<Run>> = (0..lanes).map(|_| Vec::new()).collect();
         for (place, length) in places {
             let unit = place / unit_bytes;
@@ -45,8 +52,12 @@ impl Pace {
         for (lane, runs) in (0..).zip(&mut runs) {
             runs.sort_unstable_by_key(|run| run.at);
             let work = work(runs, unit_bytes, gap);
-            let all = work.last().map_or(0, |&(_, _, after)| after).max(1) as f64;
-            units.extend(work.into_iter().map(|(unit, before, _)| (before as f64 / all, unit * lanes + lane)));
+            for stage in work.chunk_by(|&(one, ..), &(other, ..)| stage_of(one) == stage_of(other)) {
+                let (&[(first, begun, _), ..], &[.., (_, _, end)]) = (stage, stage) else { continue };
+                let (number, all) = (stage_of(first) as f64, (end - begun).max(1) as f64);
+                let part = |before: u64| number + (before - begun) as f64 / all;
+                units.extend(stage.iter().map(|&(unit, before, _)| (part(before), unit * lanes + lane)));
+            }
         }
         units.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         let order: Vec<u64> = units.into_iter().map(|(_, number)| number).collect();
@@ -114,8 +125,12 @@ mod tests {
 
     /// The lanes in the order in which these bytes of them are read, a letter each, 100 bytes.
     fn order(lanes: [&[u64]; 2]) -> String {
+        order_in_stages(lanes, &[])
+    }
+
+    fn order_in_stages(lanes: [&[u64]; 2], stages: &[u64]) -> String {
         let places = || (0..2).flat_map(|lane| lanes[lane as usize].iter().map(move |&at| place(lane, at)));
-        let pace = Pace::new(2, UNIT, GAP, places().map(|place| (place, 100)));
+        let pace = Pace::new((2, stages), UNIT, GAP, places().map(|place| (place, 100)));
         let mut ordered: Vec<u64> = places().map(|place| pace.of_place(place)).collect();
         ordered.sort_unstable();
         let back = ordered.iter().map(|&at| pace.place(at));
@@ -145,9 +160,18 @@ mod tests {
         assert_eq!(order([&long, &[]]), "aaaaaaaaa");
     }
 
+    /// From 50,000 on, what was read for one lane is read for the other.
+    #[test]
+    fn lanes_go_on_to_a_stage_together() {
+        let (one, other) = ([0, 1000, 2000, 3000, 50_000], [0, 50_000, 51_000, 52_000, 53_000]);
+        assert_eq!(order([&one, &other]), "ababababab");
+        assert_eq!(order_in_stages([&one, &other], &[0, 50_000]), "abaaaabbbb");
+        assert_eq!(order_in_stages([&one, &[]], &[0, 50_000]), "aaaaa");
+    }
+
     #[test]
     fn what_lies_in_one_unit_stays_together() {
-        let pace = Pace::new(2, UNIT, GAP, [(place(1, 5300), 100), (place(1, 5000), 200)].into_iter());
+        let pace = Pace::new((2, &[]), UNIT, GAP, [(place(1, 5300), 100), (place(1, 5000), 200)].into_iter());
         assert_eq!([5000, 5300, 5999].map(|at| pace.of_place(place(1, at))), [0, 300, 999]);
         assert_eq!(pace.place(300), place(1, 5300));
         let unknown = place(0, 123_456);
