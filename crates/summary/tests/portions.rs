@@ -1,4 +1,5 @@
-//! What nobody waits for is harvested in portions, and gives way to who asks. Counted, not timed.
+//! What nobody waits for is harvested in portions, and gives way to who asks; of what is told, no more is heeded and read than has to
+//! be. Counted, not timed.
 
 use std::{
     io,
@@ -31,19 +32,25 @@ fn id(ino: u64) -> NodeId {
     NodeId { subvolume: 0, ino, generation: 1 }
 }
 
-/// A directory with many in it, which counts its readings.
+/// A directory with many in it, which counts its readings. What changes is told.
 #[derive(Default)]
 struct Flat {
     readings: AtomicU64,
+    /// Which directories were read.
+    read: Mutex<Vec<u64>>,
+    told: Mutex<Vec<Change>>,
+    /// Directories that aren't ignored, whatever changes in them.
+    heeded: Mutex<Vec<u64>>,
     /// At this reading somebody asks.
     asks_at: AtomicU64,
-    shared: std::sync::OnceLock<std::sync::Weak<Shared<Arc<Flat>, Quiet>>>,
+    shared: OnceLock<Weak<Shared<Arc<Flat>, Told>>>,
     answered_at: Arc<AtomicU64>,
 }
 
 impl Directories for Flat {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
         let number = self.readings.fetch_add(1, Ordering::SeqCst) + 1;
+        self.read.lock().expect("no panic").push(directory.ino);
         if number == self.asks_at.load(Ordering::SeqCst)
             && let Some(shared) = self.shared.get().and_then(|shared| shared.upgrade())
         {
@@ -85,26 +92,47 @@ impl Directories for Flat {
     }
 }
 
-struct Quiet;
+struct Told(Arc<Flat>);
 
-impl Tracker for Quiet {
+impl Tracker for Told {
     fn drain(&self) -> io::Result<Drained> {
-        Ok(Drained::default())
+        Ok(Drained { changes: std::mem::take(&mut self.0.told.lock().expect("no panic")), lost: false })
     }
 
     fn heed(&self, _: NodeId) {}
 
-    fn keep_heeding(&self, _: NodeId, _: bool) {}
+    fn keep_heeding(&self, directory: NodeId, keep: bool) {
+        let mut heeded = self.0.heeded.lock().expect("no panic");
+        heeded.retain(|&known| known != directory.ino);
+        heeded.extend(keep.then_some(directory.ino));
+    }
 
     fn start_anew(&self) {}
 }
 
-fn shared() -> (Arc<Flat>, Arc<Shared<Arc<Flat>, Quiet>>) {
+impl Flat {
+    fn changes(&self, directory: u64, object: Option<u64>, happened: Happened) {
+        let change = Change { directory: Some(id(directory)), object: object.map(id), happened };
+        self.told.lock().expect("no panic").push(change);
+    }
+
+    fn heeded(&self) -> Vec<u64> {
+        self.heeded.lock().expect("no panic").clone()
+    }
+}
+
+fn flat() -> (Arc<Flat>, Summaries<Arc<Flat>, Told>) {
     let flat = Arc::new(Flat::default());
     let store = Store::in_memory().expect("a store");
-    let tracked = Summaries::open(store, (Arc::clone(&flat), Quiet), id(ROOT), b"flat").expect("summaries");
+    let told = Told(Arc::clone(&flat));
+    let tracked = Summaries::open(store, (Arc::clone(&flat), told), id(ROOT), b"flat").expect("summaries");
+    (flat, tracked)
+}
+
+fn shared() -> (Arc<Flat>, Arc<Shared<Arc<Flat>, Told>>) {
+    let (flat, tracked) = flat();
     let shared = Arc::new(Shared::new(tracked));
-    flat.shared.set(Arc::downgrade(&shared)).expect("once");
+    assert!(flat.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
     (flat, shared)
 }
 
@@ -161,6 +189,45 @@ fn who_asks_waits_for_one_portion_of_anothers_question() {
     assert_eq!(answer.totals.sums.directories, DIRECTORIES as i64);
     let answered_at = flat.answered_at.load(Ordering::SeqCst);
     assert!((asked_at..DIRECTORIES).contains(&answered_at), "{answered_at}");
+}
+
+/// A file.
+const FILE: u64 = DIRECTORIES + 1;
+/// As many go into all of them a whole number of times.
+const EVEN_PORTION: usize = 101;
+
+/// Or each file that is made would have its directory tell of all that goes on there.
+#[test]
+fn a_new_file_is_not_taken_for_one_that_is_written_without_a_name() {
+    let (flat, mut summaries) = flat();
+    summaries.query(id(ROOT), Freshness::Exact).expect("an answer");
+    flat.changes(2, Some(FILE), Happened::MODIFY | Happened::CLOSE_WRITE);
+    flat.changes(2, None, Happened::CREATE);
+    summaries.drain().expect("it drains");
+    assert_eq!(flat.heeded(), [0; 0]);
+    flat.changes(3, Some(FILE + 1), Happened::MODIFY);
+    summaries.drain().expect("it drains");
+    assert_eq!(flat.heeded(), [3], "no name came there");
+    summaries.query(id(ROOT), Freshness::Exact).expect("an answer");
+    assert_eq!(flat.heeded(), [0; 0], "it is gone");
+}
+
+/// Else those that come first on the disk would be read in every portion, and the last ones never.
+#[test]
+fn what_changes_again_waits_until_the_harvest_comes_round() {
+    let (flat, mut summaries) = flat();
+    summaries.query(id(ROOT), Freshness::Exact).expect("an answer");
+    (2..=DIRECTORIES).for_each(|ino| flat.changes(ino, None, Happened::CREATE));
+    flat.read.lock().expect("no panic").clear();
+    while flat.read.lock().expect("no panic").len() < DIRECTORIES as usize - 1 {
+        let tended = summaries.tend(0, EVEN_PORTION, &|| false).expect("it is read");
+        assert_eq!(tended, Tended::Some(EVEN_PORTION as u64));
+        flat.changes(2, None, Happened::CREATE);
+    }
+    let mut read = flat.read.lock().expect("no panic").clone();
+    read.sort_unstable();
+    assert!(read.into_iter().eq(2..=DIRECTORIES), "each of them once");
+    assert_eq!(summaries.tend(0, EVEN_PORTION, &|| false).expect("it is read"), Tended::All(1));
 }
 
 /// More entries than are read while others wait.
