@@ -228,7 +228,7 @@ test: deps
 
 test-long: deps
 	@echo "commit $$(git describe --always --dirty), seed $${ONESWEEP_TEST_SEED:-1}, $(LONG_PROPTEST_CASES) cases for each property"
-	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --no-fail-fast --workspace --all-targets
+	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --profile long --no-fail-fast --workspace --all-targets
 	$(CARGO) test --workspace --doc
 	$(MAKE) python-test
 	$(MAKE) torch-test
