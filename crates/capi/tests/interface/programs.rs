@@ -4,6 +4,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use tempfile::TempDir;
@@ -21,10 +22,12 @@ enum Way {
     Sanitized,
 }
 
-/// Builds a program of `tests/c`, or of other text.
+/// Builds a program of `tests/c`, or of other text, for its caller alone: two tests may take the same at the same time, and the
+/// linker makes it executable at its end.
 fn build(source: &Path, way: Way) -> PathBuf {
+    static BUILT: AtomicU32 = AtomicU32::new(0);
     let name = source.file_stem().unwrap().to_str().unwrap();
-    let program = directory().join(format!("{name}-{way:?}"));
+    let program = directory().join(format!("{name}-{way:?}-{}", BUILT.fetch_add(1, Relaxed)));
     let mut compile = Command::new("cc");
     compile.args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
     if way == Way::Sanitized {

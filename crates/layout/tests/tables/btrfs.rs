@@ -64,6 +64,13 @@ fn features_of_old_and_new_hold_the_same() {
 }
 
 #[test]
+fn checksums_of_all_kinds_hold_the_same() {
+    for kind in ["xxhash", "sha256", "blake2"] {
+        conforms(&["--csum", kind], "");
+    }
+}
+
+#[test]
 fn other_subvolumes_are_named_and_not_read() {
     let Some(mut image) = mounted(&[], "") else { return };
     let below = image.root().join("folder/home");

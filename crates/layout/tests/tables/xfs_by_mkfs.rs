@@ -56,8 +56,9 @@ fn by_mkfs(options: &[&str], longest: usize) -> Option<(tempfile::TempDir, Conte
     for names in [3, 60, 4000] {
         prototype.push_str(&format!("of{names} d--711 5 6\n"));
         for number in 0..names {
-            prototype.push_str(&format!("name{number} ---600 0 0 {}\n", empty.display()));
-            expected.insert(format!("of{names}/name{number}"), Vec::new());
+            // A capital letter: without case its hash is another one.
+            prototype.push_str(&format!("Name{number} ---600 0 0 {}\n", empty.display()));
+            expected.insert(format!("of{names}/Name{number}"), Vec::new());
         }
         prototype.push_str("$\n");
     }
@@ -85,6 +86,7 @@ fn version_4_is_read_as_mkfs_filled_it() {
     for options in [
         &[][..],
         &["-n", "ftype=0"],
+        &["-n", "version=ci"],
         &["-i", "size=256", "-b", "size=1024"],
         &["-i", "size=256", "-b", "size=512"],
         &["-n", "size=16384"],
@@ -139,6 +141,20 @@ fn contents(device: &ImageFile, kept: &Kept, root: u64) -> Contents {
         found.insert(path, content);
     }
     found
+}
+
+/// Many kernels mount no such file system.
+#[test]
+fn names_without_case_are_read_as_mkfs_filled_them() {
+    let Some((folder, expected)) = by_mkfs(&["-n", "version=ci"], 157) else { return };
+    let path = folder.path().join("image");
+    let device = ImageFile::open(&path).unwrap();
+    let mut tables = Xfs::open(&device).unwrap();
+    let root = tables.facts().root;
+    let kept = scan(&mut tables);
+    assert!(kept.problems.is_empty(), "{:?}", kept.problems);
+    assert!(contents(&device, &kept, root) == expected);
+    held_against_xfs_db(&path, &kept);
 }
 
 /// The data device is read as any other, and of files on the realtime device all but where they lie, unless that is here.
