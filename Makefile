@@ -10,6 +10,9 @@ LONG_PROPTEST_CASES ?= 20000
 # Rust may be too old.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
+# Some tests interrupt what they run, which a shell that began this in the background has told to take no notice.
+TEST := env --default-signal=INT,HUP $(CARGO) test
+
 # What building runs, and the Debian packages that hold it.
 BUILD_TOOLS := cc:build-essential
 
@@ -221,15 +224,15 @@ try: build-deps build
 	@CARGO='$(CARGO)' bench/try "$(DIR)"
 
 test: deps
-	$(CARGO) test --no-fail-fast --workspace --all-targets
-	$(CARGO) test --workspace --doc
+	$(TEST) --no-fail-fast --workspace --all-targets
+	$(TEST) --workspace --doc
 	$(MAKE) python-test
 	$(MAKE) web-test
 
 test-long: deps
 	@echo "commit $$(git describe --always --dirty), seed $${ONESWEEP_TEST_SEED:-1}, $(LONG_PROPTEST_CASES) cases for each property"
-	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(CARGO) test --profile long --no-fail-fast --workspace --all-targets
-	$(CARGO) test --workspace --doc
+	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(TEST) --profile long --no-fail-fast --workspace --all-targets
+	$(TEST) --workspace --doc
 	$(MAKE) python-test
 	$(MAKE) torch-test
 	$(MAKE) ray-test
@@ -251,7 +254,7 @@ engines-test: $(TARGET)/tools/moto/$(MOTO)
 yara-test:
 	@.ci/deps $(TOOLS)
 	$(CARGO) test --package onesweep-peer --features yara --lib -- scan::yara
-	$(CARGO) test --package onesweep-cli --features yara --test peer -- rules
+	$(TEST) --package onesweep-cli --features yara --test peer -- rules
 
 $(TARGET)/tools/moto/$(MOTO):
 	@.ci/deps python3:python3
