@@ -4,12 +4,14 @@ mod ages;
 mod aliens;
 mod answer;
 mod aside;
+mod asking;
 mod background;
 mod clocks;
 mod merging;
 mod missed;
 mod open_files;
 mod opened;
+mod settling;
 mod viewer;
 mod watched;
 
@@ -24,28 +26,29 @@ use self::{
     aliens::Aliens,
     aside::Meanwhile,
     clocks::Told,
-    merging::{Further, Vanished},
+    merging::Vanished,
     open_files::Looked,
     opened::{Opened, Place, Reopening},
+    settling::Lost,
     watched::Relinked,
 };
 pub use self::{
     answer::{Answer, Freshness, SummaryError},
     aside::Aside,
+    asking::Asking,
     background::Tended,
     missed::{CaughtUp, Missed},
     viewer::{Seen, Viewer},
 };
 use crate::{
     clock::{Clock, SystemClock},
-    harvest::{self, Waiting},
     history::History,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
     moment::Moment,
     nodes::{Count, Slot},
-    reading::{Directories, Wanted, is_gone},
+    reading::Directories,
     record::Record,
     store::{Facts, SetAside, Store},
     tracker::{Change, Tracker},
@@ -53,15 +56,6 @@ use crate::{
 
 /// Rounds of a query. Each harvests what changed in the one before, so that even under writers the last ones are short.
 const ROUNDS_MAX: usize = 16;
-/// So often a directory is read aside for one question. Else one that changes all the time would keep it for ever.
-const ASIDE_MAX: u32 = 2;
-/// Records that wait to be written; some 300 bytes each in memory.
-const UNWRITTEN_MAX: usize = 8_192;
-
-/// Where one directory in so many is read, reading all metadata of the disk in one pass is as good.
-const MOST_SHARE: usize = 4;
-/// More than one directory in so many is dirty: then all of them are harvested.
-const DIRTY_SHARE: usize = 20;
 /// Fewer are left to who asks, whatever share they are: a disk reads so many in its order in half a second, and who unpacks a tree into
 /// a small file system would pay twice for each file.
 const DIRTY_MIN: usize = 4096;
@@ -142,37 +136,6 @@ pub struct Summaries<D, T> {
     place: Place,
     reopening: Reopening,
     set_aside: Mutex<Option<SetAside>>,
-}
-
-/// How far a question has got.
-#[derive(Debug, Default)]
-pub struct Asking<'a> {
-    seen: Seen<'a>,
-    has_begun: bool,
-    /// All that was dirty has been harvested so often, and by then this was the number of the last harvest.
-    rounds: usize,
-    round: Count,
-    /// The last harvest was.
-    is_whole: bool,
-    /// The directory isn't where it was, and is looked for in all of them.
-    is_lost: bool,
-    /// How often large directories were read aside.
-    aside: HashMap<NodeId, u32>,
-}
-
-impl<'a> Asking<'a> {
-    /// By somebody who may not see all.
-    pub fn by(seen: Seen<'a>) -> Asking<'a> {
-        Asking { seen, ..Asking::default() }
-    }
-}
-
-/// A directory that is in none.
-#[derive(Clone, Copy, Debug)]
-struct Lost {
-    slot: Slot,
-    /// The one that the kernel says it is in, which then had this count and has to be read.
-    told: Option<(Slot, Count)>,
 }
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
@@ -355,139 +318,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
-    /// What is stored of a directory, without any reading.
-    pub fn cached(&self, directory: NodeId, seen: Seen<'_>) -> Result<Answer, SummaryError> {
-        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
-        let record = self.ledger.record(slot)?;
-        let unreadable = self.unreadable_for(slot, seen)?.len();
-        let (is_exact, checked_at, late, age) = (false, None, None, self.age(slot, seen)?);
-        let (totals, harvested_at) = (record.subtree, record.harvested_at);
-        Ok(Answer { totals, harvested_at, is_exact, checked_at, unreadable, late, age })
-    }
-
-    /// The same for who didn't wait any longer. Where something is hidden it isn't told how much is left.
-    pub fn late(&self, directory: NodeId, seen: Seen<'_>) -> Result<Answer, SummaryError> {
-        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
-        if self.ledger.record(slot)?.harvested == 0 {
-            // Nothing is stored of it but its name.
-            return Err(SummaryError::Unknown);
-        }
-        let left = if self.hides_below(slot, seen)? { 0 } else { self.left_below(directory, seen)? };
-        Ok(Answer { late: Some(left), ..self.cached(directory, seen)? })
-    }
-
-    /// The answer where all is harvested that is known to have changed; `None` where something may have, which [`query`](Self::query) finds out.
-    pub fn query_clean(&self, directory: NodeId, seen: Seen<'_>) -> Result<Option<Answer>, SummaryError> {
-        let nodes = &self.ledger.nodes;
-        let Some(slot) = nodes.find(directory) else { return Ok(None) };
-        let is_noted = self.remembered.contains(&slot) || self.remembered.len() >= REMEMBERED_MAX;
-        let is_known = is_noted
-            && !nodes.may_be_outdated(slot)
-            && !self.is_behind
-            && (self.caught_up_to.is_none() || slot != self.root)
-            && (!nodes.may_have_open(slot) && self.unreadable(slot).next().is_none())
-            && self.now_millis() < self.unsettled_until
-            && (self.ledger.is_paid() && !self.is_broken());
-        // Last: what was done before the question is told by now.
-        if !is_known || !self.directories.is_mounted_alike() || !self.tracker.is_quiet() {
-            return Ok(None);
-        }
-        Ok(Some(self.settled_answer(directory, Freshness::Exact, seen)?))
-    }
-
-    /// Answers a question for a directory (the paper's `QueryDirStatistics`).
-    pub fn query(&mut self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
-        let answer = self.query_within(directory, freshness, &mut Asking::default(), &|| false)?;
-        answer.ok_or(SummaryError::Unknown)
-    }
-
-    /// The same, a portion at a time: `None` when it `gives_way`, to be called again with the same `asking`.
-    pub fn query_within(
-        &mut self,
-        directory: NodeId,
-        freshness: Freshness,
-        asking: &mut Asking<'_>,
-        gives_way: &dyn Fn() -> bool,
-    ) -> Result<Option<Answer>, SummaryError> {
-        if freshness == Freshness::Cached {
-            return self.cached(directory, asking.seen).map(Some);
-        }
-        if !std::mem::replace(&mut asking.has_begun, true) {
-            if freshness == Freshness::Exact
-                && let Some(answer) = self.query_clean(directory, asking.seen)?
-            {
-                return Ok(Some(answer));
-            }
-            self.reopen_if_broken()?;
-            if freshness == Freshness::Synced {
-                self.directories.sync().map_err(SummaryError::Sync)?;
-                self.suspect_unsettled(i64::MAX)?;
-                if self.has_silent_changes() {
-                    self.fall_behind_in_silence();
-                }
-                if !self.follows_close() {
-                    self.look_at_open_files()?;
-                }
-            }
-            self.suspect_unsettled(self.now_millis())?;
-            // What could not be read may be readable again.
-            let top = self.ledger.nodes.find(directory).unwrap_or(self.root);
-            let unreadable: Vec<Slot> = self.unreadable(top).map(|(slot, _)| slot).collect();
-            unreadable.into_iter().try_for_each(|slot| self.mark(slot))?;
-            self.drain()?;
-            asking.round = self.count;
-        }
-        for _ in 0..ROUNDS_MAX {
-            let Some(slot) = self.ledger.nodes.find(directory) else {
-                if self.settle_more(self.root, asking, gives_way)?.is_none() {
-                    return Ok(None);
-                }
-                if self.ledger.nodes.find(directory).is_none() {
-                    break;
-                }
-                continue;
-            };
-            match self.settle_more(if asking.is_lost { self.root } else { slot }, asking, gives_way) {
-                // It was forgotten together with one above it that is gone, and may have moved out of that: all is looked through.
-                Err(SummaryError::Unknown) => {}
-                Err(error) => return Err(error),
-                Ok(None) => return Ok(None),
-                // Where directories are known by their names, it or one above it may have moved.
-                Ok(Some(false)) if !asking.is_lost && !self.directories.changes_are_told() => {
-                    (asking.is_lost, asking.is_whole, asking.rounds) = (true, false, 0);
-                }
-                Ok(Some(false)) => return self.cached(directory, asking.seen).map(Some),
-                Ok(Some(true)) => {
-                    let Some(slot) = self.ledger.nodes.find(directory) else { break };
-                    // What is hidden and has changed isn't counted yet for those who see it.
-                    if asking.seen.is_none() || !self.ledger.nodes.may_be_outdated(slot) {
-                        self.remember(slot)?;
-                    }
-                    return self.settled_answer(directory, freshness, asking.seen).map(Some);
-                }
-            }
-        }
-        Err(SummaryError::Unknown)
-    }
-
-    /// Directories in which blocks may have changed by now.
-    fn suspect_unsettled(&mut self, now: i64) -> Result<(), SummaryError> {
-        if now < self.unsettled_until {
-            return Ok(());
-        }
-        let due: Vec<Slot> = self.unsettled.iter().filter(|(_, until)| **until <= now).map(|(slot, _)| *slot).collect();
-        for slot in due {
-            self.unsettled.remove(&slot);
-            self.mark_used(slot)?;
-        }
-        self.unsettled_until = self.unsettled.values().copied().min().unwrap_or(i64::MAX);
-        Ok(())
-    }
-
-    fn mark_used(&mut self, slot: Slot) -> Result<(), SummaryError> {
-        if self.ledger.nodes.is_used(slot) { self.mark(slot) } else { Ok(()) }
-    }
-
     /// The totals of a directory over time: from when it was asked for first.
     pub fn history(&self, slot: Slot) -> Result<History, SummaryError> {
         Ok(self.ledger.history(slot)?)
@@ -524,165 +354,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The record of a directory, as it is stored.
     pub fn record(&self, slot: Slot) -> Result<Record, SummaryError> {
         Ok(self.ledger.record(slot)?)
-    }
-
-    /// Harvests what is dirty below a directory. False when something goes on changing all the time.
-    pub fn settle(&mut self, slot: Slot) -> Result<bool, SummaryError> {
-        Ok(self.settle_more(slot, &mut Asking { has_begun: true, ..Asking::default() }, &|| false)?.unwrap_or(false))
-    }
-
-    /// The same, until it `gives_way`: then `None`, and to be called again.
-    pub fn settle_more(
-        &mut self,
-        slot: Slot,
-        asking: &mut Asking<'_>,
-        gives_way: &dyn Fn() -> bool,
-    ) -> Result<Option<bool>, SummaryError> {
-        let (mut id, mut has_given_way) = (None, false);
-        loop {
-            self.drain()?;
-            let nodes = &self.ledger.nodes;
-            // Another may have its number by now.
-            if !nodes.is_used(slot) || *id.get_or_insert(nodes.id(slot)) != nodes.id(slot) {
-                return Err(SummaryError::Unknown);
-            }
-            let dirty = self.dirty_for(slot, asking.seen)?;
-            // Before they are read: what is written meanwhile would have to be read once more.
-            let is_concerned = !dirty.is_empty() || self.ledger.nodes.may_have_open(slot);
-            // Who doesn't see all would learn from a late answer that something hidden has changed.
-            let gives_way_to_leases: &dyn Fn() -> bool = if asking.seen.is_some() { &|| false } else { gives_way };
-            if is_concerned && !self.watch_relinked(gives_way_to_leases)? {
-                self.ledger.pay()?;
-                return Ok(None);
-            }
-            if dirty.is_empty() && !self.look_at_open(slot, asking.seen)? && !self.look_at_aliens(slot)? {
-                match asking.seen {
-                    Some(_) => self.ledger.pay()?,
-                    None => self.settled(slot)?,
-                }
-                return Ok(Some(true));
-            }
-            if has_given_way {
-                self.ledger.pay()?;
-                return Ok(None);
-            }
-            let is_due = |id: &NodeId| asking.aside.get(id).is_none_or(|&times| times < ASIDE_MAX);
-            let dirty = match self.without_large(slot, dirty, is_due) {
-                Ok(dirty) => dirty,
-                Err(due) => {
-                    self.ledger.pay()?;
-                    let Some(next) = due else { return Ok(Some(false)) };
-                    *asking.aside.entry(next).or_default() += 1;
-                    self.due_aside = Some(next);
-                    return Ok(None);
-                }
-            };
-            let nodes = &self.ledger.nodes;
-            if asking.is_whole || dirty.iter().all(|&slot| nodes.counts(slot).1 > asking.round) {
-                (asking.rounds, asking.round) = (asking.rounds + 1, self.count);
-            }
-            if asking.rounds > ROUNDS_MAX {
-                self.ledger.pay()?;
-                return Ok(Some(false));
-            }
-            self.harvest(dirty, (usize::MAX, asking.seen), gives_way)?;
-            self.find_the_lost()?;
-            has_given_way = gives_way();
-            asking.is_whole = !has_given_way;
-        }
-    }
-
-    /// Harvests these, and at most so many new ones that are found below them and are shown; fewer when it has to give way.
-    fn harvest(
-        &mut self,
-        dirty: Vec<Slot>,
-        (mut most_new, seen): (usize, Seen<'_>),
-        gives_way: &dyn Fn() -> bool,
-    ) -> Result<(), SummaryError> {
-        self.bring_in(&dirty);
-        self.begin_count();
-        let (count, now) = (self.count, self.time());
-        let mut waiting = Waiting::of(dirty.into_iter().map(|slot| (self.ledger.nodes.id(slot), slot)));
-        let is_first = self.ledger.nodes.counts(self.root).1 == 0;
-        let (mut merging, directories, tracker) = self.merging(count, now);
-        let entries_max = merging.entries_max;
-        // Whatever is told from here on is kept until this is over, and has its directory read again.
-        let bulk = (is_first && tracker.heed_all() && directories.begin_bulk()).then(|| EndOfBulk(directories));
-        harvest::harvest(&mut waiting, (directories, tracker, entries_max), gives_way, |slot, reading, waiting| {
-            let Further { new, doubted } = merging.merge(slot, reading)?;
-            let are_shown = match seen.filter(|_| !new.is_empty()) {
-                Some(viewer) => {
-                    let access = merging.ledger.record(slot)?.access;
-                    access.is_open_to_all() || viewer.may_list(merging.ledger.nodes.id(slot), &access)
-                }
-                None => true,
-            };
-            let nodes = &merging.ledger.nodes;
-            // They may lie outside of what is asked for, and would not be read at all.
-            doubted.into_iter().for_each(|doubted| waiting.add(nodes.id(doubted), doubted));
-            let followed = if are_shown { new.len().min(most_new) } else { 0 };
-            most_new -= followed;
-            new.into_iter().take(followed).for_each(|new| waiting.add(nodes.id(new), new));
-            Ok::<_, SummaryError>(())
-        })?;
-        drop(bulk);
-        let outdated = merging.outdated;
-        outdated.into_iter().try_for_each(|slot| self.mark_used(slot))
-    }
-
-    /// Has the disk read in its own order what harvesting these takes.
-    fn bring_in(&self, dirty: &[Slot]) {
-        let nodes = &self.ledger.nodes;
-        if dirty.len() * MOST_SHARE >= nodes.len() {
-            return self.directories.bring_in(&Wanted::Most);
-        }
-        let directories: Vec<NodeId> = dirty.iter().map(|&slot| nodes.id(slot)).collect();
-        let is_wanted = |id| nodes.find(id).is_none_or(|slot| nodes.is_dirty(slot));
-        self.directories.bring_in(&Wanted::Some { directories: &directories, is_wanted: &is_wanted });
-    }
-
-    /// Directories that are in none: gone, or in another one, which then has to be read (again).
-    fn find_the_lost(&mut self) -> Result<(), SummaryError> {
-        for Lost { slot, told } in std::mem::take(&mut self.nowhere) {
-            if !self.ledger.nodes.is_used(slot) || self.ledger.nodes.parent(slot).is_some() {
-                continue;
-            }
-            match self.directories.parent(self.ledger.nodes.id(slot)) {
-                Err(error) if is_gone(&error) => self.forget(slot)?,
-                Err(_) => self.nowhere.push(Lost { slot, told }),
-                Ok(parent) => {
-                    let parent = self.ledger.nodes.find(parent);
-                    let was_read = |(at, count)| {
-                        parent == Some(at) && self.ledger.nodes.counts(at).1 > count && !self.ledger.nodes.is_dirty(at)
-                    };
-                    if told.is_some_and(was_read) {
-                        // It is there, and doesn't show: something is mounted on it.
-                        self.forget(slot)?;
-                        continue;
-                    }
-                    let told = told.filter(|(at, _)| Some(*at) == parent).or(parent.map(|at| (at, self.count)));
-                    if let Some(parent) = parent {
-                        self.mark(parent)?;
-                    }
-                    self.nowhere.push(Lost { slot, told });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets a directory that is in none, and all below.
-    fn forget(&mut self, slot: Slot) -> Result<(), SummaryError> {
-        let below = self.ledger.nodes.subtree(slot).into_iter().map(|at| (at, self.ledger.nodes.id(at)));
-        let (slots, ids): (Vec<Slot>, Vec<NodeId>) = below.unzip();
-        self.tracker.heed_each(&ids);
-        for (at, id) in slots.into_iter().zip(ids) {
-            self.unreadable.remove(&at);
-            self.vanished.remove(&id);
-            self.large.remove(&id);
-            self.doubted.remove(&id);
-        }
-        Ok(self.ledger.forget(slot)?)
     }
 
     /// Whether a directory could not be read as a whole.
@@ -742,15 +413,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn close(&mut self) -> Result<(), SummaryError> {
         self.commit(true)?;
         Ok(self.ledger.compact()?)
-    }
-}
-
-/// Ends reading in bulk when it goes.
-struct EndOfBulk<'a, D: Directories>(&'a D);
-
-impl<D: Directories> Drop for EndOfBulk<'_, D> {
-    fn drop(&mut self) {
-        self.0.end_bulk();
     }
 }
 

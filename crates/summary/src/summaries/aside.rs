@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, io, sync::Arc};
 
-use super::{Further, Summaries, SummaryError};
+use super::{Summaries, SummaryError, merging::Further};
 use crate::{
     identity::NodeId,
     links::LinkKey,

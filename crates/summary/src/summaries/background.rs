@@ -2,11 +2,13 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use super::{DIRTY_SHARE, ROUNDS_MAX, Summaries, SummaryError};
+use super::{ROUNDS_MAX, Summaries, SummaryError};
 use crate::{
     custom::declare::Declared, moment::Moment, nodes::Slot, reading::Directories, survey::Method, tracker::Tracker,
 };
 
+/// More than one directory in so many is dirty: then all of them are harvested.
+const DIRTY_SHARE: usize = 20;
 /// Much has been dirty for so many seconds before it is harvested for that: who unpacks a tree goes on in the directories that would be
 /// harvested, and each of them would have to be read again.
 const CALM: i64 = 5;

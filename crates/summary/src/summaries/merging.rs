@@ -5,9 +5,7 @@ use std::{
     io,
 };
 
-use super::{
-    Lost, Summaries, SummaryError, UNKNOWN_SECONDS, UNWRITTEN_MAX, aliens::Aliens, message, watched::Relinked,
-};
+use super::{Summaries, SummaryError, UNKNOWN_SECONDS, aliens::Aliens, message, settling::Lost, watched::Relinked};
 use crate::{
     clock::{Clock, millis},
     custom::found::Found,
@@ -19,6 +17,9 @@ use crate::{
     store::Facts,
     tracker::Tracker,
 };
+
+/// Records that wait to be written; some 300 bytes each in memory.
+const UNWRITTEN_MAX: usize = 8_192;
 
 /// The parts of [`Summaries`] that a reading changes, by a harvest with one number.
 pub(super) struct Merging<'a> {
