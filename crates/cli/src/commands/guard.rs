@@ -29,6 +29,8 @@ use crate::{args::GuardArgs, message, report::Failure, session::heeded_signals};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// News that wait to be told.
 const NEWS_MAX: usize = 1024;
+/// When it ends, what was found last is told within this time: who reads it may read nothing more.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Lines about files in a second, at most.
 const LINES_MAX: u32 = 20;
 /// What this process needs itself.
@@ -57,8 +59,12 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let (tell, told) = mpsc::sync_channel(NEWS_MAX);
     let is_open = settings.undecided == Undecided::FailOpen;
     // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
-    let teller = thread::Builder::new().spawn(move || tell_all(&told, is_open));
-    let teller = teller.map_err(|error| Failure::told(message::no_thread(&error)))?;
+    let (tell_end, all_told) = mpsc::channel();
+    let teller = thread::Builder::new().spawn(move || {
+        tell_all(&told, is_open);
+        let _ = tell_end.send(());
+    });
+    teller.map_err(|error| Failure::told(message::no_thread(&error)))?;
     let guard = Guard::start(&args.dir, engine, engine_id, judge, settings, tell)
         .map_err(|error| refused(&args.dir, &error))?;
     tracing::info!("guarding {}", message::path_text(&args.dir));
@@ -66,9 +72,10 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let _ = signals.forever().next();
     ready::stopping();
     let figures = guard.stop();
-    tell_figures(&figures);
-    // Those who tell it news are there until the process ends.
-    drop(teller);
+    // It may not have heard of the end.
+    if all_told.recv_timeout(LAST_WORDS).is_err() {
+        tell_figures(&figures);
+    }
     Ok(0)
 }
 
@@ -147,6 +154,7 @@ fn tell_all(news: &Receiver<News>, is_open: bool) {
             News::EngineIs(id) => tracing::info!("the engine is {}", message::one_line(&id.to_string())),
             News::Kept(count) => tracing::debug!("verdicts kept: {count}"),
             News::Failed(what) => tracing::warn!("{}", message::of_error(&what)),
+            News::Ended(figures) => return tell_figures(&figures),
         }
     }
 }

@@ -226,6 +226,21 @@ fn nobody_opens_what_clamd_finds() {
     }
 }
 
+#[test]
+fn what_was_found_last_is_told_before_the_end() {
+    let Some(mounted) = Mounted::new("ext4") else { return };
+    let dir = with_keys();
+    let [key, store, root] = [path(dir.path(), "keys/domain.key"), path(dir.path(), "v"), path(&mounted.root, "")];
+    for round in 0..20 {
+        let bad = mounted.write(&format!("bad{round}"), format!("bad {round}").as_bytes());
+        let guard = Guard::start(&["--fail-closed", "--command", "exit 1", "--key", &key, "--verdicts", &store, &root]);
+        assert!(is_refused(&bad), "{}", guard.told());
+        let told = guard.end();
+        let (found, end) = (told.find(&format!("/bad{round}: ")), told.find("ended: "));
+        assert!(found.is_some() && found < end, "{told}");
+    }
+}
+
 #[cfg(feature = "yara")]
 #[test]
 fn nobody_opens_what_rules_find() {

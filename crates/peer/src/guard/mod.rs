@@ -120,6 +120,8 @@ pub enum News {
     Kept(u64),
     /// Something failed that makes no verdict wrong.
     Failed(String),
+    /// It guards no more. Nothing comes behind it.
+    Ended(Figures),
 }
 
 /// What was counted since the start.
@@ -243,7 +245,8 @@ impl Guard {
         }
     }
 
-    /// Guards no more, and keeps what was found. Who waits yet is undecided; threads end with the process.
+    /// Guards no more, and keeps what was found. Who waits yet is undecided; threads end with the process. The last [`News`] are
+    /// [`News::Ended`].
     pub fn stop(self) -> Figures {
         let shared = &self.shared;
         if let Err(error) = shared.gate.leave() {
@@ -257,6 +260,7 @@ impl Guard {
         if self.keeper.join().is_err() {
             self.shared.tell(News::Failed("what keeps verdicts has ended early".to_owned()));
         }
+        self.shared.tell(News::Ended(figures));
         figures
     }
 }
