@@ -14,7 +14,7 @@ use crate::bench::work::{Tool, Work};
 const READ_AHEADS: [u32; 4] = [16, 64, CHOSEN[0], CHOSEN[1]];
 
 /// What Linux chooses for a disk with a head: up to 6.16, and twice the largest request since.
-const CHOSEN: [u32; 2] = [128, 2560];
+pub(super) const CHOSEN: [u32; 2] = [128, 2560];
 
 /// What Linux chooses is held against the paper, the lesser ones are there to compare; GNU tar's rounds through ntfs-3g are up to twice
 /// as long as one another.
