@@ -58,8 +58,8 @@ pub(super) fn run(args: GuardArgs) -> Result<u8, Failure> {
     let settings = settings(&args, engine.as_ref())?;
     let (tell, told) = mpsc::sync_channel(NEWS_MAX);
     let is_open = settings.undecided == Undecided::FailOpen;
-    // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
     let (tell_end, all_told) = mpsc::channel();
+    // Nobody else writes to where somebody may hold it up: who reads what is told may be waiting for an answer of ours.
     let teller = thread::Builder::new().spawn(move || {
         tell_all(&told, is_open);
         let _ = tell_end.send(());
