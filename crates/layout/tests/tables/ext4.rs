@@ -274,6 +274,48 @@ fn orphans_are_told_without_links() {
 }
 
 #[test]
+fn a_damaged_file_of_orphans_is_told() {
+    const TAIL: usize = 8;
+    let Some(mut image) = Image::new(64 * MIB, &["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "orphan_file"]) else {
+        return;
+    };
+    image.mount(&["-t", "ext4"], "");
+    let path = image.root().join("file");
+    fs::write(&path, "content").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    // Nothing of it is left in the journal.
+    run(Command::new("fsfreeze").arg("-f").arg(image.root()));
+    let bytes = fs::read(image.path());
+    run(Command::new("fsfreeze").arg("-u").arg(image.root()));
+    drop(file);
+    image.unmount();
+    let bytes = bytes.unwrap();
+    let orphans = |bytes: &[u8]| {
+        let kept = scan(&mut Ext4::open(bytes).unwrap());
+        let problems: Vec<String> = kept.problems.iter().map(ToString::to_string).collect();
+        (kept.inodes.values().filter(|inode| inode.links == 0).count(), problems)
+    };
+    assert_eq!(orphans(&bytes), (1, Vec::new()));
+    let is_used = |block: &[u8]| {
+        let (numbers, tail) = block.split_at(4096 - TAIL);
+        tail.starts_with(&0x0b10_ca04_u32.to_le_bytes()) && numbers.iter().any(|byte| *byte != 0)
+    };
+    // In its place, and what the journal has left of it.
+    let used = || (0..).step_by(4096).zip(bytes.chunks_exact(4096)).filter(|(_, block)| is_used(block));
+    for (place, at, expected) in [
+        (4096 - TAIL, 4096 - TAIL, "the magic number of the orphan file"),
+        (100, 4096 - TAIL / 2, "the checksum of the orphan file"),
+    ] {
+        let mut damaged = bytes.clone();
+        used().for_each(|(block, _): (usize, _)| damaged[block + place] ^= 0x10);
+        let (left, problems) = orphans(&damaged);
+        assert!(left == 0 && problems.len() == 1 && problems[0].contains(expected), "{left} {problems:?}");
+        assert!(used().any(|(block, _)| problems[0].contains(&(block + at).to_string())), "{problems:?}");
+    }
+}
+
+#[test]
 fn what_is_unknown_is_refused_by_its_name() {
     let Some(image) = Image::new(64 * MIB, &["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^metadata_csum"]) else {
         return;

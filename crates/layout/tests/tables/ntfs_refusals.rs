@@ -81,12 +81,17 @@ fn a_volume_that_hibernates_is_refused() {
             fs::write(image.root().join(format!("{i} beside it, so that the index has blocks")), "").unwrap();
         }
         image.unmount();
-        Ntfs::open(ImageFile::open(&image.path()).unwrap(), CLOSED).map(|_| ())
+        let forced = Ntfs::open(ImageFile::open(&image.path()).unwrap(), Options { force_dirty: true }).unwrap();
+        (Ntfs::open(ImageFile::open(&image.path()).unwrap(), CLOSED).map(|_| ()), forced.facts().is_dirty)
     };
-    assert!(matches!(with(&[b"HIBR", &[0; 8188][..]].concat()), Err(TableError::Dirty { .. })));
-    assert!(matches!(with(b"short"), Err(TableError::Dirty { .. })));
-    with(&[0; 8192]).unwrap();
-    with(&[b"wake", &[0; 8188][..]].concat()).unwrap();
+    for content in [&[b"HIBR", &[0; 8188][..]].concat()[..], b"short"] {
+        let (refused, is_flagged) = with(content);
+        assert!(matches!(refused, Err(TableError::Dirty { .. })) && is_flagged, "{refused:?}");
+    }
+    for content in [&[0; 8192][..], &[b"wake", &[0; 8188][..]].concat()] {
+        let (closed, is_flagged) = with(content);
+        assert!(closed.is_ok() && !is_flagged, "{closed:?}");
+    }
 }
 
 #[test]

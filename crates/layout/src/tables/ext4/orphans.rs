@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::{
+    checksum::crc32c,
     fields::le32,
     inode::{self, RawInode},
     source::{Direct, Lack, Source},
@@ -14,6 +15,10 @@ use crate::{block_read::BlockRead, tables::TableError};
 
 /// More than that are a damage.
 const MOST: usize = 1 << 20;
+
+/// What a block of the orphan file has at its end: this number, and a checksum.
+const MAGIC: u32 = 0x0b10_ca04;
+const TAIL_BYTES: usize = 8;
 
 /// All orphans: those of the list that begins in the superblock, and those of the orphan file. At most a million.
 pub(super) fn all<B: BlockRead>(volume: &Volume<B>, mut problem: impl FnMut(TableError)) -> HashSet<u32> {
@@ -32,20 +37,48 @@ pub(super) fn all<B: BlockRead>(volume: &Volume<B>, mut problem: impl FnMut(Tabl
     let file = volume.superblock.orphan_file;
     if volume.superblock.compatible.contains(Compatible::ORPHAN_FILE) && file != 0 {
         let named = (file, superblock::ORPHAN_FILE_AT);
-        match read(volume, &mut source, named, |raw| raw.runs(volume, &mut Direct::new(volume)).runs) {
-            Ok((runs, _)) => {
+        let take = |raw: RawInode<'_>| (raw.runs(volume, &mut Direct::new(volume)).runs, raw.seed(&volume.superblock));
+        match read(volume, &mut source, named, take) {
+            Ok(((runs, seed), _)) => {
                 for block in runs.iter().flat_map(|run| run.physical..run.physical + run.count) {
-                    let Ok(bytes) = source.block(block) else { continue };
-                    // The last 8 bytes are a magic number and a checksum.
-                    let numbers = bytes[..bytes.len() - 8].chunks_exact(4).map(|number| le32(number, 0));
-                    let room = MOST - orphans.len().min(MOST);
-                    orphans.extend(numbers.filter(|&number| number != 0).take(room));
+                    match in_block(volume, &mut source, block, seed) {
+                        Ok(numbers) => orphans.extend(numbers.into_iter().take(MOST - orphans.len().min(MOST))),
+                        Err(error) => problem(error),
+                    }
                 }
             }
             Err(error) => problem(error),
         }
     }
     orphans
+}
+
+/// The orphans in a block of the orphan file.
+fn in_block<B: BlockRead>(
+    volume: &Volume<B>,
+    source: &mut Direct<'_, B>,
+    block: u64,
+    seed: u32,
+) -> Result<Vec<u32>, TableError> {
+    let bytes = source.block(block).map_err(|lack| match lack {
+        Lack::Damaged(error) => error,
+        Lack::Blocks => TableError::damaged("the orphan file", volume.byte_of(block), "a block", "none"),
+    })?;
+    let room = bytes.len() - TAIL_BYTES;
+    let check = |what: &str, at: usize, expected: u32, found: u32| match expected == found {
+        true => Ok(()),
+        false => {
+            let (expected, found) = (format!("{expected:#010x}"), format!("{found:#010x}"));
+            let at = volume.byte_of(block) + at as u64;
+            Err(TableError::damaged(format!("{what} of the orphan file"), at, expected, found))
+        }
+    };
+    check("the magic number", room, MAGIC, le32(&bytes, room))?;
+    if volume.superblock.is_checksummed() {
+        let sum = crc32c(crc32c(seed, &block.to_le_bytes()), &bytes[..room]);
+        check("the checksum", room + 4, sum, le32(&bytes, room + 4))?;
+    }
+    Ok(bytes[..room].chunks_exact(4).map(|number| le32(number, 0)).filter(|&number| number != 0).collect())
 }
 
 /// What is taken of an inode that is named at this byte, and the byte where it lies.
