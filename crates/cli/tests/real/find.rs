@@ -157,7 +157,9 @@ fn a_mounted_ext4_is_told_as_find_tells_it() {
         for options in [&[][..], &BY_PARTS] {
             same(&by_onesweep(&below, options), &by_find(&below, &[]));
         }
-        same(&by_onesweep(&root, &["-size", "+20k", "-type", "f"]), &by_find(&root, &["-size", "+20k", "-type", "f"]));
+        for conditions in [&["-size", "+20k", "-type", "f"][..], &["-user", "12"], &["-user", "root", "-type", "d"]] {
+            same(&by_onesweep(&root, conditions), &by_find(&root, conditions));
+        }
 
         run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(root.join("a/memory")));
         fs::create_dir(root.join("a/memory/x")).expect("a directory");

@@ -50,13 +50,22 @@ fn is_found_without_a_walk(fs: Fs) {
     fs::hard_link(root.join("d0/e0/f9"), root.join("d1/again")).expect("a link");
     run(Command::new("mkfifo").arg(root.join("d1/pipe")));
     fs::create_dir(root.join("d1/small")).expect("a folder");
+    run(Command::new("chown").arg("nobody").arg(root.join("d1/e1/f3")));
     // Blocks of attributes, beside what takes none itself.
     let large = "v".repeat(3000);
     for name in ["d1/link", "d1/pipe", "d1/small", "d1/e1/f2"] {
         run(Command::new("setfattr").args(["-h", "-n", "trusted.large", "-v", &large]).arg(root.join(name)));
     }
-    for conditions in [&[][..], &["-size", "+10k"], &["-type", "l"], &["-name", "f1*"], &["-mtime", "-1", "-type", "d"]]
-    {
+    let conditions: [&[&str]; 6] = [
+        &[],
+        &["-size", "+10k"],
+        &["-type", "l"],
+        &["-name", "f1*"],
+        &["-mtime", "-1", "-type", "d"],
+        &["-user", "nobody"],
+    ];
+    assert_eq!(by_find(&root, &["-user", "nobody"]).len(), 1);
+    for conditions in conditions {
         for limit in [&[][..], &["--catalog-limit", "50K"]] {
             let out = finish(onesweep(["find"]).args(limit).arg(&root).args(conditions), 0);
             assert_eq!(lines(&out.stdout), by_find(&root, conditions), "{conditions:?} {limit:?}");
