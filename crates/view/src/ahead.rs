@@ -81,6 +81,8 @@ pub struct Figures {
     pub sweeps: u64,
     /// How often the program had to wait for a file.
     pub waits: u64,
+    /// Files that the kernel was given before the program asked for them, through a view.
+    pub given: u64,
     /// Why nothing, or no more, was brought in.
     pub remark: Option<String>,
 }

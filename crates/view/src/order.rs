@@ -7,8 +7,10 @@ use std::{
 };
 
 use onesweep_sys::{
+    cache,
     fiemap::{self, FIEMAP_EXTENT_UNKNOWN, FiemapBuffer},
-    files::{DirReader, EntryType, open_file_at},
+    files::{DirReader, EntryType, open_file_at, statx_fd},
+    memory::page_bytes,
 };
 
 /// How the entries of a directory follow each other.
@@ -17,7 +19,8 @@ pub enum Order {
     /// As the file system gives them.
     #[default]
     Source,
-    /// As the first blocks of the files lie on the device; what has none comes first, by inode number.
+    /// As the first blocks of the files lie on the device; what has none comes first, by inode number. By inode number alone where
+    /// the files are in memory.
     Device,
     /// By inode number.
     Inode,
@@ -33,8 +36,11 @@ pub(crate) struct Listed {
     pub(crate) kind: EntryType,
 }
 
-/// Lists a directory that is open for reading. The order of the device costs an open and a look at the map for each file; where
-/// the file system tells no addresses, it is that of inode numbers.
+/// Files of a directory that are looked at to find out whether all are in memory.
+const SAMPLE: usize = 4;
+
+/// Lists a directory that is open for reading. The order of the device costs an open and a look at the map for each file, unless
+/// some that lie far apart are in memory; where the file system tells no addresses, it is that of inode numbers.
 pub(crate) fn list(directory: BorrowedFd<'_>, order: Order) -> io::Result<Vec<Listed>> {
     let mut entries = Vec::new();
     DirReader::default().read(directory, |entry| {
@@ -47,11 +53,27 @@ pub(crate) fn list(directory: BorrowedFd<'_>, order: Order) -> io::Result<Vec<Li
         Order::Device => {
             // Inodes, which hold the addresses, are met in their order.
             entries.sort_by_key(|entry| entry.ino);
-            let mut buffer = FiemapBuffer::new(1);
-            entries.sort_by_cached_key(|entry| address(directory, entry, &mut buffer));
+            if !are_in_memory(directory, &entries) {
+                let mut buffer = FiemapBuffer::new(1);
+                entries.sort_by_cached_key(|entry| address(directory, entry, &mut buffer));
+            }
         }
     }
     Ok(entries)
+}
+
+/// Whether the content of files that lie far apart is in memory. Then no order saves a seek.
+fn are_in_memory(directory: BorrowedFd<'_>, entries: &[Listed]) -> bool {
+    let files: Vec<&Listed> = entries.iter().filter(|entry| entry.kind == EntryType::File).collect();
+    let step = files.len().div_ceil(SAMPLE).max(1);
+    files.iter().rev().step_by(step).all(|entry| {
+        let is_cached = || -> io::Result<bool> {
+            let file = open_file_at(directory, entry.name.as_c_str())?;
+            let bytes = statx_fd(file.as_fd())?.size;
+            Ok(cache::residency(file.as_fd(), 0, bytes)?.cached >= bytes.div_ceil(page_bytes()))
+        };
+        is_cached().unwrap_or(false)
+    })
 }
 
 fn address(directory: BorrowedFd<'_>, entry: &Listed, buffer: &mut FiemapBuffer) -> Option<u64> {

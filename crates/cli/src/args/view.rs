@@ -47,6 +47,10 @@ pub(crate) struct ViewArgs {
     /// Let the tree be changed through the view
     #[arg(long)]
     pub(crate) read_write: bool,
+    /// Let the kernel read files of 1 MiB and more by itself (Linux 6.9, root): for trees of large files. Each open is a request
+    /// then. With --read-write it is so
+    #[arg(long)]
+    pub(crate) passthrough: bool,
     /// Let other users look, too, when it isn't root who shows it (/etc/fuse.conf has to say user_allow_other)
     #[arg(long)]
     pub(crate) allow_other: bool,

@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, RenameFlags, Seek
 use crate::{
     cache::pages,
     image::{Folder, Fs, Image, mounts_below},
-    run::{finish, onesweep, output, root_test, run, text},
+    run::{finish, long, onesweep, output, root_test, run, seed, text},
     tree::{self, Rng, Varied},
 };
 
@@ -107,30 +107,137 @@ fn a_view_is_the_same_tree() {
         fs::write(root.join("large"), Rng::new(3).bytes((3 << 20) + 123)).expect("a file");
         let accessed = || fs::metadata(root.join("large")).expect("a file").atime_nsec();
         let before = accessed();
-        let view = View::show(&root, &dir, &["--verbose"]);
-        assert!(inodes(&dir) == inodes(&root), "{}: inodes differ", fs.name());
-        let (shown, there) = (tree::manifest(&dir), tree::manifest(&root));
-        for (name, entry) in &there {
-            assert_eq!(shown.get(name), Some(entry), "{}: {}", fs.name(), name.display());
+        for option in [None, Some("--passthrough")] {
+            let options: Vec<&str> = ["--verbose"].into_iter().chain(option).collect();
+            let view = View::show(&root, &dir, &options);
+            same_tree(fs, &dir, &root);
+            assert_eq!(accessed(), before, "reading through the view leaves the access time");
+            view.signal(rustix::process::Signal::INT);
+            let said = view.end(Some(0));
+            if matches!(fs, Fs::Ext4 | Fs::Xfs) {
+                assert!(said.contains("changes are seen at once"), "{}: {said}", fs.name());
+            }
+            let by_kernel = said.contains("files of 1 MiB and more are read by the kernel");
+            assert!(!by_kernel || option.is_some(), "{said}");
+            assert!(by_kernel || said.contains("files are read without being opened"), "{said}");
+            assert!(fs::read_dir(&dir).expect("a folder").next().is_none());
         }
-        assert_eq!(shown.len(), there.len());
-        let tar = |from: &Path| {
-            output(
-                Command::new("tar")
-                    .args(["--format=gnu", "--sparse", "--sort=name", "-cf", "-", "-C"])
-                    .arg(from)
-                    .arg("."),
-            )
-        };
-        assert!(tar(&dir) == tar(&root), "{}: archives differ", fs.name());
-        assert_eq!(accessed(), before, "reading through the view leaves the access time");
+    }
+}
+
+fn same_tree(fs: Fs, dir: &Path, root: &Path) {
+    assert!(inodes(dir) == inodes(root), "{}: inodes differ", fs.name());
+    let (shown, there) = (tree::manifest(dir), tree::manifest(root));
+    for (name, entry) in &there {
+        assert_eq!(shown.get(name), Some(entry), "{}: {}", fs.name(), name.display());
+    }
+    assert_eq!(shown.len(), there.len());
+    let tar = |from: &Path| {
+        output(
+            Command::new("tar").args(["--format=gnu", "--sparse", "--sort=name", "-cf", "-", "-C"]).arg(from).arg("."),
+        )
+    };
+    assert!(tar(dir) == tar(root), "{}: archives differ", fs.name());
+}
+
+/// Files of a few folders, of up to a page and more.
+fn small_files(root: &Path, count: usize) -> Vec<PathBuf> {
+    let mut rng = Rng::new(5);
+    let mut files = Vec::new();
+    for number in 0..count {
+        let path = root.join(format!("d{}/f{number:03}", number % 3));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, rng.bytes(1 + number * 40)).expect("a file");
+        files.push(path);
+    }
+    files
+}
+
+/// Most files are in the kernel's memory before a program asks for them, in whatever order it goes, and have the right bytes.
+#[test]
+fn files_are_given_before_they_are_asked_for() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let (root, dir) = place(&image);
+    small_files(&root, 300);
+    let archive = |from: &Path, options: &[&str]| {
+        output(Command::new("tar").args(["--format=gnu", "-cf", "-"]).args(options).arg("-C").arg(from).arg("."))
+    };
+    for sort in ["--sort=none", "--sort=name", "--sort=inode"] {
+        let view = View::show(&root, &dir, &["--verbose", "--order", "source"]);
+        assert!(archive(&dir, &[sort]) == archive(&root, &[sort]), "{sort}: the archive is another one");
         view.signal(rustix::process::Signal::INT);
         let said = view.end(Some(0));
-        if matches!(fs, Fs::Ext4 | Fs::Xfs) {
-            assert!(said.contains("changes are seen at once"), "{}: {said}", fs.name());
-        }
-        assert!(fs::read_dir(&dir).expect("a folder").next().is_none());
+        let given = said.split("given ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::parse);
+        let given: usize = given.and_then(Result::ok).unwrap_or_else(|| panic!("{sort}: {said}"));
+        assert!((200..300).contains(&given), "{sort}: {said}");
     }
+    // What was given isn't older than what the program has written itself.
+    let view = View::show(&root, &dir, &["--verbose", "--read-write"]);
+    archive(&dir, &[]);
+    view.signal(rustix::process::Signal::INT);
+    let said = view.end(Some(0));
+    assert!(!said.contains("given"), "{said}");
+}
+
+/// Programs read through a view what is overwritten meanwhile, with as many bytes: what they see in the end is what is there.
+#[test]
+fn what_is_given_while_it_changes_does_not_stay() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let (root, dir) = place(&image);
+    let files = small_files(&root, 120);
+    let _view = View::show(&root, &dir, &[]);
+    let read = || output(Command::new("sh").args(["-c", "cat \"$1\"/d0/*", "sh"]).arg(&dir));
+    let mut rng = Rng::new(seed());
+    for round in 0..if long() { 300 } else { 20 } {
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| drop(read()));
+            for _ in 0..200 {
+                let file = &files[3 * rng.below(40) as usize];
+                let len = fs::metadata(file).expect("a file").len() as usize;
+                let open = File::options().write(true).open(file).expect("a file");
+                open.write_all_at(&rng.bytes(len), 0).expect("bytes");
+            }
+            reader.join().expect("bytes");
+        });
+        let contents = |from: &Path| -> Vec<Vec<u8>> {
+            let below = |file: &PathBuf| from.join(file.strip_prefix(&root).expect("below"));
+            files.iter().step_by(3).map(|file| fs::read(below(file)).expect("a file")).collect()
+        };
+        let there = contents(&root);
+        until(&format!("round {round}: old bytes stay"), || contents(&dir) == there);
+    }
+}
+
+/// Where files are in memory no order saves a seek, and none is asked of their maps.
+#[test]
+fn directories_are_listed_as_their_files_lie_on_the_disk() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(root.join("a")).expect("a folder");
+    let names: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        File::create(root.join("a").join(name)).expect("a file");
+    }
+    // The last one made gets the first blocks.
+    for name in names.iter().rev() {
+        fs::write(root.join("a").join(name), vec![1; 64 << 10]).expect("a file");
+        File::open(root.join("a").join(name)).and_then(|file| file.sync_all()).expect("it lies somewhere");
+    }
+    let listed = || -> Vec<String> {
+        let view = View::show(&root, &dir, &[]);
+        let entries = fs::read_dir(dir.join("a")).expect("a folder");
+        let listed = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+        drop(view);
+        listed
+    };
+    let by_number: Vec<String> = names.clone();
+    assert_eq!(listed(), by_number, "in memory");
+    image.cold();
+    let by_address = listed();
+    assert_eq!(by_address, names.iter().rev().cloned().collect::<Vec<_>>(), "on the disk");
 }
 
 #[test]
@@ -283,8 +390,11 @@ fn a_killed_view_is_followed_by_another_one() {
         let mut running = view.running.take().expect("it runs");
         running.kill().expect("it is killed");
         running.wait().expect("it ends");
-        let dead = fs::read(dir.join("file")).expect_err("nobody serves it");
-        assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+        // What was read may still be in memory.
+        for dead in [fs::read_dir(&dir).err(), fs::read(dir.join("another file")).err()] {
+            let dead = dead.expect("nobody serves it");
+            assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+        }
         // Not dropped: what was left there has to stay.
         std::mem::forget(view);
     }

@@ -63,7 +63,8 @@ impl Filesystem for Face {
             let _ = config.add_capabilities(wanted);
         }
         // The kernel lets root alone hand over files.
-        let has_passthrough = onesweep_sys::user::effective_uid() == 0
+        let has_passthrough = self.0.wants_passthrough
+            && onesweep_sys::user::effective_uid() == 0
             && config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
             && config.set_max_stack_depth(1).is_ok()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();

@@ -164,6 +164,23 @@ impl Guide {
         job();
     }
 
+    /// Whether a file that is in memory may be read before a program asks for it. If so, that counts as opened.
+    pub(super) fn may_be_given(&self, inode: Inode) -> bool {
+        let Some((_, board)) = self.current() else { return true };
+        match (board.phase(), board.find(inode.dev, inode.ino)) {
+            // Somebody may wait for it.
+            (Phase::Looking, _) => false,
+            (Phase::Guided, Some(slot)) => {
+                let is_ready = board.is_ready(slot);
+                if is_ready {
+                    board.note_opened(slot);
+                }
+                is_ready
+            }
+            (Phase::Guided, None) | (Phase::Aside | Phase::Over, _) => true,
+        }
+    }
+
     fn begin(&self, chain: &[NodeId], missed: Missed, path: impl FnOnce(NodeId) -> Option<PathBuf>) -> bool {
         let found = lock(&self.shared.walks).missed(self.shared.began.elapsed(), chain, missed);
         let Some((root, path)) = found.and_then(|root| Some((root, path(root)?))) else { return false };

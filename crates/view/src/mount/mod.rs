@@ -17,12 +17,16 @@
 //! | `opened` | what programs have open |
 //! | `fuse` | the face: requests in, answers out |
 //! | `writes` | those that change something |
+//! | `following` | which files a program reads next, pure |
+//! | `given` | those are given to the kernel before it asks |
 //! | `guide` | the sweep ahead, and requests that wait for it |
 //! | `changes` | what changes in the source, and what the kernel has to forget |
 
 mod changes;
 pub mod contents;
+mod following;
 mod fuse;
+mod given;
 mod guide;
 mod nodes;
 mod opened;
@@ -70,6 +74,9 @@ pub struct Settings {
     pub read_write: bool,
     /// Files are brought into memory ahead of whoever walks over the tree.
     pub sweeps_ahead: bool,
+    /// Files of 1 MiB and more are read by the kernel itself, where it can. Each open is a request then; else a tree that is only to
+    /// be read does without.
+    pub passthrough: bool,
     /// How it is called among the mounts.
     pub name: &'static str,
     /// Users other than the one who shows it may look at it. As root they always may.
@@ -119,6 +126,10 @@ impl View {
         config.clone_fd = true;
         let mut session = Session::new(Face(Arc::clone(&face)), dir, &config)?;
         let (notifier, unmounter) = (session.notifier(), session.unmount_callable());
+        // What programs write themselves may be newer than what is given.
+        if settings.sweeps_ahead && !settings.read_write {
+            face.given.start(notifier.clone());
+        }
         let tidy = {
             let face = Arc::clone(&face);
             move || face.tidy()

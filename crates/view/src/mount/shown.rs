@@ -32,6 +32,7 @@ use super::{
     Settings,
     changes::{Changes, Told},
     contents::Contents,
+    given::Given,
     guide::Guide,
     lock,
     nodes::{NodeId, ROOT},
@@ -58,6 +59,9 @@ pub(super) struct Shown {
     pub(super) opened: Opened,
     order: Order,
     pub(super) read_only: bool,
+    pub(super) given: Given,
+    /// The kernel may read large files by itself.
+    pub(super) wants_passthrough: bool,
     /// The kernel reads large files by itself.
     pub(super) has_passthrough: AtomicBool,
     /// Programs read without telling that they open.
@@ -136,6 +140,8 @@ impl Shown {
             opened: Opened::default(),
             order: settings.order,
             read_only: !settings.read_write,
+            given: Given::default(),
+            wants_passthrough: settings.passthrough,
             has_passthrough: AtomicBool::new(false),
             is_without_open: AtomicBool::new(false),
         })
@@ -155,7 +161,7 @@ impl Shown {
     }
 
     pub(super) fn finish(&self) -> Figures {
-        self.guide.finish()
+        Figures { given: self.given.count(), ..self.guide.finish() }
     }
 
     /// A directory for a look at its entries.
@@ -372,6 +378,7 @@ impl Shown {
             Ok(stat) => self.when_in_memory(id, &open.file, &stat, Box::new(answer)),
             Err(_) => answer(),
         }
+        self.give_next(id);
     }
 
     fn list(&self, id: NodeId) -> io::Result<Vec<Listed>> {
@@ -396,6 +403,9 @@ impl Shown {
         let listed = Arc::new(self.list(open.node)?);
         *entries = Some(Arc::clone(&listed));
         drop(entries);
+        if let Some(following) = self.given.following() {
+            lock(following).listed(open.node, &listed);
+        }
         self.note_disk(open.node, before);
         Ok((open.node, listed))
     }

@@ -125,12 +125,16 @@ pub(crate) fn code_of(status: ExitStatus) -> u8 {
 
 /// Tells what was brought in.
 pub(crate) fn tell(figures: &Figures) {
-    let Figures { files, bytes, sweeps, waits, remark } = figures;
+    let Figures { files, bytes, sweeps, waits, given, remark } = figures;
     let remark = remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
     let times =
         |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {many}") };
+    let given = match given {
+        0 => String::new(),
+        _ => format!(", and was given {} before it asked", times(*given, "file", "files")),
+    };
     eprintln!(
-        "onesweep: {} ({}) brought in by {}; the program waited {}{remark}",
+        "onesweep: {} ({}) brought in by {}; the program waited {}{given}{remark}",
         times(*files, "file", "files"),
         Size(*bytes),
         times(*sweeps, "sweep", "sweeps"),

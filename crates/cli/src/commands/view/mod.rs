@@ -48,6 +48,7 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
         limit: args.limit.map(|limit| limit.0),
         read_write: args.read_write,
         sweeps_ahead: true,
+        passthrough: args.passthrough || args.read_write,
         name: SHOWN,
         allow_other: args.allow_other,
     };

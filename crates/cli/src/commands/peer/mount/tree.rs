@@ -81,6 +81,7 @@ pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
         read_write: args.read_write,
         // It would read from the disk what servers have.
         sweeps_ahead: false,
+        passthrough: true,
         name: SHOWN,
         allow_other: args.allow_other,
     };

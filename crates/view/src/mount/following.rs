@@ -1,0 +1,283 @@
+//! Which files of a directory a program reads next: pure.
+//!
+//! Programs that walk read the files of a directory in one of few orders. Whoever has read two files that follow each other in one
+//! of them will read the next ones, and in the next directory, too. What was foreseen is given to the kernel and isn't asked for any
+//! more; so one file in each window is left out: when it is asked for, the program has come so far, and more is foreseen. As the
+//! kernel's read-ahead does it, with files in place of pages.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use onesweep_sys::files::EntryType;
+
+use super::nodes::NodeId;
+use crate::order::Listed;
+
+/// Files that are foreseen at first, and at most.
+const WINDOW_MIN: usize = 4;
+const WINDOW_MAX: usize = 64;
+/// Directories whose entries are known, at most.
+const DIRECTORIES_MAX: usize = 64;
+/// Directories with more entries are not followed: to sort them takes longer than a walk may wait.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// An order in which programs read the files of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Listed,
+    Inode,
+    Name,
+}
+
+const KINDS: [Kind; 3] = [Kind::Listed, Kind::Inode, Kind::Name];
+
+/// Entries by their ranks, and ranks by the entries, of files alone.
+#[derive(Debug)]
+struct Ranks {
+    entries: Vec<u32>,
+    /// Of each entry; none of those that are no files.
+    ranks: Vec<Option<u32>>,
+}
+
+impl Ranks {
+    fn new(listed: &[Listed], kind: Kind) -> Self {
+        let is_file = |at: &u32| matches!(listed[*at as usize].kind, EntryType::File | EntryType::Unknown);
+        let mut entries: Vec<u32> = (0..listed.len() as u32).filter(is_file).collect();
+        match kind {
+            Kind::Listed => {}
+            Kind::Inode => entries.sort_by_key(|at| listed[*at as usize].ino),
+            Kind::Name => entries.sort_by(|one, other| listed[*one as usize].name.cmp(&listed[*other as usize].name)),
+        }
+        let mut ranks = vec![None; listed.len()];
+        (0..).zip(&entries).for_each(|(rank, at)| ranks[*at as usize] = Some(rank));
+        Self { entries, ranks }
+    }
+
+    fn of(&self, entry: u32) -> Option<usize> {
+        self.ranks[entry as usize].map(|rank| rank as usize)
+    }
+}
+
+/// How the files of a directory are read.
+#[derive(Debug)]
+struct Course {
+    directory: NodeId,
+    listed: Arc<Vec<Listed>>,
+    by_ino: Option<HashMap<u64, u32>>,
+    ranks: [Option<Ranks>; KINDS.len()],
+    /// The entry that was asked for last.
+    last: Option<u32>,
+    foreseen: Option<Foreseen>,
+}
+
+/// Ranks in the order of a course.
+#[derive(Debug)]
+struct Foreseen {
+    /// Of what was asked for.
+    first: usize,
+    /// Of what isn't given: that it is asked for tells that the program has come so far.
+    left_out: usize,
+    /// Behind what is given.
+    end: usize,
+}
+
+impl Course {
+    fn new(directory: NodeId, listed: Arc<Vec<Listed>>) -> Self {
+        Self { directory, listed, by_ino: None, ranks: [const { None }; KINDS.len()], last: None, foreseen: None }
+    }
+
+    fn entry(&mut self, ino: u64) -> Option<u32> {
+        let listed = &self.listed;
+        let by_ino = self.by_ino.get_or_insert_with(|| listed.iter().map(|entry| entry.ino).zip(0..).collect());
+        by_ino.get(&ino).copied()
+    }
+
+    fn ranks(&mut self, kind: Kind) -> &Ranks {
+        let listed = &self.listed;
+        self.ranks[kind as usize].get_or_insert_with(|| Ranks::new(listed, kind))
+    }
+
+    /// Whether one entry comes just behind another one.
+    fn follows(&mut self, kind: Kind, one: u32, other: u32) -> bool {
+        let ranks = self.ranks(kind);
+        matches!((ranks.of(one), ranks.of(other)), (Some(one), Some(other)) if one + 1 == other)
+    }
+}
+
+/// What programs are foreseen to read.
+#[derive(Debug)]
+pub(super) struct Following {
+    courses: VecDeque<Course>,
+    /// How the last directory was read in which that could be told.
+    kind: Kind,
+    /// None: nothing is foreseen in a new directory.
+    window: Option<usize>,
+}
+
+impl Default for Following {
+    fn default() -> Self {
+        Self { courses: VecDeque::new(), kind: Kind::Listed, window: None }
+    }
+}
+
+impl Following {
+    /// A directory was listed.
+    pub(super) fn listed(&mut self, directory: NodeId, listed: &Arc<Vec<Listed>>) {
+        self.courses.retain(|course| course.directory != directory);
+        if listed.len() > ENTRIES_MAX {
+            return;
+        }
+        if self.courses.len() == DIRECTORIES_MAX {
+            self.courses.pop_front();
+        }
+        self.courses.push_back(Course::new(directory, Arc::clone(listed)));
+    }
+
+    /// A program has asked for a file of a directory. Gives the directory's entries, and which of them it will read next, in that
+    /// order.
+    pub(super) fn asked(&mut self, directory: NodeId, ino: u64) -> Option<(Arc<Vec<Listed>>, Vec<u32>)> {
+        let course = self.courses.iter_mut().find(|course| course.directory == directory)?;
+        let entry = course.entry(ino)?;
+        let last = course.last.replace(entry);
+        let rank = course.ranks(self.kind).of(entry)?;
+        let from = match &course.foreseen {
+            // What could not be given, as a large file.
+            Some(Foreseen { first, left_out, .. }) if (*first..*left_out).contains(&rank) => return None,
+            Some(Foreseen { left_out, end, .. }) if (*left_out..=*end).contains(&rank) => Some((*end).max(rank + 1)),
+            None if last.is_none() && self.window.is_some() => Some(rank + 1),
+            _ => None,
+        };
+        let (rank, from) = match from {
+            Some(from) => (rank, from),
+            None => {
+                let last = last?;
+                let Some(kind) = KINDS.into_iter().find(|kind| course.follows(*kind, last, entry)) else {
+                    course.foreseen = None;
+                    self.window = None;
+                    return None;
+                };
+                self.kind = kind;
+                let rank = course.ranks(kind).of(entry)?;
+                (rank, rank + 1)
+            }
+        };
+        let window = self.window.map_or(WINDOW_MIN, |window| (2 * window).min(WINDOW_MAX));
+        self.window = Some(window);
+        let ranks = course.ranks(self.kind);
+        let end = (from + window).min(ranks.entries.len());
+        let left_out = from + window / 2;
+        let next = (from..end).filter(|rank| *rank != left_out).map(|rank| ranks.entries[rank]).collect();
+        course.foreseen = Some(Foreseen { first: rank, left_out, end });
+        Some((Arc::clone(&course.listed), next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+
+    /// Files whose order by name and by number differ from the one in which they are listed.
+    fn listing(count: u64) -> Arc<Vec<Listed>> {
+        let file = |at: u64| {
+            let (name, ino) = (CString::new(format!("{:05}", at * 7919 % count)).unwrap(), 100 + at * 104_729 % count);
+            Listed { name, ino, kind: EntryType::File }
+        };
+        Arc::new((0..count).map(file).collect())
+    }
+
+    /// Reads a directory in an order; tells how many files were asked for, and how many were foreseen that weren't read behind it.
+    fn read(
+        following: &mut Following,
+        directory: NodeId,
+        order: &[u64],
+        given: impl Fn(u64) -> bool,
+    ) -> (usize, usize) {
+        let mut known: Vec<u64> = Vec::new();
+        let (mut asked, mut in_vain) = (0, 0);
+        for (at, ino) in order.iter().enumerate() {
+            if known.contains(ino) {
+                continue;
+            }
+            asked += 1;
+            if let Some((listed, next)) = following.asked(directory, *ino) {
+                let next = next.into_iter().map(|entry| listed[entry as usize].ino);
+                let next: Vec<u64> = next.filter(|ino| given(*ino)).collect();
+                in_vain += next.iter().filter(|ino| !order[at..].contains(ino)).count();
+                known.extend(next);
+            }
+        }
+        (asked, in_vain)
+    }
+
+    fn orders(listed: &[Listed]) -> [Vec<u64>; 3] {
+        let as_listed: Vec<u64> = listed.iter().map(|entry| entry.ino).collect();
+        let mut by_number = as_listed.clone();
+        by_number.sort_unstable();
+        let mut by_name: Vec<&Listed> = listed.iter().collect();
+        by_name.sort_by(|one, other| one.name.cmp(&other.name));
+        [as_listed, by_number, by_name.into_iter().map(|entry| entry.ino).collect()]
+    }
+
+    #[test]
+    fn each_order_is_recognised_and_kept_in_the_next_directory() {
+        let listed = listing(1009);
+        for order in orders(&listed) {
+            let mut following = Following::default();
+            following.listed(1, &listed);
+            let (asked, in_vain) = read(&mut following, 1, &order, |_| true);
+            assert!(asked < 30 && in_vain == 0, "{asked} {in_vain}");
+            following.listed(2, &listed);
+            let (asked, in_vain) = read(&mut following, 2, &order, |_| true);
+            assert!(asked < 20 && in_vain == 0, "{asked} {in_vain}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_given_is_no_end() {
+        let listed = listing(1009);
+        for order in orders(&listed) {
+            let mut following = Following::default();
+            following.listed(1, &listed);
+            // Every seventh is too large.
+            let (asked, _) = read(&mut following, 1, &order, |ino| ino % 7 != 0);
+            assert!(asked < 1009 / 7 + 40, "{asked}");
+        }
+    }
+
+    #[test]
+    fn who_reads_here_and_there_is_not_followed() {
+        let listed = listing(1009);
+        let mut following = Following::default();
+        following.listed(1, &listed);
+        let order: Vec<u64> = (0..1009).map(|at| listed[at * 401 % 1009].ino).collect();
+        let (asked, in_vain) = read(&mut following, 1, &order, |_| true);
+        assert!(asked > 900 && in_vain < 50, "{asked} {in_vain}");
+        let mut following = Following::default();
+        assert!(following.asked(1, 100).is_none(), "a directory that nobody has listed");
+        following.listed(1, &listed);
+        assert!(following.asked(1, 100).is_none(), "a single file");
+        assert!(following.asked(1, 5).is_none(), "one that isn't in it");
+    }
+
+    #[test]
+    fn what_is_foreseen_is_bounded() {
+        let listed = listing(1009);
+        let mut following = Following::default();
+        for directory in 0..3 * DIRECTORIES_MAX as u64 {
+            following.listed(directory, &listed);
+        }
+        assert_eq!(following.courses.len(), DIRECTORIES_MAX);
+        let mut most = 0;
+        let last = 3 * DIRECTORIES_MAX as u64 - 1;
+        for entry in listed.iter() {
+            most = most.max(following.asked(last, entry.ino).map_or(0, |(_, next)| next.len()));
+        }
+        assert_eq!(most, WINDOW_MAX - 1);
+        following.listed(1, &Arc::new(vec![listed[0].clone(); ENTRIES_MAX + 1]));
+        assert!(following.courses.iter().all(|course| course.directory != 1));
+    }
+}

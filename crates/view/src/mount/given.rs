@@ -1,0 +1,128 @@
+//! Files that are given to the kernel before a program asks for them: each would else cost a round trip.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use fuser::{INodeNo, Notifier};
+use onesweep_sys::{
+    cache,
+    files::{EntryType, Stat, open_file_at, read_at, statx_fd},
+    memory::page_bytes,
+};
+
+use super::{
+    changes::Told,
+    following::Following,
+    lock,
+    nodes::{Inode, NodeId},
+    shown::Shown,
+};
+
+/// The largest file that is given. A larger one is worth its round trip.
+const FILE_MAX: u64 = 128 << 10;
+/// Bytes that are given at a time, at most.
+const BYTES_MAX: u64 = 4 << 20;
+/// Threads that give at a time, at most: the kernel may have one wait, and others have to take requests.
+const GIVERS_MAX: usize = 2;
+
+/// What is given, and how.
+#[derive(Default)]
+pub(super) struct Given {
+    notifier: OnceLock<Notifier>,
+    following: Mutex<Following>,
+    givers: AtomicUsize,
+    count: AtomicU64,
+}
+
+impl Given {
+    /// Files that were given.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// From now on files are given.
+    pub(super) fn start(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// What programs are foreseen to read, where files are given.
+    pub(super) fn following(&self) -> Option<&Mutex<Following>> {
+        self.notifier.get().map(|_| &self.following)
+    }
+}
+
+struct Turn<'a>(&'a AtomicUsize);
+
+impl<'a> Turn<'a> {
+    fn take(givers: &'a AtomicUsize) -> Option<Self> {
+        let turn = Self(givers);
+        (givers.fetch_add(1, Ordering::SeqCst) < GIVERS_MAX).then_some(turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shown {
+    /// A program has asked for a file: those that it will read next are given to the kernel, if they are in memory. What fails
+    /// here is asked for.
+    pub(super) fn give_next(&self, id: NodeId) {
+        let Some(notifier) = self.given.notifier.get() else { return };
+        let Some(_turn) = Turn::take(&self.given.givers) else { return };
+        let (inode, parent) = {
+            let nodes = self.source.nodes();
+            (nodes.inode(id), nodes.names(id).first().map(|name| name.directory))
+        };
+        let (Some(inode), Some(parent)) = (inode, parent) else { return };
+        let Some((listed, next)) = lock(&self.given.following).asked(parent, inode.ino) else { return };
+        let Ok(directory) = self.directory(parent) else { return };
+        let mut left = BYTES_MAX;
+        let mut buffer = Vec::new();
+        for entry in next {
+            let listed = &listed[entry as usize];
+            let inode = Inode { ino: listed.ino, ..inode };
+            // What the kernel doesn't know can't be given.
+            let Some(node) = self.source.nodes().known(inode) else { continue };
+            let since = self.changes.now();
+            let taken = take(directory.as_fd(), &listed.name, inode, left, &mut buffer);
+            if !taken.is_ok_and(|taken| taken) || !self.guide.may_be_given(inode) {
+                continue;
+            }
+            left -= buffer.len() as u64;
+            if notifier.store(INodeNo(node), 0, &buffer).is_ok() {
+                self.given.count.fetch_add(1, Ordering::Relaxed);
+            }
+            let told = Told { directory: parent, name: listed.name.clone(), node };
+            self.changes.answered(since, [told]);
+        }
+    }
+}
+
+/// Takes the content of a file that is small, in memory, and still the one that is meant.
+fn take(directory: BorrowedFd<'_>, name: &CStr, inode: Inode, at_most: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let file = open_file_at(directory, name)?;
+    let stat = statx_fd(file.as_fd())?;
+    if !is_meant(&stat, inode) || stat.size == 0 || stat.size > FILE_MAX.min(at_most) {
+        return Ok(false);
+    }
+    if cache::residency(file.as_fd(), 0, stat.size)?.cached < stat.size.div_ceil(page_bytes()) {
+        return Ok(false);
+    }
+    buffer.resize(stat.size as usize, 0);
+    // One that was cut meanwhile is asked for.
+    Ok(read_at(file.as_fd(), buffer, 0)? == buffer.len())
+}
+
+fn is_meant(stat: &Stat, inode: Inode) -> bool {
+    (stat.dev, stat.ino) == (inode.dev, inode.ino) && stat.file_type() == EntryType::File
+}
