@@ -7,13 +7,17 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::board::{Board, Phase};
 
-/// Beats without a read of the disk after which nobody waits any more for trees to be looked at that were not in memory.
-const IDLE_BEATS: u32 = 10;
+/// How long the disk isn't read before nobody waits any more for trees to be looked at: such that were not in memory, and such that
+/// seem to be.
+const IDLE: Duration = Duration::from_secs(1);
+const IDLE_IN_MEMORY: Duration = Duration::from_millis(20);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Lets programs know that somebody brings in what they wait for; and lets them go on when looking at the trees is left to
 /// memory, or to a disk that says nothing.
@@ -42,15 +46,20 @@ impl Pulse {
 }
 
 fn beat(board: &Board, ended: &AtomicBool, is_warm: &AtomicBool, every: Duration) {
-    let mut read = bytes_read();
-    let mut idle = 0;
+    let mut last = (bytes_read(), Instant::now());
     while !ended.load(Ordering::SeqCst) {
-        thread::park_timeout(every);
+        let is_looking = board.phase() == Phase::Looking;
+        thread::park_timeout(if is_looking { every.min(LOOK) } else { every });
         board.beat();
-        let now = bytes_read();
-        idle = if now == read { idle + 1 } else { 0 };
-        read = now;
-        if idle >= IDLE_BEATS || (idle > 0 && is_warm.load(Ordering::SeqCst)) {
+        if !is_looking {
+            continue;
+        }
+        let read = bytes_read();
+        if read != last.0 {
+            last = (read, Instant::now());
+        }
+        let idle = if is_warm.load(Ordering::SeqCst) { IDLE_IN_MEMORY } else { IDLE };
+        if last.1.elapsed() >= idle {
             board.pass(Phase::Looking, Phase::Aside);
         }
     }
