@@ -14,6 +14,7 @@ use super::pipe::{self, Ended};
 use super::results::{NOT_INSTALLED, Outcome};
 use super::run::{Cache, Company, Run};
 use super::share::{self, Content};
+use super::viewed;
 use super::work::{Places, Programs, Tool, Work};
 use crate::age::image::{Fs, PlainMount};
 use crate::bound::{self, Survey};
@@ -84,7 +85,7 @@ pub(crate) fn measure(
     let mut outcome = match run.setting.cache {
         _ if run.work.is_of_the_file() => of_the_file(run, &argv, interrupt)?,
         Cache::Cold => cold(run, unpacked, &scratch, &target, &argv, interrupt)?,
-        Cache::Warm => warm(run, unpacked, &target, &argv, interrupt)?,
+        Cache::Warm => warm(run, unpacked, &places, &argv, interrupt)?,
     };
     argv[0] = named;
     // Places of the day say nothing.
@@ -233,11 +234,11 @@ fn cold(
 fn warm(
     run: &Run,
     unpacked: &Unpacked,
-    target: &Path,
+    places: &Places<'_>,
     argv: &[String],
     interrupt: &Interrupt,
 ) -> Result<Outcome, String> {
-    let fs = run.setting.image.fs()?;
+    let (fs, target) = (run.setting.image.fs()?, places.root);
     let writable = run.work.writes();
     let options = mount_options(&run.setting.image.fs, writable);
     let copy = if writable { Some(Images::copy(&unpacked.image)?) } else { None };
@@ -245,11 +246,15 @@ fn warm(
         Some(copy) => PlainMount::writable(&copy.0, target, fs.mount_type(), &options)?,
         None => PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?,
     };
-    let ended = bring_in(target, interrupt).and_then(|()| pipe::run(argv, interrupt));
+    let ended = bring_in(target, interrupt).and_then(|()| match run.work.viewed {
+        Some(_) => viewed::run_twice(argv, places.view, places.copies, interrupt)
+            .map(|(ended, again_s)| (ended, Some(again_s))),
+        None => pipe::run(argv, interrupt).map(|ended| (ended, None)),
+    });
     mounted.end()?;
-    let ended = ended?;
+    let (ended, again_s) = ended?;
     let (missing, detail) = (failure(run, &ended), detail(&run.work, &ended));
-    Ok(Outcome { missing, wall_s: ended.wall_s, detail, ..Outcome::default() })
+    Ok(Outcome { missing, wall_s: ended.wall_s, again_s, detail, ..Outcome::default() })
 }
 
 /// Has all files of a tree cached.

@@ -40,4 +40,5 @@ mod share;
 mod statistics;
 pub(crate) mod sweep;
 mod versioned;
+mod viewed;
 pub(crate) mod work;

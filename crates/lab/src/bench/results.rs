@@ -30,6 +30,9 @@ pub(crate) struct Outcome {
     pub(crate) writes: u64,
     pub(crate) seeks: u64,
     pub(crate) wall_s: f64,
+    /// The same of a second time in one view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) again_s: Option<f64>,
     /// The commit of our code.
     pub(crate) commit: String,
     /// Lowest and highest address in each tenth of a second of modelled time: (seconds, from, to).

@@ -61,6 +61,24 @@ impl Idle {
             Self::Ssd => 5,
         }
     }
+
+    /// Whether a program runs twice: a view keeps what it has told the kernel.
+    fn is_twice(self, help: Help) -> bool {
+        matches!((self, help), (Self::Warm, Help::View | Help::ViewReadWrite))
+    }
+
+    /// What its columns are called.
+    fn columns(self, help: Help) -> Vec<&'static str> {
+        match (help, self.is_twice(help)) {
+            (Help::Run, _) => vec!["`run` ÷ alone", "to reach"],
+            (Help::View, false) => vec!["`view` ÷ alone", "to reach"],
+            (Help::View, true) => vec!["`view`, first ÷ alone", "to reach", "`view`, again ÷ alone", "to reach"],
+            (Help::ViewReadWrite, false) => vec!["`view --read-write` ÷ alone"],
+            (Help::ViewReadWrite, true) => {
+                vec!["`view --read-write`, first ÷ alone", "`view --read-write`, again ÷ alone"]
+            }
+        }
+    }
 }
 
 /// What goes ahead of a program.
@@ -98,7 +116,7 @@ impl Help {
         }
     }
 
-    /// What starting may take beside that. Mounting a view counts.
+    /// What starting may take beside that. A view stands already where everything is in memory; else mounting it counts.
     fn start_s(self) -> f64 {
         if self == Self::Run { 0.1 } else { 0.0 }
     }
@@ -191,11 +209,27 @@ impl Unchanged {
 
     /// The clock's time with help, less what starting may take, beside that without, pair by pair.
     fn clock_ratio(&self, results: &Results, idle: Idle, help: Help, tool: Tool) -> Option<Spread> {
-        let clock = |work: Work, less: f64| {
-            let run = self.clocked(idle).run(work);
-            results.by_round(&run, |outcome: &Outcome| Some((outcome.wall_s - less).max(0.0)))
-        };
-        statistics::ratios(&clock(help.given(tool, 1), help.start_s()), &clock(Work::of(tool), 0.0))
+        let clock = |outcome: &Outcome| Some((outcome.wall_s - help.start_s()).max(0.0));
+        self.ratio_to_alone(results, idle, help, tool, &clock)
+    }
+
+    /// The same of the second time in one view.
+    fn again_ratio(&self, results: &Results, idle: Idle, help: Help, tool: Tool) -> Option<Spread> {
+        self.ratio_to_alone(results, idle, help, tool, &|outcome: &Outcome| outcome.again_s)
+    }
+
+    fn ratio_to_alone(
+        &self,
+        results: &Results,
+        idle: Idle,
+        help: Help,
+        tool: Tool,
+        seconds: &dyn Fn(&Outcome) -> Option<f64>,
+    ) -> Option<Spread> {
+        let alone = self.clocked(idle).run(Work::of(tool));
+        let alone = results.by_round(&alone, |outcome: &Outcome| Some(outcome.wall_s));
+        let helped = self.clocked(idle).run(help.given(tool, 1));
+        statistics::ratios(&results.by_round(&helped, seconds), &alone)
     }
 
     fn clock_table(&self, results: &Results, idle: Idle) -> Table {
@@ -203,27 +237,26 @@ impl Unchanged {
             Idle::Warm => "alone, warm s",
             Idle::Ssd => "alone, `ssd` s",
         };
-        let mut table = Table::new(&[
-            "program",
-            alone,
-            "`run` ÷ alone",
-            "to reach",
-            "`view` ÷ alone",
-            "to reach",
-            "`view --read-write` ÷ alone",
-        ]);
+        let mut heads = vec!["program", alone];
+        for help in Help::ALL {
+            heads.extend(idle.columns(help));
+        }
+        let mut table = Table::new(&heads);
         for tool in CLOCKED {
             let alone = self.clocked(idle).run(Work::of(tool));
             let seconds = results.figure(&alone, |outcome| Some(outcome.wall_s));
             let mut row = vec![Work::of(tool).name(), page::measured(seconds)];
             for help in Help::ALL {
-                let ratio = self.clock_ratio(results, idle, help, tool);
-                row.push(page::measured(ratio));
-                row.extend(help.most().map(|most| match ratio {
-                    Some(ratio) if ratio.median > most => format!("≤ {most}, **not met**"),
-                    Some(_) => format!("≤ {most}, met"),
-                    None => format!("≤ {most}"),
-                }));
+                let mut ratios = vec![self.clock_ratio(results, idle, help, tool)];
+                ratios.extend(idle.is_twice(help).then(|| self.again_ratio(results, idle, help, tool)));
+                for ratio in ratios {
+                    row.push(page::measured(ratio));
+                    row.extend(help.most().map(|most| match ratio {
+                        Some(ratio) if ratio.median > most => format!("≤ {most}, **not met**"),
+                        Some(_) => format!("≤ {most}, met"),
+                        None => format!("≤ {most}"),
+                    }));
+                }
             }
             table.row(row);
         }
@@ -260,9 +293,11 @@ impl Exhibit for Unchanged {
              `--limit` with an eighth of the content's bytes. restic, written in Go, makes its system calls itself, where `run` sees none. \
              `rm -r` works on a copy of the image, and its time is that until all is written.\n\n{}\n\
              Through a read-only `onesweep view` (`rm -r` through one that may be written):\n\n{}\n\
-             With everything in memory, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting; that of `view` is \
-             all, with mounting and unmounting. Through `view --read-write`, on a copy of the image, {REPORTED_ROUNDS} rounds.\n\n{}\n\
-             Cold, on the model `ssd`, which has no seeks to save, in real time: the clock in the same way, {} rounds.\n\n{}",
+             With everything in memory, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting. A view stands \
+             already, and a program runs twice in it: first when the kernel knows nothing of the view, and again when it has kept what it was \
+             told. Through `view --read-write`, on a copy of the image, {REPORTED_ROUNDS} rounds.\n\n{}\n\
+             Cold, on the model `ssd`, which has no seeks to save, in real time: the clock in the same way, with mounting and unmounting the \
+             view, {} rounds.\n\n{}",
             self.table(results, Help::Run),
             self.table(results, Help::View),
             warm.0,
@@ -304,6 +339,7 @@ mod tests {
             let setting = exhibit.clocked(idle);
             let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
             results.images.insert(setting.image.name(), facts);
+            let again_s = |times: f64| idle.is_twice(Help::View).then_some(times);
             let sides = [
                 (Work::of(Tool::GnuTar), 1.0, 0.0),
                 (Help::Run.given(Tool::GnuTar, 1), 1.0, 0.1),
@@ -313,13 +349,18 @@ mod tests {
                 for run in setting.run(work).rounds(idle.rounds()) {
                     let wall_s = times * (1.0 + f64::from(run.round)) + start_s;
                     let record = record(run, 0.0);
-                    results.enter(Record { outcome: Outcome { wall_s, ..record.outcome }, ..record });
+                    let again_s = again_s(1.2 * (1.0 + f64::from(record.run.round)));
+                    results.enter(Record { outcome: Outcome { wall_s, again_s, ..record.outcome }, ..record });
                 }
             }
             let table = exhibit.clock_table(&results, idle).to_string();
-            let row =
-                "| 1.00 (1.00 to 1.00) | ≤ 1.05, met | 1.50 (1.50 to 1.50) | ≤ 1.25, **not met** | not measured |";
-            assert!(table.lines().any(|line| line.starts_with("| GNU tar |") && line.ends_with(row)), "{table}");
+            let run_and_view = "| 1.00 (1.00 to 1.00) | ≤ 1.05, met | 1.50 (1.50 to 1.50) | ≤ 1.25, **not met** |";
+            let rest = match idle {
+                Idle::Warm => " 1.20 (1.20 to 1.20) | ≤ 1.25, met | not measured | not measured |",
+                Idle::Ssd => " not measured |",
+            };
+            let row = format!("{run_and_view}{rest}");
+            assert!(table.lines().any(|line| line.starts_with("| GNU tar |") && line.ends_with(&row)), "{table}");
         }
     }
 
