@@ -114,11 +114,13 @@ pub(super) struct Following {
     kind: Kind,
     /// None: nothing is foreseen in a new directory.
     window: Option<usize>,
+    /// The last directory that somebody has asked in and whose entries aren't known.
+    unknown: Option<NodeId>,
 }
 
 impl Default for Following {
     fn default() -> Self {
-        Self { courses: VecDeque::new(), kind: Kind::Listed, window: None }
+        Self { courses: VecDeque::new(), kind: Kind::Listed, window: None, unknown: None }
     }
 }
 
@@ -126,13 +128,21 @@ impl Following {
     /// A directory was listed.
     pub(super) fn listed(&mut self, directory: NodeId, listed: &Arc<Vec<Listed>>) {
         self.courses.retain(|course| course.directory != directory);
-        if listed.len() > ENTRIES_MAX {
-            return;
-        }
+        // One that is too large counts as known: nobody should list it again.
+        let listed = if listed.len() > ENTRIES_MAX { Arc::default() } else { Arc::clone(listed) };
         if self.courses.len() == DIRECTORIES_MAX {
             self.courses.pop_front();
         }
-        self.courses.push_back(Course::new(directory, Arc::clone(listed)));
+        self.courses.push_back(Course::new(directory, listed));
+    }
+
+    /// A program is about to ask for a file of a directory. True when its entries aren't known, and that was so the last time, too:
+    /// the kernel has kept them from another walk. They are worth to be listed.
+    pub(super) fn lacks(&mut self, directory: NodeId) -> bool {
+        if self.courses.iter().any(|course| course.directory == directory) {
+            return false;
+        }
+        self.unknown.replace(directory) == Some(directory)
     }
 
     /// A program has asked for a file of a directory. Gives the directory's entries, and which of them it will read next, in that
@@ -278,6 +288,15 @@ mod tests {
         }
         assert_eq!(most, WINDOW_MAX - 1);
         following.listed(1, &Arc::new(vec![listed[0].clone(); ENTRIES_MAX + 1]));
-        assert!(following.courses.iter().all(|course| course.directory != 1));
+        assert!(following.courses.iter().all(|course| course.listed.len() <= listed.len()));
+        assert!(following.asked(1, listed[0].ino).is_none() && !following.lacks(1));
+    }
+
+    #[test]
+    fn a_directory_that_the_kernel_has_kept_is_listed_for_the_second_file() {
+        let mut following = Following::default();
+        assert_eq!([1, 2, 2, 2].map(|directory| following.lacks(directory)), [false, false, true, true]);
+        following.listed(2, &listing(10));
+        assert_eq!([2, 1, 2, 1].map(|directory| following.lacks(directory)), [false, false, false, true]);
     }
 }

@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Mutex, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -84,6 +84,10 @@ impl Shown {
             (nodes.inode(id), nodes.names(id).first().map(|name| name.directory))
         };
         let (Some(inode), Some(parent)) = (inode, parent) else { return };
+        let lacks = lock(&self.given.following).lacks(parent);
+        if lacks && let Ok(listed) = self.list(parent) {
+            lock(&self.given.following).listed(parent, &Arc::new(listed));
+        }
         let Some((listed, next)) = lock(&self.given.following).asked(parent, inode.ino) else { return };
         let Ok(directory) = self.directory(parent) else { return };
         let mut left = BYTES_MAX;

@@ -381,7 +381,7 @@ impl Shown {
         self.give_next(id);
     }
 
-    fn list(&self, id: NodeId) -> io::Result<Vec<Listed>> {
+    pub(super) fn list(&self, id: NodeId) -> io::Result<Vec<Listed>> {
         if self.is_foreign(id) {
             return Ok(Vec::new());
         }
