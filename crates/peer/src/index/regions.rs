@@ -39,6 +39,8 @@ pub(super) struct Regions {
     now: Moment,
     /// Those that were written and not tidied up since. Each has its bit set, on the disk as well.
     active: HashMap<u64, Activity>,
+    /// When the last write ended of those that were tidied up.
+    tidied: Moment,
     bitmap: Vec<u8>,
     count: u64,
     /// The next mark is of so many regions.
@@ -49,7 +51,8 @@ pub(super) struct Regions {
 impl Regions {
     pub(super) fn new(geometry: &Geometry, bitmap: Vec<u8>) -> Regions {
         debug_assert_eq!(bitmap.len() as u64, geometry.regions().div_ceil(8));
-        Regions { now: 1, active: HashMap::new(), bitmap, count: geometry.regions(), reach: 1, reach_most: REACH_MOST }
+        let (active, count) = (HashMap::new(), geometry.regions());
+        Regions { now: 1, active, tidied: 0, bitmap, count, reach: 1, reach_most: REACH_MOST }
     }
 
     /// No mark is of more regions from then on.
@@ -131,9 +134,13 @@ impl Regions {
         alone
     }
 
-    /// Whether nothing was written in a region since that moment, nor is now.
+    /// Whether nothing was written in a region since that moment, nor is now. Of one that was tidied up it counts as written when any
+    /// other of them was.
     pub(super) fn is_unchanged_since(&self, region: u64, moment: Moment) -> bool {
-        self.active.get(&region).is_none_or(|activity| activity.writers == 0 && activity.ended < moment)
+        match self.active.get(&region) {
+            Some(activity) => activity.writers == 0 && activity.ended < moment,
+            None => self.tidied < moment,
+        }
     }
 
     /// Whether all that was written in a region is durable.
@@ -156,7 +163,8 @@ impl Regions {
 
     /// Takes away the bits of these, and of all that were never written. Which part of the bitmap is another now.
     pub(super) fn forget(&mut self, quiet: &[u64]) -> Option<RangeInclusive<u64>> {
-        quiet.iter().for_each(|region| _ = self.active.remove(region));
+        let ended = quiet.iter().filter_map(|region| self.active.remove(region)).map(|activity| activity.ended);
+        self.tidied = ended.fold(self.tidied, Moment::max);
         self.reach = 1;
         let mut bitmap = vec![0; self.bitmap.len()];
         std::mem::swap(&mut self.bitmap, &mut bitmap);

@@ -344,6 +344,23 @@ fn of_writes_that_overlap_nothing_is_learnt() {
     }
 }
 
+/// A read that began before a write, and ends when that is long over and tidied up, tells of bytes that are there no more.
+#[test]
+fn a_read_of_before_a_write_tells_nothing_after_it_is_tidied() {
+    for done in [true, false] {
+        let mut world = World::new();
+        let write = Step::BeginWrite { at: 0, shift: 0, len: BLOCK, fill: 0 };
+        let end = Step::EndWrite { which: 0, done };
+        for step in [Step::BeginRead { at: 0 }, write, end, Step::Flush, Step::Tidy, Step::EndRead { which: 0 }] {
+            world.take(step);
+            world.check();
+        }
+        world.take(Step::Read { at: 0 });
+        assert_ne!(world.index.as_ref().unwrap().block(0), Block::Unknown, "one that begins now does");
+        world.check();
+    }
+}
+
 /// A busy region costs one flush of the index, and one that is written beside it another, which marks all around.
 #[test]
 fn a_busy_region_costs_one_flush_and_a_busy_device_a_few() {
