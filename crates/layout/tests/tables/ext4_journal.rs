@@ -4,6 +4,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use onesweep_layout::{
@@ -164,13 +165,16 @@ fn in_journal(bytes: &[u8], kind: u32) -> Vec<usize> {
 }
 
 fn is_mounted_by_kernel(image: &Image, bytes: &[u8]) -> bool {
-    let copy = image.path().with_extension("damaged");
+    // Another file each time: a loop device of the last one may not have gone yet, and would show what that one had.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let copy = image.path().with_extension(format!("damaged-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
     fs::write(&copy, bytes).unwrap();
     let mounted = Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&copy).arg(image.root()).output();
     let is_mounted = mounted.expect("mount runs").status.success();
     if is_mounted {
         run(Command::new("umount").arg(image.root()));
     }
+    fs::remove_file(&copy).unwrap();
     is_mounted
 }
 
