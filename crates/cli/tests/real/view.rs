@@ -174,7 +174,8 @@ fn files_are_given_before_they_are_asked_for() {
         let said = view.end(Some(0));
         let given = said.split("given ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::parse);
         let given: usize = given.and_then(Result::ok).unwrap_or_else(|| panic!("{sort}: {said}"));
-        assert!((200..300).contains(&given), "{sort}: {said}");
+        // Some twice, where the order turns out to be another one.
+        assert!((200..600).contains(&given), "{sort}: {said}");
     }
     // What was given isn't older than what the program has written itself.
     let view = View::show(&root, &dir, &["--verbose", "--read-write"]);

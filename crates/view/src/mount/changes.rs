@@ -106,20 +106,24 @@ impl Changes {
         }
     }
 
-    /// How long the kernel may believe what it is told of an entry of a directory with so many names.
-    pub(super) fn ttl(&self, directory: NodeId, names: u32) -> Duration {
-        let is_seen = match &self.watch {
+    /// Whether each change is seen of what has so many names and one of them in a directory.
+    pub(super) fn are_seen(&self, directory: NodeId, names: u32) -> bool {
+        match &self.watch {
             Watch::Everything(_) => true,
             // By its other name it changes unseen.
             Watch::Directories { seen, .. } => names <= 1 && lock(seen).contains(&directory),
             Watch::Nothing => false,
-        };
-        if is_seen { LONG } else { SHORT }
+        }
+    }
+
+    /// How long the kernel may believe what it is told of it.
+    pub(super) fn ttl(&self, directory: NodeId, names: u32) -> Duration {
+        if self.are_seen(directory, names) { LONG } else { SHORT }
     }
 
     /// The same of the entries of a directory as a whole.
     pub(super) fn is_seen(&self, directory: NodeId) -> bool {
-        self.ttl(directory, 1) == LONG
+        self.are_seen(directory, 1)
     }
 
     /// A moment before something is looked at.
@@ -332,5 +336,27 @@ impl Teller {
                 self.entry_changed(name.directory, &name.name);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(watch: Watch) -> Changes {
+        let (bell, is_ending) = (Bell::new().unwrap(), AtomicBool::new(false));
+        Changes { watch, bell, is_ending, count: AtomicU64::new(0), recent: Mutex::default(), again: Mutex::default() }
+    }
+
+    #[test]
+    fn what_may_change_unseen_is_believed_for_a_moment() {
+        let seen = Mutex::new(HashSet::from([7]));
+        let watch = Watch::Directories { watches: Watches::new().unwrap(), by_number: Mutex::default(), seen };
+        let by_directory = changes(watch);
+        assert!(by_directory.are_seen(7, 1) && by_directory.is_seen(7));
+        assert!(!by_directory.are_seen(7, 2), "by its other name");
+        assert!(!by_directory.are_seen(8, 1), "in a directory that isn't watched");
+        assert_eq!((by_directory.ttl(7, 1), by_directory.ttl(7, 2)), (LONG, SHORT));
+        assert!(!changes(Watch::Nothing).are_seen(7, 1));
     }
 }

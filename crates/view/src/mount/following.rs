@@ -18,8 +18,8 @@ use crate::order::Listed;
 /// Files that are foreseen at first, and at most.
 const WINDOW_MIN: usize = 4;
 const WINDOW_MAX: usize = 64;
-/// Directories whose entries are known, at most.
-const DIRECTORIES_MAX: usize = 64;
+/// Directories whose entries are known have so many, at most: some 20 MB. `find -exec` lists many before the first file is read.
+const KNOWN_MAX: usize = 1 << 17;
 /// Directories with more entries are not followed: to sort them takes longer than a walk may wait.
 const ENTRIES_MAX: usize = 1 << 16;
 
@@ -63,7 +63,6 @@ impl Ranks {
 /// How the files of a directory are read.
 #[derive(Debug)]
 struct Course {
-    directory: NodeId,
     listed: Arc<Vec<Listed>>,
     by_ino: Option<HashMap<u64, u32>>,
     ranks: [Option<Ranks>; KINDS.len()],
@@ -84,8 +83,13 @@ struct Foreseen {
 }
 
 impl Course {
-    fn new(directory: NodeId, listed: Arc<Vec<Listed>>) -> Self {
-        Self { directory, listed, by_ino: None, ranks: [const { None }; KINDS.len()], last: None, foreseen: None }
+    fn new(listed: Arc<Vec<Listed>>) -> Self {
+        Self { listed, by_ino: None, ranks: [const { None }; KINDS.len()], last: None, foreseen: None }
+    }
+
+    /// What it takes: an empty directory counts, too.
+    fn weight(&self) -> usize {
+        self.listed.len() + 1
     }
 
     fn entry(&mut self, ino: u64) -> Option<u32> {
@@ -109,7 +113,10 @@ impl Course {
 /// What programs are foreseen to read.
 #[derive(Debug)]
 pub(super) struct Following {
-    courses: VecDeque<Course>,
+    courses: HashMap<NodeId, Course>,
+    /// Those that were listed last come last.
+    order: VecDeque<NodeId>,
+    known: usize,
     /// How the last directory was read in which that could be told.
     kind: Kind,
     /// None: nothing is foreseen in a new directory.
@@ -120,26 +127,39 @@ pub(super) struct Following {
 
 impl Default for Following {
     fn default() -> Self {
-        Self { courses: VecDeque::new(), kind: Kind::Listed, window: None, unknown: None }
+        Self {
+            courses: HashMap::new(),
+            order: VecDeque::new(),
+            known: 0,
+            kind: Kind::Listed,
+            window: None,
+            unknown: None,
+        }
     }
 }
 
 impl Following {
     /// A directory was listed.
     pub(super) fn listed(&mut self, directory: NodeId, listed: &Arc<Vec<Listed>>) {
-        self.courses.retain(|course| course.directory != directory);
         // One that is too large counts as known: nobody should list it again.
         let listed = if listed.len() > ENTRIES_MAX { Arc::default() } else { Arc::clone(listed) };
-        if self.courses.len() == DIRECTORIES_MAX {
-            self.courses.pop_front();
+        let course = Course::new(listed);
+        self.known += course.weight();
+        match self.courses.insert(directory, course) {
+            Some(old) => self.known -= old.weight(),
+            None => self.order.push_back(directory),
         }
-        self.courses.push_back(Course::new(directory, listed));
+        while self.known > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known -= self.courses.remove(&oldest).map_or(0, |course| course.weight());
+        }
     }
 
     /// A program is about to ask for a file of a directory. True when its entries aren't known, and that was so the last time, too:
     /// the kernel has kept them from another walk. They are worth to be listed.
     pub(super) fn lacks(&mut self, directory: NodeId) -> bool {
-        if self.courses.iter().any(|course| course.directory == directory) {
+        if self.courses.contains_key(&directory) {
             return false;
         }
         self.unknown.replace(directory) == Some(directory)
@@ -148,7 +168,7 @@ impl Following {
     /// A program has asked for a file of a directory. Gives the directory's entries, and which of them it will read next, in that
     /// order.
     pub(super) fn asked(&mut self, directory: NodeId, ino: u64) -> Option<(Arc<Vec<Listed>>, Vec<u32>)> {
-        let course = self.courses.iter_mut().find(|course| course.directory == directory)?;
+        let course = self.courses.get_mut(&directory)?;
         let entry = course.entry(ino)?;
         let last = course.last.replace(entry);
         let rank = course.ranks(self.kind).of(entry)?;
@@ -277,18 +297,19 @@ mod tests {
     fn what_is_foreseen_is_bounded() {
         let listed = listing(1009);
         let mut following = Following::default();
-        for directory in 0..3 * DIRECTORIES_MAX as u64 {
+        let last = 3 * KNOWN_MAX as u64 / 1009;
+        for directory in (0..=last).flat_map(|directory| [directory, directory / 2]) {
             following.listed(directory, &listed);
+            let known: usize = following.courses.values().map(Course::weight).sum();
+            assert!(following.known == known && known <= KNOWN_MAX && following.order.len() == following.courses.len());
         }
-        assert_eq!(following.courses.len(), DIRECTORIES_MAX);
+        assert!(following.courses.contains_key(&last) && following.courses.len() == KNOWN_MAX / 1010);
         let mut most = 0;
-        let last = 3 * DIRECTORIES_MAX as u64 - 1;
         for entry in listed.iter() {
             most = most.max(following.asked(last, entry.ino).map_or(0, |(_, next)| next.len()));
         }
         assert_eq!(most, WINDOW_MAX - 1);
         following.listed(1, &Arc::new(vec![listed[0].clone(); ENTRIES_MAX + 1]));
-        assert!(following.courses.iter().all(|course| course.listed.len() <= listed.len()));
         assert!(following.asked(1, listed[0].ino).is_none() && !following.lacks(1));
     }
 

@@ -24,6 +24,7 @@ use super::{
     nodes::{Inode, NodeId},
     shown::Shown,
 };
+use crate::order::Listed;
 
 /// The largest file that is given. A larger one is worth its round trip.
 const FILE_MAX: u64 = 128 << 10;
@@ -88,18 +89,26 @@ impl Shown {
         if lacks && let Ok(listed) = self.list(parent) {
             lock(&self.given.following).listed(parent, &Arc::new(listed));
         }
-        let Some((listed, next)) = lock(&self.given.following).asked(parent, inode.ino) else { return };
+        let asked = lock(&self.given.following).asked(parent, inode.ino);
+        if let Some((listed, next)) = asked {
+            self.give(notifier, parent, &listed, &next);
+        }
+    }
+
+    fn give(&self, notifier: &Notifier, parent: NodeId, listed: &[Listed], next: &[u32]) {
+        let Some(dev) = self.source.nodes().inode(parent).map(|inode| inode.dev) else { return };
         let Ok(directory) = self.directory(parent) else { return };
         let mut left = BYTES_MAX;
         let mut buffer = Vec::new();
         for entry in next {
-            let listed = &listed[entry as usize];
-            let inode = Inode { ino: listed.ino, ..inode };
+            let listed = &listed[*entry as usize];
+            let inode = Inode { dev, ino: listed.ino };
             // What the kernel doesn't know can't be given.
             let Some(node) = self.source.nodes().known(inode) else { continue };
             let since = self.changes.now();
-            let taken = take(directory.as_fd(), &listed.name, inode, left, &mut buffer);
-            if !taken.is_ok_and(|taken| taken) || !self.guide.may_be_given(inode) {
+            let Ok(Some(names)) = take(directory.as_fd(), &listed.name, inode, left, &mut buffer) else { continue };
+            // Bytes that are given may be older than a change; where that isn't seen, nobody would have them forgotten.
+            if !self.changes.are_seen(parent, names) || !self.guide.may_be_given(inode) {
                 continue;
             }
             left -= buffer.len() as u64;
@@ -112,19 +121,25 @@ impl Shown {
     }
 }
 
-/// Takes the content of a file that is small, in memory, and still the one that is meant.
-fn take(directory: BorrowedFd<'_>, name: &CStr, inode: Inode, at_most: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
+/// Takes the content of a file that is small, in memory, and still the one that is meant; and tells how many names it has.
+fn take(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    inode: Inode,
+    at_most: u64,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<u32>> {
     let file = open_file_at(directory, name)?;
     let stat = statx_fd(file.as_fd())?;
     if !is_meant(&stat, inode) || stat.size == 0 || stat.size > FILE_MAX.min(at_most) {
-        return Ok(false);
+        return Ok(None);
     }
     if cache::residency(file.as_fd(), 0, stat.size)?.cached < stat.size.div_ceil(page_bytes()) {
-        return Ok(false);
+        return Ok(None);
     }
     buffer.resize(stat.size as usize, 0);
     // One that was cut meanwhile is asked for.
-    Ok(read_at(file.as_fd(), buffer, 0)? == buffer.len())
+    Ok((read_at(file.as_fd(), buffer, 0)? == buffer.len()).then_some(stat.nlink))
 }
 
 fn is_meant(stat: &Stat, inode: Inode) -> bool {
