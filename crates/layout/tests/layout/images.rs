@@ -134,6 +134,8 @@ fn fallocate(file: &File, mode: &[&str], offset: u64, length: u64) {
 
 /// Whether the bytes of the device at the addresses of a file are those of the file.
 fn device_has(mounted: &Mounted, file: &File, extents: &[Extent]) -> bool {
+    // Whoever looked at the device while it was mounted may have left what was there before.
+    run(Command::new("blockdev").arg("--flushbufs").arg(&mounted.device)).unwrap();
     let device: File = block::open_device(&mounted.device).unwrap().into();
     extents.iter().all(|extent| {
         let mut of_file = vec![0; extent.length as usize];
