@@ -129,8 +129,9 @@ mod tests {
             fs::create_dir(dir).unwrap();
         }
         fs::write(tree.join("file"), "bytes").unwrap();
+        // A signal may come as soon as it is mounted.
         let shows =
-            "mount --bind \"$1\" \"$2\"; echo >> \"$3\"; trap 'umount \"$2\"; exit' TERM; while :; do sleep 0.01; done";
+            "trap 'umount \"$2\"; exit' TERM; echo >> \"$3\"; mount --bind \"$1\" \"$2\"; while :; do sleep 0.01; done";
         // It fails where there is a copy already.
         let copy = "test ! -e \"$2\"/file && cp \"$1\"/file \"$2\"";
         let argv = |program: &str| {
