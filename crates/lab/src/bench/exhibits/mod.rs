@@ -246,6 +246,7 @@ mod tests {
                     busy_ms: slow * (8000.0 + 4000.0 * random.unit()),
                     data_ms: Some(4000.0),
                     wall_s: slow,
+                    again_s: Some(slow),
                     head: (0..90).map(|tenth| (tenth as f64 / 10.0, tenth << 24, (tenth << 24) + (9 << 20))).collect(),
                     detail: json!({"streaming_ms": 7000.0, "files": 29_000, "inodes_per_second": 3e6, "getppid_ns": 50.0,
                                    "memcpy_gb_per_second": 9.0, "peak_bytes": 200.0, "peak_budget": 80e6, "entry_bytes": 112.0, "plans": [plan("unmerged"), plan("merged")]}),
