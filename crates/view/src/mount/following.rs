@@ -71,9 +71,10 @@ struct Course {
     foreseen: Option<Foreseen>,
 }
 
-/// Ranks in the order of a course.
+/// Ranks in one order.
 #[derive(Debug)]
 struct Foreseen {
+    kind: Kind,
     /// Of what was asked for.
     first: usize,
     /// Of what isn't given: that it is asked for tells that the program has come so far.
@@ -171,7 +172,9 @@ impl Following {
         let course = self.courses.get_mut(&directory)?;
         let entry = course.entry(ino)?;
         let last = course.last.replace(entry);
-        let rank = course.ranks(self.kind).of(entry)?;
+        // Another program may read another directory in another order.
+        let kind = course.foreseen.as_ref().map_or(self.kind, |foreseen| foreseen.kind);
+        let rank = course.ranks(kind).of(entry)?;
         let from = match &course.foreseen {
             // What could not be given, as a large file.
             Some(Foreseen { first, left_out, .. }) if (*first..*left_out).contains(&rank) => return None,
@@ -179,8 +182,8 @@ impl Following {
             None if last.is_none() && self.window.is_some() => Some(rank + 1),
             _ => None,
         };
-        let (rank, from) = match from {
-            Some(from) => (rank, from),
+        let (kind, rank, from) = match from {
+            Some(from) => (kind, rank, from),
             None => {
                 let last = last?;
                 let Some(kind) = KINDS.into_iter().find(|kind| course.follows(*kind, last, entry)) else {
@@ -190,16 +193,16 @@ impl Following {
                 };
                 self.kind = kind;
                 let rank = course.ranks(kind).of(entry)?;
-                (rank, rank + 1)
+                (kind, rank, rank + 1)
             }
         };
         let window = self.window.map_or(WINDOW_MIN, |window| (2 * window).min(WINDOW_MAX));
         self.window = Some(window);
-        let ranks = course.ranks(self.kind);
+        let ranks = course.ranks(kind);
         let end = (from + window).min(ranks.entries.len());
         let left_out = from + window / 2;
         let next = (from..end).filter(|rank| *rank != left_out).map(|rank| ranks.entries[rank]).collect();
-        course.foreseen = Some(Foreseen { first: rank, left_out, end });
+        course.foreseen = Some(Foreseen { kind, first: rank, left_out, end });
         Some((Arc::clone(&course.listed), next))
     }
 }
@@ -264,6 +267,24 @@ mod tests {
             let (asked, in_vain) = read(&mut following, 2, &order, |_| true);
             assert!(asked < 20 && in_vain == 0, "{asked} {in_vain}");
         }
+    }
+
+    #[test]
+    fn two_programs_are_followed_each_in_its_order() {
+        let listed = listing(1009);
+        let [as_listed, _, by_name] = orders(&listed);
+        let mut following = Following::default();
+        let mut asked = 0;
+        let mut known: [Vec<u64>; 2] = Default::default();
+        (0..2).for_each(|directory| following.listed(directory, &listed));
+        for (directory, ino) in as_listed.iter().zip(&by_name).flat_map(|(one, other)| [(0, *one), (1, *other)]) {
+            if !known[directory as usize].contains(&ino) {
+                asked += 1;
+                let next = following.asked(directory, ino).map_or_else(Vec::new, |(_, next)| next);
+                known[directory as usize].extend(next.into_iter().map(|entry| listed[entry as usize].ino));
+            }
+        }
+        assert!(asked < 60, "{asked}");
     }
 
     #[test]
