@@ -72,6 +72,7 @@ impl Shown {
             if began.elapsed() > PATIENCE {
                 return Err(format!("{}: nothing is shown", dir.display()));
             }
+            // Nobody tells when something is mounted; it isn't a part of what is measured.
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(shown)
