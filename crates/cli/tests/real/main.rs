@@ -60,6 +60,7 @@ mod tree;
 mod trouble;
 mod unreadable;
 mod view;
+mod view_given;
 mod walk;
 mod watch;
 mod web;

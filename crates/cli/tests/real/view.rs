@@ -20,12 +20,12 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, RenameFlags, Seek
 use crate::{
     cache::pages,
     image::{Folder, Fs, Image, mounts_below},
-    run::{finish, long, onesweep, output, root_test, run, seed, text},
+    run::{finish, onesweep, output, root_test, run, text},
     tree::{self, Rng, Varied},
 };
 
 /// A view that is shown until this is dropped.
-struct View {
+pub(crate) struct View {
     running: Option<Child>,
     dir: PathBuf,
     /// What is said later comes here.
@@ -33,7 +33,7 @@ struct View {
 }
 
 impl View {
-    fn show(source: &Path, dir: &Path, options: &[&str]) -> Self {
+    pub(crate) fn show(source: &Path, dir: &Path, options: &[&str]) -> Self {
         fs::create_dir_all(dir).expect("a place");
         let mut command = Command::new("env");
         command.arg("--default-signal=INT").arg(crate::run::program()).arg("view").args(options).arg(source).arg(dir);
@@ -45,13 +45,13 @@ impl View {
         Self { running: Some(running), dir: dir.to_owned(), said: Some(said) }
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let running = self.running.as_ref().expect("it runs");
         rustix::process::kill_process(rustix::process::Pid::from_child(running), signal).expect("it is ours");
     }
 
     /// Waits for its end, and gives what it said.
-    fn end(mut self, code: Option<i32>) -> String {
+    pub(crate) fn end(mut self, code: Option<i32>) -> String {
         let mut said = String::new();
         self.said.take().expect("a pipe").read_to_string(&mut said).expect("what it says");
         let status = self.running.take().expect("it runs").wait().expect("it ends");
@@ -72,11 +72,11 @@ impl Drop for View {
 }
 
 /// Sources may be unmounted when nothing of a view holds them any more.
-fn place(image: &Image) -> (PathBuf, PathBuf) {
+pub(crate) fn place(image: &Image) -> (PathBuf, PathBuf) {
     (image.root().join("tree"), image.beside("shown"))
 }
 
-fn inodes(root: &Path) -> BTreeMap<PathBuf, (u64, u64, u64, u64, i64)> {
+pub(crate) fn inodes(root: &Path) -> BTreeMap<PathBuf, (u64, u64, u64, u64, i64)> {
     let listed = output(Command::new("find").arg(root).args(["-printf", "%P\\0"]));
     let names = listed.split(|byte| *byte == 0).map(crate::run::path_of);
     names
@@ -87,7 +87,7 @@ fn inodes(root: &Path) -> BTreeMap<PathBuf, (u64, u64, u64, u64, i64)> {
         .collect()
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if is_so() {
             return;
@@ -138,111 +138,6 @@ fn same_tree(fs: Fs, dir: &Path, root: &Path) {
         )
     };
     assert!(tar(dir) == tar(root), "{}: archives differ", fs.name());
-}
-
-/// Files of a few folders, of up to a page and more.
-fn small_files(root: &Path, count: usize) -> Vec<PathBuf> {
-    let mut rng = Rng::new(5);
-    let mut files = Vec::new();
-    for number in 0..count {
-        let path = root.join(format!("d{}/f{number:03}", number % 3));
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, rng.bytes(1 + number * 40)).expect("a file");
-        files.push(path);
-    }
-    files
-}
-
-/// Most files are in the kernel's memory before a program asks for them, in whatever order it goes, and have the right bytes.
-#[test]
-fn files_are_given_before_they_are_asked_for() {
-    root_test!();
-    let image = Image::new(Fs::Ext4, 128 << 20);
-    let (root, dir) = place(&image);
-    small_files(&root, 300);
-    let archive = |from: &Path, options: &[&str]| {
-        output(Command::new("tar").args(["--format=gnu", "-cf", "-"]).args(options).arg("-C").arg(from).arg("."))
-    };
-    for (sort, is_listed_before) in [("none", false), ("none", true), ("name", false), ("inode", false)] {
-        let sort = &format!("--sort={sort}");
-        let view = View::show(&root, &dir, &["--verbose", "--order", "source"]);
-        if is_listed_before {
-            inodes(&dir);
-        }
-        assert!(archive(&dir, &[sort]) == archive(&root, &[sort]), "{sort}: the archive is another one");
-        view.signal(rustix::process::Signal::INT);
-        let said = view.end(Some(0));
-        let given = said.split("given ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::parse);
-        let given: usize = given.and_then(Result::ok).unwrap_or_else(|| panic!("{sort}: {said}"));
-        // Some twice, where the order turns out to be another one.
-        assert!((200..600).contains(&given), "{sort}: {said}");
-    }
-    // What was given isn't older than what the program has written itself.
-    let view = View::show(&root, &dir, &["--verbose", "--read-write"]);
-    archive(&dir, &[]);
-    view.signal(rustix::process::Signal::INT);
-    let said = view.end(Some(0));
-    assert!(!said.contains("given"), "{said}");
-}
-
-/// Programs read through a view what is overwritten meanwhile, with as many bytes: what they see in the end is what is there.
-#[test]
-fn what_is_given_while_it_changes_does_not_stay() {
-    root_test!();
-    let image = Image::new(Fs::Ext4, 128 << 20);
-    let (root, dir) = place(&image);
-    let files = small_files(&root, 120);
-    let _view = View::show(&root, &dir, &[]);
-    let read = || output(Command::new("sh").args(["-c", "cat \"$1\"/d0/*", "sh"]).arg(&dir));
-    let mut rng = Rng::new(seed());
-    for round in 0..if long() { 300 } else { 20 } {
-        thread::scope(|scope| {
-            let reader = scope.spawn(|| drop(read()));
-            for _ in 0..200 {
-                let file = &files[3 * rng.below(40) as usize];
-                let len = fs::metadata(file).expect("a file").len() as usize;
-                let open = File::options().write(true).open(file).expect("a file");
-                open.write_all_at(&rng.bytes(len), 0).expect("bytes");
-            }
-            reader.join().expect("bytes");
-        });
-        let contents = |from: &Path| -> Vec<Vec<u8>> {
-            let below = |file: &PathBuf| from.join(file.strip_prefix(&root).expect("below"));
-            files.iter().step_by(3).map(|file| fs::read(below(file)).expect("a file")).collect()
-        };
-        let there = contents(&root);
-        until(&format!("round {round}: old bytes stay"), || contents(&dir) == there);
-    }
-}
-
-/// Where files are in memory no order saves a seek, and none is asked of their maps.
-#[test]
-fn directories_are_listed_as_their_files_lie_on_the_disk() {
-    root_test!();
-    let mut image = Image::new(Fs::Ext4, 64 << 20);
-    let (root, dir) = place(&image);
-    fs::create_dir_all(root.join("a")).expect("a folder");
-    let names: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
-    for name in &names {
-        File::create(root.join("a").join(name)).expect("a file");
-    }
-    // The last one made gets the first blocks.
-    for name in names.iter().rev() {
-        fs::write(root.join("a").join(name), vec![1; 64 << 10]).expect("a file");
-        File::open(root.join("a").join(name)).and_then(|file| file.sync_all()).expect("it lies somewhere");
-    }
-    let listed = || -> Vec<String> {
-        let view = View::show(&root, &dir, &[]);
-        let entries = fs::read_dir(dir.join("a")).expect("a folder");
-        let listed = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
-        drop(view);
-        listed
-    };
-    let by_number: Vec<String> = names.clone();
-    assert_eq!(listed(), by_number, "in memory");
-    image.cold();
-    let by_address = listed();
-    assert_eq!(by_address, names.iter().rev().cloned().collect::<Vec<_>>(), "on the disk");
 }
 
 #[test]

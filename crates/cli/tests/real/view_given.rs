@@ -1,0 +1,130 @@
+//! What a view gives of what is in memory: files before they are asked for, and directories without their addresses.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use crate::{
+    image::{Fs, Image},
+    run::{long, output, root_test, seed, text},
+    tree::Rng,
+    view::{View, inodes, place, until},
+};
+
+/// Files of a few folders, of up to a page and more.
+fn small_files(root: &Path, count: usize) -> Vec<PathBuf> {
+    let mut rng = Rng::new(5);
+    let mut files = Vec::new();
+    for number in 0..count {
+        let path = root.join(format!("d{}/f{number:03}", number % 3));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, rng.bytes(1 + number * 40)).expect("a file");
+        files.push(path);
+    }
+    files
+}
+
+/// Most files are in the kernel's memory before a program asks for them, in whatever order it goes, and have the right bytes.
+#[test]
+fn files_are_given_before_they_are_asked_for() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let (root, dir) = place(&image);
+    small_files(&root, 300);
+    let archive = |from: &Path, options: &[&str]| {
+        output(Command::new("tar").args(["--format=gnu", "-cf", "-"]).args(options).arg("-C").arg(from).arg("."))
+    };
+    for (sort, is_listed_before) in [("none", false), ("none", true), ("name", false), ("inode", false)] {
+        let sort = &format!("--sort={sort}");
+        let view = View::show(&root, &dir, &["--verbose", "--order", "source"]);
+        if is_listed_before {
+            inodes(&dir);
+        }
+        assert!(archive(&dir, &[sort]) == archive(&root, &[sort]), "{sort}: the archive is another one");
+        view.signal(rustix::process::Signal::INT);
+        let said = view.end(Some(0));
+        let given = said.split("given ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::parse);
+        let given: usize = given.and_then(Result::ok).unwrap_or_else(|| panic!("{sort}: {said}"));
+        // Some twice, where the order turns out to be another one.
+        assert!((200..600).contains(&given), "{sort}: {said}");
+    }
+    // What was given isn't older than what the program has written itself.
+    let view = View::show(&root, &dir, &["--verbose", "--read-write"]);
+    archive(&dir, &[]);
+    view.signal(rustix::process::Signal::INT);
+    let said = view.end(Some(0));
+    assert!(!said.contains("given"), "{said}");
+}
+
+/// Programs read through a view what is overwritten meanwhile, with as many bytes: what they see in the end is what is there.
+#[test]
+fn what_is_given_while_it_changes_does_not_stay() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let (root, dir) = place(&image);
+    let files = small_files(&root, 120);
+    let _view = View::show(&root, &dir, &[]);
+    let read = || output(Command::new("sh").args(["-c", "cat \"$1\"/d0/*", "sh"]).arg(&dir));
+    let mut rng = Rng::new(seed());
+    for round in 0..if long() { 300 } else { 20 } {
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| drop(read()));
+            for _ in 0..200 {
+                let file = &files[3 * rng.below(40) as usize];
+                let len = fs::metadata(file).expect("a file").len() as usize;
+                let open = File::options().write(true).open(file).expect("a file");
+                open.write_all_at(&rng.bytes(len), 0).expect("bytes");
+            }
+            reader.join().expect("bytes");
+        });
+        let contents = |from: &Path| -> Vec<Vec<u8>> {
+            let below = |file: &PathBuf| from.join(file.strip_prefix(&root).expect("below"));
+            files.iter().step_by(3).map(|file| fs::read(below(file)).expect("a file")).collect()
+        };
+        let there = contents(&root);
+        until(&format!("round {round}: old bytes stay"), || contents(&dir) == there);
+    }
+}
+
+/// Where files are in memory no order saves a seek, and none is asked of their maps.
+#[test]
+fn directories_are_listed_as_their_files_lie_on_the_disk() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(root.join("a")).expect("a folder");
+    let names: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        File::create(root.join("a").join(name)).expect("a file");
+    }
+    // The last one made gets the first blocks.
+    for name in names.iter().rev() {
+        fs::write(root.join("a").join(name), vec![1; 64 << 10]).expect("a file");
+        File::open(root.join("a").join(name)).and_then(|file| file.sync_all()).expect("it lies somewhere");
+    }
+    let listed = || -> Vec<String> {
+        let view = View::show(&root, &dir, &[]);
+        let entries = fs::read_dir(dir.join("a")).expect("a folder");
+        let listed = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+        drop(view);
+        listed
+    };
+    let mut by_number = names.clone();
+    by_number.sort_by_key(|name| fs::metadata(root.join("a").join(name)).expect("a file").ino());
+    assert_eq!(listed(), by_number, "in memory");
+    let address = |name: &String| -> u64 {
+        let told = text(&output(Command::new("filefrag").args(["-b1", "-v"]).arg(root.join("a").join(name))));
+        let first = told.lines().find_map(|line| line.trim().strip_prefix("0:")?.split(':').nth(1));
+        let first = first.and_then(|places| places.trim().split('.').next()?.parse().ok());
+        first.unwrap_or_else(|| panic!("{told}"))
+    };
+    let mut by_address = names;
+    by_address.sort_by_key(address);
+    assert_ne!(by_address, by_number, "the orders differ");
+    image.cold();
+    assert_eq!(listed(), by_address, "on the disk");
+}
