@@ -9,6 +9,8 @@ use std::{fs, io, thread};
 
 use tempfile::TempDir;
 
+use crate::shown::eventually;
+
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_onesweep-lab");
 
 /// A place for one test: an image, a directory for the disk, one for its mount.
@@ -78,14 +80,27 @@ impl Place {
         self.mounted(options).args(["--", "sh", "-c", &script]).output().unwrap()
     }
 
+    /// Nothing is mounted any more, and every loop device is detached: at once, or as soon as whoever looks at all devices of this
+    /// machine has closed it, which the kernel waits for after it was told to detach.
     #[track_caller]
     pub(crate) fn assert_down(&self) {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let home = self.home.path().to_str().unwrap();
         assert!(!mounts.contains(home), "still mounted: {mounts}");
-        let loops = Command::new("losetup").arg("--list").output().unwrap();
-        let loops = String::from_utf8_lossy(&loops.stdout).into_owned();
-        assert!(!loops.contains(home), "still attached: {loops}");
+        let attached = || {
+            let loops = Command::new("losetup")
+                .args(["--list", "--noheadings", "--output", "AUTOCLEAR,BACK-FILE"])
+                .output()
+                .unwrap();
+            let loops = String::from_utf8_lossy(&loops.stdout).into_owned();
+            loops.lines().map(str::to_owned).filter(|device| device.contains(home)).collect::<Vec<_>>()
+        };
+        let left = attached();
+        assert!(
+            left.iter().all(|device| device.trim_start().starts_with('1')),
+            "still attached, and nobody has detached: {left:?}"
+        );
+        eventually("every loop device is detached", || attached().is_empty());
     }
 
     pub(crate) fn stats(&self) -> serde_json::Value {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::superblock;
 
@@ -71,6 +71,17 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(out.status.success(), "{program} {arguments:?}: {said}");
     said
+}
+
+/// Waits for what comes by itself: a program that has just ended may still be letting go of its last file, and one that another test
+/// starts has all files of this process open until it is itself.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !happened() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 pub(crate) fn text(path: &Path) -> &str {
@@ -141,15 +152,18 @@ impl Image {
 
     pub(crate) fn unmount(&mut self) {
         let root = self.root();
-        for _ in 0..100 {
-            if Command::new("umount").arg(&root).output().expect("umount runs").status.success() {
-                self.is_mounted = false;
-                return;
-            }
-            // A program that has just ended may still be letting go of its last file.
-            thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{} stays busy", root.display());
+        eventually("it is busy no more", || {
+            Command::new("umount").arg(&root).output().expect("umount runs").status.success()
+        });
+        self.is_mounted = false;
+    }
+
+    pub(crate) fn make_read_only(&self) {
+        let root = self.root();
+        eventually("nothing is open for writing any more", || {
+            let mut mount = Command::new("mount");
+            mount.args(["-o", "remount,ro"]).arg(&root).output().expect("mount runs").status.success()
+        });
     }
 
     /// Nothing of it in memory.
