@@ -57,6 +57,7 @@
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`links`] | when network links and addresses come and go |
+//! | [`awake`] | processors that do not sleep while requests come in quick succession |
 //! | [`ready`] | waiting for a socket, and a bell that another thread rings |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`], [`inotify`] | what changes on a file system, or in directories |
@@ -66,6 +67,7 @@
 
 pub mod acting;
 mod apart;
+pub mod awake;
 pub mod block;
 pub mod btrfs;
 pub mod buffer;

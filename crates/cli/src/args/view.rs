@@ -51,6 +51,10 @@ pub(crate) struct ViewArgs {
     /// then. With --read-write it is so
     #[arg(long)]
     pub(crate) passthrough: bool,
+    /// Let processors sleep also while a program asks for one thing after the other: it saves power, and such a program takes up to
+    /// twice as long
+    #[arg(long)]
+    pub(crate) low_power: bool,
     /// Let other users look, too, when it isn't root who shows it (/etc/fuse.conf has to say user_allow_other)
     #[arg(long)]
     pub(crate) allow_other: bool,

@@ -18,6 +18,8 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
+use onesweep_sys::awake::{Awake, Busy};
+
 use super::{Device, lock};
 
 /// The file that is the device.
@@ -39,12 +41,15 @@ const REQUEST_BYTES: u32 = 256 << 10;
 /// Threads that take requests. All but one may wait for a quick disk.
 pub(super) const THREADS: usize = 2;
 
-/// Shows a device at a directory, to the user who does it and to root alone, until it is unmounted.
-pub fn show(device: Arc<Device>, dir: &Path) -> io::Result<BackgroundSession> {
+/// Shows a device at a directory, to the user who does it and to root alone, until it is unmounted. While one read comes after the
+/// other no processor sleeps if `stays_awake`, and where that may be asked for (root).
+pub fn show(device: Arc<Device>, dir: &Path, stays_awake: bool) -> io::Result<BackgroundSession> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![MountOption::FSName(SHOWN.into()), MountOption::Subtype(SHOWN.into())];
     config.n_threads = Some(THREADS);
-    fuser::spawn_mount(DeviceDir { device, opened: Mutex::default(), handles: AtomicU64::new(1) }, dir, &config)
+    let awake = stays_awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
+    let shown = DeviceDir { device, opened: Mutex::default(), handles: AtomicU64::new(1), awake };
+    fuser::spawn_mount(shown, dir, &config)
 }
 
 struct DeviceDir {
@@ -52,6 +57,7 @@ struct DeviceDir {
     /// What `metrics` said when it was opened, by handle.
     opened: Mutex<HashMap<u64, String>>,
     handles: AtomicU64,
+    awake: Option<Awake>,
 }
 
 impl DeviceDir {
@@ -177,6 +183,9 @@ impl Filesystem for DeviceDir {
         reply: ReplyData,
     ) {
         if ino == BLOCK {
+            if let Some(awake) = &self.awake {
+                awake.asked();
+            }
             return self.device.read(offset, size as usize, move |got| match got {
                 Ok(bytes) => reply.data(bytes),
                 Err(error) => reply.error(error.into()),

@@ -14,7 +14,10 @@ use fuser::{
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use onesweep_sys::files::{read_link_at, space};
+use onesweep_sys::{
+    awake::Awake,
+    files::{read_link_at, space},
+};
 
 use super::{
     shown::Shown,
@@ -43,7 +46,20 @@ fn answer_bytes(reply: ReplyXattr, size: u32, found: io::Result<Vec<u8>>) {
 }
 
 /// What the kernel talks to.
-pub(super) struct Face(pub(super) Arc<Shown>);
+pub(super) struct Face {
+    pub(super) shown: Arc<Shown>,
+    pub(super) awake: Option<Awake>,
+}
+
+impl Face {
+    /// For a request that a program waits for, and that is answered in less time than a processor takes to wake up.
+    fn asked(&self) -> &Arc<Shown> {
+        if let Some(awake) = &self.awake {
+            awake.asked();
+        }
+        &self.shown
+    }
+}
 
 impl Filesystem for Face {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -63,39 +79,39 @@ impl Filesystem for Face {
             let _ = config.add_capabilities(wanted);
         }
         // The kernel lets root alone hand over files.
-        let has_passthrough = self.0.wants_passthrough
+        let has_passthrough = self.shown.wants_passthrough
             && onesweep_sys::user::effective_uid() == 0
             && config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
             && config.set_max_stack_depth(1).is_ok()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
         let without_open =
-            self.0.read_only && !has_passthrough && config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
-        self.0.has_passthrough.store(has_passthrough, Ordering::SeqCst);
-        self.0.is_without_open.store(without_open, Ordering::SeqCst);
+            self.shown.read_only && !has_passthrough && config.capabilities().contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.shown.has_passthrough.store(has_passthrough, Ordering::SeqCst);
+        self.shown.is_without_open.store(without_open, Ordering::SeqCst);
         Ok(())
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.answer_entry(parent.0, name, reply, |name| self.0.entry(parent.0, name));
+        self.asked().answer_entry(parent.0, name, reply, |name| self.shown.entry(parent.0, name));
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
-        self.0.source.forget(ino.0, nlookup);
+        self.shown.source.forget(ino.0, nlookup);
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.0.answer_attributes(ino.0, reply, || self.0.stat(ino.0, fh));
+        self.asked().answer_attributes(ino.0, reply, || self.shown.stat(ino.0, fh));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.0.source.handle(ino.0).and_then(|handle| read_link_at(handle.as_fd(), "")) {
+        match self.asked().source.handle(ino.0).and_then(|handle| read_link_at(handle.as_fd(), "")) {
             Ok(target) => reply.data(&target.into_vec()),
             Err(error) => reply.error(error.into()),
         }
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.0.open(ino.0, flags, reply);
+        self.asked().open(ino.0, flags, reply);
     }
 
     fn read(
@@ -109,7 +125,7 @@ impl Filesystem for Face {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.0.read(ino.0, fh, offset, size, reply);
+        self.asked().read(ino.0, fh, offset, size, reply);
     }
 
     fn release(
@@ -122,46 +138,46 @@ impl Filesystem for Face {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let open = self.0.opened.remove_file(fh.0);
+        let open = self.shown.opened.remove_file(fh.0);
         reply.ok();
         if let Some(open) = open.filter(|_| flags.0 & libc::O_ACCMODE != libc::O_RDONLY) {
-            self.0.closed(&open);
+            self.shown.closed(&open);
         }
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         // Before anything of it is told: a change from now on is seen.
-        if let Err(error) = self.0.directory(ino.0) {
+        if let Err(error) = self.asked().directory(ino.0) {
             return reply.error(error.into());
         }
-        self.0.guide.opened(ino.0);
-        let number = FileHandle(self.0.opened.add_directory(ino.0));
-        match self.0.changes.is_seen(ino.0) && !self.0.is_foreign(ino.0) {
+        self.shown.guide.opened(ino.0);
+        let number = FileHandle(self.shown.opened.add_directory(ino.0));
+        match self.shown.changes.is_seen(ino.0) && !self.shown.is_foreign(ino.0) {
             true => reply.opened(number, FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE),
             false => reply.opened(number, FopenFlags::empty()),
         }
     }
 
     fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.0.guide.closed(ino.0);
-        self.0.opened.remove_directory(fh.0);
+        self.shown.guide.closed(ino.0);
+        self.shown.opened.remove_directory(fh.0);
         reply.ok();
     }
 
     fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let this = Arc::clone(&self.0);
+        let this = Arc::clone(self.asked());
         let job = move || this.read_directory(fh, offset, reply);
-        self.0.guide.before_listing(|| self.0.source.nodes().chain(ino.0), Box::new(job));
+        self.shown.guide.before_listing(|| self.shown.source.nodes().chain(ino.0), Box::new(job));
     }
 
     fn readdirplus(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let this = Arc::clone(&self.0);
+        let this = Arc::clone(self.asked());
         let job = move || this.read_directory_and_attributes(fh, offset, reply);
-        self.0.guide.before_listing(|| self.0.source.nodes().chain(ino.0), Box::new(job));
+        self.shown.guide.before_listing(|| self.shown.source.nodes().chain(ino.0), Box::new(job));
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        match space(self.0.source.root()) {
+        match space(self.shown.source.root()) {
             Ok(space) => reply.statfs(
                 space.blocks,
                 space.free,
@@ -177,15 +193,15 @@ impl Filesystem for Face {
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_bytes(reply, size, self.0.xattr(ino.0, name));
+        answer_bytes(reply, size, self.asked().xattr(ino.0, name));
     }
 
     fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_bytes(reply, size, self.0.xattr_names(ino.0));
+        answer_bytes(reply, size, self.asked().xattr_names(ino.0));
     }
 
     fn lseek(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        match self.0.seek(ino.0, fh, offset, whence) {
+        match self.asked().seek(ino.0, fh, offset, whence) {
             Ok(at) => reply.offset(at),
             Err(error) => reply.error(error.into()),
         }
@@ -210,34 +226,34 @@ impl Filesystem for Face {
         reply: ReplyAttr,
     ) {
         let changed = Changed { mode, uid, gid, size, atime, mtime };
-        self.0.answer_attributes(ino.0, reply, || self.0.change(ino.0, fh, &changed));
+        self.shown.answer_attributes(ino.0, reply, || self.shown.change(ino.0, fh, &changed));
     }
 
     fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         let who = writes::who(req, umask);
-        self.0.answer_entry(parent.0, name, reply, |name| self.0.make_node(who, parent.0, name, mode, rdev));
+        self.shown.answer_entry(parent.0, name, reply, |name| self.shown.make_node(who, parent.0, name, mode, rdev));
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let who = writes::who(req, umask);
-        self.0.answer_entry(parent.0, name, reply, |name| self.0.make_directory(who, parent.0, name, mode));
+        self.shown.answer_entry(parent.0, name, reply, |name| self.shown.make_directory(who, parent.0, name, mode));
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, link_name: &OsStr, target: &Path, reply: ReplyEntry) {
         let who = writes::who(req, 0);
-        self.0.answer_entry(parent.0, link_name, reply, |name| self.0.make_link(who, parent.0, name, target));
+        self.shown.answer_entry(parent.0, link_name, reply, |name| self.shown.make_link(who, parent.0, name, target));
     }
 
     fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        self.0.answer_entry(newparent.0, newname, reply, |name| self.0.link(ino.0, newparent.0, name));
+        self.shown.answer_entry(newparent.0, newname, reply, |name| self.shown.link(ino.0, newparent.0, name));
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.0.remove(parent.0, name, false));
+        answer(reply, self.shown.remove(parent.0, name, false));
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.0.remove(parent.0, name, true));
+        answer(reply, self.shown.remove(parent.0, name, true));
     }
 
     fn rename(
@@ -250,7 +266,7 @@ impl Filesystem for Face {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.0.rename((parent.0, name), (newparent.0, newname), flags.bits()));
+        answer(reply, self.shown.rename((parent.0, name), (newparent.0, newname), flags.bits()));
     }
 
     fn create(
@@ -263,7 +279,7 @@ impl Filesystem for Face {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.0.create(writes::who(req, umask), parent.0, name, mode, flags, reply);
+        self.shown.create(writes::who(req, umask), parent.0, name, mode, flags, reply);
     }
 
     fn write(
@@ -278,18 +294,18 @@ impl Filesystem for Face {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.0.write(fh, offset, data) {
+        match self.shown.write(fh, offset, data) {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error.into()),
         }
     }
 
     fn fsync(&self, _req: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        answer(reply, self.0.sync(ino.0, fh, datasync));
+        answer(reply, self.shown.sync(ino.0, fh, datasync));
     }
 
     fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        answer(reply, self.0.sync_directory(ino.0));
+        answer(reply, self.shown.sync_directory(ino.0));
     }
 
     fn setxattr(
@@ -302,11 +318,11 @@ impl Filesystem for Face {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.0.set_xattr(ino.0, name, value, flags));
+        answer(reply, self.shown.set_xattr(ino.0, name, value, flags));
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.0.remove_xattr(ino.0, name));
+        answer(reply, self.shown.remove_xattr(ino.0, name));
     }
 
     fn fallocate(
@@ -319,7 +335,7 @@ impl Filesystem for Face {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.0.allocate(fh, mode, offset, length));
+        answer(reply, self.shown.allocate(fh, mode, offset, length));
     }
 
     fn copy_file_range(
@@ -335,7 +351,7 @@ impl Filesystem for Face {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        match self.0.copy((ino_in.0, fh_in, offset_in), (fh_out, offset_out), len) {
+        match self.shown.copy((ino_in.0, fh_in, offset_in), (fh_out, offset_out), len) {
             Ok(copied) => reply.written(copied),
             Err(error) => reply.error(error.into()),
         }

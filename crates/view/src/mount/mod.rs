@@ -43,7 +43,10 @@ use std::{
 };
 
 use fuser::{MountOption, Session, SessionACL, SessionUnmounter};
-use onesweep_sys::{limits, user};
+use onesweep_sys::{
+    awake::{Awake, Busy},
+    limits, user,
+};
 
 use self::{
     changes::Changes,
@@ -77,6 +80,9 @@ pub struct Settings {
     /// Files of 1 MiB and more are read by the kernel itself, where it can. Each open is a request then; else a tree that is only to
     /// be read does without.
     pub passthrough: bool,
+    /// While programs ask for one thing after the other, no processor sleeps, where that may be asked for (root): they wait half as
+    /// long for each answer, and power is spent.
+    pub awake: bool,
     /// How it is called among the mounts.
     pub name: &'static str,
     /// Users other than the one who shows it may look at it. As root they always may.
@@ -124,7 +130,8 @@ impl View {
         config.acl = if is_root || settings.allow_other { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(THREADS + 2 * thread::available_parallelism().map_or(1, usize::from));
         config.clone_fd = true;
-        let mut session = Session::new(Face(Arc::clone(&face)), dir, &config)?;
+        let awake = settings.awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
+        let mut session = Session::new(Face { shown: Arc::clone(&face), awake }, dir, &config)?;
         let (notifier, unmounter) = (session.notifier(), session.unmount_callable());
         // What programs write themselves may be newer than what is given.
         if settings.sweeps_ahead && !settings.read_write {

@@ -44,6 +44,10 @@ pub(crate) struct PeerMountArgs {
     /// Let the tree be changed at DIR
     #[arg(long, requires = "tree", conflicts_with = "device")]
     pub(crate) read_write: bool,
+    /// Let processors sleep also while a program asks for one thing after the other: it saves power, and such a program waits up to
+    /// twice as long for what is in memory or on a quick device
+    #[arg(long)]
+    pub(crate) low_power: bool,
     /// Let other users look, too, when it isn't root who shows the tree (/etc/fuse.conf has to say user_allow_other)
     #[arg(long, requires = "tree", conflicts_with = "device")]
     pub(crate) allow_other: bool,

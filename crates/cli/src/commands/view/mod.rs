@@ -49,6 +49,7 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
         read_write: args.read_write,
         sweeps_ahead: true,
         passthrough: args.passthrough || args.read_write,
+        awake: !args.low_power,
         name: SHOWN,
         allow_other: args.allow_other,
     };

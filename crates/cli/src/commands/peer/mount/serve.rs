@@ -85,7 +85,8 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
     let storage: Arc<dyn Storage> = Arc::new(source.storage);
     let failed = |error: io::Error| Failure::io(path, "serve it", &error);
     let device = Arc::new(Device::start(storage, index, peers, domain, settings).map_err(failed)?);
-    let shown = show(Arc::clone(&device), &dir).map_err(|error| Failure::io(&dir, "show the device there", &error))?;
+    let shown = show(Arc::clone(&device), &dir, !args.low_power)
+        .map_err(|error| Failure::io(&dir, "show the device there", &error))?;
     tracing::debug!("serving, {lanes} at a time");
     let shown_at = dir.clone();
     let taking_down = thread::Builder::new().spawn(move || {

@@ -82,6 +82,7 @@ pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
         // It would read from the disk what servers have.
         sweeps_ahead: false,
         passthrough: true,
+        awake: !args.low_power,
         name: SHOWN,
         allow_other: args.allow_other,
     };
