@@ -22,7 +22,7 @@ use std::{
 
 use onesweep::{BulkRead, CachePolicy, Cancel, Files, MetadataSource, Route, SweepError};
 use onesweep_deliver::warm::{Memory, Warmer, default_limit};
-use onesweep_layout::device::Devices;
+use onesweep_layout::device::{DeviceStack, Devices};
 use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes, usage::blocks_read};
 use thiserror::Error;
 
@@ -128,6 +128,11 @@ impl Ahead {
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
         let board = Arc::new(Board::new(&devices, news).map_err(system("share memory with programs"))?);
+        if Devices::of_system()
+            .is_ok_and(|system| devices.iter().all(|dev| system.by_dev(*dev).is_ok_and(|it| is_quick(&it))))
+        {
+            board.pass(Phase::Looking, Phase::Aside);
+        }
         let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
         let is_warm = Arc::new(AtomicBool::new(false));
         let pulse = Pulse::start(Arc::clone(&board), Arc::clone(&is_warm), BEAT).map_err(system("start a thread"))?;
@@ -165,6 +170,12 @@ impl Ahead {
 fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
     let opened = root.canonicalize().and_then(|root| fs::read_dir(&root).map(|_| root));
     opened.map_err(|source| AheadError::Tree { path: root.to_owned(), source })
+}
+
+/// Whether all disks say that nothing turns in them. What is gained there are reads in flight at the same time, and a program looks at
+/// the trees as quickly as this helper: nobody waits for that.
+fn is_quick(stack: &DeviceStack) -> bool {
+    stack.disks.iter().all(|disk| disk.rotational == Some(false))
 }
 
 /// Whether the first entries of a tree are looked at without a read of the disk.
@@ -224,10 +235,6 @@ impl Helper {
     }
 
     fn guide(&self, roots: &[PathBuf], figures: &mut Figures) -> Result<(), SweepError> {
-        if self.is_seekless() {
-            figures.remark = Some("the disk has no seeks to save".into());
-            return Ok(());
-        }
         let limit =
             self.limit.unwrap_or_else(|| Memory::now().map_or(0, |memory| default_limit(memory, BulkRead::BUDGET)));
         if limit == 0 {
@@ -301,11 +308,6 @@ impl Helper {
         false
     }
 
-    fn is_seekless(&self) -> bool {
-        let Ok(system) = Devices::of_system() else { return false };
-        self.devices.iter().all(|dev| system.by_dev(*dev).is_ok_and(|stack| stack.is_seekless()))
-    }
-
     /// Enters the files of a tree on the board.
     fn enter(&self, tree: Tree) -> Guided {
         self.board.make_room(tree.files.len());
@@ -375,5 +377,42 @@ impl Helper {
             }
         }
         kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onesweep_layout::device::Disk;
+
+    use super::*;
+
+    #[test]
+    fn only_disks_of_which_none_turns_are_quick() {
+        let stack = |turns: &[Option<bool>]| {
+            let disk = |(dev, rotational): (u64, &Option<bool>)| Disk {
+                dev,
+                name: "sd".into(),
+                rotational: *rotational,
+                size: 1 << 40,
+                seekless: *rotational == Some(false),
+            };
+            DeviceStack {
+                dev: 1,
+                name: "sd".into(),
+                node: "/dev/sd".into(),
+                mapper_node: None,
+                size: 1 << 40,
+                logical_block: 512,
+                disks: (0..).zip(turns).map(disk).collect(),
+                base: Some(0),
+                through: Vec::new(),
+                members: 1,
+            }
+        };
+        assert!(is_quick(&stack(&[Some(false)])));
+        assert!(is_quick(&stack(&[Some(false), Some(false)])));
+        for one_turns in [&[Some(true)][..], &[None], &[Some(false), Some(true)], &[None, Some(false)]] {
+            assert!(!is_quick(&stack(one_turns)), "{one_turns:?}");
+        }
     }
 }
