@@ -247,9 +247,10 @@ fn warm(
         None => PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?,
     };
     let ended = bring_in(target, interrupt).and_then(|()| match run.work.viewed {
-        Some(_) => viewed::run_twice(argv, places.view, places.copies, interrupt)
+        // What is removed can't be removed again.
+        Some(_) if run.work.tool != Tool::Remove => viewed::run_twice(argv, places.view, places.copies, interrupt)
             .map(|(ended, again_s)| (ended, Some(again_s))),
-        None => pipe::run(argv, interrupt).map(|ended| (ended, None)),
+        _ => pipe::run(argv, interrupt).map(|ended| (ended, None)),
     });
     mounted.end()?;
     let (ended, again_s) = ended?;

@@ -687,13 +687,14 @@ impl Race {
             Answer::Invalid => {
                 known.breaker.lied(now);
                 self.counts.invalid += 1;
-                self.budget.wasted(bytes);
             }
             Answer::Failed => {
                 known.latency(read.bytes).given_up(took);
                 known.breaker.failed(now);
             }
         }
+        // Of several blocks some may have come before one was missing.
+        self.budget.wasted(bytes);
         self.lost(paid);
         self.remote_over(now, id, actions);
     }

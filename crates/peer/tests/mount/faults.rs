@@ -7,7 +7,7 @@ use onesweep_peer::{mount, race::Policy};
 use crate::{
     BLOCKS, Setup, counted,
     relay::{Relay, Treatment},
-    setup_behind,
+    setup_behind, setup_with, start_server,
 };
 
 const POLICIES: [Policy; 4] = [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk];
@@ -15,7 +15,7 @@ const POLICIES: [Policy; 4] = [Policy::Race, Policy::LocalFirst, Policy::RemoteF
 const SLOW: Duration = Duration::from_millis(4);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn is_long() -> bool {
+pub(crate) fn is_long() -> bool {
     std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
@@ -105,6 +105,27 @@ fn what_neither_the_disk_nor_a_server_has_right_is_an_error() {
         }
         assert!(*setup.disk.bytes.lock().unwrap() == expected, "{treatment:?}");
     }
+}
+
+/// Of a read's blocks those of one server come, and those of the other don't; then the disk has them all.
+#[test]
+fn what_came_of_a_request_that_lost_has_used_the_link() {
+    let (quick, held) = (start_server(), start_server());
+    let relay = Relay::before(held.address().to_string());
+    let addresses = [quick.address().to_string(), relay.address.clone()];
+    // Long enough for what comes by the loopback.
+    let takes = Duration::from_millis(200);
+    let setup = setup_with(mount::Settings::new(Policy::Race), takes, quick, &addresses);
+    let expected = setup.disk.bytes.lock().unwrap().clone();
+    relay.treat(Treatment::Hold);
+    let read = setup.device.read_and_wait(0, 32 * 4096).unwrap();
+    assert!(read == expected[..32 * 4096]);
+    assert_eq!(counted(&setup.device, "reads_local"), 1, "{}", setup.device.metrics());
+    let told = setup.device.metrics();
+    let hits = told.lines().filter(|line| line.starts_with("onesweep_peer_mount_server_hits_total{"));
+    let came: u64 = hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap() * 4096).sum();
+    let late = counted(&setup.device, "answer_bytes_late");
+    assert!(came > 0 && late >= came, "{late} of {came}: {told}");
 }
 
 /// Writes go to the disk whatever servers do, and what a server has of before is never read again.

@@ -1,6 +1,7 @@
 //! A device whose reads are raced, over a disk in memory that has bad sectors.
 
 mod faults;
+mod killed;
 mod relay;
 
 use std::{
@@ -78,12 +79,22 @@ fn setup(settings: mount::Settings) -> Setup {
 
 /// The same with a disk whose reads take so long, and with something that stands before the server.
 fn setup_behind(settings: mount::Settings, takes: Duration, before: impl FnOnce(String) -> String) -> Setup {
+    let server = start_server();
+    let addresses = [before(server.address().to_string())];
+    setup_with(settings, takes, server, &addresses)
+}
+
+fn start_server() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = serve::Settings::plain(TrustDomain::from_key([7; 32]));
+    Server::start(listener, Arc::new(Memory::new(16 << 20)), settings).unwrap()
+}
+
+/// The same with servers at these addresses, of which this is one.
+fn setup_with(settings: mount::Settings, takes: Duration, server: Server, addresses: &[String]) -> Setup {
     let domain = TrustDomain::from_key([7; 32]);
     let bytes: Vec<u8> = (0..BLOCKS * 4096).map(|at| (at / 4096 * 3 + at % 253) as u8 | 1).collect();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server =
-        Server::start(listener, Arc::new(Memory::new(16 << 20)), serve::Settings::plain(domain.clone())).unwrap();
-    let peers = Peers::connect([before(server.address().to_string())], Settings::plain(domain.clone())).unwrap();
+    let peers = Peers::connect(addresses.iter().cloned(), Settings::plain(domain.clone())).unwrap();
     assert!(peers.wait_until_usable(Duration::from_secs(30)));
     for block in bytes.chunks(4096) {
         peers.put_and_wait(&domain.hash(block), block).unwrap();

@@ -7,7 +7,18 @@ use crate::simulation::{BLOCK, End, Planned, Reply, Simulation, Told};
 fn read(service: Micros, reply: Reply) -> Planned {
     let replies = vec![reply];
     let (disk_fails, checkable, cancel_after, deaf) = (false, true, None, false);
-    Planned { pause: 100, service, bytes: BLOCK, disk_fails, checkable, replies, cancel_after, deaf }
+    Planned {
+        pause: 100,
+        service,
+        bytes: BLOCK,
+        disk_fails,
+        checkable,
+        replies,
+        cancel_after,
+        deaf,
+        policy: None,
+        on_another_network: false,
+    }
 }
 
 /// A disk that seeks: 4 to 12 ms.

@@ -41,6 +41,10 @@ pub(crate) struct Planned {
     pub(crate) cancel_after: Option<Micros>,
     /// The peer answers though it was told not to.
     pub(crate) deaf: bool,
+    /// Its own policy, as the pattern of a file has it.
+    pub(crate) policy: Option<Policy>,
+    /// The network is another one just before it is asked.
+    pub(crate) on_another_network: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,7 +168,10 @@ impl<'a> Simulation<'a> {
         let plan = &self.plan[read];
         let content = content(read);
         let hash = self.domain.hash(&content.to_le_bytes());
-        let (ahead, deadline) = (self.ahead(read), self.deadline());
+        if plan.on_another_network {
+            self.tell(Event::NetworkChanged);
+        }
+        let (ahead, deadline) = (self.ahead(read), self.deadline(read));
         self.told.push(Told { asked: self.now, end: None, deadline, ahead, local_starts: 0, content, hash });
         if let Some(after) = plan.cancel_after {
             self.at(self.now + after, Happening::Cancel(read));
@@ -174,7 +181,7 @@ impl<'a> Simulation<'a> {
         }
         let peers = (0..plan.replies.len() as u16).map(PeerId).collect();
         let (id, checkable) = (ReadId(read as u64), plan.checkable);
-        let event = Event::Asked { read: id, bytes: plan.bytes, checkable, peers, policy: None };
+        let event = Event::Asked { read: id, bytes: plan.bytes, checkable, peers, policy: plan.policy };
         self.tell(event);
     }
 
@@ -194,12 +201,16 @@ impl<'a> Simulation<'a> {
         in_service + before
     }
 
-    fn deadline(&self) -> Micros {
-        match self.policy {
+    fn deadline(&self, read: usize) -> Micros {
+        match self.policy_of(read) {
             Policy::Race | Policy::LocalFirst => 0,
             Policy::RemoteFirst => self.race.local_latency().median().unwrap_or(2000),
             Policy::QuietDisk => QUIET_DISK_DEADLINE,
         }
+    }
+
+    fn policy_of(&self, read: usize) -> Policy {
+        self.plan[read].policy.unwrap_or(self.policy)
     }
 
     fn is_at_device(&self, read: usize) -> bool {
@@ -255,11 +266,14 @@ impl<'a> Simulation<'a> {
         assert!(self.race.counts().extra <= self.allowed(), "{:?}", self.race.counts());
     }
 
-    /// Extra requests: 8 at the start, 4 % of the reads, two for each success.
+    /// Extra requests: 8 at the start, 4 % of the reads, two for each success, one for each new network, and as many as there are reads
+    /// that leave the disk in peace.
     fn allowed(&self) -> u64 {
         let counts = self.race.counts();
-        let patient = if self.policy == Policy::QuietDisk { self.plan.len() as u64 } else { 0 };
-        8 + counts.reads / 25 + 2 * counts.remote + patient
+        let asked = &self.plan[..self.told.len()];
+        let networks = self.plan.iter().take(self.told.len() + 1).filter(|read| read.on_another_network).count();
+        let patient = (0..asked.len()).filter(|read| self.policy_of(*read) == Policy::QuietDisk).count();
+        8 + counts.reads / 25 + 2 * counts.remote + (networks + patient) as u64
     }
 
     fn carry_out(&mut self, action: Action) {

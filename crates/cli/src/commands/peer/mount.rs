@@ -69,7 +69,7 @@ fn watch_over(args: &PeerMountArgs, shown: &Path) -> Result<u8, Failure> {
         return Ok(ended.and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0).unwrap_or(CANNOT_RUN));
     }
     let mut waited = Ok(());
-    let stacked = mnt.as_deref().map_or(Ok(()), |mnt| stack_up(args, &dir, mnt));
+    let stacked = mnt.as_deref().map_or(Ok(()), |mnt| stack_up(args, shown, &dir, mnt));
     if stacked.is_ok() {
         let at = mnt.as_deref().map(|mnt| format!(", mounted at {}", message::path_text(mnt))).unwrap_or_default();
         tracing::info!("{} is shown at {}{at}", message::path_text(shown), message::path_text(&dir));
@@ -125,8 +125,9 @@ fn start() -> Result<Child, Failure> {
         .map_err(failed)
 }
 
-fn stack_up(args: &PeerMountArgs, dir: &Path, mnt: &Path) -> Result<(), Failure> {
-    let device = stack::attach(&dir.join(BLOCK_FILE), args.read_only).map_err(Failure::told)?;
+fn stack_up(args: &PeerMountArgs, shown: &Path, dir: &Path, mnt: &Path) -> Result<(), Failure> {
+    let turns = !serve::is_seekless(shown);
+    let device = stack::attach(&dir.join(BLOCK_FILE), args.read_only, turns).map_err(Failure::told)?;
     let options = match (&args.options, args.read_only) {
         (Some(options), true) => Some(format!("ro,{options}")),
         (None, true) => Some("ro".to_owned()),

@@ -1,13 +1,14 @@
 //! The paper's figures 3 and 4: files of many sizes, read from start to end, and at random.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::contents;
 use super::gets;
 use super::network::Host;
 use super::outcomes::{Copied, OfSize, Random as Measured, Sequential};
-use super::rig::{Mounted, Rig, disk};
+use super::rig::{Mounted, Rig, disk, open_to_read};
 use super::scaled;
 use super::series::{self, said};
 use super::site::{PORT, Raced, Site};
@@ -25,9 +26,14 @@ const READS: u64 = 1000;
 /// Of figure 3, in powers of two.
 const LEAST: u64 = 64 << 10;
 const MOST: u64 = 1 << 30;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
+/// Files up to here are read more often: their times depend on where the disk is turned to.
+const SHORT: u64 = 4 << 20;
+const ROUNDS_OF_SHORT: usize = 31;
 /// What takes longer is read once on either side.
 const LONG: u64 = 64 << 20;
+/// How often the server alone is asked.
+const ROUNDS_ALONE: usize = 3;
 /// The server alone isn't asked for more: by then the disk has long won.
 const REMOTE_MOST: u64 = 16 << 20;
 
@@ -69,9 +75,19 @@ pub(super) struct Both {
     alone: Mounted,
     at: PathBuf,
     pub(super) raced: Raced,
+    /// The disks below.
+    disks: [PathBuf; 2],
 }
 
 impl Both {
+    /// Sends the arm to the other end of a disk, so that nothing of what is read next is in its buffer.
+    fn send_away(&self, is_raced: bool) -> Result<(), String> {
+        let path = &self.disks[usize::from(is_raced)];
+        let disk = open_to_read(path)?;
+        let end = disk.metadata().map_err(said(path))?.len();
+        disk.read_exact_at(&mut vec![0; contents::BLOCK], end - contents::BLOCK as u64).map_err(said(path))
+    }
+
     pub(super) fn file(&self, size: u64, is_raced: bool) -> PathBuf {
         if is_raced { self.at.join(name(size)) } else { self.alone.file(&name(size)) }
     }
@@ -92,7 +108,8 @@ pub(super) fn on_both<T>(
     let at = site.scratch.dir("tree")?;
     let words = at.display().to_string();
     let raced = rig.raced(site, &below, "race", &["--mount", &words, "--type", "ext4", "--options", "noatime"])?;
-    let both = Both { alone: Mounted::new(site, "plain", &alone)?, at, raced };
+    let disks = [&alone, &below].map(|shown| shown.file.clone());
+    let both = Both { alone: Mounted::new(site, "plain", &alone)?, at, raced, disks };
     let measured = measure(site, &both);
     both.raced.end()?;
     below.end()?;
@@ -142,10 +159,11 @@ pub(super) fn sequential(
         let mut files = Vec::new();
         for &bytes in &sizes {
             let mut copied = Copied { bytes, ..Copied::default() };
-            for _ in 0..if bytes > LONG { 1 } else { ROUNDS } {
+            for _ in 0..rounds_of(bytes) {
                 for is_raced in [false, true] {
                     let path = both.file(bytes, is_raced);
                     series::forget(&path)?;
+                    both.send_away(is_raced)?;
                     let ms = series::copy(&path, bytes, interrupt)?;
                     if is_raced { copied.raced_ms.push(ms) } else { copied.disk_ms.push(ms) }
                 }
@@ -153,12 +171,24 @@ pub(super) fn sequential(
             if bytes <= REMOTE_MOST {
                 let server = format!("{}:{PORT}", Host::Server.address());
                 let order = gets::Order::new(site, server, bytes, bytes / contents::BLOCK as u64);
-                copied.remote_ms = Some(order.run(site)?.seconds * 1e3);
+                for _ in 0..ROUNDS_ALONE {
+                    copied.remote_ms.push(order.run(site)?.seconds * 1e3);
+                }
             }
             files.push(copied);
         }
         Ok(Sequential { mbit, files })
     })
+}
+
+fn rounds_of(bytes: u64) -> usize {
+    if bytes <= SHORT {
+        ROUNDS_OF_SHORT
+    } else if bytes <= LONG {
+        ROUNDS
+    } else {
+        1
+    }
 }
 
 /// A size at that scale, at least 16 blocks.

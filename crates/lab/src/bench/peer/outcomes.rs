@@ -45,7 +45,7 @@ pub(crate) struct Copied {
     pub(crate) disk_ms: Vec<f64>,
     pub(crate) raced_ms: Vec<f64>,
     /// Its blocks from the server alone, by the client library; where it was measured.
-    pub(crate) remote_ms: Option<f64>,
+    pub(crate) remote_ms: Vec<f64>,
 }
 
 /// Sequential reads of files of many sizes.

@@ -177,15 +177,16 @@ impl Source {
     }
 
     fn lanes(&self, path: &Path) -> usize {
-        if is_seekless(path, self.is_device) { LANES } else { 1 }
+        if is_seekless(path) { LANES } else { 1 }
     }
 }
 
 /// Whether nothing turns below a device, or below what a path lies on.
-pub(super) fn is_seekless(path: &Path, is_device: bool) -> bool {
+pub(super) fn is_seekless(path: &Path) -> bool {
     let ask = || {
         let stat = files::statx_fd(File::open(path).ok()?.as_fd()).ok()?;
         let devices = Devices::of_system().ok()?;
+        let is_device = fs::metadata(path).ok()?.file_type().is_block_device();
         let stack = if is_device { devices.by_dev(stat.rdev) } else { devices.by_stat(&stat) };
         stack.ok().map(|stack| stack.is_seekless())
     };

@@ -32,13 +32,19 @@ fn run<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Res
 }
 
 /// Puts a loop device on a file. It reads and writes past the page cache: pages of the file would be held twice, and dirty ones
-/// could wait for each other.
-pub(super) fn attach(file: &Path, read_only: bool) -> Result<PathBuf, String> {
+/// could wait for each other. Linux reads further ahead, and programs sort what they read, where something turns below: the device
+/// has to say so, since the kernel sees a file of FUSE and takes it for what has no disk.
+pub(super) fn attach(file: &Path, read_only: bool, turns: bool) -> Result<PathBuf, String> {
     let mut args = ["--find", "--show", "--direct-io=on"].map(OsStr::new).to_vec();
     args.extend(read_only.then_some(OsStr::new("--read-only")));
     args.push(file.as_os_str());
     let output = run("losetup", args)?;
-    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+    let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let queue = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("queue/rotational");
+    if let Err(error) = fs::write(&queue, if turns { "1" } else { "0" }) {
+        tracing::debug!("{}: {error}", queue.display());
+    }
+    Ok(device)
 }
 
 pub(super) fn mount(device: &Path, mnt: &Path, fs_type: Option<&str>, options: Option<&str>) -> Result<(), String> {

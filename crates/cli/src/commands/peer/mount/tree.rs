@@ -64,7 +64,7 @@ pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
     let index = open_index(args, &index_path, &root, &domain)?;
     let trace =
         args.trace.as_ref().map(|path| File::create(path).map_err(|error| Failure::io(path, "make it", &error)));
-    let is_seekless = is_seekless(source, false);
+    let is_seekless = is_seekless(source);
     let settings = TreeSettings {
         lanes: args.lanes.map_or(if is_seekless { LANES } else { 1 }, usize::from),
         is_seekless,
