@@ -1,9 +1,10 @@
 //! Processors that stay awake while requests come in quick succession.
 //!
 //! Whoever is asked for something small by a program, and is woken for it, costs the program two processors that have to be woken:
-//! its own and the other. In a virtual machine either takes about as long as the answer itself; elsewhere it depends on how deeply
-//! they sleep, up to 100 µs and more. Linux lets them wait without sleep for as long as `/dev/cpu_dma_latency` is held at 0 µs (PM QoS), which costs
-//! power, and time of other machines on the same host; so it is held only while somebody would wait.
+//! its own and the other. In a virtual machine that takes about as long as the answer itself; elsewhere it depends on how deeply
+//! they sleep (`/sys/devices/system/cpu/cpu*/cpuidle/state*/latency`). Linux lets them wait without sleep for as long as
+//! `/dev/cpu_dma_latency` is held at 0 µs (PM QoS), which costs power, and time of other machines on the same host; so it is held
+//! only while somebody would wait.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -122,32 +122,11 @@ struct Get {
 
 /// What is to be done without the lock.
 enum Effect {
-    Local {
-        read: ReadId,
-        ground: Arc<dyn Ground>,
-        range: Range<u64>,
-        learns: bool,
-        is_rescue: bool,
-    },
-    Remote {
-        key: (ReadId, RequestId, PeerId),
-        gets: Vec<Get>,
-    },
-    /// What came of it until then has used the link for nothing.
-    Cancel {
-        key: (ReadId, RequestId, PeerId),
-        tickets: Vec<Ticket>,
-        came: u64,
-    },
-    Answer {
-        pending: Box<Pending>,
-        source: Source,
-        now: Micros,
-    },
-    Fail {
-        pending: Box<Pending>,
-        now: Micros,
-    },
+    Local { read: ReadId, ground: Arc<dyn Ground>, range: Range<u64>, learns: bool, is_rescue: bool },
+    Remote { key: (ReadId, RequestId, PeerId), gets: Vec<Get> },
+    Cancel(Vec<Ticket>),
+    Answer { pending: Box<Pending>, source: Source, now: Micros },
+    Fail { pending: Box<Pending>, now: Micros },
 }
 
 /// Bytes that an event has brought, from an address on.
@@ -320,8 +299,11 @@ impl Engine {
                 Some(Effect::Remote { key: (read, request, peer), gets })
             }
             Action::CancelRemote { request, .. } => {
-                let Request { read, peer, tickets, came, .. } = racing.requests.remove(&request)?;
-                Some(Effect::Cancel { key: (read, request, peer), tickets, came })
+                let Request { tickets, came, .. } = racing.requests.remove(&request)?;
+                if came > 0 {
+                    racing.race.came_for_nothing(came);
+                }
+                Some(Effect::Cancel(tickets))
             }
             Action::Wake { read, at } => {
                 let before = racing.pending.get_mut(&read)?.timer.replace(at);
@@ -345,7 +327,6 @@ impl Engine {
     }
 
     fn carry_out(self: &Arc<Self>, effects: Vec<Effect>, brought: Option<&Brought<'_>>) {
-        let mut late = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Local { read, ground, range, learns, is_rescue } => {
@@ -353,25 +334,13 @@ impl Engine {
                     self.readers.run(move || engine.read_local(read, &ground, range, learns, is_rescue));
                 }
                 Effect::Remote { key, gets } => self.read_remote(key, gets),
-                Effect::Cancel { key: (read, request, peer), tickets, came: bytes } => {
-                    cancel(tickets);
-                    late.extend((bytes > 0).then_some(Event::Remote {
-                        read,
-                        request,
-                        peer,
-                        bytes,
-                        answer: Answer::Valid,
-                    }));
-                }
+                Effect::Cancel(tickets) => cancel(tickets),
                 Effect::Answer { pending, source, now } => match brought {
                     Some(brought) => self.answer(*pending, source, now, brought),
                     None => debug_assert!(false, "an answer without bytes"),
                 },
                 Effect::Fail { pending, now } => self.fail(*pending, now),
             }
-        }
-        for event in late {
-            self.happen(event, None);
         }
     }
 

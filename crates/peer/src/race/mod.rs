@@ -373,6 +373,13 @@ impl Race {
         }
     }
 
+    /// Bytes that nobody waits for came over the link: after a request was taken back, or of one that was, before that.
+    pub fn came_for_nothing(&mut self, bytes: u64) {
+        self.counts.late += 1;
+        self.counts.late_bytes += bytes;
+        self.budget.wasted(bytes);
+    }
+
     fn ask(
         &mut self,
         now: Micros,
@@ -665,9 +672,7 @@ impl Race {
         });
         let Some((read, since, paid)) = out else {
             if matches!(answer, Answer::Valid | Answer::Invalid) {
-                self.counts.late += 1;
-                self.counts.late_bytes += bytes;
-                self.budget.wasted(bytes);
+                self.came_for_nothing(bytes);
             }
             return;
         };
