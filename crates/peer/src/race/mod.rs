@@ -12,6 +12,8 @@
 //!   Reads that may yet be abandoned in service go to the device one at a time (in so many *lanes* as the device serves reads
 //!   at once), the others wait in the order in which they were asked. So there is at most one abandoned read for a lane,
 //!   and it is all that a read ever waits for more than it would with the local disk alone.
+//! * A few reads that no peer has a chance to answer go out beside the one in its lane, as local reads that can't be abandoned:
+//!   a device that waits between two reads of a file for the next one misses its turn.
 //! * While an abandoned read is in service, a waiting read whose remote answer is late goes out at once. It is then a
 //!   local read like any other: its remote request is cancelled, so that it can't be abandoned as well.
 //! * Requests that were of no use, and answers that came too late, are paid from a budget that successes fill. A peer that
@@ -103,6 +105,9 @@ pub enum Event {
     /// Links have changed: peers that failed are tried at once.
     NetworkChanged,
 }
+
+/// Reads that may be at the device beside those in lanes.
+const BESIDE: usize = 3;
 
 /// What came from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,9 +235,20 @@ enum Local {
     /// At the device.
     InService {
         since: Micros,
-        in_lane: bool,
+        lane: Lane,
     },
     Failed,
+}
+
+/// By which way a read is at the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// It may be abandoned.
+    Own,
+    /// It can't be abandoned any more, and others were before it.
+    Beside,
+    /// It never could.
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,6 +283,8 @@ struct Read {
     /// The remote answer is late, so the local read no longer waits for a lane.
     is_late: bool,
     explores: bool,
+    /// No peer has a chance, unless the disk is much later than usual.
+    is_hopeless: bool,
     armed: Option<Micros>,
 }
 
@@ -281,7 +299,7 @@ impl Read {
 #[derive(Clone, Copy, Debug)]
 struct Abandoned {
     since: Micros,
-    in_lane: bool,
+    lane: Lane,
     /// When a paid request won, and of how many bytes: what it gains is known when the disk answers.
     won: Option<(Micros, u64)>,
 }
@@ -295,6 +313,7 @@ pub struct Race {
     /// Local reads that wait, in the order in which they came. Some may have ended meanwhile.
     held: VecDeque<ReadId>,
     lanes_used: usize,
+    beside: usize,
     budget: Budget,
     local: Latency,
     peers: HashMap<PeerId, Peer>,
@@ -311,6 +330,7 @@ impl Race {
             abandoned: HashMap::new(),
             held: VecDeque::new(),
             lanes_used: 0,
+            beside: 0,
             budget: Budget::default(),
             local: Latency::default(),
             peers: HashMap::new(),
@@ -345,6 +365,7 @@ impl Race {
             && self.abandoned.is_empty()
             && self.held.is_empty()
             && self.lanes_used == 0
+            && self.beside == 0
             && self.budget.is_unreserved()
     }
 
@@ -403,6 +424,7 @@ impl Race {
             give_up_at: Micros::MAX,
             is_late: false,
             explores: false,
+            is_hopeless: false,
             armed: None,
         };
         if let Some(peer) = self.paid_peer(now, &read, policy) {
@@ -411,11 +433,11 @@ impl Race {
                 Policy::RemoteFirst | Policy::QuietDisk => {
                     read.local_at = now + policy::deadline(policy, &self.local);
                 }
-                Policy::LocalFirst => (wait, read.explores) = self.delay(peer, bytes),
-                Policy::Race if is_fast || !self.may_win(peer, bytes) => {
+                Policy::Race if !is_fast && self.may_win(peer, bytes) => {}
+                Policy::Race | Policy::LocalFirst => {
+                    read.is_hopeless = !self.may_win(peer, bytes);
                     (wait, read.explores) = self.delay(peer, bytes);
                 }
-                Policy::Race => {}
             }
             read.remote = Remote::Planned { at: now + wait };
         }
@@ -498,19 +520,34 @@ impl Race {
                 continue;
             };
             let is_full = self.lanes_used >= self.settings.lanes;
-            if read.is_raced() && is_full && !read.is_late {
-                return;
-            }
+            let may_beside = read.is_hopeless
+                && !read.explores
+                && matches!(read.remote, Remote::Planned { .. })
+                && self.beside < BESIDE
+                && self.abandoned.is_empty();
+            let lane = match read.is_raced() {
+                true if !is_full => Lane::Own,
+                true if read.is_late => Lane::None,
+                true if may_beside => Lane::Beside,
+                true => return,
+                false => Lane::None,
+            };
             self.held.pop_front();
-            let hurries = read.is_raced() && is_full;
-            let in_lane = read.is_raced() && !is_full;
-            read.local = Local::InService { since: now, in_lane };
-            self.lanes_used += usize::from(in_lane);
-            if hurries {
-                self.counts.hurried += 1;
-                // Should the disk fail, whoever is late now may be asked again.
-                read.asked = 0;
-                self.end_remote(now, id, actions);
+            let hurries = read.is_raced() && lane == Lane::None;
+            read.local = Local::InService { since: now, lane };
+            match lane {
+                Lane::Own => self.lanes_used += 1,
+                Lane::Beside => {
+                    self.beside += 1;
+                    self.end_remote(now, id, actions);
+                }
+                Lane::None if hurries => {
+                    self.counts.hurried += 1;
+                    // Should the disk fail, whoever is late now may be asked again.
+                    read.asked = 0;
+                    self.end_remote(now, id, actions);
+                }
+                Lane::None => {}
             }
             actions.push(Action::StartLocal { read: id });
         }
@@ -574,8 +611,9 @@ impl Race {
             Local::Idle => self.want_local(now, id, actions),
             Local::Held => self.let_out(now, actions),
             // It can't be abandoned any more, so others need not wait for it.
-            Local::InService { in_lane, .. } => {
-                if std::mem::take(in_lane) {
+            Local::InService { lane, .. } => {
+                if *lane == Lane::Own {
+                    *lane = Lane::None;
                     self.lanes_used -= 1;
                     self.let_out(now, actions);
                 }
@@ -625,16 +663,16 @@ impl Race {
     }
 
     fn local(&mut self, now: Micros, id: ReadId, done: bool, actions: &mut Vec<Action>) {
-        if let Some(Abandoned { since, in_lane, won }) = self.abandoned.remove(&id) {
+        if let Some(Abandoned { since, lane, won }) = self.abandoned.remove(&id) {
             self.local.answered(now - since);
             if let Some((at, bytes)) = won {
                 self.budget.gained(bytes, now - at);
             }
-            self.free_lane(now, in_lane, actions);
+            self.free_lane(now, lane, actions);
             return;
         }
         let Some(read) = self.reads.get_mut(&id) else { return };
-        let Local::InService { since, in_lane } = read.local else { return };
+        let Local::InService { since, lane } = read.local else { return };
         self.local.answered(now - since);
         read.local = Local::Failed;
         if done {
@@ -649,11 +687,12 @@ impl Race {
             self.end_remote(now, id, actions);
             self.rescue(now, id, actions);
         }
-        self.free_lane(now, in_lane, actions);
+        self.free_lane(now, lane, actions);
     }
 
-    fn free_lane(&mut self, now: Micros, in_lane: bool, actions: &mut Vec<Action>) {
-        self.lanes_used -= usize::from(in_lane);
+    fn free_lane(&mut self, now: Micros, lane: Lane, actions: &mut Vec<Action>) {
+        self.lanes_used -= usize::from(lane == Lane::Own);
+        self.beside -= usize::from(lane == Lane::Beside);
         self.let_out(now, actions);
     }
 
@@ -729,9 +768,9 @@ impl Race {
         actions: &mut Vec<Action>,
     ) {
         match local {
-            Local::InService { since, in_lane } => {
+            Local::InService { since, lane } => {
                 self.counts.abandoned += 1;
-                self.abandoned.insert(id, Abandoned { since, in_lane, won });
+                self.abandoned.insert(id, Abandoned { since, lane, won });
                 // What waits behind it is better asked of its peer as well.
                 for waiting in self.held.clone() {
                     self.go_on(now, waiting, actions);

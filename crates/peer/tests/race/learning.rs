@@ -141,6 +141,29 @@ fn large_reads_over_a_slow_link_are_left_to_the_disk() {
     }
 }
 
+/// A device that has to wait for the next read of a file misses its turn: some that no peer has a chance to answer are there at
+/// once. Those that one may answer go there one at a time.
+#[test]
+fn reads_that_no_peer_may_win_are_not_kept_from_the_disk() {
+    let small = |number| Planned { pause: 20_000, ..read(seek(number), Reply::Truth(3600)) };
+    // One of the former may be a trial, behind which the others wait.
+    for (bytes, answer, at_once) in [(32 * BLOCK, 110_000, 3..=4), (BLOCK, 3600, 1..=1)] {
+        for policy in [Policy::Race, Policy::LocalFirst] {
+            let learnt = |number| Planned { bytes, pause: 20_000, ..read(seek(number), Reply::Truth(answer)) };
+            let asked = |number| Planned {
+                bytes,
+                pause: if number == 0 { 200_000 } else { 0 },
+                ..read(6000, Reply::Truth(answer))
+            };
+            let plan: Vec<_> = (0..100).map(small).chain((0..60).map(learnt)).chain((0..8).map(asked)).collect();
+            let (_, told) = Simulation::new(policy, 1, &plan, false).seeded(300).run();
+            let (asked, all) = (told[160].asked, &told[160..]);
+            let started = all.iter().filter(|told| told.started == Some(asked)).count();
+            assert!(at_once.contains(&started), "{policy:?}, {bytes} bytes: {started} at once: {all:?}");
+        }
+    }
+}
+
 /// What the disk can't read comes from the peer, though the budget is used up and the peer is slow.
 #[test]
 fn what_the_disk_cannot_read_comes_from_a_peer() {

@@ -73,7 +73,8 @@ pub(crate) struct Told {
     pub(crate) deadline: Micros,
     /// What the device had to do when it was asked: the rest of what is in service, abandoned reads too, and all reads asked before.
     pub(crate) ahead: Micros,
-    local_starts: u32,
+    /// When its local read went to the device.
+    pub(crate) started: Option<Micros>,
     content: u64,
     hash: Hash,
 }
@@ -172,7 +173,7 @@ impl<'a> Simulation<'a> {
             self.tell(Event::NetworkChanged);
         }
         let (ahead, deadline) = (self.ahead(read), self.deadline(read));
-        self.told.push(Told { asked: self.now, end: None, deadline, ahead, local_starts: 0, content, hash });
+        self.told.push(Told { asked: self.now, end: None, deadline, ahead, started: None, content, hash });
         if let Some(after) = plan.cancel_after {
             self.at(self.now + after, Happening::Cancel(read));
         }
@@ -280,8 +281,7 @@ impl<'a> Simulation<'a> {
         match action {
             Action::StartLocal { read } => {
                 let read = read.0 as usize;
-                self.told[read].local_starts += 1;
-                assert_eq!(self.told[read].local_starts, 1, "read {read} is started twice");
+                assert_eq!(self.told[read].started.replace(self.now), None, "read {read} is started twice");
                 assert_eq!(self.told[read].end, None, "read {read} has ended");
                 self.disk.push_back(read);
                 self.serve();
