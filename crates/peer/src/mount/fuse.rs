@@ -34,10 +34,10 @@ const METRICS: INodeNo = INodeNo(3);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Requests that the kernel may have in flight.
-const IN_FLIGHT: u16 = 64;
+const IN_FLIGHT: u16 = 32;
 /// Bytes of a request, at most. Where memory is short, so many bytes for each request in flight have to be had here before a dirty
 /// page becomes clean.
-const REQUEST_BYTES: u32 = 256 << 10;
+const REQUEST_BYTES: u32 = 512 << 10;
 /// Threads that take requests. All but one may wait for a quick disk.
 pub(super) const THREADS: usize = 2;
 

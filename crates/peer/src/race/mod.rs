@@ -107,7 +107,7 @@ pub enum Event {
 }
 
 /// Reads that may be at the device beside those in lanes.
-const BESIDE: usize = 3;
+const BESIDE: usize = 7;
 
 /// What came from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

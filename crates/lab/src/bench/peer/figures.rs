@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use super::contents;
 use super::gets;
@@ -32,6 +34,8 @@ const SHORT: u64 = 4 << 20;
 const ROUNDS_OF_SHORT: usize = 31;
 /// What takes longer is read once on either side.
 const LONG: u64 = 64 << 20;
+/// Of a disk of 7,200 rpm.
+const TURN: Duration = Duration::from_micros(8333);
 /// How often the server alone is asked.
 const ROUNDS_ALONE: usize = 3;
 /// The server alone isn't asked for more: by then the disk has long won.
@@ -80,12 +84,15 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Sends the arm to the other end of a disk, so that nothing of what is read next is in its buffer.
-    fn send_away(&self, is_raced: bool) -> Result<(), String> {
+    /// Sends the arm to the other end of a disk, so that nothing of what is read next is in its buffer, and waits for a part of a turn:
+    /// else a round would begin at the place of the platter where the one before has ended.
+    fn send_away(&self, is_raced: bool, turns: &mut Random) -> Result<(), String> {
         let path = &self.disks[usize::from(is_raced)];
         let disk = open_to_read(path)?;
         let end = disk.metadata().map_err(said(path))?.len();
-        disk.read_exact_at(&mut vec![0; contents::BLOCK], end - contents::BLOCK as u64).map_err(said(path))
+        disk.read_exact_at(&mut vec![0; contents::BLOCK], end - contents::BLOCK as u64).map_err(said(path))?;
+        thread::sleep(TURN.mul_f64(turns.below(1000) as f64 / 1000.0));
+        Ok(())
     }
 
     pub(super) fn file(&self, size: u64, is_raced: bool) -> PathBuf {
@@ -156,14 +163,14 @@ pub(super) fn sequential(
         std::iter::successors(Some(LEAST), |size| Some(size * 2)).take_while(|&size| size <= most.max(LEAST)).collect();
     let mut site = site(&sizes, programs, interrupt)?;
     on_both(&mut site, &sizes, mbit, disk().real(1.0), |site, both| {
-        let mut files = Vec::new();
+        let (mut files, mut turns) = (Vec::new(), Random::new(mbit));
         for &bytes in &sizes {
             let mut copied = Copied { bytes, ..Copied::default() };
             for _ in 0..rounds_of(bytes) {
                 for is_raced in [false, true] {
                     let path = both.file(bytes, is_raced);
                     series::forget(&path)?;
-                    both.send_away(is_raced)?;
+                    both.send_away(is_raced, &mut turns)?;
                     let ms = series::copy(&path, bytes, interrupt)?;
                     if is_raced { copied.raced_ms.push(ms) } else { copied.disk_ms.push(ms) }
                 }
