@@ -128,9 +128,7 @@ impl Ahead {
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
         let board = Arc::new(Board::new(&devices, news).map_err(system("share memory with programs"))?);
-        if Devices::of_system()
-            .is_ok_and(|system| devices.iter().all(|dev| system.by_dev(*dev).is_ok_and(|it| is_quick(&it))))
-        {
+        if are_quick(&devices) {
             board.pass(Phase::Looking, Phase::Aside);
         }
         let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
@@ -172,8 +170,19 @@ fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
     opened.map_err(|source| AheadError::Tree { path: root.to_owned(), source })
 }
 
-/// Whether all disks say that nothing turns in them. What is gained there are reads in flight at the same time, and a program looks at
+/// Whether nothing turns in the disks below a tree, so that there is nothing to sort for.
+pub fn is_on_quick_disks(root: &Path) -> bool {
+    fs::metadata(root).is_ok_and(|facts| are_quick(&[facts.dev()]))
+}
+
+/// Whether nothing turns in all these devices. What is gained there are reads in flight at the same time, and a program looks at
 /// the trees as quickly as this helper: nobody waits for that.
+fn are_quick(devices: &[u64]) -> bool {
+    let Ok(system) = Devices::of_system() else { return false };
+    devices.iter().all(|dev| system.by_dev(*dev).is_ok_and(|stack| is_quick(&stack)))
+}
+
+/// Whether all disks say that nothing turns in them.
 fn is_quick(stack: &DeviceStack) -> bool {
     stack.disks.iter().all(|disk| disk.rotational == Some(false))
 }

@@ -38,9 +38,9 @@ pub(crate) struct ViewArgs {
     /// An empty directory outside of the tree, where it is shown
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// The order in which directories are listed
-    #[arg(long, value_name = "ORDER", value_enum, default_value = "device")]
-    pub(crate) order: ViewOrder,
+    /// The order in which directories are listed [default: device; inode where nothing turns in the disks]
+    #[arg(long, value_name = "ORDER", value_enum)]
+    pub(crate) order: Option<ViewOrder>,
     /// Page cache that may be filled at a time [default: the available memory, less a sixteenth of all and what reading needs]
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Size>,

@@ -320,7 +320,7 @@ fn what_is_written_through_the_race_goes_to_the_server_when_it_is_to() {
 }
 
 /// Linux 6.9.
-fn has_passthrough() -> bool {
+pub(crate) fn has_passthrough() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 9)

@@ -16,6 +16,7 @@ use std::{
 
 use onesweep_sys::process;
 use onesweep_view::{
+    ahead::is_on_quick_disks,
     mount::{SHOWN, Settings, View},
     order::Order,
 };
@@ -40,10 +41,12 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let settings = Settings {
         order: match args.order {
-            ViewOrder::Device => Order::Device,
-            ViewOrder::Inode => Order::Inode,
-            ViewOrder::Name => Order::Name,
-            ViewOrder::Source => Order::Source,
+            // To ask where files lie costs an open of each.
+            None if is_on_quick_disks(&args.source) => Order::Inode,
+            None | Some(ViewOrder::Device) => Order::Device,
+            Some(ViewOrder::Inode) => Order::Inode,
+            Some(ViewOrder::Name) => Order::Name,
+            Some(ViewOrder::Source) => Order::Source,
         },
         limit: args.limit.map(|limit| limit.0),
         read_write: args.read_write,
