@@ -114,7 +114,7 @@ fn what_came_of_a_request_that_lost_has_used_the_link() {
     let relay = Relay::before(held.address().to_string());
     let addresses = [quick.address().to_string(), relay.address.clone()];
     // Long enough for what comes by the loopback.
-    let takes = Duration::from_millis(200);
+    let takes = Duration::from_secs(1);
     let setup = setup_with(mount::Settings::new(Policy::Race), takes, quick, &addresses);
     let expected = setup.disk.bytes.lock().unwrap().clone();
     relay.treat(Treatment::Hold);
