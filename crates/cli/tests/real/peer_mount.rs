@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::Read,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
@@ -432,4 +432,27 @@ fn a_pattern_where_no_tables_are_is_refused() {
     command.arg(place.path("key")).arg("--index").arg(place.path("index")).args(["--policy-of", "*.iso=race"]);
     let told = text(&finish(command.arg("--device").arg(&image).arg(place.path("shown")), 2).stderr);
     assert!(told.contains("leave --policy-of out"), "{told}");
+}
+
+/// Linux reads further ahead of a device in which something turns, and takes one on a file of FUSE for what has no disk.
+#[test]
+fn what_is_mounted_says_whether_something_turns_below() {
+    root_test!();
+    let place = Place::new();
+    let image = image(&place, 512);
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image));
+    let turns = |path: &Path| {
+        let dev = fs::metadata(path).expect("a file").dev();
+        let disk = format!("/sys/dev/block/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+        // A partition has the queue of its disk.
+        let queues = ["queue", "../queue"].map(|queue| format!("{disk}/{queue}/rotational"));
+        queues.iter().find_map(|queue| fs::read_to_string(queue).ok())
+    };
+    // What isn't known may turn.
+    let below = turns(&image).unwrap_or_else(|| "1\n".to_owned());
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    let raced = Raced::start(&place, &image, &server.address, &[]);
+    assert_eq!(turns(&place.path("mnt")), Some(below));
+    assert_eq!(raced.end(), Some(0));
 }

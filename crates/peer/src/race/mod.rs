@@ -245,9 +245,9 @@ enum Local {
 enum Lane {
     /// It may be abandoned.
     Own,
-    /// It can't be abandoned any more, and others were before it.
+    /// It can't be abandoned any more, and is one of a few.
     Beside,
-    /// It never could.
+    /// It can't be abandoned, and isn't counted.
     None,
 }
 
