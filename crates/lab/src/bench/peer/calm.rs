@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::contents::{self, BLOCK};
-use super::figures::{image, on_both};
+use super::figures::{Known, image, on_both};
 use super::gets;
 use super::network::Host;
 use super::outcomes::Taken;
@@ -43,14 +43,15 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
     let mut site = Site::new(256, programs, interrupt)?;
     let (reads, rounds) = (scaled(2000, scale), rounds(scale, ROUNDS));
     let mut figures = Figures::new();
-    on_both(&mut site, &[IMAGE], 1000, ssd().real(1.0), |_, both| {
+    let known = Known::of(IMAGE);
+    on_both(&mut site, &[known], 1000, ssd().real(1.0), |_, both| {
         let of = |is_raced: bool, seed: u64, reads: u64| -> Result<Taken, String> {
-            let path = both.file(IMAGE, is_raced);
+            let path = both.file(known, is_raced);
             let file = File::open(&path).map_err(said(&path))?;
             let series = random_reads(&file, IMAGE, reads, &mut Random::new(seed), IMAGE, interrupt)?;
             series.is_right().map(|()| series.taken())
         };
-        let forget = |is_raced| series::forget(&both.file(IMAGE, is_raced));
+        let forget = |is_raced| series::forget(&both.file(known, is_raced));
         forget(true)?;
         let share = extra(&both.raced, |reads, seed| of(true, seed, reads).map(drop), reads)?;
         add(&mut figures, "extra_percent", share);
@@ -62,7 +63,7 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
                 let warm = of(is_raced, round as u64, reads)?;
                 add(&mut figures, &format!("cold_{name}_us"), cold.mean);
                 add(&mut figures, &format!("warm_{name}_us"), warm.median);
-                add(&mut figures, &format!("open_{name}_us"), opened(&[both.file(IMAGE, is_raced)])?);
+                add(&mut figures, &format!("open_{name}_us"), opened(&[both.file(known, is_raced)])?);
             }
         }
         Ok(())
@@ -158,8 +159,8 @@ pub(super) fn shared(scale: f64, programs: &Programs, interrupt: &Interrupt) -> 
 /// Reads of what the server has, while the disk is in standby.
 pub(super) fn quiet(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Figures, String> {
     let mut site = Site::new(256, programs, interrupt)?;
-    let sizes = [16 << 20];
-    let image = image(&site.scratch, &sizes)?;
+    let known = Known::of(16 << 20);
+    let image = image(&site.scratch, &[known])?;
     let real = disk().real(1.0);
     let rig = Rig::new(&mut site, image, real.clone())?;
     let below = with_standby(&site, &rig, &real)?;
@@ -168,13 +169,13 @@ pub(super) fn quiet(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     let more = ["--mount", &words, "--type", "ext4", "--options", "noatime"];
     let raced = rig.raced(&site, &below, "quiet-disk", &more)?;
     below.reset()?;
-    let path = at.join(format!("f{}", sizes[0]));
+    let path = at.join(known.name());
     let (mut places, mut reads) = (Random::new(1), 0);
     let until = Instant::now() + Duration::from_secs_f64(600.0 * scale);
     while Instant::now() < until {
         series::forget(&path)?;
         let file = File::open(&path).map_err(said(&path))?;
-        let series = random_reads(&file, sizes[0], 10, &mut places, sizes[0], interrupt)?;
+        let series = random_reads(&file, known.bytes, 10, &mut places, known.content(), interrupt)?;
         series.is_right()?;
         reads += series.us.len();
         thread::sleep(Duration::from_millis(500));

@@ -10,7 +10,7 @@ use super::contents;
 use super::gets;
 use super::network::Host;
 use super::outcomes::{Copied, OfSize, Random as Measured, Sequential};
-use super::rig::{Mounted, Rig, disk, open_to_read};
+use super::rig::{Mounted, Rig, Shown, disk, open_to_read};
 use super::scaled;
 use super::series::{self, said};
 use super::site::{PORT, Raced, Site};
@@ -29,9 +29,11 @@ const READS: u64 = 1000;
 const LEAST: u64 = 64 << 10;
 const MOST: u64 = 1 << 30;
 const ROUNDS: usize = 5;
-/// Files up to here are read more often: their times depend on where the disk is turned to.
+/// Of files up to here there are several, and they are read more often: their times depend on where the disk is turned to, and on
+/// where they lie among the tracks.
 const SHORT: u64 = 4 << 20;
-const ROUNDS_OF_SHORT: usize = 31;
+const PLACES_OF_SHORT: u64 = 8;
+const ROUNDS_OF_SHORT: usize = 32;
 /// What takes longer is read once on either side.
 const LONG: u64 = 64 << 20;
 /// Of a disk of 7,200 rpm.
@@ -41,25 +43,47 @@ const ROUNDS_ALONE: usize = 3;
 /// The server alone isn't asked for more: by then the disk has long won.
 const REMOTE_MOST: u64 = 16 << 20;
 
-fn name(bytes: u64) -> String {
-    format!("f{bytes}")
+/// A file of known bytes, one of several of its size.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    pub(super) bytes: u64,
+    place: u64,
 }
 
-/// An ext4 with a file of each size, all of the same known bytes.
-pub(super) fn image(scratch: &Scratch, sizes: &[u64]) -> Result<PathBuf, String> {
+impl Known {
+    /// The first one of its size.
+    pub(super) fn of(bytes: u64) -> Self {
+        Self { bytes, place: 0 }
+    }
+
+    pub(super) fn name(self) -> String {
+        format!("f{}.{}", self.bytes, self.place)
+    }
+
+    /// No two files hold the same blocks: sizes are further apart than there are places.
+    pub(super) fn content(self) -> u64 {
+        self.bytes + self.place
+    }
+}
+
+fn bytes_of(files: &[Known]) -> u64 {
+    files.iter().map(|file| file.bytes).sum()
+}
+
+/// An ext4 with these files.
+pub(super) fn image(scratch: &Scratch, files: &[Known]) -> Result<PathBuf, String> {
     let image = scratch.file("image");
-    let bytes = sizes.iter().sum::<u64>();
+    let bytes = bytes_of(files);
     let room = (bytes + bytes / 16 + (64 << 20)).next_multiple_of(1 << 20);
     File::create(&image).and_then(|file| file.set_len(room)).map_err(said(&image))?;
     // Small ones would have smaller blocks.
     Fs::Ext4.make(&image, 4096, &["-b", "4096"].map(str::to_owned))?;
     let tree = scratch.dir("filled")?;
     let mut mounted = PlainMount::writable(&image, &tree, "ext4", "noatime,noinit_itable")?;
-    for &size in sizes {
-        let path = tree.join(name(size));
+    for known in files {
+        let path = tree.join(known.name());
         let mut file = std::io::BufWriter::with_capacity(1 << 20, File::create(&path).map_err(said(&path))?);
-        // No two files hold the same blocks.
-        contents::write(&mut file, size, size).map_err(said(&path))?;
+        contents::write(&mut file, known.content(), known.bytes).map_err(said(&path))?;
         let file = file.into_inner().map_err(|error| error.to_string())?;
         file.sync_all().map_err(said(&path))?;
     }
@@ -69,8 +93,8 @@ pub(super) fn image(scratch: &Scratch, sizes: &[u64]) -> Result<PathBuf, String>
 }
 
 /// With memory for all files.
-fn site<'a>(sizes: &[u64], programs: &'a Programs, interrupt: &'a Interrupt) -> Result<Site<'a>, String> {
-    let mib = sizes.iter().sum::<u64>() >> 20;
+fn site<'a>(files: &[Known], programs: &'a Programs, interrupt: &'a Interrupt) -> Result<Site<'a>, String> {
+    let mib = bytes_of(files) >> 20;
     Site::new(mib + mib / 4 + 256, programs, interrupt)
 }
 
@@ -79,15 +103,17 @@ pub(super) struct Both {
     alone: Mounted,
     at: PathBuf,
     pub(super) raced: Raced,
-    /// The disks below.
-    disks: [PathBuf; 2],
+    /// The disks below: the one that is read as it is, and the raced one.
+    disks: [Shown; 2],
 }
 
 impl Both {
-    /// Sends the arm to the other end of a disk, so that nothing of what is read next is in its buffer, and waits for a part of a turn:
-    /// else a round would begin at the place of the platter where the one before has ended.
+    /// Empties the buffer of a disk, sends the arm to its other end, and waits for a part of a turn: else a round would begin at the place
+    /// of the platter where the one before has ended.
     fn send_away(&self, is_raced: bool, turns: &mut Random) -> Result<(), String> {
-        let path = &self.disks[usize::from(is_raced)];
+        let shown = &self.disks[usize::from(is_raced)];
+        shown.reset()?;
+        let path = &shown.file;
         let disk = open_to_read(path)?;
         let end = disk.metadata().map_err(said(path))?.len();
         disk.read_exact_at(&mut vec![0; contents::BLOCK], end - contents::BLOCK as u64).map_err(said(path))?;
@@ -95,30 +121,31 @@ impl Both {
         Ok(())
     }
 
-    pub(super) fn file(&self, size: u64, is_raced: bool) -> PathBuf {
-        if is_raced { self.at.join(name(size)) } else { self.alone.file(&name(size)) }
+    pub(super) fn file(&self, known: Known, is_raced: bool) -> PathBuf {
+        if is_raced { self.at.join(known.name()) } else { self.alone.file(&known.name()) }
     }
 }
 
 /// Gives what stands on both disks to a function, with the race that is measured.
 pub(super) fn on_both<T>(
     site: &mut Site,
-    sizes: &[u64],
+    files: &[Known],
     mbit: u64,
     disk: Disk,
     measure: impl FnOnce(&Site, &Both) -> Result<T, String>,
 ) -> Result<T, String> {
-    let image = image(&site.scratch, sizes)?;
+    let image = image(&site.scratch, files)?;
     let rig = Rig::new(site, image, disk)?;
     site.network.limit(mbit)?;
     let (alone, below) = (rig.shown(site, "alone")?, rig.shown(site, "raced")?);
     let at = site.scratch.dir("tree")?;
     let words = at.display().to_string();
     let raced = rig.raced(site, &below, "race", &["--mount", &words, "--type", "ext4", "--options", "noatime"])?;
-    let disks = [&alone, &below].map(|shown| shown.file.clone());
-    let both = Both { alone: Mounted::new(site, "plain", &alone)?, at, raced, disks };
+    let mounted = Mounted::new(site, "plain", &alone)?;
+    let both = Both { alone: mounted, at, raced, disks: [alone, below] };
     let measured = measure(site, &both);
-    both.raced.end()?;
+    let Both { raced, disks: [alone, below], .. } = both;
+    raced.end()?;
     below.end()?;
     alone.end()?;
     measured
@@ -126,20 +153,21 @@ pub(super) fn on_both<T>(
 
 /// Figure 4.
 pub(super) fn random(mbit: u64, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Measured, String> {
-    let sizes: Vec<u64> = SIZES.map(|size| whole_blocks(size, scale)).into();
+    let files = SIZES.map(|size| Known::of(whole_blocks(size, scale)));
     let reads = scaled(READS, scale);
-    let mut site = site(&sizes, programs, interrupt)?;
-    on_both(&mut site, &sizes, mbit, disk().real(1.0), |_, both| {
+    let mut site = site(&files, programs, interrupt)?;
+    on_both(&mut site, &files, mbit, disk().real(1.0), |_, both| {
         let mut all = Vec::new();
-        for &bytes in &sizes {
+        for known in files {
+            let bytes = known.bytes;
             let mut of_size = OfSize { bytes, ..OfSize::default() };
             for turn in 0..SERIES {
                 for is_raced in [false, true] {
-                    let path = both.file(bytes, is_raced);
+                    let path = both.file(known, is_raced);
                     series::forget(&path)?;
                     let file = File::open(&path).map_err(said(&path))?;
                     let mut places = Random::new(bytes + turn);
-                    let series = series::random_reads(&file, bytes, reads, &mut places, bytes, interrupt)?;
+                    let series = series::random_reads(&file, bytes, reads, &mut places, known.content(), interrupt)?;
                     series.is_right()?;
                     let taken = if is_raced { &mut of_size.raced } else { &mut of_size.disk };
                     taken.push(series.taken());
@@ -161,17 +189,20 @@ pub(super) fn sequential(
     let most = whole_blocks(MOST, scale);
     let sizes: Vec<u64> =
         std::iter::successors(Some(LEAST), |size| Some(size * 2)).take_while(|&size| size <= most.max(LEAST)).collect();
-    let mut site = site(&sizes, programs, interrupt)?;
-    on_both(&mut site, &sizes, mbit, disk().real(1.0), |site, both| {
+    let all: Vec<Known> =
+        sizes.iter().flat_map(|&bytes| (0..places_of(bytes)).map(move |place| Known { bytes, place })).collect();
+    let mut site = site(&all, programs, interrupt)?;
+    on_both(&mut site, &all, mbit, disk().real(1.0), |site, both| {
         let (mut files, mut turns) = (Vec::new(), Random::new(mbit));
         for &bytes in &sizes {
             let mut copied = Copied { bytes, ..Copied::default() };
-            for _ in 0..rounds_of(bytes) {
+            for round in 0..rounds_of(bytes) {
+                let known = Known { bytes, place: round as u64 % places_of(bytes) };
                 for is_raced in [false, true] {
-                    let path = both.file(bytes, is_raced);
+                    let path = both.file(known, is_raced);
                     series::forget(&path)?;
                     both.send_away(is_raced, &mut turns)?;
-                    let ms = series::copy(&path, bytes, interrupt)?;
+                    let ms = series::copy(&path, known.content(), interrupt)?;
                     if is_raced { copied.raced_ms.push(ms) } else { copied.disk_ms.push(ms) }
                 }
             }
@@ -186,6 +217,10 @@ pub(super) fn sequential(
         }
         Ok(Sequential { mbit, files })
     })
+}
+
+fn places_of(bytes: u64) -> u64 {
+    if bytes <= SHORT { PLACES_OF_SHORT } else { 1 }
 }
 
 fn rounds_of(bytes: u64) -> usize {

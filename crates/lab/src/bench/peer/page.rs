@@ -109,7 +109,8 @@ fn of_sequential(sequential: &Sequential) -> String {
     }
     format!(
         "\n### The paper's figure 3, {}\n\nMilliseconds for a file on ext4 that is copied to nowhere: read from its start to its end by \
-         128 KiB, as cp reads, and not written; it isn't cached before, and the arm is at the other end of the disk. The means, since whether a turn is waited for is chance; the \
+         128 KiB, as cp reads, and not written; it isn't cached before, the disk's buffer is empty, and the arm is at its other end. The means, since whether a turn is waited for is chance: \
+         up to 4 MiB of eight files, each four times, since it also depends on where among the tracks a file lies. The \
          smallest size is the least that is measured. The server alone: by the client library, 64 blocks in flight.\n\n{table}",
         link(sequential.mbit)
     )
