@@ -14,7 +14,9 @@ use std::{
 };
 
 use crate::{
+    image::attach_loop,
     peer::{Place, Raced, Server, counted},
+    peer_tree::has_passthrough,
     run::{figure, finish, hold, long, onesweep, output, root_test, run, seed, text},
 };
 
@@ -455,4 +457,36 @@ fn what_is_mounted_says_whether_something_turns_below() {
     let raced = Raced::start(&place, &image, &server.address, &[]);
     assert_eq!(turns(&place.path("mnt")), Some(below));
     assert_eq!(raced.end(), Some(0));
+}
+
+/// The kernel reads an image by itself where it is told to, with a file system on it, too; the index holds for who mounts it next.
+#[test]
+fn an_image_that_is_only_read_may_be_left_to_the_kernel() {
+    root_test!();
+    let (place, blocks) = (Place::new(), 512);
+    let image = image(&place, blocks);
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image));
+    let expected = fs::read(&image).expect("the image");
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    for (option, is_left) in [("--passthrough", has_passthrough()), ("--low-power", false)] {
+        let raced = Raced::start(&place, &image, &server.address, &["--read-only", option]);
+        assert_eq!(fs::read_dir(place.path("mnt")).expect("its root").count(), 1, "{option}");
+        assert!(fs::read(shown(&place)).expect("it is read") == expected, "{option}");
+        let told = (counted(&place, "opens_kernel") > 0, counted(&place, "read_bytes") == 0);
+        assert_eq!(told, (is_left, is_left), "{option}");
+        let write = || File::options().write(true).open(shown(&place)).and_then(|file| file.write_at(&[1], 0));
+        assert!(write().is_err(), "{option}");
+        // Nor for who may take that off the mount.
+        run(Command::new("mount").args(["-i", "-o", "remount,rw"]).arg(place.path("shown")));
+        assert!(write().is_err() && fs::read(&image).expect("the image") == expected, "{option}");
+        assert_eq!(raced.end(), Some(0), "{option}");
+    }
+    let device = attach_loop(&image);
+    place.index(&["--learn"], &device, 0);
+    let mut refused = onesweep(["peer", "mount", "--read-only", "--passthrough", "--key"]);
+    refused.arg(place.path("key")).args(["--server", &server.address, "--index"]).arg(place.path("index"));
+    let told = finish(refused.arg("--device").arg(&device).arg(place.path("shown")), 2);
+    run(Command::new("losetup").arg("--detach").arg(&device));
+    assert!(text(&told.stderr).contains("leave --passthrough out"), "{}", text(&told.stderr));
 }

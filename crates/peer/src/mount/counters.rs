@@ -79,7 +79,7 @@ impl Counters {
             ),
             (
                 "opens_kernel",
-                "Files of a tree that were left to the kernel when they were opened.",
+                "Openings of files, or of an image, that were left to the kernel.",
                 own(&self.left_to_kernel),
             ),
             ("reads_by_race", "Reads by the policy race.", by(Policy::Race)),

@@ -4,23 +4,24 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     io,
+    os::fd::OwnedFd,
     path::Path,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use fuser::{
-    BackgroundSession, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BackgroundSession, BackingId, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 use onesweep_sys::awake::{Awake, Busy};
 
-use super::{Device, lock};
+use super::{Device, counters::add, lock};
 
 /// The file that is the device.
 pub const BLOCK_FILE: &str = "block";
@@ -41,14 +42,33 @@ const REQUEST_BYTES: u32 = 512 << 10;
 /// Threads that take requests. All but one may wait for a quick disk.
 pub(super) const THREADS: usize = 2;
 
-/// Shows a device at a directory, to the user who does it and to root alone, until it is unmounted. While one read comes after the
-/// other no processor sleeps if `stays_awake`, and where that may be asked for (root).
-pub fn show(device: Arc<Device>, dir: &Path, stays_awake: bool) -> io::Result<BackgroundSession> {
+/// How a device is shown.
+#[derive(Debug, Default)]
+pub struct Showing {
+    /// While one read comes after the other no processor sleeps, where that may be asked for (root).
+    pub stays_awake: bool,
+    /// An image that is only read, and that the kernel is to read by itself: nothing is raced then, learnt, or answered by a server
+    /// that the disk can't read. Where the kernel can't (before Linux 6.9; root), it is read as any other.
+    pub left_to_kernel: Option<OwnedFd>,
+}
+
+/// Shows a device at a directory, to the user who does it and to root alone, until it is unmounted.
+pub fn show(device: Arc<Device>, dir: &Path, showing: Showing) -> io::Result<BackgroundSession> {
     let mut config = fuser::Config::default();
-    config.mount_options = vec![MountOption::FSName(SHOWN.into()), MountOption::Subtype(SHOWN.into())];
+    let access = if device.shared.read_only { MountOption::RO } else { MountOption::RW };
+    config.mount_options = vec![MountOption::FSName(SHOWN.into()), MountOption::Subtype(SHOWN.into()), access];
     config.n_threads = Some(THREADS);
-    let awake = stays_awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
-    let shown = DeviceDir { device, opened: Mutex::default(), handles: AtomicU64::new(1), awake };
+    let Showing { stays_awake, left_to_kernel } = showing;
+    let left_to_kernel = left_to_kernel.filter(|_| device.shared.read_only);
+    let shown = DeviceDir {
+        device,
+        opened: Mutex::default(),
+        handles: AtomicU64::new(1),
+        awake: stays_awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten(),
+        has_passthrough: AtomicBool::new(false),
+        left_to_kernel,
+        backing: OnceLock::new(),
+    };
     fuser::spawn_mount(shown, dir, &config)
 }
 
@@ -58,9 +78,20 @@ struct DeviceDir {
     opened: Mutex<HashMap<u64, String>>,
     handles: AtomicU64,
     awake: Option<Awake>,
+    left_to_kernel: Option<OwnedFd>,
+    has_passthrough: AtomicBool,
+    /// The kernel refuses to open one file both ways: what the first opening has come to counts for all. Taken back by the kernel with
+    /// the mount.
+    backing: OnceLock<Option<BackingId>>,
 }
 
 impl DeviceDir {
+    /// By which number the kernel knows the image, if it is to read it by itself.
+    fn backing(&self, reply: &ReplyOpen) -> Option<&BackingId> {
+        let image = self.left_to_kernel.as_ref().filter(|_| self.has_passthrough.load(Ordering::Acquire))?;
+        self.backing.get_or_init(|| reply.open_backing(image).ok()).as_ref()
+    }
+
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match ino {
             INodeNo::ROOT => (FileType::Directory, 0o755, 0),
@@ -97,6 +128,13 @@ impl Filesystem for DeviceDir {
         config.set_max_background(IN_FLIGHT).map_err(|_| refused())?;
         config.set_congestion_threshold(IN_FLIGHT).map_err(|_| refused())?;
         config.set_max_write(REQUEST_BYTES).map_err(|_| refused())?;
+        // The kernel lets root alone hand over files.
+        let has_passthrough = self.left_to_kernel.is_some()
+            && onesweep_sys::user::effective_uid() == 0
+            && config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
+            && config.set_max_stack_depth(1).is_ok()
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
+        self.has_passthrough.store(has_passthrough, Ordering::Release);
         Ok(())
     }
 
@@ -144,10 +182,20 @@ impl Filesystem for DeviceDir {
         }
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        // The kernel opens what it reads by itself as whoever asks does. A mount may be made writable by others.
+        if self.device.shared.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
         let handle = self.handles.fetch_add(1, Ordering::Relaxed);
         if ino == METRICS {
             lock(&self.opened).insert(handle, self.device.metrics());
+        }
+        if ino == BLOCK
+            && let Some(backing) = self.backing(&reply)
+        {
+            add(&self.device.shared.engine.counters.left_to_kernel, 1);
+            return reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), backing);
         }
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         reply.opened(FileHandle(handle), flags);

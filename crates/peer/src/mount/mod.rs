@@ -35,7 +35,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
 };
 
-use onesweep_sys::buffer::{BufferPart, FileBuffer};
+use onesweep_sys::buffer::{BufferPart, BufferPool};
 
 use self::{
     engine::{Engine, Running, Setting, THREADS},
@@ -45,7 +45,7 @@ use self::{
     writes::{Lost, Owing},
 };
 pub use self::{
-    fuse::{BLOCK_FILE, METRICS_FILE, SHOWN, show},
+    fuse::{BLOCK_FILE, METRICS_FILE, SHOWN, Showing, show},
     places::Places,
     storage::{DirectFile, Storage},
     tree::{METRICS_ATTRIBUTE, Tree, TreeFile, TreeSettings},
@@ -64,6 +64,10 @@ pub const SERVERS_MAX: usize = 16;
 /// Regions that are marked by one flush where servers are to have what is written: after a kill all that are marked are read and
 /// offered to them.
 const MARKED_AND_OWED: u64 = 64;
+
+/// Memory that is kept for the next reads of the disk: as much as those that go there together hold. Fresh memory has to be cleared and
+/// mapped before the disk is asked, and a disk that turns doesn't wait.
+const KEPT_BYTES: usize = 8 << 20;
 
 /// How a device is shown.
 #[derive(Debug)]
@@ -115,6 +119,7 @@ struct Shared {
     reclaim: bool,
     read_only: bool,
     writers: Pool,
+    memory: BufferPool,
     /// Writes of whole sectors hold it for reading. Who reads and then writes holds it alone.
     gate: RwLock<()>,
     /// This, for what outlives a call.
@@ -177,6 +182,7 @@ impl Device {
             reclaim: settings.reclaim && !settings.read_only,
             read_only: settings.read_only,
             writers,
+            memory: BufferPool::new(KEPT_BYTES),
             gate: RwLock::new(()),
             own: Weak::clone(own),
         });
@@ -330,7 +336,7 @@ impl Ground for Shared {
 impl Shared {
     fn read_range(&self, range: &Range<u64>) -> io::Result<BufferPart> {
         let len = (range.end - range.start) as usize;
-        let mut part = FileBuffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
+        let mut part = self.memory.try_uncleared(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
         self.storage.read_at(part.as_mut_slice(), range.start)?;
         Ok(part)
     }

@@ -129,6 +129,19 @@ enum Effect {
     Fail { pending: Box<Pending>, now: Micros },
 }
 
+impl Effect {
+    /// What is carried out first: what the disk waits for, then what the reader waits for. To ask servers for many blocks, or to take
+    /// that back, takes longer than a disk that turns gives to whoever reads on.
+    fn turn(&self) -> u8 {
+        match self {
+            Self::Local { .. } => 0,
+            Self::Answer { .. } | Self::Fail { .. } => 1,
+            Self::Remote { .. } => 2,
+            Self::Cancel(_) => 3,
+        }
+    }
+}
+
 /// Bytes that an event has brought, from an address on.
 pub(super) struct Brought<'a> {
     at: u64,
@@ -326,7 +339,8 @@ impl Engine {
         }
     }
 
-    fn carry_out(self: &Arc<Self>, effects: Vec<Effect>, brought: Option<&Brought<'_>>) {
+    fn carry_out(self: &Arc<Self>, mut effects: Vec<Effect>, brought: Option<&Brought<'_>>) {
+        effects.sort_by_key(Effect::turn);
         for effect in effects {
             match effect {
                 Effect::Local { read, ground, range, learns, is_rescue } => {

@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
-    os::{fd::AsFd, unix::fs::FileTypeExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileTypeExt,
+    },
     path::Path,
     sync::{Arc, atomic::AtomicBool},
     thread,
@@ -14,7 +17,8 @@ use onesweep_peer::{
     id::TrustDomain,
     index::{DeviceIndex, Geometry, regions_written},
     marks::Marks,
-    mount::{Device, DirectFile, Settings, Storage, Unsent, show},
+    mount::{Device, DirectFile, Settings, Showing, Storage, Unsent, show},
+    race::Policy,
 };
 use onesweep_sys::{block, files, process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -82,11 +86,18 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
         ..Settings::new(args.policy.into())
     };
     let lanes = settings.lanes;
+    if args.passthrough && source.is_device {
+        let what = "it is a device, and the kernel passes files through alone; leave --passthrough out";
+        return Err(Failure::could_not_run(path, "let the kernel read it", what));
+    }
+    let left_to_kernel = is_left_to_kernel(args, source.is_device, || is_seekless(path)).then(|| File::open(path));
+    let left_to_kernel = left_to_kernel.transpose().map_err(|error| Failure::io(path, "open it", &error))?;
     let storage: Arc<dyn Storage> = Arc::new(source.storage);
     let failed = |error: io::Error| Failure::io(path, "serve it", &error);
     let device = Arc::new(Device::start(storage, index, peers, domain, settings).map_err(failed)?);
-    let shown = show(Arc::clone(&device), &dir, !args.low_power)
-        .map_err(|error| Failure::io(&dir, "show the device there", &error))?;
+    let showing = Showing { stays_awake: !args.low_power, left_to_kernel: left_to_kernel.map(OwnedFd::from) };
+    let shown =
+        show(Arc::clone(&device), &dir, showing).map_err(|error| Failure::io(&dir, "show the device there", &error))?;
     tracing::debug!("serving, {lanes} at a time");
     let shown_at = dir.clone();
     let taking_down = thread::Builder::new().spawn(move || {
@@ -102,6 +113,14 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
     let _ = io::stdout().flush();
     shown.join().map_err(failed)?;
     close(device, path, &index_path, source.is_device)
+}
+
+/// Whether the kernel reads an image by itself: where that is asked for, and where nothing turns, so that the disk answers sooner than any
+/// server, and nobody wants to know of its reads. Not since it is in memory: it is opened once, and may not stay there.
+fn is_left_to_kernel(args: &PeerMountArgs, is_device: bool, is_seekless: impl FnOnce() -> bool) -> bool {
+    let prefers_disk = matches!(args.policy.into(), Policy::Race | Policy::LocalFirst) && args.policies_of.is_empty();
+    let wants_reads = args.learn || args.share || args.trace.is_some();
+    args.passthrough || args.read_only && !is_device && prefers_disk && !wants_reads && is_seekless()
 }
 
 fn take_down(dir: &Path) {
@@ -249,4 +268,30 @@ fn open_index(
         onesweep_peer::index::IndexError::Io(error) => Failure::io(path, "use the index", &error),
         error => Failure::could_not_run(path, "use the index", message::of_error(&error)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, PeerCommand, parse_line};
+
+    fn args(options: &str) -> PeerMountArgs {
+        let line = format!("peer mount --device x {options} d");
+        let Ok(Command::Peer(peer)) = parse_line(&line) else { panic!("{line}") };
+        let PeerCommand::Mount(mount) = peer.command else { panic!("{line}") };
+        mount
+    }
+
+    #[test]
+    fn an_image_is_left_to_the_kernel_where_nobody_else_gains_by_its_reads() {
+        let is_left =
+            |options: &str, is_device, is_seekless| is_left_to_kernel(&args(options), is_device, || is_seekless);
+        assert!(is_left("--read-only", false, true) && is_left("--read-only --policy local-first", false, true));
+        assert!(is_left("--read-only --passthrough", false, false));
+        assert!(!is_left("--read-only", false, false) && !is_left("--read-only", true, true));
+        for more in ["--policy quiet-disk", "--policy-of *.iso=quiet-disk", "--learn", "--share", "--trace t"] {
+            assert!(!is_left(&format!("--read-only {more}"), false, true), "{more}");
+        }
+        assert!(!is_left("", false, true));
+    }
 }
