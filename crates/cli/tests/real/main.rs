@@ -35,6 +35,7 @@ mod mounted_ntfs;
 mod order;
 mod other_names;
 mod peer;
+mod peer_defrag;
 mod peer_mount;
 mod peer_pressure;
 mod peer_tree;

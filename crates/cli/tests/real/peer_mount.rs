@@ -36,7 +36,7 @@ fn image(place: &Place, blocks: u64) -> PathBuf {
 }
 
 /// Sends servers what they lack of an image, and tells how much that was.
-fn push(place: &Place, image: &Path, servers: &[&Server]) -> u64 {
+pub(crate) fn push(place: &Place, image: &Path, servers: &[&Server]) -> u64 {
     let mut command = onesweep(["peer", "push", "--json", "--key"]);
     command.arg(place.path("key")).args(servers.iter().flat_map(|server| ["--server", &server.address])).arg(image);
     let told = text(&finish(&mut command, 0).stdout);
@@ -47,15 +47,15 @@ fn shown(place: &Place) -> PathBuf {
     place.path("shown/block")
 }
 
-/// Sum over all servers.
-fn of_servers(place: &Place, name: &str) -> Vec<u64> {
+/// Of each server.
+pub(crate) fn of_servers(place: &Place, name: &str) -> Vec<u64> {
     let told = fs::read_to_string(place.path("shown/metrics")).expect("what is counted");
     let name = format!("onesweep_peer_mount_{name}");
     let values = told.lines().filter(|line| line.starts_with(&name)).filter_map(|line| line.rsplit(' ').next());
     values.map(|value| value.parse().expect("a number")).collect()
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
@@ -375,52 +375,6 @@ fn files_of_an_ext4_go_by_the_policy_of_their_pattern() {
 fn files_of_an_xfs_go_by_the_policy_of_their_pattern() {
     root_test!();
     goes_by_pattern(&["mkfs.xfs", "-q", "-f"], 320);
-}
-
-/// An ext4 with files that lie in another order than directories list them.
-fn scattered(place: &Place, files: u64) -> PathBuf {
-    let (image, mnt) = (place.path("image"), place.path("mnt"));
-    File::create(&image).expect("an image").set_len(64 << 20).expect("its size");
-    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image));
-    fs::create_dir(&mnt).expect("a folder");
-    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mnt));
-    fs::create_dir(mnt.join("mail")).expect("a folder");
-    for number in 0..files {
-        fs::write(mnt.join(format!("mail/{number}")), content_of(number)).expect("a file");
-    }
-    run(Command::new("umount").arg(&mnt));
-    wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(&image)).is_empty());
-    image
-}
-
-fn content_of(file: u64) -> Vec<u8> {
-    (0..4).flat_map(|number| block(file, number)).collect()
-}
-
-#[test]
-fn files_that_are_moved_come_from_a_server() {
-    root_test!();
-    let (place, files) = (Place::new(), 300);
-    let image = scattered(&place, files);
-    place.index(&[], &image, 0);
-    let server = Server::start(&place);
-    push(&place, &image, &[&server]);
-    let raced = Raced::start(&place, &image, &server.address, &["--policy", "quiet-disk"]);
-    wait_until("the server is not reached", || of_servers(&place, "server_usable") == [1]);
-    let (mail, before) = (place.path("mnt/mail"), counted(&place, "reads_remote"));
-    let told = text(&finish(onesweep(["defrag", "--peer", "--force", "--json"]).arg(&mail), 0).stdout);
-    let told: serde_json::Value = serde_json::from_str(told.trim()).expect("JSON");
-    assert!(figure(&told, "moved_files") > files / 2, "{told}");
-    assert!(counted(&place, "reads_remote") > before, "nothing came from the server");
-    for number in 0..files {
-        assert!(fs::read(mail.join(number.to_string())).expect("it is read") == content_of(number), "{number}");
-    }
-    assert_eq!(raced.end(), Some(0));
-    run(Command::new("e2fsck").arg("-fn").arg(&image));
-
-    // Nobody races this one.
-    let refused = text(&finish(onesweep(["defrag", "--peer"]).arg(place.path("mnt")), 2).stderr);
-    assert!(refused.contains("onesweep peer mount"), "{refused}");
 }
 
 #[test]

@@ -11,20 +11,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use onesweep_layout::mounts::MountTable;
+use onesweep_layout::{device::Devices, mounts::MountTable};
 use onesweep_peer::mount::SHOWN;
 use onesweep_sys::files::dev_numbers;
 
 use crate::report::Failure;
 
-/// Refuses a directory whose device nobody races.
+/// Refuses a directory where nobody races the reads of any device below: of a btrfs there may be several.
 pub(super) fn is_raced(path: &Path) -> Result<(), Failure> {
     let look = |error| Failure::io(path, "look at its mount", &error);
     let mounts = MountTable::read_or_say().map_err(look)?;
+    let devices = Devices::of_system().map_err(look)?;
     let whole = path.canonicalize().map_err(look)?;
-    let device = mounts.of_path(&whole).map(|mount| mount.dev);
-    let file = device.and_then(|device| file_below(device).ok());
-    if file.is_some_and(|file| is_shown(&mounts, &file)) {
+    // Below the file that is shown there is no device that could be told, so the loop device on it is the last.
+    let below = mounts.of_path(&whole).and_then(|mount| devices.by_mount(mount).ok()).map(|stack| stack.disks);
+    let mut files = below.into_iter().flatten().filter_map(|disk| file_below(disk.dev).ok());
+    if files.any(|file| is_shown(&mounts, &file)) {
         return Ok(());
     }
     let why = "reads of its device are not raced, so all would come from the disk; mount the file system by onesweep peer mount \
