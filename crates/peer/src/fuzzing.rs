@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::{
         id::{DomainName, Hash},
-        wire::{Answer, Greeting, Priority, Request},
+        wire::{Answer, EngineName, Greeting, Priority, Record, Request},
     };
 
     /// What broke a promise once.
@@ -54,20 +54,51 @@ mod tests {
         }
     }
 
-    fn valid() -> Vec<u8> {
+    const ENGINE: EngineName<'_> = EngineName { name: "engine", epoch: "1" };
+    const CLEAN: Record<'_> = Record { signer: [5; 32], time: 6, infection: None, signature: b"signature" };
+    const INFECTED: Record<'_> = Record { infection: Some("bad"), ..CLEAN };
+
+    fn requests() -> Vec<u8> {
         let (mut out, hash) = (Vec::new(), Hash::from_bytes([3; 32]));
         Greeting { lowest: 1, highest: 1, domain: DomainName([4; 16]) }.encode(&mut out);
         Request::get(&mut out, 7, Priority::Waiting, &[hash; 3]);
         Request::put(&mut out, 8, &hash, b"block");
+        Request::verdicts(&mut out, 11, ENGINE, &[hash; 2]);
+        Request::tell(&mut out, 12, ENGINE, &[(hash, CLEAN), (hash, INFECTED)]);
+        out
+    }
+
+    fn answers() -> Vec<u8> {
+        let mut out = Vec::new();
         Answer::Block { id: 9, bytes: b"block" }.encode(&mut out);
         Answer::has(&mut out, 10, &[true; 11]);
+        Answer::verdicts(&mut out, 11, &[(0, INFECTED), (1, CLEAN)]);
+        Answer::Told { id: 12, new: 2 }.encode(&mut out);
         out
+    }
+
+    /// Else what is changed below would never be looked at.
+    #[test]
+    fn each_side_is_understood_to_the_end() {
+        let (requests, answers) = (requests(), answers());
+        let (mut heard, mut said) = (&requests[..], &answers[..]);
+        while let Some((_, used)) = request(heard).unwrap() {
+            heard = &heard[used..];
+        }
+        while let Some((_, used)) = answer(said).unwrap() {
+            said = &said[used..];
+        }
+        assert_eq!((heard, said), (&[][..], &[][..]));
     }
 
     proptest! {
         #[test]
-        fn changed_frames_break_no_promise(changes in vec((any::<usize>(), any::<u8>()), 0..6), cut in any::<usize>()) {
-            let mut bytes = valid();
+        fn changed_frames_break_no_promise(
+            of_server in any::<bool>(),
+            changes in vec((any::<usize>(), any::<u8>()), 0..6),
+            cut in any::<usize>(),
+        ) {
+            let mut bytes = if of_server { answers() } else { requests() };
             for (at, value) in changes {
                 let at = at % bytes.len();
                 bytes[at] = value;
