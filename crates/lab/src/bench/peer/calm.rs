@@ -11,7 +11,7 @@ use super::figures::{Known, image, on_both};
 use super::gets;
 use super::network::Host;
 use super::outcomes::Taken;
-use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image, ssd};
+use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image, ssd, turns};
 use super::series::{self, random_reads, said};
 use super::site::{PORT, Site};
 use super::{Figures, rounds, scaled};
@@ -25,6 +25,8 @@ const IMAGE: u64 = 64 << 20;
 const ROUNDS: usize = 5;
 /// Reads before extra requests are counted.
 const LEARNING: u64 = 200;
+/// Which is raced, and what figures call it.
+const SIDES: [(bool, &str); 2] = [(false, "alone"), (true, "raced")];
 
 pub(super) fn add(figures: &mut Figures, name: &str, value: f64) {
     figures.entry(name.to_owned()).or_default().push(value);
@@ -51,12 +53,15 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
             let series = random_reads(&file, IMAGE, reads, &mut Random::new(seed), IMAGE, interrupt)?;
             series.is_right().map(|()| series.taken())
         };
+        for (is_raced, name) in SIDES {
+            add(&mut figures, &format!("turns_{name}"), turns(&both.file(known, is_raced))?.into());
+        }
         let forget = |is_raced| series::forget(&both.file(known, is_raced));
         forget(true)?;
         let share = extra(&both.raced, |reads, seed| of(true, seed, reads).map(drop), reads)?;
         add(&mut figures, "extra_percent", share);
         for round in 0..rounds {
-            for (is_raced, name) in [(false, "alone"), (true, "raced")] {
+            for (is_raced, name) in SIDES {
                 forget(is_raced)?;
                 let cold = of(is_raced, round as u64, reads)?;
                 // Of these places all are in memory now.

@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::BufWriter;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use onesweep_sys::files::dev_numbers;
 
 use super::contents;
 use super::series::said;
@@ -137,6 +140,24 @@ impl Rig {
         raced.wait_for_server(site.interrupt)?;
         Ok(raced)
     }
+}
+
+/// Where the device of a file says whether something turns in it, by which Linux reads more or less far ahead.
+fn rotational(file: &Path) -> Result<PathBuf, String> {
+    let (major, minor) = dev_numbers(fs::metadata(file).map_err(said(file))?.dev());
+    Ok(format!("/sys/dev/block/{major}:{minor}/queue/rotational").into())
+}
+
+/// Whether the device of a file says that something turns in it.
+pub(super) fn turns(file: &Path) -> Result<bool, String> {
+    let path = rotational(file)?;
+    fs::read_to_string(&path).map(|says| says.trim() != "0").map_err(said(&path))
+}
+
+/// Has the device of a file say so.
+pub(super) fn set_turns(file: &Path, turns: bool) -> Result<(), String> {
+    let path = rotational(file)?;
+    fs::write(&path, if turns { "1" } else { "0" }).map_err(said(&path))
 }
 
 /// A file system on a shown disk, by a loop device. Both go with the disk.
