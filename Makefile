@@ -52,6 +52,12 @@ MDBOOK ?= 0.5
 DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
 DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What makes and starts a virtual machine with Debian's own kernel, and what is installed in it: all that the tests run.
+VM_TOOLS := $(BUILD_TOOLS) qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap cpio:cpio findmnt:util-linux unshare:util-linux mkfs.ext4:e2fsprogs git:git
+VM_PACKAGES := $(sort $(foreach tool,$(TOOLS),$(lastword $(subst :, ,$(tool)))))
+VM := $(abspath $(TARGET))/vm
+# What of the tests is run in it, in the words of `cargo test`.
+VM_TESTS ?= --workspace --test real -- view run_program peer
 # The version of the interface of C, and where its library is linked.
 CAPI_VERSION := 1.0.0
 CAPI := $(TARGET)/capi
@@ -86,6 +92,8 @@ help:
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make pjdfstest  what POSIX says of files, asked of onesweep view --read-write (root); a part of make test-long'
 	@echo 'make install-test  cargo install and the wheel, each into a place of its own; a part of make test-long'
+	@echo 'make vm-test    VM_TESTS, as for cargo test, by the kernel of Debian in a virtual machine (root)'
+	@echo 'make pressure-test  peer mount where memory is short, there, in control groups of version 1 and 2; a part of make test-long'
 	@echo 'make bench      measure beside GNU tar (root), and write docs/BENCHMARKS.md and the table of the README'
 	@echo 'make bench-quick  a small part of it (root), whose ratios must not fall below those of bench/baseline.json'
 	@echo 'make fuzz       parsers of disk tables with bytes that nobody has looked at, a minute each (nightly Rust, root)'
@@ -242,6 +250,7 @@ test-long: deps
 	$(MAKE) pjdfstest
 	$(MAKE) install-test
 	$(MAKE) deb-test
+	$(MAKE) pressure-test
 	$(MAKE) book
 
 # Their clients are some hundred crates, which nothing else needs.
@@ -274,6 +283,20 @@ install-test: $(PYTHON_ENV)/made
 	$(CARGO) install --debug --locked --path crates/cli --root $(TARGET)/install-test/program
 	$(MAKE) wheel WHEEL_PROFILE=dev WHEELS=$(abspath $(TARGET))/install-test/wheels
 	crates/python/tests/installed/run $(TARGET)/install-test
+
+vm:
+	@.ci/deps $(VM_TOOLS)
+	ONESWEEP_VM_PACKAGES='$(VM_PACKAGES)' .ci/vm/make $(VM)
+
+IN_VM := ONESWEEP_VM=$(VM) $(CARGO) test --config 'target."cfg(all())".runner="$(abspath .ci/vm/run)"'
+
+vm-test: vm
+	$(IN_VM) $(VM_TESTS)
+
+# Version 2 has no mount that is refused.
+pressure-test: vm
+	ONESWEEP_VM_STRICT=1 ONESWEEP_VM_CGROUPS=1 $(IN_VM) --workspace --test real -- peer_pressure
+	ONESWEEP_VM_STRICT=1 ONESWEEP_VM_CGROUPS=2 $(IN_VM) --workspace --test real -- peer_pressure::dirty_pages
 
 web/node_modules: web/package.json web/package-lock.json
 	@.ci/deps $(WEB_BUILD_TOOLS)
@@ -340,4 +363,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test yara-test pjdfstest install-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench torch-test ray-test free-threaded-test
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench torch-test ray-test free-threaded-test
