@@ -37,7 +37,7 @@
 //! | [`cache`] | what of a file is in the page cache, and advice to it |
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
-//! | [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
+//! | [`allocator`], [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
 //! | [`memfd`] | bytes as a file in memory that nobody changes |
 //! | [`shared_words`] | words of memory that several processes share |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
@@ -66,6 +66,7 @@
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
 pub mod acting;
+pub mod allocator;
 mod apart;
 pub mod awake;
 pub mod block;

@@ -1,8 +1,9 @@
 //! Whether memory that is short can hold up the process that serves for good.
 //!
 //! In a control group of version 1 whose memory is bounded, who needs more of it waits until dirty pages are written, those of a
-//! loop device that stands on what this process shows as well: it would wait for itself. `PR_SET_IO_FLUSHER` keeps it from that. Version
-//! 2, and a machine whose memory is short as a whole, have nobody wait so.
+//! loop device that stands on what this process shows as well: it would wait for itself. With `PR_SET_IO_FLUSHER` it waits for none,
+//! and since nothing there keeps dirty pages few, it is killed when they are all that the bound leaves. Version 2 does keep them few,
+//! and a machine whose memory is short as a whole, too.
 
 use std::{
     fs,

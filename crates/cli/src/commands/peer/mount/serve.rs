@@ -20,7 +20,7 @@ use onesweep_peer::{
     mount::{Device, DirectFile, Settings, Showing, Storage, Unsent, show},
     race::Policy,
 };
-use onesweep_sys::{block, files, process};
+use onesweep_sys::{allocator, block, files, process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{READY, bounds, patterns, stack};
@@ -34,6 +34,9 @@ use crate::{
     report::{Failure, SOME_FAILED},
 };
 
+/// Buffers so large are those of large writes: without this, 125 MiB of them were kept after 512 MiB had been written. Those of
+/// the reads that a file system makes ahead are smaller, and are used again.
+const LARGE_BUFFER: u32 = 256 << 10;
 /// Reads that a device without a head is taken to serve at the same time.
 pub(super) const LANES: usize = 8;
 
@@ -44,15 +47,18 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     }
-    // Before any other thread is made.
-    if let Err(error) = process::set_io_flusher() {
-        if !args.read_only && bounds::bound_of_group().is_some() {
-            let what = format!(
-                "its control group (version 1) bounds memory, and what is short there would hold it up for good without \
-                 PR_SET_IO_FLUSHER: {error}; start it outside of the group, give it CAP_SYS_RESOURCE, or give --read-only"
-            );
-            return Err(Failure::could_not_run(path, "serve it", what));
-        }
+    allocator::keep_no_free_buffers(LARGE_BUFFER);
+    let bound = bounds::bound_of_group();
+    if bound.is_some() && !args.read_only {
+        let what = "its control group (version 1) bounds memory: pages that it has yet to write could leave it none there; start \
+                    it outside of the group, or give --read-only";
+        return Err(Failure::could_not_run(path, "serve it", what));
+    }
+    // Before any other thread is made. In such a group nobody would wait for its pages, so that those of others, dirty, would
+    // have it killed; they are not written by us.
+    if bound.is_none()
+        && let Err(error) = process::set_io_flusher()
+    {
         tracing::warn!("memory that is short may hold it up: PR_SET_IO_FLUSHER: {error}");
     }
     let source = Source::open(args, path)?;
