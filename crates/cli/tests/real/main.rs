@@ -40,6 +40,7 @@ mod peer_mount;
 mod peer_pressure;
 mod peer_tree;
 mod plans;
+mod quick_disks;
 mod read_only;
 mod run;
 mod run_program;

@@ -17,27 +17,33 @@ use crate::{
 };
 
 const DIRECTORIES: usize = 12;
-const FILES_EACH: usize = 25;
+const FILES: usize = 300;
 
-/// Files that grew by turns, cold.
-fn scattered(fs: Fs) -> (Image, PathBuf, Vec<PathBuf>) {
-    let mut image = Image::new(fs, 400 << 20);
+/// Files of directories by turns: the tree, and they.
+pub(crate) fn fill(image: &Image, count: usize) -> (PathBuf, Vec<PathBuf>) {
     let root = image.root().join("tree");
     let mut rng = Rng::new(5);
     let mut files = Vec::new();
-    for number in 0..DIRECTORIES * FILES_EACH {
+    for number in 0..count {
         let path = root.join(format!("d{:02}/f{:03}", rng.below(DIRECTORIES as u64), number));
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, rng.bytes(4096 + number * 100)).expect("a file");
+        fs::write(&path, rng.bytes(4096 + number * 100 % (FILES * 100))).expect("a file");
         files.push(path);
     }
     tree::sync(&root);
+    (root, files)
+}
+
+/// The same, cold.
+fn scattered(fs: Fs) -> (Image, PathBuf, Vec<PathBuf>) {
+    let mut image = Image::new(fs, 400 << 20);
+    let (root, files) = fill(&image, FILES);
     image.cold();
     (image, root, files)
 }
 
 /// Files, sweeps and waits, as `--verbose` tells them.
-fn figures(said: &[u8]) -> (usize, usize, usize) {
+pub(crate) fn figures(said: &[u8]) -> (usize, usize, usize) {
     let said = text(said);
     let line = said.lines().find(|line| line.contains("brought in by")).unwrap_or_else(|| panic!("{said}"));
     let number = |before: &str| -> usize {
@@ -298,7 +304,7 @@ fn programs_may_change_what_they_read() {
     }
 }
 
-fn wait_for(path: &Path) {
+pub(crate) fn wait_for(path: &Path) {
     while !path.exists() {
         thread::sleep(Duration::from_millis(10));
     }
