@@ -7,6 +7,7 @@ use onesweep_summary::{
     store::Store,
     summaries::{Answer, Asking, Freshness},
 };
+use onesweep_sys::fanotify::Happened;
 
 use crate::{
     Tracked, agrees, opened,
@@ -114,19 +115,53 @@ fn a_large_directory_that_has_moved_into_one_that_was_in_it_is_read_aside() {
     }
 }
 
-/// Who takes in what is told then doesn't know yet that it is in there.
-#[test]
-fn what_another_name_is_given_to_while_its_directory_is_read_aside_counts_once() {
+/// A directory of six names that is read aside, and a small one beside it.
+fn with_a_large_one() -> (Tree, [u64; 2]) {
     let tree = Tree(Arc::default(), None);
-    let large = 2;
+    let places = [2, 3];
     {
         let mut state = tree.state();
         state.next = 100;
         state.directories.insert(ROOT, Directory::default());
-        state.directories.insert(large, Directory { parent: ROOT, ..Directory::default() });
-        state.directory(ROOT).directories.insert(large, "large".to_owned());
-        (0..5).for_each(|_| state.create(large));
+        for ino in places {
+            state.directories.insert(ino, Directory { parent: ROOT, ..Directory::default() });
+            state.directory(ROOT).directories.insert(ino, format!("d{ino}"));
+        }
+        (0..6).for_each(|_| state.create(places[0]));
     }
+    (tree, places)
+}
+
+/// Nobody knows yet that it is in there; and when that is known, nobody writes it any more, or looks at it.
+#[test]
+fn what_is_written_by_a_lost_name_while_its_directory_is_read_aside_is_not_missed() {
+    let (tree, [large, other]) = with_a_large_one();
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+    tracked.leave_large(3);
+    let _ = tracked.query_within(id(ROOT), Freshness::Exact, &mut Asking::default(), &|| false);
+    let due = tracked.take_due_aside().expect("it is large");
+    assert_eq!(due, id(large));
+    let aside = tracked.begin_aside(due).expect("no error").expect("it is dirty");
+    let reading = tree.read(due);
+    // By who has opened it by a name in the other one, which was gone when that was read; then it is closed.
+    {
+        let mut state = tree.state();
+        let named = *state.directory(large).names.values().next().expect("a name");
+        *state.files.get_mut(&named).expect("a file") += 1000;
+        state.tell(other, Some(named), Happened::MODIFY);
+    }
+    for asked in [other, ROOT] {
+        let _ = tracked.query_within(id(asked), Freshness::Exact, &mut Asking::default(), &|| false);
+        tracked.take_due_aside();
+    }
+    tracked.end_aside(aside, reading).expect("no error");
+    agrees_at_last(&mut tracked, &tree, ROOT, "after it was read");
+}
+
+/// Who takes in what is told then doesn't know yet that it is in there.
+#[test]
+fn what_another_name_is_given_to_while_its_directory_is_read_aside_counts_once() {
+    let (tree, [large, _]) = with_a_large_one();
     let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
     tracked.leave_large(3);
     let _ = tracked.query_within(id(ROOT), Freshness::Exact, &mut Asking::default(), &|| false);
