@@ -139,7 +139,11 @@ fn change(made: &Made, changes: impl FnOnce(&mut Vec<u8>)) {
 #[test]
 fn a_volume_that_was_not_closed_is_refused_or_flagged() {
     root_test!();
-    let made = ntfs(40);
+    let made = ntfs_with(|root| {
+        fill(root, 40);
+        // A sample, for shards.
+        ["one.jpg", "one.json"].iter().for_each(|name| fs::write(root.join(name), name).expect("a file"));
+    });
     change(&made, |bytes| {
         let information = attribute(bytes, record(bytes, 3), 0x70);
         let value = information + number(bytes, information + 20, 2);
@@ -157,8 +161,11 @@ fn a_volume_that_was_not_closed_is_refused_or_flagged() {
             assert!(told.contains("--metadata walk"), "{told}");
         }
     }
-    let out = finish(onesweep(["copy"]).arg(made.named(":/")).arg(made.folder.join("none")), 2);
-    assert!(text(&out.stderr).contains("--force-dirty"), "{}", text(&out.stderr));
+    for command in ["copy", "shard"] {
+        let out = finish(onesweep([command]).arg(made.named(":/")).arg(made.folder.join("none")), 2);
+        assert!(text(&out.stderr).contains("--force-dirty"), "{command}: {}", text(&out.stderr));
+        assert!(!made.folder.join("none").exists(), "{command}");
+    }
 
     let out = finish(onesweep(SUM).arg("--force-dirty").arg(made.named(":/")), 0);
     let sums = sum_lines(&out.stdout).into_iter().collect();
@@ -172,8 +179,9 @@ fn a_volume_that_was_not_closed_is_refused_or_flagged() {
     let quiet = finish(onesweep(["sum", "-q", "--force-dirty"]).arg(made.named(":/")), 0);
     assert_eq!((warnings(&quiet.stderr), dirty_lines(&quiet.stderr, ": dirty")), (0, 0));
     // What these write has no place for it either.
-    let mut commands = [onesweep(["copy"]), onesweep(["scan", "--command", "true"])];
-    for (command, to) in commands.iter_mut().zip([Some(made.folder.join("copy")), None]) {
+    let mut commands = [onesweep(["copy"]), onesweep(["scan", "--command", "true"]), onesweep(["shard"])];
+    for (command, to) in commands.iter_mut().zip([Some("copy"), None, Some("shards")]) {
+        let to = to.map(|name| made.folder.join(name));
         let out = finish(command.arg("--force-dirty").arg(made.named(":/")).args(to), 0);
         assert_eq!(dirty_lines(&out.stderr, ": dirty"), made.sums.len(), "{}", text(&out.stderr));
     }
