@@ -35,7 +35,6 @@ int main(int argc, char **argv)
     const char *top = argv[1], *volume = argv[2], *image = argv[3];
     struct told told = {0};
     onesweep_counts counts;
-    onesweep_options *options = onesweep_options_new();
 
     /* Nothing can be swept where the table of mounts can't be read. */
     const char *prison = in(top, "prison");
@@ -77,7 +76,8 @@ int main(int argc, char **argv)
     }
     wait_for(child);
 
-    /* No device below, nothing to be held. */
+    /* No device below, nothing to be held. (Not made before: a child that ends without it would be told to have lost it.) */
+    onesweep_options *options = onesweep_options_new();
     const char *process[] = {"/proc/self/status"};
     OK(onesweep_options_set_flags(options, ONESWEEP_DEVICE));
     GIVES(ONESWEEP_ERROR_DEVICE, onesweep_bulk_read(process, 1, options, note, &told, NULL));
@@ -91,9 +91,15 @@ int main(int argc, char **argv)
     OK(onesweep_bulk_read(paths, 1, options, note, &told, &counts));
     CHECK(told.files == 1 && told.failures == 0 && counts.errors == 0);
     OK(onesweep_options_set_freeze_limit(options, 0));
-    memset(&told, 0, sizeof told);
-    OK(onesweep_bulk_read(paths, 1, options, note, &told, &counts));
-    CHECK(told.files == 1 && told.failures == 1 && told.code == ONESWEEP_ERROR_NOT_ONE_MOMENT);
+    /* Who watches over the time may come to it only when the plan stands: then the moment has lasted. */
+    int has_ended = 0;
+    for (int times = 0; times < 1000 && !has_ended; times++) {
+        memset(&told, 0, sizeof told);
+        OK(onesweep_bulk_read(paths, 1, options, note, &told, &counts));
+        has_ended = told.failures == 1 && told.code == ONESWEEP_ERROR_NOT_ONE_MOMENT;
+        CHECK(told.files == 1 && (has_ended || told.failures == 0));
+    }
+    CHECK(has_ended);
 
     /* By the device, held against what was written. */
     onesweep_options_free(options);
