@@ -99,6 +99,12 @@ pub(crate) fn is_root() -> bool {
     is_root
 }
 
+/// Says that this kernel lacks what a part of the running test is about: no fault of who runs it.
+pub(crate) fn not_here(reason: &str) {
+    let thread = thread::current();
+    let _ = writeln!(std::io::stderr(), "not here: {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
 /// As many loop devices as the machine has are enough for few tests at a time.
 impl Image {
     /// A fresh ext4 with blocks of 4 KiB, unless the options of mkfs say else, and times kept strictly.

@@ -11,7 +11,7 @@ use onesweep_sys::files::{remove_xattr_fd, set_xattr_fd, statx_fd};
 use onesweep_sys::swap_extents::{Changes, swap_if_same};
 
 use crate::alone::alone;
-use crate::image::{Image, is_root, run, text};
+use crate::image::{Image, is_root, not_here, run, text};
 use crate::kinds::{Kind, OnXfsWhole, OnXfsWholeMapped};
 use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
 use crate::{packing, xfs};
@@ -210,6 +210,9 @@ fn under_quotas() {
     }
     // Without quotas in the kernel, they get the owners and projects all the same.
     let has_quotas = Path::new("/proc/fs/xfs/xqm").exists();
+    if !has_quotas {
+        not_here("the kernel has no quotas for XFS");
+    }
     let mut image = OnXfsWhole::image(512 * MIB, if has_quotas { "uquota,gquota,pquota" } else { "" });
     let directory = image.root().join("d");
     let paths = scatter(&directory, 40);
