@@ -63,6 +63,7 @@ mod trouble;
 mod unreadable;
 mod view;
 mod view_given;
+mod view_walks;
 mod walk;
 mod watch;
 mod web;

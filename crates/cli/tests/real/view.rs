@@ -447,7 +447,7 @@ fn a_view_reaches_into_containers() {
 }
 
 /// Files and sweeps, as `--verbose` tells them.
-fn brought_in(said: &[u8]) -> (usize, usize) {
+pub(crate) fn brought_in(said: &[u8]) -> (usize, usize) {
     let said = text(said);
     let line = said.lines().find(|line| line.contains("brought in by")).unwrap_or_else(|| panic!("{said}"));
     let number = |before: &str| -> usize {

@@ -117,8 +117,12 @@ impl Guide {
     /// Lists a directory when its tree isn't being looked at. `chain` are the directories above it, and it itself.
     pub(super) fn before_listing(&self, chain: impl FnOnce() -> Vec<NodeId>, job: Job) {
         let Some((root, board)) = self.current() else { return job() };
+        // Who lists elsewhere doesn't keep this walk going: that may be the one to which it gives way.
+        if !chain().contains(&root) {
+            return job();
+        }
         self.touch();
-        if board.phase() == Phase::Looking && chain().contains(&root) {
+        if board.phase() == Phase::Looking {
             self.send(Message::Wait(None, job));
         } else {
             job();
