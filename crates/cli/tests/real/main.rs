@@ -62,6 +62,7 @@ mod tree;
 mod trouble;
 mod unreadable;
 mod view;
+mod view_ends;
 mod view_given;
 mod view_walks;
 mod walk;

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     os::unix::{
-        fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink},
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
         net::UnixListener,
     },
     panic::{self, AssertUnwindSafe},
@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, RenameFlags, Seek
 
 use crate::{
     cache::pages,
-    image::{Folder, Fs, Image, mounts_below},
+    image::{Folder, Fs, Image},
     peer_tree::has_passthrough,
     run::{finish, onesweep, output, root_test, run, text},
     tree::{self, Rng, Varied},
@@ -27,7 +27,7 @@ use crate::{
 
 /// A view that is shown until this is dropped.
 pub(crate) struct View {
-    running: Option<Child>,
+    pub(crate) running: Option<Child>,
     dir: PathBuf,
     /// What is said later comes here.
     said: Option<BufReader<std::process::ChildStderr>>,
@@ -210,101 +210,6 @@ fn what_changes_in_the_source_shows() {
     until("what is new isn't there", same);
     view.signal(rustix::process::Signal::TERM);
     view.end(Some(0));
-}
-
-#[test]
-fn a_user_has_a_view_of_ones_own() {
-    root_test!(alone);
-    let image = Image::new(Fs::Ext4, 64 << 20);
-    let (root, dir) = place(&image);
-    fs::create_dir_all(root.join("a")).expect("a folder");
-    for number in 0..20 {
-        fs::write(root.join(format!("a/{number}")), format!("{number}")).expect("a file");
-    }
-    fs::write(root.join("a/secret"), "secret").expect("a file");
-    fs::create_dir_all(&dir).expect("a place");
-    run(Command::new("chown").arg("-R").arg("65534:65534").arg(&root).arg(&dir));
-    chown(root.join("a/secret"), Some(0), Some(0)).expect("an owner");
-    fs::set_permissions(root.join("a/secret"), fs::Permissions::from_mode(0o600)).expect("a mode");
-    let tool = image.beside("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
-    let script = "cat \"$1\"/a/[0-9]* && ! cat \"$1\"/a/secret 2> /dev/null && echo more >> \"$2\"/a/3 && \
-        for i in $(seq 200); do test \"$(cat \"$1\"/a/3)\" = \"$(cat \"$2\"/a/3)\" && exit 0; sleep 0.05; done; exit 1";
-    // Where nobody cares for devices, /dev/fuse is root's alone.
-    let open = "mknod -m 666 \"$0\" c 10 229 && mount --bind \"$0\" /dev/fuse && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", open]).arg(image.beside("fuse"));
-    command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
-    command.arg(&tool).arg("view").args([&root, &dir]);
-    command.args(["--", "sh", "-c", script, "sh"]).args([&dir, &root]);
-    finish(&mut command, 0);
-}
-
-#[test]
-fn the_end_of_the_program_is_the_end_of_the_view() {
-    root_test!();
-    let image = Image::new(Fs::Ext4, 64 << 20);
-    let (root, dir) = place(&image);
-    fs::create_dir_all(&root).expect("a folder");
-    fs::create_dir_all(&dir).expect("a place");
-    fs::write(root.join("file"), "bytes").expect("a file");
-    let view = |words: &[&str], code| {
-        let out = finish(onesweep(["view"]).args([&root, &dir]).arg("--").args(words), code);
-        assert!(mounts_below(&dir).is_empty());
-        (text(&out.stdout), text(&out.stderr))
-    };
-    let file = dir.join("file");
-    assert_eq!(view(&["cat", file.to_str().expect("text")], 0), ("bytes".into(), String::new()));
-    assert_eq!(view(&["sh", "-c", "exit 3"], 3), Default::default());
-    assert_eq!(view(&["sh", "-c", "kill -9 $$"], 137), Default::default());
-    assert!(view(&["no-such-program"], 127).1.contains("no-such-program: cannot run it"));
-    assert!(view(&[root.join("file").to_str().expect("text")], 126).1.contains("cannot run it"));
-    // One that is still used goes when it isn't any more. The kernel then ends the connection beside the last request.
-    for _ in 0..12 {
-        let shown = View::show(&root, &dir, &[]);
-        let mut used = File::open(&file).expect("a file");
-        shown.signal(rustix::process::Signal::INT);
-        until("it isn't unmounted", || mounts_below(&dir).is_empty());
-        let mut bytes = String::new();
-        used.read_to_string(&mut bytes).expect("it is still served");
-        assert_eq!(bytes, "bytes");
-        drop(used);
-        assert!(shown.end(Some(0)).contains("still in use"));
-    }
-    // Another one may unmount it.
-    let shown = View::show(&root, &dir, &[]);
-    run(Command::new("umount").arg(&dir));
-    shown.end(Some(0));
-}
-
-/// A view that was killed is in nobody's way.
-#[test]
-fn a_killed_view_is_followed_by_another_one() {
-    root_test!();
-    let image = Image::new(Fs::Ext4, 64 << 20);
-    let (root, dir) = place(&image);
-    fs::create_dir_all(&root).expect("a folder");
-    fs::write(root.join("file"), "bytes").expect("a file");
-    for _ in 0..3 {
-        let mut view = View::show(&root, &dir, &[]);
-        assert_eq!(fs::read(dir.join("file")).expect("a file"), b"bytes");
-        let mut running = view.running.take().expect("it runs");
-        running.kill().expect("it is killed");
-        running.wait().expect("it ends");
-        // What was read may still be in memory.
-        for dead in [fs::read_dir(&dir).err(), fs::read(dir.join("another file")).err()] {
-            let dead = dead.expect("nobody serves it");
-            assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
-        }
-        // Not dropped: what was left there has to stay.
-        std::mem::forget(view);
-    }
-    let view = View::show(&root, &dir, &[]);
-    assert_eq!(mounts_below(&dir).len(), 1, "nothing lies below it");
-    let out = finish(onesweep(["view"]).args([&root, &dir]), 2);
-    assert!(text(&out.stderr).contains("another view is shown there"), "{}", text(&out.stderr));
-    assert_eq!(fs::read(dir.join("file")).expect("a file"), b"bytes");
-    drop(view);
 }
 
 /// What the program reads comes by sweeps, of which each fits.
