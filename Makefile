@@ -50,7 +50,7 @@ MOTO ?= 5.2.5
 CARGO_DEB ?= 3.8
 MDBOOK ?= 0.5
 DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
-DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux
+DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux systemd-nspawn:systemd-container
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What makes and starts a virtual machine with Debian's own kernel, and what is installed in it: all that the tests run.
 VM_TOOLS := $(BUILD_TOOLS) qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap cpio:cpio findmnt:util-linux unshare:util-linux mkfs.ext4:e2fsprogs git:git
@@ -75,7 +75,7 @@ PYTHON_TEST_ENV := ONESWEEP=$(abspath $(TARGET))/debug/onesweep
 help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3, FEATURES=yara YARA-X (Rust 1.91)'
-	@echo 'make install    the program, and onesweep serve and guard as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
+	@echo 'make install    the program, and onesweep serve, guard and peer serve as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
 	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
 	@echo 'make wheel      the package for Python, in target/wheels'
@@ -136,6 +136,7 @@ install: build
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/sysusers.d
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-serve.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-serve.service
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-guard@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-guard@.service
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/onesweep-peer@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/onesweep-peer@.service
 	install -m644 packaging/onesweep.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/onesweep.conf
 	install -Dm644 packaging/serve.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/serve.toml
 	install -Dm644 packaging/config.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/config.toml

@@ -5,6 +5,7 @@ mod clamd;
 mod guard;
 mod rules;
 mod scan;
+mod unit;
 
 use std::{
     fs,
