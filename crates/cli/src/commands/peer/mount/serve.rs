@@ -285,7 +285,7 @@ mod tests {
         let line = format!("peer mount --device x {options} d");
         let Ok(Command::Peer(peer)) = parse_line(&line) else { panic!("{line}") };
         let PeerCommand::Mount(mount) = peer.command else { panic!("{line}") };
-        mount
+        *mount
     }
 
     #[test]
