@@ -18,15 +18,12 @@ fn a_walk_that_stands_still_gives_way_to_another_one() {
     let (root, dir) = place(&image);
     let mut rng = Rng::new(5);
     let [left, other] = ["left", "other"].map(|walk| -> Vec<_> {
-        let files = (0..200).map(|number| root.join(format!("{walk}/d{}/f{number:03}", number / 50)));
-        files
-            .map(|path| {
-                fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-                fs::write(&path, rng.bytes(20_000)).expect("a file");
-                path
-            })
-            .collect()
+        (0..200).map(|number| root.join(format!("{walk}/d{}/f{number:03}", number / 50))).collect()
     });
+    for path in left.iter().chain(&other) {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, rng.bytes(20_000)).expect("a file");
+    }
     tree::sync(&root);
     fs::create_dir_all(&dir).expect("a place");
     image.cold();
