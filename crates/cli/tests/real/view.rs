@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, RenameFlags, SeekFrom as Place, XattrFlags};
+use rustix::{
+    fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom as Place, XattrFlags},
+    io::Errno,
+};
 
 use crate::{
     cache::pages,
@@ -578,6 +581,33 @@ fn operations(dir: &Path, root: &Path) {
     rustix::fs::utimensat(CWD, &file, &times, AtFlags::empty()).expect("times");
     let facts = fs::metadata(&there).expect("a file");
     assert_eq!((facts.atime(), facts.atime_nsec(), facts.mtime_nsec()), (-5, 6, modified));
+}
+
+/// Programs are told at once, and don't get something else.
+#[test]
+fn what_a_view_lacks_is_refused() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(&root).expect("a folder");
+    fs::write(root.join("file"), "bytes").expect("a file");
+    fs::copy("/usr/bin/id", root.join("id")).expect("a program");
+    fs::set_permissions(root.join("id"), fs::Permissions::from_mode(0o4755)).expect("a mode");
+    run(Command::new("mknod").arg(root.join("null")).args(["c", "1", "3"]));
+    let view = View::show(&root, &dir, &["--read-write"]);
+    let unnamed = rustix::fs::open(&dir, OFlags::TMPFILE | OFlags::WRONLY, Mode::RUSR | Mode::WUSR);
+    assert_eq!(unnamed.map(drop), Err(Errno::OPNOTSUPP));
+    let file = File::open(dir.join("file")).expect("a file");
+    assert_eq!(rustix::fs::ioctl_getflags(&file).map(drop), Err(Errno::NOTTY));
+    assert!(file.metadata().expect("its facts").created().is_err());
+    assert!(File::open(root.join("file")).expect("a file").metadata().expect("its facts").created().is_ok());
+    let device = File::open(dir.join("null")).expect_err("a device");
+    assert_eq!(device.raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
+    let mut as_nobody = Command::new("setpriv");
+    as_nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    assert_eq!(text(&output(as_nobody.arg(dir.join("id")).arg("-u"))), "65534\n");
+    drop(file);
+    drop(view);
 }
 
 #[test]
