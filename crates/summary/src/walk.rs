@@ -6,7 +6,10 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
-    sync::Mutex,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use onesweep_sys::files::{self, DirReader, EntryType};
@@ -29,6 +32,8 @@ pub struct Walk {
     one_file_system: bool,
     /// The directory that each is in, and its name there.
     names: Mutex<HashMap<NodeId, (NodeId, CString)>>,
+    /// Once it is true, nothing more is read.
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Walk {
@@ -37,7 +42,17 @@ impl Walk {
         let top = files::open_dir_handle(path)?;
         let stat = files::statx_fd(top.as_fd())?;
         let root = node(stat.dev, stat.ino);
-        Ok(Walk { top, root, one_file_system, names: Mutex::default() })
+        Ok(Walk { top, root, one_file_system, names: Mutex::default(), is_stopped: Arc::default() })
+    }
+
+    /// One that ends early once `is_stopped`, also within a directory: what is left of the tree is as if it couldn't be read, so
+    /// that whoever stops it has no use for what comes of it.
+    pub fn stopped_by(self, is_stopped: Arc<AtomicBool>) -> Walk {
+        Walk { is_stopped, ..self }
+    }
+
+    fn check_stopped(&self) -> io::Result<()> {
+        if self.is_stopped.load(Ordering::Relaxed) { Err(io::Error::other("it was stopped")) } else { Ok(()) }
     }
 
     /// The directory at the top.
@@ -80,9 +95,13 @@ impl Walk {
 
     fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, reading: &mut Reading) -> io::Result<()> {
         let mut names: Vec<(u64, CString)> = Vec::new();
-        DirReader::with_buffer(32 << 10).read(fd, |entry| names.push((entry.ino, entry.name.to_owned())))?;
+        DirReader::with_buffer(32 << 10).read_while(fd, |entry| {
+            names.push((entry.ino, entry.name.to_owned()));
+            !self.is_stopped.load(Ordering::Relaxed)
+        })?;
         names.sort_unstable_by_key(|(ino, _)| *ino);
         for (_, name) in names {
+            self.check_stopped()?;
             let stat = match files::statx_at(fd, name.as_c_str(), true) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 stat => stat?,
@@ -134,6 +153,7 @@ fn node(dev: u64, ino: u64) -> NodeId {
 
 impl Directories for Walk {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        self.check_stopped()?;
         let handle = self.handle(directory)?;
         let stat = files::statx_fd(handle.as_fd())?;
         let mut reading = Reading { blocks: stat.blocks as i64, ..Reading::default() };

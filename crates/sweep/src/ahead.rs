@@ -9,7 +9,7 @@ use std::{
     os::fd::AsFd,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -84,6 +84,8 @@ struct Shared {
     looked: Mutex<Vec<EntryId>>,
     looked_at_one: Condvar,
     blocks_read: AtomicU64,
+    /// As in the queue, for who is in the middle of a look.
+    is_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -183,8 +185,9 @@ impl ReadAhead {
         }
     }
 
-    /// Forgets what was handed in and not begun.
+    /// Forgets what was handed in and not begun, and leaves directories that are being listed.
     fn close(&self) {
+        self.shared.is_closed.store(true, Ordering::Relaxed);
         let mut queue = self.shared.queue.lock().unwrap();
         queue.closed = true;
         queue.directories.clear();
@@ -223,7 +226,7 @@ impl Shared {
         let mut looker = Looker::new();
         while let Some(look) = self.next() {
             let before = usage::blocks_read();
-            looker.look(&look);
+            looker.look(&look, &self.is_closed);
             self.blocks_read.fetch_add(usage::blocks_read() - before, Ordering::Relaxed);
             if let Look::Directory { at, .. } = look {
                 self.looked.lock().unwrap().push(at.2);
@@ -252,12 +255,12 @@ impl Looker {
         Self { listing: files::DirReader::with_buffer(LISTING_BUFFER), extents: fiemap::FiemapBuffer::new(64) }
     }
 
-    fn look(&mut self, look: &Look) {
+    fn look(&mut self, look: &Look, is_closed: &AtomicBool) {
         match look {
             Look::Directory { way, dev, .. } => {
                 let Ok(fd) = way.open_directory() else { return };
                 if files::statx_fd(fd.as_fd()).is_ok_and(|stat| stat.dev == *dev) {
-                    let _ = self.listing.read(fd.as_fd(), |_| {});
+                    let _ = self.listing.read_while(fd.as_fd(), |_| !is_closed.load(Ordering::Relaxed));
                 }
             }
             Look::Entries(entries) => entries.iter().for_each(|entry| self.look_at_entry(entry)),
@@ -327,14 +330,14 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
         let fifo = std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap();
         assert!(fifo.success());
-        let mut looker = Looker::new();
+        let (mut looker, is_closed) = (Looker::new(), AtomicBool::new(false));
         let dev = files::statx_at(files::CURRENT_DIR, folder.path(), true).unwrap().dev;
         for (name, dev) in [("", dev), ("", dev + 1), ("file", dev), ("gone", dev)] {
-            looker.look(&Look::Directory { at: (0, 0, EntryId(0)), way: Way::to(&path(name)), dev });
+            looker.look(&Look::Directory { at: (0, 0, EntryId(0)), way: Way::to(&path(name)), dev }, &is_closed);
         }
         // The listing may have told of a file where another thing stands by now.
         let named = ["file", "link", "fifo", "gone", ""].map(|name| [true, false].map(|is| entry(&path(name), is)));
-        looker.look(&Look::Entries(named.into_iter().flatten().collect()));
+        looker.look(&Look::Entries(named.into_iter().flatten().collect()), &is_closed);
     }
 
     #[test]

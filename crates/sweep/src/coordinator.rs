@@ -159,6 +159,10 @@ fn resolve(settings: Settings) -> Result<Resolved, SweepError> {
     let base = way_to_current_directory().join(shared.settings.base.as_deref().unwrap_or(Path::new("")));
     let (mut roots, mut errors, mut images) = (Vec::new(), Vec::new(), Vec::new());
     for shown in &shared.settings.roots {
+        // There may be millions of them. What is found by then comes to nothing later.
+        if shared.settings.cancel.is_cancelled() {
+            break;
+        }
         if shared.settings.filter.excludes(path_bytes(shown)) {
             continue;
         }

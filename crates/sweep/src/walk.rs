@@ -380,7 +380,11 @@ impl Walker {
         let focused = !self.focus.is_empty() || catalogue.bytes() >= rule.catalog_limit / 2;
         let mut full = false;
         let Self { reader, stack, pending, focus, .. } = self;
-        reader.read(fd.as_fd(), |entry| {
+        // A directory may have millions of names, and each may come over a slow line.
+        reader.read_while(fd.as_fd(), |entry| {
+            if (rule.cancelled)() {
+                return false;
+            }
             let name = entry.name.to_bytes();
             let mode = match entry.kind {
                 EntryType::Unknown => match files::statx_at(fd.as_fd(), entry.name, true) {
@@ -399,12 +403,12 @@ impl Walker {
                     _ => rule.filter.excludes_file(&path),
                 };
                 if excluded || rules.as_ref().is_some_and(ignored) {
-                    return;
+                    return true;
                 }
             }
             let Some(child) = catalogue.add(id, name, entry.ino, volume, mode) else {
                 full = true;
-                return;
+                return true;
             };
             if mode == DIRECTORY {
                 match rule.order {
@@ -413,6 +417,7 @@ impl Walker {
                     WalkOrder::CScan => drop(pending.insert(position(catalogue, child))),
                 }
             }
+            true
         })?;
         // The first child comes off the stack first.
         self.stack[children..].reverse();

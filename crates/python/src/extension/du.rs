@@ -15,8 +15,6 @@ use std::{
 };
 
 use onesweep_summary::{
-    identity::NodeId,
-    reading::{Directories, LinkedName, Reading},
     service::{
         client::Client,
         default_socket,
@@ -83,37 +81,6 @@ impl Stop {
     }
 }
 
-/// A walk that can be stopped: nothing more is read then.
-struct Stoppable {
-    walk: Walk,
-    is_thrown: Arc<AtomicBool>,
-}
-
-impl Directories for Stoppable {
-    fn read(&self, directory: NodeId) -> io::Result<Reading> {
-        if self.is_thrown.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        self.walk.read(directory)
-    }
-
-    fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
-        self.walk.look(inode)
-    }
-
-    fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
-        self.walk.parent(directory)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.walk.sync()
-    }
-
-    fn settling_seconds(&self) -> i64 {
-        self.walk.settling_seconds()
-    }
-}
-
 fn ask(client: &mut Client, path: &Path, directory: &OwnedFd, freshness: Freshness) -> Result<Option<Told>, Untold> {
     let broke = |error: io::Error| Untold {
         message: format!("{}: cannot be asked for: {error}", path.display()),
@@ -150,8 +117,8 @@ fn walk(path: &Path, one_file_system: bool, stop: &Stop) -> Result<Told, Untold>
     };
     let root = walk.root();
     let store = Store::in_memory().map_err(|error| failed(&error))?;
-    let directories = Stoppable { walk, is_thrown: stop.is_thrown.clone() };
-    let mut summaries = Summaries::open(store, (directories, Untracked), root, b"").map_err(|error| failed(&error))?;
+    let walk = walk.stopped_by(stop.is_thrown.clone());
+    let mut summaries = Summaries::open(store, (walk, Untracked), root, b"").map_err(|error| failed(&error))?;
     let top = summaries.root();
     summaries.settle(top).map_err(|error| failed(&error))?;
     let seen = view(summaries.ledger(), top, 0, None).map_err(|error| failed(&error))?;

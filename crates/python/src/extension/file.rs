@@ -3,11 +3,13 @@
 use std::{
     ffi::c_int,
     io::{self, Read, Seek, SeekFrom},
+    ops::RangeInclusive,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use onesweep::{Bytes, Kind, Metadata, Route, SweptFile};
@@ -19,10 +21,19 @@ use pyo3::{
     types::{PyBytes, PyDict, PyMemoryView, PyTuple},
 };
 
-use super::{fault, ffi, fork::Birth, paths::Style};
+use super::{fault, ffi, fork::Birth, paths::Style, wait::PATIENCE};
 
-/// Bytes of a stream that are read between two looks at signals.
-const PART_BYTES: usize = 8 << 20;
+/// Bytes of a stream that are read between two looks at signals: at least, and at most.
+const PART_BYTES: RangeInclusive<usize> = 4 << 10..=8 << 20;
+
+/// With so many it begins, until it is seen how quickly they come.
+const FIRST_PART_BYTES: usize = 256 << 10;
+
+/// How many bytes to read next: more when the last ones came soon, fewer over a slow line or below a limit of the rate.
+fn next_part(part: usize, took: Duration) -> usize {
+    let next = if took < PATIENCE { part.saturating_mul(2) } else { part / 2 };
+    next.clamp(*PART_BYTES.start(), *PART_BYTES.end())
+}
 
 /// What is lent to Python. While it lives, its content counts against the budget, unless it is taken over.
 pub(crate) struct Lent(Mutex<Held>);
@@ -133,13 +144,16 @@ impl File {
 
     /// Reads what was there when it was looked at, in parts and without the lock of Python. Who finds less meets a change.
     fn fill_all(&self, py: Python<'_>, offset: u64, buffer: &mut [u8]) -> PyResult<()> {
-        let mut at = offset;
-        for part in buffer.chunks_mut(PART_BYTES) {
-            let wanted = part.len();
-            let read = py.detach(|| self.lent.held().read_at(at, part));
+        let (mut filled, mut part) = (0, FIRST_PART_BYTES);
+        while filled < buffer.len() {
+            let wanted = part.min(buffer.len() - filled);
+            let (at, here) = (offset + filled as u64, &mut buffer[filled..filled + wanted]);
+            let began = Instant::now();
+            let read = py.detach(|| self.lent.held().read_at(at, here));
             let read =
                 read.and_then(|read| if read == wanted { Ok(read) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
-            at += read.map_err(|error| self.not_read(py, &error))? as u64;
+            filled += read.map_err(|error| self.not_read(py, &error))?;
+            part = next_part(part, began.elapsed());
             py.check_signals()?;
         }
         Ok(())

@@ -34,10 +34,10 @@ impl SpindleSweep {
             if surveyed > 0 && self.catalogue.bytes() > full {
                 break;
             }
+            if self.settings.cancel.is_cancelled() {
+                return Err(Halt::Cancelled);
+            }
             if surveyed.is_multiple_of(EVERY) {
-                if self.settings.cancel.is_cancelled() {
-                    return Err(Halt::Cancelled);
-                }
                 let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
                 counters.tell(|| Progress::Surveyed { files, bytes });
             }
