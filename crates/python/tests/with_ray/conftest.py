@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import ray
 from fleet import QUIET, Fleet, until
+
+SIZES = [0, 1, 4096, 5000, 20_000, 70_000]
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +50,21 @@ def _connected(fleet: Fleet) -> bool:
 
 def alive() -> list[str]:
     return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+
+
+@pytest.fixture
+def trees(fleet: Fleet) -> dict[tuple[str, str], bytes]:
+    """Other files on each disk, with the same names; by disk and path."""
+    expected = {}
+    for disk in "ab":
+        root = fleet.files(disk)
+        for old in root.iterdir():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        for n in range(120):
+            path = root / f"d{n % 5}" / f"f{n}"
+            path.parent.mkdir(exist_ok=True)
+            data = f"{disk} {n}".encode() * (SIZES[n % 6] // 5 + 1)
+            path.write_bytes(data[: SIZES[n % 6]])
+            expected[disk, str(fleet.disk / path.relative_to(root))] = data[: SIZES[n % 6]]
+    os.sync()
+    return expected

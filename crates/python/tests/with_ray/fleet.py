@@ -69,6 +69,8 @@ class Fleet:
         """Begins a node; whoever mounts the same disk has the same files."""
         # Ray's own files have names by numbers of processes, which each node counts from 1.
         own = self.home / f"ray-of-{name}"
+        # Those of one that was killed aren't those of the next one.
+        shutil.rmtree(own, ignore_errors=True)
         own.mkdir(exist_ok=True)
         mounted = f'mount --bind "{own}" "{self.session}" && mount --bind "{self.files(disk)}" "{self.disk}" && exec "$@"'
         # All of its processes end with the first one of them.

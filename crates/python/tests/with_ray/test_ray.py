@@ -11,7 +11,6 @@ import sys
 import tarfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +25,6 @@ from exports import export
 from fleet import Fleet, until
 
 HERE = Path(__file__).parent
-SIZES = [0, 1, 4096, 5000, 20_000, 70_000]
-
-
-@pytest.fixture
-def trees(fleet: Fleet) -> dict[tuple[str, str], bytes]:
-    """Other files on each disk, with the same names; by disk and path."""
-    expected = {}
-    for disk in "ab":
-        root = fleet.files(disk)
-        for old in root.iterdir():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
-        for n in range(120):
-            path = root / f"d{n % 5}" / f"f{n}"
-            path.parent.mkdir(exist_ok=True)
-            data = f"{disk} {n}".encode() * (SIZES[n % 6] // 5 + 1)
-            path.write_bytes(data[: SIZES[n % 6]])
-            expected[disk, str(fleet.disk / path.relative_to(root))] = data[: SIZES[n % 6]]
-    os.sync()
-    return expected
 
 
 def labels() -> dict[str, str]:
