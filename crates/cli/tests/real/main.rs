@@ -46,6 +46,7 @@ mod run;
 mod run_program;
 mod serving;
 mod several_disks;
+mod shard_order;
 mod shards;
 mod shuffled;
 mod sizes_at_close;

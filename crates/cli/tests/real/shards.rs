@@ -28,7 +28,7 @@ for path in sorted(glob.glob(os.path.join(sys.argv[1], '*.tar'))):
 ";
 
 /// Members in their order, as shard, name and the rest.
-fn read_back(out: &Path) -> Vec<(String, String, String)> {
+pub(crate) fn read_back(out: &Path) -> Vec<(String, String, String)> {
     let told = text(&output(Command::new("python3").args(["-c", READER]).arg(out)));
     let line = |line: &str| {
         let mut words = line.splitn(3, ' ').map(str::to_owned);
@@ -53,7 +53,7 @@ for at, _, names in os.walk(sys.argv[1]):
 }
 
 /// Samples of two and three files, whose files are written far apart.
-fn samples(root: &Path, count: u64) {
+pub(crate) fn samples(root: &Path, count: u64) {
     let mut rng = Rng::new(seed());
     for extension in ["jpg", "json", "seg.png"] {
         for number in 0..count {
@@ -68,12 +68,12 @@ fn samples(root: &Path, count: u64) {
     sync(root);
 }
 
-fn key(name: &str) -> &str {
+pub(crate) fn key(name: &str) -> &str {
     let base = name.rfind('/').map_or(0, |at| at + 1);
     &name[..base + name[base..].find('.').expect("a dot")]
 }
 
-fn names_in(out: &Path) -> Vec<String> {
+pub(crate) fn names_in(out: &Path) -> Vec<String> {
     let entries = fs::read_dir(out).expect("the directory");
     let mut names: Vec<String> =
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
