@@ -64,6 +64,8 @@ impl fmt::Display for Op {
 pub(crate) enum Recipe {
     /// 22,500 files in 800 random directories, synced as it goes, then 12 rounds of change
     Random,
+    /// The same, of files whose names are those of samples, f0.jpg (`onesweep shard`)
+    Samples,
     /// A source tree of 22,500 files in 1,450 directories, then 24 versions of it (qtar 5.3)
     Source,
     /// 1,000 directories of 1,000 files of 4 KB (DAFT III.B)
@@ -169,7 +171,8 @@ impl Recipe {
     /// Its operations.
     pub(crate) fn ops(self, amount: &Amount) -> Ops {
         let steps: Box<dyn Steps> = match self {
-            Self::Random => Box::new(recipes::random::Random::new(amount)),
+            Self::Random => Box::new(recipes::random::Random::new(amount, "")),
+            Self::Samples => Box::new(recipes::random::Random::new(amount, ".jpg")),
             Self::Source => Box::new(recipes::source::Source::new(amount)),
             Self::Daft4 => Box::new(recipes::daft::Daft::new(amount, 1000, 4096)),
             Self::Daft16 => Box::new(recipes::daft::Daft::new(amount, 1000, 16_384)),
@@ -188,7 +191,7 @@ impl Recipe {
     /// The size of its image and the inodes in it, at full scale.
     pub(crate) fn image(self) -> (u64, u64) {
         match self {
-            Self::Random => (8 << 30, 1 << 19),
+            Self::Random | Self::Samples => (8 << 30, 1 << 19),
             Self::Source | Self::Dfs | Self::DfsSmall => (2 << 30, 1 << 17),
             Self::Daft4 => (8 << 30, 1_100_000),
             Self::Daft16 => (20 << 30, 1_100_000),
@@ -219,8 +222,9 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Recipe; 12] = [
+    const ALL: [Recipe; 13] = [
         Recipe::Random,
+        Recipe::Samples,
         Recipe::Source,
         Recipe::Daft4,
         Recipe::Daft16,
@@ -261,9 +265,9 @@ mod tests {
         assert_eq!(known, KNOWN);
     }
 
-    const KNOWN: [&str; 12] = [
-        "834c8754", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca", "b9b2f168",
-        "2b1700d6", "1e93b678", "5d495f42",
+    const KNOWN: [&str; 13] = [
+        "834c8754", "804d512b", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca",
+        "b9b2f168", "2b1700d6", "1e93b678", "5d495f42",
     ];
 
     /// Nothing is made twice, nothing is used that isn't there, and directories come before what is in them.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Tool {
     GnuTar,
     GnuTarByInode,
+    /// As data sets are packed by hand: in the order of the names, so that the files of a sample are neighbours.
+    GnuTarByName,
     BsdTar,
     Cp,
     FindCat,
@@ -33,6 +35,8 @@ pub(crate) enum Tool {
     Tar,
     Sum,
     Copy,
+    /// Tar shards for training runs, written into memory.
+    Shard,
     /// What `onesweep plan` predicts: nothing of the content is read.
     Plan,
     /// Paths, by what the tables of the file system say.
@@ -231,10 +235,10 @@ impl Work {
 
     /// Whether it is a program of ours, whose figures change with the code.
     pub(crate) fn is_ours(&self) -> bool {
-        use Tool::{Copy, Find, Memory, Plan, Scan, Sum, Tar};
+        use Tool::{Copy, Find, Memory, Plan, Scan, Shard, Sum, Tar};
         self.ahead.is_some()
             || self.viewed.is_some()
-            || matches!(self.tool, Tar | Sum | Copy | Plan | Find | Scan | Memory)
+            || matches!(self.tool, Tar | Sum | Copy | Shard | Plan | Find | Scan | Memory)
     }
 
     /// Whether it is computed from what other programs made the disk do.
@@ -258,6 +262,7 @@ impl Work {
         let name = match self.tool {
             Tool::GnuTar => "GNU tar",
             Tool::GnuTarByInode => "GNU tar --sort=inode",
+            Tool::GnuTarByName => "GNU tar --sort=name",
             Tool::BsdTar => "bsdtar",
             Tool::Cp => "cp -a",
             Tool::FindCat => "find -exec cat",
@@ -277,6 +282,7 @@ impl Work {
             Tool::Tar => "onesweep tar",
             Tool::Sum => "onesweep sum",
             Tool::Copy => "onesweep copy",
+            Tool::Shard => "onesweep shard",
             Tool::Plan => "onesweep plan",
             Tool::Find => "onesweep find",
             Tool::GnuFind => "find -size +0",
@@ -357,6 +363,7 @@ impl Work {
         match self.tool {
             Tool::GnuTar => [plain(&GNU_TAR), without, plain(&whole)].concat(),
             Tool::GnuTarByInode => plain(&[&GNU_TAR[..], &["--sort=inode"], &whole].concat()),
+            Tool::GnuTarByName => plain(&[&GNU_TAR[..], &["--sort=name"], &whole].concat()),
             Tool::BsdTar => plain(&[&["bsdtar", "--format=pax"][..], &whole].concat()),
             Tool::Cp => plain(&["cp", "-a", &format!("{root}/."), &copies]),
             Tool::FindCat => plain(&["find", &root, "-type", "f", "-exec", "cat", "{}", "+"]),
@@ -402,6 +409,7 @@ impl Work {
             Tool::Tar => ours("tar", &[&["--json"][..], &whole].concat()),
             Tool::Sum => ours("sum", &["--json", &root]),
             Tool::Copy => ours("copy", &["-T", &root, &format!("{copies}/tree")]),
+            Tool::Shard => ours("shard", &["--json", &root, &format!("{copies}/shards")]),
             Tool::Plan => ours("plan", &["--json", &root]),
             Tool::Find => ours("find", &[&root]),
             Tool::GnuFind => plain(&["find", &root, "-size", "+0"]),

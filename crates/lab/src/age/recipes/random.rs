@@ -2,6 +2,8 @@
 //!
 //! 22,500 files, log-normal around 8 KB up to 1 MiB, each in one of 800 directories. In each round a tenth of them is
 //! changed: deleted and made anew elsewhere, rewritten, or appended to, as likely each.
+//!
+//! `samples` is the same by other names: each file is a sample of a data set, as `onesweep shard` packs them.
 
 use std::collections::VecDeque;
 
@@ -17,6 +19,8 @@ const DEVIATION: f64 = 1.1;
 
 pub(crate) struct Random {
     random: random::Random,
+    /// The end of each name.
+    ending: &'static str,
     dirs: u64,
     files: u64,
     rounds_left: u32,
@@ -26,10 +30,10 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    pub(crate) fn new(amount: &Amount) -> Self {
+    pub(crate) fn new(amount: &Amount, ending: &'static str) -> Self {
         let (dirs, files) = (amount.of(800), amount.of(22_500));
         let rounds_left = amount.steps_or(ROUNDS);
-        Self { random: amount.random(), dirs, files, rounds_left, live: Vec::new(), made: 0 }
+        Self { random: amount.random(), ending, dirs, files, rounds_left, live: Vec::new(), made: 0 }
     }
 
     fn size(&mut self) -> u64 {
@@ -37,7 +41,7 @@ impl Random {
     }
 
     fn create(&mut self, out: &mut VecDeque<Op>) -> (String, u64) {
-        let path = format!("d{:03}/f{}", self.random.below(self.dirs), self.made);
+        let path = format!("d{:03}/f{}{}", self.random.below(self.dirs), self.made, self.ending);
         let size = self.size();
         self.made += 1;
         out.push_back(Op::Create(path.clone(), size));

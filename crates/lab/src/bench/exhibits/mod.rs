@@ -11,6 +11,7 @@ mod ntfs;
 mod peers;
 mod qtar;
 mod settled;
+mod shards;
 mod tables;
 mod unchanged;
 
@@ -181,6 +182,7 @@ pub(crate) fn all(seed: u64) -> Vec<Box<dyn Exhibit>> {
         Box::new(tables::Tables::new(seed)),
         Box::new(peers::Peers::new(seed)),
         Box::new(unchanged::Unchanged::new(seed)),
+        Box::new(shards::Shards::new(seed)),
         Box::new(budgets::Budgets::new(seed)),
         Box::new(settled::Settled::new(seed)),
         Box::new(daft::Figure2::new(seed)),
