@@ -81,6 +81,7 @@ help:
 	@echo 'make wheel      the package for Python, in target/wheels'
 	@echo 'make python-test  its tests; a part of make test'
 	@echo 'make python-bench  small files in memory: the package beside a plain loop, on one processor'
+	@echo 'make python-disk-bench  the emulated disk: the package beside the Rust reader (root)'
 	@echo 'make torch-test ray-test  those with PyTorch and with Ray; parts of make test-long'
 	@echo 'make free-threaded-test  its tests by a free-threaded Python that is there, FREE_THREADED=python3.14t'
 	@echo 'make try        sweep DIR (now $(DIR)) into OUT (target/try.tar), and show what other orders would cost'
@@ -190,6 +191,22 @@ python-bench: wheel
 	$(TARGET)/tools/python-bench/bin/pip install --quiet --disable-pip-version-check --no-index --find-links $(TARGET)/wheels onesweep
 	cc -O2 -o $(TARGET)/tools/python-bench/calls crates/python/bench/calls.c
 	$(TARGET)/tools/python-bench/bin/python crates/python/bench/cached.py --calls $(abspath $(TARGET))/tools/python-bench/calls $(PYTHON_BENCH)
+
+# The emulated disk, as root: the package beside the Rust reader, by modelled time, so that it matters little how busy the machine is, or how
+# fast the programs are: PYTHON_DISK_PROFILE=dev builds them sooner. The image is aged once, which takes minutes; another one may be named.
+PYTHON_DISK_IMAGE ?= $(TARGET)/bench/random-ext4.img
+PYTHON_DISK_ROUNDS ?= 3
+PYTHON_DISK_PROFILE ?= release
+PYTHON_DISK_PROGRAMS = $(TARGET)/$(if $(filter dev,$(PYTHON_DISK_PROFILE)),debug,$(PYTHON_DISK_PROFILE))
+python-disk-bench:
+	$(MAKE) wheel WHEEL_PROFILE=$(PYTHON_DISK_PROFILE) WHEELS=$(abspath $(TARGET))/python-disk-bench
+	$(CARGO) build --profile $(PYTHON_DISK_PROFILE) --bin onesweep --bin onesweep-lab
+	python3 -m venv --clear $(TARGET)/tools/python-bench
+	$(TARGET)/tools/python-bench/bin/pip install --quiet --disable-pip-version-check --no-index --find-links $(TARGET)/python-disk-bench onesweep
+	@mkdir -p $(dir $(PYTHON_DISK_IMAGE))
+	test -e $(PYTHON_DISK_IMAGE) || $(PYTHON_DISK_PROGRAMS)/onesweep-lab age random --out $(PYTHON_DISK_IMAGE)
+	PYTHON=$(TARGET)/tools/python-bench/bin/python crates/python/bench/disk $(PYTHON_DISK_PROGRAMS)/onesweep-lab \
+	    $(PYTHON_DISK_PROGRAMS)/onesweep $(PYTHON_DISK_IMAGE) $(PYTHON_DISK_ROUNDS)
 
 # Without optimisation, as all tests: a wheel takes minutes.
 python-develop: $(PYTHON_ENV)/made
@@ -364,4 +381,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench torch-test ray-test free-threaded-test
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test
