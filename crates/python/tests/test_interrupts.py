@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,8 @@ def interrupted(root: Path, source: subprocess.Popen[str], call: str) -> None:
         [sys.executable, "-c", PROGRAM % call, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
+        while not select.select([source.stdout], [], [], 0.1)[0]:
+            assert program.poll() is None, program.communicate()
         assert source.stdout.readline() == "begun\n"
         # Not reached when the call takes no notice: then this is where it ends.
         said, complained = program.communicate("now\n", timeout=60)
@@ -111,19 +114,19 @@ def test_while_named_files_are_looked_for(root: Path, mounted: subprocess.Popen[
 @pytest.mark.parametrize(
     "call",
     [
-        "next(onesweep.read(root, budget='16M')).data",
-        "next(onesweep.read(root, budget='16M')).pread(200 << 20, 12345)",
-        "next(next(onesweep.read(root, budget='16M')).chunks(100 << 20))",
+        "next(files).data",
+        "next(files).pread(200 << 20, 12345)",
+        "next(next(files).chunks(100 << 20))",
         "next(onesweep.sum(root, budget='16M'))",
     ],
 )
 def test_within_the_content_of_a_file(root: Path, mounted: subprocess.Popen[str], call: str) -> None:
-    interrupted(root, mounted, call)
+    interrupted(root, mounted, f"files = onesweep.read(root, budget='16M'); {call}")
 
 
 @pytest.mark.parametrize("mounted", ["content"], indirect=True)
 def test_a_stream_over_a_slow_line_comes_whole(root: Path, mounted: subprocess.Popen[str]) -> None:
     """However many bytes are asked for at a time."""
-    text = "import sys, onesweep; print(next(onesweep.read(sys.argv[1], budget='16M')).pread(3 << 18, 5) == bytes(3 << 18))"
+    text = "import sys, onesweep; files = onesweep.read(sys.argv[1], budget='16M'); print(next(files).pread(3 << 18, 5) == bytes(3 << 18))"
     ran = subprocess.run([sys.executable, "-c", text, root], capture_output=True, text=True, timeout=300)
     assert ran.stdout == "True\n", ran

@@ -82,7 +82,12 @@ def test_parquet_whose_writer_is_lost_is_written_anew(fleet: Fleet, trees: Trees
     victims = [node for node, label in labels().items() if label == "b"]
     rows = onesweep.ray.read(fleet.disk, row, on="b", share="200K", at_once=1)
     files = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(Stuck(victims, came)))
-    lose_b(fleet, came, lambda: rows.write_parquet(str(out), filesystem=files), lambda: True)
+
+    def write() -> None:
+        # Where it is known who writes: on b as well.
+        rows.write_parquet(str(out), filesystem=files, ray_remote_args={"label_selector": {onesweep.ray.LABEL: "b"}})
+
+    lose_b(fleet, came, write, lambda: True)
     tables = [pq.read_table(path).to_pylist() for path in out.iterdir()]
     written = [(row["path"], row["data"]) for rows in tables for row in rows]
     assert len(tables) > 4 and Counter(written) == Counter((path, data) for (disk, path), data in trees.items() if disk == "b")
