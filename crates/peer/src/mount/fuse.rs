@@ -8,7 +8,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -65,7 +65,6 @@ pub fn show(device: Arc<Device>, dir: &Path, showing: Showing) -> io::Result<Bac
         opened: Mutex::default(),
         handles: AtomicU64::new(1),
         awake: stays_awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten(),
-        has_passthrough: AtomicBool::new(false),
         left_to_kernel,
         backing: OnceLock::new(),
     };
@@ -78,8 +77,8 @@ struct DeviceDir {
     opened: Mutex<HashMap<u64, String>>,
     handles: AtomicU64,
     awake: Option<Awake>,
+    /// None either where the kernel can't.
     left_to_kernel: Option<OwnedFd>,
-    has_passthrough: AtomicBool,
     /// The kernel refuses to open one file both ways: what the first opening has come to counts for all. Taken back by the kernel with
     /// the mount.
     backing: OnceLock<Option<BackingId>>,
@@ -88,7 +87,7 @@ struct DeviceDir {
 impl DeviceDir {
     /// By which number the kernel knows the image, if it is to read it by itself.
     fn backing(&self, reply: &ReplyOpen) -> Option<&BackingId> {
-        let image = self.left_to_kernel.as_ref().filter(|_| self.has_passthrough.load(Ordering::Acquire))?;
+        let image = self.left_to_kernel.as_ref()?;
         self.backing.get_or_init(|| reply.open_backing(image).ok()).as_ref()
     }
 
@@ -134,7 +133,9 @@ impl Filesystem for DeviceDir {
             && config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH)
             && config.set_max_stack_depth(1).is_ok()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
-        self.has_passthrough.store(has_passthrough, Ordering::Release);
+        if !has_passthrough {
+            self.left_to_kernel = None;
+        }
         Ok(())
     }
 
