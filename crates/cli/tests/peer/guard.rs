@@ -695,10 +695,6 @@ fn the_unit_is_sound() {
     let copy = folder.path().join("onesweep-guard@srv.service");
     let text = fs::read_to_string(unit).unwrap().replace("/usr/local/bin/onesweep", env!("CARGO_BIN_EXE_onesweep"));
     fs::write(&copy, &text).unwrap();
-    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output();
-    let verified = verified.expect("systemd-analyze; try `make deps`");
-    let said = [verified.stdout, verified.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(verified.status.success() && !said.contains("onesweep"), "{said}");
+    crate::unit::assert_sound(&copy);
     assert!(text.contains("Restart=always") && text.contains("Type=notify"));
 }

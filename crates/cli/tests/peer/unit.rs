@@ -24,6 +24,15 @@ fn settings<'a>(unit: &'a str, name: &'a str) -> Vec<&'a str> {
     unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect()
 }
 
+/// systemd has nothing to say against a unit of ours.
+pub(crate) fn assert_sound(unit: &Path) {
+    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(unit).output();
+    let verified = verified.expect("systemd-analyze; try `make deps`");
+    let said = [verified.stdout, verified.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(verified.status.success() && !said.contains("onesweep"), "{said}");
+}
+
 #[test]
 fn the_unit_is_sound() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,11 +40,7 @@ fn the_unit_is_sound() {
     // It isn't installed while it is tested, nor is the user there.
     let text = unit().replace("/usr/local/bin/onesweep", env!("CARGO_BIN_EXE_onesweep"));
     fs::write(&copy, &text).unwrap();
-    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output();
-    let verified = verified.expect("systemd-analyze; try `make deps`");
-    let said = [verified.stdout, verified.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(verified.status.success() && !said.contains("onesweep"), "{said}");
+    assert_sound(&copy);
     // Of 100: those who see the network and have a right or two get 40, this one less than 20.
     let mut security = Command::new("systemd-analyze");
     let scored = security.args(["security", "--offline=yes", "--threshold=20"]).arg(&copy).output().unwrap();
