@@ -95,6 +95,7 @@ def serve(fd: int, what: str) -> int:
             if asked == FREE:
                 print("begun", flush=True)
             if asked > FREE:
+                # One call takes long, so that a signal comes in the middle of it.
                 time.sleep(SLOWLY)
         told = answer(what, opcode, node, request[40:])
         error, told = (told, b"") if isinstance(told, int) else (0, told)

@@ -69,7 +69,7 @@ class Stuck(LocalFileSystem):  # type: ignore[misc]
             opened.write(b"PAR1, and not much more")
             opened.flush()
             self.came.touch()
-            time.sleep(3600)
+            time.sleep(3600)  # Until its node is killed.
         return opened
 
 
@@ -102,7 +102,7 @@ def test_parquet_of_many_nodes_has_each_file_once(fleet: Fleet, trees: Trees, tm
     def slow(f: onesweep.File[str]) -> dict[str, Any]:
         if f.path.endswith("/f61") and node() in victims:
             came.touch()
-            time.sleep(3600)
+            time.sleep(3600)  # Until its node is killed.
         return row(f)
 
     rows = onesweep.ray.read(fleet.disk, slow, on=["a", "b"], share=share, at_once=1)
@@ -127,7 +127,7 @@ def test_shards_whose_packer_is_lost_are_packed_anew(fleet: Fleet, trees: Trees,
                 tar.addfile(member, io.BytesIO(f.data))
                 if share.number == 3 and at == 1 and node() in victims:
                     came.touch()
-                    time.sleep(3600)
+                    time.sleep(3600)  # Until its node is killed.
         os.replace(f"{name}.partial", name)
         return {"shard": name, "files": share.files, "host": share.host}
 
