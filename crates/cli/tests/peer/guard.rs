@@ -19,7 +19,7 @@ use onesweep_peer::scan::Verdicts;
 
 use crate::{
     clamd::{Clamd, NAME, eicar},
-    finish, onesweep, path,
+    copy_program, finish, onesweep, path,
     scan::{domain, lies, place, server, settle},
     with_keys,
 };
@@ -548,7 +548,7 @@ fn it_does_not_wait_for_itself_when_all_that_it_needs_is_guarded() {
         let root = mounted.root.to_str().unwrap();
         // The program, what it reads, what it writes and reads again, and the store.
         let grep = mounted.root.join("grep");
-        fs::copy("/bin/grep", &grep).unwrap();
+        copy_program(Path::new("/bin/grep"), &grep);
         mounted.write("patterns", b"EICAR-STANDARD\n");
         let program = mounted.write(
             "program",

@@ -32,6 +32,12 @@ fn finish(command: &mut Command, code: i32) -> (String, String) {
     (out, err)
 }
 
+/// A copy to be run. This process must never have it open for writing: what another test starts just then would, too, until it is
+/// a program of its own, and the kernel runs nothing that is being written ("text file busy").
+fn copy_program(program: &Path, to: &Path) {
+    assert!(Command::new("cp").args([program, to]).status().unwrap().success());
+}
+
 /// A server, which is killed when this is dropped.
 struct Server {
     child: Child,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{figure, finish, image, onesweep, path};
+use crate::{copy_program, figure, finish, image, onesweep, path};
 
 /// A user and group who have nothing.
 const NOBODY: u32 = 65534;
@@ -88,7 +88,7 @@ fn what_the_unit_starts_serves_without_rights() {
     let mut command = if rustix::process::geteuid().is_root() {
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
         let tool = dir.join("onesweep");
-        fs::copy(serve.get_program(), &tool).unwrap();
+        copy_program(Path::new(serve.get_program()), &tool);
         let own = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         own(&dir.join(state));
         fs::read_dir(&credentials).unwrap().for_each(|entry| own(&entry.unwrap().path()));

@@ -139,7 +139,7 @@ fn no_permission() {
     fs::set_permissions(root.join("shut"), fs::Permissions::from_mode(0o700)).expect("a mode");
     // The folder that cargo builds in may itself be closed to others.
     let tool = image.beside("onesweep");
-    fs::copy(program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     let as_nobody = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).args(arguments);

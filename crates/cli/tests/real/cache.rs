@@ -327,7 +327,7 @@ fn an_ordinary_user_leaves_it_as_it_was() {
     for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
         let image = Image::new(fs, 400 << 20);
         let tool = image.beside("onesweep");
-        fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+        crate::run::copy_program(&crate::run::program(), &tool);
         for hidden in HIDDEN {
             leaves_pages_as_they_were(&image, &format!("an ordinary user on {} {hidden:?}", fs.name()), || {
                 let mut tar = Command::new("setpriv");
@@ -374,7 +374,7 @@ fn an_ordinary_user_leaves_nothing_of_a_file_system_in_user_space() {
     }
     assert!(files.iter().all(|path| !map(path).contains(&true)));
     let tool = folder.join("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     let mut tar = Command::new("setpriv");
     tar.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).args(["tar", "-cf", "-"]).arg(&mount);
     let out = finish(tar.env_remove("ONESWEEP_HIDE"), 0);

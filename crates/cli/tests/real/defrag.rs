@@ -495,7 +495,7 @@ fn users_keep_where_they_may() {
     tree::sync(&root);
     // Where the program lies may be closed to others.
     let program = image.root().join("program");
-    fs::copy(crate::run::program(), &program).expect("a copy");
+    crate::run::copy_program(&crate::run::program(), &program);
     let there = filefrag(&root);
     let as_nobody = |words: &[&str], code| {
         let mut command = Command::new(&program);
@@ -529,7 +529,7 @@ fn a_user_packs_ones_own_directories_among_others() {
     let image = Image::new(Fs::Ext4, 1 << 30);
     let root = image.root().join("tree");
     let program = image.root().join("program");
-    fs::copy(crate::run::program(), &program).expect("a copy");
+    crate::run::copy_program(&crate::run::program(), &program);
     let as_nobody = |words: &[&str]| -> Value {
         let mut command = Command::new(&program);
         command.args(["defrag", "--force", "--json"]).args(words).arg("tree").current_dir(image.root());

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 use crate::{
     disk_model::Disk,
     image::{Folder, Fs, Image},
-    run::{finish, long, onesweep, output, path_of, program, root_test, run, say, seed, text},
+    run::{finish, long, onesweep, output, path_of, root_test, run, say, seed, text},
     trace,
     tree::{self, Rng},
 };
@@ -312,7 +312,7 @@ fn what_has_no_tables_to_read_is_told() {
     }
     // The folder that cargo builds in may itself be closed to others.
     let tool = image.beside("onesweep");
-    fs::copy(program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     let nobody = || {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);

@@ -200,7 +200,7 @@ fn mounts_are_named(fs: Fs) {
     }
     unmount(&mount);
     let tool = image.beside("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).arg("find").arg(&root);
     let said = text(&finish(&mut command, 2).stderr);

@@ -97,7 +97,7 @@ fn few_threads_are_enough() {
     }
     fs::create_dir(&open).expect("a folder");
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("its mode");
-    fs::copy(program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     tree::sync(&image.root());
     let there = sums(&[&root]);
     let names =

@@ -518,7 +518,7 @@ fn what_cannot_be_held_says_so() {
     let said = text(&finish(onesweep(["warm", "--snapshot"]).arg(&root), 2).stderr);
     assert!(said.contains("leave out --snapshot"), "{said}");
     let tool = image.beside("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     for path in [root.join("tree"), PathBuf::from("/")] {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool).args(["sum", "--snapshot"]);

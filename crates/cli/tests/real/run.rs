@@ -47,6 +47,12 @@ pub(crate) fn finish(command: &mut Command, code: i32) -> Output {
     out
 }
 
+/// A copy to be run. This process must never have it open for writing: what another test starts just then would, too, until it is
+/// a program of its own, and the kernel runs nothing that is being written ("text file busy").
+pub(crate) fn copy_program(program: &Path, to: &Path) {
+    run(Command::new("cp").args([program, to]));
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

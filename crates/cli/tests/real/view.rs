@@ -591,7 +591,7 @@ fn what_a_view_lacks_is_refused() {
     let (root, dir) = place(&image);
     fs::create_dir_all(&root).expect("a folder");
     fs::write(root.join("file"), "bytes").expect("a file");
-    fs::copy("/usr/bin/id", root.join("id")).expect("a program");
+    crate::run::copy_program(Path::new("/usr/bin/id"), &root.join("id"));
     fs::set_permissions(root.join("id"), fs::Permissions::from_mode(0o4755)).expect("a mode");
     run(Command::new("mknod").arg(root.join("null")).args(["c", "1", "3"]));
     let view = View::show(&root, &dir, &["--read-write"]);

@@ -28,7 +28,7 @@ fn a_user_has_a_view_of_ones_own() {
     chown(root.join("a/secret"), Some(0), Some(0)).expect("an owner");
     fs::set_permissions(root.join("a/secret"), fs::Permissions::from_mode(0o600)).expect("a mode");
     let tool = image.beside("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     let script = "cat \"$1\"/a/[0-9]* && ! cat \"$1\"/a/secret 2> /dev/null && echo more >> \"$2\"/a/3 && \
         for i in $(seq 200); do test \"$(cat \"$1\"/a/3)\" = \"$(cat \"$2\"/a/3)\" && exit 0; sleep 0.05; done; exit 1";
     // Where nobody cares for devices, /dev/fuse is root's alone.
@@ -53,7 +53,7 @@ fn others_see_the_view_of_a_user_where_both_allow_it() {
     fs::write(root.join("file"), "bytes").expect("a file");
     run(Command::new("chown").arg("-R").arg("65534:65534").arg(&root).arg(&dir));
     let tool = image.beside("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     // Root is one of the others. Where nobody cares for devices, /dev/fuse is root's alone.
     let script = "mknod -m 666 \"$1\" c 10 229; mount --bind \"$1\" /dev/fuse; mount --bind \"$2\" /etc/fuse.conf; shift 2\n\
         \"$@\" & shown=$!\n\

@@ -336,7 +336,7 @@ fn an_ignore_file_that_may_not_be_read_is_told_of() {
     std::os::unix::fs::symlink("nowhere", root.join(".ignore")).expect("a link");
     fs::write(root.join("named"), "").expect("a file");
     let tool = folder.join("onesweep");
-    fs::copy(crate::run::program(), &tool).expect("a copy of the program");
+    crate::run::copy_program(&crate::run::program(), &tool);
     let mut list = Command::new("setpriv");
     list.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
     let out = finish(list.args(["list", "--gitignore"]).arg(&root), 1);

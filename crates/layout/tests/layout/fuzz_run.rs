@@ -2,15 +2,24 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    io::Write,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn program(path: &Path, script: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(path, format!("#!/bin/bash\n{script}\n")).expect("a script");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    // By another process: what other tests start meanwhile would have it open for writing, and nobody could run it ("text file busy").
+    let mut install = Command::new("install")
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut written = install.stdin.take().expect("a pipe");
+    written.write_all(format!("#!/bin/bash\n{script}\n").as_bytes()).expect("a script");
+    drop(written);
+    assert!(install.wait().expect("it ends").success());
 }
 
 /// Runs the script on two targets, with a cargo that does this when it is to fuzz one: `$6` is its name.

@@ -11,7 +11,7 @@ use onesweep_relocate::pack::Rules;
 use onesweep_relocate::survey::Candidate;
 
 use crate::conformance::conforms;
-use crate::image::{BTRFS, Image, is_root, run, text};
+use crate::image::{BTRFS, Image, copy_program, is_root, run, text};
 use crate::kinds::{Kind, Mounted, OnBtrfs, READ};
 use crate::packing;
 use crate::refusals::{Running, Swapped};
@@ -201,7 +201,7 @@ fn files_are_left_by_name() {
     run("chmod", &["600", text(&swap)]);
     run("mkswap", &[text(&swap)]);
     let program = directory.join("running");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program(Path::new("/bin/sleep"), &program);
     image.cold();
     // Written while there were no checksums.
     run("mount", &["-o", "remount,nodatasum", text(&image.root())]);

@@ -12,6 +12,7 @@ use onesweep_relocate::host::{Host, Stays};
 use onesweep_relocate::mounted::Mounted;
 use onesweep_relocate::pack::Rules;
 
+use crate::image::copy_program;
 use crate::kinds::{Kind, OnBtrfs, OnXfs, host};
 use crate::tree::{blocks_of, breaks, bytes, pack, sync};
 use crate::undo::{pack_and_keep, undo_all};
@@ -117,7 +118,7 @@ pub(crate) fn as_somebody_else(does: &str, hidden: &str, directory: &Path, root:
     // Where the program lies may be closed to others.
     let program = root.join("program");
     if !program.exists() {
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        copy_program(&std::env::current_exe().unwrap(), &program);
     }
     let mut command = Command::new(&program);
     command.args(["--exact", "helper::as_helper", "--nocapture"]).env("ONESWEEP_HIDE", hidden);

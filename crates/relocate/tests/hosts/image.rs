@@ -73,6 +73,12 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     said
 }
 
+/// A copy to be run. This process must never have it open for writing: what another test starts just then would, too, until it is
+/// a program of its own, and the kernel runs nothing that is being written ("text file busy").
+pub(crate) fn copy_program(program: &Path, to: &Path) {
+    run("cp", &[text(program), text(to)]);
+}
+
 /// Waits for what comes by itself: a program that has just ended may still be letting go of its last file, and one that another test
 /// starts has all files of this process open until it is itself.
 #[track_caller]

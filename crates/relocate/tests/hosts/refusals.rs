@@ -13,7 +13,7 @@ use onesweep_relocate::ext4::{Ext4, Refusal};
 use onesweep_relocate::host::Stays;
 use onesweep_relocate::pack::Rules;
 
-use crate::image::{Image, is_root, run, text};
+use crate::image::{Image, copy_program, is_root, run, text};
 use crate::kinds::{READ, host};
 use crate::tree::{Kept, assert_same, blocks_of, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
@@ -180,7 +180,7 @@ fn files_are_left_by_name() {
         made(name);
     }
     let program = directory.join("running");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program(Path::new("/bin/sleep"), &program);
     fs::write(directory.join("inline"), b"a few bytes").unwrap();
     let swap = directory.join("swap");
     fs::write(&swap, vec![0; 1 << 20]).unwrap();

@@ -15,7 +15,7 @@ use onesweep_sys::sharing::{Part, share_equal};
 
 use crate::conformance::conforms;
 use crate::helper::{NOBODY, as_somebody_else};
-use crate::image::{Image, XFS, is_root, run, text};
+use crate::image::{Image, XFS, copy_program, is_root, run, text};
 use crate::kinds::{Kind, Mounted, OnXfs, READ};
 use crate::packing;
 use crate::refusals::{Running, Swapped};
@@ -93,7 +93,7 @@ pub(crate) fn files_are_left_by_name_on<K: Kind<Host = Xfs>>(swapped_to: Stays) 
     }
     run("fallocate", &["-l", "40000", text(&directory.join("preallocated"))]);
     let program = directory.join("running");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program(Path::new("/bin/sleep"), &program);
     let swap = directory.join("swap");
     fs::write(&swap, vec![0; 1 << 20]).unwrap();
     run("chmod", &["600", text(&swap)]);
