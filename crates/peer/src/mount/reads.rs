@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     io,
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -120,9 +120,24 @@ struct Get {
     hash: Hash,
 }
 
+/// What the disk is to read.
+struct LocalRead {
+    read: ReadId,
+    ground: Arc<dyn Ground>,
+    range: Range<u64>,
+    learns: bool,
+    is_rescue: bool,
+}
+
+/// What an event calls for.
+#[derive(Default)]
+struct Effects {
+    local: Vec<LocalRead>,
+    others: Vec<Effect>,
+}
+
 /// What is to be done without the lock.
 enum Effect {
-    Local { read: ReadId, ground: Arc<dyn Ground>, range: Range<u64>, learns: bool, is_rescue: bool },
     Remote { key: (ReadId, RequestId, PeerId), gets: Vec<Get> },
     Cancel(Vec<Ticket>),
     Answer { pending: Box<Pending>, source: Source, now: Micros },
@@ -130,14 +145,13 @@ enum Effect {
 }
 
 impl Effect {
-    /// What is carried out first: what the disk waits for, then what the reader waits for. To ask servers for many blocks, or to take
-    /// that back, takes longer than a disk that turns gives to whoever reads on.
+    /// What is carried out first: what the reader waits for. To ask servers for many blocks, or to take that back, takes longer than a
+    /// disk that turns gives to whoever reads on.
     fn turn(&self) -> u8 {
         match self {
-            Self::Local { .. } => 0,
-            Self::Answer { .. } | Self::Fail { .. } => 1,
-            Self::Remote { .. } => 2,
-            Self::Cancel(_) => 3,
+            Self::Answer { .. } | Self::Fail { .. } => 0,
+            Self::Remote { .. } => 1,
+            Self::Cancel(_) => 2,
         }
     }
 }
@@ -243,14 +257,13 @@ impl Engine {
         let event = Event::Asked { read, bytes, checkable, peers, policy };
         let mut effects = self.decide(&mut racing, event);
         let may_wait = may_wait && racing.race.is_device_fast();
-        drop(racing);
         // To wake another thread for it takes a good part of what a quick disk takes.
-        let own = |effect: &Effect| matches!(effect, Effect::Local { read: own, .. } if *own == read);
-        let turn = if may_wait && effects.iter().any(own) { self.own_reads.enter() } else { None };
-        let own = turn.as_ref().and_then(|_| effects.iter().position(own)).map(|place| effects.remove(place));
-        self.carry_out(effects, None);
-        if let Some(Effect::Local { read, ground, range, learns, is_rescue }) = own {
-            self.read_local(read, &ground, range, learns, is_rescue);
+        let own = effects.local.iter().position(|local| may_wait && local.read == read);
+        let turn = own.and_then(|_| self.own_reads.enter());
+        let own = own.filter(|_| turn.is_some()).map(|place| effects.local.remove(place));
+        self.carry_out(racing, effects, None);
+        if let Some(own) = own {
+            self.read_local(own);
         }
     }
 
@@ -258,11 +271,10 @@ impl Engine {
     pub(super) fn happen(self: &Arc<Self>, event: Event, brought: Option<&Brought<'_>>) {
         let mut racing = lock(&self.racing);
         let effects = self.decide(&mut racing, event);
-        drop(racing);
-        self.carry_out(effects, brought);
+        self.carry_out(racing, effects, brought);
     }
 
-    fn decide(&self, racing: &mut Racing, event: Event) -> Vec<Effect> {
+    fn decide(&self, racing: &mut Racing, event: Event) -> Effects {
         // Under the lock, so that times never go back.
         let now = self.now();
         let asked = match event {
@@ -282,19 +294,29 @@ impl Engine {
             ];
             pending.why = reasons.iter().find(|(is_so, _)| *is_so).map_or("raced", |(_, why)| why);
         }
-        let effects = actions.drain(..).filter_map(|action| self.prepare(racing, now, action)).collect();
+        let mut effects = Effects::default();
+        for action in actions.drain(..) {
+            match action {
+                Action::StartLocal { read } => {
+                    effects.local.extend(racing.pending.get(&read).map(|pending| LocalRead {
+                        read,
+                        ground: Arc::clone(&pending.ground),
+                        range: pending.local.clone(),
+                        learns: pending.learns,
+                        is_rescue: pending.local_error.is_some(),
+                    }))
+                }
+                action => effects.others.extend(self.prepare(racing, now, action)),
+            }
+        }
         racing.actions = actions;
         effects
     }
 
     fn prepare(&self, racing: &mut Racing, now: Micros, action: Action) -> Option<Effect> {
         match action {
-            Action::StartLocal { read } => {
-                let pending = racing.pending.get(&read)?;
-                let (ground, range) = (Arc::clone(&pending.ground), pending.local.clone());
-                let is_rescue = pending.local_error.is_some();
-                Some(Effect::Local { read, ground, range, learns: pending.learns, is_rescue })
-            }
+            // It is no such effect: see above.
+            Action::StartLocal { .. } => None,
             Action::StartRemote { read, request, peer } => {
                 let pending = racing.pending.get(&read)?;
                 let (_, servers) = pending.choices.iter().find(|(set, _)| *set == peer)?;
@@ -339,14 +361,18 @@ impl Engine {
         }
     }
 
-    fn carry_out(self: &Arc<Self>, mut effects: Vec<Effect>, brought: Option<&Brought<'_>>) {
-        effects.sort_by_key(Effect::turn);
-        for effect in effects {
+    fn carry_out(self: &Arc<Self>, racing: MutexGuard<'_, Racing>, effects: Effects, brought: Option<&Brought<'_>>) {
+        let Effects { local, mut others } = effects;
+        // Before anybody else has the lock: so they go to the disk in the order in which they were decided. One that reads on misses
+        // its turn for what comes before that.
+        for local in local {
+            let engine = Arc::clone(self);
+            self.readers.run(move || engine.read_local(local));
+        }
+        drop(racing);
+        others.sort_by_key(Effect::turn);
+        for effect in others {
             match effect {
-                Effect::Local { read, ground, range, learns, is_rescue } => {
-                    let engine = Arc::clone(self);
-                    self.readers.run(move || engine.read_local(read, &ground, range, learns, is_rescue));
-                }
                 Effect::Remote { key, gets } => self.read_remote(key, gets),
                 Effect::Cancel(tickets) => cancel(tickets),
                 Effect::Answer { pending, source, now } => match brought {
@@ -359,20 +385,14 @@ impl Engine {
     }
 
     /// On a thread that may wait.
-    fn read_local(
-        self: &Arc<Self>,
-        read: ReadId,
-        ground: &Arc<dyn Ground>,
-        range: Range<u64>,
-        learns: bool,
-        is_rescue: bool,
-    ) {
+    fn read_local(self: &Arc<Self>, local: LocalRead) {
+        let LocalRead { read, ground, range, learns, is_rescue } = local;
         let (at, len) = (range.start, (range.end - range.start) as usize);
         // The answer doesn't wait for what is learnt of it.
         let learned = ground.read_local(range, learns, &mut |got| match got {
             Ok(bytes) => {
                 self.happen(Event::Local { read, done: true }, Some(&Brought { at, bytes }));
-                self.share(&**ground, at, bytes);
+                self.share(&*ground, at, bytes);
             }
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(EIO);
@@ -386,7 +406,7 @@ impl Engine {
                 self.happen(Event::Local { read, done: false }, None);
                 // A server was quicker, and nobody has its bytes any more. The place is as bad as if the disk had been waited for.
                 if !is_awaited && !is_rescue && ground.mends() && !self.is_ending() {
-                    self.begin(Arc::clone(ground), at, len, Asker::Mending(error), Box::new(|_| ()));
+                    self.begin(Arc::clone(&ground), at, len, Asker::Mending(error), Box::new(|_| ()));
                 }
             }
         });
@@ -556,8 +576,7 @@ impl Engine {
                         pending.timer = None;
                     }
                     let effects = self.decide(&mut racing, Event::Timer { read });
-                    drop(racing);
-                    self.carry_out(effects, None);
+                    self.carry_out(racing, effects, None);
                     racing = lock(&self.racing);
                 }
                 Some((at, _)) => {

@@ -254,11 +254,14 @@ impl Race {
                 Policy::RemoteFirst | Policy::QuietDisk => {
                     read.local_at = now + policy::deadline(policy, &self.local);
                 }
-                Policy::Race if !is_fast && self.may_win(peer, bytes) => {}
-                Policy::Race | Policy::LocalFirst => {
-                    read.is_hopeless = !self.may_win(peer, bytes);
-                    (wait, read.explores) = self.delay(peer, bytes);
-                }
+                Policy::Race | Policy::LocalFirst => match self.usual_delay(peer, bytes) {
+                    Some(_) if policy == Policy::Race && !is_fast => {}
+                    Some(delay) => wait = delay,
+                    None => {
+                        read.is_hopeless = true;
+                        (wait, read.explores) = self.delay_of_hopeless();
+                    }
+                },
             }
             read.remote = Remote::Planned { at: now + wait };
         }
@@ -302,23 +305,16 @@ impl Race {
         needs.is_some_and(|needs| policy::is_nearly_fast(&self.local, needs))
     }
 
-    /// How long the disk is waited for before a peer is asked for so many bytes.
+    /// How long the disk is waited for before a peer is asked for so many bytes; `None` where it has no chance.
     fn usual_delay(&mut self, peer: PeerId, bytes: u64) -> Option<Micros> {
         policy::delay(&self.local, self.peers.entry(peer).or_default().needs(bytes))
     }
 
-    /// Whether a peer has a chance against the disk.
-    fn may_win(&mut self, peer: PeerId, bytes: u64) -> bool {
-        self.usual_delay(peer, bytes).is_some()
-    }
-
-    /// How long a read waits until the peer is asked, and whether that is a trial.
-    fn delay(&mut self, peer: PeerId, bytes: u64) -> (Micros, bool) {
-        if let Some(delay) = self.usual_delay(peer, bytes) {
-            return (delay, false);
-        }
+    /// The same where no peer has a chance, and whether that is a trial.
+    fn delay_of_hopeless(&mut self) -> (Micros, bool) {
         self.since_explored += 1;
-        if self.since_explored >= EXPLORE_EACH {
+        // Behind a read that may be abandoned it would wait, and so would all that come after it.
+        if self.since_explored >= EXPLORE_EACH && self.lanes_used < self.settings.lanes {
             self.since_explored = 0;
             return (0, true);
         }

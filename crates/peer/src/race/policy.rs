@@ -48,11 +48,15 @@ pub(super) fn delay(local: &Latency, needs: Micros) -> Option<Micros> {
     if local.samples() < SAMPLES_LEAST {
         return Some(needs);
     }
-    let steps = std::iter::once((0, 1.0)).chain(local.longer());
-    steps
-        .take_while(|(_, longer)| *longer > 0.0)
-        .find(|(after, longer)| local.share_longer(after + needs) / longer >= 0.5)
-        .map(|(after, _)| after)
+    let mut steps = std::iter::once((0, 1.0)).chain(local.longer()).take_while(|(_, longer)| *longer > 0.0);
+    // Both go on together: this is worked out for each read, while others wait.
+    let (mut later, mut longer_then) = (local.longer().peekable(), 1.0);
+    steps.find_map(|(after, longer)| {
+        while let Some((_, share)) = later.next_if(|(end, _)| *end <= after + needs) {
+            longer_then = share;
+        }
+        (longer_then / longer >= 0.5).then_some(after)
+    })
 }
 
 /// After so long the local disk is unusually late, whatever the peer needs.
@@ -116,6 +120,31 @@ mod tests {
     #[test]
     fn a_disk_that_seeks_is_raced_at_once() {
         assert_eq!(delay(&disk(), &latency([400; 50])), Some(0));
+    }
+
+    /// As it is told: the first time from which on a half of all reads takes longer than the peer needs.
+    #[test]
+    fn the_delay_is_the_first_one_that_is_right() {
+        let mut numbers = 1_u64;
+        let mut below = |most: u64| {
+            numbers = numbers.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (numbers >> 33) % most
+        };
+        let mut found = [0; 2];
+        for _ in 0..2000 {
+            let (scales, mut local) = ([1 + below(300), 1 + below(30_000)], Latency::default());
+            for _ in 0..8 + below(60) {
+                let scale = scales[below(2) as usize];
+                let micros = below(scale);
+                if below(5) == 0 { local.given_up(micros) } else { local.answered(micros) }
+            }
+            let needs = below(10_000);
+            let mut steps = std::iter::once((0, 1.0)).chain(local.longer()).take_while(|(_, longer)| *longer > 0.0);
+            let right = steps.find(|(after, longer)| local.share_longer(after + needs) / longer >= 0.5);
+            assert_eq!(super::delay(&local, needs), right.map(|(after, _)| after), "{needs} {local:?}");
+            found[usize::from(right.is_some())] += 1;
+        }
+        assert!(found.iter().all(|count| *count > 200), "{found:?}");
     }
 
     /// Most reads come from memory: it is enough to wait until it is plain that this one doesn't.
