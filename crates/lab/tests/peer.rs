@@ -150,7 +150,10 @@ fn devices_and_trees_that_are_quicker_come_to_their_end() {
         Results::of(&["quick-device", "quick-tree", "library", "no-help", "quiet", "figure-4-10", "figure-3-10"]);
     for (case, names) in [
         ("quick-device", &["cold_alone_us", "cold_raced_us", "warm_alone_us", "warm_raced_us", "open_raced_us"][..]),
-        ("quick-tree", &["small_cold_raced_us", "small_warm_raced_us", "large_cold_raced_us", "large_open_raced_us"]),
+        (
+            "quick-tree",
+            &["small_cold_raced_us", "small_warm_raced_us", "large_warm_below_us", "large_portions_raced_us"],
+        ),
         ("library", &["per_second"]),
         ("quiet", &["reads", "seconds"]),
     ] {

@@ -203,6 +203,8 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
         let names = ["alone", "raced"].map(|side| format!("{name}_{of}_{side}_us"));
         row(what, figure, aim, pairs("quick-tree", [&names[0], &names[1]], by))
     };
+    let without_mount =
+        |what: &str| pairs("quick-tree", [&format!("{what}_below_us"), &format!("{what}_raced_us")], slower);
     let rewritten = "10 % of the blocks rewritten, then read once";
     let kills = "writes through to the server, and kills";
     let unreadable = "unreadable places of the disk";
@@ -245,7 +247,10 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
         tree(0, "opens, more (µs)", None, "open", more),
         tree(0, "cold 4 KiB, more (µs)", most(30.0), "cold", more),
         row(TREES[0].1, "extra requests after 200 reads (%)", most(1.0), of("quick-tree", "small_extra_percent")),
-        tree(1, "warm reads, slower (%)", most(5.0), "warm", slower),
+        tree(1, "warm reads of 128 KiB, slower (%)", most(5.0), "portions", slower),
+        row(TREES[1].1, "the same, than the same memory without the mount (%)", None, without_mount("large_portions")),
+        tree(1, "warm reads of 4 KiB, slower (%)", most(5.0), "warm", slower),
+        row(TREES[1].1, "the same, than the same memory without the mount (%)", None, without_mount("large_warm")),
         tree(1, "opens, more (µs)", None, "open", more),
         tree(1, "cold 4 KiB, more (µs)", most(30.0), "cold", more),
         row(TREES[1].1, "extra requests after 200 reads (%)", most(1.0), of("quick-tree", "large_extra_percent")),

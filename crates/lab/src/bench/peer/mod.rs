@@ -17,6 +17,7 @@
 //! | [`relay`], [`liar`], [`gets`] | programs of our own on them: what spoils a connection, a server that lies, the client library |
 //! | [`clock`], [`clamd`] | a clock of the day that is moved; a scanner of viruses with a signature of our own |
 //! | [`contents`], [`series`] | known bytes, and reads of them by the clock |
+//! | [`warm`] | reads of what is in memory, of several places by turns |
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`], [`goals`] | tables of it |
 
@@ -40,6 +41,7 @@ mod series;
 mod site;
 mod trees;
 mod troubles;
+mod warm;
 mod writes;
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::random::Random;
 
 /// What a program that copies asks for at once.
-const PORTION: usize = 128 << 10;
+pub(super) const PORTION: usize = 128 << 10;
 
 /// What reads took, and which went wrong.
 #[derive(Debug, Default)]

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::calm::{add, opened};
 use super::contents::{self, BLOCK};
 use super::rig::{Mounted, Shown, ssd};
-use super::series::{self, Series, random_reads, said};
+use super::series::{self, PORTION, Series, random_reads, said};
 use super::site::{PORT, Raced, Site};
+use super::warm::{self, Reads};
 use super::{Figures, rounds, scaled};
 use crate::age::image::{Fs, PlainMount};
 use crate::bench::work::Programs;
@@ -70,22 +71,16 @@ impl Side<'_> {
         self.below.as_ref().map_or(Ok(()), |below| series::forget(&below.join(name)))
     }
 
-    /// One block of each small file, at a place of the seed; opening it doesn't count.
-    fn small(&self, files: u64, seed: u64, is_cold: bool) -> Result<Series, String> {
+    /// One block of each small file that isn't in memory, at a place of the seed; opening it doesn't count.
+    fn small(&self, files: u64, seed: u64) -> Result<Series, String> {
         let (mut places, mut block, mut series) = (Random::new(seed), [0; BLOCK], Series::default());
         for number in 0..files {
             self.interrupt.check()?;
             let name = number.to_string();
-            if is_cold {
-                self.forget(&name)?;
-            }
+            self.forget(&name)?;
             let path = self.path(&name);
             let file = File::open(&path).map_err(said(&path))?;
             let at = places.below(FILE_BYTES / BLOCK as u64) * BLOCK as u64;
-            if !is_cold {
-                // Opening may have dropped it.
-                file.read_exact_at(&mut block, at).map_err(said(&path))?;
-            }
             let began = Instant::now();
             file.read_exact_at(&mut block, at).map_err(said(&path))?;
             series.us.push(began.elapsed().as_secs_f64() * 1e6);
@@ -94,14 +89,11 @@ impl Side<'_> {
         series.is_right().map(|()| series)
     }
 
-    fn large(&self, reads: u64, seed: u64, is_cold: bool) -> Result<Series, String> {
-        if is_cold {
-            self.forget(LARGE)?;
-        }
+    fn large(&self, reads: u64, seed: u64) -> Result<Series, String> {
+        self.forget(LARGE)?;
         let path = self.path(LARGE);
         let file = File::open(&path).map_err(said(&path))?;
-        let read = || random_reads(&file, LARGE_BYTES, reads, &mut Random::new(seed), FILES, self.interrupt);
-        let series = if is_cold { read()? } else { read().and_then(|_| read())? };
+        let series = random_reads(&file, LARGE_BYTES, reads, &mut Random::new(seed), FILES, self.interrupt)?;
         series.is_right().map(|()| series)
     }
 }
@@ -147,26 +139,52 @@ pub(super) fn quick(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     raced.wait_for_server(interrupt)?;
     let sides = [
         Side { name: "alone", at: plain, below: None, interrupt },
-        Side { name: "raced", at: raced.file(""), below: Some(source), interrupt },
+        Side { name: "raced", at: raced.file(""), below: Some(source.clone()), interrupt },
     ];
+    // What is below the mount, without it, is where what it leaves to the kernel comes from: the same memory.
+    let warm = [("alone", sides[0].at.clone()), ("raced", sides[1].at.clone()), ("below", source)];
     let mut figures = Figures::new();
-    add(&mut figures, "small_extra_percent", extra(&raced, reads, |seed| sides[1].small(files, seed, true))?);
-    add(&mut figures, "large_extra_percent", extra(&raced, reads, |seed| sides[1].large(reads, seed, true))?);
+    add(&mut figures, "small_extra_percent", extra(&raced, reads, |seed| sides[1].small(files, seed))?);
+    add(&mut figures, "large_extra_percent", extra(&raced, reads, |seed| sides[1].large(reads, seed))?);
     for round in 0..rounds(scale, ROUNDS) as u64 {
         for side in &sides {
             let mut keep = |what: &str, value| add(&mut figures, &format!("{what}_{}_us", side.name), value);
-            keep("small_cold", side.small(files, round, true)?.taken().mean);
-            keep("small_warm", side.small(files, round, false)?.taken().median);
+            keep("small_cold", side.small(files, round)?.taken().mean);
             keep("small_open", opened(&small_paths(&side.at, files))?);
-            keep("large_cold", side.large(reads, round, true)?.taken().mean);
-            keep("large_warm", side.large(reads, round, false)?.taken().median);
+            keep("large_cold", side.large(reads, round)?.taken().mean);
             keep("large_open", opened(&[side.path(LARGE)])?);
+        }
+        for (what, times) in warm_reads(&warm, (files, reads), round, interrupt)? {
+            for (place, us) in warm.iter().zip(times) {
+                add(&mut figures, &format!("{what}_{}_us", place.0), us);
+            }
         }
     }
     raced.end()?;
     below.end()?;
     alone.end()?;
     Ok(figures)
+}
+
+/// Medians of reads from memory, by place: of blocks of small files, and of the large one by blocks and by what a program that copies
+/// asks for.
+fn warm_reads(
+    places: &[(&str, PathBuf)],
+    (files, reads): (u64, u64),
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<[(&'static str, Vec<f64>); 3], String> {
+    let block = BLOCK as u64;
+    let directories: Vec<PathBuf> = places.iter().map(|(_, at)| at.clone()).collect();
+    let large: Vec<PathBuf> = directories.iter().map(|at| at.join(LARGE)).collect();
+    let small = Reads { portion: block, file_bytes: FILE_BYTES / block * block, count: files };
+    let blocks = Reads { portion: block, file_bytes: LARGE_BYTES, count: reads };
+    let portions = Reads { portion: PORTION as u64, ..blocks };
+    Ok([
+        ("small_warm", warm::of_many(&directories, small, seed, interrupt)?),
+        ("large_warm", warm::of_one(&large, blocks, FILES, seed, interrupt)?),
+        ("large_portions", warm::of_one(&large, portions, FILES, seed, interrupt)?),
+    ])
 }
 
 fn small_paths(at: &Path, files: u64) -> Vec<PathBuf> {
