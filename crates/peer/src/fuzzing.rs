@@ -1,7 +1,10 @@
-//! What the fuzzer calls: the wire format with bytes that nobody has looked at before. Compiled for `cargo fuzz` and for the
+//! What the fuzzer calls: the wire format, and a server's session, with bytes that nobody has looked at before. Compiled for `cargo fuzz` and for the
 //! tests of this crate, which go through all that the fuzzer has found before.
 
-use crate::wire::{Decoded, FRAME_BYTES_MAX, answer, request};
+use crate::{
+    serve::conversation,
+    wire::{Decoded, FRAME_BYTES_MAX, answer, request},
+};
 
 /// Bytes that [`frames`] may have allocated at any moment: a frame, written again, and its hashes.
 pub const FRAMES_MEMORY: usize = 4 * FRAME_BYTES_MAX;
@@ -17,6 +20,15 @@ pub fn frames(input: &[u8]) {
         let decoded = answer(bytes)?;
         Ok(decoded.map(|(answer, used)| (Box::new(move |out: &mut Vec<u8>| answer.encode(out)) as Encode<'_>, used)))
     });
+}
+
+/// Bytes that [`session`] may have allocated at any moment, beside what it was given: the server's store, and what it answers.
+pub const SESSION_MEMORY: usize = 8 << 20;
+
+/// Says these bytes to a server: the first tells how, see `serve::conversation`. Panics where a promise is broken: that each request is
+/// answered as often as it has to be, that a block is one that was asked for, and that no more wait than may.
+pub fn session(input: &[u8]) {
+    conversation::hold(input);
 }
 
 type Encode<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
@@ -77,6 +89,33 @@ mod tests {
         out
     }
 
+    /// After the greeting: known blocks and others, now and later, taken back, kept; more than may be asked for at a time.
+    fn conversation() -> Vec<u8> {
+        let (mut out, domain) = (Vec::new(), crate::serve::conversation::domain());
+        let [known, other] = crate::serve::conversation::BLOCKS.map(|block| domain.hash(block));
+        let absent = Hash::from_bytes([3; 32]);
+        Request::get(&mut out, 1, Priority::Prefetch, &[known, absent, other]);
+        Request::get(&mut out, 4, Priority::Waiting, &[known; 20]);
+        Request::Cancel { first: 2, count: 9 }.encode(&mut out);
+        Request::has(&mut out, 30, &[known, absent]);
+        Request::put(&mut out, 31, &domain.hash(b"new"), b"new");
+        Request::put(&mut out, 32, &absent, b"a lie");
+        Request::get(&mut out, 33, Priority::Waiting, &[domain.hash(b"new"), absent]);
+        Request::Stat { id: 40 }.encode(&mut out);
+        Request::Ping { id: 41 }.encode(&mut out);
+        Request::verdicts(&mut out, 42, ENGINE, &[absent; 2]);
+        Request::tell(&mut out, 43, ENGINE, &[(absent, CLEAN)]);
+        out
+    }
+
+    /// Whoever says it, and however it is served.
+    #[test]
+    fn a_conversation_is_understood_to_the_end() {
+        for way in 0..16 {
+            session(&[&[way], &conversation()[..]].concat());
+        }
+    }
+
     /// Else what is changed below would never be looked at.
     #[test]
     fn each_side_is_understood_to_the_end() {
@@ -105,6 +144,22 @@ mod tests {
             }
             bytes.drain(..cut % bytes.len());
             frames(&bytes);
+        }
+
+        #[test]
+        fn changed_conversations_break_no_promise(
+            way in any::<u8>(),
+            changes in vec((any::<usize>(), any::<u8>()), 0..6),
+            cut in any::<usize>(),
+        ) {
+            let mut bytes = conversation();
+            for (at, value) in changes {
+                let at = at % bytes.len();
+                bytes[at] = value;
+            }
+            bytes.truncate(bytes.len() - cut % 50);
+            bytes.insert(0, way);
+            session(&bytes);
         }
     }
 }

@@ -4,6 +4,8 @@
 //! key of its trust domain, too, and keeps no block under a hash that isn't its own.
 
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod conversation;
 mod counters;
 mod session;
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::contents;
-use super::series::{said, taken};
+use super::series::{PORTION, said, taken};
 use crate::interrupt::Interrupt;
 use crate::random::Random;
 
@@ -27,6 +27,16 @@ pub(super) struct Reads {
     pub(super) count: u64,
 }
 
+/// All of it is in memory afterwards.
+fn bring_in(path: &Path, file: &File, bytes: u64, interrupt: &Interrupt) -> Result<(), String> {
+    let mut portion = vec![0; PORTION];
+    for at in (0..bytes).step_by(PORTION) {
+        interrupt.check()?;
+        file.read_at(&mut portion, at).map_err(said(path))?;
+    }
+    Ok(())
+}
+
 /// What one read of each place took, the times by place.
 struct Turns<'a> {
     us: Vec<Vec<f64>>,
@@ -40,13 +50,13 @@ impl<'a> Turns<'a> {
         Self { us: vec![Vec::new(); places], block: vec![0; portion as usize], random: Random::new(seed), interrupt }
     }
 
-    /// Reads each of these files once, each elsewhere, beginning with any of them. What was read before may be in the processor's own
-    /// memory: so that is so for none, or for `all`.
+    /// Reads each of these files once, each elsewhere, in any order; `is_twice`: what was just read, so that all of it is in the
+    /// processor's own memory.
     fn take(&mut self, files: &[(&Path, &File)], reads: Reads, content: u64, is_twice: bool) -> Result<(), String> {
         self.interrupt.check()?;
-        let first = self.random.below(files.len() as u64) as usize;
-        for turn in 0..files.len() {
-            let place = (first + turn) % files.len();
+        let mut places: Vec<usize> = (0..files.len()).collect();
+        while !places.is_empty() {
+            let place = places.swap_remove(self.random.below(places.len() as u64) as usize);
             let (path, file) = files[place];
             let at = self.random.below(reads.file_bytes / reads.portion) * reads.portion;
             if is_twice {
@@ -76,12 +86,8 @@ pub(super) fn of_one(
     interrupt: &Interrupt,
 ) -> Result<Vec<f64>, String> {
     let files = paths.iter().map(|path| File::open(path).map_err(said(path))).collect::<Result<Vec<_>, _>>()?;
-    let mut portion = vec![0; 128 << 10];
     for (path, file) in paths.iter().zip(&files) {
-        for at in (0..reads.file_bytes).step_by(portion.len()) {
-            interrupt.check()?;
-            file.read_at(&mut portion, at).map_err(said(path))?;
-        }
+        bring_in(path, file, reads.file_bytes, interrupt)?;
     }
     thread::sleep(REST);
     let mut turns = Turns::new(files.len(), reads.portion, seed, interrupt);
@@ -107,13 +113,14 @@ pub(super) fn of_many(
             for directory in directories {
                 let path = directory.join(number.to_string());
                 let file = File::open(&path).map_err(said(&path))?;
+                // Opening may have dropped it.
+                bring_in(&path, &file, reads.file_bytes, interrupt)?;
                 opened.push((path, file));
             }
         }
         thread::sleep(REST);
         for (number, files) in numbers.iter().zip(opened.chunks(directories.len())) {
             let files: Vec<(&Path, &File)> = files.iter().map(|(path, file)| (path.as_path(), file)).collect();
-            // Opening may have dropped it.
             turns.take(&files, reads, *number, true)?;
         }
     }
