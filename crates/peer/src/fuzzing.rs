@@ -108,6 +108,15 @@ mod tests {
         out
     }
 
+    /// Nobody guesses what hashes to what: seeds have to say it.
+    #[test]
+    fn seeds_ask_for_a_block_that_the_server_has() {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+        let hash = crate::serve::conversation::domain().hash(crate::serve::conversation::BLOCKS[0]);
+        let hex: String = hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(fs::read_to_string(seeds).unwrap().contains(&hex), "{hex}");
+    }
+
     /// Whoever says it, and however it is served.
     #[test]
     fn a_conversation_is_understood_to_the_end() {
