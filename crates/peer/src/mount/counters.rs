@@ -91,6 +91,7 @@ impl Counters {
             ("read_bytes_remote", "Of them from servers.", own(&self.remote_bytes)),
             ("local_no_hash", "Reads left to the local disk: not all hashes are known to hold.", race.not_checkable),
             ("local_no_server", "Reads left to the local disk: no server can be asked.", race.no_peer),
+            ("local_no_chance", "Reads left to the local disk: no server would be the first.", race.no_chance),
             ("local_no_budget", "Reads left to the local disk: requests were of no use lately.", race.no_budget),
             ("requests", "Requests to servers.", race.requests),
             ("requests_extra", "Of them without use.", race.extra),

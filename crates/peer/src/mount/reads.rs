@@ -205,7 +205,7 @@ impl Engine {
             checkable,
             learns,
             asked: self.now(),
-            why: "raced",
+            why: "-",
             local_error: if let Asker::Mending(error) = asker { Some(error) } else { None },
             timer: None,
             done,
@@ -291,8 +291,9 @@ impl Engine {
                 (counts.not_checkable > before.not_checkable, "no-hash"),
                 (counts.no_peer > before.no_peer, "no-server"),
                 (counts.no_budget > before.no_budget, "no-budget"),
+                (counts.no_chance > before.no_chance, "no-chance"),
             ];
-            pending.why = reasons.iter().find(|(is_so, _)| *is_so).map_or("raced", |(_, why)| why);
+            pending.why = reasons.iter().find(|(is_so, _)| *is_so).map_or("not-yet", |(_, why)| why);
         }
         let mut effects = Effects::default();
         for action in actions.drain(..) {
@@ -318,7 +319,9 @@ impl Engine {
             // It is no such effect: see above.
             Action::StartLocal { .. } => None,
             Action::StartRemote { read, request, peer } => {
-                let pending = racing.pending.get(&read)?;
+                let pending = racing.pending.get_mut(&read)?;
+                // Whatever was thought of it before.
+                pending.why = "raced";
                 let (_, servers) = pending.choices.iter().find(|(set, _)| *set == peer)?;
                 let gets = pending.hashes.iter().zip(servers).enumerate();
                 let gets =

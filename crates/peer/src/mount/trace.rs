@@ -10,8 +10,9 @@
 //! For a tree `inode` follows `us`, and `at` is a byte of that file.
 //!
 //! `us` is the time since the mount began. `from` is `disk`, `server`, `zeros`, `rescue` (a server, after the disk had
-//! failed), `memory` (the page cache had it; nobody was asked), `parts` (it failed as a whole, and its blocks have lines of their own) or `error`. `why` is `raced` (a server was
-//! asked or could have been), `no-hash`, `no-server`, `no-budget`, or `-` where nothing was to be decided.
+//! failed), `memory` (the page cache had it; nobody was asked), `parts` (it failed as a whole, and its blocks have lines of their own) or `error`. `why` is `raced` (a
+//! server was asked), `not-yet` (the disk had answered before one was to be), `no-chance` (none would have been the first), `no-hash`,
+//! `no-server`, `no-budget`, or `-` where nothing was to be decided.
 
 use std::{
     fs::File,

@@ -155,6 +155,8 @@ pub struct Counts {
     pub no_peer: u64,
     /// Of them that the budget left to the local disk.
     pub no_budget: u64,
+    /// Of them that no peer has a chance to answer first, unless the disk is much later than usual. A trial is one of them.
+    pub no_chance: u64,
     /// Answered by the local disk.
     pub local: u64,
     /// Answered by a peer.

@@ -259,6 +259,7 @@ impl Race {
                     Some(delay) => wait = delay,
                     None => {
                         read.is_hopeless = true;
+                        self.counts.no_chance += 1;
                         (wait, read.explores) = self.delay_of_hopeless();
                     }
                 },

@@ -1,6 +1,6 @@
 //! What the race learns from what it sees.
 
-use onesweep_peer::race::{Micros, Policy};
+use onesweep_peer::race::{Counts, Micros, Policy};
 
 use crate::simulation::{BLOCK, End, Planned, Reply, Simulation, Told};
 
@@ -136,6 +136,11 @@ fn large_reads_over_a_slow_link_are_left_to_the_disk() {
         let (between, _) = Simulation::new(policy, 1, &plan[..420], true).seeded(300).run();
         let lost = between.counts().extra - before.counts().extra;
         assert!(lost <= 12, "{policy:?}: {lost} of 320");
+        let left = |counts: &Counts| (counts.no_chance, counts.no_chance + counts.no_budget);
+        let (no_chance, all) = left(between.counts());
+        let (earlier, all_earlier) = left(before.counts());
+        assert!(no_chance - earlier > 100, "{policy:?}: {no_chance} of 320");
+        assert!((300..=320).contains(&(all - all_earlier)), "{policy:?}: {all} of 320");
         assert!(by_peer(&told[520..]) > 120, "{policy:?}: {} of 200", by_peer(&told[520..]));
         assert!(race.is_idle());
     }

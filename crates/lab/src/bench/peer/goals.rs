@@ -218,6 +218,7 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
         row(kills, "blocks with other bytes than were acknowledged", most(0.0), of("write-through", "old")),
         row(kills, "blocks wrongly valid", most(0.0), of("write-through", "stale")),
         row(kills, "blocks of the disk that the server lacks afterwards", most(0.0), of("write-through", "lacking")),
+        row(unreadable, "places", least(100.0), of("unreadable", "ranges")),
         row(unreadable, "served, of all", least(1.0), pairs("unreadable", ["ranges", "served"], ratio)),
         row(
             unreadable,
@@ -227,6 +228,7 @@ fn others(outcomes: &Outcomes) -> Vec<Row> {
         ),
         row(unreadable, "blocks wrongly valid", most(0.0), of("unreadable", "stale")),
         row(unreadable, "blocks not valid again", most(0.0), of("unreadable", "new")),
+        row(links, "times", least(100.0), of("links", "flaps")),
         row(links, "errors", most(0.0), of("links", "errors")),
         row(links, "first hit (s), the latest", most(1.0), greatest("links", "first_s")),
         row(

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::contents::{self, BLOCK};
 use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image};
-use super::series::random_reads;
-use super::site::{PORT, Site};
+use super::series::{Series, random_reads};
+use super::site::{PORT, Raced, Site};
 use super::{Figures, scaled};
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
@@ -93,29 +94,56 @@ pub(super) fn links(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     let below = rig.shown(&site, "raced")?;
     let raced = rig.raced(&site, &below, "race", &[])?;
     let file = open_to_read(&raced.block())?;
-    let mut places = Random::new(1);
-    let (mut first_s, mut errors) = (Vec::new(), 0);
-    for _ in 0..scaled(FLAPS, scale) {
-        let mut read = |reads| random_reads(&file, IMAGE, reads, &mut places, CONTENT, interrupt);
-        for is_up in [true, false] {
-            site.network.set_up(is_up)?;
-            let series = read(10)?;
-            errors += series.wrong + series.failed;
-        }
+    let is_over = AtomicBool::new(false);
+    let (first_s, load) = thread::scope(|scope| {
+        let load = scope.spawn(|| read_until(&file, &is_over, interrupt));
+        let first_s = flap(&site, &raced, scaled(FLAPS, scale), interrupt);
+        is_over.store(true, Ordering::Release);
+        (first_s, load.join())
+    });
+    drop(file);
+    let load = load.map_err(|_| "who reads has failed".to_owned())??;
+    let first_s = first_s?;
+    raced.end()?;
+    below.end()?;
+    let figures = [
+        ("flaps", vec![first_s.len() as f64]),
+        ("first_s", first_s),
+        ("reads", vec![load.us.len() as f64]),
+        ("errors", vec![(load.wrong + load.failed) as f64]),
+    ];
+    Ok(figures.map(|(name, values)| (name.to_owned(), values)).into())
+}
+
+/// Reads at random places, one after the other, whatever the link does.
+fn read_until(file: &File, is_over: &AtomicBool, interrupt: &Interrupt) -> Result<Series, String> {
+    let (mut all, mut places) = (Series::default(), Random::new(1));
+    while !is_over.load(Ordering::Acquire) {
+        all.add(random_reads(file, IMAGE, 1, &mut places, CONTENT, interrupt)?);
+    }
+    Ok(all)
+}
+
+/// Takes the link down for a moment, so often; how long the first answer of the server took each time after it came back.
+fn flap(site: &Site, raced: &Raced, flaps: u64, interrupt: &Interrupt) -> Result<Vec<f64>, String> {
+    let mut moments = Random::new(2);
+    let mut first_s = Vec::new();
+    for _ in 0..flaps {
+        let mut rest = || thread::sleep(Duration::from_millis(20 + moments.below(300)));
+        rest();
+        site.network.set_up(false)?;
+        rest();
         let before = raced.counted("reads_remote")?;
         site.network.set_up(true)?;
         let began = Instant::now();
         while raced.counted("reads_remote")? == before {
-            let series = read(1)?;
-            errors += series.wrong + series.failed;
+            interrupt.check()?;
             if began.elapsed() > PATIENCE {
                 return Err("the server isn't asked any more".into());
             }
+            thread::sleep(Duration::from_millis(2));
         }
         first_s.push(began.elapsed().as_secs_f64());
     }
-    drop(file);
-    raced.end()?;
-    below.end()?;
-    Ok([("first_s".into(), first_s), ("errors".into(), vec![errors as f64])].into())
+    Ok(first_s)
 }
