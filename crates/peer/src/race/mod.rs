@@ -536,7 +536,7 @@ impl Race {
         let took = now - since;
         match answer {
             Answer::Valid => {
-                known.latency(read.bytes).answered(took);
+                known.answered(read.bytes, took);
                 known.breaker.answered();
                 if read.explores {
                     // The next one tries again.
@@ -551,7 +551,7 @@ impl Race {
                 self.counts.invalid += 1;
             }
             Answer::Failed => {
-                known.latency(read.bytes).given_up(took);
+                known.unanswered(read.bytes, took);
                 known.breaker.failed(now);
             }
         }
@@ -642,5 +642,5 @@ impl Race {
 /// When the remote answer of a read is late.
 fn late_at(read: &Read, local: &Latency, peers: &HashMap<PeerId, Peer>) -> Option<Micros> {
     let Remote::Out { peer, since, .. } = read.remote else { return None };
-    peers.get(&peer).map(|peer| since + policy::late(local, peer.latency_of(read.bytes)))
+    peers.get(&peer).map(|peer| since + policy::late(local, peer.usual_most(read.bytes)))
 }

@@ -73,18 +73,18 @@ pub(super) fn deadline(policy: Policy, local: &Latency) -> Micros {
     }
 }
 
-/// After so long the answer of a peer is late, and a local read no longer waits for it.
-pub(super) fn late(local: &Latency, peer: &Latency) -> Micros {
-    let expected = peer.quantile(0.95).map(|most| 2 * most);
+/// After so long the answer of a peer, of which most come within `most_of_peer`, is late, and a local read no longer waits for it.
+pub(super) fn late(local: &Latency, most_of_peer: Option<Micros>) -> Micros {
+    let expected = most_of_peer.map(|most| 2 * most);
     expected.or(local.median()).unwrap_or(UNKNOWN_DISK).clamp(UNKNOWN_PEER, 100_000)
 }
 
-/// Whether a peer that hasn't answered for so long should have, if it is as it was.
-pub(super) fn is_silent(peer: &Latency, waited: Micros) -> bool {
-    match peer.quantile(0.95) {
+/// Whether a peer that hasn't answered for so long should have, if it is as it was: most answers came within `most`.
+pub(super) fn is_silent(most: Option<Micros>, has_answers: bool, waited: Micros) -> bool {
+    match most {
         Some(most) => waited >= 2 * most,
         // One that answers now and then may be about to; one that never did isn't waited for.
-        None => !peer.has_answers() && waited >= UNKNOWN_PEER,
+        None => !has_answers && waited >= UNKNOWN_PEER,
     }
 }
 
