@@ -71,6 +71,12 @@ impl Packed {
         let regions = count(&self.said, "moved_regions");
         (regions > 0).then(|| self.written.content_runs as f64 / regions as f64)
     }
+
+    /// The same by regions of the paper's size, 16 blocks: of however many blocks ours are.
+    pub(crate) fn requests_for_16_blocks(&self) -> Option<f64> {
+        let regions = self.moved_bytes as f64 / f64::from(16 * 4096);
+        (regions > 0.0).then(|| self.written.content_runs as f64 / regions)
+    }
 }
 
 /// A packing, with what it was measured on.
@@ -154,7 +160,10 @@ mod tests {
         let packed = Packed { moved_bytes: 1000, written, said: json!({"moved_regions": 20}), ..Packed::default() };
         assert_eq!(packed.content_over_own(), Some(1.05));
         assert_eq!((packed.written_over_own(), packed.requests_for_a_region()), (Some(1.1), Some(1.5)));
+        let large = Packed { moved_bytes: 20 * 65_536, ..packed.clone() };
+        assert_eq!(large.requests_for_16_blocks(), Some(1.5));
         let still = Packed { said: json!({"moved_regions": 0}), ..Packed::default() };
         assert_eq!((still.written_over_own(), still.requests_for_a_region()), (None, None));
+        assert_eq!(still.requests_for_16_blocks(), None);
     }
 }
