@@ -40,10 +40,11 @@
 //! | `preload`, `btrfs` | all metadata of a file system read before the walk, in the order of the disk |
 //! | [`plan`] | the order of reads, pure (DAFT II.B and II.C) |
 //! | `directories` | what other programs meet: files as they lie, and as they would lie packed |
-//! | `read`, `device`, `read_through`, `stream` | the ways in which bytes come |
+//! | `read`, `device`, `read_through`, `at_once`, `stream` | the ways in which bytes come |
 //! | `budget`, `delivery`, `outlet` | memory, and the way to the consumer |
 
 mod ahead;
+mod at_once;
 mod btrfs;
 mod budget;
 mod bulk;

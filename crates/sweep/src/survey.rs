@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Time stamps of files younger than this are not trusted to show a change: they tick coarsely before Linux 6.13.
-const SETTLED_SECONDS: i64 = 1;
+pub(crate) const SETTLED_SECONDS: i64 = 1;
 
 /// What is to be done with an entry.
 #[derive(Debug)]
@@ -72,6 +72,8 @@ struct VolumeFacts {
     from_device: bool,
     /// What waits in memory without a place on the device shows among its extents.
     tells_delayed: bool,
+    /// The times of its inodes are those of this machine's clock.
+    is_clocked_here: bool,
     /// Tells where its addresses lie.
     btrfs: Option<Arc<Btrfs>>,
     /// Tells where its files lie.
@@ -110,6 +112,9 @@ const MADE_UP_MAGICS: [u32; 12] = [
 /// File systems that tell of delayed allocations (`FIEMAP_EXTENT_DELALLOC`), or have none.
 const TELLS_DELAYED: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
 
+/// File systems that the kernel keeps by itself, and that know reads that may not wait.
+const CLOCKED_HERE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
+
 impl Surveyor {
     pub(crate) fn new(aim: Aim) -> Self {
         Self {
@@ -130,6 +135,7 @@ impl Surveyor {
             synced: false,
             from_device: true,
             tells_delayed: TELLS_DELAYED.contains(&placement.fs_type.as_str()),
+            is_clocked_here: CLOCKED_HERE.contains(&placement.fs_type.as_str()),
             btrfs: placement.btrfs.clone(),
             ntfs: placement.ntfs.clone(),
             checksums: Checksums::default(),
@@ -160,12 +166,24 @@ impl Surveyor {
         }
     }
 
-    /// Looks at one entry that is no directory.
+    /// Whether files of this volume that lie in memory may be [read first](crate::at_once) and looked at then.
+    pub(crate) fn may_read_at_once(&self, volume: u16) -> bool {
+        let is_clocked_here = || self.volumes.get(&volume).is_some_and(|facts| facts.is_clocked_here);
+        self.aim.content && self.aim.cached_first && is_clocked_here()
+    }
+
+    /// Whether a file is small enough for being held in memory.
+    pub(crate) fn is_held(&self, size: u64, cost: u64) -> bool {
+        size <= self.aim.large && cost <= self.aim.share
+    }
+
+    /// Looks at one entry that is no directory; `opened` is the file, if that is open already.
     pub(crate) fn survey(
         &mut self,
         catalogue: &mut Catalogue,
         opener: &mut Opener,
         id: EntryId,
+        opened: Option<OwnedFd>,
     ) -> Result<Surveyed, FileError> {
         let fail = |catalogue: &Catalogue, step: &str, error| FileError::io(catalogue.path(id), step, error);
         if !catalogue.get(id).is_file() {
@@ -177,7 +195,8 @@ impl Surveyor {
                 _ => Ok(Surveyed::Ready(None)),
             };
         }
-        let fd = open(catalogue, opener, id).map_err(|error| fail(catalogue, "open", error))?;
+        let opened = opened.map_or_else(|| open(catalogue, opener, id), Ok);
+        let fd = opened.map_err(|error| fail(catalogue, "open", error))?;
         let stat = files::statx_fd(fd.as_fd()).map_err(|error| fail(catalogue, "stat", error))?;
         if Kind::of_mode(stat.mode) != Some(Kind::File) {
             return Err(FileError::Vanished { path: catalogue.path(id) });
@@ -194,7 +213,7 @@ impl Surveyor {
         if stat.size == 0 {
             return Ok(Surveyed::Ready(Some(Opened { fd, stat })));
         }
-        let too_large = stat.size > self.aim.large || catalogue.cost(id) > self.aim.share;
+        let too_large = !self.is_held(stat.size, catalogue.cost(id));
         let looks_sparse = stat.blocks * 512 < stat.size;
         // Without cachestat the kernel is asked page by page, which takes minutes for a file of some terabytes.
         let is_told = features().cachestat || !too_large;
@@ -491,7 +510,7 @@ pub(crate) fn is_recent(ctime_seconds: i64) -> bool {
     ctime_seconds >= now - SETTLED_SECONDS
 }
 
-fn open(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<OwnedFd> {
+pub(crate) fn open(catalogue: &Catalogue, opener: &mut Opener, id: EntryId) -> io::Result<OwnedFd> {
     match opener.parent(catalogue, id)? {
         Some(parent) => files::open_file_at(parent.as_fd(), catalogue.name(id)),
         None => opener.file(catalogue, id, false),

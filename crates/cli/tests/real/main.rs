@@ -65,6 +65,7 @@ mod unreadable;
 mod view;
 mod view_ends;
 mod view_given;
+mod view_rclone;
 mod view_walks;
 mod walk;
 mod watch;

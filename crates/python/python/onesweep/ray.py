@@ -69,6 +69,9 @@ class Holder:
 
 def holders() -> list[Holder]:
     """All that have files now: each label once, and each node without one."""
+    # As Ray Data does it by itself, for a program that has not: the cluster of RAY_ADDRESS, or one on this machine.
+    if not ray.is_initialized():
+        ray.init()
     alive = [node for node in ray.nodes() if node["Alive"]]
     labelled = {node["Labels"][LABEL] for node in alive if LABEL in node["Labels"]}
     others = [node for node in alive if LABEL not in node["Labels"]]

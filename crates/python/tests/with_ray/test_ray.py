@@ -6,8 +6,6 @@ import hashlib
 import io
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 import threading
 from collections import Counter
@@ -21,10 +19,7 @@ import pytest
 import ray
 import ray.data
 from conftest import alive
-from exports import export
 from fleet import Fleet, until
-
-HERE = Path(__file__).parent
 
 
 def labels() -> dict[str, str]:
@@ -189,16 +184,3 @@ def test_the_loss_of_a_node_without_a_label_ends_the_job(fleet: Fleet, trees: di
     with pytest.raises(Exception, match="(?i)node"):
         job.take_all()
     killer.join()
-
-
-def test_summaries_of_many_hosts(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
-    """The job of docs/ray.md over what `onesweep export --parquet` has written, each on the disk of its host."""
-    exported = {}
-    for host, blocks in (("a", [0, 1, 2]), ("b", [3, 1, 0, 2])):
-        (fleet.files(host) / "export").mkdir(exist_ok=True)
-        exported[host] = export(host, tmp_path, blocks, fleet.files(host) / "export/now.parquet")
-    example = HERE / "summaries.py"
-    ran = subprocess.run([sys.executable, example, fleet.address, fleet.disk / "export", "a", "b"], capture_output=True, text=True)
-    assert ran.stdout.strip().split("\n")[-2:] == [f"b {exported['b']}/0 12288", f"a {exported['a']}/2 8192"], ran
-    code = example.read_text().split("\n", 2)[2].strip()
-    assert code in (HERE.parents[3] / "docs/ray.md").read_text()

@@ -371,14 +371,20 @@ impl Catalogue {
     }
 
     pub(crate) fn path_bytes(&self, id: EntryId) -> Vec<u8> {
-        let lineage: Vec<EntryId> = self.lineage(id).collect();
-        let mut path = Vec::with_capacity(lineage.iter().map(|&id| self.name(id).len() + 1).sum());
-        for &id in lineage.iter().rev() {
-            if !path.is_empty() && path.last() != Some(&b'/') {
-                path.push(b'/');
+        let longest: usize = self.lineage(id).map(|id| self.name(id).len() + 1).sum();
+        // From its end, so that nothing but itself has to be allocated for each file that is handed over.
+        let mut path = vec![0; longest];
+        let mut at = longest;
+        for id in self.lineage(id) {
+            let name = self.name(id);
+            if at < longest && !name.is_empty() && name.last() != Some(&b'/') {
+                at -= 1;
+                path[at] = b'/';
             }
-            path.extend_from_slice(self.name(id));
+            at -= name.len();
+            path[at..at + name.len()].copy_from_slice(name);
         }
+        path.drain(..at);
         path
     }
 

@@ -14,6 +14,7 @@ use onesweep_sys::buffer::BufferPool;
 
 use crate::{
     ahead::ReadAhead,
+    at_once::ReaderAtOnce,
     btrfs::Manner,
     budget::Share,
     catalogue::{Catalogue, EntryId, Flags},
@@ -108,6 +109,7 @@ pub(crate) struct SpindleSweep {
     opener: Opener,
     ahead: ReadAhead,
     surveyor: Surveyor,
+    at_once: ReaderAtOnce,
     device: Option<DeviceCheck>,
     first_names: HashMap<(u64, u64), FirstName>,
     /// Directories that were handed over and will be once more, when they are complete.
@@ -173,6 +175,7 @@ impl SpindleSweep {
                 large,
                 share: share_limit,
             }),
+            at_once: ReaderAtOnce::new(settings.cache),
             walk_order: if order.is_per_directory() { WalkOrder::DepthFirst } else { WalkOrder::CScan },
             device: settings.device.then(DeviceCheck::default),
             first_names: HashMap::new(),

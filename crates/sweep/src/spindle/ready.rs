@@ -9,6 +9,7 @@ use onesweep_sys::buffer::Bytes;
 
 use super::{SpindleSweep, send, whole};
 use crate::{
+    at_once::Whole,
     catalogue::{EntryId, Flags},
     error::FileError,
     footprint::Footprint,
@@ -19,10 +20,50 @@ use crate::{
     read_through::{self, Outcome},
     settings::CachePolicy,
     stream::StreamRules,
-    survey::Opened,
+    survey::{self, Opened},
 };
 
+/// What became of a file that might be read at once.
+pub(super) enum Tried {
+    HandedOver,
+    /// It is to be looked at in the ordinary way. Open, if it was opened.
+    Opened(Option<OwnedFd>),
+}
+
 impl SpindleSweep {
+    /// Reads a file [at once](crate::at_once) and hands it over, where that is due.
+    pub(super) fn hand_over_at_once(&mut self, outlet: &Outlet, id: EntryId) -> Result<Tried, Halt> {
+        let entry = self.catalogue.get(id);
+        if !entry.is_file() || !self.surveyor.may_read_at_once(entry.device) || !self.at_once.is_due() {
+            return Ok(Tried::Opened(None));
+        }
+        // What can't be opened is told of in the ordinary way.
+        let Ok(fd) = survey::open(&self.catalogue, &mut self.opener, id) else { return Ok(Tried::Opened(None)) };
+        let expected = (self.catalogue.volume(entry.device).dev, entry.ino);
+        let (bytes, loan, stat) = match self.at_once.read(fd.as_fd(), expected, &self.pool, &self.share) {
+            Some(Whole { bytes, loan, stat }) if self.surveyor.is_held(stat.size, loan.bytes()) => (bytes, loan, stat),
+            _ => return Ok(Tried::Opened(Some(fd))),
+        };
+        self.surveyed_files += 1;
+        self.surveyed_bytes += stat.size;
+        self.ahead.met_in_memory();
+        let entry = self.catalogue.get_mut(id);
+        entry.learn(&stat);
+        entry.flags.set(Flags::CACHED);
+        entry.flags.set(Flags::DONE);
+        let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, Some(fd.as_fd()));
+        match &mut item {
+            Ok(item) => {
+                item.route = Route::Cached;
+                item.data = whole(stat.size);
+                item.content = Content::Bytes(FileBytes::lent(bytes, loan));
+            }
+            Err(_) => self.catalogue.get_mut(id).flags.set(Flags::FAILED),
+        }
+        send(outlet, item)?;
+        Ok(Tried::HandedOver)
+    }
+
     /// Hands over an entry that needs no read from the disk.
     pub(super) fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, opened: Option<Opened>) -> Result<(), Halt> {
         self.catalogue.get_mut(id).flags.set(Flags::DONE);

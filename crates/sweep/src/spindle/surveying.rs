@@ -1,12 +1,13 @@
 //! Looking at what the walk has found: in the order of the inodes, with others looked at ahead.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range, os::fd::OwnedFd};
 
 use onesweep_layout::AddressTrust;
 
-use super::{AHEAD, BATCH_MIN, Batch, EVERY, NEIGHBOURS, SpindleSweep};
+use super::{AHEAD, BATCH_MIN, Batch, EVERY, NEIGHBOURS, SpindleSweep, ready::Tried};
 use crate::{
     ahead::{EntryLook, Look},
+    at_once,
     catalogue::{EntryId, Flags},
     order::Order,
     outlet::{Counters, Outlet},
@@ -45,7 +46,15 @@ impl SpindleSweep {
                 self.look_ahead();
             }
             let names = self.next_inode();
-            self.survey_inode(names, outlet, batch)?;
+            let opened = match outlet.filter(|_| names.len() == 1) {
+                Some(outlet) => match self.hand_over_at_once(outlet, self.pending.entries[names.start])? {
+                    Tried::HandedOver => continue,
+                    Tried::Opened(opened) => opened,
+                },
+                None => None,
+            };
+            let names = self.pending.entries[names].to_vec();
+            self.survey_inode(names, opened, outlet, batch)?;
         }
         let (files, bytes) = (self.surveyed_files, self.surveyed_bytes);
         counters.tell(|| Progress::Surveyed { files, bytes });
@@ -83,7 +92,7 @@ impl SpindleSweep {
     }
 
     /// The names of the next inode: those that stand in a row.
-    fn next_inode(&mut self) -> Vec<EntryId> {
+    fn next_inode(&mut self) -> Range<usize> {
         let entries = &self.pending.entries[self.pending.next..];
         let place = |id: EntryId| {
             let entry = self.catalogue.get(id);
@@ -91,16 +100,23 @@ impl SpindleSweep {
         };
         let first = place(entries[0]);
         let same = 1 + entries[1..].iter().take_while(|&&id| place(id) == first).count();
-        let names = entries[..same].to_vec();
+        let first = self.pending.next;
         self.pending.next += same;
-        names
+        first..self.pending.next
     }
 
-    fn survey_inode(&mut self, names: Vec<EntryId>, outlet: Option<&Outlet>, batch: &mut Batch) -> Result<(), Halt> {
+    /// `opened` is the first of the names, if that is open already.
+    fn survey_inode(
+        &mut self,
+        names: Vec<EntryId>,
+        mut opened: Option<OwnedFd>,
+        outlet: Option<&Outlet>,
+        batch: &mut Batch,
+    ) -> Result<(), Halt> {
         let mut names = VecDeque::from(names);
         while let Some(id) = names.pop_front() {
             let listed = self.catalogue.get(id).ino;
-            let surveyed = match self.surveyor.survey(&mut self.catalogue, &mut self.opener, id) {
+            let surveyed = match self.surveyor.survey(&mut self.catalogue, &mut self.opener, id, opened.take()) {
                 Ok(surveyed) => surveyed,
                 Err(error) => {
                     self.catalogue.get_mut(id).flags.set(Flags::DONE);
@@ -130,15 +146,23 @@ impl SpindleSweep {
             }
             match surveyed {
                 Surveyed::Ready(opened) => {
-                    if self.catalogue.get(id).flags.has(Flags::CACHED) {
+                    let entry = self.catalogue.get(id);
+                    let is_in_memory = entry.flags.has(Flags::CACHED);
+                    if is_in_memory {
                         self.ahead.met_in_memory();
+                    }
+                    if entry.size > 0 {
+                        self.at_once.met(is_in_memory && entry.size <= at_once::BYTES_MAX as u64);
                     }
                     match outlet {
                         Some(outlet) => self.hand_over_ready(outlet, id, opened)?,
                         None => batch.ready.push(id),
                     }
                 }
-                Surveyed::Planned => batch.planned.push(id),
+                Surveyed::Planned => {
+                    self.at_once.met(false);
+                    batch.planned.push(id);
+                }
                 Surveyed::Streamed => batch.streamed.push(id),
             }
         }

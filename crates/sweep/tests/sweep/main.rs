@@ -7,5 +7,6 @@ mod lent;
 mod links;
 mod order;
 mod roots;
+mod settled;
 mod streams;
 mod trees;

@@ -32,8 +32,17 @@ pub fn read_at_uncached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> i
 /// to read ahead.
 #[doc(alias = "RWF_NOWAIT")]
 pub fn read_at_if_cached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-    let flags = rustix::io::ReadWriteFlags::NOWAIT;
-    match rustix::io::preadv2(fd, &mut [io::IoSliceMut::new(buffer)], offset, flags) {
+    read_parts_at_if_cached(fd, &mut [io::IoSliceMut::new(buffer)], offset)
+}
+
+/// As [`read_at_if_cached`], into several buffers, one after the other.
+#[doc(alias = "RWF_NOWAIT")]
+pub fn read_parts_at_if_cached(
+    fd: BorrowedFd<'_>,
+    buffers: &mut [io::IoSliceMut<'_>],
+    offset: u64,
+) -> io::Result<Option<usize>> {
+    match rustix::io::preadv2(fd, buffers, offset, rustix::io::ReadWriteFlags::NOWAIT) {
         Ok(count) => Ok(Some(count)),
         Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
         Err(error) => Err(error.into()),

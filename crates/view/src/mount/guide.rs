@@ -35,9 +35,11 @@ const THREADS: usize = 4;
 const TICK: Duration = Duration::from_secs(1);
 /// A walk that has stood still so long gives way to another one.
 const GIVES_WAY: Duration = Duration::from_secs(5);
-/// A walk that has stood still so long is over.
+/// A walk that has stood still so long is over. Longer than most programs work on what they have read, since for one that goes on
+/// after that the rest of the tree is looked at once more; the helper holds the catalogue of the tree until then.
 const OVER: Duration = Duration::from_secs(60);
-/// How long no walk begins again where the last one found nothing to do.
+/// How long no walk begins again where the last one found nothing to do: each directory that comes from the disk would begin one,
+/// which looks at the whole tree. Shorter than [`OVER`]: what was in memory may be gone by then.
 const QUIET: Duration = Duration::from_secs(30);
 
 enum Message {
