@@ -3,6 +3,7 @@
 mod hostile_clients;
 mod hostile_servers;
 mod limits;
+mod networks;
 mod sharing;
 mod support;
 mod tls;
