@@ -87,6 +87,15 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// For so many connections at a time. However few there are, most are for those who show who they are.
+    #[must_use]
+    pub fn of(connections: usize) -> Self {
+        let limits = Self::default();
+        Self { connections, strangers: (connections / 4).clamp(1, limits.strangers), ..limits }
+    }
+}
+
 /// How a server is.
 #[derive(Clone, Debug)]
 pub struct Settings {

@@ -169,6 +169,16 @@ fn strangers_who_say_nothing_keep_nobody_out() {
 }
 
 #[test]
+fn few_connections_are_mostly_for_those_who_greet() {
+    let server = server_with(memory(), Limits::of(8));
+    let (mut first, _second) = (Rude::connect(&server), Rude::connect(&server));
+    let _third = Rude::connect(&server);
+    assert_eq!((first.hear(), first.hear()), (closing(Closing::Busy), "end".into()));
+    let _greeted: Vec<_> = (0..6).map(|_| Rude::greeted(&server)).collect();
+    assert_eq!((Limits::of(1).strangers, Limits::of(256).strangers, Limits::of(4096).strangers), (1, 64, 64));
+}
+
+#[test]
 fn one_address_cannot_have_all_connections() {
     in_own_network("limits::one_address_cannot_have_all_connections", || {
         for words in [&["link", "set", "lo", "up"][..], &["address", "add", "10.9.0.1/32", "dev", "lo"]] {
