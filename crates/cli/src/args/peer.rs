@@ -113,6 +113,10 @@ pub(crate) struct PeerServeArgs {
     /// Connections at a time, at most
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) connections: usize,
+    /// Connections from one address at a time, at most; for IPv6, from one network of 64 bits. Those of the machine itself are not
+    /// counted
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub(crate) connections_per_address: usize,
     /// Verdicts of scanners that are kept, at most; about 300 bytes each
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     pub(crate) verdicts: u64,

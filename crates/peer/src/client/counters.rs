@@ -59,6 +59,8 @@ counters! {
     put_bytes,
     /// Probes and pings.
     pings,
+    /// Pings and tries to connect that came before their time, since the network had changed.
+    nudges,
     /// How long the last ping took, in microseconds.
     ping_us,
 }

@@ -12,6 +12,7 @@
 mod breaker;
 mod counters;
 mod link;
+mod network;
 mod rank;
 mod talk;
 
@@ -23,6 +24,7 @@ use std::{
 };
 
 use link::Link;
+use network::Network;
 
 pub use self::{counters::Counted, link::Ticket};
 use crate::{
@@ -143,18 +145,22 @@ type Shares<'a> = Vec<(&'a Arc<Link>, Vec<usize>)>;
 #[derive(Debug)]
 pub struct Peers {
     links: Vec<Arc<Link>>,
+    network: Arc<Network>,
 }
 
 impl Peers {
-    /// Begins to connect to servers, each named as `HOST:PORT`; does not wait for any. For each there is one thread.
+    /// Begins to connect to servers, each named as `HOST:PORT`; does not wait for any. For each there is one thread, and one more
+    /// watches links and addresses of the network, which has to be that of the calling thread: when they change, all servers are
+    /// tried at once.
     /// Which server is asked for a block depends on how servers are named, so all clients should name them alike.
     pub fn connect<A: Into<String>>(addresses: impl IntoIterator<Item = A>, settings: Settings) -> io::Result<Self> {
-        let mut peers = Self { links: Vec::new() };
-        for address in addresses {
-            let link = Arc::new(Link::new(address.into(), settings.clone())?);
-            let talking = Arc::clone(&link);
+        let link = |address: A| Link::new(address.into(), settings.clone()).map(Arc::new);
+        let links = addresses.into_iter().map(link).collect::<io::Result<Vec<_>>>()?;
+        // Before the first try, so that no change is missed.
+        let peers = Self { network: Network::watch(links.clone())?, links };
+        for link in &peers.links {
+            let talking = Arc::clone(link);
             thread::Builder::new().name("peer-talk".into()).spawn(move || talk::talk(&talking))?;
-            peers.links.push(link);
         }
         Ok(peers)
     }
@@ -330,9 +336,21 @@ impl Peers {
         self.is_usable()
     }
 
-    /// The network is another one: all servers are tried at once.
+    /// The network is another one: all servers are tried at once. Changes of links and addresses are noticed without it.
     pub fn network_changed(&self) {
-        self.links.iter().for_each(|link| link.nudge());
+        self.network.changed();
+    }
+
+    /// How often the network has changed.
+    #[must_use]
+    pub fn network_changes(&self) -> u64 {
+        self.network.changes()
+    }
+
+    /// Runs `tell` after each change of the network, when all servers are being tried already. It runs on the thread that noticed it;
+    /// it should be short, and must not call this or [`Self::network_changed`].
+    pub fn on_network_change(&self, tell: impl Fn() + Send + 'static) {
+        self.network.tell(Box::new(tell));
     }
 
     /// How each server is doing.
@@ -354,6 +372,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
+        self.network.end();
         self.links.iter().for_each(|link| link.end());
     }
 }

@@ -123,7 +123,11 @@ fn rest(link: &Link, pause: Duration) -> bool {
     let until = Instant::now() + pause + spread;
     loop {
         let mut state = link.state();
-        if state.is_ended || std::mem::take(&mut state.is_nudged) {
+        if state.is_ended {
+            return false;
+        }
+        if std::mem::take(&mut state.is_nudged) {
+            add(&link.counters.nudges, 1);
             return false;
         }
         drop(state);
@@ -360,6 +364,7 @@ impl<'a> Conversation<'a> {
         let is_quiet = now - self.heard >= settings.quiet;
         if is_nudged {
             // One from before the change may have been lost.
+            add(&self.link.counters.nudges, 1);
             self.is_pinging = true;
             self.link.ping(settings.ping.min(DOUBT));
         } else if !self.is_pinging && (is_probe_due || is_quiet) {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onesweep_sys::{links::LinkWatch, ready::Bell};
+use onesweep_sys::ready::{self, Bell};
 
 use super::{
     SERVERS_MAX,
@@ -30,7 +30,7 @@ use crate::{
 
 /// Threads that wait for reads of the disk, and for writes, at most.
 pub(super) const THREADS: usize = 32;
-/// How often late answers are counted, and links looked at.
+/// How often late answers are counted.
 const TICK: Duration = Duration::from_millis(200);
 /// How often the index is put in order.
 const TIDY_EACH: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ impl Engine {
         };
         let of_files = setting.of_files;
         let trace = setting.trace.map(|file| Trace::start(file, of_files)).transpose()?;
-        Ok(Arc::new(Self {
+        let engine = Arc::new(Self {
             policy: setting.policy,
             peers,
             servers,
@@ -103,7 +103,14 @@ impl Engine {
             counters,
             is_ending: AtomicBool::new(false),
             bell: Bell::new()?,
-        }))
+        });
+        let told = Arc::downgrade(&engine);
+        engine.peers.on_network_change(move || {
+            if let Some(engine) = told.upgrade() {
+                or_abort(|| engine.begin_anew());
+            }
+        });
+        Ok(engine)
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -131,24 +138,22 @@ impl Engine {
         }
     }
 
-    pub(super) fn network_changed(self: &Arc<Self>) {
-        add(&self.counters.network_changes, 1);
+    pub(super) fn network_changed(&self) {
         self.peers.network_changed();
+    }
+
+    /// By another network, what was learnt of delays counts no more.
+    fn begin_anew(self: &Arc<Self>) {
+        add(&self.counters.network_changes, 1);
         self.happen(Event::NetworkChanged, None);
     }
 
     /// What is done now and then, until the end.
-    fn keep_house(self: &Arc<Self>, links: Option<&LinkWatch>, tidy: &dyn Fn()) {
+    fn keep_house(self: &Arc<Self>, tidy: &dyn Fn()) {
         let (mut tidied, mut late, mut seeded) = (Instant::now(), 0, 0_u16);
         while !self.is_ending() {
-            let changed = match links {
-                Some(links) => links.wait(&self.bell, Some(TICK)),
-                None => onesweep_sys::ready::wait_for_bell(&self.bell, Some(TICK)).map(|_| false),
-            };
-            match changed {
-                Ok(true) => self.network_changed(),
-                Ok(false) => {}
-                Err(_) => thread::sleep(TICK),
+            if ready::wait_for_bell(&self.bell, Some(TICK)).is_err() {
+                thread::sleep(TICK);
             }
             let health = self.peers.health();
             for (number, server) in health.iter().enumerate().filter(|(_, server)| server.counted.ping_us > 0) {
@@ -184,10 +189,8 @@ impl Running {
     /// `tidy` is called every few seconds.
     pub(super) fn start(engine: &Arc<Engine>, tidy: impl Fn() + Send + 'static) -> io::Result<Self> {
         let mut running = Self { engine: Arc::clone(engine), threads: Vec::new() };
-        // Where links can't be watched, servers are probed all the same, only later.
-        let links = LinkWatch::new().ok();
         running.spawn("peer-timer", |engine| engine.keep_time())?;
-        running.spawn("peer-tidy", move |engine| engine.keep_house(links.as_ref(), &tidy))?;
+        running.spawn("peer-tidy", move |engine| engine.keep_house(&tidy))?;
         Ok(running)
     }
 

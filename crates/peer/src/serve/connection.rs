@@ -8,7 +8,6 @@
 
 use std::{
     io,
-    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -69,13 +68,17 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Serves until one of both ends it.
-    pub(super) fn run(mut self, bell: &Bell, is_stopping: &AtomicBool) {
+    /// Serves until one of both ends it. `has_to_go` is asked each time when the bell was rung: why, if so; `greeted` once, when
+    /// the client has shown who it is: whether it may stay.
+    pub(super) fn run(mut self, bell: &Bell, has_to_go: impl Fn() -> Option<Closing>, greeted: impl Fn() -> bool) {
         let end = loop {
-            if is_stopping.load(Ordering::Acquire) {
-                break End::Told(Closing::Stopping);
+            match has_to_go() {
+                // In the middle of a handshake nothing can be said, and its thread is wanted.
+                Some(Closing::Busy) if self.is_encrypted => break End::Gone,
+                Some(why) => break End::Told(why),
+                None => {}
             }
-            if let Err(end) = self.turn(bell) {
+            if let Err(end) = self.turn(bell, &greeted) {
                 break end;
             }
         };
@@ -93,9 +96,14 @@ impl<'a> Connection<'a> {
     }
 
     /// Does what can be done, and waits where nothing can.
-    fn turn(&mut self, bell: &Bell) -> Result<(), End> {
+    fn turn(&mut self, bell: &Bell, greeted: &impl Fn() -> bool) -> Result<(), End> {
+        let was_greeted = self.session.was_greeted();
         let mut did_something = self.hear()?;
         did_something |= self.answer()?;
+        // Before the client hears of it.
+        if self.session.was_greeted() && !was_greeted && !greeted() {
+            return Err(End::Told(Closing::Busy));
+        }
         did_something |= self.write()?;
         if did_something { Ok(()) } else { self.wait(bell) }
     }

@@ -16,6 +16,10 @@ pub struct Counters {
     pub connections: AtomicU64,
     /// Connections that were refused: too many, another version or domain, no role.
     pub refused: AtomicU64,
+    /// Those of them that came from an address that had too many.
+    pub crowded: AtomicU64,
+    /// Connections that were ended before they were greeted, since others came.
+    pub displaced: AtomicU64,
     /// Connections that were ended for what came over them: bytes that are no frames, silence, nobody who reads.
     pub broken: AtomicU64,
     /// Blocks that were asked for.
@@ -70,6 +74,8 @@ impl Counters {
             ("connections_open", "Connections that are open.", false, &self.open),
             ("connections", "Connections that were taken.", true, &self.connections),
             ("connections_refused", "Connections that were refused.", true, &self.refused),
+            ("connections_crowded", "Connections that were refused: too many from there.", true, &self.crowded),
+            ("connections_displaced", "Connections that went ungreeted, since others came.", true, &self.displaced),
             ("connections_broken", "Connections that were ended for what came over them.", true, &self.broken),
             ("gets", "Blocks that were asked for.", true, &self.gets),
             ("hits", "Blocks that were sent.", true, &self.hits),

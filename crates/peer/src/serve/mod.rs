@@ -7,12 +7,12 @@ mod connection;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod conversation;
 mod counters;
+mod guests;
 mod session;
 
 use std::{
-    collections::HashMap,
     fmt, io,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -25,7 +25,12 @@ use std::{
 use onesweep_sys::ready::{self, Bell, Wanted};
 
 pub use self::counters::Counters;
-use self::{connection::Connection, counters::add, session::Shared};
+use self::{
+    connection::Connection,
+    counters::add,
+    guests::{Entry, Guests},
+    session::Shared,
+};
 use crate::{
     id::TrustDomain,
     scan::Verdicts,
@@ -45,6 +50,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// Connections at a time. Each takes a thread and up to about 700 KiB of memory.
     pub connections: usize,
+    /// Those of them that were not greeted yet. Where there are more, the oldest is let go, of the address that has most.
+    pub strangers: usize,
+    /// Those of them that come from one address; for IPv6, from one network of 64 bits. The loopback may have all.
+    pub of_address: usize,
     /// Blocks that a connection waits for; more are refused, each for itself.
     pub in_flight: u32,
     /// Bytes that wait to be taken by a client, about: it is exceeded by one answer at most.
@@ -65,6 +74,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 256,
+            strangers: 64,
+            of_address: 64,
             in_flight: 1024,
             queued_bytes: 256 << 10,
             put_bytes: 1 << 20,
@@ -73,6 +84,15 @@ impl Default for Limits {
             stalled: Duration::from_secs(10),
             farewell: Duration::from_millis(500),
         }
+    }
+}
+
+impl Limits {
+    /// For so many connections at a time. However few there are, most are for those who show who they are.
+    #[must_use]
+    pub fn of(connections: usize) -> Self {
+        let limits = Self::default();
+        Self { connections, strangers: (connections / 4).clamp(1, limits.strangers), ..limits }
     }
 }
 
@@ -125,17 +145,24 @@ struct Inner {
     open: Arc<Open>,
 }
 
-/// The connections that are open: a bell for each.
+/// The connections that are open.
 #[derive(Default)]
 struct Open {
-    bells: Mutex<HashMap<u64, Arc<Bell>>>,
+    guests: Mutex<Guests<Seat>>,
     one_has_ended: Condvar,
 }
 
 impl Open {
-    fn bells(&self) -> MutexGuard<'_, HashMap<u64, Arc<Bell>>> {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    fn guests(&self) -> MutexGuard<'_, Guests<Seat>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What ends a connection from outside.
+struct Seat {
+    bell: Bell,
+    /// Another one has it now.
+    is_taken: AtomicBool,
 }
 
 impl Server {
@@ -193,15 +220,15 @@ impl Server {
         self.inner.bell.ring();
         let _ = accepting.join();
         let open = &self.inner.open;
-        let mut bells = open.bells();
-        bells.values().for_each(|bell| bell.ring());
+        let mut guests = open.guests();
+        guests.all().for_each(|seat| seat.bell.ring());
         let until = Instant::now() + self.inner.shared.limits.farewell + Duration::from_secs(2);
-        while !bells.is_empty() {
+        while !guests.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            bells = open.one_has_ended.wait_timeout(bells, left).unwrap_or_else(PoisonError::into_inner).0;
+            guests = open.one_has_ended.wait_timeout(guests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -216,10 +243,10 @@ fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
     let mut number = 0;
     while !inner.is_stopping.load(Ordering::Acquire) {
         match listener.accept() {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 number += 1;
                 // A client for whom there is no descriptor or thread comes again.
-                let _ = take(inner, number, stream);
+                let _ = take(inner, number, stream, from.ip());
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let wanted = Wanted { read: true, write: false };
@@ -232,26 +259,43 @@ fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
     }
 }
 
-fn take(inner: &Arc<Inner>, number: u64, stream: TcpStream) -> io::Result<()> {
+fn take(inner: &Arc<Inner>, number: u64, stream: TcpStream, from: IpAddr) -> io::Result<()> {
     let counters = &inner.shared.counters;
-    if inner.open.bells().len() >= inner.shared.limits.connections {
+    // Nobody else lets anybody in, so it still holds below.
+    let entry = inner.open.guests().entry(from, &inner.shared.limits);
+    let Entry::Comes { goes } = entry else {
         add(&counters.refused, 1);
+        add(&counters.crowded, (entry == Entry::FullFromThere).into());
         return refuse(inner, stream);
-    }
+    };
     let encryption = match &inner.tls {
         Some(tls) => Some(tls.connection().map_err(io::Error::other)?),
         None => None,
     };
     let is_encrypted = encryption.is_some();
     let transport = Transport::new(stream, encryption)?;
-    let bell = Arc::new(Bell::new()?);
-    inner.open.bells().insert(number, Arc::clone(&bell));
+    let seat = Arc::new(Seat { bell: Bell::new()?, is_taken: AtomicBool::new(false) });
+    let mut guests = inner.open.guests();
+    guests.come(number, from, Arc::clone(&seat));
+    if let Some(gone) = goes.and_then(|goes| guests.send_away(goes)) {
+        add(&counters.displaced, 1);
+        gone.is_taken.store(true, Ordering::Release);
+        gone.bell.ring();
+    }
+    drop(guests);
     add(&counters.connections, 1);
     add(&counters.open, 1);
     let ends = Ends { inner: Some(Arc::clone(inner)), open: Arc::clone(&inner.open), number };
     let run = move || {
         if let Some(inner) = &ends.inner {
-            Connection::new(&inner.shared, transport, is_encrypted).run(&bell, &inner.is_stopping);
+            let has_to_go = || {
+                if inner.is_stopping.load(Ordering::Acquire) {
+                    return Some(Closing::Stopping);
+                }
+                seat.is_taken.load(Ordering::Acquire).then_some(Closing::Busy)
+            };
+            let greeted = || inner.open.guests().greet(number);
+            Connection::new(&inner.shared, transport, is_encrypted).run(&seat.bell, has_to_go, greeted);
         }
     };
     // Where no thread can be had, what it was to run is dropped, and the connection with it.
@@ -284,7 +328,7 @@ impl Drop for Ends {
         if let Some(inner) = self.inner.take() {
             inner.shared.counters.open.fetch_sub(1, Ordering::Relaxed);
         }
-        self.open.bells().remove(&self.number);
+        self.open.guests().go(self.number);
         self.open.one_has_ended.notify_all();
     }
 }

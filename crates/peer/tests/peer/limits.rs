@@ -2,17 +2,25 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::Path,
+    process::Command,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use onesweep_peer::{
-    serve::{Limits, Server},
+    client::{self, Peers},
+    serve::{self, Limits, Server},
+    tls::Identity,
     wire::{Answer, Closing, Greeting, Priority, Refusal, Request, answer},
 };
 
-use crate::support::{LONG, block, client, domain, eventually, memory, server, server_with};
+use crate::{
+    networks::in_own_network,
+    support::{LONG, block, client, domain, eventually, hasty, listener, memory, server, server_with},
+    tls::authority,
+};
 
 /// A client that speaks frames as it likes.
 pub(crate) struct Rude {
@@ -116,6 +124,83 @@ fn connections_are_counted_and_there_is_room_again() {
     three.pop().unwrap().stream.shutdown(Shutdown::Both).unwrap();
     eventually("one has gone", || server.counters().open.load(Ordering::Relaxed) == 2);
     Rude::greeted(&server);
+}
+
+/// A server that asks for certificates, and gives everybody an hour to show them.
+fn patient_server(keys: &Path, listener: TcpListener, limits: Limits) -> Server {
+    let tls = Identity::read(&keys.join("server")).unwrap().into_server().unwrap();
+    let limits = Limits { greeting: Duration::from_secs(3600), ..limits };
+    let settings = serve::Settings { limits, ..serve::Settings::encrypted(domain(), tls) };
+    Server::start(listener, memory(), settings).unwrap()
+}
+
+fn certified(keys: &Path, address: String) -> Peers {
+    let tls = Identity::read(&keys.join("client")).unwrap().into_client().unwrap();
+    Peers::connect([address], client::Settings { tls: Some(tls), ..hasty() }).unwrap()
+}
+
+#[test]
+fn strangers_who_say_nothing_keep_nobody_out() {
+    let keys = tempfile::tempdir().unwrap();
+    authority(keys.path());
+    let limits = Limits { connections: 8, strangers: 3, ..Limits::default() };
+    let server = patient_server(keys.path(), listener(), limits);
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let counters = server.counters();
+    let mut strangers = Vec::new();
+    for number in 1..=20 {
+        strangers.push(Rude::connect(&server));
+        eventually("it was taken", || count(&counters.connections) == number);
+        eventually("and another one went", || count(&counters.open) == number.min(3));
+    }
+    assert_eq!((count(&counters.displaced), count(&counters.refused)), (17, 0));
+    let peers = certified(keys.path(), server.address().to_string());
+    assert!(peers.wait_until_usable(LONG), "{:?}", peers.health());
+    // Who was greeted stays, however many come.
+    for number in 22..=40 {
+        strangers.push(Rude::connect(&server));
+        eventually("it was taken", || count(&counters.connections) == number);
+        eventually("and another one went", || count(&counters.open) <= 4);
+    }
+    let (hash, bytes) = block(1);
+    assert_eq!(peers.put_and_wait(&hash, &bytes), Ok(false));
+    assert_eq!(peers.health()[0].counted.connections, 1);
+    assert!(server.exposition().contains("onesweep_peer_connections_displaced_total 36\n"), "{}", server.exposition());
+}
+
+#[test]
+fn few_connections_are_mostly_for_those_who_greet() {
+    let server = server_with(memory(), Limits::of(8));
+    let (mut first, _second) = (Rude::connect(&server), Rude::connect(&server));
+    let _third = Rude::connect(&server);
+    assert_eq!((first.hear(), first.hear()), (closing(Closing::Busy), "end".into()));
+    let _greeted: Vec<_> = (0..6).map(|_| Rude::greeted(&server)).collect();
+    assert_eq!((Limits::of(1).strangers, Limits::of(256).strangers, Limits::of(4096).strangers), (1, 64, 64));
+}
+
+#[test]
+fn one_address_cannot_have_all_connections() {
+    in_own_network("limits::one_address_cannot_have_all_connections", || {
+        for words in [&["link", "set", "lo", "up"][..], &["address", "add", "10.9.0.1/32", "dev", "lo"]] {
+            assert!(Command::new("ip").args(words).status().unwrap().success(), "{words:?}");
+        }
+        let keys = tempfile::tempdir().unwrap();
+        authority(keys.path());
+        let limits = Limits { of_address: 2, ..Limits::default() };
+        let server = patient_server(keys.path(), TcpListener::bind("0.0.0.0:0").unwrap(), limits);
+        let port = server.address().port();
+        // Who comes there comes from there.
+        let from_there = || certified(keys.path(), format!("10.9.0.1:{port}"));
+        let (first, second) = (from_there(), from_there());
+        assert!(first.wait_until_usable(LONG) && second.wait_until_usable(LONG), "{:?}", first.health());
+        let third = from_there();
+        eventually("it is refused", || server.counters().crowded.load(Ordering::Relaxed) >= 2);
+        assert!(!third.is_usable() && first.is_usable() && second.is_usable());
+        let own: Vec<_> = (0..4).map(|_| certified(keys.path(), format!("127.0.0.1:{port}"))).collect();
+        assert!(own.iter().all(|own| own.wait_until_usable(LONG)), "{:?}", own[0].health());
+        drop(first);
+        assert!(third.wait_until_usable(LONG), "{:?}", third.health());
+    });
 }
 
 #[test]

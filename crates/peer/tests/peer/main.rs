@@ -3,6 +3,8 @@
 mod hostile_clients;
 mod hostile_servers;
 mod limits;
+mod losing;
+mod networks;
 mod sharing;
 mod support;
 mod tls;

@@ -19,7 +19,7 @@ use crate::{
     support::{LONG, block, domain, eventually, hasty, listener, memory},
 };
 
-fn authority(dir: &Path) {
+pub(crate) fn authority(dir: &Path) {
     keys::make_authority(dir, Validity::days(10)).unwrap();
     for (name, role) in [("server", Role::Server), ("client", Role::Client), ("scanner", Role::Scanner)] {
         keys::add(dir, name, role, Validity::days(10)).unwrap();

@@ -37,7 +37,7 @@ pub(super) fn run(args: &PeerServeArgs) -> Result<u8, Failure> {
         Some(stem) => Some(Identity::read(stem).and_then(Identity::into_server).map_err(failure)?),
         None => None,
     };
-    let limits = Limits { connections: args.connections, ..Limits::default() };
+    let limits = Limits { of_address: args.connections_per_address, ..Limits::of(args.connections) };
 
     let mut signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
