@@ -42,10 +42,22 @@ const SAMPLE: usize = 4;
 /// Lists a directory that is open for reading. The order of the device costs an open and a look at the map for each file, unless
 /// some that lie far apart are in memory; where the file system tells no addresses, it is that of inode numbers.
 pub(crate) fn list(directory: BorrowedFd<'_>, order: Order) -> io::Result<Vec<Listed>> {
+    let mut entries = read(directory)?;
+    sort(directory, order, &mut entries);
+    Ok(entries)
+}
+
+/// Reads a directory, in the order of the file system.
+pub(crate) fn read(directory: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
     let mut entries = Vec::new();
     DirReader::default().read(directory, |entry| {
         entries.push(Listed { name: entry.name.to_owned(), ino: entry.ino, kind: entry.kind });
     })?;
+    Ok(entries)
+}
+
+/// Brings what was read into an order, as of [`list`].
+pub(crate) fn sort(directory: BorrowedFd<'_>, order: Order, entries: &mut [Listed]) {
     match order {
         Order::Source => {}
         Order::Name => entries.sort_by(|one, other| one.name.cmp(&other.name)),
@@ -53,13 +65,12 @@ pub(crate) fn list(directory: BorrowedFd<'_>, order: Order) -> io::Result<Vec<Li
         Order::Device => {
             // Inodes, which hold the addresses, are met in their order.
             entries.sort_by_key(|entry| entry.ino);
-            if !are_in_memory(directory, &entries) {
+            if !are_in_memory(directory, entries) {
                 let mut buffer = FiemapBuffer::new(1);
                 entries.sort_by_cached_key(|entry| address(directory, entry, &mut buffer));
             }
         }
     }
-    Ok(entries)
 }
 
 /// Whether the content of files that lie far apart is in memory. Then no order saves a seek.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -88,6 +88,43 @@ fn what_is_given_while_it_changes_does_not_stay() {
         let there = contents(&root);
         until(&format!("round {round}: old bytes stay"), || contents(&dir) == there);
     }
+}
+
+/// Directories are looked at before a program comes to them. What changes until it comes is seen.
+#[test]
+fn what_is_seen_ahead_is_not_shown_when_it_has_changed() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    let folders: Vec<String> = (0..40).map(|number| format!("d{number:02}")).collect();
+    for folder in &folders {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
+        (0..20).for_each(|file| fs::write(root.join(folder).join(format!("f{file}")), "bytes").expect("a file"));
+    }
+    let _view = View::show(&root, &dir, &[]);
+    let told = |from: &Path| -> Vec<(String, Option<(u64, u32)>)> {
+        let told = folders.iter().flat_map(|folder| fs::read_dir(from.join(folder)).expect("a folder")).map(|entry| {
+            let entry = entry.expect("an entry");
+            // One of which the view doesn't know yet that it is gone has none.
+            let meta = entry.metadata().ok().map(|meta| (meta.len(), meta.mode()));
+            (entry.path().strip_prefix(from).expect("below").display().to_string(), meta)
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort();
+        told
+    };
+    // The others are looked at meanwhile.
+    assert_eq!(fs::read_dir(&dir).expect("a folder").count(), folders.len());
+    fs::read_dir(dir.join(&folders[0])).expect("a folder").for_each(drop);
+    for folder in &folders {
+        let folder = root.join(folder);
+        fs::remove_file(folder.join("f0")).expect("a file goes");
+        fs::write(folder.join("new"), "more bytes").expect("a file comes");
+        fs::write(folder.join("f1"), "other bytes").expect("it grows");
+        fs::rename(folder.join("f2"), folder.join("f3")).expect("one takes the place of another");
+        fs::set_permissions(folder.join("f4"), fs::Permissions::from_mode(0o600)).expect("a mode");
+    }
+    until("what was seen ahead stays", || told(&dir) == told(&root));
 }
 
 /// A folder `a` whose files lie on the disk in another order than their numbers: their names by number, and by address.

@@ -175,7 +175,10 @@ impl Following {
         // Another program may read another directory in another order.
         let kind = course.foreseen.as_ref().map_or(self.kind, |foreseen| foreseen.kind);
         let rank = course.ranks(kind).of(entry)?;
+        let is_begin = |first: usize| (rank == 0 || rank == first) && last.is_some();
         let from = match &course.foreseen {
+            // Once more from the beginning: the kernel had to forget what it was given, as after a back-up, which has each file forgotten.
+            Some(Foreseen { first, .. }) if is_begin(*first) && self.window.is_some() => Some(rank + 1),
             // What could not be given, as a large file.
             Some(Foreseen { first, left_out, .. }) if (*first..*left_out).contains(&rank) => return None,
             Some(Foreseen { left_out, end, .. }) if (*left_out..=*end).contains(&rank) => Some((*end).max(rank + 1)),
@@ -266,6 +269,22 @@ mod tests {
             following.listed(2, &listed);
             let (asked, in_vain) = read(&mut following, 2, &order, |_| true);
             assert!(asked < 20 && in_vain == 0, "{asked} {in_vain}");
+        }
+    }
+
+    /// A program may have the kernel forget what it has read, as a back-up does, and read it once more.
+    #[test]
+    fn who_begins_again_is_followed_from_the_first_file_on() {
+        for count in [30, 1009] {
+            let listed = listing(count);
+            for order in orders(&listed) {
+                let mut following = Following::default();
+                (0..20).for_each(|directory| following.listed(directory, &listed));
+                let mut walk =
+                    || -> usize { (0..20).map(|directory| read(&mut following, directory, &order, |_| true).0).sum() };
+                let [first, again, once_more] = [walk(), walk(), walk()];
+                assert!(again <= first && once_more <= again, "{count}: {first}, {again}, {once_more}");
+            }
         }
     }
 

@@ -19,6 +19,7 @@
 //! | `writes` | those that change something |
 //! | `following` | which files a program reads next, pure |
 //! | `given` | those are given to the kernel before it asks |
+//! | `prepared` | directories that are looked at before a program asks |
 //! | `guide` | the sweep ahead, and requests that wait for it |
 //! | `changes` | what changes in the source, and what the kernel has to forget |
 
@@ -30,6 +31,7 @@ mod given;
 mod guide;
 mod nodes;
 mod opened;
+mod prepared;
 mod shown;
 mod source;
 mod walks;

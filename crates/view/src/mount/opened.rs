@@ -13,8 +13,7 @@ use std::{
 
 use fuser::BackingId;
 
-use super::{contents::Content, lock, nodes::NodeId};
-use crate::order::Listed;
+use super::{contents::Content, lock, nodes::NodeId, prepared::Entries};
 
 /// Files that stay open though nobody said that they are: programs read them without opening them.
 const RECENT_MAX: usize = 64;
@@ -49,7 +48,7 @@ impl OpenFile {
 #[derive(Debug)]
 pub(super) struct OpenDirectory {
     pub(super) node: NodeId,
-    pub(super) entries: Mutex<Option<Arc<Vec<Listed>>>>,
+    pub(super) entries: Mutex<Option<Arc<Entries>>>,
 }
 
 /// How the open files of a node are read: the kernel wants it to be the same way for all of them.

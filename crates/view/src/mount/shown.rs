@@ -37,6 +37,7 @@ use super::{
     lock,
     nodes::{NodeId, ROOT},
     opened::{Fresh, OpenFile, Opened},
+    prepared::{Ahead, Entries},
     source::{OfInode, Source},
     writes,
 };
@@ -57,9 +58,10 @@ pub(super) struct Shown {
     /// Files are brought into memory ahead of walks.
     sweeps_ahead: bool,
     pub(super) opened: Opened,
-    order: Order,
+    pub(super) order: Order,
     pub(super) read_only: bool,
     pub(super) given: Given,
+    pub(super) ahead: Ahead,
     /// The kernel may read large files by itself.
     pub(super) wants_passthrough: bool,
     /// The kernel reads large files by itself.
@@ -141,6 +143,7 @@ impl Shown {
             order: settings.order,
             read_only: !settings.read_write,
             given: Given::default(),
+            ahead: Ahead::default(),
             wants_passthrough: settings.passthrough,
             has_passthrough: AtomicBool::new(false),
             is_without_open: AtomicBool::new(false),
@@ -385,29 +388,38 @@ impl Shown {
         if self.is_foreign(id) {
             return Ok(Vec::new());
         }
+        order::list(self.open_directory(id)?.as_fd(), self.order)
+    }
+
+    /// A directory that can be read.
+    pub(super) fn open_directory(&self, id: NodeId) -> io::Result<OwnedFd> {
         let handle = self.directory(id)?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let open = open_again_with(handle.as_fd(), flags | self.source.quiet_flags())
-            .or_else(|_| open_again_with(handle.as_fd(), flags))?;
-        order::list(open.as_fd(), self.order)
+        open_again_with(handle.as_fd(), flags | self.source.quiet_flags())
+            .or_else(|_| open_again_with(handle.as_fd(), flags))
     }
 
     /// The entries of an open directory; anew when it is read from the beginning.
-    fn entries(&self, fh: FileHandle, offset: u64) -> io::Result<(NodeId, Arc<Vec<Listed>>)> {
+    fn entries(&self, fh: FileHandle, offset: u64) -> io::Result<(NodeId, Arc<Entries>)> {
         let open = self.opened.directory(fh.0).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
         let mut entries = lock(&open.entries);
         if let Some(known) = entries.as_ref().filter(|_| offset > 0) {
             return Ok((open.node, Arc::clone(known)));
         }
         let before = blocks_read();
-        let listed = Arc::new(self.list(open.node)?);
-        *entries = Some(Arc::clone(&listed));
+        let prepared = lock(&self.ahead.prepared).take(open.node, self.changes.now());
+        let found = match prepared {
+            Some(prepared) => prepared,
+            None => Entries::of_names(Arc::new(self.list(open.node)?)),
+        };
+        let found = Arc::new(found);
+        *entries = Some(Arc::clone(&found));
         drop(entries);
         if let Some(following) = self.given.following() {
-            lock(following).listed(open.node, &listed);
+            lock(following).listed(open.node, &found.listed);
         }
         self.note_disk(open.node, before);
-        Ok((open.node, listed))
+        Ok((open.node, found))
     }
 
     /// What this thread had to read from the disk since may be the begin of a walk.
@@ -423,6 +435,7 @@ impl Shown {
             Ok(found) => found,
             Err(error) => return reply.error(error.into()),
         };
+        let entries = &entries.listed;
         for at in offset..entries.len() as u64 + 2 {
             let is_full = match at {
                 0 => reply.add(INodeNo(self.shown_number(id)), 1, FileType::Directory, "."),
@@ -441,7 +454,7 @@ impl Shown {
     }
 
     pub(super) fn read_directory_and_attributes(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let since = self.changes.now();
+        let (since, at_first) = (self.changes.now(), blocks_read());
         let (id, entries) = match self.entries(fh, offset) {
             Ok(found) => found,
             Err(error) => return reply.error(error.into()),
@@ -451,8 +464,8 @@ impl Shown {
             Err(error) => return reply.error(error.into()),
         };
         let before = blocks_read();
-        let mut told = Vec::new();
-        for at in offset..entries.len() as u64 + 2 {
+        let (mut told, mut below) = (Vec::new(), Vec::new());
+        for at in offset..entries.listed.len() as u64 + 2 {
             if at < 2 {
                 let (of, name) = if at == 0 { (id, ".") } else { (self.parent_of(id), "..") };
                 let Ok(stat) = self.stat(of, None) else { continue };
@@ -464,10 +477,16 @@ impl Shown {
                 }
                 continue;
             }
-            let Listed { name, .. } = &entries[at as usize - 2];
-            // One that is gone meanwhile is left out.
-            let Ok(stat) = statx_at(directory.as_fd(), name.as_c_str(), true) else { continue };
-            let entry = self.told(id, name, &stat);
+            let place = at as usize - 2;
+            let Listed { name, .. } = &entries.listed[place];
+            let entry = match entries.stat(place, since) {
+                Some(stat) => self.told(id, name, stat),
+                None => {
+                    // One that is gone meanwhile is left out.
+                    let Ok(stat) = statx_at(directory.as_fd(), name.as_c_str(), true) else { continue };
+                    self.told(id, name, &stat)
+                }
+            };
             let shown = OsStr::from_bytes(name.to_bytes());
             let number = INodeNo(entry.node);
             if reply.add(number, at + 1, shown, &entry.ttl, &entry.attributes, entry.generation) {
@@ -475,11 +494,18 @@ impl Shown {
                 self.source.forget(entry.node, 1);
                 break;
             }
+            if entry.attributes.kind == FileType::Directory {
+                below.push(entry.node);
+            }
             told.push(Told { directory: id, name: name.clone(), node: entry.node });
         }
         reply.ok();
+        let is_from_memory = blocks_read() == at_first;
         self.note_disk(id, before);
         self.changes.answered(since, told);
+        if is_from_memory {
+            self.look_ahead(&below);
+        }
     }
 
     fn parent_of(&self, id: NodeId) -> NodeId {
