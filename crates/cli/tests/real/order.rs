@@ -6,6 +6,7 @@ use std::{fs, path::Path, process::Command, sync::OnceLock};
 use crate::{
     disk_model::{Cost, Disk},
     image::{Fs, Image},
+    peer::{Place, Server},
     run::{long, onesweep, root_test, say, seed},
     trace::{self, Request},
     tree::{self, Rng},
@@ -100,6 +101,24 @@ fn data_is_read_in_the_order_of_the_disk(fs: Fs) {
     let rising = rising(&sweep);
     assert!(rising >= 0.97, "{}: only {:.1} of 100 data requests rise in address", fs.name(), rising * 100.0);
     let (way, way_of_tar) = (distance(&sweep), distance(&tar));
+    assert!(way <= way_of_tar / 10, "{}: the head goes {way} bytes, for GNU tar {way_of_tar}", fs.name());
+}
+
+/// A server is filled from a directory as an archive is: in one sweep.
+fn what_is_pushed_is_read_in_the_order_of_the_disk(fs: Fs) {
+    let tar = data(&traces(fs).tar).into_iter().cloned().collect::<Vec<_>>();
+    let mut image = tree::aged(fs, files(), IMAGE_BYTES);
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut push = onesweep(["peer", "push", "--server", &server.address, "--key"]);
+    push.arg(place.path("key")).arg(image.root().join("tree"));
+    let requests = trace::from_cold(&mut image, push);
+    tell(fs, "push", &requests);
+    let (tar, pushed) = (tar.iter().collect::<Vec<_>>(), data(&requests));
+    assert!(bytes(&pushed) * 10 >= bytes(&tar) * 9, "{} of {} bytes were read", bytes(&pushed), bytes(&tar));
+    let rising = rising(&pushed);
+    assert!(rising >= 0.97, "{}: only {:.1} of 100 data requests rise in address", fs.name(), rising * 100.0);
+    let (way, way_of_tar) = (distance(&pushed), distance(&tar));
     assert!(way <= way_of_tar / 10, "{}: the head goes {way} bytes, for GNU tar {way_of_tar}", fs.name());
 }
 
@@ -282,6 +301,18 @@ fn what_is_not_one_pass(walked: &[Request], preloaded: &[Request]) -> Option<Str
 fn ext4_data_is_read_in_the_order_of_the_disk() {
     root_test!();
     data_is_read_in_the_order_of_the_disk(Fs::Ext4);
+}
+
+#[test]
+fn ext4_what_is_pushed_is_read_in_the_order_of_the_disk() {
+    root_test!();
+    what_is_pushed_is_read_in_the_order_of_the_disk(Fs::Ext4);
+}
+
+#[test]
+fn xfs_what_is_pushed_is_read_in_the_order_of_the_disk() {
+    root_test!();
+    what_is_pushed_is_read_in_the_order_of_the_disk(Fs::Xfs);
 }
 
 #[test]
