@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
+    time::Duration,
 };
 
 use crate::{
@@ -125,6 +126,40 @@ fn what_is_seen_ahead_is_not_shown_when_it_has_changed() {
         fs::set_permissions(folder.join("f4"), fs::Permissions::from_mode(0o600)).expect("a mode");
     }
     until("what was seen ahead stays", || told(&dir) == told(&root));
+}
+
+/// The same of files alone, of which the kernel hasn't been told: no name of their folder changes, and who lists it just afterwards isn't told
+/// of what was before.
+#[test]
+fn files_that_change_before_they_are_told_are_told_as_they_are() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    let folders: Vec<String> = (0..40).map(|number| format!("d{number:02}")).collect();
+    for folder in &folders {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
+        ["grows", "closed"].iter().for_each(|file| fs::write(root.join(folder).join(file), "bytes").expect("a file"));
+    }
+    let _view = View::show(&root, &dir, &[]);
+    let told = |from: &Path, file: &str| {
+        let entry = fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry"));
+        let meta = entry.filter(|entry| entry.file_name() == file).map(|entry| entry.metadata().expect("what it is"));
+        meta.map(|meta| (meta.len(), meta.mode())).next().expect("the file")
+    };
+    assert_eq!(fs::read_dir(&dir).expect("a folder").count(), folders.len());
+    // All of them are looked at meanwhile.
+    thread::sleep(Duration::from_millis(300));
+    for (number, folder) in folders.iter().enumerate() {
+        let source = root.join(folder);
+        let file = if number % 2 == 0 {
+            fs::write(source.join("grows"), "more bytes than before").expect("it grows");
+            "grows"
+        } else {
+            fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o600)).expect("a mode");
+            "closed"
+        };
+        assert_eq!(told(&dir.join(folder), file), told(&source, file), "{folder}/{file}");
+    }
 }
 
 /// A folder `a` whose files lie on the disk in another order than their numbers: their names by number, and by address.

@@ -71,6 +71,8 @@ pub(super) struct Changes {
     watch: Watch,
     bell: Bell,
     is_ending: AtomicBool,
+    /// Changes were taken from the queue, and are not all counted.
+    is_counting: AtomicBool,
     /// Counts changes; the last of them are in `recent`.
     count: AtomicU64,
     recent: Mutex<VecDeque<(u64, NodeId)>>,
@@ -79,9 +81,19 @@ pub(super) struct Changes {
 
 impl Changes {
     pub(super) fn watch(source: &Source) -> io::Result<Self> {
-        let (bell, is_ending) = (Bell::new()?, AtomicBool::new(false));
-        let watch = watch(source);
-        Ok(Self { watch, bell, is_ending, count: AtomicU64::new(0), recent: Mutex::default(), again: Mutex::default() })
+        Ok(Self::by(watch(source), Bell::new()?))
+    }
+
+    fn by(watch: Watch, bell: Bell) -> Self {
+        Self {
+            watch,
+            bell,
+            is_ending: AtomicBool::new(false),
+            is_counting: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+            recent: Mutex::default(),
+            again: Mutex::default(),
+        }
     }
 
     /// How the source is watched, in words.
@@ -129,6 +141,21 @@ impl Changes {
     /// A moment before something is looked at.
     pub(super) fn now(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
+    }
+
+    /// Whether nothing that is watched has changed since that moment: not even what nobody has taken note of yet.
+    pub(super) fn is_unchanged(&self, since: u64) -> bool {
+        let is_queue_empty = self.queue().is_some_and(|queue| ready::can_read(queue).is_ok_and(|is_there| !is_there));
+        // In this order, in which a change goes.
+        is_queue_empty && !self.is_counting.load(Ordering::SeqCst) && self.now() == since
+    }
+
+    fn queue(&self) -> Option<BorrowedFd<'_>> {
+        match &self.watch {
+            Watch::Everything(group) => Some(group.as_fd()),
+            Watch::Directories { watches, .. } => Some(watches.as_fd()),
+            Watch::Nothing => None,
+        }
     }
 
     /// After the answer: what of it has changed since that moment is told again.
@@ -208,11 +235,7 @@ impl Teller {
         let mut buffer = vec![0; BUFFER_BYTES];
         while !self.changes.is_ending.load(Ordering::SeqCst) {
             tick();
-            let queue = match &self.changes.watch {
-                Watch::Everything(group) => Some(group.as_fd()),
-                Watch::Directories { watches, .. } => Some(watches.as_fd()),
-                Watch::Nothing => None,
-            };
+            let queue = self.changes.queue();
             let wanted = Wanted { read: true, write: false };
             let waited = match queue {
                 Some(queue) => ready::wait(queue, wanted, &self.changes.bell, Some(TICK)).map(drop),
@@ -226,11 +249,13 @@ impl Teller {
                 self.entry_changed(directory, &name);
                 self.content_changed(node);
             }
+            self.changes.is_counting.store(true, Ordering::SeqCst);
             match &self.changes.watch {
                 Watch::Everything(group) => self.take_events(group, &mut buffer),
                 Watch::Directories { watches, by_number, .. } => self.take_directories(watches, by_number),
                 Watch::Nothing => {}
             }
+            self.changes.is_counting.store(false, Ordering::SeqCst);
         }
     }
 
@@ -262,14 +287,18 @@ impl Teller {
                     self.entry_changed(directory, name);
                 }
             }
-            if event.happened.intersects(CONTENT) {
-                if let Some(node) = known(event.object) {
-                    self.content_changed(node);
+            let changed = match event.happened {
+                what if what.intersects(CONTENT) => {
+                    known(event.object).map(|node| self.content_changed(node)).is_some()
                 }
-            } else if event.happened.contains(Happened::ATTRIB)
-                && let Some(node) = known(event.object.or(event.directory))
-            {
-                self.attributes_changed(node);
+                what if what.contains(Happened::ATTRIB) => {
+                    known(event.object.or(event.directory)).map(|node| self.attributes_changed(node)).is_some()
+                }
+                _ => true,
+            };
+            // The kernel hasn't been told of it yet. Who is about to has looked at it in its directory.
+            if !changed && let Some(directory) = known(event.directory) {
+                self.changes.note(directory);
             }
         });
         if told.is_err() {
@@ -298,9 +327,9 @@ impl Teller {
                         .source
                         .directory(directory)
                         .and_then(|directory| onesweep_sys::files::statx_at(directory.as_fd(), name, true));
-                    let node = found.ok().and_then(|stat| self.source.nodes().known(stat.inode()));
-                    if let Some(node) = node {
-                        self.content_changed(node);
+                    match found.ok().and_then(|stat| self.source.nodes().known(stat.inode())) {
+                        Some(node) => self.content_changed(node),
+                        None => self.changes.note(directory),
                     }
                 }
                 None => self.attributes_changed(directory),
@@ -344,8 +373,7 @@ mod tests {
     use super::*;
 
     fn changes(watch: Watch) -> Changes {
-        let (bell, is_ending) = (Bell::new().unwrap(), AtomicBool::new(false));
-        Changes { watch, bell, is_ending, count: AtomicU64::new(0), recent: Mutex::default(), again: Mutex::default() }
+        Changes::by(watch, Bell::new().unwrap())
     }
 
     #[test]

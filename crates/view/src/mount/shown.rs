@@ -407,7 +407,9 @@ impl Shown {
             return Ok((open.node, Arc::clone(known)));
         }
         let before = blocks_read();
-        let prepared = lock(&self.ahead.prepared).take(open.node, self.changes.now());
+        let changes = self.changes.now();
+        let prepared = lock(&self.ahead.prepared).take(open.node, changes);
+        let prepared = prepared.filter(|_| self.changes.is_unchanged(changes));
         let found = match prepared {
             Some(prepared) => prepared,
             None => Entries::of_names(Arc::new(self.list(open.node)?)),
@@ -463,7 +465,7 @@ impl Shown {
             Ok(directory) => directory,
             Err(error) => return reply.error(error.into()),
         };
-        let before = blocks_read();
+        let (before, is_unchanged) = (blocks_read(), self.changes.is_unchanged(since));
         let (mut told, mut below) = (Vec::new(), Vec::new());
         for at in offset..entries.listed.len() as u64 + 2 {
             if at < 2 {
@@ -479,7 +481,7 @@ impl Shown {
             }
             let place = at as usize - 2;
             let Listed { name, .. } = &entries.listed[place];
-            let entry = match entries.stat(place, since) {
+            let entry = match entries.stat(place, since).filter(|_| is_unchanged) {
                 Some(stat) => self.told(id, name, stat),
                 None => {
                     // One that is gone meanwhile is left out.
