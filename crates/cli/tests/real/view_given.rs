@@ -91,17 +91,23 @@ fn what_is_given_while_it_changes_does_not_stay() {
     }
 }
 
+/// 40 folders that hold these files, of five bytes each; their names.
+fn folders_with(root: &Path, files: &[String]) -> Vec<String> {
+    let folders: Vec<String> = (0..40).map(|number| format!("d{number:02}")).collect();
+    for folder in &folders {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
+        files.iter().for_each(|file| fs::write(root.join(folder).join(file), "bytes").expect("a file"));
+    }
+    folders
+}
+
 /// Directories are looked at before a program comes to them. What changes until it comes is seen.
 #[test]
 fn what_is_seen_ahead_is_not_shown_when_it_has_changed() {
     root_test!();
     let image = Image::new(Fs::Ext4, 64 << 20);
     let (root, dir) = place(&image);
-    let folders: Vec<String> = (0..40).map(|number| format!("d{number:02}")).collect();
-    for folder in &folders {
-        fs::create_dir_all(root.join(folder)).expect("a folder");
-        (0..20).for_each(|file| fs::write(root.join(folder).join(format!("f{file}")), "bytes").expect("a file"));
-    }
+    let folders = folders_with(&root, &(0..20).map(|file| format!("f{file}")).collect::<Vec<_>>());
     let _view = View::show(&root, &dir, &[]);
     let told = |from: &Path| -> Vec<(String, Option<(u64, u32)>)> {
         let told = folders.iter().flat_map(|folder| fs::read_dir(from.join(folder)).expect("a folder")).map(|entry| {
@@ -135,11 +141,7 @@ fn files_that_change_before_they_are_told_are_told_as_they_are() {
     root_test!();
     let image = Image::new(Fs::Ext4, 64 << 20);
     let (root, dir) = place(&image);
-    let folders: Vec<String> = (0..40).map(|number| format!("d{number:02}")).collect();
-    for folder in &folders {
-        fs::create_dir_all(root.join(folder)).expect("a folder");
-        ["grows", "closed"].iter().for_each(|file| fs::write(root.join(folder).join(file), "bytes").expect("a file"));
-    }
+    let folders = folders_with(&root, &["grows", "closed"].map(str::to_owned));
     let _view = View::show(&root, &dir, &[]);
     let told = |from: &Path, file: &str| {
         let entry = fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry"));
@@ -147,7 +149,8 @@ fn files_that_change_before_they_are_told_are_told_as_they_are() {
         meta.map(|meta| (meta.len(), meta.mode())).next().expect("the file")
     };
     assert_eq!(fs::read_dir(&dir).expect("a folder").count(), folders.len());
-    // All of them are looked at meanwhile.
+    // They are looked at meanwhile, which nothing tells. One that isn't yet is told as it is in any case: then less is tested, and
+    // nothing fails.
     thread::sleep(Duration::from_millis(300));
     for (number, folder) in folders.iter().enumerate() {
         let source = root.join(folder);

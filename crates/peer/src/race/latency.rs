@@ -87,7 +87,8 @@ impl Latency {
     }
 
     /// The share of answers that take longer than so long; 1 where nothing is known.
-    pub fn share_longer(&self, micros: Micros) -> f64 {
+    #[cfg(test)]
+    pub(super) fn share_longer(&self, micros: Micros) -> f64 {
         self.longer().take_while(|(end, _)| *end <= micros).last().map_or(1.0, |(_, share)| share)
     }
 
