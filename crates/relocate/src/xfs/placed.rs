@@ -32,10 +32,11 @@ impl Anchored {
         Ok(Anchored { file, anchor })
     }
 
-    /// Has its blocks come to lie at these places, in the order of the file, and nowhere else; false when others have them.
+    /// Has its blocks come to lie at these places, in the order of the file, and nowhere else; false when others have them, or a later block
+    /// is to lie before an earlier one.
     fn place(&self, to: &Places, asked: &mut Asked) -> io::Result<bool> {
         let block = asked.block_bytes;
-        let wanted = self.on_the_way(to)?;
+        let Some(wanted) = on_the_way(self.anchor, to) else { return Ok(false) };
         let ways = to.runs().iter().map(|run| (run.place - self.anchor, run.blocks));
         for (way, blocks) in ways {
             allocate_part(self.file.as_fd(), way * block, blocks * block)?;
@@ -48,13 +49,6 @@ impl Anchored {
         Ok(false)
     }
 
-    /// Its blocks before the holes are taken out.
-    fn on_the_way(&self, to: &Places) -> io::Result<Places> {
-        let runs = to.runs().iter().map(|run| Run { logical: run.place - self.anchor, ..*run });
-        Places::of([Run { logical: 0, place: self.anchor, blocks: 1 }].into_iter().chain(runs))
-            .ok_or(io::ErrorKind::InvalidInput.into())
-    }
-
     /// Has each block come to lie where it is in the file; the first one goes.
     fn take_out_holes(&self, to: &Places, block: u64) -> io::Result<()> {
         for step in steps(to, self.anchor) {
@@ -65,6 +59,14 @@ impl Anchored {
         }
         Ok(())
     }
+}
+
+/// The blocks of a file that has one there, and grew to these places, before its holes are taken out; `None` for places it can't grow to, as
+/// those that don't rise.
+fn on_the_way(anchor: u64, to: &Places) -> Option<Places> {
+    let ways = to.runs().iter().map(|run| Some(Run { logical: run.place.checked_sub(anchor)?, ..*run }));
+    let runs: Vec<Run> = ways.collect::<Option<_>>()?;
+    Places::of([Run { logical: 0, place: anchor, blocks: 1 }].into_iter().chain(runs))
 }
 
 /// Whether a file with a block there can grow to these places.
@@ -216,6 +218,16 @@ fn steps(to: &Places, anchor: u64) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_grows_to_places_that_rise_behind_its_block() {
+        let run = |logical, place, blocks| Run { logical, place, blocks };
+        let grown = |runs: &[Run]| on_the_way(100, &Places::of(runs.iter().copied()).unwrap());
+        let rising = grown(&[run(0, 120, 5), run(9, 130, 2)]).unwrap();
+        assert_eq!(rising.runs(), [run(0, 100, 1), run(20, 120, 5), run(30, 130, 2)]);
+        assert_eq!(grown(&[run(0, 130, 2), run(2, 120, 5)]), None, "the second piece lies before the first");
+        assert_eq!(grown(&[run(0, 99, 2)]), None, "before the file's own block");
+    }
 
     #[test]
     fn blocks_come_to_their_numbers() {

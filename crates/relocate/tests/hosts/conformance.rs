@@ -41,14 +41,19 @@ fn places_of(places: &Places) -> Vec<u64> {
     places.runs().iter().flat_map(|run| run.place..run.end()).collect()
 }
 
-/// The longest piece of free space, and the donor that has it.
-fn longest_of<'a, H: Host>(host: &mut H, donors: &'a [H::Donor]) -> (&'a H::Donor, Places) {
+/// The longest piece of free space of at least so many blocks, and the donor that has it.
+fn longest_of<'a, H: Host>(
+    host: &mut H,
+    donors: &'a [H::Donor],
+    blocks: u64,
+) -> Result<(&'a H::Donor, Places), NoRoom> {
     let mut pieces = Vec::new();
     for donor in donors {
         pieces.extend(host.donor_places(donor).unwrap().runs().iter().map(|run| (donor, *run)));
     }
-    let (donor, run) = pieces.into_iter().max_by_key(|(_, run)| run.blocks).unwrap();
-    (donor, Places::of([run]).unwrap())
+    let longest = pieces.into_iter().max_by_key(|(_, run)| run.blocks);
+    let (donor, run) = longest.filter(|(_, run)| run.blocks >= blocks).ok_or(NoRoom)?;
+    Ok((donor, Places::of([run]).unwrap()))
 }
 
 /// The first block of a donor that a file can get.
@@ -179,7 +184,10 @@ fn exchanges_wholes<F: Fixture>(fixture: &mut F, number: usize, cut: u64) -> Res
     let looked = host.look(&path).unwrap();
     let opened = host.open(&path, looked.inode).unwrap();
     let captured = [0, 1].map(|_| host.capture(&directory, host.unit()));
-    let [(one, first), (other, second)] = captured.each_ref().map(|captured| longest_of(host, &captured.donors));
+    // The last of its blocks that anything is to have.
+    const BLOCKS: u64 = 101;
+    let (one, first) = longest_of(host, &captured[0].donors, BLOCKS)?;
+    let (other, second) = longest_of(host, &captured[1].donors, BLOCKS)?;
     let held = [first, second];
     let (free, start) = (held.each_ref().map(places_of), held.each_ref().map(start_of));
 
@@ -227,7 +235,8 @@ fn packs<F: Fixture>(fixture: &mut F, number: usize, cut: u64) -> Result<(), NoR
         let host = fixture.host();
         let captured = host.capture(&directory, host.unit());
         let (donor, held) = if F::WHOLE {
-            longest_of(host, &captured.donors)
+            // All four files, of one to four blocks.
+            longest_of(host, &captured.donors, 10)?
         } else {
             (&captured.donors[0], host.donor_places(&captured.donors[0]).unwrap())
         };
