@@ -7,13 +7,14 @@ use std::{
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Duration,
 };
 
 use crate::{
     image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, text},
     run_program::{figures, fill, wait_for},
-    view::place,
+    view::{View, place, until},
     view_given::{in_two_orders, listed},
 };
 
@@ -152,5 +153,72 @@ fn a_view_lists_by_number_where_nothing_turns() {
         image.cold();
         says(&image, turns);
         assert_eq!(&listed(&root, &dir, order), expected, "turns: {turns}, {order:?}");
+    }
+}
+
+/// Directories with files, for which inodes have to be read.
+fn wide(image: &Image) -> (PathBuf, PathBuf) {
+    let (root, dir) = place(image);
+    for number in 0..60 {
+        let below = root.join(format!("d{number:02}"));
+        fs::create_dir_all(&below).expect("a folder");
+        (0..40).for_each(|file| fs::write(below.join(format!("f{file:02}")), [7; 100]).expect("a file"));
+    }
+    (root, dir)
+}
+
+fn reads_of(image: &Image) -> u64 {
+    let told = fs::read_to_string(queue(image).with_file_name("../stat")).expect("what it did");
+    told.split_whitespace().next().expect("reads").parse().expect("a number")
+}
+
+fn walk(root: &Path) {
+    drop(output(Command::new("find").arg(root).args(["-size", "+1000"])));
+}
+
+/// Where nothing turns, a view looks at what is below while a program works on what it was told, also on the disk: nobody's head is
+/// taken away by that.
+#[test]
+fn a_view_looks_ahead_on_the_disk_where_nothing_turns() {
+    root_test!();
+    let mut image = Image::in_memory(Fs::Ext4, 64 << 20);
+    let (root, dir) = wide(&image);
+    let mut reads_after = |turns: bool, patience: Duration| {
+        image.cold();
+        says(&image, turns);
+        let _view = View::show(&root, &dir, &[]);
+        drop(output(Command::new("ls").arg("-l").arg(&dir)));
+        thread::sleep(patience);
+        let before = reads_of(&image);
+        walk(&root);
+        reads_of(&image) - before
+    };
+    let waits = (0..10).map(|times| Duration::from_millis(10 << times));
+    assert!(waits.clone().any(|patience| reads_after(false, patience) == 0), "nothing was read ahead");
+    assert!(reads_after(true, Duration::from_millis(200)) > 0, "the head was taken to other places");
+}
+
+/// Where nothing turns, who only lists is helped by that alone: the trees are looked at when content is asked for.
+#[test]
+fn who_lists_through_a_view_begins_no_sweep_where_nothing_turns() {
+    root_test!();
+    let mut image = Image::in_memory(Fs::Ext4, 64 << 20);
+    let (root, dir) = wide(&image);
+    for turns in [true, false] {
+        image.cold();
+        says(&image, turns);
+        let view = View::show(&root, &dir, &[]);
+        let threads = Path::new("/proc").join(view.running.as_ref().expect("it runs").id().to_string()).join("task");
+        let has_helper = || {
+            let all = fs::read_dir(&threads).expect("its threads").flatten();
+            all.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok()).any(|name| name == "ahead\n")
+        };
+        walk(&dir);
+        if !turns {
+            assert!(!has_helper(), "listing alone has the trees looked at");
+            // One file, so that there is something left to do.
+            fs::read(dir.join("d30/f20")).expect("a file");
+        }
+        until("a walk that needs the disk has no helper", has_helper);
     }
 }

@@ -119,8 +119,8 @@ pub(super) struct Ahead {
 }
 
 impl Shown {
-    /// A program was told of directories: looks at them, as long as that takes nothing from the disk, where walks are helped in
-    /// another way, and nothing changes. What is changed through the view isn't counted as a change, so there nothing is seen ahead.
+    /// A program was told of directories: looks at them, as long as that takes nothing from a disk that turns, where walks are helped
+    /// in another way, and nothing changes. What is changed through the view isn't counted as a change, so there nothing is seen ahead.
     pub(super) fn look_ahead(&self, below: &[NodeId]) {
         if !self.read_only {
             return;
@@ -145,18 +145,18 @@ impl Shown {
         self.ahead.is_busy.store(false, Ordering::SeqCst);
     }
 
-    /// What is in a directory, if all of that is in memory and as it was.
+    /// What is in a directory, if all of that is in memory, or on a disk that doesn't turn, and as it was.
     fn see(&self, id: NodeId, since: u64, before: u64) -> Option<Entries> {
-        let is_in_memory = || blocks_read() == before;
+        let is_cheap = || self.has_quick_disks || blocks_read() == before;
         let directory = self.open_directory(id).ok()?;
         if self.is_foreign(id) || !self.changes.is_seen(id) {
             return None;
         }
-        let mut listed = order::read(directory.as_fd()).ok().filter(|_| is_in_memory())?;
+        let mut listed = order::read(directory.as_fd()).ok().filter(|_| is_cheap())?;
         // Before they are sorted, for which each may be looked at, too: the first one on the disk ends it.
         let mut by_number = HashMap::with_capacity(listed.len());
         for entry in &listed {
-            let stat = statx_at(directory.as_fd(), entry.name.as_c_str(), true).ok().filter(|_| is_in_memory())?;
+            let stat = statx_at(directory.as_fd(), entry.name.as_c_str(), true).ok().filter(|_| is_cheap())?;
             // One that may change unseen is looked at when it is asked for.
             let names = stat.nlink * u32::from(stat.file_type() != EntryType::Dir);
             if self.changes.are_seen(id, names) {
@@ -165,7 +165,7 @@ impl Shown {
         }
         order::sort(directory.as_fd(), self.order, &mut listed);
         let stats = listed.iter().map(|entry| by_number.get(&entry.ino).copied()).collect();
-        (is_in_memory() && self.changes.now() == since).then(|| Entries::seen(Arc::new(listed), stats, since))
+        (is_cheap() && self.changes.now() == since).then(|| Entries::seen(Arc::new(listed), stats, since))
     }
 }
 

@@ -42,7 +42,7 @@ use super::{
     writes,
 };
 use crate::{
-    ahead::Figures,
+    ahead::{Figures, is_on_quick_disks},
     order::{self, Listed, Order},
 };
 
@@ -57,6 +57,8 @@ pub(super) struct Shown {
     pub(super) guide: Guide,
     /// Files are brought into memory ahead of walks.
     sweeps_ahead: bool,
+    /// Nothing turns in the disks below: a look that reads them makes nobody wait.
+    pub(super) has_quick_disks: bool,
     pub(super) opened: Opened,
     pub(super) order: Order,
     pub(super) read_only: bool,
@@ -133,11 +135,13 @@ impl Shown {
         settings: &Settings,
         contents: Arc<dyn Contents>,
     ) -> io::Result<Self> {
+        let has_quick_disks = is_on_quick_disks(source.path());
         Ok(Self {
             source,
             changes,
             contents,
             sweeps_ahead: settings.sweeps_ahead,
+            has_quick_disks,
             guide: Guide::start(settings.limit, settings.order)?,
             opened: Opened::default(),
             order: settings.order,
@@ -426,7 +430,7 @@ impl Shown {
 
     /// What this thread had to read from the disk since may be the begin of a walk.
     fn note_disk(&self, directory: NodeId, before: u64) {
-        if self.sweeps_ahead && blocks_read() != before {
+        if self.sweeps_ahead && !self.has_quick_disks && blocks_read() != before {
             let chain = self.source.nodes().chain(directory);
             self.guide.listed_from_disk(&chain, |root| self.source.path_of(root));
         }
@@ -505,7 +509,7 @@ impl Shown {
         let is_from_memory = blocks_read() == at_first;
         self.note_disk(id, before);
         self.changes.answered(since, told);
-        if is_from_memory {
+        if is_from_memory || self.has_quick_disks {
             self.look_ahead(&below);
         }
     }
