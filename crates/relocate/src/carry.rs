@@ -33,7 +33,7 @@ pub struct Settings {
     /// Regions that save most for what is written come first, for who may not have the time for all; else the first in
     /// the order of reading, so that regions lie side by side, too. Heeded by [`passes`](crate::passes).
     pub gain_first: bool,
-    /// Whether it is waited until all that was moved is on the disk. Else the journal brings it there in its own time, with no less safety.
+    /// Whether it is waited until all that was moved would be found after a crash. Else the journal brings it there in its own time, with no less safety.
     pub is_durable: bool,
 }
 
@@ -90,8 +90,8 @@ pub struct Report {
 
 /// Carries out a plan that was made of `files`, whose places and reasons to stay are kept up to date.
 ///
-/// `goes_on` is asked before each region with what was done so far: a place to stop without any loss. All that was moved is
-/// on the disk at the end, where that is asked for.
+/// `goes_on` is asked before each region with what was done so far: a place to stop without any loss. All that was moved would be
+/// found after a crash at the end, where that is asked for.
 pub fn carry_out<H: Host>(
     host: &mut H,
     files: &mut [Candidate],
@@ -392,7 +392,7 @@ impl<H: Host> Carrier<'_, H> {
         self.uncommitted = 0;
         self.report.commits += 1;
         let near = &self.near;
-        self.host.commit().map_err(|source| Failure::new("write what was moved to its new place", near, source))
+        self.host.settle(near).map_err(|source| Failure::new("write what was moved to its new place", near, source))
     }
 }
 

@@ -264,6 +264,13 @@ pub trait Host {
         one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
     }
 
-    /// Waits until all that was exchanged is on the disk, and the old places are free.
+    /// Waits until what was exchanged would be found after a crash, and the old places are free; no more is written than that takes.
+    /// `near` is a directory in which donors were captured.
+    fn settle(&mut self, near: &Path) -> io::Result<()> {
+        let _ = near;
+        self.commit()
+    }
+
+    /// Waits until all that is dirty in the file system is on the disk, and old places are free.
     fn commit(&mut self) -> io::Result<()>;
 }

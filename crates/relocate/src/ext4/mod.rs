@@ -6,6 +6,7 @@
 mod donor;
 mod facts;
 mod file;
+mod journal;
 pub mod keep;
 
 use std::io;
@@ -21,6 +22,7 @@ use onesweep_sys::{
     setting::Raised,
 };
 
+use self::journal::{commit_journal, has_fast_commits};
 use self::keep::Keeper;
 pub use self::{donor::Donor, facts::Refusal};
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
@@ -242,6 +244,15 @@ impl Host for Ext4 {
             stays.map_or_else(|| Failure::new("move it", file.path(), error).into(), Trouble::from)
         });
         Moved { blocks: told.blocks, trouble }
+    }
+
+    /// Has the journal commit, which brings the bytes of what was moved to the disk first. To write back inodes and bitmaps as well, which
+    /// the next regions change again, would write them twice at each commit.
+    fn settle(&mut self, near: &Path) -> io::Result<()> {
+        if has_fast_commits(&self.name) || commit_journal(near).is_err() || has_fast_commits(&self.name) {
+            return self.commit();
+        }
+        Ok(())
     }
 
     fn commit(&mut self) -> io::Result<()> {

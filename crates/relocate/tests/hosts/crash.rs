@@ -156,6 +156,37 @@ fn a_crash_after_a_run_leaves_what_the_run_has_done() {
     crashes_after_a_run::<OnExt4>();
 }
 
+/// Fast commits would leave old places in use, so they are not relied upon.
+#[test]
+fn a_crash_of_ext4_with_fast_commits_after_a_run_leaves_what_the_run_has_done() {
+    if is_root() {
+        crashes_after_a_run_on::<OnExt4>(Image::of(OnExt4::TOOLS, 512 * MIB, &["-O", "fast_commit"], ""));
+    }
+}
+
+/// A run has all of it in the journal, from where the kernel brings it to its place some day: each commit would else write the same
+/// inodes once more.
+#[test]
+fn a_run_on_ext4_writes_back_no_inodes() {
+    if !is_root() {
+        return;
+    }
+    let mut image = OnExt4::image(512 * MIB, "");
+    let directory = image.root().join("d");
+    scatter(&directory, 60);
+    image.cold();
+    let mut mover = OnExt4::host(&directory);
+    let (_, report) = pack(&mut mover, &directory, &RULES);
+    assert!(report.commits == 1 && report.files > 50, "{report:?}");
+    // In sectors of 512 bytes.
+    let (_, before) = image.written();
+    mover.commit().unwrap();
+    let (_, after) = image.written();
+    assert!(after - before >= 60 * 256 / 512, "{} sectors were left", after - before);
+    drop(mover);
+    image.check();
+}
+
 #[test]
 fn a_crash_of_xfs_after_a_run_leaves_what_the_run_has_done() {
     crashes_after_a_run::<OnXfs>();
@@ -180,7 +211,10 @@ fn crashes_after_a_run<K: Kind>() {
     if !is_root() {
         return;
     }
-    let mut image = K::image(512 * MIB, "");
+    crashes_after_a_run_on::<K>(K::image(512 * MIB, ""));
+}
+
+fn crashes_after_a_run_on<K: Kind>(mut image: Image) {
     let directory = image.root().join("d");
     scatter(&directory, 60);
     image.cold();
