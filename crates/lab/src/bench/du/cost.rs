@@ -1,7 +1,8 @@
 //! What a tracker costs others (FastDu, table 2).
 //!
 //! Each step runs with the server and without it, in turns, so that both meet the same machine: in memory, where the work of
-//! the processor is left, and on an emulated disk in real time, from cold, where a step ends when all of it is on the disk.
+//! the processor is left, and on an emulated disk in real time, from cold, where a step ends when all of it is on the disk. What the
+//! mover of files costs by following what is written is measured apart, as a server that has one beside a server that has none.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,37 @@ const STEPS: [(&str, &str); 5] = [
     ("compile", "cp -a %/sources @/sources && cd @/sources && for f in *.c; do cc -O1 -c $f || exit 1; done"),
     ("rm -r", "rm -r @/new @/copy @/sources"),
 ];
+
+/// Two ways to have the steps done, one of which costs more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pair {
+    /// With a server, and without.
+    Tracker,
+    /// With a server that follows what is written to move it, and with one that doesn't.
+    Follower,
+}
+
+/// It looks at no directory while this is measured.
+pub(super) const FOLLOWING: [&str; 4] = ["--relocate", "always", "--relocate-after", "1h"];
+
+impl Pair {
+    /// What a server is started with, if there is one.
+    fn options(self, is_more: bool) -> Option<&'static [&'static str]> {
+        match (self, is_more) {
+            (Self::Tracker, false) => None,
+            (Self::Tracker, true) | (Self::Follower, false) => Some(&[]),
+            (Self::Follower, true) => Some(&FOLLOWING),
+        }
+    }
+
+    fn name(self, is_more: bool) -> &'static str {
+        match (self, is_more) {
+            (Self::Tracker, false) => "alone",
+            (Self::Tracker, true) | (Self::Follower, false) => "tracked",
+            (Self::Follower, true) => "followed",
+        }
+    }
+}
 
 /// The server looks every 100 ms for what was done.
 const TOLD: Duration = Duration::from_millis(250);
@@ -134,19 +166,26 @@ impl Bed<'_> {
         STEPS.iter().map(one).collect()
     }
 
-    fn rounds(&self, material: &Material, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
+    fn rounds(
+        &self,
+        pair: Pair,
+        material: &Material,
+        programs: &Programs,
+        interrupt: &Interrupt,
+    ) -> Result<Costs, String> {
         let mut steps: Vec<Step> =
             STEPS.iter().map(|(name, _)| Step { name: (*name).to_owned(), ..Step::default() }).collect();
         // The first round, which finds nothing in memory, doesn't count.
         for round in 0..=self.rounds {
-            for tracked in [round % 2 == 0, round % 2 != 0] {
-                let served = tracked.then(|| Served::start(programs, self.scratch, self.tree)).transpose()?;
+            for is_more in [round % 2 == 0, round % 2 != 0] {
+                let start = |options| Served::start_with(programs, self.scratch, self.tree, options);
+                let served = pair.options(is_more).map(start).transpose()?;
                 let times = self.round(served.as_ref(), material, interrupt)?;
                 served.map_or(Ok(()), |served| served.stop(interrupt))?;
                 let all_s: f64 = times.iter().map(|times| times.wall_s).sum();
-                eprintln!("  round {round}, {}: {all_s:.1} s", if tracked { "tracked" } else { "alone" });
+                eprintln!("  round {round}, {}: {all_s:.1} s", pair.name(is_more));
                 for (step, times) in steps.iter_mut().zip(times).filter(|_| round > 0) {
-                    if tracked { &mut step.tracked } else { &mut step.alone }.push(times);
+                    if is_more { &mut step.tracked } else { &mut step.alone }.push(times);
                 }
             }
         }
@@ -156,11 +195,26 @@ impl Bed<'_> {
 
 /// On a file system in memory: what is left is the work of the processor.
 pub(super) fn in_memory(scale: f64, seed: u64, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
+    pairs_in_memory(Pair::Tracker, scale, seed, programs, interrupt)
+}
+
+/// The same, of following what is written to move it.
+pub(super) fn of_following(scale: f64, seed: u64, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
+    pairs_in_memory(Pair::Follower, scale, seed, programs, interrupt)
+}
+
+fn pairs_in_memory(
+    pair: Pair,
+    scale: f64,
+    seed: u64,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<Costs, String> {
     let scratch = Scratch::new("du")?;
     let material = Material::make(scratch.dir("material")?, scale, seed, interrupt)?;
     let volume = Volume::in_memory("ext4", (100_000.0 * scale) as u64 + 5000)?;
     let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None, rounds: super::rounds(scale, ROUNDS) };
-    let costs = bed.rounds(&material, programs, interrupt)?;
+    let costs = bed.rounds(pair, &material, programs, interrupt)?;
     volume.end()?;
     Ok(costs)
 }
@@ -175,7 +229,7 @@ pub(super) fn on_disk(scale: f64, seed: u64, programs: &Programs, interrupt: &In
     fs.make(&image, 200_000, &["-b".to_owned(), "4096".to_owned()])?;
     let mut stage = Stage::up(&stage::disk().real(1.0).buffered(true), &image, fs.mount_type(), &scratch)?;
     let bed = Bed { tree: &stage.tree, scratch: &scratch, stage: Some(&stage), rounds: super::rounds(scale, ROUNDS) };
-    let costs = bed.rounds(&material, programs, interrupt);
+    let costs = bed.rounds(Pair::Tracker, &material, programs, interrupt);
     let ended = stage.end();
     let _ = std::fs::remove_dir_all(scratch.file("store"));
     ended.and(costs)

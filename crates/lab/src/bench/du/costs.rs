@@ -34,6 +34,26 @@ fn explained(costs: &Costs) -> String {
 
 /// Where the processor is all that counts.
 pub(super) fn in_memory(costs: &Costs) -> String {
+    format!(
+        "\n### FastDu, table 2: what the tracker costs others in memory\n\n{} The server's CPU counts.\n\n{}",
+        explained(costs),
+        of_processors(costs)
+    )
+}
+
+/// What the mover adds by following alone, which is to be told apart from what it does with the disk.
+pub(super) fn of_following(costs: &Costs) -> String {
+    format!(
+        "\n### What it costs others that files are to be moved\n\nThe same source tree of {} files in memory, ten rounds: *with* is \
+         `onesweep serve` with `{}`, which hears what is written and looks at nothing meanwhile, *without* is `onesweep serve`. The \
+         CPU of all its processes counts.\n\n{}",
+        count(costs.files),
+        super::cost::FOLLOWING.join(" "),
+        of_processors(costs)
+    )
+}
+
+fn of_processors(costs: &Costs) -> Table {
     let heads = ["without (s)", "with (s)", "more (%)"];
     let heads = ["elapsed", "CPU"].map(|what| heads.map(|head| format!("{what} {head}"))).concat();
     let heads: Vec<&str> = ["step"].into_iter().chain(heads.iter().map(String::as_str)).collect();
@@ -42,10 +62,7 @@ pub(super) fn in_memory(costs: &Costs) -> String {
         let [wall, cpu] = [cells(step, |times| times.wall_s), cells(step, |times| times.cpu_s)];
         table.row([vec![step.name.clone()], wall.into(), cpu.into()].concat());
     }
-    format!(
-        "\n### FastDu, table 2: what the tracker costs others in memory\n\n{} The server's CPU counts.\n\n{table}",
-        explained(costs)
-    )
+    table
 }
 
 /// Where nobody gets on faster than the disk.

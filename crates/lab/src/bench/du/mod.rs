@@ -70,7 +70,9 @@ enum Case {
     Many(&'static str),
     /// Work on a source tree in memory, with a tracker and without.
     Cost,
-    /// The same on a disk that takes its time.
+    /// The same, of following what is written to move it, beside the tracker alone.
+    CostOfFollowing,
+    /// Work on a source tree with a tracker and without, on a disk that takes its time.
     CostOnDisk,
     /// Writes into a directory that has changed.
     Overwrite,
@@ -82,7 +84,7 @@ enum Case {
     Storm,
 }
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -93,6 +95,7 @@ const CASES: [Case; 15] = [
     Case::Many("xfs"),
     Case::Many("btrfs"),
     Case::Cost,
+    Case::CostOfFollowing,
     Case::CostOnDisk,
     Case::Overwrite,
     Case::Records,
@@ -113,6 +116,7 @@ impl Case {
             Self::Homes => "homes".into(),
             Self::Many(fs) => format!("many-{fs}"),
             Self::Cost => "cost".into(),
+            Self::CostOfFollowing => "follow-cost".into(),
             Self::CostOnDisk => "disk-cost".into(),
             Self::Overwrite => "overwrite".into(),
             Self::Records => "records".into(),
@@ -130,6 +134,9 @@ impl Case {
             Self::Still => still::questions(order.scale, &order.programs, interrupt).map(Outcome::Still),
             Self::Homes => still::homes(order.scale, &order.programs, interrupt).map(Outcome::Homes),
             Self::Cost => cost::in_memory(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::CostOfFollowing => {
+                cost::of_following(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs)
+            }
             Self::CostOnDisk => cost::on_disk(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
             Self::Overwrite => overwrite::measure(order.scale, &order.programs, interrupt).map(Outcome::Overwrite),
             Self::Records => records::measure(order.scale, &order.programs, interrupt).map(Outcome::Records),

@@ -52,6 +52,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
                 number(homes.du_ms)
             ),
             Outcome::Costs(costs) if *case == "cost" => costs::in_memory(costs),
+            Outcome::Costs(costs) if *case == "follow-cost" => costs::of_following(costs),
             Outcome::Costs(costs) => costs::on_disk(costs),
             Outcome::Overwrite(overwrite) => costs::of_overwrite(overwrite),
             Outcome::Records(records) => costs::of_records(records, *case == "disk-records", pictures)?,
