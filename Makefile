@@ -29,6 +29,8 @@ WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:moun
 
 # The engines that the tests of crates/peer hold below a server of blocks.
 ENGINE_TOOLS := $(BUILD_TOOLS) redis-server:redis-server
+# The program and the tests, so that both share what is built.
+ENGINE_FEATURES := onesweep-peer/engines,onesweep-cli/engines
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
@@ -274,8 +276,9 @@ test-long: deps
 # Their clients are some hundred crates, which nothing else needs.
 engines-test: $(TARGET)/tools/moto/$(MOTO)
 	@.ci/deps $(ENGINE_TOOLS)
-	ONESWEEP_MOTO=$(abspath $(TARGET))/tools/moto/bin/moto_server \
-	    $(CARGO) test --workspace --features onesweep-peer/engines --test engines
+	$(CARGO) build --workspace --features $(ENGINE_FEATURES) --bin onesweep
+	ONESWEEP_MOTO=$(abspath $(TARGET))/tools/moto/bin/moto_server ONESWEEP_PROGRAM=$(abspath $(TARGET))/debug/onesweep \
+	    $(CARGO) test --workspace --features $(ENGINE_FEATURES) --test engines
 
 # It brings a compiler, which takes minutes to build.
 yara-test:

@@ -32,6 +32,8 @@ mod max_time;
 mod memory;
 mod moments;
 mod mounted_ntfs;
+#[path = "../common/openmetrics.rs"]
+mod openmetrics;
 mod order;
 mod other_names;
 mod peer;

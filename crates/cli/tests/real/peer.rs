@@ -4,13 +4,14 @@
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader},
-    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, SystemTime},
 };
 
 use crate::image::attach_loop;
+use crate::openmetrics;
 use crate::run::{figure, finish, onesweep, output, root_test, run, summary, text};
 
 pub(crate) struct Place {
@@ -78,6 +79,51 @@ fn an_image_is_indexed_once_and_checked() {
     assert_eq!((figure(&learning, "new"), figure(&learning, "bytes")), (0, 0));
 }
 
+/// The bytes of a file, and what of the disk it takes, whichever is more.
+fn on_disk(file: &Path) -> u64 {
+    let about = fs::metadata(file).expect("the index");
+    about.len().max(about.blocks() * 512)
+}
+
+#[test]
+fn an_index_of_an_image_takes_at_most_36_bytes_a_block() {
+    for (size, blocks) in [("4K", 8192), ("16K", 2048)] {
+        let place = Place::new();
+        let made = place.index(&["--block-size", size], &place.image(), 0);
+        assert_eq!(figure(&made, "blocks"), blocks);
+        let bytes = on_disk(&place.path("index"));
+        assert!((32 * blocks..=36 * blocks).contains(&bytes), "{size}: {bytes} for {blocks} blocks");
+    }
+}
+
+#[test]
+fn an_index_of_files_of_many_sizes_is_packed() {
+    let place = Place::new();
+    let tree = place.path("tree");
+    fs::create_dir(&tree).expect("a folder");
+    let mut blocks = 0;
+    for number in 0..600 {
+        let of_file = 16 + number % 50;
+        blocks += of_file;
+        let content: Vec<u8> = (0..of_file * 4096).map(|at| (at / 4096 + at % 251 + number * 7) as u8 | 1).collect();
+        fs::write(tree.join(number.to_string()), content).expect("a file");
+    }
+    settle();
+    let made = place.index(&["--block-size", "4K"], &tree, 0);
+    assert_eq!((figure(&made, "blocks"), figure(&made, "unsettled_files")), (blocks, 0));
+    let bytes = on_disk(&place.path("index"));
+    // 36 for the records alone; pages of the database are not all full, and few of them are many of a small one.
+    assert!((32 * blocks..=44 * blocks).contains(&bytes), "{bytes} for {blocks} blocks");
+}
+
+/// A file changed just now could be changed again without another ctime.
+fn settle() {
+    let settled = SystemTime::now() + Duration::from_secs(4);
+    while SystemTime::now() < settled {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn another_key_or_a_damaged_index_is_refused() {
     let place = Place::new();
@@ -143,10 +189,7 @@ fn files_of_a_directory_are_found_only_as_they_were() {
     // A file changed just now could be changed again without another ctime.
     let made = place.index(&[], &tree, 0);
     assert_eq!((figure(&made, "new"), figure(&made, "unsettled_files")), (50, 50));
-    let settled = SystemTime::now() + Duration::from_secs(4);
-    while SystemTime::now() < settled {
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    settle();
     let made = place.index(&[], &tree, 0);
     assert_eq!((figure(&made, "new"), figure(&made, "unsettled_files")), (50, 0));
     let checked = place.index(&["--check"], &tree, 0);
@@ -240,10 +283,16 @@ impl Drop for Raced {
     }
 }
 
+/// The metrics of what is mounted there, which are OpenMetrics.
+pub(crate) fn metrics(dir: &Path) -> String {
+    let told = text(&finish(onesweep(["peer", "stat", "--metrics", "--mount"]).arg(dir), 0).stdout);
+    openmetrics::parse(&told).unwrap_or_else(|why| panic!("{why}: {told}"));
+    told
+}
+
 /// What a mount has counted.
 pub(crate) fn counted(place: &Place, name: &str) -> u64 {
-    let mut command = onesweep(["peer", "stat", "--metrics", "--mount"]);
-    let told = text(&finish(command.arg(place.path("shown")), 0).stdout);
+    let told = metrics(&place.path("shown"));
     let name = format!("onesweep_peer_mount_{name}_total ");
     let value = told.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("{name}: {told}"));
     value.parse().expect("a number")

@@ -292,7 +292,7 @@ fn a_device_that_is_only_read_stays_as_it_is_and_a_trace_tells_of_each_read() {
     assert!(fs::read(&image).expect("the image") == before);
     let trace = fs::read_to_string(&trace).expect("the trace");
     let mut lines = trace.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    assert_eq!(lines.next().expect("a head"), ["us", "at", "bytes", "from", "why", "took_us"]);
+    assert_eq!(lines.next().expect("a head"), ["us", "at", "bytes", "from", "why", "took_us", "servers"]);
     let lines: Vec<_> = lines.collect();
     assert_eq!(lines.len() as u64, reads, "{trace}");
     let number = |text: &str| text.parse::<u64>().expect("a number");
@@ -304,7 +304,8 @@ fn a_device_that_is_only_read_stays_as_it_is_and_a_trace_tells_of_each_read() {
             "{line:?}"
         );
         assert!(line[3] != "server" || line[4] == "raced", "{line:?}");
-        assert!(number(line[1]) < before.len() as u64 && line.len() == 6, "{line:?}");
+        assert_eq!(line[6] == server.address, line[3] == "server", "{line:?}");
+        assert!(number(line[1]) < before.len() as u64 && line.len() == 7, "{line:?}");
     }
 }
 
@@ -318,7 +319,9 @@ fn several_servers_are_asked_and_any_of_them_may_stop() {
     let servers: [Server; 3] = std::array::from_fn(|_| Server::start(&place));
     push(&place, &image, &servers.each_ref());
     let named: Vec<&str> = servers.iter().flat_map(|server| ["--server", &server.address]).collect();
-    let raced = Raced::show(&place, &image, &[&named[..], &["--read-only", "--policy", "quiet-disk"]].concat());
+    let (trace, addresses) = (place.path("trace"), servers.each_ref().map(|server| server.address.clone()));
+    let more = ["--read-only", "--policy", "quiet-disk", "--trace", trace.to_str().expect("text")];
+    let raced = Raced::show(&place, &image, &[&named[..], &more].concat());
     wait_until("a server is not reached", || of_servers(&place, "server_usable") == [1, 1, 1]);
     let file = File::open(shown(&place)).expect("the device");
     let reads_are_right = |numbers: std::ops::Range<u64>| {
@@ -349,6 +352,17 @@ fn several_servers_are_asked_and_any_of_them_may_stop() {
     assert_eq!(counted(&place, "reads_failed"), 0);
     drop(file);
     assert_eq!(raced.end(), Some(0));
+    // The trace names who answered, and nobody where the disk did.
+    let trace = fs::read_to_string(&trace).expect("the trace");
+    let lines: Vec<Vec<&str>> = trace.lines().skip(1).map(|line| line.split('\t').collect()).collect();
+    for (address, hits) in addresses.iter().zip(hits) {
+        let named = lines.iter().filter(|line| line[6] == address).count() as u64;
+        assert!(named >= hits, "{address}: {named} of {hits} are in the trace");
+    }
+    assert!(
+        lines.iter().all(|line| (line[3] == "server") == addresses.iter().any(|address| line[6] == address)),
+        "{trace}"
+    );
 }
 
 /// Files that a pattern matches go by another policy, and others, and the tables, by that of the mount.
@@ -415,6 +429,59 @@ fn files_of_an_ntfs_go_by_the_policy_of_their_pattern() {
 fn files_of_an_xfs_go_by_the_policy_of_their_pattern() {
     root_test!();
     goes_by_pattern(&["mkfs.xfs", "-q", "-f"], 320);
+}
+
+/// Where files lie is looked up at the start. What is written and moved later goes by the policy of the mount, and a place by that of
+/// the file that was there, until the next start; the bytes are right before and after.
+#[test]
+fn files_that_move_go_by_their_pattern_from_the_next_start_on() {
+    root_test!();
+    let place = Place::new();
+    let (image, mnt) = (place.path("image"), place.path("mnt"));
+    File::create(&image).expect("an image").set_len(64 << 20).expect("its size");
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+    fs::create_dir(&mnt).expect("a folder");
+    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mnt));
+    let content = |seed: u64| (0..256).flat_map(|number| block(seed, number)).collect::<Vec<u8>>();
+    fs::write(mnt.join("film.iso"), content(1)).expect("a file");
+    fs::write(mnt.join("text"), content(2)).expect("a file");
+    run(Command::new("umount").arg(&mnt));
+    wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(&image)).is_empty());
+    place.index(&[], &image, 0);
+    let server = Server::start(&place);
+    push(&place, &image, &[&server]);
+
+    let policies = ["--policy", "local-first", "--policy-of", "*.iso=quiet-disk"];
+    let goes_by = |files: &[(&str, u64, &str)]| {
+        for (name, seed, policy) in files {
+            let file = mnt.join(name);
+            // Only what isn't in memory is read here.
+            run(Command::new("dd")
+                .args(["of=/dev/null", "iflag=nocache", "count=0", "status=none"])
+                .arg(format!("if={}", file.display())));
+            let by = || ["quiet_disk", "local_first"].map(|name| counted(&place, &format!("reads_by_{name}")));
+            let before = by();
+            assert!(fs::read(&file).expect("it is read") == content(*seed), "{name}");
+            let grown: [u64; 2] = std::array::from_fn(|at| by()[at] - before[at]);
+            // Others may read tables meanwhile, by the policy of the mount.
+            let is_quiet = *policy == "quiet-disk";
+            assert_eq!(grown[0] > 0, is_quiet, "{name}: {grown:?}");
+            assert!(is_quiet || grown[1] > 0, "{name}: {grown:?}");
+        }
+    };
+    let raced = Raced::start(&place, &image, &server.address, &policies);
+    goes_by(&[("film.iso", 1, "quiet-disk"), ("text", 2, "local-first")]);
+    // A place that has another name now, one that is new, and one whose file is another.
+    fs::rename(mnt.join("film.iso"), mnt.join("film")).expect("another name");
+    fs::write(mnt.join("new.iso"), content(3)).expect("a file");
+    fs::rename(mnt.join("text"), mnt.join("text.iso")).expect("another name");
+    run(Command::new("sync").arg("-f").arg(&mnt));
+    goes_by(&[("film", 1, "quiet-disk"), ("new.iso", 3, "local-first"), ("text.iso", 2, "local-first")]);
+    assert_eq!(raced.end(), Some(0));
+
+    let raced = Raced::start(&place, &image, &server.address, &policies);
+    goes_by(&[("film", 1, "local-first"), ("new.iso", 3, "quiet-disk"), ("text.iso", 2, "quiet-disk")]);
+    assert_eq!(raced.end(), Some(0));
 }
 
 /// On a device without a file system, and on btrfs, whose addresses are none of the device.

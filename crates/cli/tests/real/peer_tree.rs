@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::{
     image::{Fs, Image, mounts_below},
-    peer::{Place, Server},
+    peer::{Place, Server, metrics},
     run::{figure, finish, hold, interruptible, long, onesweep, output, root_test, run, seed, skipped, text},
     tree::{self, Rng, Varied},
 };
@@ -73,7 +73,7 @@ impl Shown {
     }
 
     fn value(&self, name: &str) -> u64 {
-        let told = text(&finish(onesweep(["peer", "stat", "--metrics", "--mount"]).arg(&self.dir), 0).stdout);
+        let told = metrics(&self.dir);
         let name = format!("onesweep_peer_mount_{name}");
         let line = told.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("{name}: {told}"));
         line.rsplit(' ').next().expect("a value").parse().expect("a number")
@@ -171,7 +171,7 @@ fn a_tree_through_the_race_is_the_same_and_the_disk_is_spared() {
         shown.end(Signal::INT);
         let trace = fs::read_to_string(&trace).expect("the trace");
         let mut lines = trace.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-        assert_eq!(lines.next().expect("a head"), ["us", "inode", "at", "bytes", "from", "why", "took_us"]);
+        assert_eq!(lines.next().expect("a head"), ["us", "inode", "at", "bytes", "from", "why", "took_us", "servers"]);
         let of_large: u64 =
             lines.filter(|line| line[1] == large).map(|line| line[3].parse::<u64>().expect("a number")).sum();
         assert!(of_large >= (3 << 20) + 123, "{trace}");

@@ -73,7 +73,8 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(peers: Peers, domain: TrustDomain, setting: Setting) -> io::Result<Arc<Self>> {
-        let servers = peers.health().len();
+        let names: Vec<String> = peers.health().into_iter().map(|server| server.address).collect();
+        let servers = names.len();
         if servers > SERVERS_MAX {
             let what = format!("there can be {SERVERS_MAX} servers, and here are {servers}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -87,7 +88,7 @@ impl Engine {
             false => None,
         };
         let of_files = setting.of_files;
-        let trace = setting.trace.map(|file| Trace::start(file, of_files)).transpose()?;
+        let trace = setting.trace.map(|file| Trace::start(file, of_files, &names)).transpose()?;
         let engine = Arc::new(Self {
             policy: setting.policy,
             peers,

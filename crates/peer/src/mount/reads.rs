@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What a device says of a place that it can't read.
 const EIO: i32 = 5;
 
+/// No server at all, as a set of them.
+const NOBODY: PeerId = PeerId(0);
+
 pub(super) type ReadDone = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
 /// A read that has no answer yet.
@@ -49,6 +52,7 @@ struct Pending {
     learns: bool,
     asked: Micros,
     why: &'static str,
+    priority: Priority,
     /// Why the disk couldn't read it.
     local_error: Option<i32>,
     timer: Option<Micros>,
@@ -113,6 +117,17 @@ enum Asker {
     Mending(i32),
 }
 
+impl Asker {
+    /// How urgently servers are asked. FUSE doesn't tell what the kernel reads ahead from what somebody waits for, a loop device even less,
+    /// and nothing is read ahead here: so all reads are waited for, but those of which this is known.
+    fn priority(self) -> Priority {
+        match self {
+            Self::Reader | Self::Part => Priority::Waiting,
+            Self::Mending(_) => Priority::Prefetch,
+        }
+    }
+}
+
 /// A block that is to be asked for.
 struct Get {
     place: usize,
@@ -138,7 +153,7 @@ struct Effects {
 
 /// What is to be done without the lock.
 enum Effect {
-    Remote { key: (ReadId, RequestId, PeerId), gets: Vec<Get> },
+    Remote { key: (ReadId, RequestId, PeerId), gets: Vec<Get>, priority: Priority },
     Cancel(Vec<Ticket>),
     Answer { pending: Box<Pending>, source: Source, now: Micros },
     Fail { pending: Box<Pending>, now: Micros },
@@ -206,6 +221,7 @@ impl Engine {
             learns,
             asked: self.now(),
             why: "-",
+            priority: asker.priority(),
             local_error: if let Asker::Mending(error) = asker { Some(error) } else { None },
             timer: None,
             done,
@@ -326,7 +342,7 @@ impl Engine {
                 let gets = pending.hashes.iter().zip(servers).enumerate();
                 let gets =
                     gets.filter_map(|(place, (hash, server))| Some(Get { place, server: *server, hash: (*hash)? }));
-                let gets: Vec<Get> = gets.collect();
+                let (gets, priority): (Vec<Get>, _) = (gets.collect(), pending.priority);
                 let geometry = pending.ground.geometry();
                 let at = geometry.place(pending.blocks.start).0;
                 let (last, len) = geometry.place(pending.blocks.end - 1);
@@ -334,7 +350,7 @@ impl Engine {
                 let (block_bytes, missing) = (geometry.block_bytes as usize, gets.len());
                 let started = Request { read, peer, at, block_bytes, bytes, came: 0, missing, tickets: Vec::new() };
                 racing.requests.insert(request, started);
-                Some(Effect::Remote { key: (read, request, peer), gets })
+                Some(Effect::Remote { key: (read, request, peer), gets, priority })
             }
             Action::CancelRemote { request, .. } => {
                 let Request { tickets, came, .. } = racing.requests.remove(&request)?;
@@ -376,7 +392,7 @@ impl Engine {
         others.sort_by_key(Effect::turn);
         for effect in others {
             match effect {
-                Effect::Remote { key, gets } => self.read_remote(key, gets),
+                Effect::Remote { key, gets, priority } => self.read_remote(key, gets, priority),
                 Effect::Cancel(tickets) => cancel(tickets),
                 Effect::Answer { pending, source, now } => match brought {
                     Some(brought) => self.answer(*pending, source, now, brought),
@@ -429,11 +445,11 @@ impl Engine {
         }
     }
 
-    fn read_remote(self: &Arc<Self>, key: (ReadId, RequestId, PeerId), gets: Vec<Get>) {
+    fn read_remote(self: &Arc<Self>, key: (ReadId, RequestId, PeerId), gets: Vec<Get>, priority: Priority) {
         for Get { place, server, hash } in gets {
             let shared = Arc::clone(self);
             let done = move |got: Result<&[u8], Failure>| shared.block_came(key, place, got);
-            match self.peers.get_from(server, &hash, Priority::Waiting, PATIENCE, done) {
+            match self.peers.get_from(server, &hash, priority, PATIENCE, done) {
                 Ok(ticket) => {
                     let mut racing = lock(&self.racing);
                     match racing.requests.get_mut(&key.1) {
@@ -507,7 +523,8 @@ impl Engine {
         };
         let counter = if source == Source::Local { &self.counters.local_bytes } else { &self.counters.remote_bytes };
         add(counter, len as u64);
-        self.trace_until((&*ground, at, len), (pending.asked, now), from, pending.why);
+        let servers = if let Source::Remote(servers) = source { servers } else { NOBODY };
+        self.trace_until((&*ground, at, len), (pending.asked, now), (from, pending.why), servers);
         if from == "rescue" {
             ground.rescued(pending.blocks.start, &pending.hashes, brought.bytes);
         }
@@ -530,11 +547,11 @@ impl Engine {
         }
         if blocks.end - blocks.start == 1 {
             add(&self.counters.failed, 1);
-            self.trace_until((&*ground, at, len), (asked, now), "error", why);
+            self.trace_until((&*ground, at, len), (asked, now), ("error", why), NOBODY);
             return done(Err(io::Error::from_raw_os_error(local_error.unwrap_or(EIO))));
         }
         add(&self.counters.split, 1);
-        self.trace_until((&*ground, at, len), (asked, now), "parts", why);
+        self.trace_until((&*ground, at, len), (asked, now), ("parts", why), NOBODY);
         let parts = (blocks.end - blocks.start) as usize;
         let gather = Gather { bytes: vec![0; len], missing: parts, error: None, done: Some(done) };
         let gather = Arc::new(Mutex::new(gather));
@@ -548,19 +565,19 @@ impl Engine {
     }
 
     pub(super) fn trace(&self, what: (&dyn Ground, u64, usize), asked: Micros, from: &'static str, why: &'static str) {
-        self.trace_until(what, (asked, self.now()), from, why);
+        self.trace_until(what, (asked, self.now()), (from, why), NOBODY);
     }
 
     fn trace_until(
         &self,
         (ground, at, len): (&dyn Ground, u64, usize),
         (asked, now): (Micros, Micros),
-        from: &'static str,
-        why: &'static str,
+        (from, why): (&'static str, &'static str),
+        servers: PeerId,
     ) {
         if let Some(trace) = lock(&self.trace).as_ref() {
             let took = now.saturating_sub(asked);
-            let line = Line { asked, inode: ground.inode(), at, bytes: len as u64, from, why, took };
+            let line = Line { asked, inode: ground.inode(), at, bytes: len as u64, from, why, took, servers };
             if !trace.write(line) {
                 add(&self.counters.untraced, 1);
             }

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod processes;
+mod program;
 mod redis;
 mod s3;
 mod support;

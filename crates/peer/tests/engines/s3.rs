@@ -34,16 +34,19 @@ fn http(moto: &Moto, method: &str, path: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn start() -> Moto {
+pub(crate) fn start() -> Moto {
     let moto = Moto::start();
     let answer = http(&moto, "PUT", &format!("/{BUCKET}"), b"");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     moto
 }
 
+pub(crate) fn address(moto: &Moto, more: &str) -> String {
+    format!("s3://{BUCKET}/some/where?endpoint=http://{}&timeout=2s{more}", moto.address)
+}
+
 fn above(moto: &Moto, more: &str) -> Together {
-    let address = format!("s3://{BUCKET}/some/where?endpoint=http://{}&timeout=2s{more}", moto.address);
-    Together::with(&address, 0, &credentials)
+    Together::with(&address(moto, more), 0, &credentials)
 }
 
 fn path(n: u32) -> String {
@@ -51,7 +54,7 @@ fn path(n: u32) -> String {
     format!("/{BUCKET}/some/where/onesweep-1/{}/{}/{hash}", domain_name(), &hash[..2])
 }
 
-fn objects(moto: &Moto) -> usize {
+pub(crate) fn objects(moto: &Moto) -> usize {
     http(moto, "GET", &format!("/{BUCKET}?list-type=2"), b"").matches("<Key>").count()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use onesweep_peer::{mount, race::Policy};
+use onesweep_peer::{mount, race::Policy, wire::Priority};
 
 use crate::{
     BLOCKS, Setup, counted,
@@ -73,6 +73,27 @@ fn whatever_becomes_of_a_server_reads_are_the_disks_and_it_is_asked_again() {
         flushed.unwrap();
         assert!(index.is_some(), "{policy:?} {treatment:?}");
     }
+}
+
+/// A place is mended after the server has answered: nobody waits for what is asked for that. Somebody does for all else.
+#[test]
+fn only_what_nobody_waits_for_is_asked_behind_others() {
+    let (setup, relay) = setup_with_relay(mount::Settings { reclaim: true, ..mount::Settings::new(Policy::Race) });
+    let expected = setup.disk.bytes.lock().unwrap().clone();
+    reads_are_right(&setup, &expected, 0..8);
+    setup.disk.bad.lock().unwrap().insert(20 * 8);
+    let bad = setup.domain.hash(&expected[20 * 4096..21 * 4096]);
+    let is_behind = |relay: &Relay| relay.gets().iter().any(|(priority, _)| *priority == Priority::Prefetch);
+    let until = Instant::now() + PATIENCE;
+    while !is_behind(&relay) {
+        assert!(Instant::now() < until, "{}", setup.device.metrics());
+        // The disk may have been seen to fail before the server answered; then that answer has mended it.
+        setup.disk.bad.lock().unwrap().insert(20 * 8);
+        reads_are_right(&setup, &expected, 19..22);
+    }
+    let gets = relay.gets();
+    assert!(gets.iter().all(|(priority, hash)| *priority == Priority::Waiting || *hash == bad), "{gets:?}");
+    assert!(gets.contains(&(Priority::Waiting, bad)), "{gets:?}");
 }
 
 /// A block that a server has wrong is neither served nor written over a bad place.

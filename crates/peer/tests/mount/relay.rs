@@ -11,6 +11,11 @@ use std::{
     time::Duration,
 };
 
+use onesweep_peer::{
+    id::Hash,
+    wire::{Priority, Request, request},
+};
+
 /// What becomes of what the server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment {
@@ -44,6 +49,8 @@ struct Shared {
     treatment: Mutex<Treatment>,
     portions: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
+    /// What clients have said, by connection.
+    asked: Mutex<Vec<Vec<u8>>>,
     is_ending: AtomicBool,
 }
 
@@ -72,6 +79,7 @@ impl Relay {
             treatment: Mutex::new(Treatment::Pass),
             portions: AtomicU64::new(0),
             open: Mutex::default(),
+            asked: Mutex::default(),
             is_ending: AtomicBool::new(false),
         });
         let all = Arc::clone(&shared);
@@ -86,15 +94,35 @@ impl Relay {
                 let Ok(to) = TcpStream::connect(&server) else { continue };
                 let both = [client.try_clone().unwrap(), to.try_clone().unwrap()];
                 all.open.lock().unwrap().extend(both);
-                for (from, to, is_answer) in
-                    [(client.try_clone().unwrap(), to.try_clone().unwrap(), false), (to, client, true)]
+                let connection = {
+                    let mut asked = all.asked.lock().unwrap();
+                    asked.push(Vec::new());
+                    asked.len() - 1
+                };
+                for (from, to, asks) in
+                    [(client.try_clone().unwrap(), to.try_clone().unwrap(), Some(connection)), (to, client, None)]
                 {
                     let shared = Arc::clone(&all);
-                    thread::spawn(move || pass(from, to, is_answer, &shared));
+                    thread::spawn(move || pass(from, to, asks, &shared));
                 }
             }
         });
         Self { address, shared }
+    }
+
+    /// The blocks that clients have asked for, and how urgently.
+    pub(crate) fn gets(&self) -> Vec<(Priority, Hash)> {
+        let mut gets = Vec::new();
+        for said in self.shared.asked.lock().unwrap().iter() {
+            let mut rest = &said[..];
+            while let Some((frame, used)) = request(rest).unwrap() {
+                if let Request::Get { priority, hashes, .. } = frame {
+                    gets.extend(hashes.iter().map(|hash| (priority, hash)));
+                }
+                rest = &rest[used..];
+            }
+        }
+        gets
     }
 
     pub(crate) fn treat(&self, treatment: Treatment) {
@@ -113,7 +141,8 @@ impl Drop for Relay {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, shared: &Shared) {
+fn pass(mut from: TcpStream, mut to: TcpStream, asks: Option<usize>, shared: &Shared) {
+    let is_answer = asks.is_none();
     let _ = (from.set_nodelay(true), to.set_nodelay(true));
     let mut buffer = vec![0; 16 << 10];
     while let Ok(count) = from.read(&mut buffer) {
@@ -122,6 +151,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, shared: &Shared
         }
         let portion = shared.portions.fetch_add(1, Ordering::Relaxed);
         let bytes = &mut buffer[..count];
+        if let Some(connection) = asks {
+            shared.asked.lock().unwrap()[connection].extend_from_slice(bytes);
+        }
         while shared.now() == Treatment::Hold {
             thread::sleep(LOOK);
         }

@@ -19,7 +19,13 @@ const IMAGE: u64 = 32 << 20;
 /// Reads before the fault, and after it.
 const BEFORE: u64 = 100;
 const AFTER: u64 = 200;
+/// Reads behind those, among which extra requests are counted.
+const COUNTED: u64 = 400;
 const ROUNDS: usize = 5;
+/// Policies that promise times.
+const TIMED: [&str; 2] = ["race", "local-first"];
+/// Those that wait for the server by design. Of them extra requests are counted alone.
+const COUNTED_ALONE: [&str; 2] = ["remote-first", "quiet-disk"];
 const MBIT: u64 = 1000;
 /// Twenty years: no certificate is valid then, nor was then.
 const CLOCK_DAYS: i64 = 7300;
@@ -73,6 +79,11 @@ impl Fault {
         }
     }
 
+    /// Whether the server is of no use from then on.
+    fn is_for_good(self) -> bool {
+        !matches!(self, Self::Clock(_))
+    }
+
     fn treatment(self) -> Option<Treatment> {
         match self {
             Self::HalfOpen => Some(Treatment::Hold),
@@ -98,13 +109,17 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
     site.network.limit(MBIT)?;
     let (alone, below) = (rig.shown(&site, "alone")?, rig.shown(&site, "raced")?);
     let mut all = Vec::new();
-    for policy in ["race", "local-first"] {
-        for fault in Fault::ALL {
+    for policy in TIMED.into_iter().chain(COUNTED_ALONE) {
+        let (is_timed, rounds) = match TIMED.contains(&policy) {
+            true => (true, rounds(scale, ROUNDS)),
+            false => (false, 1),
+        };
+        for fault in Fault::ALL.into_iter().filter(|fault| is_timed || fault.is_for_good()) {
             let mut faulty = Faulty { fault: fault.name().into(), policy: policy.into(), ..Faulty::default() };
-            for round in 0..rounds(scale, ROUNDS) {
+            for round in 0..rounds {
                 round_of(&mut site, &rig, (&alone, &below), fault, &mut faulty, (round as u64, scale))?;
             }
-            eprintln!("  {policy}, {}: {:?}", faulty.fault, faulty.raced.first());
+            eprintln!("  {policy}, {}: {:?}, {:?} % extra", faulty.fault, faulty.raced.first(), faulty.extra_percent);
             all.push(faulty);
         }
     }
@@ -172,11 +187,20 @@ fn round_of(
     } else {
         after.add(reads(&block, count, seed)?);
     }
-    faulty.raced.push(after.taken());
-    faulty.disk.push(series::taken(&reads(&plain, count, seed)?.us));
-    faulty.first_us.extend(&first.us);
-    faulty.wrong += before.wrong + first.wrong + after.wrong;
-    faulty.failed += before.failed + first.failed + after.failed;
+    let mut counted = Series::default();
+    if fault.is_for_good() {
+        let (extra, count) = (raced.counted("requests_extra")?, scaled(COUNTED, scale));
+        counted = reads(&block, count, round + 300)?;
+        let extra = raced.counted("requests_extra")? - extra;
+        faulty.extra_percent.push(extra as f64 * 100.0 / count as f64);
+    }
+    if TIMED.contains(&&*faulty.policy) {
+        faulty.raced.push(after.taken());
+        faulty.disk.push(series::taken(&reads(&plain, count, seed)?.us));
+        faulty.first_us.extend(&first.us);
+    }
+    faulty.wrong += before.wrong + first.wrong + after.wrong + counted.wrong;
+    faulty.failed += before.failed + first.failed + after.failed + counted.failed;
     if fault == Fault::Stopped {
         site.server()?.hold(false)?;
     }

@@ -173,10 +173,18 @@ fn faults(outcomes: &Outcomes) -> Vec<Row> {
     ];
     for faulty in faults.into_iter().flatten() {
         let what = format!("{}, `{}`", faulty.fault, faulty.policy);
-        let figure = "p99, above 1.05 × the disk's + 2 ms (ms)";
-        rows.push(row(what.clone(), figure, Some(Aim::AtMost(0.0)), above(faulty)).paper("falls back"));
-        let figure = "first read, above 1.05 × the disk's p99 + 2 ms + a read of the disk's (ms)";
-        rows.push(row(what, figure, Some(Aim::AtMost(0.0)), first_above(faulty)).paper("falls back"));
+        // Of policies that wait for the server by design no times are asked.
+        if !faulty.raced.is_empty() {
+            let figure = "p99, above 1.05 × the disk's + 2 ms (ms)";
+            rows.push(row(what.clone(), figure, Some(Aim::AtMost(0.0)), above(faulty)).paper("falls back"));
+            let figure = "first read, above 1.05 × the disk's p99 + 2 ms + a read of the disk's (ms)";
+            rows.push(row(what.clone(), figure, Some(Aim::AtMost(0.0)), first_above(faulty)).paper("falls back"));
+        }
+        // Where the server may help again there is none.
+        let extra = statistics::spread(faulty.extra_percent.clone());
+        rows.extend(
+            extra.map(|extra| row(what, "extra requests after 200 reads (%)", Some(Aim::AtMost(5.0)), Some(extra))),
+        );
     }
     rows
 }
@@ -374,9 +382,16 @@ mod tests {
             raced: vec![taken(20_000.0, 1.0)],
             wrong: 1,
             first_us: vec![30_000.0],
+            extra_percent: vec![1.0, 6.0, 7.0],
             ..Faulty::default()
         };
-        let faults = Outcome::Faults(vec![faulty]);
+        let counted_alone = Faulty {
+            fault: "stopped".into(),
+            policy: "quiet-disk".into(),
+            extra_percent: vec![0.5],
+            ..Faulty::default()
+        };
+        let faults = Outcome::Faults(vec![faulty, counted_alone]);
         let figures = [("first_s", vec![0.1, 2.0]), ("errors", vec![0.0])];
         let links = Outcome::Figures(figures.map(|(name, values)| (name.to_owned(), values)).into());
         let figures = |all: &[(&str, f64)]| {
@@ -403,11 +418,14 @@ mod tests {
             "| killed, `race` | p99, above 1.05 × the disk's + 2 ms (ms) | falls back | ≤ 0 | 17.0 | **not met** |",
             "| the link down and up under load | first hit (s), the latest | – | ≤ 1 | 2.00 | **not met** |",
             "| killed, `race` | first read, above 1.05 × the disk's p99 + 2 ms + a read of the disk's (ms) | falls back | ≤ 0 | -3.00 | met |",
+            "| killed, `race` | extra requests after 200 reads (%) | – | ≤ 5 | 6.00 (1.00 to 7.00) | **not met** |",
+            "| stopped, `quiet-disk` | extra requests after 200 reads (%) | – | ≤ 5 | 0.50 | met |",
             "| `scan` of known contents, cold, modelled | clamdscan ÷ ours | – | ≥ 10 | 12.5 | met |",
             "| a tree on a quicker local device, files of 19 KB | cold 4 KiB, more (µs) | – | ≤ 30 | 20.0 | met |",
             "| `guard`, a known verdict | added to an open (µs) | – | ≤ 20 | – | not measured |",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+        assert_eq!(text.matches("| stopped, `quiet-disk` |").count(), 1, "{text}");
     }
 }

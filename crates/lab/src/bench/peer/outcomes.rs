@@ -68,6 +68,10 @@ pub(crate) struct Faulty {
     pub(crate) wrong: u64,
     /// Reads that failed.
     pub(crate) failed: u64,
+    /// Requests without use, of a hundred reads, once 200 have met the fault; nothing where the server may help again, and in records
+    /// of before this was counted.
+    #[serde(default)]
+    pub(crate) extra_percent: Vec<f64>,
 }
 
 /// What came out of a case.
@@ -133,6 +137,20 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    /// A record of before extra requests were counted.
+    #[test]
+    fn faults_that_lack_a_figure_are_read() {
+        let old = r#"{"faults":[{"fault":"killed","policy":"race","disk":[],"raced":[],"first_us":[1.0],"wrong":0,"failed":2}]}"#;
+        let faulty = Faulty {
+            fault: "killed".into(),
+            policy: "race".into(),
+            first_us: vec![1.0],
+            failed: 2,
+            ..Faulty::default()
+        };
+        assert_eq!(serde_json::from_str::<Outcome>(old).unwrap(), Outcome::Faults(vec![faulty]));
+    }
 
     #[test]
     fn outcomes_come_back() {

@@ -117,7 +117,16 @@ fn of_sequential(sequential: &Sequential) -> String {
 }
 
 fn of_faults(faults: &[Faulty]) -> String {
-    let heads = ["fault", "policy", "disk, p99", "raced, median", "raced, p99", "above what it may be", "first read"];
+    let heads = [
+        "fault",
+        "policy",
+        "disk, p99",
+        "raced, median",
+        "raced, p99",
+        "above what it may be",
+        "first read",
+        "extra, %",
+    ];
     let mut table = Table::new(&heads);
     for faulty in faults {
         let first = faulty.first_us.iter().map(|us| us / 1e3).collect();
@@ -129,11 +138,12 @@ fn of_faults(faults: &[Faulty]) -> String {
             middle(&faulty.raced, |taken| taken.p99),
             above(faulty).map_or(NOT_MEASURED.into(), spread),
             statistics::spread(first).map_or(NOT_MEASURED.into(), spread),
+            statistics::spread(faulty.extra_percent.clone()).map_or("–".into(), spread),
         ]);
     }
     format!(
         "\n### A server that fails\n\nMilliseconds for random reads of 4 KiB after the fault, its first read apart; medians of the \
-         rounds.\n\n{table}"
+         rounds. Extra: requests without use, of a hundred reads, once 200 have met the fault; where the server can't help.\n\n{table}"
     )
 }
 
@@ -157,6 +167,7 @@ mod tests {
             disk: vec![taken(9000.0)],
             raced: vec![taken(9000.0)],
             first_us: vec![5000.0],
+            extra_percent: vec![1.5],
             ..Faulty::default()
         };
         let machine = Machine { processors: "2 processors".into(), kernel: "6.18".into(), ..Machine::default() };
@@ -188,7 +199,7 @@ mod tests {
             "### The paper's figure 4, 1 Gbit/s\n\n1,000 reads",
             "| 1M | 9.00 | 0.90 | 18.0 | 0.40 | 0.04 | 0.80 |",
             "| 64K | 12.0 | 11.0 | 60.0 |",
-            "| killed | `race` | 18.0 | 9.00 | 18.0 | -2.90 | 5.00 |",
+            "| killed | `race` | 18.0 | 9.00 | 18.0 | -2.90 | 5.00 | 1.50 |",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

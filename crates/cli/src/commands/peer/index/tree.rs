@@ -80,12 +80,20 @@ pub(super) fn run(
         return Err(failed(error));
     }
     let block_bytes = index.block_bytes();
-    drop(index);
     if session.is_interrupted() && !args.check {
         let _ = fs::remove_file(&draft);
     } else if !args.check {
-        put_in_place(&draft, index_path)?;
+        let packed = super::draft(&draft);
+        match fs::remove_file(&packed) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::io(&packed, "remove", &error));
+            }
+            _ => index.pack_into(&packed).map_err(|error| failed(&error))?,
+        }
+        put_in_place(&packed, index_path)?;
+        let _ = fs::remove_file(&draft);
     }
+    drop(index);
     let mut details = found.details;
     details.kind = "directory";
     details.index = index_path.to_string_lossy().into_owned();
