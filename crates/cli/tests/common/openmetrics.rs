@@ -74,7 +74,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Sample>, String> {
         if name != own || family.kind.is_empty() {
             return Err(wrong("a sample of no family, or of another one"));
         }
-        if is_counter && !(value >= 0.0) {
+        if is_counter && (value.is_nan() || value < 0.0) {
             return Err(wrong("a counter below nothing"));
         }
         let mut sorted = labels.clone();
