@@ -33,7 +33,7 @@ pub struct Settings {
     /// Regions that save most for what is written come first, for who may not have the time for all; else the first in
     /// the order of reading, so that regions lie side by side, too. Heeded by [`passes`](crate::passes).
     pub gain_first: bool,
-    /// Whether it is waited until all that was moved would be found after a crash. Else the journal brings it there in its own time, with no less safety.
+    /// Whether it is waited until all that was moved is on the disk. Else the journal brings it there in its own time, with no less safety.
     pub is_durable: bool,
 }
 
@@ -90,8 +90,8 @@ pub struct Report {
 
 /// Carries out a plan that was made of `files`, whose places and reasons to stay are kept up to date.
 ///
-/// `goes_on` is asked before each region with what was done so far: a place to stop without any loss. All that was moved would be
-/// found after a crash at the end, where that is asked for.
+/// `goes_on` is asked before each region with what was done so far: a place to stop without any loss. All that was moved is on
+/// the disk at the end, where that is asked for.
 pub fn carry_out<H: Host>(
     host: &mut H,
     files: &mut [Candidate],
@@ -330,7 +330,7 @@ impl<H: Host> Carrier<'_, H> {
                 Some(fitted) => return Ok(Some(fitted)),
                 // What was left and given back is free after a commit.
                 None if space.is_exhausted && self.uncommitted >= needed => {
-                    self.commit(0)?;
+                    self.committed(H::settle)?;
                     space.is_exhausted = false;
                 }
                 None if space.is_exhausted || !may_capture => {
@@ -386,13 +386,14 @@ impl<H: Host> Carrier<'_, H> {
 
     /// Commits when more than so many blocks are not free yet.
     fn commit(&mut self, above: u64) -> Result<(), Failure> {
-        if self.uncommitted <= above {
-            return Ok(());
-        }
+        if self.uncommitted <= above { Ok(()) } else { self.committed(|host, _| host.commit()) }
+    }
+
+    fn committed(&mut self, commit: impl FnOnce(&mut H, &Path) -> io::Result<()>) -> Result<(), Failure> {
         self.uncommitted = 0;
         self.report.commits += 1;
-        let near = &self.near;
-        self.host.settle(near).map_err(|source| Failure::new("write what was moved to its new place", near, source))
+        commit(self.host, &self.near)
+            .map_err(|source| Failure::new("write what was moved to its new place", &self.near, source))
     }
 }
 

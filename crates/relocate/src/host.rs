@@ -264,13 +264,13 @@ pub trait Host {
         one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
     }
 
-    /// Waits until what was exchanged would be found after a crash, and the old places are free; no more is written than that takes.
-    /// `near` is a directory in which donors were captured.
+    /// Waits until old places are free, and what was exchanged would be found after a crash; no more is written than that takes, but what is
+    /// written may come to the disk file by file. `near` is a directory in which donors were captured.
     fn settle(&mut self, near: &Path) -> io::Result<()> {
         let _ = near;
         self.commit()
     }
 
-    /// Waits until all that is dirty in the file system is on the disk, and old places are free.
+    /// Waits until all that is dirty in the file system is on the disk, by few requests, and old places are free.
     fn commit(&mut self) -> io::Result<()>;
 }

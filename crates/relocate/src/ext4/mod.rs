@@ -246,8 +246,8 @@ impl Host for Ext4 {
         Moved { blocks: told.blocks, trouble }
     }
 
-    /// Has the journal commit, which brings the bytes of what was moved to the disk first. To write back inodes and bitmaps as well, which
-    /// the next regions change again, would write them twice at each commit.
+    /// Has the journal commit, which brings the bytes of what was moved to the disk first, a request for each file. To write back inodes and
+    /// bitmaps as well, which the next regions change again, would write them twice at each commit.
     fn settle(&mut self, near: &Path) -> io::Result<()> {
         if has_fast_commits(&self.name) || commit_journal(near).is_err() || has_fast_commits(&self.name) {
             return self.commit();

@@ -251,6 +251,7 @@ fn a_batch_that_saves_too_little_is_left() {
     assert_eq!((whole.regions, whole.not_better, whole.no_room), (0, 1, 39));
     let single = carry(0);
     assert!(single.regions > 0, "alone it is worth it");
+    assert!(single.commits > 1 && model.settled == single.commits - 1, "places are freed for the next one");
 }
 
 #[test]
