@@ -113,6 +113,10 @@ fn an_index_of_files_of_many_sizes_takes_at_most_36_bytes_a_block() {
     assert_eq!((figure(&made, "blocks"), figure(&made, "unsettled_files")), (blocks, 0));
     let bytes = on_disk(&place.path("index"));
     assert!((32 * blocks..=36 * blocks).contains(&bytes), "{bytes} for {blocks} blocks");
+    // Nobody else may read which blocks are equal.
+    let mode = fs::metadata(place.path("index")).expect("the index").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(fs::read_dir(place.path(".")).expect("the folder").count(), 3, "the key, the tree and the index");
 }
 
 /// A file changed just now could be changed again without another ctime.

@@ -5,7 +5,13 @@
 //! before it was read may be changed again within the same tick, so such a file gets no hashes ([`FileKey::is_settled`]). Nor
 //! does one that somebody has open for writing: a long write, and one through a mapping, change times only where they begin.
 
-use std::{fs::OpenOptions, ops::RangeInclusive, os::fd::BorrowedFd, path::Path, time::SystemTime};
+use std::{
+    fs::OpenOptions,
+    ops::RangeInclusive,
+    os::{fd::BorrowedFd, unix::fs::OpenOptionsExt},
+    path::Path,
+    time::SystemTime,
+};
 
 use onesweep_sys::{files::Stat, lease};
 use redb::{
@@ -105,9 +111,9 @@ const fn parts_of(inode: u64) -> RangeInclusive<(u64, u32)> {
     (inode, 0)..=(inode, u32::MAX)
 }
 
-/// Makes the file, of which there is none.
+/// Makes the file, of which there is none; nobody else may read which blocks are equal.
 fn make(path: &Path) -> Result<Database, redb::Error> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     Ok(Database::builder().create_with_backend(FileBackend::new(file)?)?)
 }
 

@@ -146,6 +146,21 @@ fn what_is_read_holds_by_a_clock_that_is_later_and_while_nobody_writes() {
 }
 
 #[test]
+fn nobody_else_may_read_it_and_nothing_is_written_over() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let domain = TrustDomain::from_key([1; 32]);
+    let [made, packed] = ["made", "packed"].map(|name| dir.path().join(name));
+    let index = TreeIndex::create(&made, 4096, 77, &domain).unwrap();
+    index.pack_into(&packed).unwrap();
+    for path in [&made, &packed] {
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
+        assert!(matches!(TreeIndex::create(path, 4096, 77, &domain), Err(IndexError::Io(_))), "{path:?}");
+    }
+    assert!(index.pack_into(&packed).is_err());
+}
+
+#[test]
 fn another_version_is_refused_before_its_records_are_looked_at() {
     let dir = tempfile::tempdir().unwrap();
     let domain = TrustDomain::from_key([1; 32]);
