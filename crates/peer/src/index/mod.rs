@@ -7,6 +7,7 @@ pub mod device;
 pub mod fill;
 mod header;
 mod io;
+mod parts;
 mod regions;
 mod states;
 pub mod tree;

@@ -5,20 +5,30 @@
 //! before it was read may be changed again within the same tick, so such a file gets no hashes ([`FileKey::is_settled`]). Nor
 //! does one that somebody has open for writing: a long write, and one through a mapping, change times only where they begin.
 
-use std::{os::fd::BorrowedFd, path::Path, time::SystemTime};
+use std::{
+    fs::OpenOptions,
+    ops::RangeInclusive,
+    os::{fd::BorrowedFd, unix::fs::OpenOptionsExt},
+    path::Path,
+    time::SystemTime,
+};
 
 use onesweep_sys::{files::Stat, lease};
-use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+use redb::{
+    AccessGuard, Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
+    backends::FileBackend,
+};
 
-use super::IndexError;
+use super::{
+    IndexError,
+    parts::{Leaf, parts},
+};
 use crate::id::{Hash, TrustDomain};
 
 const HEADER: TableDefinition<&str, &[u8]> = TableDefinition::new("header");
-/// By the number of the inode.
-const FILES: TableDefinition<u64, &[u8]> = TableDefinition::new("files");
-const VERSION: u32 = 1;
-/// Bytes of a key before the hashes.
-const KEY_BYTES: usize = 36;
+/// By the number of the inode, and of the first block whose hash is in a part of its record.
+const FILES: TableDefinition<(u64, u32), &[u8]> = TableDefinition::new("files");
+const VERSION: u32 = 2;
 /// So much is written at once where an index is packed.
 const PACK_BYTES: usize = 32 << 20;
 /// No file system's times tick more coarsely, but FAT's, by 2 s.
@@ -52,13 +62,15 @@ impl FileKey {
         }
     }
 
-    fn encode(&self) -> [u8; KEY_BYTES] {
-        let mut bytes = [0; KEY_BYTES];
-        bytes[..4].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[4..12].copy_from_slice(&self.size.to_le_bytes());
-        for (at, (seconds, nanoseconds)) in [(12, self.mtime), (24, self.ctime)] {
-            bytes[at..at + 8].copy_from_slice(&seconds.to_le_bytes());
-            bytes[at + 8..at + 12].copy_from_slice(&nanoseconds.to_le_bytes());
+    /// The facts, as a record begins with them: short ones, and none is the beginning of another.
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.generation.to_le_bytes().to_vec();
+        push_number(&mut bytes, self.size);
+        // Most files have not been touched since they were written.
+        let since = self.ctime.0.wrapping_sub(self.mtime.0);
+        for (seconds, nanoseconds) in [(self.mtime.0, self.mtime.1), (since, self.ctime.1)] {
+            push_number(&mut bytes, (seconds << 1 ^ seconds >> 63) as u64);
+            bytes.extend(nanoseconds.to_le_bytes());
         }
         bytes
     }
@@ -69,6 +81,52 @@ impl FileKey {
         i64::try_from(seconds)
             .is_ok_and(|seconds| self.ctime.0.max(self.mtime.0).saturating_add(TICK_SECONDS) < seconds)
     }
+}
+
+/// Seven bits a byte, the lowest ones first, and the highest bit of each byte but the last one.
+fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// How many bytes of a record are facts.
+fn facts_bytes(record: &[u8]) -> Option<usize> {
+    let number = |at: usize| Some(at + 1 + record.get(at..)?.iter().position(|byte| byte & 0x80 == 0)?);
+    let size = number(4)?;
+    let mtime = number(size)? + 4;
+    let ctime = number(mtime)? + 4;
+    (ctime <= record.len()).then_some(ctime)
+}
+
+/// Whether the part that begins with this block goes on where a record ends.
+fn follows(record: &[u8], facts: usize, block: u32) -> bool {
+    record.len() == facts + block as usize * Hash::BYTES
+}
+
+/// Keys of all parts of a file.
+const fn parts_of(inode: u64) -> RangeInclusive<(u64, u32)> {
+    (inode, 0)..=(inode, u32::MAX)
+}
+
+/// Makes the file, of which there is none; nobody else may read which blocks are equal.
+fn make(path: &Path) -> Result<Database, redb::Error> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    Ok(Database::builder().create_with_backend(FileBackend::new(file)?)?)
+}
+
+/// Writes a record that begins with so many bytes of facts, and of which no part is there.
+fn write(
+    table: &mut Table<'_, (u64, u32), &'static [u8]>,
+    (inode, record, facts): (u64, &[u8], usize),
+    leaf: &mut Leaf,
+) -> Result<(), redb::Error> {
+    for (block, part) in parts(record, facts, leaf) {
+        table.insert((inode, block), part)?;
+    }
+    Ok(())
 }
 
 /// Whether the hash of what is read of a file from now on holds as long as the file is found by this key: nobody has it open
@@ -104,8 +162,16 @@ impl TreeIndex {
         file_system: u64,
         domain: &TrustDomain,
     ) -> Result<TreeIndex, IndexError> {
-        let database = Database::create(path).map_err(|error| io_error(error.into()))?;
-        let make = || -> Result<(), redb::Error> {
+        Self::begin(make(path).map_err(io_error)?, block_bytes, file_system, domain)
+    }
+
+    fn begin(
+        database: Database,
+        block_bytes: u32,
+        file_system: u64,
+        domain: &TrustDomain,
+    ) -> Result<TreeIndex, IndexError> {
+        let fill = || -> Result<(), redb::Error> {
             let transaction = database.begin_write()?;
             {
                 let mut header = transaction.open_table(HEADER)?;
@@ -118,7 +184,7 @@ impl TreeIndex {
             }
             Ok(transaction.commit()?)
         };
-        make().map_err(io_error)?;
+        fill().map_err(io_error)?;
         Ok(TreeIndex { database, block_bytes })
     }
 
@@ -126,7 +192,7 @@ impl TreeIndex {
     /// another order has pages that are half empty, and doubles its file when it grows.
     pub fn pack_into(&self, path: &Path) -> Result<(), IndexError> {
         let pack = || -> Result<(), redb::Error> {
-            let mut packed = Database::create(path)?;
+            let mut packed = make(path)?;
             let source = self.database.begin_read()?;
             let transaction = packed.begin_write()?;
             {
@@ -139,18 +205,30 @@ impl TreeIndex {
             }
             transaction.commit()?;
             let files = source.open_table(FILES)?;
-            let mut entries = files.iter()?.peekable();
+            let (mut entries, mut leaf) = (files.iter()?.peekable(), Leaf::new());
             while entries.peek().is_some() {
                 // What a transaction has changed is in memory until its end.
                 let transaction = packed.begin_write()?;
                 {
                     let (mut table, mut bytes) = (transaction.open_table(FILES)?, 0);
                     while bytes < PACK_BYTES
-                        && let Some(entry) = entries.next()
+                        && let Some(first) = entries.next()
                     {
-                        let (inode, value) = entry?;
-                        table.insert(inode.value(), value.value())?;
-                        bytes += value.value().len();
+                        let (key, part) = first?;
+                        let ((inode, begin), mut record) = (key.value(), part.value().to_vec());
+                        let facts = facts_bytes(&record).filter(|_| begin == 0);
+                        let mut is_whole = facts.is_some();
+                        let is_of_it = |more: &Result<(AccessGuard<'_, (u64, u32)>, _), _>| {
+                            more.as_ref().map_or(true, |(key, _)| key.value().0 == inode)
+                        };
+                        while let Some(more) = entries.next_if(is_of_it) {
+                            let (key, part) = more?;
+                            is_whole &= facts.is_some_and(|facts| follows(&record, facts, key.value().1));
+                            record.extend(part.value());
+                        }
+                        let Some(facts) = facts.filter(|_| is_whole) else { continue };
+                        write(&mut table, (inode, &record, facts), &mut leaf)?;
+                        bytes += record.len();
                     }
                 }
                 transaction.commit()?;
@@ -203,9 +281,12 @@ impl TreeIndex {
             {
                 let mut table = transaction.open_table(FILES)?;
                 for (key, hashes) in files {
-                    let mut value = key.encode().to_vec();
-                    hashes.iter().for_each(|hash| value.extend(hash.as_bytes()));
-                    table.insert(key.inode, &value[..])?;
+                    let mut record = key.encode();
+                    let facts = record.len();
+                    hashes.iter().for_each(|hash| record.extend(hash.as_bytes()));
+                    // The one before may have had other parts.
+                    table.retain_in(parts_of(key.inode), |_, _| false)?;
+                    write(&mut table, (key.inode, &record, facts), &mut Leaf::new())?;
                 }
             }
             Ok(transaction.commit()?)
@@ -216,14 +297,14 @@ impl TreeIndex {
     /// Forgets a file, durably. Whether anything was known of it.
     pub fn forget(&self, inode: u64) -> Result<bool, IndexError> {
         let is_known = || -> Result<bool, redb::Error> {
-            Ok(self.database.begin_read()?.open_table(FILES)?.get(inode)?.is_some())
+            Ok(self.database.begin_read()?.open_table(FILES)?.range(parts_of(inode))?.next().transpose()?.is_some())
         };
         if !is_known().map_err(io_error)? {
             return Ok(false);
         }
         let forget = || -> Result<(), redb::Error> {
             let transaction = self.database.begin_write()?;
-            transaction.open_table(FILES)?.remove(inode)?;
+            transaction.open_table(FILES)?.retain_in(parts_of(inode), |_, _| false)?;
             Ok(transaction.commit()?)
         };
         forget().map_err(io_error).map(|()| true)
@@ -236,30 +317,44 @@ impl TreeIndex {
 
     /// The same of the blocks that are known, with [`NOT_KNOWN`] for the others.
     pub fn known(&self, key: &FileKey) -> Result<Option<Vec<Hash>>, IndexError> {
-        let look = || -> Result<Option<Vec<u8>>, redb::Error> {
+        let look = || -> Result<Option<Vec<Hash>>, redb::Error> {
             let table = self.database.begin_read()?.open_table(FILES)?;
-            Ok(table.get(key.inode)?.map(|value| value.value().to_vec()))
+            let (facts, mut record) = (key.encode(), Vec::new());
+            for entry in table.range(parts_of(key.inode))? {
+                let (at, part) = entry?;
+                let is_next = match at.value().1 {
+                    0 => part.value().starts_with(&facts),
+                    block => follows(&record, facts.len(), block),
+                };
+                if !is_next {
+                    return Ok(None);
+                }
+                record.extend(part.value());
+            }
+            let Some((hashes, [])) = record.strip_prefix(&facts[..]).map(<[u8]>::as_chunks) else { return Ok(None) };
+            Ok(Some(hashes.iter().map(|hash| Hash::from_bytes(*hash)).collect()))
         };
-        let Some(value) = look().map_err(io_error)? else { return Ok(None) };
-        let Some((kept, hashes)) = value.split_at_checked(KEY_BYTES) else { return Ok(None) };
-        if kept != key.encode() {
-            return Ok(None);
-        }
-        let hashes: Vec<Hash> =
-            hashes.chunks_exact(32).filter_map(<[u8]>::first_chunk).map(|hash| Hash::from_bytes(*hash)).collect();
         // Each block has one, or the record isn't whole.
-        Ok((hashes.len() as u64 == key.size.div_ceil(self.block_bytes.into())).then_some(hashes))
+        let is_whole = |hashes: &Vec<Hash>| hashes.len() as u64 == key.size.div_ceil(self.block_bytes.into());
+        Ok(look().map_err(io_error)?.filter(is_whole))
     }
 
-    /// How many files it has.
+    /// How many files it has; all of it is looked at.
     pub fn len(&self) -> Result<u64, IndexError> {
-        let count = || -> Result<u64, redb::Error> { Ok(self.database.begin_read()?.open_table(FILES)?.len()?) };
+        let count = || -> Result<u64, redb::Error> {
+            let (table, mut files) = (self.database.begin_read()?.open_table(FILES)?, 0);
+            for entry in table.iter()? {
+                files += u64::from(entry?.0.value().1 == 0);
+            }
+            Ok(files)
+        };
         count().map_err(io_error)
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> Result<bool, IndexError> {
-        Ok(self.len()? == 0)
+        let look = || -> Result<bool, redb::Error> { Ok(self.database.begin_read()?.open_table(FILES)?.is_empty()?) };
+        look().map_err(io_error)
     }
 }
 
@@ -276,147 +371,4 @@ fn io_error(error: redb::Error) -> IndexError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key() -> FileKey {
-        FileKey { inode: 12, generation: 7, size: 10_000, mtime: (100, 5), ctime: (101, 6) }
-    }
-
-    #[test]
-    fn a_file_is_found_only_as_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("index");
-        let domain = TrustDomain::from_key([1; 32]);
-        let content = vec![9; 10_000];
-        let kept = hashes(&domain, 4096, &content);
-        assert_eq!(kept.len(), 3);
-        let index = TreeIndex::create(&path, 4096, 77, &domain).unwrap();
-        index.keep(&[(key(), kept.clone())]).unwrap();
-        drop(index);
-
-        let index = TreeIndex::open(&path, 77, &domain).unwrap();
-        assert_eq!((index.hashes(&key()).unwrap(), index.len().unwrap()), (Some(kept.clone()), 1));
-        for other in [
-            FileKey { inode: 13, ..key() },
-            FileKey { generation: 8, ..key() },
-            FileKey { size: 9999, ..key() },
-            FileKey { mtime: (100, 6), ..key() },
-            FileKey { ctime: (102, 6), ..key() },
-        ] {
-            assert_eq!(index.hashes(&other).unwrap(), None, "{other:?}");
-        }
-        let part = vec![kept[0], NOT_KNOWN, kept[2]];
-        index.keep(&[(key(), part.clone())]).unwrap();
-        assert_eq!((index.known(&key()).unwrap(), index.hashes(&key()).unwrap()), (Some(part), None));
-        assert!(index.forget(12).unwrap() && !index.forget(12).unwrap());
-        assert_eq!(index.known(&key()).unwrap(), None);
-        drop(index);
-        assert!(matches!(TreeIndex::open(&path, 78, &domain), Err(IndexError::FileSystem)));
-        let stranger = TrustDomain::from_key([2; 32]);
-        assert!(matches!(TreeIndex::open(&path, 77, &stranger), Err(IndexError::Domain)));
-        std::fs::write(&path, vec![3; 9000]).unwrap();
-        assert!(matches!(TreeIndex::open(&path, 77, &domain), Err(IndexError::NoIndex)));
-    }
-
-    /// Whatever the order in which files came.
-    #[test]
-    fn a_packed_index_holds_the_same_and_takes_less() {
-        let dir = tempfile::tempdir().unwrap();
-        let domain = TrustDomain::from_key([1; 32]);
-        for (blocks, most) in [(16, 38.0), (40, 36.0), (126, 34.0), (1000, 34.0)] {
-            let path = |name: &str| dir.path().join(format!("{name}{blocks}"));
-            let index = TreeIndex::create(&path("filled"), 4096, 77, &domain).unwrap();
-            let files = 100_000 / blocks;
-            let of = |inode: u64| {
-                let hashes = (0..blocks).map(|block| Hash::from_bytes([(inode * 7 + block) as u8 | 1; 32]));
-                (FileKey { inode, size: 4096 * blocks, ..key() }, hashes.collect::<Vec<_>>())
-            };
-            let mut inodes: Vec<u64> = (0..files).collect();
-            inodes.sort_by_key(|inode| inode.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            for part in inodes.chunks(200) {
-                index.keep(&part.iter().map(|inode| of(*inode)).collect::<Vec<_>>()).unwrap();
-            }
-            index.pack_into(&path("packed")).unwrap();
-            let bytes = |name: &str| std::fs::metadata(path(name)).unwrap().len() as f64 / (files * blocks) as f64;
-            assert!(bytes("packed") <= most, "{blocks}: {}", bytes("packed"));
-            assert!(bytes("packed") < bytes("filled"), "{blocks}");
-            let packed = TreeIndex::open(&path("packed"), 77, &domain).unwrap();
-            assert_eq!(packed.len().unwrap(), files);
-            for inode in 0..files {
-                let (key, hashes) = of(inode);
-                assert_eq!(packed.known(&key).unwrap(), Some(hashes), "{inode}");
-            }
-        }
-    }
-
-    /// 44 bytes for a file and 32 for each of its blocks: not over 36 a block from 11 blocks on.
-    #[test]
-    fn a_record_takes_44_bytes_and_32_for_each_block() {
-        let dir = tempfile::tempdir().unwrap();
-        let domain = TrustDomain::from_key([1; 32]);
-        for blocks in [1, 11, 100] {
-            let index = TreeIndex::create(&dir.path().join(blocks.to_string()), 4096, 77, &domain).unwrap();
-            let hashes = vec![Hash::from_bytes([9; 32]); blocks];
-            let key = |inode| FileKey { inode, size: 4096 * blocks as u64, ..key() };
-            let files: Vec<_> = (0..100).map(|inode| (key(inode), hashes.clone())).collect();
-            index.keep(&files).unwrap();
-            let table = index.database.begin_read().unwrap().open_table(FILES).unwrap();
-            let stored = table.stats().unwrap().stored_bytes();
-            assert_eq!(stored, 100 * (44 + 32 * blocks as u64));
-            assert_eq!(stored <= 36 * 100 * blocks as u64, blocks >= 11);
-        }
-    }
-
-    #[test]
-    fn a_file_changed_just_now_is_not_settled() {
-        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-        assert!(!key().is_settled(at(101)) && !key().is_settled(at(103)) && key().is_settled(at(104)));
-        assert!(!FileKey { mtime: (1 << 40, 0), ..key() }.is_settled(at(104)), "from the future");
-        assert!(!key().is_settled(SystemTime::UNIX_EPOCH - std::time::Duration::from_secs(1)), "a clock before 1970");
-    }
-
-    /// A file is written, the clock is moved, it is read, the clock is moved again, and it is written again: with any of
-    /// these four times, forth and back, what was read is found again only where the last write has the very time of the first.
-    #[test]
-    fn a_clock_that_moves_makes_no_old_hash_count() {
-        let at = |seconds: i64| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds.unsigned_abs());
-        let written = |seconds| FileKey { mtime: (seconds, 0), ctime: (seconds, 0), ..key() };
-        let times = [0, 1, 2, 3, 4, 5, 6, 3600, 3601, 3602, 3603, 3604];
-        let mut kept = 0;
-        for first in times {
-            for read in times {
-                // A clock that is behind keeps nothing, and one that is ahead keeps what it would keep later.
-                assert_eq!(written(first).is_settled(at(read)), read > first + TICK_SECONDS, "{first} {read}");
-                if !written(first).is_settled(at(read)) {
-                    continue;
-                }
-                for last in times {
-                    kept += 1;
-                    assert_eq!(written(last) == written(first), last == first, "{first} {read} {last}");
-                    // Whoever reads within the tick of the last write learns nothing of it, whatever was there before.
-                    assert!(!written(last).is_settled(at(last)) && !written(last).is_settled(at(last + TICK_SECONDS)));
-                }
-            }
-        }
-        assert!(kept > 500, "{kept}");
-    }
-
-    #[test]
-    fn what_is_read_holds_by_a_clock_that_is_later_and_while_nobody_writes() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        std::io::Write::write_all(&mut file, b"content").unwrap();
-        let path = file.into_temp_path();
-        let reader = std::fs::File::open(&path).unwrap();
-        let fd = std::os::fd::AsFd::as_fd(&reader);
-        let key = FileKey::new(&onesweep_sys::files::statx_fd(fd).unwrap(), None);
-        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(key.ctime.0.unsigned_abs());
-        let hour = std::time::Duration::from_secs(3600);
-        assert!(!holds(&key, fd), "it was written just now");
-        assert!(!holds_at(&key, fd, now - hour) && holds_at(&key, fd, now + hour));
-        let writer = std::fs::File::options().write(true).open(&path).unwrap();
-        assert!(!holds_at(&key, fd, now + hour), "somebody may write");
-        drop(writer);
-        assert!(holds_at(&key, fd, now + hour));
-    }
-}
+mod tests;
