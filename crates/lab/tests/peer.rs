@@ -132,8 +132,11 @@ fn servers_that_fail_and_clocks_that_move_cost_no_byte() {
         let all = faults.iter().filter(|fault| fault["policy"] == *policy);
         all.map(|fault| fault["fault"].as_str().unwrap()).collect::<std::collections::BTreeSet<_>>()
     };
-    assert_eq!((names("race").len(), names("local-first").len(), faults.len()), (9, 9, 18));
+    let counts = ["race", "local-first", "remote-first", "quiet-disk"].map(|policy| names(policy).len());
+    assert_eq!((counts, faults.len()), ([9, 9, 7, 7], 32));
     for fault in faults {
+        let is_moved_clock = fault["fault"].as_str().unwrap().contains("clock");
+        assert_eq!(fault["extra_percent"].as_array().map_or(0, Vec::len) == 0, is_moved_clock, "{fault}");
         assert_eq!((fault["wrong"].as_u64(), fault["failed"].as_u64()), (Some(0), Some(0)), "{fault}");
         assert_eq!(fault["first_us"].as_array().unwrap().len(), fault["disk"].as_array().unwrap().len(), "{fault}");
     }
