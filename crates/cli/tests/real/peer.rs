@@ -119,8 +119,8 @@ fn an_index_of_files_of_many_sizes_takes_at_most_36_bytes_a_block() {
     assert_eq!(fs::read_dir(place.path(".")).expect("the folder").count(), 3, "the key, the tree and the index");
 }
 
-/// A file changed just now could be changed again without another ctime.
-fn settle() {
+/// Until a file that was changed before can't be changed again without another ctime: times are those of the clock, which may be set.
+pub(crate) fn settle() {
     let settled = SystemTime::now() + Duration::from_secs(4);
     while SystemTime::now() < settled {
         std::thread::sleep(Duration::from_millis(100));

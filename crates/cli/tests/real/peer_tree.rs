@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::Mutex,
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use onesweep_peer::wire::{Answer, FRAME_BYTES_MAX, Request, Welcome, request};
@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::{
     image::{Fs, Image, mounts_below},
-    peer::{Place, Server, metrics},
+    peer::{Place, Server, metrics, settle},
     run::{figure, finish, hold, interruptible, long, onesweep, output, root_test, run, seed, skipped, text},
     tree::{self, Rng, Varied},
 };
@@ -100,14 +100,6 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
         thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Until a file that was changed before can't be changed again without another ctime.
-fn settle() {
-    let settled = SystemTime::now() + Duration::from_secs(4);
-    while SystemTime::now() < settled {
-        thread::sleep(Duration::from_millis(100));
     }
 }
 
