@@ -1,8 +1,9 @@
 //! Which directories have changed: the paper's tracer (FastDu, 1.4 and 2), of a stock kernel's parts.
 //!
 //! fanotify reports what happens anywhere on a file system. When a directory's first event arrives, it is put on the list of
-//! changes, and ignored from then on, so that between two harvests the kernel makes about one record for each directory that
-//! changes. A harvest first ends the ignoring and then reads, in this order, so that no change is lost.
+//! changes; when more arrives in a later round, it is ignored from then on, so that between two harvests the kernel makes few
+//! records for each directory that changes. One that is filled at once and left alone, as most are when a tree is unpacked, isn't
+//! worth a mark. A harvest first ends the ignoring and then reads, in this order, so that no change is lost.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -112,9 +113,16 @@ impl SizesFollow {
 
 /// So long the kernel merges what happens to the same directory.
 const PAUSE: Duration = Duration::from_millis(100);
+/// So long where more than [`MANY`] events came in the last one: the kernel looks for one to merge with among all that wait in the
+/// same of its 128 lists, which takes who writes longer the more there are.
+const SHORT_PAUSE: Duration = Duration::from_millis(10);
+const MANY: u64 = 256;
 /// So many directories are ignored at a time; some 50 bytes each. Beyond, all are told of again: some may have been removed
 /// since, and nobody asks for those.
 const IGNORED_MAX: usize = 1 << 18;
+/// So many directories are remembered to have been told of once; some 50 bytes each. Beyond, all are forgotten, and ignored a
+/// round later.
+const ONCE_MAX: usize = 1 << 16;
 /// Takes some 3,000 events.
 const BUFFER_BYTES: usize = 256 << 10;
 /// So many changes are kept until somebody asks for them; some 150 bytes each. Beyond, all are forgotten, and the file system
@@ -141,6 +149,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     changes: HashMap<(Option<NodeId>, Option<NodeId>), Happened>,
+    /// Told of in one round, and not ignored since.
+    once: HashSet<NodeId>,
     ignored: HashSet<NodeId>,
     heeded: HashSet<NodeId>,
     lost: bool,
@@ -150,6 +160,16 @@ struct State {
 }
 
 impl State {
+    /// Those that were told of in an earlier round, too.
+    fn told_again(&mut self, reported: HashSet<NodeId>) -> Vec<NodeId> {
+        let (again, first): (Vec<_>, Vec<_>) = reported.into_iter().partition(|id| self.once.remove(id));
+        if self.once.len() + first.len() > ONCE_MAX {
+            self.once = HashSet::new();
+        }
+        self.once.extend(first.into_iter().take(ONCE_MAX));
+        again
+    }
+
     fn add(&mut self, change: (Option<NodeId>, Option<NodeId>), happened: Happened) {
         *self.changes.entry(change).or_default() |= happened;
         if self.changes.len() > CHANGES_MAX {
@@ -188,9 +208,13 @@ impl Fanotify {
         let drainer = {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name("tracker".into()).spawn(move || {
+                let mut pause = PAUSE;
                 while !shared.ended.load(Ordering::Acquire) {
-                    thread::park_timeout(PAUSE);
-                    shared.take(&mut shared.lock());
+                    thread::park_timeout(pause);
+                    let mut state = shared.lock();
+                    let before = state.told;
+                    shared.take(&mut state);
+                    pause = if state.told - before > MANY { SHORT_PAUSE } else { PAUSE };
                 }
             })?
         };
@@ -286,7 +310,8 @@ impl Shared {
                     |id: &NodeId| state.heeded.contains(id) || (is_of_directory && state.ignored.contains(id));
                 reported.extend(directory.filter(|id| !is_known(id)));
             });
-            self.ignore(state, std::mem::take(&mut reported));
+            let again = state.told_again(std::mem::take(&mut reported));
+            self.ignore(state, again);
             match told {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -302,11 +327,10 @@ impl Shared {
         state.buffer = buffer;
     }
 
-    fn ignore(&self, state: &mut State, reported: HashSet<NodeId>) {
+    fn ignore(&self, state: &mut State, reported: Vec<NodeId>) {
         if reported.is_empty() {
             return;
         }
-        let reported: Vec<NodeId> = reported.into_iter().collect();
         // Where that fails, each change is told: that costs time, and nothing else.
         let are_ignored = self.volume.ignore(&self.group, &reported).into_iter();
         state
@@ -534,8 +558,12 @@ mod tests {
         let node = |ino| NodeId { subvolume: 0, ino, generation: 1 };
         for ino in (0..2 * IGNORED_MAX as u64).step_by(1000) {
             let mut state = tracker.shared.lock();
-            tracker.shared.ignore(&mut state, (ino..ino + 1000).map(node).collect());
-            assert!(state.ignored.len() <= IGNORED_MAX);
+            let reported = || (ino..ino + 1000).map(node).collect();
+            assert_eq!(state.told_again(reported()), [], "what is told of once may be all");
+            let again = state.told_again(reported());
+            assert_eq!(again.len(), 1000);
+            tracker.shared.ignore(&mut state, again);
+            assert!(state.ignored.len() <= IGNORED_MAX && state.once.is_empty());
             assert!(!state.lost);
         }
         tracker.start_anew();
@@ -543,12 +571,24 @@ mod tests {
         assert!(tracker.drain().expect("it drains").lost && tracker.shared.lock().ignored.is_empty());
     }
 
+    #[test]
+    fn what_was_told_of_once_is_bounded() {
+        let mut state = State::default();
+        let nodes = |from: u64| (from..from + 1000).map(|ino| NodeId { subvolume: 0, ino, generation: 1 }).collect();
+        for from in (0..2 * ONCE_MAX as u64).step_by(1000) {
+            assert!(state.told_again(nodes(from)).is_empty());
+            assert!(state.once.len() <= ONCE_MAX);
+        }
+        assert!(state.told_again(nodes(0)).is_empty(), "forgotten, and told of once more");
+        assert_eq!(state.told_again(nodes(0)).len(), 1000);
+    }
+
     /// Or it would be silent and count as clean.
     #[test]
     fn what_cannot_be_heeded_goes_on_being_dirty() {
         let (model, tracker) = Model::tracker();
         let directory = NodeId { subvolume: 0, ino: 7, generation: 1 };
-        tracker.shared.ignore(&mut tracker.shared.lock(), HashSet::from([directory]));
+        tracker.shared.ignore(&mut tracker.shared.lock(), vec![directory]);
         model.fails.store(true, Ordering::SeqCst);
         for _ in 0..2 {
             tracker.heed(directory);
