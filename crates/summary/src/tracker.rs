@@ -113,10 +113,6 @@ impl SizesFollow {
 
 /// So long the kernel merges what happens to the same directory.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So long where more than [`MANY`] events came in the last one: the kernel looks for one to merge with among all that wait in the
-/// same of its 128 lists, which takes who writes longer the more there are.
-const SHORT_PAUSE: Duration = Duration::from_millis(10);
-const MANY: u64 = 256;
 /// So many directories are ignored at a time; some 50 bytes each. Beyond, all are told of again: some may have been removed
 /// since, and nobody asks for those.
 const IGNORED_MAX: usize = 1 << 18;
@@ -208,13 +204,9 @@ impl Fanotify {
         let drainer = {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name("tracker".into()).spawn(move || {
-                let mut pause = PAUSE;
                 while !shared.ended.load(Ordering::Acquire) {
-                    thread::park_timeout(pause);
-                    let mut state = shared.lock();
-                    let before = state.told;
-                    shared.take(&mut state);
-                    pause = if state.told - before > MANY { SHORT_PAUSE } else { PAUSE };
+                    thread::park_timeout(PAUSE);
+                    shared.take(&mut shared.lock());
                 }
             })?
         };
