@@ -1,13 +1,22 @@
 //! Servers that fail in each of many ways and come back, while the device is read and written.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{atomic::Ordering, mpsc},
+    time::{Duration, Instant},
+};
 
-use onesweep_peer::{mount, race::Policy, wire::Priority};
+use onesweep_peer::{
+    client::{Peers, Settings},
+    id::TrustDomain,
+    mount,
+    race::Policy,
+    wire::Priority,
+};
 
 use crate::{
     BLOCKS, Setup, counted,
     relay::{Relay, Treatment},
-    setup_behind, setup_with, start_server,
+    setup_as, setup_behind, setup_with, start_server,
 };
 
 const POLICIES: [Policy; 4] = [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk];
@@ -176,4 +185,85 @@ fn writes_are_not_held_up_and_old_bytes_do_not_come_back() {
         reads_are_right(&setup, &expected, 0..BLOCKS);
         assert_eq!(counted(&setup.device, "writes_failed"), 0, "{treatment:?}");
     }
+}
+
+/// With a server that says nothing, and a client that would wait for it for hours: whatever waited for a server would not come back.
+#[test]
+fn a_write_is_acknowledged_by_the_disk_alone() {
+    const WRITE: usize = 32 * 4096;
+    const WRITES: usize = 160;
+    let plain = Settings::plain(TrustDomain::from_key([7; 32]));
+    let hours = Duration::from_secs(10 * 3600);
+    let client =
+        Settings { connect: hours, ping: hours, quiet: hours, silence: hours, patience: hours, ..plain.clone() };
+    let settings =
+        mount::Settings { write_through: Some(mount::Unsent::default()), ..mount::Settings::new(Policy::Race) };
+    let server = start_server();
+    let direct = server.address().to_string();
+    // The relay goes first, so that nobody waits for it in the end.
+    let (setup, relay) = {
+        let relay = Relay::before(direct.clone());
+        let setup = setup_as(client, settings, Duration::ZERO, server, std::slice::from_ref(&relay.address));
+        (setup, relay)
+    };
+    let waiting = || {
+        let told = setup.device.metrics();
+        told.lines().find_map(|line| line.strip_prefix("onesweep_peer_mount_offers_waiting ")).unwrap().to_owned()
+    };
+    let direct = Peers::connect([direct], plain).unwrap();
+    assert!(direct.wait_until_usable(PATIENCE));
+
+    relay.treat(Treatment::Hold);
+    let (tell, told) = mpsc::channel::<std::io::Result<()>>();
+    let is_done = |what: &str| {
+        let done = told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what}: {}", setup.device.metrics()));
+        done.unwrap_or_else(|error| panic!("{what}: {error}"));
+    };
+    // More than may wait for a server, and something for which a block has to be read.
+    for number in 0..WRITES {
+        let (at, new) = (number % 2 * WRITE, vec![0x80 | (number % 7) as u8; WRITE]);
+        let tell = tell.clone();
+        setup.device.write(at as u64, &new, move |done| _ = tell.send(done));
+        is_done("a write");
+    }
+    let other = tell.clone();
+    setup.device.write(9 * 4096 + 5, &[0x77; 100], move |done| _ = other.send(done));
+    is_done("a write of a part of a block");
+    setup.device.flush(move |done| _ = tell.send(done));
+    is_done("a flush");
+
+    let expected = setup.disk.bytes.lock().unwrap().clone();
+    let hashes: Vec<_> = expected.chunks(4096).map(|block| setup.domain.hash(block)).collect();
+    assert_eq!((waiting().as_str(), counted(&setup.device, "offered")), ("1", 0), "nothing is sent");
+    assert!(counted(&setup.device, "offers_dropped") > 0, "all of it could wait");
+    assert_eq!(direct.has_and_wait(&hashes).unwrap(), vec![false; BLOCKS], "the server has of before alone");
+
+    relay.treat(Treatment::Pass);
+    let until = Instant::now() + PATIENCE;
+    while waiting() != "0" {
+        assert!(Instant::now() < until, "{}", setup.device.metrics());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(direct.has_and_wait(&hashes).unwrap(), vec![true; BLOCKS]);
+    assert_eq!(counted(&setup.device, "writes_failed"), 0);
+}
+
+/// The disk hears of nothing that the server has, though that takes ten times as long as the disk would. On a busy machine the server
+/// may be later than the deadline, so a round in which it never was is enough.
+#[test]
+fn a_quiet_disk_is_left_in_peace() {
+    const ROUNDS: usize = 10;
+    let (setup, relay) = setup_with_relay(mount::Settings::new(Policy::QuietDisk));
+    let expected = setup.disk.bytes.lock().unwrap().clone();
+    relay.treat(Treatment::Delay);
+    let is_quiet = || {
+        let counts = || (setup.disk.reads.load(Ordering::Relaxed), counted(&setup.device, "reads_remote"));
+        let before = counts();
+        reads_are_right(&setup, &expected, 0..BLOCKS);
+        let after = counts();
+        let is_quiet = after.0 == before.0;
+        assert!(!is_quiet || after.1 - before.1 == BLOCKS as u64, "{}", setup.device.metrics());
+        is_quiet
+    };
+    assert!((0..ROUNDS).any(|_| is_quiet()), "{}", setup.device.metrics());
 }

@@ -8,7 +8,10 @@ use std::{
     collections::BTreeSet,
     io,
     net::TcpListener,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -30,6 +33,7 @@ struct Disk {
     bad: Mutex<BTreeSet<u64>>,
     /// How long each read takes.
     takes: Duration,
+    reads: AtomicU64,
 }
 
 impl Storage for Disk {
@@ -43,6 +47,7 @@ impl Storage for Disk {
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         assert!(at.is_multiple_of(512) && buffer.len().is_multiple_of(512));
+        self.reads.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(self.takes);
         let sectors = at / 512..(at + buffer.len() as u64) / 512;
         if self.bad.lock().unwrap().range(sectors).next().is_some() {
@@ -92,9 +97,20 @@ fn start_server() -> Server {
 
 /// The same with servers at these addresses, of which this is one.
 fn setup_with(settings: mount::Settings, takes: Duration, server: Server, addresses: &[String]) -> Setup {
-    let domain = TrustDomain::from_key([7; 32]);
+    setup_as(Settings::plain(TrustDomain::from_key([7; 32])), settings, takes, server, addresses)
+}
+
+/// The same by a client like this.
+fn setup_as(
+    client: Settings,
+    settings: mount::Settings,
+    takes: Duration,
+    server: Server,
+    addresses: &[String],
+) -> Setup {
+    let domain = client.domain.clone();
     let bytes: Vec<u8> = (0..BLOCKS * 4096).map(|at| (at / 4096 * 3 + at % 253) as u8 | 1).collect();
-    let peers = Peers::connect(addresses.iter().cloned(), Settings::plain(domain.clone())).unwrap();
+    let peers = Peers::connect(addresses.iter().cloned(), client).unwrap();
     assert!(peers.wait_until_usable(Duration::from_secs(30)));
     for block in bytes.chunks(4096) {
         peers.put_and_wait(&domain.hash(block), block).unwrap();
@@ -103,7 +119,7 @@ fn setup_with(settings: mount::Settings, takes: Duration, server: Server, addres
     let mut index = DeviceIndex::create(tempfile::tempfile().unwrap(), geometry, &domain).unwrap();
     let ticket = index.begin_read();
     index.learn(ticket, 0, &bytes);
-    let disk = Arc::new(Disk { bytes: Mutex::new(bytes), bad: Mutex::default(), takes });
+    let disk = Arc::new(Disk { bytes: Mutex::new(bytes), bad: Mutex::default(), takes, reads: AtomicU64::new(0) });
     let storage: Arc<dyn Storage> = disk.clone();
     let device = Device::start(storage, index, peers, domain.clone(), settings).unwrap();
     Setup { disk, device, domain, server }
