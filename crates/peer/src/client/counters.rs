@@ -61,7 +61,7 @@ counters! {
     pings,
     /// Pings and tries to connect that came before their time, since the network had changed.
     nudges,
-    /// How long the last ping took, in microseconds.
+    /// How long the last ping took, in microseconds; 0 as long as none was answered by the network as it is.
     ping_us,
 }
 

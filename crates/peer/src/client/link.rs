@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -80,6 +80,8 @@ pub(super) struct State {
     pub(super) is_ended: bool,
     /// The next try to connect is due.
     pub(super) is_nudged: bool,
+    /// When the network became another one.
+    pub(super) nudged_at: Option<Instant>,
     /// The thread waits, and has to be woken.
     pub(super) is_asleep: bool,
     /// Why the last connection, or the last try, came to its end.
@@ -105,6 +107,7 @@ impl State {
             breaker: Breaker::new(),
             is_ended: false,
             is_nudged: false,
+            nudged_at: None,
             is_asleep: false,
             last_error: None,
             closing: None,
@@ -427,8 +430,11 @@ impl Link {
     /// The network is another one.
     pub(super) fn nudge(&self) {
         let mut state = self.state();
+        let now = Instant::now();
         state.is_nudged = true;
-        state.breaker.nudge(Instant::now());
+        state.nudged_at = Some(now);
+        state.breaker.nudge(now);
+        self.counters.ping_us.store(0, Ordering::Relaxed);
         drop(state);
         self.bell.ring();
     }

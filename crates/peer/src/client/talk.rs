@@ -4,7 +4,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -451,8 +451,13 @@ fn take(link: &Link, answer: &Answer<'_>, is_pinging: &mut bool) -> Result<(), O
         (Some(Reply::Ping { sent }), Answer::Pong { .. }) => {
             *is_pinging = false;
             let us = sent.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
-            counters.ping_us.store(us, std::sync::atomic::Ordering::Relaxed);
-            link.state().breaker.probe_answered();
+            let mut state = link.state();
+            // One from before a change tells of another network.
+            if state.nudged_at.is_none_or(|nudged_at| sent >= nudged_at) {
+                counters.ping_us.store(us, Ordering::Relaxed);
+            }
+            state.breaker.probe_answered();
+            drop(state);
             link.changed.notify_all();
         }
         (Some(Reply::Verdicts { hashes, done }), Answer::Verdicts { found, .. }) => {
@@ -486,4 +491,32 @@ fn take(link: &Link, answer: &Answer<'_>, is_pinging: &mut bool) -> Result<(), O
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{client::Settings, id::TrustDomain};
+
+    #[test]
+    fn how_long_a_ping_took_is_of_the_network_as_it_is() {
+        let link = Link::new("127.0.0.1:1".into(), Settings::plain(TrustDomain::from_key([7; 32]))).unwrap();
+        let took = || link.counters.ping_us.load(Ordering::Relaxed);
+        let ping = || {
+            link.ping(Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let pong = |id| take(&link, &Answer::Pong { id }, &mut true).unwrap();
+        ping();
+        pong(0);
+        assert!(took() > 0);
+        ping();
+        link.nudge();
+        assert_eq!(took(), 0);
+        pong(1);
+        assert_eq!(took(), 0, "that ping was sent before");
+        ping();
+        pong(2);
+        assert!(took() > 0);
+    }
 }

@@ -152,7 +152,9 @@ const SERVER: [OfServer; 8] = [
     ("server_cancelled", "Blocks that were cancelled.", true, |server| server.counted.cancelled),
     ("server_wrong", "Blocks that were not what was asked for.", true, |server| server.counted.wrong),
     ("server_connections", "Connections that were made.", true, |server| server.counted.connections),
-    ("server_ping_us", "How long the last ping took, in microseconds.", false, |server| server.counted.ping_us),
+    ("server_ping_us", "How long the last ping by this network took, in microseconds.", false, |server| {
+        server.counted.ping_us
+    }),
 ];
 
 #[derive(Default)]

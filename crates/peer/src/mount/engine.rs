@@ -25,7 +25,7 @@ use super::{
 use crate::{
     client::Peers,
     id::TrustDomain,
-    race::{self, Answer, Event, PeerId, Policy, ReadId, RequestId},
+    race::{self, Answer, Event, Micros, PeerId, Policy, ReadId, RequestId},
 };
 
 /// Threads that wait for reads of the disk, and for writes, at most.
@@ -145,24 +145,23 @@ impl Engine {
 
     /// By another network, what was learnt of delays counts no more.
     fn begin_anew(self: &Arc<Self>) {
-        add(&self.counters.network_changes, 1);
         self.happen(Event::NetworkChanged, None);
+        // Whoever sees this seeds what has been forgotten.
+        add(&self.counters.network_changes, 1);
     }
 
     /// What is done now and then, until the end.
     fn keep_house(self: &Arc<Self>, tidy: &dyn Fn()) {
-        let (mut tidied, mut late, mut seeded) = (Instant::now(), 0, 0_u16);
+        let (mut tidied, mut late, mut seeds) = (Instant::now(), 0, Seeds::default());
         while !self.is_ending() {
             if ready::wait_for_bell(&self.bell, Some(TICK)).is_err() {
                 thread::sleep(TICK);
             }
+            // Before pings are looked at: those of before a change are gone when it is counted.
+            let networks = self.counters.network_changes.load(Ordering::Relaxed);
             let health = self.peers.health();
-            for (number, server) in health.iter().enumerate().filter(|(_, server)| server.counted.ping_us > 0) {
-                let set = 1 << number;
-                if seeded & set == 0 {
-                    seeded |= set;
-                    lock(&self.racing).race.seed(PeerId(set), server.counted.ping_us);
-                }
+            for (peer, ping) in seeds.due(networks, health.iter().map(|server| server.counted.ping_us)) {
+                lock(&self.racing).race.seed(peer, ping);
             }
             // What came of requests that were cancelled has used the link as well.
             let late_now = health.iter().map(|server| server.counted.late_bytes).sum();
@@ -177,6 +176,26 @@ impl Engine {
                 tidy();
             }
         }
+    }
+}
+
+/// The servers of whose first ping the race knows, by the network as it is.
+#[derive(Default)]
+struct Seeds {
+    networks: u64,
+    known: u16,
+}
+
+impl Seeds {
+    /// What the race is to be told of, after so many changes of the network. `pings`: of each server, 0 where there is none yet.
+    fn due(&mut self, networks: u64, pings: impl Iterator<Item = Micros>) -> Vec<(PeerId, Micros)> {
+        if self.networks != networks {
+            *self = Self { networks, known: 0 };
+        }
+        let pings = pings.enumerate().map(|(number, ping)| (PeerId(1 << number), ping));
+        let due: Vec<_> = pings.filter(|(peer, ping)| *ping > 0 && self.known & peer.0 == 0).collect();
+        due.iter().for_each(|(peer, _)| self.known |= peer.0);
+        due
     }
 }
 
@@ -226,5 +245,22 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.end_threads();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_is_seeded_once_by_each_network() {
+        let mut seeds = Seeds::default();
+        let mut due = |networks, pings: [Micros; 3]| seeds.due(networks, pings.into_iter());
+        assert_eq!(due(0, [0, 700, 0]), [(PeerId(0b10), 700)]);
+        assert_eq!(due(0, [300, 650, 0]), [(PeerId(0b1), 300)]);
+        assert_eq!(due(0, [310, 640, 0]), []);
+        assert_eq!(due(1, [0, 0, 0]), []);
+        assert_eq!(due(1, [0, 90, 80]), [(PeerId(0b10), 90), (PeerId(0b100), 80)]);
+        assert_eq!(due(1, [0, 91, 81]), []);
     }
 }
