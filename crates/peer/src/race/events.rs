@@ -10,7 +10,7 @@ pub struct ReadId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// A peer of the configuration.
+/// A peer of the configuration, or several that answer one request together: one bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u16);
 
@@ -62,7 +62,7 @@ pub enum Event {
         /// The read.
         read: ReadId,
     },
-    /// Links have changed: peers that failed are tried at once.
+    /// Links have changed: peers that failed are tried at once, and how long they took until now counts no more.
     NetworkChanged,
 }
 

@@ -25,6 +25,7 @@
 mod breaker;
 mod budget;
 mod events;
+mod known;
 mod latency;
 mod peer;
 mod policy;
@@ -32,7 +33,7 @@ mod policy;
 use std::collections::{HashMap, VecDeque};
 
 use budget::{Budget, WORTH};
-use peer::Peer;
+use known::Known;
 
 pub(crate) use breaker::Breaker;
 pub use events::{Action, Answer, Counts, Event, PeerId, ReadId, RequestId, Settings, Source};
@@ -137,7 +138,9 @@ pub struct Race {
     beside: usize,
     budget: Budget,
     local: Latency,
-    peers: HashMap<PeerId, Peer>,
+    peers: Known,
+    /// Requests before this one were sent by another network: what they took says nothing.
+    first_request: u64,
     since_explored: u32,
     counts: Counts,
 }
@@ -154,7 +157,8 @@ impl Race {
             beside: 0,
             budget: Budget::default(),
             local: Latency::default(),
-            peers: HashMap::new(),
+            peers: Known::default(),
+            first_request: 0,
             since_explored: 0,
             counts: Counts::default(),
         }
@@ -192,7 +196,7 @@ impl Race {
 
     /// Tells how long a peer took to answer something small, before it was ever asked for a block.
     pub fn seed(&mut self, peer: PeerId, round_trip: Micros) {
-        self.peers.entry(peer).or_default().seed(round_trip);
+        self.peers.entry(peer).seed(round_trip);
     }
 
     /// Takes what happened at `now`, and appends what is to be done, in that order. Times never go back.
@@ -209,7 +213,8 @@ impl Race {
             Event::Timer { read } => self.timer(now, read, actions),
             Event::Cancel { read } => self.cancel(now, read, actions),
             Event::NetworkChanged => {
-                self.peers.values_mut().for_each(|peer| peer.breaker.renew(now));
+                self.peers.begin_anew(now);
+                self.first_request = self.counts.requests;
                 self.budget.renew();
             }
         }
@@ -293,7 +298,7 @@ impl Race {
 
     /// The first peer that wasn't asked yet and isn't left alone, with its place.
     fn next_peer(&self, now: Micros, read: &Read) -> Option<(usize, PeerId)> {
-        self.peers_left(read).find(|(_, id)| self.peers.get(id).is_none_or(|peer| peer.breaker.allows(now)))
+        self.peers_left(read).find(|(_, id)| self.peers.get(*id).is_none_or(|peer| peer.breaker.allows(now)))
     }
 
     fn peers_left<'a>(&self, read: &'a Read) -> impl Iterator<Item = (usize, PeerId)> + use<'a> {
@@ -302,13 +307,13 @@ impl Race {
 
     /// Whether the device is nearly a fast one, and mostly answers before a peer.
     fn is_quicker_than(&self, peer: Option<&PeerId>) -> bool {
-        let needs = peer.and_then(|peer| self.peers.get(peer)).map(|peer| peer.needs(0));
+        let needs = peer.and_then(|peer| self.peers.get(*peer)).map(|peer| peer.needs(0));
         needs.is_some_and(|needs| policy::is_nearly_fast(&self.local, needs))
     }
 
     /// How long the disk is waited for before a peer is asked for so many bytes; `None` where it has no chance.
     fn usual_delay(&mut self, peer: PeerId, bytes: u64) -> Option<Micros> {
-        policy::delay(&self.local, self.peers.entry(peer).or_default().needs(bytes))
+        policy::delay(&self.local, self.peers.entry(peer).needs(bytes))
     }
 
     /// The same where no peer has a chance, and whether that is a trial.
@@ -416,7 +421,7 @@ impl Race {
         }
         let request = RequestId(self.counts.requests);
         read.remote = Remote::Out { request, peer, since: now, paid };
-        self.peers.entry(peer).or_default().breaker.sent();
+        self.peers.entry(peer).breaker.sent();
         self.counts.requests += 1;
         actions.push(Action::StartRemote { read: id, request, peer });
     }
@@ -466,7 +471,9 @@ impl Race {
             Remote::Planned { .. } => self.budget.released(),
             Remote::Out { request, peer, since, paid } => {
                 let (bytes, waited) = (read.bytes, now - since);
-                self.peers.entry(peer).or_default().given_up(now, bytes, waited);
+                if request.0 >= self.first_request {
+                    self.peers.entry(peer).given_up(now, bytes, waited);
+                }
                 self.lost(paid);
                 actions.push(Action::CancelRemote { read: id, request, peer });
             }
@@ -522,7 +529,6 @@ impl Race {
         answer: Answer,
         actions: &mut Vec<Action>,
     ) {
-        let known = self.peers.entry(peer).or_default();
         let out = self.reads.get_mut(&id).and_then(|read| match read.remote {
             Remote::Out { request: last, since, paid, .. } if last == request => Some((read, since, paid)),
             _ => None,
@@ -533,10 +539,13 @@ impl Race {
             }
             return;
         };
-        let took = now - since;
+        let (took, is_of_this_network) = (now - since, request.0 >= self.first_request);
+        let known = self.peers.entry(peer);
         match answer {
             Answer::Valid => {
-                known.answered(read.bytes, took);
+                if is_of_this_network {
+                    known.answered(read.bytes, took);
+                }
                 known.breaker.answered();
                 if read.explores {
                     // The next one tries again.
@@ -550,6 +559,7 @@ impl Race {
                 known.breaker.lied(now);
                 self.counts.invalid += 1;
             }
+            Answer::Failed if !is_of_this_network => {}
             Answer::Failed => {
                 known.unanswered(read.bytes, took);
                 known.breaker.failed(now);
@@ -640,7 +650,7 @@ impl Race {
 }
 
 /// When the remote answer of a read is late.
-fn late_at(read: &Read, local: &Latency, peers: &HashMap<PeerId, Peer>) -> Option<Micros> {
+fn late_at(read: &Read, local: &Latency, peers: &Known) -> Option<Micros> {
     let Remote::Out { peer, since, .. } = read.remote else { return None };
-    peers.get(&peer).map(|peer| since + policy::late(local, peer.usual_most(read.bytes)))
+    peers.get(peer).map(|peer| since + policy::late(local, peer.usual_most(read.bytes)))
 }

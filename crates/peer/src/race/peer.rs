@@ -19,6 +19,12 @@ const LARGE: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) breaker: Breaker,
+    delays: Delays,
+}
+
+/// How long it takes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delays {
     round_trip: Option<Micros>,
     small: Latency,
     large: Latency,
@@ -27,8 +33,29 @@ pub(super) struct Peer {
 impl Peer {
     /// It answered something that is no block.
     pub(super) fn seed(&mut self, round_trip: Micros) {
-        self.round_trip = Some(round_trip);
-        self.small.answered(round_trip);
+        self.delays.round_trip = Some(round_trip);
+        self.delays.small.answered(round_trip);
+    }
+
+    /// Whether anything was learnt of how long it takes.
+    pub(super) fn has_samples(&self) -> bool {
+        self.delays.round_trip.is_some() || self.delays.small.samples() + self.delays.large.samples() > 0
+    }
+
+    /// What was learnt of that.
+    pub(super) fn delays(&self) -> Delays {
+        self.delays.clone()
+    }
+
+    /// It is taken to be as quick as another one.
+    pub(super) fn begin_as(&mut self, delays: Delays) {
+        self.delays = delays;
+    }
+
+    /// The network is another one: it is tried at once, and how long it took before says nothing.
+    pub(super) fn begin_anew(&mut self, now: Micros) {
+        self.breaker.renew(now);
+        self.delays = Delays::default();
     }
 
     /// It answered so many bytes after so long.
@@ -48,7 +75,7 @@ impl Peer {
         let has_answers = self.latency_of(bytes).has_answers();
         // One that answers small reads isn't silent because the link takes long for a large one.
         let is_silent = policy::is_silent(self.usual_most(bytes), has_answers, waited)
-            && (has_answers || !self.small.has_answers());
+            && (has_answers || !self.delays.small.has_answers());
         self.breaker.given_up(now, is_silent);
         self.unanswered(bytes, waited);
     }
@@ -56,10 +83,10 @@ impl Peer {
     /// How long it seems to need for so many bytes.
     pub(super) fn needs(&self, bytes: u64) -> Micros {
         let known = self.time(bytes, policy::time_of_peer(self.latency_of(bytes)));
-        match self.round_trip {
-            Some(_) if bytes > SMALL && self.large.samples() < SAMPLES_LEAST => self.guess(bytes),
+        match self.delays.round_trip {
+            Some(_) if bytes > SMALL && self.delays.large.samples() < SAMPLES_LEAST => self.guess(bytes),
             // That nobody has waited for long says little.
-            Some(_) if bytes > SMALL && self.large.median().is_none() => known.max(self.guess(bytes)),
+            Some(_) if bytes > SMALL && self.delays.large.median().is_none() => known.max(self.guess(bytes)),
             _ => known,
         }
     }
@@ -71,19 +98,19 @@ impl Peer {
 
     /// As if each block took the link as long as a single one does.
     fn guess(&self, bytes: u64) -> Micros {
-        let small = policy::time_of_peer(&self.small);
-        let round_trip = self.round_trip.unwrap_or(0);
+        let small = policy::time_of_peer(&self.delays.small);
+        let round_trip = self.delays.round_trip.unwrap_or(0);
         // Buckets tell their end, which is up to an eighth more.
         let block = (small - small.div_ceil(8)).saturating_sub(round_trip);
         round_trip + block * (bytes / BLOCK)
     }
 
     fn latency_of(&self, bytes: u64) -> &Latency {
-        if bytes > SMALL { &self.large } else { &self.small }
+        if bytes > SMALL { &self.delays.large } else { &self.delays.small }
     }
 
     fn latency(&mut self, bytes: u64) -> &mut Latency {
-        if bytes > SMALL { &mut self.large } else { &mut self.small }
+        if bytes > SMALL { &mut self.delays.large } else { &mut self.delays.small }
     }
 
     /// What is kept of the time that a read took.
@@ -101,7 +128,7 @@ impl Peer {
         if bytes <= SMALL {
             return micros;
         }
-        let round_trip = self.round_trip.unwrap_or(0).min(micros);
+        let round_trip = self.delays.round_trip.unwrap_or(0).min(micros);
         round_trip + scale(micros - round_trip)
     }
 }

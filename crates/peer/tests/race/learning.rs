@@ -185,3 +185,41 @@ fn what_the_disk_cannot_read_comes_from_a_peer() {
         assert_eq!(race.counts().failed, 0);
     }
 }
+
+/// A notebook whose server was far away is docked: that no request had a chance before doesn't count, nor does what is still out
+/// of before.
+#[test]
+fn a_quick_link_is_found_at_once_by_another_network() {
+    const SLOW: usize = 400;
+    let docked = |number| Planned { on_another_network: number == SLOW, ..read(seek(number), Reply::Truth(400)) };
+    for policy in [Policy::Race, Policy::LocalFirst] {
+        let slow = (0..SLOW).map(|number| read(seek(number), Reply::Truth(60_000)));
+        let plan: Vec<_> = slow.chain((SLOW..SLOW + 100).map(docked)).collect();
+        let (_, told) = Simulation::new(policy, 1, &plan, true).seeded(50_000).run();
+        assert_eq!((by_peer(&told[..SLOW]), by_peer(&told[SLOW..])), (0, 100), "{policy:?}");
+
+        // The disk is known, and one request is out while the network changes.
+        let alone = |number| Planned { checkable: false, pause: 20_000, ..read(seek(number), Reply::Never) };
+        let change = Planned { on_another_network: true, pause: 1000, ..alone(0) };
+        for reply in [Reply::Truth(60_000), Reply::Truth(9000), Reply::Error(9000)] {
+            let out = Planned { pause: 20_000, ..read(10_000, reply) };
+            let between = [out, change.clone()].into_iter().chain((0..2).map(alone));
+            let quick = (0..50).map(|number| Planned { pause: 20_000, ..read(seek(number), Reply::Truth(400)) });
+            let plan: Vec<_> = (0..40).map(alone).chain(between).chain(quick).collect();
+            let (race, told) = Simulation::new(policy, 1, &plan, false).run();
+            assert_eq!(race.counts().requests, 51, "{policy:?} {reply:?}: it was out");
+            assert_eq!(by_peer(&told[44..]), 50, "{policy:?} {reply:?}");
+        }
+    }
+}
+
+/// By `quiet-disk` the disk hears of no read that the peer answers within the deadline.
+#[test]
+fn a_quiet_disk_is_not_asked_for_what_a_peer_has() {
+    let plan: Vec<_> = (0..1000).map(|number| read(seek(number), Reply::Truth(seek(number) * 24))).collect();
+    for is_closed in [true, false] {
+        let (race, told) = Simulation::new(Policy::QuietDisk, 1, &plan, is_closed).run();
+        assert_eq!(told.iter().filter(|told| told.started.is_some()).count(), 0);
+        assert_eq!((by_peer(&told), race.counts().extra), (1000, 0));
+    }
+}

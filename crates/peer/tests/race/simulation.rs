@@ -93,8 +93,13 @@ pub(crate) struct Simulation<'a> {
     disk: VecDeque<usize>,
     in_service: Vec<(usize, Micros)>,
     /// Requests that are out: read, peer, and whether they were cancelled.
-    remotes: HashMap<RequestId, (usize, u16, bool)>,
+    remotes: HashMap<RequestId, (usize, PeerId, bool)>,
     pub(crate) told: Vec<Told>,
+}
+
+/// A peer by its place.
+fn peer(place: usize) -> PeerId {
+    PeerId(1 << place)
 }
 
 fn content(read: usize) -> u64 {
@@ -122,7 +127,7 @@ impl<'a> Simulation<'a> {
 
     /// The first peer answered something small before it was asked for anything.
     pub(crate) fn seeded(mut self, round_trip: Micros) -> Self {
-        self.race.seed(PeerId(0), round_trip);
+        self.race.seed(peer(0), round_trip);
         self
     }
 
@@ -180,7 +185,7 @@ impl<'a> Simulation<'a> {
         if !self.closed {
             self.ask_next(read);
         }
-        let peers = (0..plan.replies.len() as u16).map(PeerId).collect();
+        let peers = (0..plan.replies.len()).map(peer).collect();
         let (id, checkable) = (ReadId(read as u64), plan.checkable);
         let event = Event::Asked { read: id, bytes: plan.bytes, checkable, peers, policy: plan.policy };
         self.tell(event);
@@ -231,7 +236,7 @@ impl<'a> Simulation<'a> {
     /// Checks a remote answer as a client does, by the hash that its index has.
     fn reply(&mut self, request: RequestId) {
         let (read, peer, cancelled) = self.remotes.remove(&request).expect("asked for");
-        let reply = self.plan[read].replies[peer as usize];
+        let reply = self.reply_of(read, peer);
         if cancelled && !self.plan[read].deaf {
             return;
         }
@@ -248,11 +253,15 @@ impl<'a> Simulation<'a> {
             Err(answer) => answer,
         };
         let bytes = if came.is_ok() { self.plan[read].bytes } else { 0 };
-        self.tell(Event::Remote { read: ReadId(read as u64), request, peer: PeerId(peer), bytes, answer });
+        self.tell(Event::Remote { read: ReadId(read as u64), request, peer, bytes, answer });
         if answer == Answer::Valid && !cancelled {
             let end = self.told[read].end.expect("the first valid answer ends the read");
             assert_eq!(end, (self.now, End::Remote), "read {read}");
         }
+    }
+
+    fn reply_of(&self, read: usize, peer: PeerId) -> Reply {
+        self.plan[read].replies[peer.0.trailing_zeros() as usize]
     }
 
     fn tell(&mut self, event: Event) {
@@ -287,12 +296,12 @@ impl<'a> Simulation<'a> {
                 self.serve();
             }
             Action::StartRemote { read, request, peer } => {
-                let (read, peer) = (read.0 as usize, peer.0);
+                let read = read.0 as usize;
                 assert!(self.plan[read].checkable, "read {read} can't be checked");
-                let out = |(other, _, cancelled): &(usize, u16, bool)| *other == read && !cancelled;
+                let out = |(other, _, cancelled): &(usize, PeerId, bool)| *other == read && !cancelled;
                 assert!(!self.remotes.values().any(out), "read {read} has a request out");
                 assert!(self.remotes.insert(request, (read, peer, false)).is_none());
-                match self.plan[read].replies[peer as usize] {
+                match self.reply_of(read, peer) {
                     Reply::Truth(after) | Reply::Lie(after) | Reply::Absent(after) | Reply::Error(after) => {
                         self.at(self.now + after, Happening::Reply(request));
                     }
@@ -312,7 +321,7 @@ impl<'a> Simulation<'a> {
                         self.end(read, End::Local);
                     }
                     Source::Remote(peer) => {
-                        let reply = self.plan[read].replies[peer.0 as usize];
+                        let reply = self.reply_of(read, peer);
                         assert!(matches!(reply, Reply::Truth(_)), "read {read} got {reply:?}");
                         self.end(read, End::Remote);
                     }
