@@ -96,6 +96,32 @@ impl Fault {
     }
 }
 
+/// A server that fails in some way, by some policy, and what is measured of it.
+pub(super) struct Case {
+    fault: Fault,
+    pub(super) policy: &'static str,
+    /// How long reads take.
+    pub(super) is_timed: bool,
+    /// Requests without use: where the server can't help any more.
+    pub(super) is_counted: bool,
+}
+
+impl Case {
+    pub(super) fn fault(&self) -> &'static str {
+        self.fault.name()
+    }
+}
+
+/// All of them.
+pub(super) fn cases() -> impl Iterator<Item = Case> {
+    let of = |policy| {
+        let is_timed = TIMED.contains(&policy);
+        let case = move |fault: Fault| Case { fault, policy, is_timed, is_counted: fault.is_for_good() };
+        Fault::ALL.into_iter().map(case).filter(|case| case.is_timed || case.is_counted)
+    };
+    TIMED.into_iter().chain(COUNTED_ALONE).flat_map(of)
+}
+
 fn treat(relay: &mut Process, treatment: Treatment) -> Result<(), String> {
     let input = relay.input().ok_or("no relay")?;
     writeln!(input, "{}", treatment.word()).map_err(|error| error.to_string())?;
@@ -109,19 +135,13 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
     site.network.limit(MBIT)?;
     let (alone, below) = (rig.shown(&site, "alone")?, rig.shown(&site, "raced")?);
     let mut all = Vec::new();
-    for policy in TIMED.into_iter().chain(COUNTED_ALONE) {
-        let (is_timed, rounds) = match TIMED.contains(&policy) {
-            true => (true, rounds(scale, ROUNDS)),
-            false => (false, 1),
-        };
-        for fault in Fault::ALL.into_iter().filter(|fault| is_timed || fault.is_for_good()) {
-            let mut faulty = Faulty { fault: fault.name().into(), policy: policy.into(), ..Faulty::default() };
-            for round in 0..rounds {
-                round_of(&mut site, &rig, (&alone, &below), fault, &mut faulty, (round as u64, scale))?;
-            }
-            eprintln!("  {policy}, {}: {:?}, {:?} % extra", faulty.fault, faulty.raced.first(), faulty.extra_percent);
-            all.push(faulty);
+    for Case { fault, policy, is_timed, .. } in cases() {
+        let mut faulty = Faulty { fault: fault.name().into(), policy: policy.into(), ..Faulty::default() };
+        for round in 0..if is_timed { rounds(scale, ROUNDS) } else { 1 } {
+            round_of(&mut site, &rig, (&alone, &below), fault, &mut faulty, (round as u64, scale))?;
         }
+        eprintln!("  {policy}, {}: {:?}, {:?} % extra", faulty.fault, faulty.raced.first(), faulty.extra_percent);
+        all.push(faulty);
     }
     below.end()?;
     alone.end()?;

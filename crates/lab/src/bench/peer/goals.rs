@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::faults::cases;
 use super::outcomes::{Copied, Faulty, OfSize, Outcome, Random, Sequential, Taken};
 use crate::bench::exhibits::Aim;
 use crate::bench::page::{Table, spread};
@@ -171,20 +172,27 @@ fn faults(outcomes: &Outcomes) -> Vec<Row> {
         row("a server that fails, all ways", "wrong bytes", Some(Aim::AtMost(0.0)), sum(|faulty| faulty.wrong)),
         row("a server that fails, all ways", "errors", Some(Aim::AtMost(0.0)), sum(|faulty| faulty.failed)),
     ];
-    for faulty in faults.into_iter().flatten() {
-        let what = format!("{}, `{}`", faulty.fault, faulty.policy);
+    for case in cases() {
+        let what = format!("{}, `{}`", case.fault(), case.policy);
+        let is_of = |faulty: &&Faulty| faulty.fault == case.fault() && faulty.policy == case.policy;
+        let faulty = faults.and_then(|all| all.iter().find(is_of));
         // Of policies that wait for the server by design no times are asked.
-        if !faulty.raced.is_empty() {
-            let figure = "p99, above 1.05 × the disk's + 2 ms (ms)";
-            rows.push(row(what.clone(), figure, Some(Aim::AtMost(0.0)), above(faulty)).paper("falls back"));
-            let figure = "first read, above 1.05 × the disk's p99 + 2 ms + a read of the disk's (ms)";
-            rows.push(row(what.clone(), figure, Some(Aim::AtMost(0.0)), first_above(faulty)).paper("falls back"));
+        if case.is_timed {
+            for (figure, value) in [
+                ("p99, above 1.05 × the disk's + 2 ms (ms)", faulty.and_then(above)),
+                (
+                    "first read, above 1.05 × the disk's p99 + 2 ms + a read of the disk's (ms)",
+                    faulty.and_then(first_above),
+                ),
+            ] {
+                rows.push(row(what.clone(), figure, Some(Aim::AtMost(0.0)), value).paper("falls back"));
+            }
         }
         // Where the server may help again there is none.
-        let extra = statistics::spread(faulty.extra_percent.clone());
-        rows.extend(
-            extra.map(|extra| row(what, "extra requests after 200 reads (%)", Some(Aim::AtMost(5.0)), Some(extra))),
-        );
+        if case.is_counted {
+            let extra = faulty.and_then(|faulty| statistics::spread(faulty.extra_percent.clone()));
+            rows.push(row(what, "extra requests after 200 reads (%)", Some(Aim::AtMost(5.0)), extra));
+        }
     }
     rows
 }
@@ -386,7 +394,7 @@ mod tests {
             ..Faulty::default()
         };
         let counted_alone = Faulty {
-            fault: "stopped".into(),
+            fault: "stopped (SIGSTOP)".into(),
             policy: "quiet-disk".into(),
             extra_percent: vec![0.5],
             ..Faulty::default()
@@ -419,13 +427,18 @@ mod tests {
             "| the link down and up under load | first hit (s), the latest | – | ≤ 1 | 2.00 | **not met** |",
             "| killed, `race` | first read, above 1.05 × the disk's p99 + 2 ms + a read of the disk's (ms) | falls back | ≤ 0 | -3.00 | met |",
             "| killed, `race` | extra requests after 200 reads (%) | – | ≤ 5 | 6.00 (1.00 to 7.00) | **not met** |",
-            "| stopped, `quiet-disk` | extra requests after 200 reads (%) | – | ≤ 5 | 0.50 | met |",
+            "| stopped (SIGSTOP), `quiet-disk` | extra requests after 200 reads (%) | – | ≤ 5 | 0.50 | met |",
+            "| stopped (SIGSTOP), `race` | extra requests after 200 reads (%) | – | ≤ 5 | – | not measured |",
+            "| half-open, `local-first` | p99, above 1.05 × the disk's + 2 ms (ms) | falls back | ≤ 0 | – | not measured |",
             "| `scan` of known contents, cold, modelled | clamdscan ÷ ours | – | ≥ 10 | 12.5 | met |",
             "| a tree on a quicker local device, files of 19 KB | cold 4 KiB, more (µs) | – | ≤ 30 | 20.0 | met |",
             "| `guard`, a known verdict | added to an open (µs) | – | ≤ 20 | – | not measured |",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        assert_eq!(text.matches("| stopped, `quiet-disk` |").count(), 1, "{text}");
+        // Of these no times are asked, and of servers that may help again no such requests.
+        assert_eq!(text.matches("| stopped (SIGSTOP), `quiet-disk` |").count(), 1, "{text}");
+        assert_eq!(text.matches("clock moved, then the link cut, `race` |").count(), 4, "{text}");
+        assert_eq!(text.matches("| extra requests after 200 reads (%) |").count(), 28 + 5, "{text}");
     }
 }
