@@ -162,19 +162,18 @@ fn devices_and_trees_that_are_quicker_come_to_their_end() {
     ] {
         names.iter().for_each(|name| assert!(results.figure(case, name) > 0.0, "{case}: {name}"));
     }
-    for (case, name) in [
-        ("quick-device", "extra_percent"),
-        ("quick-tree", "small_extra_percent"),
-        ("quick-tree", "large_extra_percent"),
-        ("no-help", "empty_percent"),
-        ("no-help", "slow_link_percent"),
-    ] {
-        assert!((0.0..=100.0).contains(&results.figure(case, name)), "{case}: {name}");
+    // What is without use is paid for, whatever the machine is busy with.
+    for (case, mounts) in [("quick-device", 1), ("quick-tree", 1), ("no-help", 4)] {
+        let over = &results.outcome(case, "figures")["over_budget"];
+        assert_eq!(*over, serde_json::json!(vec![0.0; mounts]), "{case}");
     }
     // Linux reads both alike, and as a device in which nothing turns.
     assert_eq!(["turns_alone", "turns_raced"].map(|name| results.figure("quick-device", name)), [0.0, 0.0]);
-    // On a busy machine the server may be late, and the disk is woken then.
-    assert!(results.figure("quiet", "requests") >= 0.0 && results.figure("quiet", "spin_ups") >= 0.0);
+    // On a busy machine the server may be late now and then, and the disk is woken for that alone.
+    let [reads, late, requests, spin_ups] =
+        ["reads", "late", "requests", "spin_ups"].map(|name| results.figure("quiet", name));
+    assert!(requests == 0.0 || late > 0.0, "{requests} requests at the disk, and the server was never late");
+    assert!(late * 2.0 < reads && spin_ups <= requests, "{late} of {reads} late: {requests}, {spin_ups}");
     assert_eq!(results.outcome("figure-4-10", "random")["sizes"].as_array().unwrap().len(), 6);
     assert!(results.outcome("figure-3-10", "sequential")["files"][0]["raced_ms"][0].as_f64() > Some(0.0));
 }

@@ -60,6 +60,7 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
         forget(true)?;
         let share = extra(&both.raced, |reads, seed| of(true, seed, reads).map(drop), reads)?;
         add(&mut figures, "extra_percent", share);
+        add(&mut figures, "over_budget", both.raced.over_budget()? as f64);
         for round in 0..rounds {
             for (is_raced, name) in SIDES {
                 forget(is_raced)?;
@@ -106,6 +107,7 @@ pub(super) fn no_help(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
                 |reads, seed| random_reads(&file, IMAGE, reads, &mut Random::new(seed), CONTENT, interrupt)?.is_right();
             let share = extra(&raced, read, scaled(2000, scale))?;
             add(&mut figures, name, share);
+            add(&mut figures, "over_budget", raced.over_budget()? as f64);
             drop(file);
             raced.end()?;
         }
@@ -173,6 +175,7 @@ pub(super) fn quiet(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     let words = at.display().to_string();
     let more = ["--mount", &words, "--type", "ext4", "--options", "noatime"];
     let raced = rig.raced(&site, &below, "quiet-disk", &more)?;
+    let late = raced.counted("requests_extra")?;
     below.reset()?;
     let path = at.join(known.name());
     let (mut places, mut reads) = (Random::new(1), 0);
@@ -188,6 +191,8 @@ pub(super) fn quiet(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     let figures = [
         ("seconds".to_owned(), vec![600.0 * scale]),
         ("reads".to_owned(), vec![reads as f64]),
+        // Reads that the server did not answer in time.
+        ("late".to_owned(), vec![(raced.counted("requests_extra")? - late) as f64]),
         ("requests".to_owned(), vec![below.book("reads.requests")? + below.book("writes.requests")?]),
         ("spin_ups".to_owned(), vec![below.book("spin_ups")?]),
     ];

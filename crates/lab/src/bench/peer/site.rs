@@ -316,6 +316,15 @@ impl Raced {
         figure(&text, name).ok_or_else(|| format!("{}: no {name}", self.dir.display()))
     }
 
+    /// Requests without use beyond what is allowed, whatever happened: 8 at the start, 4 % of the reads, two for each that a server
+    /// answered, and one for each change of the network.
+    pub(super) fn over_budget(&self) -> Result<u64, String> {
+        // First, so that what happens meanwhile is allowed.
+        let extra = self.counted("requests_extra")?;
+        let [reads, won, networks] = ["reads", "reads_remote", "network_changes"].map(|name| self.counted(name));
+        Ok(extra.saturating_sub(8 + reads? / 25 + 2 * won? + networks?))
+    }
+
     /// What a server is asked for is answered: it is connected to.
     pub(super) fn wait_for_server(&self, interrupt: &Interrupt) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;

@@ -146,6 +146,7 @@ pub(super) fn quick(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     let mut figures = Figures::new();
     add(&mut figures, "small_extra_percent", extra(&raced, reads, |seed| sides[1].small(files, seed))?);
     add(&mut figures, "large_extra_percent", extra(&raced, reads, |seed| sides[1].large(reads, seed))?);
+    add(&mut figures, "over_budget", raced.over_budget()? as f64);
     for round in 0..rounds(scale, ROUNDS) as u64 {
         for side in &sides {
             let mut keep = |what: &str, value| add(&mut figures, &format!("{what}_{}_us", side.name), value);
