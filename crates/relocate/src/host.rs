@@ -190,8 +190,8 @@ pub(crate) fn donors_of(blocks: u64, unit: u64) -> impl Iterator<Item = u64> {
     (0..blocks.div_ceil(unit)).map(move |number| unit.min(blocks - number * unit))
 }
 
-/// Exchanges until one does not come about as a whole.
-pub(crate) fn one_by_one<D>(steps: &[(&D, Exchange)], mut exchange: impl FnMut(&D, Exchange) -> Moved) -> Moved {
+/// Exchanges until one does not come about as a whole: [`Host::exchange_all`] where pieces change places one by one.
+pub fn one_by_one<D>(steps: &[(&D, Exchange)], mut exchange: impl FnMut(&D, Exchange) -> Moved) -> Moved {
     let mut all = Moved { blocks: 0, trouble: None };
     for &(donor, step) in steps {
         let told = exchange(donor, step);
@@ -208,6 +208,9 @@ pub(crate) fn one_by_one<D>(steps: &[(&D, Exchange)], mut exchange: impl FnMut(&
 ///
 /// After an exchange, contents, times and names are as before; whenever the machine stops, each block has its old or its new
 /// place and its right bytes.
+///
+/// No method has a default: a host around another, which tells or counts what happens, would do without what that one does, and nobody
+/// would notice.
 pub trait Host {
     /// A file that is open for moving.
     type File;
@@ -241,35 +244,25 @@ pub trait Host {
 
     /// Captures a donor for parts of files of so many blocks each, which are to get its blocks in this order, each part all of its own by
     /// one exchange. `None` where that makes no difference, since whatever is not given away of a donor is free again.
-    fn capture_for(&mut self, directory: &Path, parts: &[u64]) -> Option<Captured<Self::Donor>> {
-        let _ = (directory, parts);
-        None
-    }
+    fn capture_for(&mut self, directory: &Path, parts: &[u64]) -> Option<Captured<Self::Donor>>;
 
     /// Where the blocks of a donor lie.
     fn donor_places(&mut self, donor: &Self::Donor) -> io::Result<Places>;
 
     /// Hears of all exchanges of a region before the first of them, to make ready for them and to keep what leads back. When that
     /// fails, none of them is made.
-    fn prepare(&mut self, moves: &[Moves<'_, Self::File, Self::Donor>]) -> Result<(), Failure> {
-        let _ = moves;
-        Ok(())
-    }
+    fn prepare(&mut self, moves: &[Moves<'_, Self::File, Self::Donor>]) -> Result<(), Failure>;
 
     /// Exchanges blocks of a file with blocks of a donor.
     fn exchange(&mut self, file: &Self::File, donor: &Self::Donor, exchange: Exchange) -> Moved;
 
     /// Exchanges all these blocks of a file, which are all that it has. One after the other, unless the file system knows whole files alone.
-    fn exchange_all(&mut self, file: &Self::File, steps: &[(&Self::Donor, Exchange)]) -> Moved {
-        one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
-    }
+    fn exchange_all(&mut self, file: &Self::File, steps: &[(&Self::Donor, Exchange)]) -> Moved;
 
     /// Waits until old places are free, and what was exchanged would be found after a crash; no more is written than that takes, but what is
-    /// written may come to the disk file by file. `near` is a directory in which donors were captured.
-    fn settle(&mut self, near: &Path) -> io::Result<()> {
-        let _ = near;
-        self.commit()
-    }
+    /// written may come to the disk file by file. `near` is a directory in which donors were captured. Where nothing cheaper does it, this
+    /// is [`Host::commit`].
+    fn settle(&mut self, near: &Path) -> io::Result<()>;
 
     /// Waits until all that is dirty in the file system is on the disk, by few requests, and old places are free.
     fn commit(&mut self) -> io::Result<()>;

@@ -65,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// A mounted file system as a host.
+/// A mounted file system as a host. As with [`Host`], no method has a default.
 pub trait Mounted: Host {
     /// Bytes of a block.
     fn block_bytes(&self) -> u64;
@@ -79,32 +79,27 @@ pub trait Mounted: Host {
     fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal>;
 
     /// Sets back what was changed for that, if anything was.
-    fn set_back(&mut self) {}
+    fn set_back(&mut self);
 
     /// Keeps the old places of all that is moved from now on below a directory, on a file system where they can be.
     ///
     /// # Errors
     ///
     /// When they can't be kept.
-    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
-        Err(Failure::new("keep old places of its files", directory, io::ErrorKind::Unsupported.into()))
-    }
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure>;
 
     /// The name by which old places are kept, when any are.
-    fn kept_run(&self) -> Option<&str> {
-        None
-    }
+    fn kept_run(&self) -> Option<&str>;
 
     /// The folder of kept places, if it lies below this directory. What is in it is not to be moved.
-    fn kept_below(&self, directory: &Path) -> Option<PathBuf> {
-        let _ = directory;
-        None
-    }
+    fn kept_below(&self, directory: &Path) -> Option<PathBuf>;
 
     /// Exchanges so far by which a file's time of the last change of the inode (ctime) became another.
-    fn new_ctime_files(&self) -> u64 {
-        0
-    }
+    fn new_ctime_files(&self) -> u64;
+}
+
+fn cannot_keep(directory: &Path) -> Failure {
+    Failure::new("keep old places of its files", directory, io::ErrorKind::Unsupported.into())
 }
 
 impl Mounted for Ext4 {
@@ -135,6 +130,10 @@ impl Mounted for Ext4 {
     fn kept_below(&self, directory: &Path) -> Option<PathBuf> {
         Ext4::kept_below(self, directory)
     }
+
+    fn new_ctime_files(&self) -> u64 {
+        0
+    }
 }
 
 impl Mounted for Xfs {
@@ -145,6 +144,20 @@ impl Mounted for Xfs {
     fn get_ready(&mut self, _: &Path, region: u64, _: bool) -> Result<(), Refusal> {
         self.set_unit(region);
         Ok(())
+    }
+
+    fn set_back(&mut self) {}
+
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
+        Err(cannot_keep(directory))
+    }
+
+    fn kept_run(&self) -> Option<&str> {
+        None
+    }
+
+    fn kept_below(&self, _: &Path) -> Option<PathBuf> {
+        None
     }
 
     fn new_ctime_files(&self) -> u64 {
@@ -160,6 +173,24 @@ impl Mounted for Btrfs {
     fn get_ready(&mut self, _: &Path, region: u64, _: bool) -> Result<(), Refusal> {
         self.set_unit(region);
         Ok(())
+    }
+
+    fn set_back(&mut self) {}
+
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
+        Err(cannot_keep(directory))
+    }
+
+    fn kept_run(&self) -> Option<&str> {
+        None
+    }
+
+    fn kept_below(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
+
+    fn new_ctime_files(&self) -> u64 {
+        0
     }
 }
 

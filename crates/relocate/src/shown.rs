@@ -8,7 +8,7 @@ use std::path::Path;
 use onesweep_sys::files::{file_system, sync_file_system};
 
 use crate::file::Asked;
-use crate::host::{Captured, Exchange, Host, Looked, Moved, Opened, Stays, Trouble};
+use crate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble};
 use crate::places::Places;
 
 /// A file system that tells where its files lie, and moves none.
@@ -67,12 +67,28 @@ impl Host for Shown {
         Captured { donors: Vec::new(), error: Some(io::ErrorKind::Unsupported.into()) }
     }
 
+    fn capture_for(&mut self, _: &Path, _: &[u64]) -> Option<Captured<Infallible>> {
+        None
+    }
+
     fn donor_places(&mut self, donor: &Infallible) -> io::Result<Places> {
         match *donor {}
     }
 
+    fn prepare(&mut self, _: &[Moves<'_, Infallible, Infallible>]) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn exchange(&mut self, file: &Infallible, _: &Infallible, _: Exchange) -> Moved {
         match *file {}
+    }
+
+    fn exchange_all(&mut self, file: &Infallible, _: &[(&Infallible, Exchange)]) -> Moved {
+        match *file {}
+    }
+
+    fn settle(&mut self, _: &Path) -> io::Result<()> {
+        self.commit()
     }
 
     fn commit(&mut self) -> io::Result<()> {

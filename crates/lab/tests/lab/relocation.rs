@@ -1,16 +1,19 @@
 //! The power goes while files are moved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use onesweep_relocate::carry::Ended;
+use onesweep_relocate::carry::{Ended, Settings};
 use onesweep_relocate::ext4::Ext4;
 use onesweep_relocate::ext4::keep::{forget, kept, undo};
+use onesweep_relocate::follow::{Follower, Moment, Policy};
 use onesweep_relocate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Trouble, Uncached};
+use onesweep_relocate::mounted::{Mounted, Refusal};
 use onesweep_relocate::pack::Rules;
 use onesweep_relocate::passes::pack_until_rest;
 use onesweep_relocate::places::Places;
@@ -23,8 +26,14 @@ use crate::superblock::{self, EXCHANGE};
 const HELPER: &str = "ONESWEEP_LAB_MOVES";
 /// Before the books of the disk.
 const BOOKS: &str = "the books:";
+/// Before and after what was moved is settled.
+const SETTLES: &str = "settles";
+const SETTLED: &str = "settled";
 const FILES: u64 = 40;
 const BLOCK: u64 = 4096;
+
+/// The rules of all runs: regions of which the files fill a few.
+const RULES: Rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
 
 /// By file and block of the file.
 type Layout = BTreeMap<(String, u64), u64>;
@@ -55,6 +64,28 @@ fn scatter() -> io::Result<()> {
         succeed(&mut Command::new("sync"));
     }
     Ok(())
+}
+
+/// How files are moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// As by `onesweep defrag`, with a commit at the end of each batch.
+    Packed,
+    /// The same, with each commit one of the journal alone, as where a run waits for room.
+    Settled,
+    /// As by the daemon, which waits for nothing, while somebody else has the journal commit now and then.
+    Followed,
+}
+
+impl Way {
+    /// What the helper is told.
+    fn name(self) -> &'static str {
+        match self {
+            Way::Packed => "pack",
+            Way::Settled => "settle",
+            Way::Followed => "follow",
+        }
+    }
 }
 
 /// A file system, and how it is mounted.
@@ -160,94 +191,172 @@ fn tell_layout(word: &str) {
     }
 }
 
-/// A host that tells where files are to lie, before they are moved.
-struct Telling<H>(H);
+/// A host that tells where files are to lie, before they are moved, and when what was moved is settled: each time that it is
+/// committed, in the way that is about that.
+struct Telling<H> {
+    host: H,
+    way: Way,
+}
 
 impl<H: Host> Host for Telling<H> {
     type File = H::File;
     type Donor = H::Donor;
 
     fn unit(&self) -> u64 {
-        self.0.unit()
+        self.host.unit()
     }
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
-        self.0.look(path)
+        self.host.look(path)
     }
 
     fn look_in_memory(&mut self, path: &Path) -> Result<Option<Looked>, Trouble> {
-        self.0.look_in_memory(path)
+        self.host.look_in_memory(path)
     }
 
     fn announce(&mut self, path: &Path) {
-        self.0.announce(path);
+        self.host.announce(path);
     }
 
     fn open(&mut self, path: &Path, inode: u64) -> Result<Opened<H::File>, Trouble> {
-        self.0.open(path, inode)
+        self.host.open(path, inode)
     }
 
     fn places(&mut self, file: &H::File) -> Result<Places, Trouble> {
-        self.0.places(file)
+        self.host.places(file)
     }
 
     fn free_blocks(&mut self) -> io::Result<u64> {
-        self.0.free_blocks()
+        self.host.free_blocks()
     }
 
     fn capture(&mut self, directory: &Path, blocks: u64) -> Captured<H::Donor> {
-        self.0.capture(directory, blocks)
+        self.host.capture(directory, blocks)
+    }
+
+    fn capture_for(&mut self, directory: &Path, parts: &[u64]) -> Option<Captured<H::Donor>> {
+        self.host.capture_for(directory, parts)
     }
 
     fn donor_places(&mut self, donor: &H::Donor) -> io::Result<Places> {
-        self.0.donor_places(donor)
+        self.host.donor_places(donor)
     }
 
     fn prepare(&mut self, moves: &[Moves<'_, H::File, H::Donor>]) -> Result<(), Failure> {
         for file in moves {
             for (donor, step) in &file.steps {
-                let held = self.0.donor_places(donor).unwrap();
+                let held = self.host.donor_places(donor).unwrap();
                 tell("to", file.path, &held.within(step.to..step.to + step.blocks).shifted(step.from));
             }
         }
-        self.0.prepare(moves)
+        self.host.prepare(moves)
     }
 
     fn exchange(&mut self, file: &H::File, donor: &H::Donor, exchange: Exchange) -> Moved {
-        self.0.exchange(file, donor, exchange)
+        self.host.exchange(file, donor, exchange)
     }
 
     fn exchange_all(&mut self, file: &H::File, steps: &[(&H::Donor, Exchange)]) -> Moved {
-        self.0.exchange_all(file, steps)
+        self.host.exchange_all(file, steps)
+    }
+
+    fn settle(&mut self, near: &Path) -> io::Result<()> {
+        println!("{SETTLES}");
+        self.host.settle(near)?;
+        println!("{SETTLED}");
+        Ok(())
     }
 
     fn commit(&mut self) -> io::Result<()> {
-        self.0.commit()
+        if self.way == Way::Settled {
+            return self.settle(Path::new("d"));
+        }
+        self.host.commit()
+    }
+}
+
+impl<H: Mounted> Mounted for Telling<H> {
+    fn block_bytes(&self) -> u64 {
+        self.host.block_bytes()
+    }
+
+    fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal> {
+        self.host.get_ready(directory, region, may_set)
+    }
+
+    fn set_back(&mut self) {
+        self.host.set_back();
+    }
+
+    fn keep_old_places(&mut self, directory: &Path) -> Result<(), Failure> {
+        self.host.keep_old_places(directory)
+    }
+
+    fn kept_run(&self) -> Option<&str> {
+        self.host.kept_run()
+    }
+
+    fn kept_below(&self, directory: &Path) -> Option<PathBuf> {
+        self.host.kept_below(directory)
+    }
+
+    fn new_ctime_files(&self) -> u64 {
+        self.host.new_ctime_files()
     }
 }
 
 /// Moves all, and keeps the old places where they can be. When the power goes, this fails.
-fn move_all() {
+fn move_all(way: Way) {
     if is_ext4() {
         let mut host = ext4();
         host.keep_old_places().unwrap();
-        move_on(Telling(host));
+        move_on(Telling { host, way });
     } else {
-        move_on(Telling(xfs()));
+        move_on(Telling { host: xfs(), way });
     }
 }
 
 fn move_on(mut host: impl Host) {
     let mut files = files(&mut host);
-    let rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
     // XFS has nothing on the disk of what was moved before a commit, which comes after a batch at the earliest.
-    let settings =
-        onesweep_relocate::carry::Settings { commit: 40, batch: 64, ..onesweep_relocate::carry::Settings::new(rules) };
+    let settings = Settings { commit: 40, batch: 64, ..Settings::new(RULES) };
     let done = pack_until_rest(&mut host, &mut files, &settings, 1, &mut |_| true);
     if let Some(Ended::Failed(failure)) = done.report.ended {
         panic!("{failure}");
     }
     assert!(done.report.regions > 2, "{done:?}");
+}
+
+/// Puts the directory in order as the daemon does, just after its files were used. It waits for nothing to be on the disk; somebody
+/// else, who has a file of his own written, has the journal commit between two regions. When the power goes, this fails.
+fn follow(mut host: impl Mounted) {
+    (0..FILES).for_each(|file| drop(fs::read(path(file)).unwrap()));
+    let beside = File::create("beside").unwrap();
+    let mut follower =
+        Follower::new(Policy { settle: Duration::from_secs(2), rules: RULES, largest: 12, percent: None });
+    let mut regions = 0;
+    loop {
+        follower.written((), Duration::ZERO);
+        let now = follower.next().expect("it waits");
+        follower.take(now).expect("its time has come");
+        let mut goes_on = || {
+            beside.write_all_at(b"bytes", 0).and_then(|()| beside.sync_all()).unwrap();
+            true
+        };
+        let moment = Moment { now, written: 0 };
+        let told = follower.put_in_order(&mut host, ((), Path::new("d")), moment, &mut goes_on).unwrap();
+        if let Some(Ended::Failed(failure)) = told.report.ended {
+            panic!("{failure}");
+        }
+        assert_eq!(told.report.commits, 0);
+        regions += told.report.regions;
+        // What was moved is clean after that.
+        goes_on();
+        if told.report.regions == 0 {
+            break;
+        }
+    }
+    assert!(regions > 2, "{regions}");
 }
 
 /// All bytes are right, and what was moved goes back, where old places are kept.
@@ -278,7 +387,10 @@ fn as_helper() {
     println!();
     match std::env::var(HELPER).as_deref() {
         Ok("scatter") => scatter().unwrap(),
-        Ok("move") => move_all(),
+        Ok("pack") => move_all(Way::Packed),
+        Ok("settle") => move_all(Way::Settled),
+        Ok("follow") if is_ext4() => follow(Telling { host: ext4(), way: Way::Followed }),
+        Ok("follow") => follow(Telling { host: xfs(), way: Way::Followed }),
         Ok("check") => check_and_undo(),
         _ => {}
     }
@@ -296,19 +408,23 @@ fn helped(place: &Place, order: &str, does: &str) -> Output {
     place.script(&[], &script)
 }
 
-fn layout(out: &Output, word: &str) -> Layout {
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    let mut layout = Layout::new();
+/// Each block of each file that such lines tell of, with its place.
+fn places(said: &str, word: &str) -> Vec<((String, u64), u64)> {
+    let mut all = Vec::new();
     for line in said.lines() {
         if let [told, path, numbers @ ..] = &line.split(' ').collect::<Vec<_>>()[..]
             && *told == word
             && let Ok(numbers) = numbers.iter().map(|number| number.parse()).collect::<Result<Vec<u64>, _>>()
             && let [logical, place, blocks] = numbers[..]
         {
-            layout.extend((0..blocks).map(|block| (((*path).to_owned(), logical + block), place + block)));
+            all.extend((0..blocks).map(|block| (((*path).to_owned(), logical + block), place + block)));
         }
     }
-    layout
+    all
+}
+
+fn layout(out: &Output, word: &str) -> Layout {
+    places(&String::from_utf8_lossy(&out.stdout), word).into_iter().collect()
 }
 
 #[track_caller]
@@ -320,81 +436,125 @@ fn assert_well(out: &Output) {
 /// replayed, each block lies where it lay or where it was to lie, all bytes are right, and an undo brings all back.
 #[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place() {
-    cut_at_writes(Kind::Ordered);
+    cut_at_writes(Kind::Ordered, Way::Packed);
 }
 
 #[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs() {
-    cut_at_writes(Kind::Reflinks);
+    cut_at_writes(Kind::Reflinks, Way::Packed);
 }
 
 #[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs_without_reflinks() {
-    cut_at_writes(Kind::Exchange);
+    cut_at_writes(Kind::Exchange, Way::Packed);
 }
 
 #[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs_of_wholes() {
-    cut_at_writes(Kind::Whole);
+    cut_at_writes(Kind::Whole, Way::Packed);
 }
 
 #[test]
 fn a_power_cut_leaves_every_block_at_its_old_or_new_place_on_xfs_of_wholes_with_a_reverse_map() {
-    cut_at_writes(Kind::WholeMapped);
+    cut_at_writes(Kind::WholeMapped, Way::Packed);
 }
 
-fn cut_at_writes(kind: Kind) {
-    let Some(place) = place(kind.mib()) else { return };
-    if !kind.is_ext4() && Command::new("which").arg("mkfs.xfs").output().is_ok_and(|out| !out.status.success()) {
-        return skipped("no mkfs.xfs");
-    }
-    let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
-    kind.make(&place);
-    assert_well(&helped(&place, "", "scatter"));
-    let fresh = place.home.path().join("fresh");
-    let copy = |from: &Path, to: &Path| succeed(Command::new("cp").args(["--sparse=always"]).arg(from).arg(to));
-    copy(&place.image, &fresh);
-    let out = helped(&place, "", "check");
-    assert_well(&out);
-    let old = layout(&out, "is");
+/// The same where commits are those of the journal alone: what was moved before one is at its new place.
+#[test]
+fn a_power_cut_among_commits_of_the_journal_alone_leaves_every_block_at_its_old_or_new_place() {
+    cut_at_writes(Kind::Ordered, Way::Settled);
+}
 
-    copy(&fresh, &place.image);
-    let out = helped(&place, "reset", "move");
+/// The same of what the daemon moves.
+#[test]
+fn a_power_cut_beside_the_daemon_leaves_every_block_at_its_old_or_new_place() {
+    cut_at_writes(Kind::Ordered, Way::Followed);
+}
+
+#[test]
+fn a_power_cut_beside_the_daemon_leaves_every_block_at_its_old_or_new_place_on_xfs() {
+    cut_at_writes(Kind::Reflinks, Way::Followed);
+}
+
+fn copy(from: &Path, to: &Path) {
+    succeed(Command::new("cp").args(["--sparse=always"]).arg(from).arg(to));
+}
+
+/// Runs it all without a cut; gives the writes after which the power is to go.
+fn uncut(place: &Place, way: Way, old: &Layout, keeps: bool) -> Vec<u64> {
+    let out = helped(place, "reset", way.name());
     assert_well(&out);
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let (_, books) = said.split_once(BOOKS).expect("the books");
     let books: serde_json::Value = serde_json::from_str(books).expect("JSON");
     let writes = books["writes"]["requests"].as_u64().expect("a number of writes");
     assert!(writes > 20, "{said}");
+    let out = helped(place, "", "check");
+    assert_well(&out);
+    assert!(old.len() as u64 > 5 * FILES && layout(&out, "is") != *old);
+    assert!(!keeps || layout(&out, "back") == *old);
+    assert_eq!(said.lines().any(|line| line == SETTLED), way == Way::Settled, "{said}");
+
+    let is_long = std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0");
+    let step = if is_long { 1 } else { writes as usize / 12 + 1 };
+    eprintln!("{writes} writes when files are moved {way:?}");
+    // Further than the last write of the run, for what the end of the mount writes.
+    (1..=writes + writes / 4).step_by(step).collect()
+}
+
+fn cut_at_writes(kind: Kind, way: Way) {
+    let Some(place) = place(kind.mib()) else { return };
+    if !kind.is_ext4() && Command::new("which").arg("mkfs.xfs").output().is_ok_and(|out| !out.status.success()) {
+        return skipped("no mkfs.xfs");
+    }
+    kind.make(&place);
+    assert_well(&helped(&place, "", "scatter"));
+    let fresh = place.home.path().join("fresh");
+    copy(&place.image, &fresh);
     let out = helped(&place, "", "check");
     assert_well(&out);
-    assert!(old.len() as u64 > 5 * FILES && layout(&out, "is") != old);
-    assert!(!kind.is_ext4() || layout(&out, "back") == old);
+    let old = layout(&out, "is");
+    copy(&fresh, &place.image);
+    let keeps = kind.is_ext4() && way != Way::Followed;
+    let at = uncut(&place, way, &old, keeps);
 
-    let (mut cuts, mut moved, mut partly) = (0, 0, 0);
-    let step = if is_long { 1 } else { writes / 12 + 1 };
-    // Further than the last write of the run, for what the end of the mount writes.
-    for cut in (1..=writes + writes / 4).step_by(step as usize) {
+    let (mut cuts, mut moved, mut partly, mut unsettled) = (0, 0, 0, 0);
+    for cut in at {
         copy(&fresh, &place.image);
-        let out = helped(&place, &format!("power-cut {cut} {cut}"), "move");
+        let out = helped(&place, &format!("power-cut {cut} {cut}"), way.name());
         cuts += u64::from(!out.status.success());
-        let new = layout(&out, "to");
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        unsettled += u64::from(said.rfind(SETTLES) > said.rfind(SETTLED));
+        let settled = places(said.rfind(SETTLED).map_or("", |at| &said[..at]), "to");
+        // A block may be told of more than once, where it was moved again.
+        let new: BTreeSet<_> = places(&said, "to").into_iter().collect();
+        let blocks = new.iter().map(|(block, _)| block).collect::<BTreeSet<_>>().len();
         place.assert_down();
         kind.replay(&place, cut);
         let out = helped(&place, "", "check");
         assert_well(&out);
         let is = layout(&out, "is");
         assert_eq!(is.len(), old.len());
-        for (block, now) in &is {
-            assert!(old[block] == *now || new.get(block) == Some(now), "cut at {cut}: {block:?} lies at {now}");
+        for (block, place) in settled {
+            assert_eq!(is[&block], place, "cut at {cut}: {block:?} was settled");
         }
-        let count = is.iter().filter(|(block, now)| old[*block] != **now).count();
+        let mut count = 0;
+        for (block, now) in is {
+            let is_old = old[&block] == now;
+            count += usize::from(!is_old);
+            let it = (block, now);
+            assert!(is_old || new.contains(&it), "cut at {cut}: {:?} lies at {now}", it.0);
+        }
         moved += count;
-        partly += u64::from(count > 0 && count < new.len());
-        assert!(!kind.is_ext4() || layout(&out, "back") == old, "cut at {cut}");
+        partly += u64::from(count > 0 && count < blocks);
+        assert!(!keeps || layout(&out, "back") == old, "cut at {cut}");
         kind.check(&place);
     }
-    eprintln!("{writes} writes, {cuts} runs were cut; {moved} blocks had new places, {partly} runs were done in part");
+    eprintln!(
+        "{cuts} runs were cut, {unsettled} of them while what was moved was settled; {moved} blocks had new places, \
+         {partly} runs were done in part"
+    );
     assert!(cuts > 3 && moved > 0);
     assert!(partly > 0);
+    assert_eq!(unsettled > 0, way == Way::Settled);
 }

@@ -23,7 +23,7 @@ use crate::file::{Asked, MovableFile, announce, clean_in_memory, stays_by_flags}
 pub use crate::giving::Donor;
 use crate::giving::{capture, give};
 use crate::host::{
-    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached, donors_of,
+    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached, donors_of, one_by_one,
 };
 use crate::places::Places;
 
@@ -132,6 +132,14 @@ impl Host for Btrfs {
 
     fn exchange(&mut self, file: &MovableFile, donor: &Donor, exchange: Exchange) -> Moved {
         give(file, donor, exchange, self.asked.block_bytes, &mut share::Sharing, &mut self.bytes)
+    }
+
+    fn exchange_all(&mut self, file: &MovableFile, steps: &[(&Donor, Exchange)]) -> Moved {
+        one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
+    }
+
+    fn settle(&mut self, _: &Path) -> io::Result<()> {
+        self.commit()
     }
 
     fn commit(&mut self) -> io::Result<()> {

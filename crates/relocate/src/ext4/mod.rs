@@ -28,7 +28,7 @@ pub use self::{donor::Donor, facts::Refusal};
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
 use crate::file::{Asked, MovableFile, announce};
 use crate::host::{
-    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached, donors_of,
+    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, Uncached, donors_of, one_by_one,
 };
 use crate::places::Places;
 
@@ -203,6 +203,10 @@ impl Host for Ext4 {
         }
     }
 
+    fn capture_for(&mut self, _: &Path, _: &[u64]) -> Option<Captured<Donor>> {
+        None
+    }
+
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
         donor.places(&mut self.asked)
     }
@@ -244,6 +248,10 @@ impl Host for Ext4 {
             stays.map_or_else(|| Failure::new("move it", file.path(), error).into(), Trouble::from)
         });
         Moved { blocks: told.blocks, trouble }
+    }
+
+    fn exchange_all(&mut self, file: &MovableFile, steps: &[(&Donor, Exchange)]) -> Moved {
+        one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
     }
 
     /// Has the journal commit, which brings the bytes of what was moved to the disk first, a request for each file. To write back inodes and

@@ -166,6 +166,10 @@ impl Host for Xfs {
         }
     }
 
+    fn capture_for(&mut self, _: &Path, _: &[u64]) -> Option<Captured<Donor>> {
+        None
+    }
+
     fn donor_places(&mut self, donor: &Donor) -> io::Result<Places> {
         match self.way {
             Way::Share | Way::Exchange => self.asked.donor_places(donor.fd(), donor.bytes()),
@@ -191,6 +195,10 @@ impl Host for Xfs {
             Way::Share | Way::Exchange => one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange)),
             Way::Whole => self.wholes.exchange(file, steps, &mut self.asked),
         }
+    }
+
+    fn settle(&mut self, _: &Path) -> io::Result<()> {
+        self.commit()
     }
 
     fn commit(&mut self) -> io::Result<()> {

@@ -6,7 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use onesweep_relocate::host::{Captured, Exchange, Failure, Host, Looked, Moved, Opened, Stays, Trouble};
+use onesweep_relocate::host::{
+    Captured, Exchange, Failure, Host, Looked, Moved, Moves, Opened, Stays, Trouble, one_by_one,
+};
 use onesweep_relocate::places::{Places, Run};
 
 use crate::conformance::{Fixture, conforms};
@@ -291,6 +293,10 @@ impl Host for Model {
         Ok(places(&self.disk.borrow().donors[&donor.id]))
     }
 
+    fn prepare(&mut self, _: &[Moves<'_, PathBuf, ModelDonor>]) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn exchange(&mut self, file: &PathBuf, donor: &ModelDonor, exchange: Exchange) -> Moved {
         let fault = self.fault();
         let failed = |error| Some(Failure::new("move it", file, error).into());
@@ -326,6 +332,10 @@ impl Host for Model {
             disk.moved.insert(known.inode);
         }
         Moved { blocks, trouble: None }
+    }
+
+    fn exchange_all(&mut self, file: &PathBuf, steps: &[(&ModelDonor, Exchange)]) -> Moved {
+        one_by_one(steps, |donor, exchange| self.exchange(file, donor, exchange))
     }
 
     fn settle(&mut self, _: &Path) -> io::Result<()> {
