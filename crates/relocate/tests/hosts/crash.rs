@@ -16,7 +16,7 @@ use onesweep_relocate::survey::Candidate;
 use crate::alone::alone;
 use crate::helper::{helper, wait_until_ready};
 use crate::image::{Image, is_root, run, text};
-use crate::killed::{is_long, undo_what_is_left};
+use crate::killed::{is_long, places_of, undo_what_is_left};
 use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, host};
 use crate::tree::{Kept, assert_same, kept, pack, planned, scatter};
 use crate::undo::{RULES as KEPT, layout, pack_and_keep};
@@ -242,6 +242,17 @@ fn a_machine_that_stops_at_any_moment_loses_nothing() {
     stopped_machines::<OnExt4>("pack");
 }
 
+/// What the daemon moves is on the disk some day, and whole before and after.
+#[test]
+fn a_machine_that_stops_beside_a_follower_loses_nothing() {
+    stopped_machines::<OnExt4>("follow");
+}
+
+#[test]
+fn a_machine_that_stops_beside_a_follower_loses_nothing_on_xfs() {
+    stopped_machines::<OnXfs>("xfs-follow");
+}
+
 #[test]
 fn a_machine_that_stops_at_any_moment_loses_nothing_on_xfs() {
     stopped_machines::<OnXfs>("xfs-pack");
@@ -282,6 +293,7 @@ fn stopped_machines<K: Kind>(does: &str) {
     // All of it is on the disk.
     image.cold();
     let before: BTreeMap<PathBuf, Kept> = kept(&directory);
+    let (there, mut found) = (places_of::<K>(&directory, &still), 0);
     for stop in 0..if is_long() { 100 } else { 8 } {
         let mut child = helper(does, &directory);
         wait_until_ready(&mut child);
@@ -302,8 +314,11 @@ fn stopped_machines<K: Kind>(does: &str) {
         let mut now = kept(&directory);
         now.retain(|path, _| still.contains(path));
         assert!(now == before, "after stop {stop}");
+        found += u32::from(places_of::<K>(&directory, &still) != there);
         image.check();
     }
+    eprintln!("files lay elsewhere after {found} stops");
+    assert!(found > 0);
 }
 
 /// The machine stops between any two regions, forwards or backwards: an undo ends at the old places.

@@ -8,12 +8,13 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use onesweep_relocate::ext4::keep::forget;
+use onesweep_relocate::follow::{Follower, Moment, Policy};
 use onesweep_relocate::host::{Host, Stays};
 use onesweep_relocate::mounted::Mounted;
 use onesweep_relocate::pack::Rules;
 
 use crate::image::copy_program;
-use crate::kinds::{Kind, OnBtrfs, OnXfs, host};
+use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, host};
 use crate::tree::{blocks_of, breaks, bytes, pack, sync};
 use crate::undo::{pack_and_keep, undo_all};
 
@@ -38,11 +39,17 @@ fn as_helper() {
     let Ok(told) = std::env::var(HELPER) else { return };
     let (does, directory) = told.split_once(':').unwrap();
     let directory = Path::new(directory);
+    if does == "xfs-follow" {
+        return follow_for_ever(&mut OnXfs::host_of_cached(directory), directory);
+    }
     if let Some(does) = does.strip_prefix("xfs-") {
         return without_a_setting(&mut OnXfs::host(directory), does, directory);
     }
     if let Some(does) = does.strip_prefix("btrfs-") {
         return without_a_setting(&mut OnBtrfs::host(directory), does, directory);
+    }
+    if does == "follow" {
+        return follow_for_ever(&mut OnExt4::host_of_cached(directory), directory);
     }
     let mut mover = host(directory);
     if does == "owner" {
@@ -98,6 +105,20 @@ fn pack_for_ever<H: Host>(mover: &mut H, directory: &Path) {
         // Regions of other sizes and orders give something to do each time.
         let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
         let _ = pack(mover, directory, &rules);
+        disturb(directory, round);
+    }
+}
+
+/// What the daemon does with a directory to which somebody writes.
+fn follow_for_ever<H: Mounted>(mover: &mut H, directory: &Path) {
+    println!("\nready");
+    for round in 0.. {
+        let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
+        let mut follower = Follower::new(Policy { settle: Duration::from_secs(2), rules, largest: 12, percent: None });
+        follower.written((), Duration::ZERO);
+        if let Some(now) = follower.next().filter(|&now| follower.take(now).is_some()) {
+            let _ = follower.put_in_order(mover, ((), directory), Moment { now, written: 0 }, &mut || true);
+        }
         disturb(directory, round);
     }
 }

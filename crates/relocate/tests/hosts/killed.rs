@@ -11,8 +11,8 @@ use onesweep_relocate::ext4::keep::{forget, kept as kept_runs};
 use crate::helper::{helper, wait_until_ready};
 use crate::image::{Image, is_root};
 use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, host};
-use crate::tree::{Kept, assert_same, kept, scatter};
-use crate::undo::{layout, undo_all};
+use crate::tree::{Kept, assert_same, kept, planned, scatter};
+use crate::undo::{Layout, RULES, layout, undo_all};
 
 const MIB: u64 = 1 << 20;
 
@@ -76,6 +76,23 @@ fn killed_movers_lose_nothing_on_btrfs() {
     killed_movers::<OnBtrfs>("btrfs-pack");
 }
 
+/// The daemon, that is, which waits for nothing to be on the disk.
+#[test]
+fn killed_followers_lose_nothing() {
+    killed_movers::<OnExt4>("follow");
+}
+
+#[test]
+fn killed_followers_lose_nothing_on_xfs() {
+    killed_movers::<OnXfs>("xfs-follow");
+}
+
+/// Where these files lie: movers alone change that.
+pub(crate) fn places_of<K: Kind>(directory: &Path, still: &[PathBuf]) -> Layout {
+    let (files, _) = planned(&mut K::host(directory), directory, &RULES);
+    files.into_iter().filter(|file| still.contains(&file.path)).map(|file| (file.path, file.places)).collect()
+}
+
 fn killed_movers<K: Kind>(does: &str) {
     if !is_root() {
         return;
@@ -84,6 +101,7 @@ fn killed_movers<K: Kind>(does: &str) {
     let directory = image.root().join("d");
     let still = scatter(&directory, 60);
     let before: BTreeMap<PathBuf, Kept> = kept(&directory);
+    let (there, mut found) = (places_of::<K>(&directory, &still), 0);
     let kills = if is_long() { 200 } else { 12 };
     for kill in 0..kills {
         let mut child = helper(does, &directory);
@@ -94,10 +112,13 @@ fn killed_movers<K: Kind>(does: &str) {
         let mut now = kept(&directory);
         now.retain(|path, _| still.contains(path));
         assert!(now == before, "after kill {kill}");
+        found += u32::from(places_of::<K>(&directory, &still) != there);
         if kill % 6 == 5 {
             image.check();
         }
     }
+    eprintln!("files lay elsewhere after {found} of {kills} kills");
+    assert!(found > 0);
     image.check();
 }
 
