@@ -8,11 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use onesweep_relocate::ext4::Ext4;
-use onesweep_relocate::host::Uncached;
+use onesweep_relocate::host::{Stays, Uncached};
 use onesweep_relocate::pack::Rules;
+use onesweep_relocate::survey::Candidate;
 
 use crate::conformance::conforms;
-use crate::image::{Image, is_root, run, text};
+use crate::image::{Image, is_root, not_here, run, text};
 use crate::kinds::{Kind, Mounted, OnExt4, host};
 use crate::packing;
 use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync};
@@ -181,6 +182,74 @@ fn small_blocks_conform() {
         return;
     }
     conforms(&mut Mounted::<OnExt4>::new(Image::new(256 * MIB, &["-b", "1024"], "")));
+}
+
+/// A full file system that grows, while a mover has it open where that may be: what came is room for it. Files that are kept block by
+/// block stay.
+#[test]
+fn room_that_came_by_growing_is_used() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(256 * MIB, &["-O", "^64bit"], "");
+    image.unmount();
+    run("e2fsck", &["-f", "-p", text(image.device())]);
+    run("resize2fs", &[text(image.device()), "64M"]);
+    image.mount();
+    let directory = image.root().join("d");
+    scatter(&directory, 60);
+    let without_extents = directory.join("by-blocks");
+    fs::write(&without_extents, bytes(99, 20_000)).unwrap();
+    sync(&directory);
+    run("chattr", &["-e", text(&without_extents)]);
+    let fill = |number: u32, bytes: u64| {
+        let path = image.root().join(format!("fill-{number}"));
+        Command::new("fallocate").args(["-l", &bytes.to_string()]).arg(path).output().unwrap().status.success()
+    };
+    let sizes = [16 << 20, 1 << 20, 65_536, 4096];
+    (0..).zip(sizes).for_each(|(size, bytes)| while_it_works(|number| fill(100 * size + number, bytes)));
+    image.cold();
+    let before = kept(&directory);
+    let mut mover = host(&directory);
+    let rules = Rules::for_regions(128);
+    let (files, report) = pack(&mut mover, &directory, &rules);
+    assert!(report.ended.is_none() && report.files == 0 && report.no_room > 0, "{report:?}");
+    let by_blocks = |files: &[Candidate]| files.iter().find(|file| file.path == without_extents).unwrap().clone();
+    assert_eq!(by_blocks(&files).stays, Some(Stays::NoExtents));
+    let was = breaks(&files);
+
+    let grown = Command::new("resize2fs").arg(image.device()).output().unwrap();
+    if !grown.status.success() {
+        let said = String::from_utf8_lossy(&grown.stderr).into_owned();
+        assert!(said.contains("Permission denied"), "{said}");
+        not_here("this root may not let a mounted ext4 grow (CAP_SYS_RESOURCE)");
+        drop(mover);
+        image.unmount();
+        run("e2fsck", &["-f", "-p", text(image.device())]);
+        run("resize2fs", &[text(image.device())]);
+        image.mount();
+        mover = host(&directory);
+    }
+    let (after, report) = pack(&mut mover, &directory, &rules);
+    assert!(report.ended.is_none() && report.torn.is_empty() && report.files > 50, "{report:?}");
+    assert!(breaks(&after) * 4 < was, "{was} breaks, then {}", breaks(&after));
+    let old_end = 64 * MIB / 4096;
+    let beyond = after.iter().filter(|file| file.places.first() >= Some(old_end)).count();
+    assert!(beyond > 50, "{beyond} files lie where there was nothing before");
+    assert_eq!(by_blocks(&after).places, by_blocks(&files).places);
+    assert_same(&directory, &before);
+    drop(mover);
+    image.check();
+    assert_same(&directory, &before);
+}
+
+/// Does something over and over, by numbers, until it can't be done.
+fn while_it_works(mut does: impl FnMut(u32) -> bool) {
+    for number in 0.. {
+        if !does(number) {
+            break;
+        }
+    }
 }
 
 /// With a raised setting, donors of 8 MiB lie near their directory too; it is set back.
