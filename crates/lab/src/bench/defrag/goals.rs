@@ -199,7 +199,7 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
         rows.push(row.aim(Aim::AtMost(2.0)).paper("1"));
     }
     for (case, packing) in in_requests {
-        let figure = "write requests for each 16 blocks that moved, the paper's region";
+        let figure = "write requests for each 16 blocks that moved, the paper's region, those behind each other as one";
         let row = row(outcomes, (case, packing), packing.name, figure, Packed::requests_for_16_blocks);
         rows.push(row.aim(Aim::AtMost(2.0)).paper("1"));
     }

@@ -204,7 +204,7 @@ fn packing_costs(all: &[(&'static str, &Packed)]) -> Table {
         "their blocks, MB",
         "regions",
         "requests for content",
-        "apart",
+        "those behind each other as one",
         "files that were in large pages",
         "passes",
         "seeks before, after",
