@@ -15,6 +15,9 @@ const SHARE_FAST: i64 = 5000;
 const SAVED_BY_READS: i64 = 4;
 const SAVED_BY_READS_FAST: i64 = 2;
 const SAVED_BY_SUCCESSES: i64 = 64;
+/// After so many losses in a row the peer is of no use any more, and what its successes had saved up isn't spent on it: the breaker lets
+/// few requests out at a time, so that it would last for hundreds of reads.
+const LOST_IN_A_ROW: u32 = 8;
 /// What was saved up by then is spent no more, but for this, once a device turns out to be fast.
 const SAVED_FAST: i64 = 4;
 /// A success gives back what it cost, and pays for so many more; but not on a fast device, which is held up for a moment now and
@@ -35,11 +38,13 @@ pub(super) struct Budget {
     bytes: i64,
     /// What the device was at the last read.
     fast: bool,
+    /// Requests of no use since the last success.
+    lost_in_a_row: u32,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { requests: FREE_REQUESTS * REQUEST, reserved: 0, bytes: FREE_BYTES, fast: false }
+        Self { requests: FREE_REQUESTS * REQUEST, reserved: 0, bytes: FREE_BYTES, fast: false, lost_in_a_row: 0 }
     }
 }
 
@@ -73,6 +78,7 @@ impl Budget {
 
     /// Its answer was the first valid one.
     pub(super) fn won(&mut self) {
+        self.lost_in_a_row = 0;
         self.reserved -= REQUEST;
     }
 
@@ -92,6 +98,10 @@ impl Budget {
     pub(super) fn lost(&mut self) {
         self.reserved -= REQUEST;
         self.requests -= REQUEST;
+        self.lost_in_a_row = self.lost_in_a_row.saturating_add(1);
+        if self.lost_in_a_row >= LOST_IN_A_ROW {
+            self.requests = self.requests.min(SAVED_BY_READS * REQUEST);
+        }
     }
 
     /// An answer came that was of no use.

@@ -49,6 +49,21 @@ fn a_peer_that_is_dead_at_the_start_costs_little_and_is_found_when_it_lives() {
     }
 }
 
+/// What good times have saved up isn't spent on it later, however slowly it would be.
+#[test]
+fn a_peer_that_helps_no_more_costs_little_after_the_first_reads() {
+    for policy in [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk] {
+        for pause in [100, 10_000, 50_000] {
+            let reply = |number| Reply::Truth(if number < 200 { 400 } else { 4_000_000 });
+            let planned = |number| Planned { pause, ..read(seek(number), reply(number)) };
+            let plan: Vec<_> = (0..800).map(planned).collect();
+            let extra = |reads: usize| Simulation::new(policy, 1, &plan[..reads], true).run().0.counts().extra;
+            let (first, all) = (extra(400), extra(800));
+            assert!(all - first <= 20, "{policy:?}, {pause}: {first} of 200, {all} of 600");
+        }
+    }
+}
+
 #[test]
 fn a_peer_that_becomes_slow_is_left_and_found_again() {
     for policy in [Policy::Race, Policy::LocalFirst] {
