@@ -116,8 +116,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// So many directories are ignored at a time; some 50 bytes each. Beyond, all are told of again: some may have been removed
 /// since, and nobody asks for those.
 const IGNORED_MAX: usize = 1 << 18;
-/// So many directories are remembered to have been told of once; some 50 bytes each. Beyond, all are forgotten, and ignored a
-/// round later.
+/// So many directories are remembered to have been told of once; some 50 bytes each. Beyond, all are forgotten, and ignored one
+/// telling later.
 const ONCE_MAX: usize = 1 << 16;
 /// Takes some 3,000 events.
 const BUFFER_BYTES: usize = 256 << 10;

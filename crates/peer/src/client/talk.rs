@@ -504,6 +504,7 @@ mod tests {
         let took = || link.counters.ping_us.load(Ordering::Relaxed);
         let ping = || {
             link.ping(Duration::from_secs(60));
+            // An answer within a microsecond would look like none.
             std::thread::sleep(Duration::from_millis(2));
         };
         let pong = |id| take(&link, &Answer::Pong { id }, &mut true).unwrap();

@@ -240,6 +240,7 @@ fn a_write_is_acknowledged_by_the_disk_alone() {
 
     relay.treat(Treatment::Pass);
     let until = Instant::now() + PATIENCE;
+    // A thread of the device's own sends them, and tells nobody.
     while waiting() != "0" {
         assert!(Instant::now() < until, "{}", setup.device.metrics());
         std::thread::sleep(Duration::from_millis(5));
