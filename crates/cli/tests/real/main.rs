@@ -72,3 +72,5 @@ mod view_walks;
 mod walk;
 mod watch;
 mod web;
+#[path = "../../../peer/tests/index/windows_log.rs"]
+mod windows_log;

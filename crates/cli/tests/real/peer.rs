@@ -12,7 +12,9 @@ use std::{
 
 use crate::image::attach_loop;
 use crate::openmetrics;
+use crate::peer_mount::{of_servers, wait_until};
 use crate::run::{figure, finish, onesweep, output, root_test, run, summary, text};
+use crate::windows_log;
 
 pub(crate) struct Place {
     dir: tempfile::TempDir,
@@ -411,6 +413,65 @@ fn an_xfs_on_a_device_is_raced_and_no_old_byte_is_served() {
 fn an_ntfs_on_a_device_is_raced_and_no_old_byte_is_served() {
     root_test!();
     is_raced_on_a_device(&["mkntfs", "-q", "-F", "-Q"], 64, false);
+}
+
+/// As Windows leaves it, its marks are believed. ntfs-3g, which then has it elsewhere, leaves its journal as it is.
+#[test]
+fn an_ntfs_of_windows_changed_by_ntfs_3g_on_a_device_serves_no_old_byte() {
+    root_test!();
+    let place = Place::new();
+    let file = place.path("image");
+    File::create(&file).expect("an image").set_len(16 << 20).expect("its size");
+    run(Command::new("mkntfs").args(["-q", "-F", "-Q"]).arg(&file));
+    let mnt = place.path("mnt");
+    fs::create_dir(&mnt).expect("a folder");
+    let elsewhere = |device: &Path, at: u64, bytes: &[u8]| {
+        // Without mending: a journal that isn't closed would be refused.
+        run(Command::new("ntfs-3g").args(["-o", "norecover"]).arg(device).arg(&mnt));
+        let changed = File::options().write(true).create(true).truncate(false).open(mnt.join("file")).expect("a file");
+        changed.write_all_at(bytes, at).expect("it is written");
+        drop(changed);
+        run(Command::new("umount").arg(&mnt));
+        wait_until("the device stays in use", || !is_used(device, true));
+    };
+    let old: Vec<u8> = (0..4 << 20).map(|at: u32| (at / 4096 * 7 + at % 251) as u8).collect();
+    let device = Attached(attach_loop(&file));
+    elsewhere(&device.0, 0, &old);
+    drop(device);
+    windows_log::leave(&file, 0x0012_3456, true);
+
+    let device = Attached(attach_loop(&file));
+    place.index(&[], &device.0, 0);
+    let server = Server::start(&place);
+    let mut push = onesweep(["peer", "push", "--server", &server.address, "--key"]);
+    finish(push.arg(place.path("key")).arg(&device.0), 0);
+    let options = ["--server", &server.address, "--read-only", "--policy", "quiet-disk"];
+    let are_read = |times: usize| {
+        let is = fs::read(&device.0).expect("the device");
+        let raced = Raced::show(&place, &device.0, &options);
+        wait_until("the server is not reached", || of_servers(&place, "server_usable") == [1]);
+        let remote: Vec<u64> = (0..times)
+            .map(|_| {
+                let before = counted(&place, "reads_remote");
+                assert!(
+                    fs::read(place.path("shown/block")).expect("it is read") == is,
+                    "other bytes than the device's"
+                );
+                counted(&place, "reads_remote") - before
+            })
+            .collect();
+        assert_eq!(raced.end(), Some(0));
+        (remote, is)
+    };
+    let (remote, before) = are_read(1);
+    assert!(remote[0] > 0, "what Windows has left is believed");
+
+    let new = vec![0x22; 64 << 10];
+    elsewhere(&device.0, 1 << 20, &new);
+    let (remote, after) = are_read(2);
+    assert!(after.windows(new.len()).any(|bytes| bytes == new) && after != before);
+    // Each block is suspect until the disk has confirmed it; then what didn't change is the server's again.
+    assert!(remote[0] == 0 && remote[1] > 0, "{remote:?}");
 }
 
 #[test]

@@ -17,14 +17,14 @@ pub enum ChangeMarks {
     Xfs(Vec<u64>),
     /// btrfs: the generation, of this device of it.
     Btrfs(Vec<u64>),
-    /// NTFS: the restart LSN of $LogFile, and how often records of the system's files were written.
+    /// NTFS: the restart LSN of $LogFile, how often records of the system's files were written, and a sum of all records.
     Ntfs(Vec<u64>),
 }
 
 /// The marks of the file system that begins at byte 0.
 ///
-/// `None` where it is none of these, where its tables can't be read, and where they tell nothing: an NTFS whose $LogFile is
-/// empty, as it is after ntfs-3g had it. Bytes that were written past the file system change no mark; those that its own tools
+/// `None` where it is none of these, where its tables can't be read, and where they tell nothing or too much: an NTFS whose
+/// $LogFile is empty, as it is when it was made, and one with more than 256 MiB of records, which would all be read. Bytes that were written past the file system change no mark; those that its own tools
 /// write to headers do.
 pub fn change_marks(device: &impl BlockRead) -> Option<ChangeMarks> {
     if is_btrfs(device) {

@@ -3,3 +3,4 @@
 mod faults;
 mod real;
 mod simulated;
+mod windows_log;

@@ -20,6 +20,8 @@ use onesweep_peer::{
     marks::Marks,
 };
 
+use crate::windows_log;
+
 fn skipped(reason: &str) {
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
@@ -100,11 +102,17 @@ impl Image {
 /// Nothing happened: the marks are the same. One file changed elsewhere: they are others, and all blocks suspect; and after
 /// each was read once, the index knows the new bytes.
 fn comes_back(mkfs: &[&str], megabytes: u64, mount: &'static [&'static str]) {
+    comes_back_from(mkfs, megabytes, mount, |_| ());
+}
+
+/// The same, where something else has it between the old file and the index.
+fn comes_back_from(mkfs: &[&str], megabytes: u64, mount: &'static [&'static str], other: impl FnOnce(&Path)) {
     let Some(image) = Image::new(mkfs, megabytes, mount) else { return };
     let old = vec![0x11; 64 << 10];
     if !image.mounted(|at| fs::write(at.join("file"), &old).unwrap()) {
         return;
     }
+    other(&image.path());
     let marks = image.marks().expect("marks of a listed file system");
     assert_eq!(image.marks(), Some(marks.clone()), "nothing happened");
 
@@ -230,39 +238,25 @@ fn ntfs_without_a_log_has_no_marks() {
 #[test]
 fn ntfs_with_a_log_has_the_marks_of_its_restart() {
     let Some(image) = Image::new(&["mkntfs", "-Q", "-F", "-q"], 16, &[]) else { return };
-    let path = image.path();
-    let bytes = fs::read(&path).unwrap();
-    // $LogFile is all ones when made; its first cluster is looked for by its record.
-    let start = log_file(&bytes);
-    let file = File::options().write(true).open(&path).unwrap();
-    let mut marks = Vec::new();
-    for lsn in [0x1000_u64, 0x1000, 0x2000] {
-        let mut page = vec![0_u8; 4096];
-        page[..4].copy_from_slice(b"RSTR");
-        page[4..6].copy_from_slice(&30_u16.to_le_bytes());
-        page[6..8].copy_from_slice(&9_u16.to_le_bytes());
-        page[16..20].copy_from_slice(&4096_u32.to_le_bytes());
-        page[24..26].copy_from_slice(&48_u16.to_le_bytes());
-        page[48..56].copy_from_slice(&lsn.to_le_bytes());
-        page[60..62].copy_from_slice(&0xffff_u16.to_le_bytes());
-        file.write_all_at(&page, start).unwrap();
-        marks.push(image.marks().expect("marks"));
-    }
+    let marks = [0x1000, 0x1000, 0x2000].map(|lsn| {
+        windows_log::leave(&image.path(), lsn, true);
+        image.marks().expect("marks")
+    });
     assert_eq!(marks[0], marks[1]);
     assert_ne!(marks[1], marks[2]);
 }
 
-/// Where $LogFile begins: the one run of the unnamed data attribute of record 2.
-fn log_file(bytes: &[u8]) -> u64 {
-    let word =
-        |at: usize, len: usize| (0..len).fold(0_u64, |sum, index| sum | u64::from(bytes[at + index]) << (8 * index));
-    let cluster = word(11, 2) * word(13, 1);
-    let record = (word(48, 8) * cluster + 2 * 1024) as usize;
-    let mut attribute = record + word(record + 20, 2) as usize;
-    while word(attribute, 4) != 0x80 {
-        attribute += word(attribute + 4, 4) as usize;
-    }
-    let run = attribute + word(attribute + 32, 2) as usize;
-    let (length, offset) = ((bytes[run] & 15) as usize, (bytes[run] >> 4) as usize);
-    word(run + 1 + length, offset) * cluster
+/// ntfs-3g takes the journal for a sound and closed one (else it would not mount it without mending), and leaves it as it is: the LSN
+/// stays, and of what it writes the records alone tell.
+#[test]
+fn ntfs_of_windows_changed_by_ntfs_3g_is_suspect() {
+    let mount = &["ntfs-3g", "-o", "norecover", "IMAGE", "MNT"];
+    comes_back_from(&["mkntfs", "-Q", "-F", "-q"], 16, mount, |image| windows_log::leave(image, 0x0012_3456, true));
+}
+
+/// A journal that isn't closed, it empties.
+#[test]
+fn ntfs_that_windows_left_open_and_ntfs_3g_changed_is_suspect() {
+    let mount = &["ntfs-3g", "IMAGE", "MNT"];
+    comes_back_from(&["mkntfs", "-Q", "-F", "-q"], 16, mount, |image| windows_log::leave(image, 0x0012_3456, false));
 }

@@ -109,7 +109,7 @@ mod times;
 use std::ops::ControlFlow;
 
 use self::{boot::Geometry, clean::VolumeInformation, mft::Mft, scan::Scan};
-use super::{Found, Inode, InodeFlags, Name, Sign, TableError, Tables, VolumeFacts, Wanted};
+use super::{Found, Inode, InodeFlags, Name, Sign, TableError, Tables, VolumeFacts, Wanted, crc32c::crc32c};
 use crate::block_read::BlockRead;
 
 pub(super) use self::boot::has_backup_alone;
@@ -139,8 +139,15 @@ pub struct Ntfs<B> {
 
 /// Records whose numbers of writes tell that somebody writes to the volume: $MFT, $Volume, the root directory, $Bitmap.
 const WRITTEN_OFTEN: [u64; 4] = [0, 3, ROOT, 6];
+/// A larger $MFT isn't read for its sum: such a volume has no marks. It has 262,144 records of 1 KiB.
+const SUMMED_BYTES_MAX: u64 = 256 << 20;
+/// Read at once for the sum.
+const PORTION: usize = 1 << 20;
 
 /// What changes whenever the volume is mounted and written to; see [`change_marks`](super::change_marks).
+///
+/// ntfs-3g leaves a journal that is closed as it is. All that it writes when the bytes of a file are overwritten is the record of
+/// that file, with a new time and a new number of writes. So there is a sum of all records.
 pub(super) fn change_marks(device: &impl BlockRead) -> Result<Option<Vec<u64>>, TableError> {
     let (geometry, _) = Geometry::read(&device)?;
     let mft = Mft::open(device, geometry, &mut Vec::new())?;
@@ -154,7 +161,26 @@ pub(super) fn change_marks(device: &impl BlockRead) -> Result<Option<Vec<u64>>, 
         let written = bytes::u16_at(&record, 4).and_then(|array| bytes::u16_at(&record, array.into()));
         marks.extend([u64::from(written.unwrap_or(0)), bytes::u64_at(&record, 8).unwrap_or(0)]);
     }
+    let Some(sum) = sum_of_records(&mft)? else { return Ok(None) };
+    marks.push(sum);
     Ok(Some(marks))
+}
+
+/// A sum of the whole $MFT as it lies there, records that are free too; `None` where it is too large.
+fn sum_of_records<B: BlockRead>(mft: &Mft<B>) -> Result<Option<u64>, TableError> {
+    if mft.extents.iter().fold(0, |sum: u64, extent| sum.saturating_add(extent.length)) > SUMMED_BYTES_MAX {
+        return Ok(None);
+    }
+    let (mut sum, mut bytes) = (!0, Vec::new());
+    for extent in &mft.extents {
+        let Some(physical) = extent.physical else { return Ok(None) };
+        for within in (0..extent.length).step_by(PORTION) {
+            bytes.resize(usize::try_from(extent.length - within).unwrap_or(usize::MAX).min(PORTION), 0);
+            mft.read_device(&mut bytes, physical + within)?;
+            sum = crc32c(sum, &bytes);
+        }
+    }
+    Ok(Some(sum.into()))
 }
 
 impl<B: BlockRead> Ntfs<B> {
