@@ -193,6 +193,11 @@ impl BlockSize {
     pub const fn bytes(self) -> usize {
         self.0 as usize
     }
+
+    /// All there are, the smallest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (BLOCK_BYTES_MIN.ilog2()..=BLOCK_BYTES_MAX.ilog2()).map(|power| Self(1 << power))
+    }
 }
 
 impl Default for BlockSize {
@@ -262,6 +267,8 @@ mod tests {
         {
             assert_eq!(BlockSize::new(bytes).is_some(), is_one, "{bytes}");
         }
+        let all: Vec<usize> = BlockSize::all().map(BlockSize::bytes).collect();
+        assert_eq!(all, [4096, 8192, 16_384, 32_768, 65_536]);
     }
 
     #[test]

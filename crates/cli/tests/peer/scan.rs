@@ -248,6 +248,39 @@ fn a_second_machine_reads_nothing_of_what_it_has_indexed_and_another_has_scanned
     assert_eq!(details(&scan(&machine(dir, "scan2"), &["--clamd", socket, &second], 1)), [NAMES - EMPTY, EMPTY, 0, 4]);
 }
 
+/// An index of blocks of another size has other names for contents. So they are read, and known by the names of the scanner's size:
+/// no content is scanned twice but what is too large for memory.
+#[test]
+fn a_machine_with_other_blocks_scans_nothing_of_what_another_has_scanned() {
+    let dir = place();
+    let dir = dir.path();
+    tree(dir, "second");
+    settle();
+    let server = server(dir, Verdicts::in_memory(&domain(dir), 1000).unwrap());
+    let address = server.address().to_string();
+    let [root, second] = ["tree", "second"].map(|name| path(dir, name));
+    let [key, index, trusted] = ["keys/domain.key", "index", "keys/scan1.pem"].map(|name| path(dir, name));
+    let engine =
+        ["--server", &address, "--command", "if grep -q EICAR-STANDARD; then echo Test.Eicar.UNOFFICIAL; exit 1; fi"];
+    let first = scan(&machine(dir, "scan1"), &[&engine[..], &[&root]].concat(), 1);
+    assert_eq!(details(&first), [NAMES - EMPTY, EMPTY, 0, 3]);
+
+    let sized = ["peer", "index", "--key", &key, "--block-size", "16K", "--index", &index, &second];
+    finish(&mut onesweep(&sized), 0);
+    let more = [&engine[..], &["--index", &index, "--trust", &trusted, &second]].concat();
+    let words = machine(dir, "note");
+    let known = scan(&words, &more, 1);
+    let large = 1;
+    assert_eq!(
+        (details(&known), found(&known, &second)),
+        ([large, EMPTY, NAMES - EMPTY - large, 3], BAD.map(str::to_owned).to_vec())
+    );
+    assert!(known["bytes"].as_u64().unwrap() > 0, "{known}");
+    // What was heard is kept under the names by which it was heard, and counts without the server.
+    drop(server);
+    assert_eq!(details(&scan(&words, &more[2..], 1)), [0, NAMES, 0, 3]);
+}
+
 /// What a server may say of EICAR that is no word to count on, and what is; and the epoch that clamd has, with one from before.
 pub(crate) fn lies(dir: &Path, socket: &str) -> ([EngineId; 2], Vec<(&'static str, Statement, bool)>) {
     // Which engine it is, it says itself.

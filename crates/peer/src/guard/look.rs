@@ -41,7 +41,12 @@ pub(super) fn look(
         }
     };
     if let (Some(judge), Some(hash)) = (judge, &hash) {
-        let known = judge.known_here(hash).or_else(|| judge.known(std::slice::from_ref(hash)).pop().flatten());
+        // What is too large for memory isn't read once more for other names.
+        let others = || match &bytes {
+            Some(bytes) => content::of_bytes_by_others(judge.domain(), BlockSize::default(), bytes),
+            None => Vec::new(),
+        };
+        let known = judge.known_here(hash).or_else(|| judge.known_by_any(hash, others));
         if let Some(known) = known {
             return Ok(known);
         }

@@ -1,7 +1,8 @@
 //! What a whole content is called: a hash over the hashes of its blocks.
 //!
-//! So whoever has an index of a file has this, too, and reads nothing for it. Two machines have the same name for a content
-//! when they have the same trust domain and the same size of blocks.
+//! So whoever has an index of a file has this, too, and reads nothing for it. Two machines of one trust domain have the same name for
+//! a content when they have the same size of blocks. Hashes of blocks of one size can't be made of those of another: who
+//! has the bytes makes the other names of them.
 
 use std::io::{self, Read};
 
@@ -45,6 +46,12 @@ pub fn of_bytes(domain: &TrustDomain, size: BlockSize, content: &[u8]) -> Hash {
     hasher.finish()
 }
 
+/// The hashes of a content in memory by all other sizes of blocks: by these machines may know it whose index has them.
+#[must_use]
+pub fn of_bytes_by_others(domain: &TrustDomain, size: BlockSize, content: &[u8]) -> Vec<Hash> {
+    BlockSize::all().filter(|other| *other != size).map(|other| of_bytes(domain, other, content)).collect()
+}
+
 /// The hash of what can be read, and its bytes.
 pub fn of_reader(domain: &TrustDomain, size: BlockSize, from: &mut dyn Read) -> io::Result<(Hash, u64)> {
     let mut hasher = Hasher::new(domain, size);
@@ -85,6 +92,15 @@ mod tests {
                 assert_eq!(of_blocks(&domain, size, bytes as u64, &blocks), hash);
             }
         }
+    }
+
+    #[test]
+    fn a_content_has_a_name_by_each_other_size() {
+        let domain = TrustDomain::from_key([1; 32]);
+        let content = vec![7; 100_000];
+        let by = |bytes| of_bytes(&domain, BlockSize::new(bytes).unwrap(), &content);
+        let others = of_bytes_by_others(&domain, BlockSize::new(16_384).unwrap(), &content);
+        assert_eq!(others, [4096, 8192, 32_768, 65_536].map(by));
     }
 
     #[test]

@@ -150,6 +150,13 @@ impl Judge {
         self.known_of(hashes, true)
     }
 
+    /// What is known of one content: where nothing is by this name, by its other ones, which are made for that.
+    #[must_use]
+    pub fn known_by_any(&self, hash: &Hash, others: impl FnOnce() -> Vec<Hash>) -> Option<Known> {
+        let known = |hashes: &[Hash]| worst(self.known(hashes).into_iter().flatten());
+        known(std::slice::from_ref(hash)).or_else(|| known(&others()))
+    }
+
     fn known_of(&self, hashes: &[Hash], asks_peers: bool) -> Vec<Option<Known>> {
         let Sources { store, peers, trust, domain, .. } = &self.sources;
         let domain = domain.name();
@@ -292,6 +299,20 @@ mod tests {
         }
         assert_eq!(worst([clean.clone(), known(Verdict::Clean, Source::Peer)].into_iter()), Some(clean));
         assert_eq!(worst(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn a_content_is_known_by_any_of_its_names() {
+        let judge = judge(store(), Trust::nobody());
+        let [own, clean, bad, none] = [1_u8, 2, 3, 4].map(|n| domain().hash(&[n]));
+        judge.found(&engine(), clean, Verdict::Clean);
+        judge.found(&engine(), bad, Verdict::infected("Bad"));
+        assert_eq!(judge.known_by_any(&own, || vec![none]), None);
+        assert_eq!(judge.known_by_any(&own, || vec![none, clean]), Some(known(Verdict::Clean, Source::Scan)));
+        let expected = known(Verdict::infected("Bad"), Source::Scan);
+        assert_eq!(judge.known_by_any(&own, || vec![clean, bad]), Some(expected));
+        let known_by_own = judge.known_by_any(&clean, || panic!("there is no need of others"));
+        assert_eq!(known_by_own, Some(known(Verdict::Clean, Source::Scan)));
     }
 
     #[test]

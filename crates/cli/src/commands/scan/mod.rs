@@ -259,10 +259,15 @@ impl Scan<'_> {
                 None => content::of_reader(judge.domain(), self.size, &mut file.reader())?.0,
             }),
         };
-        if let (Some(judge), Some(hash), false) = (self.judge, &hash, self.is_rescan)
-            && let Some(Known { verdict, source }) = judge.known(std::slice::from_ref(hash)).pop().flatten()
-        {
-            return Ok((verdict, source));
+        if let (Some(judge), Some(hash), false) = (self.judge, &hash, self.is_rescan) {
+            // What is too large for memory isn't read once more for other names.
+            let others = || match file.bytes() {
+                Some(bytes) => content::of_bytes_by_others(judge.domain(), self.size, bytes),
+                None => Vec::new(),
+            };
+            if let Some(Known { verdict, source }) = judge.known_by_any(hash, others) {
+                return Ok((verdict, source));
+            }
         }
         let engine = self.judge.map(Judge::engine);
         let (scanned, is_as_hashed) = self.scan(file)?;
