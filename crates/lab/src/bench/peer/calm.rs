@@ -1,19 +1,18 @@
 //! What the race costs where it can't gain, and what else can be had of a server.
 
 use std::fs::{self, File};
-use std::io::BufWriter;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::contents::{self, BLOCK};
+use super::contents::BLOCK;
 use super::figures::{Known, image, on_both};
 use super::gets;
 use super::network::Host;
 use super::outcomes::Taken;
 use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image, ssd, turns};
 use super::series::{self, random_reads, said};
-use super::site::{PORT, Site};
+use super::site::Site;
 use super::{Figures, rounds, scaled};
 use crate::bench::run::Disk;
 use crate::bench::work::Programs;
@@ -136,31 +135,6 @@ pub(super) fn library(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         add(&mut figures, "per_second", reads as f64 / got.seconds);
     }
     Ok(figures)
-}
-
-/// What a server keeps of ten images that share nine of ten blocks.
-pub(super) fn shared(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Figures, String> {
-    let mut site = Site::new(512, programs, interrupt)?;
-    site.serve()?;
-    let blocks = scaled(IMAGE / BLOCK as u64, scale);
-    for client in 0..10 {
-        interrupt.check()?;
-        let image = site.scratch.file("image");
-        let mut file = BufWriter::new(File::create(&image).map_err(said(&image))?);
-        for number in 0..blocks {
-            let seed = if number % 10 == 0 { 100 + client } else { CONTENT };
-            std::io::Write::write_all(&mut file, &contents::block(seed, number)).map_err(said(&image))?;
-        }
-        file.into_inner().map_err(|error| error.to_string())?.sync_all().map_err(said(&image))?;
-        site.push(&image)?;
-    }
-    let (key, identity, server) =
-        (site.key(), site.identity(Host::Client), format!("{}:{PORT}", Host::Server.address()));
-    let told =
-        site.run(Host::Client, &["peer", "stat", "--metrics", "--server", &server, "--key", &key, "--tls", &identity])?;
-    let bytes = told.lines().find_map(|line| line.strip_prefix("onesweep_peer_block_bytes "));
-    let bytes: f64 = bytes.and_then(|bytes| bytes.parse().ok()).ok_or("the server doesn't say what it has")?;
-    Ok([("times_one_image".to_owned(), vec![bytes / (blocks * BLOCK as u64) as f64])].into())
 }
 
 /// Reads of what the server has, while the disk is in standby.

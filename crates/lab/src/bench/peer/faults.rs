@@ -19,7 +19,7 @@ const IMAGE: u64 = 32 << 20;
 /// Reads before the fault, and after it.
 const BEFORE: u64 = 100;
 const AFTER: u64 = 200;
-/// Reads behind those, among which extra requests are counted.
+/// Reads behind those, among which extra requests are counted, or what a server that is back has answered.
 const COUNTED: u64 = 400;
 const ROUNDS: usize = 5;
 /// Policies that promise times.
@@ -35,6 +35,8 @@ enum Fault {
     Stopped,
     Killed,
     Restarted,
+    /// With the blocks that it had on disk.
+    Resumed,
     HalfOpen,
     Dripping,
     Garbage,
@@ -43,7 +45,7 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Stopped,
         Self::HalfOpen,
         Self::Dripping,
@@ -52,6 +54,7 @@ impl Fault {
         Self::Clock(Host::Client),
         Self::Clock(Host::Server),
         // These leave a server that has to be filled again.
+        Self::Resumed,
         Self::Restarted,
         Self::Killed,
     ];
@@ -61,6 +64,7 @@ impl Fault {
             Self::Stopped => "stopped (SIGSTOP)",
             Self::Killed => "killed",
             Self::Restarted => "killed, and back with nothing",
+            Self::Resumed => "killed, and back with its store",
             Self::HalfOpen => "half-open",
             Self::Dripping => "1 KB/s",
             Self::Garbage => "garbage",
@@ -81,7 +85,7 @@ impl Fault {
 
     /// Whether the server is of no use from then on.
     fn is_for_good(self) -> bool {
-        !matches!(self, Self::Clock(_))
+        !matches!(self, Self::Clock(_) | Self::Resumed)
     }
 
     fn treatment(self) -> Option<Treatment> {
@@ -104,6 +108,8 @@ pub(super) struct Case {
     pub(super) is_timed: bool,
     /// Requests without use: where the server can't help any more.
     pub(super) is_counted: bool,
+    /// Whether the server has to help again.
+    pub(super) helps_again: bool,
 }
 
 impl Case {
@@ -116,7 +122,10 @@ impl Case {
 pub(super) fn cases() -> impl Iterator<Item = Case> {
     let of = |policy| {
         let is_timed = TIMED.contains(&policy);
-        let case = move |fault: Fault| Case { fault, policy, is_timed, is_counted: fault.is_for_good() };
+        let case = move |fault: Fault| {
+            let helps_again = is_timed && fault == Fault::Resumed;
+            Case { fault, policy, is_timed, is_counted: fault.is_for_good(), helps_again }
+        };
         Fault::ALL.into_iter().map(case).filter(|case| case.is_timed || case.is_counted)
     };
     TIMED.into_iter().chain(COUNTED_ALONE).flat_map(of)
@@ -140,7 +149,8 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         for round in 0..if is_timed { rounds(scale, ROUNDS) } else { 1 } {
             round_of(&mut site, &rig, (&alone, &below), fault, &mut faulty, (round as u64, scale))?;
         }
-        eprintln!("  {policy}, {}: {:?}, {:?} % extra", faulty.fault, faulty.raced.first(), faulty.extra_percent);
+        let Faulty { fault, raced, extra_percent, helped_percent, .. } = &faulty;
+        eprintln!("  {policy}, {fault}: {:?}, {extra_percent:?} % extra, {helped_percent:?} % helped", raced.first());
         all.push(faulty);
     }
     below.end()?;
@@ -162,6 +172,13 @@ fn round_of(
             anew(site, rig)?;
         }
     }
+    if fault == Fault::Resumed {
+        // One at a time, before there is a store.
+        site.kill_server();
+        site.remove_store()?;
+        site.serve_with_store()?;
+        site.push(&rig.image)?;
+    }
     let host = Host::Server.address();
     let (listen, server) = (format!("{host}:{RELAY_PORT}"), format!("{host}:{PORT}"));
     let mut relay = site.helper(Host::Server, &["peer-relay", &listen, &server], relay::READY)?;
@@ -182,6 +199,10 @@ fn round_of(
         Fault::Restarted => {
             site.kill_server();
             site.serve()?;
+        }
+        Fault::Resumed => {
+            site.kill_server();
+            site.serve_with_store()?;
         }
         Fault::HalfOpen | Fault::Dripping | Fault::Garbage | Fault::Wrong => {}
         Fault::Clock(host) => {
@@ -208,11 +229,15 @@ fn round_of(
         after.add(reads(&block, count, seed)?);
     }
     let mut counted = Series::default();
-    if fault.is_for_good() {
-        let (extra, count) = (raced.counted("requests_extra")?, scaled(COUNTED, scale));
+    let of_reads = match fault {
+        _ if fault.is_for_good() => Some(("requests_extra", &mut faulty.extra_percent)),
+        Fault::Resumed => Some(("reads_remote", &mut faulty.helped_percent)),
+        _ => None,
+    };
+    if let Some((name, percent)) = of_reads {
+        let (before, count) = (raced.counted(name)?, scaled(COUNTED, scale));
         counted = reads(&block, count, round + 300)?;
-        let extra = raced.counted("requests_extra")? - extra;
-        faulty.extra_percent.push(extra as f64 * 100.0 / count as f64);
+        percent.push((raced.counted(name)? - before) as f64 * 100.0 / count as f64);
     }
     if TIMED.contains(&&*faulty.policy) {
         faulty.raced.push(after.taken());
@@ -233,12 +258,12 @@ fn round_of(
         raced.wait_for_server(site.interrupt)?;
     }
     raced.end()?;
-    let is_gone = matches!(fault, Fault::Killed | Fault::Restarted | Fault::Clock(Host::Server));
+    let is_gone = matches!(fault, Fault::Killed | Fault::Restarted | Fault::Resumed | Fault::Clock(Host::Server));
     site.clock = None;
     if is_gone { anew(site, rig) } else { Ok(()) }
 }
 
-/// The server begins again, and gets all.
+/// The server begins again, in memory alone, and gets all.
 fn anew(site: &mut Site, rig: &Rig) -> Result<(), String> {
     site.serve()?;
     site.push(&rig.image).map(drop)

@@ -7,9 +7,11 @@
 //! |---|---|
 //! | [`figures`] | files of many sizes, at random and from start to end (the paper's figures 4 and 3) |
 //! | [`faults`] | a server that fails in each of many ways |
-//! | [`writes`] | writes through the race: their cost, what the index makes of them, kills |
+//! | [`writes`] | writes through the race: their cost, kills |
+//! | [`rewritten`] | blocks that are written as a whole and in parts, and read once |
 //! | [`troubles`] | a disk with unreadable places; a link that goes and comes |
-//! | [`calm`] | what the race costs where it can't gain; the client library; what a server keeps; a disk in standby |
+//! | [`calm`] | what the race costs where it can't gain; the client library; a disk in standby |
+//! | [`stored`] | what a server keeps of many clients; how large an index is |
 //! | [`trees`] | a tree on a device that is quicker than the network |
 //! | [`scans`] | a second machine scans what a first one has scanned; the same beside clamdscan |
 //! | [`guards`] | what `onesweep guard` adds to an opening |
@@ -35,10 +37,12 @@ mod network;
 mod outcomes;
 mod page;
 pub(crate) mod relay;
+mod rewritten;
 mod rig;
 mod scans;
 mod series;
 mod site;
+mod stored;
 mod trees;
 mod troubles;
 mod warm;
@@ -83,6 +87,7 @@ enum Case {
     Sequential(u64),
     Faults,
     Rewritten,
+    RewrittenParts,
     WriteThrough,
     Unreadable,
     Links,
@@ -92,6 +97,7 @@ enum Case {
     WritesTogether,
     Library,
     Shared,
+    IndexSize,
     NoHelp,
     Quiet,
     SecondMachine,
@@ -99,13 +105,14 @@ enum Case {
     Guard,
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     Case::Random(10),
     Case::Random(1000),
     Case::Sequential(10),
     Case::Sequential(1000),
     Case::Faults,
     Case::Rewritten,
+    Case::RewrittenParts,
     Case::WriteThrough,
     Case::Unreadable,
     Case::Links,
@@ -115,6 +122,7 @@ const CASES: [Case; 20] = [
     Case::WritesTogether,
     Case::Library,
     Case::Shared,
+    Case::IndexSize,
     Case::NoHelp,
     Case::Quiet,
     Case::SecondMachine,
@@ -139,6 +147,7 @@ impl Case {
             Self::Sequential(mbit) => format!("figure-3-{mbit}"),
             Self::Faults => "faults".into(),
             Self::Rewritten => "rewritten".into(),
+            Self::RewrittenParts => "rewritten-parts".into(),
             Self::WriteThrough => "write-through".into(),
             Self::Unreadable => "unreadable".into(),
             Self::Links => "links".into(),
@@ -148,6 +157,7 @@ impl Case {
             Self::WritesTogether => "one-disk-writes".into(),
             Self::Library => "library".into(),
             Self::Shared => "shared".into(),
+            Self::IndexSize => "index-size".into(),
             Self::NoHelp => "no-help".into(),
             Self::Quiet => "quiet".into(),
             Self::SecondMachine => "second-machine".into(),
@@ -169,7 +179,8 @@ impl Case {
                 return figures::sequential(mbit, scale, programs, interrupt).map(Outcome::Sequential);
             }
             Self::Faults => return faults::measure(scale, programs, interrupt).map(Outcome::Faults),
-            Self::Rewritten => writes::rewritten,
+            Self::Rewritten => rewritten::whole,
+            Self::RewrittenParts => rewritten::parts,
             Self::WriteThrough => writes::through,
             Self::Unreadable => troubles::unreadable,
             Self::Links => troubles::links,
@@ -178,7 +189,8 @@ impl Case {
             Self::Writes => writes::random,
             Self::WritesTogether => writes::random_on_one_disk,
             Self::Library => calm::library,
-            Self::Shared => calm::shared,
+            Self::Shared => stored::shared,
+            Self::IndexSize => stored::index,
             Self::NoHelp => calm::no_help,
             Self::Quiet => calm::quiet,
             Self::SecondMachine => scans::second_machine,

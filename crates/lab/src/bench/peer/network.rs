@@ -28,6 +28,14 @@ impl Host {
             Self::Server => "10.0.0.2",
         }
     }
+
+    /// The name of its certificate.
+    pub(super) fn identity(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
 }
 
 /// The hosts. They go when this goes.

@@ -72,6 +72,9 @@ pub(crate) struct Faulty {
     /// of before this was counted.
     #[serde(default)]
     pub(crate) extra_percent: Vec<f64>,
+    /// Of a hundred of those reads, what a server that is back with its blocks has answered.
+    #[serde(default)]
+    pub(crate) helped_percent: Vec<f64>,
 }
 
 /// What came out of a case.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use onesweep_sys::files::dev_numbers;
 
 use super::contents;
+use super::network::Host;
 use super::series::said;
 use super::site::{PORT, Raced, Site};
 use crate::bench::run::{Disk, Stretch};
@@ -117,14 +118,19 @@ pub(super) struct Rig {
 impl Rig {
     /// Indexes an image as the disk shows it, and fills the server over a link without limit.
     pub(super) fn new(site: &mut Site, image: PathBuf, disk: Disk) -> Result<Self, String> {
+        Self::with_blocks(site, image, disk, &[])
+    }
+
+    /// The same, with what says how large blocks are.
+    pub(super) fn with_blocks(site: &mut Site, image: PathBuf, disk: Disk, size: &[&str]) -> Result<Self, String> {
         let index = site.scratch.file("index");
         // The times that it takes count for nothing here.
         let modelled = Disk { real: None, ..disk.clone() };
         let shown = Shown::new(site, "raced", &image, &modelled, Vec::new(), true)?;
-        site.index(&index, &shown.file, &[])?;
+        site.index(&index, &shown.file, size)?;
         shown.end()?;
         site.serve()?;
-        site.push(&image)?;
+        site.push_as(Host::Client.identity(), &image, size)?;
         Ok(Self { image, index, disk })
     }
 

@@ -20,7 +20,7 @@ const FILES: u64 = 10_000;
 const FILE_BYTES: u64 = 20 << 10;
 const ROUNDS: usize = 3;
 /// A file that changed just before isn't indexed.
-const SETTLED: Duration = Duration::from_secs(4);
+pub(super) const SETTLED: Duration = Duration::from_secs(4);
 
 /// The engine is any program that reads all: what counts is whether it is asked.
 const ENGINE: [&str; 4] = ["--command", "cat > /dev/null", "--epoch", "1"];
@@ -72,34 +72,40 @@ fn on_cold<T>(site: &Site, image: &Path, work: impl FnOnce(&Shown, &str) -> Resu
 pub(super) fn second_machine(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Figures, String> {
     let mut site = Site::new(64, programs, interrupt)?;
     let scanner = site.add_key("scanner")?;
-    site.serve()?;
     let files = scaled(FILES, scale);
     let image = image(&site, files, None)?;
 
-    let index = site.scratch.file("index").display().to_string();
     let mut figures = Figures::from([("files".to_owned(), vec![files as f64])]);
+    let mut keep = |name: String, value| figures.entry(name).or_default().push(value);
     let (key, server) = (site.key(), format!("{}:{PORT}", Host::Server.address()));
     let trusted = format!("{scanner}.pem");
     let client = site.identity(Host::Client);
-    for (name, identity, more) in
-        [("first", &scanner, &[][..]), ("second", &client, &["--trust", &trusted, "--index", &index])]
-    {
-        on_cold(&site, &image, |shown, tree| {
-            let verdicts = site.scratch.file(name).display().to_string();
-            let words =
-                ["scan", "--json", "--key", &key, "--server", &server, "--tls", identity, "--verdicts", &verdicts];
-            let told = site.run(Host::Client, &[&words[..], &ENGINE, more, &[tree]].concat())?;
-            for (figure_name, names) in
-                [("scanned", &["details", "scanned"][..]), ("peer", &["details", "peer"]), ("bytes", &["bytes_read"])]
-            {
-                figures.insert(format!("{name}_{figure_name}"), vec![figure(&told, names)?]);
-            }
-            figures.insert(format!("{name}_ms"), vec![shown.book("busy_ms")?]);
-            if name == "first" {
-                site.run(Host::Client, &["peer", "index", "--key", &key, "--index", &index, tree])?;
-            }
-            Ok(())
-        })?;
+    for round in 0..rounds(scale, ROUNDS) {
+        // One that knows nothing.
+        site.serve()?;
+        let index = site.scratch.file(&format!("index of round {round}")).display().to_string();
+        for (name, identity, more) in
+            [("first", &scanner, &[][..]), ("second", &client, &["--trust", &trusted, "--index", &index])]
+        {
+            on_cold(&site, &image, |shown, tree| {
+                let verdicts = site.scratch.file(&format!("{name} of round {round}")).display().to_string();
+                let words =
+                    ["scan", "--json", "--key", &key, "--server", &server, "--tls", identity, "--verdicts", &verdicts];
+                let told = site.run(Host::Client, &[&words[..], &ENGINE, more, &[tree]].concat())?;
+                for (figure_name, names) in [
+                    ("scanned", &["details", "scanned"][..]),
+                    ("peer", &["details", "peer"]),
+                    ("bytes", &["bytes_read"]),
+                ] {
+                    keep(format!("{name}_{figure_name}"), figure(&told, names)?);
+                }
+                keep(format!("{name}_ms"), shown.book("busy_ms")?);
+                if name == "first" {
+                    site.run(Host::Client, &["peer", "index", "--key", &key, "--index", &index, tree])?;
+                }
+                Ok(())
+            })?;
+        }
     }
     Ok(figures)
 }

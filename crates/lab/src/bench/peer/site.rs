@@ -19,6 +19,8 @@ use crate::scratch::Scratch;
 
 /// Where mounts show their device.
 const SHOWN: &str = "shown";
+/// Where servers have blocks that are to outlive them.
+const STORE: &str = "store";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the server listens, where what stands between it and the client, and a server that lies.
 pub(super) const PORT: u16 = 7497;
@@ -66,9 +68,14 @@ impl<'a> Site<'a> {
 
     /// One more certificate, whose role is its name.
     pub(super) fn add_key(&self, role: &str) -> Result<String, String> {
+        self.add_key_of(role, role)
+    }
+
+    /// One more certificate.
+    pub(super) fn add_key_of(&self, name: &str, role: &str) -> Result<String, String> {
         let dir = self.keys.display().to_string();
-        self.run(Host::Client, &["peer", "keys", &dir, "--add", role, "--role", role])?;
-        Ok(self.keys.join(role).display().to_string())
+        self.run(Host::Client, &["peer", "keys", &dir, "--add", name, "--role", role])?;
+        Ok(self.keys.join(name).display().to_string())
     }
 
     pub(super) fn key(&self) -> String {
@@ -77,11 +84,7 @@ impl<'a> Site<'a> {
 
     /// The certificate of a host.
     pub(super) fn identity(&self, host: Host) -> String {
-        let name = match host {
-            Host::Client => "client",
-            Host::Server => "server",
-        };
-        self.keys.join(name).display().to_string()
+        self.keys.join(host.identity()).display().to_string()
     }
 
     pub(super) fn words(&self, words: &[&str]) -> Vec<String> {
@@ -116,10 +119,29 @@ impl<'a> Site<'a> {
 
     /// The server of blocks, in memory alone.
     pub(super) fn serve(&mut self) -> Result<(), String> {
+        self.serve_with(&["--disk", "0"])
+    }
+
+    /// The server of blocks, which has them on disk, too: also those of before.
+    pub(super) fn serve_with_store(&mut self) -> Result<(), String> {
+        let store = self.scratch.file(STORE).display().to_string();
+        self.serve_with(&["--store", &store])
+    }
+
+    /// What servers have on disk goes. None may run that uses it.
+    pub(super) fn remove_store(&self) -> Result<(), String> {
+        let store = self.scratch.file(STORE);
+        match fs::remove_dir_all(&store) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", store.display())),
+            _ => Ok(()),
+        }
+    }
+
+    fn serve_with(&mut self, store: &[&str]) -> Result<(), String> {
         let listen = format!("{}:{PORT}", Host::Server.address());
         let (key, identity) = (self.key(), self.identity(Host::Server));
-        let words = ["peer", "serve", "--disk", "0", "--memory", &self.memory, "--listen", &listen];
-        let words = self.words(&[&words[..], &["--key", &key, "--tls", &identity]].concat());
+        let words = ["peer", "serve", "--memory", &self.memory, "--listen", &listen, "--key", &key, "--tls", &identity];
+        let words = self.words(&[&words[..], store].concat());
         let words = self.clocked(Host::Server, words);
         drop(self.server.take());
         let log = self.scratch.file("server.log");
@@ -131,7 +153,7 @@ impl<'a> Site<'a> {
         self.server.as_ref().ok_or_else(|| "no server".to_owned())
     }
 
-    /// The server is killed. What it had is gone.
+    /// The server is killed. What it had in memory is gone.
     pub(super) fn kill_server(&mut self) {
         drop(self.server.take());
     }
@@ -157,10 +179,15 @@ impl<'a> Site<'a> {
 
     /// The server gets what is in a file.
     pub(super) fn push(&self, path: &Path) -> Result<String, String> {
-        let (key, identity, path) = (self.key(), self.identity(Host::Client), path.display().to_string());
-        let server = format!("{}:{PORT}", Host::Server.address());
-        let words = ["peer", "push", "--json", "--server", &server, "--key", &key, "--tls", &identity, &path];
-        self.run(Host::Client, &words)
+        self.push_as(Host::Client.identity(), path, &[])
+    }
+
+    /// The same by whom this certificate names.
+    pub(super) fn push_as(&self, name: &str, path: &Path, more: &[&str]) -> Result<String, String> {
+        let (key, identity) = (self.key(), self.keys.join(name).display().to_string());
+        let (server, path) = (format!("{}:{PORT}", Host::Server.address()), path.display().to_string());
+        let words = ["peer", "push", "--json", "--server", &server, "--key", &key, "--tls", &identity];
+        self.run(Host::Client, &[&words[..], more, &[&path]].concat())
     }
 
     /// Shows a device whose reads are raced at `dir`, which is new.

@@ -1,4 +1,4 @@
-//! What is written through the race: what it costs, what the index makes of it, and kills.
+//! What is written through the race: what it costs, and kills.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ const WRITES: u64 = 2000;
 const KILLS: u64 = 200;
 
 /// A disk in virtual time that may be written.
-fn writable(site: &Site, name: &str, rig: &Rig) -> Result<Shown, String> {
+pub(super) fn writable(site: &Site, name: &str, rig: &Rig) -> Result<Shown, String> {
     Shown::new(site, name, &rig.image, &disk(), Vec::new(), false)
 }
 
@@ -95,42 +95,6 @@ pub(super) fn random_on_one_disk(scale: f64, programs: &Programs, interrupt: &In
     figures.insert("raced_ms".into(), vec![written(&shown, &race.block(), writes, interrupt)?]);
     race.end()?;
     shown.end()?;
-    Ok(figures)
-}
-
-/// A tenth of the blocks is rewritten, and read once.
-pub(super) fn rewritten(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Figures, String> {
-    let mut site = Site::new(256, programs, interrupt)?;
-    let bytes = (IMAGE as f64 * scale.max(0.05)) as u64 / BLOCK as u64 * BLOCK as u64;
-    let image = plain_image(&site, bytes)?;
-    let rig = Rig::new(&mut site, image, disk())?;
-    let shown = writable(&site, "raced", &rig)?;
-    let raced = site.mount(PORT, &rig.index, &shown.file, &[])?;
-    let path = raced.block();
-    let file = open_to_write(&path)?;
-    let numbers = || (0..bytes / BLOCK as u64).step_by(10);
-    for number in numbers() {
-        interrupt.check()?;
-        file.write_all_at(&contents::block(2, number), number * BLOCK as u64).map_err(said(&path))?;
-    }
-    file.sync_all().map_err(said(&path))?;
-    let mut block = [0; BLOCK];
-    for number in numbers() {
-        file.read_exact_at(&mut block, number * BLOCK as u64).map_err(said(&path))?;
-        if block != contents::block(2, number) {
-            return Err(format!("old bytes in block {number}"));
-        }
-    }
-    drop(file);
-    raced.end()?;
-    // What isn't valid is new to it; what differs would be wrong.
-    let told = site.index(&rig.index, &shown.file, &["--check"])?;
-    shown.end()?;
-    let mut figures = Figures::new();
-    for (name, of) in [("unknown", "new"), ("suspect", "suspect"), ("stale", "stale"), ("differing", "differing")] {
-        figures.insert(name.into(), vec![figure(&told, of)?]);
-    }
-    figures.insert("rewritten".into(), vec![numbers().count() as f64]);
     Ok(figures)
 }
 
