@@ -29,7 +29,7 @@ fn planned() -> impl Strategy<Value = Planned> {
     let cancel = prop::option::weighted(0.05, time());
     let flags = (prop::bool::weighted(0.8), prop::bool::weighted(0.3), prop_oneof![Just(BLOCK), Just(32 * BLOCK)]);
     let own = (prop::option::weighted(0.2, prop::sample::select(&POLICIES[..])), prop::bool::weighted(0.05));
-    (prop_oneof![Just(0), time()], disk, prop::collection::vec(reply(), 0..3), cancel, flags, own).prop_map(
+    (prop_oneof![Just(0), time()], disk, prop::collection::vec(reply(), 0..=4), cancel, flags, own).prop_map(
         |(pause, (service, disk_fails), replies, cancel_after, flags, (policy, on_another_network))| {
             let (checkable, deaf, bytes) = flags;
             Planned {
