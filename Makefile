@@ -31,6 +31,7 @@ WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:moun
 ENGINE_TOOLS := $(BUILD_TOOLS) redis-server:redis-server
 # The program and the tests, so that both share what is built.
 ENGINE_FEATURES := onesweep-peer/engines,onesweep-cli/engines
+YARA_FEATURES := onesweep-peer/yara,onesweep-cli/yara
 
 # The programs that `make bench` measures beside ours.
 PEERS := rsync:rsync rmlint:rmlint bsdtar:libarchive-tools mkfs.ntfs:ntfs-3g find:findutils gdu:gdu duc:duc-nox \
@@ -92,6 +93,7 @@ help:
 	@echo 'make web-test   is that page what its sources build, and does it work in Chromium; a part of make test'
 	@echo 'make engines-test  blocks in a real Redis, a cluster of three, and S3 (moto); a part of make test-long'
 	@echo 'make yara-test  onesweep scan and guard with YARA-X built in; a part of make test-long'
+	@echo 'make features-lint  clippy of what is only compiled when it is asked for: engines, YARA-X, each alone; a part of make test-long'
 	@echo 'make test-long  the same with larger trees, more rounds and more cases'
 	@echo 'make pjdfstest  what POSIX says of files, asked of onesweep view --read-write (root); a part of make test-long'
 	@echo 'make install-test  cargo install and the wheel, each into a place of its own; a part of make test-long'
@@ -265,6 +267,7 @@ test-long: deps
 	$(MAKE) torch-test
 	$(MAKE) ray-test
 	$(MAKE) web-test
+	$(MAKE) features-lint
 	$(MAKE) engines-test
 	$(MAKE) yara-test
 	$(MAKE) pjdfstest
@@ -272,6 +275,12 @@ test-long: deps
 	$(MAKE) deb-test
 	$(MAKE) pressure-test
 	$(MAKE) book
+
+# With their tests; .ci/run looks over what is always compiled.
+features-lint:
+	@.ci/deps $(BUILD_TOOLS)
+	$(CARGO) clippy --workspace --features $(ENGINE_FEATURES) --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --features $(YARA_FEATURES) --all-targets -- -D warnings
 
 # Their clients are some hundred crates, which nothing else needs.
 engines-test: $(TARGET)/tools/moto/$(MOTO)
@@ -384,4 +393,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long features-lint engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test

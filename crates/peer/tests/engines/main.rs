@@ -2,8 +2,11 @@
 //! (`make engines-test`).
 
 mod cluster;
+mod mounts;
 mod processes;
 mod program;
 mod redis;
 mod s3;
+mod scans;
+mod site;
 mod support;
