@@ -123,8 +123,10 @@ struct Bed<'a> {
     scratch: &'a Scratch,
     /// The emulated disk, if it is on one.
     stage: Option<&'a Stage>,
-    rounds: usize,
 }
+
+/// All steps on one bed, with what they took.
+type Round<'a> = dyn FnMut(&Bed<'_>) -> Result<Vec<Times>, String> + 'a;
 
 impl Bed<'_> {
     fn script(&self, script: &str, material: &Material) -> Vec<String> {
@@ -165,32 +167,35 @@ impl Bed<'_> {
         };
         STEPS.iter().map(one).collect()
     }
+}
 
-    fn rounds(
-        &self,
-        pair: Pair,
-        material: &Material,
-        programs: &Programs,
-        interrupt: &Interrupt,
-    ) -> Result<Costs, String> {
-        let mut steps: Vec<Step> =
-            STEPS.iter().map(|(name, _)| Step { name: (*name).to_owned(), ..Step::default() }).collect();
-        // The first round, which finds nothing in memory, doesn't count.
-        for round in 0..=self.rounds {
-            for is_more in [round % 2 == 0, round % 2 != 0] {
-                let start = |options| Served::start_with(programs, self.scratch, self.tree, options);
+/// Each round is done on a bed that `lay` makes.
+fn rounds(
+    pair: Pair,
+    count: usize,
+    (material, programs, interrupt): (&Material, &Programs, &Interrupt),
+    lay: &mut dyn FnMut(&mut Round<'_>) -> Result<Vec<Times>, String>,
+) -> Result<Costs, String> {
+    let mut steps: Vec<Step> =
+        STEPS.iter().map(|(name, _)| Step { name: (*name).to_owned(), ..Step::default() }).collect();
+    // The first round, which finds nothing in memory, doesn't count.
+    for round in 0..=count {
+        for is_more in [round % 2 == 0, round % 2 != 0] {
+            let times = lay(&mut |bed| {
+                let start = |options| Served::start_with(programs, bed.scratch, bed.tree, options);
                 let served = pair.options(is_more).map(start).transpose()?;
-                let times = self.round(served.as_ref(), material, interrupt)?;
+                let times = bed.round(served.as_ref(), material, interrupt)?;
                 served.map_or(Ok(()), |served| served.stop(interrupt))?;
-                let all_s: f64 = times.iter().map(|times| times.wall_s).sum();
-                eprintln!("  round {round}, {}: {all_s:.1} s", pair.name(is_more));
-                for (step, times) in steps.iter_mut().zip(times).filter(|_| round > 0) {
-                    if is_more { &mut step.tracked } else { &mut step.alone }.push(times);
-                }
+                Ok(times)
+            })?;
+            let all_s: f64 = times.iter().map(|times| times.wall_s).sum();
+            eprintln!("  round {round}, {}: {all_s:.1} s", pair.name(is_more));
+            for (step, times) in steps.iter_mut().zip(times).filter(|_| round > 0) {
+                if is_more { &mut step.tracked } else { &mut step.alone }.push(times);
             }
         }
-        Ok(Costs { files: material.files, steps })
     }
+    Ok(Costs { files: material.files, steps })
 }
 
 /// On a file system in memory: what is left is the work of the processor.
@@ -213,24 +218,31 @@ fn pairs_in_memory(
     let scratch = Scratch::new("du")?;
     let material = Material::make(scratch.dir("material")?, scale, seed, interrupt)?;
     let volume = Volume::in_memory("ext4", (100_000.0 * scale) as u64 + 5000)?;
-    let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None, rounds: super::rounds(scale, ROUNDS) };
-    let costs = bed.rounds(pair, &material, programs, interrupt)?;
+    let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None };
+    let count = super::rounds(scale, ROUNDS);
+    let costs = rounds(pair, count, (&material, programs, interrupt), &mut |round| round(&bed))?;
     volume.end()?;
     Ok(costs)
 }
 
-/// On an emulated disk of 7,200 turns a minute that takes its time.
+/// On an emulated disk of 7,200 turns a minute that takes its time. Each round begins on a copy of one file system, so that all find
+/// the same free space and the same place for a new directory: on one that goes through all rounds they differ by a third.
 pub(super) fn on_disk(scale: f64, seed: u64, programs: &Programs, interrupt: &Interrupt) -> Result<Costs, String> {
     let scratch = Scratch::new("du")?;
     let material = Material::make(scratch.dir("material")?, ON_DISK * scale, seed, interrupt)?;
-    let (image, fs) = (scratch.file("image"), Fs::Ext4);
-    let said = |error: std::io::Error| format!("{}: {error}", image.display());
-    File::create(&image).and_then(|file| file.set_len(DISK_BYTES)).map_err(said)?;
-    fs.make(&image, 200_000, &["-b".to_owned(), "4096".to_owned()])?;
-    let mut stage = Stage::up(&stage::disk().real(1.0).buffered(true), &image, fs.mount_type(), &scratch)?;
-    let bed = Bed { tree: &stage.tree, scratch: &scratch, stage: Some(&stage), rounds: super::rounds(scale, ROUNDS) };
-    let costs = bed.rounds(Pair::Tracker, &material, programs, interrupt);
-    let ended = stage.end();
-    let _ = std::fs::remove_dir_all(scratch.file("store"));
-    ended.and(costs)
+    let (made, fs) = (scratch.file("made"), Fs::Ext4);
+    let said = |error: std::io::Error| format!("{}: {error}", made.display());
+    File::create(&made).and_then(|file| file.set_len(DISK_BYTES)).map_err(said)?;
+    fs.make(&made, 200_000, &["-b".to_owned(), "4096".to_owned()])?;
+    let count = super::rounds(scale, ROUNDS);
+    rounds(Pair::Tracker, count, (&material, programs, interrupt), &mut |round| {
+        let own = Scratch::new("du")?;
+        let image = own.file("image");
+        mount::run("cp", ["--sparse=always".as_ref(), "--reflink=auto".as_ref(), made.as_os_str(), image.as_os_str()])?;
+        let mut stage = Stage::up(&stage::disk().real(1.0).buffered(true), &image, fs.mount_type(), &own)?;
+        let times = round(&Bed { tree: &stage.tree, scratch: &own, stage: Some(&stage) });
+        let ended = stage.end();
+        let _ = fs::remove_dir_all(own.file("store"));
+        ended.and(times)
+    })
 }
