@@ -14,7 +14,7 @@ use crate::{
     ledger::Ledger,
     links::LinkKey,
     moment::Moment,
-    nodes::Slot,
+    nodes::{Count, Slot},
     places::{Block, INODES_PER_BLOCK},
     reading::Directories,
     store::{Facts, StoreError},
@@ -69,10 +69,14 @@ impl Changes {
 }
 
 /// Finds what has changed; the inner error is why that isn't known. Changes after the call's beginning may be missing.
+///
+/// With `after`, the file system may have lost what wasn't on its disk (a power cut): where it counts its changes, directories that
+/// harvests with higher numbers have read may have been read with changes that are in no tree now. Where sums are compared these
+/// differ by themselves.
 pub(crate) fn changes<D: Directories>(
     ledger: &Ledger,
     directories: &D,
-    facts: &Facts,
+    (facts, after): (&Facts, Option<Count>),
     now: &Moment,
 ) -> Result<Result<Changes, Doubt>, StoreError> {
     let Some(method) = directories.method() else { return Ok(Err(Doubt::NoWay)) };
@@ -86,7 +90,7 @@ pub(crate) fn changes<D: Directories>(
     let survey = Survey { ledger, settling, now: now.seconds, found: Mutex::default() };
     let asked = match method {
         Method::Sums => survey.by_sums(directories),
-        Method::Generations => survey.by_generations(directories, facts.generation),
+        Method::Generations => survey.by_generations(directories, facts.generation, after),
     };
     let found = survey.found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     match (found.failed, asked) {
@@ -166,7 +170,7 @@ impl Survey<'_> {
     }
 
     /// Compares the counts of changes with those of the readings. A change that has the count of the reading may have come after.
-    fn by_generations(&self, directories: &impl Directories, since: u64) -> Result<(), Doubt> {
+    fn by_generations(&self, directories: &impl Directories, since: u64, after: Option<Count>) -> Result<(), Doubt> {
         let nodes = &self.ledger.nodes;
         if directories.generation().map_err(Doubt::Failed)? < since {
             return Err(Doubt::GenerationSetBack);
@@ -184,8 +188,10 @@ impl Survey<'_> {
             }
         };
         directories.survey(since, nodes.subvolumes(), &tell).map_err(Doubt::Failed)?;
-        // What could not be read, or not as a whole.
-        self.found().changes.changed.extend(nodes.all().filter(|&slot| nodes.stamp(slot) == 0));
+        // What could not be read, or not as a whole, and what may be gone that was read.
+        let is_doubtful =
+            |slot: &Slot| nodes.stamp(*slot) == 0 || after.is_some_and(|synced| nodes.counts(*slot).1 > synced);
+        self.found().changes.changed.extend(nodes.all().filter(is_doubtful));
         Ok(())
     }
 }

@@ -124,6 +124,9 @@ pub struct Facts {
     pub is_partial: bool,
     /// The number of the last harvest when places of inodes that are gone were last forgotten.
     pub tidied: Count,
+    /// Where the file system counts its changes: what harvests up to this number have read is on its disk. What later ones have read may
+    /// be gone after a power cut, and nothing tells that it ever was.
+    pub synced: Count,
 }
 
 /// So many seconds a moment does that was written; else the store would be written where nothing changes.
@@ -314,10 +317,13 @@ impl Store {
             _ => 0,
         };
         let is_partial = self.fact("partial")?.is_some();
-        let tidied = self.fact("tidied")?.unwrap_or_default();
-        let tidied = tidied.first_chunk().map_or(0, |bytes| Count::from_le_bytes(*bytes));
+        let harvest = |name| {
+            let bytes = self.fact(name)?.unwrap_or_default();
+            Ok::<_, StoreError>(bytes.first_chunk().map_or(0, |bytes| Count::from_le_bytes(*bytes)))
+        };
+        let (tidied, synced) = (harvest("tidied")?, harvest("synced")?);
         let (key, generation) = (number("key")?, number("generation")?);
-        Ok(Facts { count, file_system, key, generation, moment, declared, is_partial, tidied })
+        Ok(Facts { count, file_system, key, generation, moment, declared, is_partial, tidied, synced })
     }
 
     /// The record of a directory.
@@ -526,6 +532,7 @@ impl Store {
                 table.insert("custom", kept.as_slice())?;
             }
             table.insert("tidied", facts.tidied.to_le_bytes().as_slice())?;
+            table.insert("synced", facts.synced.to_le_bytes().as_slice())?;
             drop(table);
             custom::write(transaction, custom)?;
             Ok(())

@@ -12,6 +12,7 @@ mod missed;
 mod open_files;
 mod opened;
 mod settling;
+mod synced;
 mod viewer;
 mod watched;
 
@@ -30,6 +31,7 @@ use self::{
     open_files::Looked,
     opened::{Opened, Place, Reopening},
     settling::Lost,
+    synced::CaughtUpTo,
     watched::Relinked,
 };
 pub use self::{
@@ -130,8 +132,10 @@ pub struct Summaries<D, T> {
     due_aside: Option<NodeId>,
     tended_aside: HashSet<NodeId>,
     meanwhile: Meanwhile,
-    /// Where the file system's count stood when it was caught up with; what was dirty then isn't all harvested yet.
-    caught_up_to: Option<u64>,
+    /// How far it was caught up with; what was dirty then isn't all harvested yet.
+    caught_up_to: Option<CaughtUpTo>,
+    /// It may be as it was before what the store says of it, after a power cut.
+    may_be_set_back: bool,
     readings: u64,
     place: Place,
     reopening: Reopening,
@@ -191,7 +195,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             due_aside: None,
             tended_aside: HashSet::new(),
             meanwhile: Meanwhile::default(),
-            caught_up_to: Some(opened.generation),
+            caught_up_to: Some(opened.caught_up_to),
+            may_be_set_back: opened.is_known,
             readings: 0,
             place,
             reopening: Reopening::default(),
@@ -411,7 +416,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Ends in good order: what is dirty is found again by who opens the store next.
     pub fn close(&mut self) -> Result<(), SummaryError> {
+        // First what needs no other disk: whoever waits for this may not wait for that one.
         self.commit(true)?;
+        if self.sync_what_was_read() {
+            self.commit(true)?;
+        }
         Ok(self.ledger.compact()?)
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Some hundred directories of a few files, some of which have names in several.
-fn forest(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn forest(root: &Path) -> Vec<PathBuf> {
     let (mut directories, mut rng) = (vec![root.to_owned()], Rng::new(seed()));
     for one in 0..20 {
         for two in 0..20 {
@@ -55,7 +55,7 @@ fn forest(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits until what was changed just now is so old that its time says something, and until btrfs counts a further transaction.
-fn wait_until_old(image: &Image) {
+pub(crate) fn wait_until_old(image: &Image) {
     sync(&image.root());
     let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let now = seconds();

@@ -234,6 +234,22 @@ impl Image {
         self.mount();
     }
 
+    /// A copy of what the disk holds now, which is all that a power cut would leave of it. Nobody may write meanwhile.
+    pub(crate) fn on_disk(&self) -> PathBuf {
+        let kept = self.beside("on-disk.img");
+        run(Command::new("cp").args(["--sparse=always", "--reflink=auto"]).arg(&self.file).arg(&kept));
+        kept
+    }
+
+    /// Mounted anew with what the disk held then: all that came after is lost.
+    pub(crate) fn power_cut(&mut self, kept: &Path) {
+        self.unmount();
+        run(Command::new("losetup").arg("--detach").arg(&self.device));
+        fs::rename(kept, &self.file).expect("the copy takes its place");
+        self.device = attach_loop(&self.file);
+        self.mount();
+    }
+
     /// Writes everything out and keeps a sparse copy of the image file under `kept`.
     pub(crate) fn keep_as(mut self, kept: &Path) {
         self.unmount();

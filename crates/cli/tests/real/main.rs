@@ -42,6 +42,7 @@ mod peer_mount;
 mod peer_pressure;
 mod peer_tree;
 mod plans;
+mod power_cuts;
 mod quick_disks;
 mod read_only;
 mod run;

@@ -233,7 +233,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                 }
                 tracked.begin_noting();
                 drop(tracked);
-                return self.commit();
+                return self.commit_synced();
             }
             let large = tracked.take_due_aside();
             drop(tracked);
@@ -251,6 +251,17 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         Ok(())
     }
 
+    /// The same after all was harvested: first what was read is written by the file system, where nobody could tell later that it wasn't.
+    fn commit_synced(&self) -> Result<(), SummaryError> {
+        let begun = self.alone().begin_sync();
+        if let Some(begun) = begun
+            && self.directories.sync().is_ok()
+        {
+            self.alone().end_sync(begun);
+        }
+        self.commit()
+    }
+
     /// Harvests one portion of what is due by itself, after those who wait to ask; and how long to wait before the next.
     pub fn tend(&self, timeout: i64, budget: Budget) -> Result<(Tended, Duration), SummaryError> {
         self.give_way();
@@ -260,7 +271,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         let large = tracked.take_due_aside();
         drop(tracked);
         if let Tended::All(_) = tended {
-            self.commit()?;
+            self.commit_synced()?;
             self.alone().tidy_places()?;
         }
         if let Some(large) = large {

@@ -38,6 +38,7 @@ fn what_is_written_is_there_after_opening_again() {
         declared: 8,
         is_partial: true,
         tidied: 4,
+        synced: 3,
     };
     {
         let store = Store::open(&path).expect("a store");

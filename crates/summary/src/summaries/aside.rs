@@ -34,7 +34,7 @@ impl Meanwhile {
         Arc::clone(&self.readings)
     }
 
-    fn is_read_aside(&self) -> bool {
+    pub(super) fn is_read_aside(&self) -> bool {
         Arc::strong_count(&self.readings) > 1
     }
 

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
-use super::{ROUNDS_MAX, Summaries, SummaryError};
+use super::{ROUNDS_MAX, Summaries, SummaryError, synced::CaughtUpTo};
 use crate::{
     custom::declare::Declared, moment::Moment, nodes::Slot, reading::Directories, survey::Method, tracker::Tracker,
 };
@@ -36,6 +36,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn tend(&mut self, timeout: i64, most: usize, gives_way: &dyn Fn() -> bool) -> Result<Tended, SummaryError> {
         let tended = self.tend_some(timeout, most, gives_way)?;
         if let Tended::All(_) = tended {
+            self.sync_what_was_read();
             self.commit(true)?;
             self.tidy_places()?;
         }
@@ -188,8 +189,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             // All directories have been read since they were declared.
             self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);
         }
-        if let Some(generation) = self.caught_up_to.take_if(|_| slot == self.root) {
+        if let Some(CaughtUpTo { generation, synced }) = self.caught_up_to.take_if(|_| slot == self.root) {
             self.facts.generation = generation;
+            self.facts.synced = synced.max(self.facts.synced);
             self.facts.moment = Moment::now();
             self.facts.is_partial = false;
         }

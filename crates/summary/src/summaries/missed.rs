@@ -1,6 +1,9 @@
 //! What has changed while nobody told: after opening a store, and after events were lost.
 
-use super::{Summaries, SummaryError};
+use super::{
+    Summaries, SummaryError,
+    synced::{CaughtUpTo, written_generation},
+};
 use crate::{
     catch_up::{self, Changes, Doubt},
     moment::Moment,
@@ -13,7 +16,7 @@ use crate::{
 pub struct Missed {
     /// By both clocks: since 1970, and in seconds that nobody sets.
     began: (i64, i64),
-    generation: u64,
+    caught_up_to: CaughtUpTo,
     found: Result<Changes, Doubt>,
 }
 
@@ -31,12 +34,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// from its beginning on is told.
     pub fn missed(&self) -> Result<Missed, SummaryError> {
         let began = (self.time(), self.now());
-        let generation = self.directories.generation().unwrap_or(0);
-        if self.are_declared_anew {
-            return Ok(Missed { began, generation, found: Err(Doubt::OtherSummaries) });
-        }
-        let found = catch_up::changes(&self.ledger, &self.directories, &self.facts, &Moment::now())?;
-        Ok(Missed { began, generation, found })
+        let (synced, generation) = (self.read_by_now(), self.directories.generation().unwrap_or(0));
+        let after = self.may_be_set_back.then_some(self.facts.synced);
+        let found = match self.are_declared_anew {
+            true => Err(Doubt::OtherSummaries),
+            false => catch_up::changes(&self.ledger, &self.directories, (&self.facts, after), &Moment::now())?,
+        };
+        let caught_up_to = match &found {
+            // Whoever looks at what has changed has it written first.
+            Ok(_) => CaughtUpTo { generation, synced },
+            Err(_) => CaughtUpTo { generation: written_generation(&self.directories), synced: 0 },
+        };
+        Ok(Missed { began, caught_up_to, found })
     }
 
     /// Takes that in.
@@ -63,8 +72,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         });
         // Of names that were lost meanwhile nobody told either.
         self.watch_lost_names()?;
-        self.caught_up_to = Some(missed.generation);
-        (self.is_behind, self.are_declared_anew) = (false, false);
+        self.caught_up_to = Some(missed.caught_up_to);
+        (self.is_behind, self.are_declared_anew, self.may_be_set_back) = (false, false, false);
         self.end_catching_up();
         self.asked_at = now;
         self.looked.all_were_at(time);

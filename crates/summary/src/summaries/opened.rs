@@ -8,7 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Summaries, SummaryError, aliens::Aliens};
+use super::{
+    Summaries, SummaryError,
+    aliens::Aliens,
+    synced::{CaughtUpTo, written_generation},
+};
 use crate::{
     identity::NodeId,
     ledger::Ledger,
@@ -48,7 +52,7 @@ pub(super) struct Opened {
     pub(super) is_known: bool,
     pub(super) facts: Facts,
     pub(super) are_declared_anew: bool,
-    pub(super) generation: u64,
+    pub(super) caught_up_to: CaughtUpTo,
     pub(super) remembered: HashSet<Slot>,
 }
 
@@ -84,6 +88,7 @@ impl Opened {
                 declared: 0,
                 is_partial: false,
                 tidied: 0,
+                synced: 0,
             },
         };
         // Before anything is forgotten, which they have to hear of, too.
@@ -108,7 +113,8 @@ impl Opened {
             ledger.forget(stray)?;
         }
         directories.set_key(facts.key);
-        let generation = directories.generation().unwrap_or(0);
+        // One that is known is caught up with first.
+        let generation = if known.is_some() { 0 } else { written_generation(directories) };
         let remembered =
             ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
         Ok(Opened {
@@ -117,7 +123,7 @@ impl Opened {
             is_known: known.is_some(),
             facts,
             are_declared_anew: are_others && hash != 0,
-            generation,
+            caught_up_to: CaughtUpTo { generation, synced: 0 },
             remembered,
         })
     }
@@ -168,7 +174,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if opened.is_known {
             self.fall_behind();
         }
-        (self.caught_up_to, self.is_tending, self.to_tend) = (Some(opened.generation), false, Vec::new());
+        (self.caught_up_to, self.is_tending, self.to_tend) = (Some(opened.caught_up_to), false, Vec::new());
         self.open_all()?;
         self.watch_lost_names()?;
         self.reopening.is_closed = false;
