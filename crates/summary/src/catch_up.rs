@@ -33,7 +33,7 @@ pub enum Doubt {
     GenerationSetBack,
     /// Summaries are declared that were not kept until now.
     OtherSummaries,
-    /// A harvest was broken off in a way that left directories out.
+    /// A harvest was broken off in a way that left directories out, or an earlier version of the program made the store.
     Unfinished,
     /// It could not be asked.
     Failed(io::Error),
@@ -46,7 +46,7 @@ impl fmt::Display for Doubt {
             Doubt::ClockSetBack => f.write_str("the clock was set back"),
             Doubt::GenerationSetBack => f.write_str("the file system is an older copy of itself"),
             Doubt::OtherSummaries => f.write_str("other summaries are declared"),
-            Doubt::Unfinished => f.write_str("the last harvest was broken off"),
+            Doubt::Unfinished => f.write_str("the last harvest was broken off, or an earlier version made it"),
             Doubt::Failed(error) => write!(f, "its inodes can't be told: {error}"),
         }
     }

@@ -24,9 +24,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether everybody may list and enter it. What an access list says isn't known here.
+    /// Whether everybody may list and enter it, its owner and those of its group as well, who may have fewer rights than all others. What
+    /// an access list says isn't known here.
     pub fn is_open_to_all(&self) -> bool {
-        self.mode & 0o005 == 0o005 && self.acl == 0
+        self.mode & 0o555 == 0o555 && self.acl == 0
     }
 }
 
@@ -267,6 +268,16 @@ mod tests {
 
     use super::*;
     use crate::nodes::Nodes;
+
+    #[test]
+    fn what_shuts_anybody_out_is_not_open_to_all() {
+        let is_open = |mode, acl| Access { mode, acl, ..Access::default() }.is_open_to_all();
+        assert!(is_open(0o40_755, 0) && is_open(0o41_777, 0) && is_open(0o40_555, 0));
+        for mode in [0o705, 0o055, 0o715, 0o745, 0o155, 0o750, 0o754, 0o751] {
+            assert!(!is_open(0o40_000 | mode, 0), "{mode:o}");
+        }
+        assert!(!is_open(0o40_755, 7));
+    }
 
     fn any_totals() -> impl Strategy<Value = Totals> {
         let newest = proptest::option::of((any::<i64>(), 0..1_000_000_000_u32));

@@ -45,9 +45,10 @@ const LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("linked"
 const PLACES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("places");
 const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories");
 
-/// The version of what the tables hold, and one that is taken over: it has less of inodes with several names.
-const VERSION: u32 = 4;
-const VERSION_BEFORE: u32 = 3;
+/// The version of what the tables hold, and those that are taken over. 3 has less of inodes with several names. Both count directories as
+/// open to all that shut out their owner or their group, so that all has to be read again.
+const VERSION: u32 = 5;
+const VERSIONS_BEFORE: std::ops::RangeInclusive<u32> = 3..=4;
 /// A file that is no larger isn't worth the work.
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many blocks of places that change are held at a time; some 500 bytes each.
@@ -258,10 +259,14 @@ impl Store {
             Some(bytes) => match bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) {
                 Some(VERSION) => {}
                 // From now on it is none for who knows that one alone.
-                Some(VERSION_BEFORE) => store.write("take over", Durability::Immediate, |transaction| {
-                    transaction.open_table(FACTS)?.insert("version", VERSION.to_le_bytes().as_slice())?;
-                    Ok(())
-                })?,
+                Some(before) if VERSIONS_BEFORE.contains(&before) => {
+                    store.write("take over", Durability::Immediate, |transaction| {
+                        let mut facts = transaction.open_table(FACTS)?;
+                        facts.insert("version", VERSION.to_le_bytes().as_slice())?;
+                        facts.insert("partial", [1].as_slice())?;
+                        Ok(())
+                    })?
+                }
                 Some(found) => return Err(StoreError::Version { path: path.to_owned(), found }),
                 None => return Err(store.damaged("it has no version")),
             },

@@ -15,7 +15,7 @@ use crate::{
     tree::{Rng, until_another_second},
 };
 
-fn sorted_lines(said: &[u8]) -> Vec<String> {
+pub(crate) fn sorted_lines(said: &[u8]) -> Vec<String> {
     let mut lines: Vec<String> = text(said).lines().map(str::to_owned).collect();
     lines.sort();
     lines
@@ -153,7 +153,7 @@ fn links_are_counted_once() {
 }
 
 /// The directories that can't be read, as du and we name them. In one that can be listed, and not searched, du names the entries.
-fn named(said: &[u8]) -> Vec<String> {
+pub(crate) fn named(said: &[u8]) -> Vec<String> {
     let path = |line: &str| {
         let rest = line.split_once("/mnt/").map(|(_, rest)| rest.split(['\'', ':']).next().unwrap_or_default());
         let rest = rest.unwrap_or_else(|| panic!("no path in {line}"));

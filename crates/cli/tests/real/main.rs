@@ -45,6 +45,7 @@ mod plans;
 mod power_cuts;
 mod quick_disks;
 mod read_only;
+mod rights;
 mod run;
 mod run_program;
 mod serving;

@@ -70,7 +70,7 @@ impl Web {
         (status(head), body.to_owned())
     }
 
-    fn listing(&self, token: &str, query: &str) -> Value {
+    pub(crate) fn listing(&self, token: &str, query: &str) -> Value {
         let (status, body) = self.get(token, &format!("/api/directory?{query}"));
         assert_eq!(status, 200, "{query}: {body}");
         let mut listing: Value = serde_json::from_str(&body).expect("JSON");
@@ -114,7 +114,7 @@ pub(crate) fn du(uid: u32, path: &Path) -> [i64; 3] {
 }
 
 /// The same of `total`, `own` or the like.
-fn figures(of: &Value) -> [i64; 3] {
+pub(crate) fn figures(of: &Value) -> [i64; 3] {
     let figure = |name: &str| of[name].as_i64().unwrap_or_else(|| panic!("no {name}: {of}"));
     [
         figure("allocated"),
