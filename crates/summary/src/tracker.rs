@@ -218,6 +218,11 @@ impl Fanotify {
         Moves(Arc::downgrade(&self.shared))
     }
 
+    /// Whether the kernel was asked to say no more of what happens in a directory, which was told of in two rounds. It may have forgotten that.
+    pub fn ignores(&self, directory: NodeId) -> bool {
+        self.shared.lock().ignored.contains(&directory)
+    }
+
     /// Events that the kernel has told so far, and changes that wait to be asked for.
     pub fn told(&self) -> (u64, usize) {
         let state = self.shared.lock();

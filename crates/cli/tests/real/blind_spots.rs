@@ -11,13 +11,13 @@ use std::{
     process::Command,
 };
 
-use onesweep_summary::summaries::Freshness;
+use onesweep_summary::{summaries::Freshness, tracker::Tracker};
 use onesweep_sys::{files, handle};
 
 use crate::{
     image::{Fs, Image, unmount},
     run::{root_test, run},
-    tracked::{Tracked, agrees, as_du, ask, du, node, tracked, write_mapped},
+    tracked::{Tracked, agrees, as_du, ask, du, make_dirty, node, tracked, write_mapped},
     tree::sync,
 };
 
@@ -54,10 +54,28 @@ fn open(path: &Path) -> File {
     OpenOptions::new().write(true).open(path).expect("a file")
 }
 
-/// Has a directory told of, so that the kernel says nothing of it any more.
-fn make_dirty(tracked: &mut Tracked, directory: &Path) {
-    fs::write(directory.join("dirty"), b"x").expect("a file");
-    tracked.drain().expect("it is told");
+/// A directory that goes on being told of is ignored, for as long as the kernel keeps its inode.
+#[test]
+fn an_ignored_directory_that_the_kernel_has_forgotten_is_told_of_again() {
+    root_test!();
+    for fs in SYSTEMS {
+        let (image, mut tracked, [a, ..]) = three(fs);
+        make_dirty(&mut tracked, &a);
+        fs::write(a.join("silent"), b"x").expect("a file");
+        assert!(tracked.tracker().is_quiet(), "{}: it is ignored", fs.name());
+        let mut tries = 0;
+        while tracked.tracker().is_quiet() {
+            assert!(tries < 50, "{}: it is silent", fs.name());
+            tries += 1;
+            // Whoever has something to write isn't forgotten.
+            sync(&image.root());
+            fs::write("/proc/sys/vm/drop_caches", "2").expect("root may");
+            fs::write(a.join(format!("more-{tries}")), b"x").expect("a file");
+        }
+        equal(&mut tracked, &a, "after the mark was lost");
+        fs::write(a.join("after"), b"x").expect("a file");
+        equal(&mut tracked, &a, "after a further file");
+    }
 }
 
 /// The first name is in a clean directory, the second in one that is ignored because it is dirty.
@@ -140,13 +158,14 @@ fn a_file_without_a_name_that_gets_one() {
     root_test!();
     for fs in SYSTEMS {
         let (image, mut tracked, [a, b, _]) = three(fs);
-        for (home, is_ignored) in [(&image.root(), false), (&a, false), (&a, true)] {
-            let dir = files::open_dir(home.as_path()).expect("a directory");
-            let file = File::from(files::open_unnamed(dir.as_fd()).expect("a file"));
-            append(&file, 1000);
+        // One that such a file is told of goes on being heeded.
+        for (home, is_ignored) in [(&a, true), (&image.root(), false), (&a, false)] {
             if is_ignored {
                 make_dirty(&mut tracked, home);
             }
+            let dir = files::open_dir(home.as_path()).expect("a directory");
+            let file = File::from(files::open_unnamed(dir.as_fd()).expect("a file"));
+            append(&file, 1000);
             equal(&mut tracked, &b, "before it has a name");
             let name = format!("named-{}-{is_ignored}", home.file_name().expect("a name").to_string_lossy());
             let into = files::open_dir(b.as_path()).expect("a directory");

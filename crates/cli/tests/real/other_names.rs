@@ -15,7 +15,7 @@ use crate::{
     breakdowns::{self, everything, script},
     image::{Fs, Image},
     run::root_test,
-    tracked::{Tracked, ask, kill, node, tracked},
+    tracked::{Tracked, ask, kill, make_dirty, node, tracked},
     tree::sync,
 };
 
@@ -114,12 +114,6 @@ const STEPS: [Step; 6] = [
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("a file")
-}
-
-/// Has a directory told of, so that the kernel says nothing of it any more.
-fn make_dirty(tracked: &mut Tracked, directory: &Path) {
-    fs::write(directory.join("dirty"), b"x").expect("a file");
-    tracked.drain().expect("it is told");
 }
 
 #[test]

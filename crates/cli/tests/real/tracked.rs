@@ -69,6 +69,15 @@ pub(crate) fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
     assert_eq!(as_du(&answer), told, "{} after {after}: {answer:?}", path.display());
 }
 
+/// Has a directory told of in two rounds, so that the kernel says nothing of it any more.
+pub(crate) fn make_dirty(tracked: &mut Tracked, directory: &Path) {
+    for _ in 0..2 {
+        fs::write(directory.join("dirty"), b"x").expect("a file");
+        tracked.drain().expect("it is told");
+    }
+    assert!(tracked.tracker().ignores(node(tracked, directory)), "{} is ignored", directory.display());
+}
+
 /// Makes a file so long, of holes, and writes all of it through a mapping.
 pub(crate) fn write_mapped(path: &Path, length: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;

@@ -181,11 +181,15 @@ fn what_comes_after_a_name_that_is_gone_was_used_is_not_missed() {
     agrees(&mut tracked, &tree, ROOT, "at first");
     {
         let mut state = tree.state();
-        state.tell(other, Some(file), Happened::MODIFY);
+        while !state.ignored.contains(&other) {
+            state.tell(other, Some(file), Happened::MODIFY);
+            state.end_round();
+        }
+        let told = state.told.len();
         state.files.insert(fresh, 20);
         state.directory(other).names.insert("fresh".to_owned(), fresh);
         state.tell(other, None, Happened::CREATE);
-        assert_eq!(state.told.len(), 1, "it is ignored");
+        assert_eq!(state.told.len(), told, "it is ignored");
     }
     agrees(&mut tracked, &tree, ROOT, "when another was made");
 }

@@ -43,6 +43,9 @@ pub(crate) struct State {
     /// Of some a time, which tells the owner, too.
     pub(crate) times: BTreeMap<u64, i64>,
     pub(crate) ignored: BTreeSet<u64>,
+    /// Told of since events were taken last, and told of before that and not ignored since.
+    pub(crate) reported: BTreeSet<u64>,
+    pub(crate) once: BTreeSet<u64>,
     pub(crate) heeded: BTreeSet<u64>,
     pub(crate) told: Vec<Change>,
     pub(crate) next: u64,
@@ -103,12 +106,27 @@ impl State {
 
     pub(crate) fn tell(&mut self, directory: u64, object: Option<u64>, happened: Happened) {
         self.keep(directory, object);
+        // Events are taken every now and then, whoever asks.
+        if self.random(2) == 0 {
+            self.end_round();
+        }
         if self.ignored.contains(&directory) {
             return;
         }
         self.told.push(Change { directory: Some(id(directory)), object: object.map(id), happened });
         if !self.heeded.contains(&directory) {
-            self.ignored.insert(directory);
+            self.reported.insert(directory);
+        }
+    }
+
+    /// What happened is taken. Who was told of in an earlier round, too, is ignored from now on.
+    pub(crate) fn end_round(&mut self) {
+        for directory in std::mem::take(&mut self.reported) {
+            if self.once.remove(&directory) {
+                self.ignored.insert(directory);
+            } else {
+                self.once.insert(directory);
+            }
         }
     }
 
@@ -592,6 +610,7 @@ impl Directories for Tree {
 impl Tracker for Tree {
     fn drain(&self) -> io::Result<Drained> {
         let mut state = self.state();
+        state.end_round();
         for ino in std::mem::take(&mut state.to_heed) {
             state.ignored.remove(&ino);
         }
@@ -601,7 +620,8 @@ impl Tracker for Tree {
     }
 
     fn is_quiet(&self) -> bool {
-        let state = self.state();
+        let mut state = self.state();
+        state.end_round();
         state.told.is_empty() && !state.lose
     }
 
