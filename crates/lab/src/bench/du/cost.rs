@@ -30,7 +30,7 @@ const ROUNDS: usize = 10;
 /// Sources that are compiled.
 const SOURCES: u64 = 200;
 /// The part of the source tree on the disk, where a round takes its time.
-const ON_DISK: f64 = 0.25;
+pub(super) const ON_DISK: f64 = 0.25;
 const DISK_BYTES: u64 = 4 << 30;
 
 /// What is done with a source tree. `@` stands for the directory of the file system, `%` for what was made before.
@@ -98,7 +98,7 @@ impl Material {
         let tar = dir.join("source.tar");
         mount::run("tar", ["-cf".as_ref(), tar.as_os_str(), "-C".as_ref(), tree.as_os_str(), ".".as_ref()])?;
         fs::remove_dir_all(&tree).map_err(said)?;
-        for number in 0..((SOURCES as f64 * scale) as u64).max(3) {
+        for number in 0..compiled(scale) {
             let functions = (0..40).map(|function| {
                 format!("int f{number}_{function}(int x) {{ int s = 0; for (int i = 0; i < x; i++) s += i * {function}; return s; }}\n")
             });
@@ -107,6 +107,11 @@ impl Material {
         }
         Ok(Self { dir, files: made.files() })
     }
+}
+
+/// Of a tree of that part of the whole one.
+pub(super) fn compiled(scale: f64) -> u64 {
+    ((SOURCES as f64 * scale) as u64).max(3)
 }
 
 impl Drop for Material {

@@ -191,6 +191,9 @@ pub(crate) struct Storm {
     pub(crate) overflowed: bool,
     /// What is counted of the kernel.
     pub(crate) caches: Vec<String>,
+    /// How often each directory is met that is; 0 where it wasn't told.
+    #[serde(default)]
+    pub(crate) visits: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

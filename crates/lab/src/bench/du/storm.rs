@@ -25,6 +25,11 @@ const WRITERS: usize = 4;
 const STAYS: usize = 16;
 /// Directories are met in an order that has nothing to do with their places.
 const STRIDE: usize = 7_919;
+/// So many are met one after the other, then all of them again: nobody ignores one that is told of once. At the rate that takes more than
+/// a second, and a server takes events ten times in it.
+const BLOCK: usize = 20_000;
+/// By the last time they are ignored.
+const VISITS: usize = 3;
 const LOOK: Duration = Duration::from_millis(100);
 /// The server says within a second when it couldn't be told all.
 const SAYS: Duration = Duration::from_millis(2500);
@@ -74,6 +79,7 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         answered_s,
         overflowed,
         caches: slab::described(books),
+        visits: VISITS as u64,
     })
 }
 
@@ -131,9 +137,9 @@ impl<'a> Work<'a> {
     fn write(&self, writer: usize, began: Instant) -> Result<(), String> {
         let mut number = writer;
         loop {
-            let place = number.wrapping_mul(STRIDE) % self.paths.len();
+            let Visit { place, is_ignored } = Visit::of(number, self.paths.len());
             let directory = &self.paths[place];
-            let events = step(directory, writer, number.is_multiple_of(STAYS))
+            let events = step(directory, writer, number.is_multiple_of(STAYS), is_ignored)
                 .map_err(|error| format!("{}: {error}", directory.display()))?;
             let so_far = self.events.fetch_add(events, Ordering::Relaxed) + events;
             let due = Duration::from_secs_f64(so_far as f64 / RATE);
@@ -146,18 +152,38 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Where a step is done.
+#[derive(Debug, PartialEq)]
+struct Visit {
+    place: usize,
+    /// The server has heard of it so often by then that it ignores it, but for what is told of inodes alone.
+    is_ignored: bool,
+}
+
+impl Visit {
+    fn of(number: usize, directories: usize) -> Self {
+        let (block, within) = (number / (BLOCK * VISITS), number % (BLOCK * VISITS));
+        let place = (block * BLOCK + within % BLOCK).wrapping_mul(STRIDE) % directories;
+        Self { place, is_ignored: within / BLOCK + 1 == VISITS }
+    }
+}
+
 /// A file is made, linked and unlinked, and stays or goes. How many events the kernel makes of it, before it merges any:
-/// a name that comes or goes is one of the directory and one of the inode.
-fn step(directory: &Path, writer: usize, stays: bool) -> io::Result<u64> {
+/// a name that comes or goes is one of the directory and one of the inode. In a directory that is ignored those of the inode are left.
+fn step(directory: &Path, writer: usize, stays: bool, is_ignored: bool) -> io::Result<u64> {
     let [file, other] = ["s", "t"].map(|name| directory.join(format!("{name}{writer}")));
     fs::write(&file, "storm")?; // made, written, closed
     fs::hard_link(&file, &other)?;
     fs::remove_file(&other)?;
-    if stays {
-        return Ok(7);
+    if !stays {
+        fs::remove_file(&file)?;
     }
-    fs::remove_file(&file)?;
-    Ok(9)
+    Ok(match (is_ignored, stays) {
+        (false, true) => 7,
+        (false, false) => 9,
+        (true, true) => 2,
+        (true, false) => 3,
+    })
 }
 
 #[cfg(test)]
@@ -165,11 +191,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn directories_are_met_again_before_others_are() {
+        let directories = 1_000_000;
+        let mut met = vec![0; directories];
+        for number in 0..3 * BLOCK * VISITS {
+            let Visit { place, is_ignored } = Visit::of(number, directories);
+            met[place] += 1;
+            assert_eq!(is_ignored, met[place] == VISITS, "{number}");
+        }
+        assert_eq!(met.iter().filter(|times| **times == VISITS).count(), 3 * BLOCK);
+        assert!(met.iter().all(|times| [0, VISITS].contains(times)));
+        // Each directory of a block is a writer's own, so that they never meet in one.
+        assert!(BLOCK.is_multiple_of(WRITERS));
+    }
+
+    #[test]
     fn a_storm_leaves_some_files_and_counts_what_it_did() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(step(dir.path(), 0, true).unwrap(), 7);
-        assert_eq!(step(dir.path(), 1, false).unwrap(), 9);
+        assert_eq!(step(dir.path(), 0, true, false).unwrap(), 7);
+        assert_eq!(step(dir.path(), 1, false, false).unwrap(), 9);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(step(dir.path(), 0, false, true).unwrap(), 3);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "what stayed goes");
+        assert_eq!(step(dir.path(), 0, true, true).unwrap(), 2);
         let paths = [dir.path().to_owned()];
         let work = Work::over(&paths, Duration::from_millis(30));
         let slab = || Some(Slab { marks: 3, events: 4 });
