@@ -13,6 +13,7 @@ mod open_files;
 mod opened;
 mod settling;
 mod synced;
+mod unsettled;
 mod viewer;
 mod watched;
 
@@ -32,6 +33,7 @@ use self::{
     opened::{Opened, Place, Reopening},
     settling::Lost,
     synced::CaughtUpTo,
+    unsettled::Unsettled,
     watched::Relinked,
 };
 pub use self::{
@@ -92,10 +94,8 @@ pub struct Summaries<D, T> {
     told: Told,
     ages: Ages,
     // All that is waited for is told by the clock that nobody sets, in seconds.
-    /// Directories in which blocks may change and nobody tells, and until when, in milliseconds.
-    unsettled: HashMap<Slot, i64>,
-    /// Before that none of them is due.
-    unsettled_until: i64,
+    /// Directories in which blocks may change and nobody tells.
+    unsettled: Unsettled,
     /// When everything was last harvested without being asked for.
     tended_at: i64,
     /// That is under way.
@@ -137,6 +137,8 @@ pub struct Summaries<D, T> {
     /// It may be as it was before what the store says of it, after a power cut.
     may_be_set_back: bool,
     readings: u64,
+    /// What they cost: see [`budget`](crate::service::budget).
+    charged: u64,
     place: Place,
     reopening: Reopening,
     set_aside: Mutex<Option<SetAside>>,
@@ -171,8 +173,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             relinked: HashMap::new(),
             unreadable: HashMap::new(),
             vanished: HashMap::new(),
-            unsettled: HashMap::new(),
-            unsettled_until: i64::MAX,
+            unsettled: Unsettled::default(),
             tended_at: 0,
             is_tending: false,
             to_tend: Vec::new(),
@@ -198,6 +199,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             caught_up_to: Some(opened.caught_up_to),
             may_be_set_back: opened.is_known,
             readings: 0,
+            charged: 0,
             place,
             reopening: Reopening::default(),
             set_aside: Mutex::new(set_aside),
@@ -282,6 +284,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Readings of directories so far.
     pub fn readings(&self) -> u64 {
         self.readings
+    }
+
+    /// What they count for within a budget, where one of many entries counts for several.
+    pub(crate) fn charged(&self) -> u64 {
+        self.charged
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), SummaryError> {

@@ -113,17 +113,20 @@ impl SizesFollow {
 
 /// So long the kernel merges what happens to the same directory.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many directories are ignored at a time; some 50 bytes each. Beyond, all are told of again: some may have been removed
+// The bounds are below seven eighths of a power of two, beyond which a table of hashes has twice as many places.
+/// So many directories are ignored at a time; some 30 bytes each. Beyond, all are told of again: some may have been removed
 /// since, and nobody asks for those.
-const IGNORED_MAX: usize = 1 << 18;
-/// So many directories are remembered to have been told of once; some 50 bytes each. Beyond, all are forgotten, and ignored one
+const IGNORED_MAX: usize = 220_000;
+/// So many directories are remembered to have been told of once; some 30 bytes each. Beyond, all are forgotten, and ignored one
 /// telling later.
-const ONCE_MAX: usize = 1 << 16;
+const ONCE_MAX: usize = 56_000;
 /// Takes some 3,000 events.
 const BUFFER_BYTES: usize = 256 << 10;
-/// So many changes are kept until somebody asks for them; some 150 bytes each. Beyond, all are forgotten, and the file system
+/// So many changes are kept until somebody asks for them; some 90 bytes each. Beyond, all are forgotten, and the file system
 /// is asked what has changed.
-const CHANGES_MAX: usize = 1 << 19;
+const CHANGES_MAX: usize = 450_000;
+/// What is left over of room for so many that were ignored is kept.
+const SPARE: usize = 1 << 12;
 
 /// The tracker of a stock kernel. Needs `CAP_SYS_ADMIN` and `CAP_DAC_READ_SEARCH`; Linux 6.1.
 #[derive(Debug)]
@@ -378,7 +381,11 @@ impl Tracker for Fanotify {
     fn heed_each(&self, directories: &[NodeId]) {
         let ignored: Vec<NodeId> = {
             let mut state = self.shared.lock();
-            directories.iter().copied().filter(|directory| state.ignored.remove(directory)).collect()
+            let ignored = directories.iter().copied().filter(|directory| state.ignored.remove(directory)).collect();
+            if state.ignored.capacity() / 4 > state.ignored.len() + SPARE {
+                state.ignored.shrink_to_fit();
+            }
+            ignored
         };
         if ignored.is_empty() {
             return;
@@ -563,6 +570,11 @@ mod tests {
             assert!(state.ignored.len() <= IGNORED_MAX && state.once.is_empty());
             assert!(!state.lost);
         }
+        assert!(tracker.shared.lock().ignored.capacity() < 1 << 18);
+        let all: Vec<NodeId> = (0..2 * IGNORED_MAX as u64).map(node).collect();
+        tracker.heed_each(&all);
+        let left = tracker.shared.lock().ignored.capacity();
+        assert!(left <= 8 * SPARE, "room is given back: {left}");
         tracker.start_anew();
         assert!(!tracker.is_quiet());
         assert!(tracker.drain().expect("it drains").lost && tracker.shared.lock().ignored.is_empty());

@@ -397,6 +397,26 @@ fn who_waits_no_longer_is_told_what_is_stored() {
     assert!(synced.is_exact && synced.late.is_none(), "{synced:?}");
 }
 
+/// By what it costs to read it, not as one.
+#[test]
+fn a_large_directory_counts_for_many() {
+    let (wide, shared) = wide();
+    shared.catch_up(|_, done| done.expect("it is known"));
+    let budget = Budget { directories: 1 };
+    let tend_all = || {
+        let mut longest = Duration::ZERO;
+        while let (Tended::Some(_), pause) = shared.tend(0, budget).expect("it is read") {
+            longest = longest.max(pause);
+        }
+        longest
+    };
+    wide.changes(SMALL);
+    assert!(tend_all() <= Duration::from_secs(1));
+    wide.changes(LARGE);
+    // 625 seconds but for what reading took.
+    assert!(tend_all() > Duration::from_secs(10));
+}
+
 /// Others are answered while a large directory is read: for a question, and in the background.
 #[test]
 fn a_large_directory_keeps_nobody_waiting() {

@@ -87,7 +87,7 @@ pub(crate) struct ServeSettings {
     /// So long after the last time all that has changed is harvested by itself [default: 30m]
     #[arg(long, value_name = "TIME")]
     pub(crate) harvest_after: Option<Seconds>,
-    /// Directories a second that are read then, at most; 0 for as many as can be [default: 1000]
+    /// Directories a second that are read then, at most, one for each 64 entries in them; 0 for as many as can be [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) background_budget: Option<u32>,
     /// When the size of a file that is written is told. Writes cost less with close, and then files that stay open are looked at

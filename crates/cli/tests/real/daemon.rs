@@ -557,10 +557,6 @@ fn a_directory_is_asked_for_by_its_path_or_its_numbers() {
     for image in [&image, &other] {
         fs::create_dir_all(image.root().join("a/b")).expect("folders");
         fs::write(image.root().join("a/b/f"), [1; 1000]).expect("a file");
-        // When one in twenty has changed, all that have are harvested by themselves.
-        for number in 0..100 {
-            fs::create_dir(image.root().join(format!("{number}"))).expect("a folder");
-        }
     }
     let serving = Serving::start_on(&[&image, &other]);
     let mut client = Client::connect(&serving.socket).expect("a connection");

@@ -161,17 +161,20 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         };
         match self.read_aside(large) {
             // Whoever asks next finds the same, or a store that was opened again.
-            Ok(()) | Err(SummaryError::Store(_)) => Ok(()),
+            Ok(_) | Err(SummaryError::Store(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads one directory while others are answered.
-    fn read_aside(&self, directory: NodeId) -> Result<(), SummaryError> {
+    /// Reads one directory while others are answered; what it counts for within a budget.
+    fn read_aside(&self, directory: NodeId) -> Result<u64, SummaryError> {
         let _one_at_a_time = lock(&self.aside);
-        let Some(aside) = self.alone().begin_aside(directory)? else { return Ok(()) };
+        let Some(aside) = self.alone().begin_aside(directory)? else { return Ok(0) };
         let reading = self.directories.read(directory);
-        self.alone().end_aside(aside, reading)
+        let mut tracked = self.alone();
+        let before = tracked.charged();
+        tracked.end_aside(aside, reading)?;
+        Ok(tracked.charged() - before)
     }
 
     /// The answer to a question, after which others are answered. One that has to harvest lets others ask between portions.
@@ -266,19 +269,21 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     pub fn tend(&self, timeout: i64, budget: Budget) -> Result<(Tended, Duration), SummaryError> {
         self.give_way();
         let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), tracked.charged());
         let tended = tracked.tend_some(timeout, budget.portion(), &|| self.waiting() > 0)?;
-        let large = tracked.take_due_aside();
+        let (large, mut charge) = (tracked.take_due_aside(), tracked.charged() - before);
         drop(tracked);
         if let Tended::All(_) = tended {
             self.commit_synced()?;
             self.alone().tidy_places()?;
         }
         if let Some(large) = large {
-            self.read_aside(large)?;
+            charge += self.read_aside(large)?;
         }
-        let (Tended::Some(read) | Tended::All(read)) = tended else { return Ok((tended, Duration::ZERO)) };
-        Ok((tended, budget.pause(read, began.elapsed())))
+        if tended == Tended::Nothing {
+            return Ok((tended, Duration::ZERO));
+        }
+        Ok((tended, budget.pause(charge, began.elapsed())))
     }
 }
 

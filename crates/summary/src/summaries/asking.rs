@@ -65,7 +65,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             && !self.is_behind
             && (self.caught_up_to.is_none() || slot != self.root)
             && (!nodes.may_have_open(slot) && self.unreadable(slot).next().is_none())
-            && self.now_millis() < self.unsettled_until
+            && self.unsettled.are_none_due(self.now_millis())
             && (self.ledger.is_paid() && !self.is_broken());
         // Last: what was done before the question is told by now.
         if !is_known || !self.directories.is_mounted_alike() || !self.tracker.is_quiet() {
@@ -151,16 +151,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Directories in which blocks may have changed by now.
     pub(super) fn suspect_unsettled(&mut self, now: i64) -> Result<(), SummaryError> {
-        if now < self.unsettled_until {
-            return Ok(());
-        }
-        let due: Vec<Slot> = self.unsettled.iter().filter(|(_, until)| **until <= now).map(|(slot, _)| *slot).collect();
-        for slot in due {
-            self.unsettled.remove(&slot);
-            self.mark_used(slot)?;
-        }
-        self.unsettled_until = self.unsettled.values().copied().min().unwrap_or(i64::MAX);
-        Ok(())
+        self.unsettled.take_due(now).into_iter().try_for_each(|slot| self.mark_used(slot))
     }
 
     pub(super) fn mark_used(&mut self, slot: Slot) -> Result<(), SummaryError> {

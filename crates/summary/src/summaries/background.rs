@@ -31,7 +31,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// What is due by itself: what blocks may have changed meanwhile, and everything that is dirty when that has been much for some
-    /// seconds, or the last such harvest is `timeout` seconds ago (FastDu, 1.3 and 3.2). About `most` directories are read at a time, so that
+    /// seconds, or the last such harvest is `timeout` seconds ago (FastDu, 1.3 and 3.2). About `most` directories are read at a time, fewer large ones, so that
     /// who asks meanwhile doesn't wait for all of them, and no more than are in flight once `gives_way` says so.
     pub fn tend(&mut self, timeout: i64, most: usize, gives_way: &dyn Fn() -> bool) -> Result<Tended, SummaryError> {
         let tended = self.tend_some(timeout, most, gives_way)?;
@@ -121,10 +121,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             || (wants_project && self.directories.method().is_some())
     }
 
-    /// Harvests about `most` of the directories that are dirty, new ones among them; true when none is left, or something
+    /// Harvests about `most` of the directories that are dirty, fewer where they have many entries, new ones among them; true when none is left, or something
     /// goes on changing all the time.
     fn settle_within(&mut self, slot: Slot, most: usize, gives_way: &dyn Fn() -> bool) -> Result<bool, SummaryError> {
-        let end = self.readings.saturating_add(most as u64);
+        let end = self.charged.saturating_add(most as u64);
         for _ in 0..ROUNDS_MAX {
             self.drain()?;
             if !self.has_to_tend() {
@@ -146,7 +146,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 let nodes = &self.ledger.nodes;
                 self.to_tend.sort_unstable_by_key(|&slot| Reverse(nodes.id(slot)));
             }
-            let left = end.saturating_sub(self.readings) as usize;
+            let left = end.saturating_sub(self.charged) as usize;
             if left == 0 || gives_way() {
                 self.ledger.pay()?;
                 return Ok(false);

@@ -49,13 +49,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.shift_looked((by + by.signum() * STEP / 2) / STEP);
         let until = self.now_millis() + self.directories.settling_seconds() * 1000;
         self.told.doubtful_until = until;
-        self.unsettled.values_mut().for_each(|settled_at| *settled_at = until.max(*settled_at));
         let nodes = &self.ledger.nodes;
         let read: Vec<Slot> = nodes.all().filter(|&slot| nodes.counts(slot).1 > count).collect();
-        for slot in read {
-            self.unsettled.entry(slot).or_insert(until);
-        }
-        self.unsettled_until = self.unsettled.values().copied().min().unwrap_or(i64::MAX);
+        self.unsettled.extend_all(read, until);
         Ok(())
     }
 }

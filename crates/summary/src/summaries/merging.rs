@@ -5,7 +5,10 @@ use std::{
     io,
 };
 
-use super::{Summaries, SummaryError, UNKNOWN_SECONDS, aliens::Aliens, message, settling::Lost, watched::Relinked};
+use super::{
+    Summaries, SummaryError, UNKNOWN_SECONDS, aliens::Aliens, message, settling::Lost, unsettled::Unsettled,
+    watched::Relinked,
+};
 use crate::{
     clock::{Clock, millis},
     custom::found::Found,
@@ -14,6 +17,7 @@ use crate::{
     links::LinkKey,
     nodes::{Count, Slot},
     reading::{Directories, Reading, is_gone, is_too_large},
+    service::budget::charge,
     store::Facts,
     tracker::Tracker,
 };
@@ -30,9 +34,9 @@ pub(super) struct Merging<'a> {
     relinked: &'a HashMap<LinkKey, Relinked>,
     unreadable: &'a mut HashMap<Slot, String>,
     vanished: &'a mut HashMap<NodeId, Vanished>,
-    unsettled: &'a mut HashMap<Slot, i64>,
-    unsettled_until: &'a mut i64,
+    unsettled: &'a mut Unsettled,
     readings: &'a mut u64,
+    charged: &'a mut u64,
     large: &'a mut HashSet<NodeId>,
     doubted: &'a mut HashSet<NodeId>,
     pub(super) entries_max: usize,
@@ -73,7 +77,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let facts = Facts { count, ..self.facts.clone() };
         let (settling, are_told) = (self.directories.settling_seconds(), self.directories.changes_are_told());
         let Self { ledger, directories, tracker, nowhere, open, aliens, relinked, unreadable, vanished, .. } = self;
-        let Self { unsettled, unsettled_until, readings, large, doubted, entries_max, clock, told, .. } = self;
+        let Self { unsettled, readings, charged, large, doubted, entries_max, clock, told, .. } = self;
         let merging = Merging {
             ledger,
             nowhere,
@@ -83,8 +87,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             unreadable,
             vanished,
             unsettled,
-            unsettled_until,
             readings,
+            charged,
             large,
             doubted,
             entries_max: *entries_max,
@@ -104,6 +108,7 @@ impl Merging<'_> {
     pub(super) fn merge(&mut self, slot: Slot, reading: io::Result<Reading>) -> Result<Further, SummaryError> {
         let (count, now) = (self.facts.count, self.now);
         *self.readings += 1;
+        *self.charged += charge(reading.as_ref().map_or(0, Reading::entries));
         if !self.ledger.nodes.is_used(slot) {
             return Ok(Further::default());
         }
@@ -149,14 +154,10 @@ impl Merging<'_> {
         };
         if left > 0 {
             // Times of the future may be anybody's.
-            let settled_at = passed + left.min(settling);
-            self.unsettled.insert(slot, settled_at);
-            *self.unsettled_until = settled_at.min(*self.unsettled_until);
+            self.unsettled.set(slot, passed + left.min(settling));
         }
         if reading.custom.as_ref().is_some_and(Found::is_unknown) {
-            let again = self.unsettled.entry(slot).or_default();
-            *again = (*again).max(passed + UNKNOWN_SECONDS * 1000);
-            *self.unsettled_until = (*again).min(*self.unsettled_until);
+            self.unsettled.extend(slot, passed + UNKNOWN_SECONDS * 1000);
         }
         let subvolume = id.subvolume;
         let linked: Vec<LinkKey> = reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();

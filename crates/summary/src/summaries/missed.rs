@@ -59,14 +59,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 found.changed.iter().try_for_each(|&slot| self.mark(slot))?;
                 for (slot, until) in found.unsettled {
                     let until = now * 1000 + (until - time).clamp(0, settling) * 1000;
-                    let known = self.unsettled.entry(slot).or_default();
-                    *known = until.max(*known);
-                    self.unsettled_until = self.unsettled_until.min(*known);
+                    self.unsettled.extend(slot, until);
                 }
                 CaughtUp::Changed(found.changed.len())
             }
             Err(doubt) => {
                 self.suspect_all()?;
+                // Who opens the store before all of it is read has to do so, too.
+                self.facts.synced = 0;
                 CaughtUp::All(doubt)
             }
         });

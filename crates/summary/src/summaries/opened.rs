@@ -12,6 +12,7 @@ use super::{
     Summaries, SummaryError,
     aliens::Aliens,
     synced::{CaughtUpTo, written_generation},
+    unsettled::Unsettled,
 };
 use crate::{
     identity::NodeId,
@@ -160,7 +161,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.remembered = HashSet::new();
         (self.open, self.aliens, self.relinked) = (HashSet::new(), Aliens::default(), HashMap::new());
         self.vanished = HashMap::new();
-        (self.unreadable, self.unsettled, self.unsettled_until) = (HashMap::new(), HashMap::new(), i64::MAX);
+        (self.unreadable, self.unsettled) = (HashMap::new(), Unsettled::default());
         // What is ignored was known to be dirty, and isn't now.
         self.tracker.start_anew();
         let (store, aside) = Store::open_or_begin_anew(&self.place.path)?;
@@ -171,6 +172,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         (self.ledger, self.root, self.remembered) = (opened.ledger, opened.root, opened.remembered);
         (self.facts, self.count) = (opened.facts.clone(), self.count.max(opened.facts.count) + 1);
         (self.is_behind, self.are_declared_anew) = (false, opened.are_declared_anew);
+        // It isn't by now, but what was found for that at the start may not have been read yet.
+        self.may_be_set_back = opened.is_known;
         if opened.is_known {
             self.fall_behind();
         }

@@ -120,6 +120,8 @@ struct Background<'a> {
     read_of: HashMap<PathBuf, u64>,
     losses_of: HashMap<PathBuf, u64>,
     complaints: Complaints,
+    /// Until then nothing is read: what was read last has used it up.
+    rests_until: Instant,
 }
 
 impl<'a> Background<'a> {
@@ -127,11 +129,17 @@ impl<'a> Background<'a> {
         // Where that can't be had it waits for nobody but those who ask.
         let _ = priority::set_idle_io();
         let (read_of, losses_of, complaints) = (HashMap::new(), HashMap::new(), Complaints::default());
-        Self { server, schedule, warden, are_told, committed: Instant::now(), read_of, losses_of, complaints }
+        let (committed, rests_until) = (Instant::now(), Instant::now());
+        Self { server, schedule, warden, are_told, committed, read_of, losses_of, complaints, rests_until }
     }
 
     /// One portion of what is due; how long to wait after it.
     fn tend(&mut self) -> Duration {
+        // One directory can have so many entries that it takes long. All else goes on.
+        let left = self.rests_until.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return left.min(TEND_EVERY);
+        }
         let Self { server, schedule, warden, are_told, read_of, losses_of, complaints, .. } = self;
         let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
         let timeout = schedule.harvest_after.load(Ordering::Relaxed);
@@ -166,7 +174,9 @@ impl<'a> Background<'a> {
                 complaints.0.remove(path);
             }
         });
-        pause.unwrap_or(TEND_EVERY)
+        let pause = pause.unwrap_or(TEND_EVERY);
+        self.rests_until = Instant::now() + pause;
+        pause.min(TEND_EVERY)
     }
 
     /// Makes durable what is known, when it is time.
