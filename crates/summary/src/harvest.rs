@@ -23,7 +23,7 @@ use crate::{
 /// A directory that is read in less was in memory: handing it over costs as much as reading it, so the next ones are handed
 /// over several at a time. Those that the disk is needed for go one by one, so that its queue holds neighbours.
 const IN_MEMORY: Duration = Duration::from_micros(500);
-const SHARE_MAX: usize = 64;
+const SHARE_MAX: usize = 128;
 /// Beside as many as there are processors, so that there is always one to begin while others are put down.
 const SPARE_JOBS: usize = 2;
 

@@ -1,6 +1,6 @@
 //! A mounted file system, whose directories are opened by their numbers.
 
-mod listing;
+pub(crate) mod listing;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ use onesweep_sys::{
     fanotify::Group,
     files::{self, EntryType, Stat},
     handle::{self, FileHandle},
-    lease,
+    lease, xfs,
 };
 
 use self::listing::Listing;
@@ -45,7 +45,7 @@ use crate::{
     written,
 };
 
-const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+pub(crate) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 /// A mounted file system.
 #[derive(Debug)]
@@ -58,6 +58,8 @@ pub struct Volume {
     kind: Kind,
     /// That of its inodes, but of subvolumes of btrfs.
     dev: u64,
+    /// The place behind the last name of directories of one block, of units of 8 bytes, where that is known.
+    end_of_directory: Option<u64>,
     /// Of stamps.
     key: AtomicU64,
     preload: Option<Preload>,
@@ -127,8 +129,10 @@ impl Volume {
         let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
         let mounts = Mounts::on(mount)?;
+        let told = (kind == Kind::Xfs).then(|| xfs::facts(top.as_fd()).ok()).flatten();
+        let end_of_directory = told.map(|facts| facts.end_of_directory());
         let (declared, sizes, known, bulk) = (None, SizesFollow::default(), Known::Handles(family), RwLock::default());
-        Ok(Volume { top, known, root, mount, mounts, kind, dev, key, preload, declared, sizes, bulk })
+        Ok(Volume { top, known, root, mount, mounts, kind, dev, end_of_directory, key, preload, declared, sizes, bulk })
     }
 
     /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
@@ -139,8 +143,8 @@ impl Volume {
         let (root, mount, dev, key) = (names.node(&stat), stat.mnt_id, stat.dev, AtomicU64::new(0));
         let mounts = Mounts::on(mount)?;
         let (kind, preload, declared, sizes) = (Kind::Other, None, None, SizesFollow::default());
-        let (known, bulk) = (Known::Names(names), RwLock::default());
-        Ok(Volume { top, known, root, mount, mounts, kind, dev, key, preload, declared, sizes, bulk })
+        let (known, bulk, end_of_directory) = (Known::Names(names), RwLock::default(), None);
+        Ok(Volume { top, known, root, mount, mounts, kind, dev, end_of_directory, key, preload, declared, sizes, bulk })
     }
 
     /// The same, of which readings tell these summaries, too.
@@ -207,6 +211,13 @@ impl Volume {
         self.family().map(|family| family.handle(inode)).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
+    /// Reads directories, none of which has more entries than that, by what is told of many inodes at a time; `None` for those that have
+    /// to be read in the ordinary way. None at all but between [`begin_bulk`](Directories::begin_bulk) and its end.
+    pub fn read_in_bulk(&self, directories: &[NodeId], entries_max: usize) -> Vec<Option<Reading>> {
+        let bulk = self.bulk.read().unwrap_or_else(PoisonError::into_inner).clone();
+        bulk.map(|bulk| bulk.read(self, directories, entries_max)).unwrap_or_default()
+    }
+
     /// Reads directories, one after the other, unless they have more entries than that.
     pub(crate) fn read_each(
         &self,
@@ -214,9 +225,7 @@ impl Volume {
         entries_max: usize,
         mut each: impl FnMut(io::Result<Reading>),
     ) {
-        let bulk = self.bulk.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let found = bulk.map(|bulk| bulk.read(self, directories, entries_max));
-        let mut found = found.unwrap_or_default().into_iter();
+        let mut found = self.read_in_bulk(directories, entries_max).into_iter();
         // What changes from now on has this count, or a higher one.
         let listing = || Listing::new(self.generation().unwrap_or(0), entries_max);
         let mut opened = None;
@@ -234,6 +243,11 @@ impl Volume {
 
     pub(crate) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The place behind the last name of a directory of this size, where that is known and tells the end.
+    pub(crate) fn end_of_directory(&self, size: u64) -> Option<u64> {
+        self.end_of_directory.filter(|end| size <= end * 8)
     }
 
     /// Whether owners are others by its mount than they are.

@@ -239,24 +239,59 @@ pub fn search_since(
     since: u64,
     visit: &mut dyn FnMut(Item<'_>) -> bool,
 ) -> io::Result<()> {
-    let mut next = from;
-    while next <= to {
-        let found = buffer.ask(fd, tree, (next, to), since, u32::MAX)?;
-        let mut last = None;
-        for item in items(buffer.answer(), found) {
-            let item = item?;
-            if item.key < next || item.key > to {
-                return Err(malformed());
-            }
-            last = Some(item.key);
-            if !visit(item) {
-                return Ok(());
-            }
-        }
-        let Some(following) = last.and_then(Key::next) else { break };
-        next = following;
+    let (mut next, mut goes_on) = (Some(from), true);
+    while let Some(from) = next.filter(|_| goes_on) {
+        next = answer(fd, buffer, tree, (from, to), since, &mut |item| {
+            goes_on = visit(item);
+            goes_on
+        })?;
     }
     Ok(())
+}
+
+/// The items of one answer of the kernel alone, as many as find room in the buffer: where to go on, or `None` where these were all.
+/// That is told without another question where 64 KiB of the buffer are left.
+pub fn search_some(
+    fd: BorrowedFd<'_>,
+    buffer: &mut SearchBuffer,
+    tree: u64,
+    keys: (Key, Key),
+    visit: &mut dyn FnMut(Item<'_>),
+) -> io::Result<Option<Key>> {
+    answer(fd, buffer, tree, keys, 0, &mut |item| {
+        visit(item);
+        true
+    })
+}
+
+/// One answer; `visit` returns false to pass over the rest of it.
+fn answer(
+    fd: BorrowedFd<'_>,
+    buffer: &mut SearchBuffer,
+    tree: u64,
+    (from, to): (Key, Key),
+    since: u64,
+    visit: &mut dyn FnMut(Item<'_>) -> bool,
+) -> io::Result<Option<Key>> {
+    if from > to {
+        return Ok(None);
+    }
+    let found = buffer.ask(fd, tree, (from, to), since, u32::MAX)?;
+    let (mut last, mut used) = (None, 0);
+    for item in items(buffer.answer(), found) {
+        let item = item?;
+        if item.key < from || item.key > to {
+            return Err(malformed());
+        }
+        last = Some(item.key);
+        used += size_of::<ItemHeader>() + item.data.len();
+        if !visit(item) {
+            break;
+        }
+    }
+    // It ends where an item finds no room, and there is room for any.
+    let is_whole = used + ROOM_MIN <= buffer.room();
+    Ok(last.filter(|_| !is_whole).and_then(Key::next).filter(|next| *next <= to))
 }
 
 /// Has the kernel bring the leaf of a tree that holds `key` into its memory. Errors as of [`search`].

@@ -35,6 +35,8 @@ pub const FLAG_DAX: u32 = 0x0200_0000;
 pub const FLAG_INLINE: u32 = 0x1000_0000;
 /// Attribute of [`extended_flags`]: the bytes are on the realtime device of XFS (`FS_XFLAG_REALTIME`).
 pub const XFLAG_REALTIME: u32 = 0x0000_0001;
+/// It has room for attributes, and may have some (`FS_XFLAG_HASATTR`).
+pub const XFLAG_ATTRIBUTES: u32 = 0x8000_0000;
 
 /// `struct fsxattr`.
 #[repr(C)]

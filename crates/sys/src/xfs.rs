@@ -107,6 +107,12 @@ impl Answer {
         self.blocks > 0 || of_attributes == 0
     }
 
+    fn told(&self, fd: BorrowedFd<'_>) -> Inode {
+        let inode = self.inode();
+        let blocks = if self.counts_blocks() { None } else { blocks_by_stat(fd, &inode).ok() };
+        Inode { blocks: blocks.unwrap_or(inode.blocks), ..inode }
+    }
+
     fn inode(&self) -> Inode {
         let time = |at: usize| (self.times[at], self.nanoseconds[at]);
         Inode {
@@ -142,11 +148,7 @@ pub fn bulkstat(fd: BorrowedFd<'_>, group: u32, visit: &mut dyn FnMut(Inode) -> 
             return Ok(());
         }
         for answer in found {
-            let mut inode = answer.inode();
-            if !answer.counts_blocks() {
-                inode.blocks = blocks_by_stat(fd, &inode).unwrap_or(inode.blocks);
-            }
-            if !visit(inode) {
+            if !visit(answer.told(fd)) {
                 return Ok(());
             }
         }
@@ -158,6 +160,61 @@ fn blocks_by_stat(fd: BorrowedFd<'_>, inode: &Inode) -> io::Result<u64> {
     let open = open_by_handle(fd, &handle_of_inode(inode.ino, inode.generation), Access::Facts)?;
     let block = files::file_system(fd)?.block_size.max(512);
     Ok(files::statx_fd(open.as_fd())?.blocks / (block / 512))
+}
+
+/// Memory for the answers of [`bulkstat_from`], kept from call to call.
+pub struct InodeBuffer(Vec<[u64; ANSWER_WORDS]>);
+
+/// A header takes no more than an answer.
+const ANSWER_WORDS: usize = size_of::<Answer>() / size_of::<u64>();
+const _: () = assert!(size_of::<Answer>().is_multiple_of(size_of::<u64>()));
+/// The header lies right before the first answer.
+const HEADER_AT: usize = (size_of::<Answer>() - size_of::<Header>()) / size_of::<u64>();
+
+impl std::fmt::Debug for InodeBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InodeBuffer({})", self.most())
+    }
+}
+
+impl InodeBuffer {
+    /// For so many inodes (1 at least).
+    pub fn new(inodes: usize) -> InodeBuffer {
+        InodeBuffer(vec![[0; ANSWER_WORDS]; 1 + inodes.max(1)])
+    }
+
+    /// For how many there is room.
+    pub fn most(&self) -> usize {
+        self.0.len() - 1
+    }
+}
+
+/// Visits so many inodes in use by rising number, fewer where the buffer has room for fewer or there are no more, from the one of this
+/// number on. Errors, and what is told, as of [`bulkstat`].
+pub fn bulkstat_from(
+    fd: BorrowedFd<'_>,
+    buffer: &mut InodeBuffer,
+    first: u64,
+    count: usize,
+    visit: &mut dyn FnMut(Inode),
+) -> io::Result<()> {
+    let count = count.clamp(1, buffer.most());
+    let header = Header { ino: first, icount: count as u32, ..Header::default() };
+    let memory = buffer.0.as_mut_ptr();
+    // SAFETY: it lies in the words before the first answer, which are aligned for it.
+    let place = unsafe { memory.cast::<u64>().add(HEADER_AT).cast::<Header>() };
+    // SAFETY: as above.
+    unsafe { place.write(header) };
+    // SAFETY: the header says for how many answers there is room behind it, and that room is there.
+    retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), XFS_IOC_BULKSTAT as _, place) })?;
+    // SAFETY: the kernel has filled it in.
+    let found = (unsafe { place.read() }.ocount as usize).min(count);
+    for at in 1..=found {
+        // SAFETY: the answer is one of those that there is room for, and any bits are a valid one.
+        let answer = unsafe { memory.add(at).cast::<Answer>().read() };
+        visit(answer.told(fd));
+    }
+    Ok(())
 }
 
 /// The inode number of the root directory. Errors as of [`bulkstat`].
@@ -227,6 +284,16 @@ pub struct Facts {
     pub group_blocks: u32,
     /// Bytes of an inode for the map of its places and its attributes.
     pub inode_room: u32,
+    /// Bytes of a block of a directory.
+    pub directory_block: u32,
+}
+
+impl Facts {
+    /// The place behind the last name, as `getdents64` tells it, of a directory whose size is that of a block or less. No name lies there,
+    /// since each block begins with a head. (In a larger one a block that can't be read ends a call there, too.)
+    pub fn end_of_directory(&self) -> u64 {
+        u64::from(self.directory_block) / 8
+    }
 }
 
 /// What the XFS of an open file says of itself. Needs no privilege. `ENOTTY` on other file systems and before Linux 5.2.
@@ -242,6 +309,7 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
         is_sick: told.sick != 0,
         groups: told.groups,
         group_blocks: told.block_sizes[2],
+        directory_block: told.more_sizes[2],
         inode_room: told.sizes[2].saturating_sub(if has(XFS_FSOP_GEOM_FLAGS_V5SB) { 176 } else { 100 }),
     })
 }
@@ -459,6 +527,8 @@ mod tests {
     fn other_file_systems_have_none() {
         let file = std::fs::File::open("/proc/self/status").unwrap();
         let error = bulkstat(file.as_fd(), 0, &mut |_| true).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+        let error = bulkstat_from(file.as_fd(), &mut InodeBuffer::new(0), 1, 9, &mut |_| {}).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
         assert_eq!(facts(file.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         assert!(root_inode(file.as_fd()).is_err());

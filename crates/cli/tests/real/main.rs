@@ -24,6 +24,7 @@ mod find_volume;
 mod guide;
 mod image;
 mod images;
+mod in_bulk;
 mod layout;
 mod layouts;
 mod limits;

@@ -40,7 +40,7 @@ impl Volume {
             let own = if wants_project { project(fd) } else { None };
             Gathering::new(declared, &stat, directory.subvolume, own)
         });
-        listing.read(fd)?;
+        listing.read(fd, self.end_of_directory(stat.size))?;
         for (name, kind) in listing.by_inodes() {
             let entered = match (kind, self.mount) {
                 (EntryType::Dir, Some(mount)) => self.directory(&mut reading, (directory, fd), name, mount),
@@ -176,8 +176,9 @@ pub(super) struct Listing {
     entries: Vec<(u64, Range<usize>, EntryType)>,
 }
 
-/// For some hundred names: most directories take one call, and another one to tell that there are no more.
-const LISTED_BYTES: usize = 32 << 10;
+/// For some hundred names: most directories take one call, and another one to tell that there are no more where the place of the last
+/// name doesn't.
+pub(crate) const LISTED_BYTES: usize = 32 << 10;
 
 impl Listing {
     pub(super) fn new(generation: u64, entries_max: usize) -> Listing {
@@ -185,11 +186,11 @@ impl Listing {
         Listing { generation, entries_max, reader, names: Vec::new(), entries: Vec::new() }
     }
 
-    fn read(&mut self, directory: BorrowedFd<'_>) -> io::Result<()> {
+    fn read(&mut self, directory: BorrowedFd<'_>, end: Option<u64>) -> io::Result<()> {
         let Self { entries_max, reader, names, entries, .. } = self;
         names.clear();
         entries.clear();
-        let is_whole = reader.read_while(directory, |entry| {
+        let is_whole = reader.read_up_to(directory, end, |entry| {
             let from = names.len();
             names.extend_from_slice(entry.name.to_bytes_with_nul());
             entries.push((entry.ino, from..names.len(), entry.kind));

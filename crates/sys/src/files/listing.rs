@@ -52,14 +52,28 @@ impl DirReader {
     }
 
     /// The same until `visit` says no; true when it never did.
-    pub fn read_while(&mut self, dir: BorrowedFd<'_>, mut visit: impl FnMut(DirEntry<'_>) -> bool) -> io::Result<bool> {
+    pub fn read_while(&mut self, dir: BorrowedFd<'_>, visit: impl FnMut(DirEntry<'_>) -> bool) -> io::Result<bool> {
+        self.read_up_to(dir, None, visit)
+    }
+
+    /// The same where the file system is known to tell `end` as the place behind the last name of most directories, and of no other
+    /// name: who is there doesn't ask for more. How full the buffer is says nothing, since a call may be interrupted.
+    pub fn read_up_to(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        end: Option<u64>,
+        mut visit: impl FnMut(DirEntry<'_>) -> bool,
+    ) -> io::Result<bool> {
         let mut entries = rustix::fs::RawDir::new(dir, &mut self.buffer);
-        while let Some(entry) = entries.next() {
+        let mut is_at_end = false;
+        while !(is_at_end && entries.is_buffer_empty()) {
+            let Some(entry) = entries.next() else { break };
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
+            is_at_end = end == Some(entry.next_entry_cookie());
             let name = entry.file_name();
             let is_name = !matches!(name.to_bytes(), b"." | b"..");
             if is_name && !visit(DirEntry { name, ino: entry.ino(), kind: entry.file_type().into() }) {
@@ -84,6 +98,30 @@ mod tests {
 
     use super::*;
     use crate::files::{CURRENT_DIR, open_dir_at, statx_at};
+
+    #[test]
+    fn a_name_in_the_midst_ends_nothing() {
+        let tree = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            fs::write(tree.path().join(format!("file-{number}")), b"").unwrap();
+        }
+        let open = || open_dir_at(CURRENT_DIR, tree.path()).unwrap();
+        let (dir, mut buffer, mut places) = (open(), vec![MaybeUninit::uninit(); 1 << 20], Vec::new());
+        let mut entries = rustix::fs::RawDir::new(&dir, &mut buffer);
+        while let Some(entry) = entries.next() {
+            places.push(entry.unwrap().next_entry_cookie());
+        }
+        let middle = places[places.len() / 2];
+        for end in [places.last().copied(), Some(middle), None] {
+            let mut names = 0;
+            let count = |_: DirEntry<'_>| {
+                names += 1;
+                true
+            };
+            assert!(DirReader::default().read_up_to(open().as_fd(), end, count).unwrap());
+            assert_eq!(names, 100, "{end:?}");
+        }
+    }
 
     #[test]
     fn names_are_listed_with_any_buffer() {

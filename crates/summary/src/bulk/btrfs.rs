@@ -1,0 +1,220 @@
+//! btrfs: in the tree of a subvolume lie, one behind the other, an inode, its attributes, and the names in it.
+
+use std::{
+    io,
+    ops::Range,
+    os::fd::BorrowedFd,
+    sync::{Mutex, PoisonError},
+};
+
+use onesweep_layout::btrfs::{Attribute, DirItem, InodeItem, kind};
+use onesweep_sys::btrfs::{self, Item, Key, SearchBuffer};
+
+use super::{Names, Told};
+use crate::{
+    identity::NodeId,
+    volume::{ACCESS_LIST, Volume},
+};
+
+/// Inodes whose numbers are no further apart are read in one go, with those between: to ask once more takes longer.
+const NEAR: u64 = 12;
+/// Half of it for some hundred inodes, and half so that the end of an answer is known as one.
+const ROOM: usize = 128 << 10;
+
+pub(super) struct Trees {
+    sector_bytes: u64,
+    /// Of sessions that are over.
+    buffers: Mutex<Vec<SearchBuffer>>,
+}
+
+impl Trees {
+    pub(super) fn of(volume: &Volume) -> io::Result<Trees> {
+        let sector_bytes = btrfs::fs_info(volume.top())?.sector_bytes.max(512).into();
+        let trees = Trees { sector_bytes, buffers: Mutex::default() };
+        // Who may not ask is told so now.
+        let root = volume.root();
+        let key = Key { objectid: root.ino, kind: kind::INODE_ITEM, offset: 0 };
+        let mut buffer = SearchBuffer::new(ROOM);
+        btrfs::search_some(volume.top(), &mut buffer, root.subvolume, (key, key), &mut |_| {})?;
+        trees.give_back(buffer);
+        Ok(trees)
+    }
+
+    pub(super) fn session<'a>(&'a self, volume: &'a Volume) -> Session<'a> {
+        let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let buffer = spare.unwrap_or_else(|| SearchBuffer::new(ROOM));
+        Session { trees: self, top: volume.top(), buffer: Some(buffer), listed: Vec::new(), names: Names::default() }
+    }
+
+    fn give_back(&self, buffer: SearchBuffer) {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+
+    fn told(&self, item: &Item<'_>) -> Option<Told> {
+        let inode = InodeItem::parse(item.data).ok()?;
+        let time = |time: onesweep_layout::btrfs::items::Time| (time.secs, time.nanos);
+        Some(Told {
+            ino: item.key.objectid,
+            generation: inode.generation as u32,
+            mode: inode.mode,
+            links: inode.nlink,
+            owner: (inode.uid, inode.gid),
+            size: inode.size,
+            // As `stat` rounds them.
+            blocks: inode.bytes.checked_next_multiple_of(self.sector_bytes)? / 512,
+            mtime: time(inode.mtime),
+            ctime: time(inode.ctime),
+            has_xattrs: false,
+        })
+    }
+}
+
+/// A directory that was read with its names.
+struct Listed {
+    ino: u64,
+    /// Where they are among [`Session::names`]; `None` where they don't all lie in one answer.
+    names: Option<Range<usize>>,
+    /// It has an access list, or names the top of another tree.
+    is_special: bool,
+}
+
+pub(super) struct Session<'a> {
+    trees: &'a Trees,
+    top: BorrowedFd<'a>,
+    /// It is there as long as this is.
+    buffer: Option<SearchBuffer>,
+    listed: Vec<Listed>,
+    names: Names,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.buffer.take().into_iter().for_each(|buffer| self.trees.give_back(buffer));
+    }
+}
+
+impl Session<'_> {
+    /// Tells inodes of a tree with these numbers, which rise, those that can be told; names in them are kept.
+    pub(super) fn look_into(&mut self, tree: u64, inodes: &[u64], found: &mut dyn FnMut(Told)) {
+        let Self { trees, top, buffer: Some(buffer), listed, names } = self else { return };
+        listed.clear();
+        names.clear();
+        // What isn't told is read in the ordinary way, which says why.
+        let _ = scan(*top, buffer, (tree, kind::DIR_INDEX), inodes, &mut |part| match part {
+            Part::Item(item) if item.key.kind == kind::INODE_ITEM => {
+                if inodes.binary_search(&item.key.objectid).is_ok()
+                    && let Some(told) = trees.told(&item)
+                {
+                    found(told);
+                    let at = names.all.len();
+                    listed.push(Listed { ino: told.ino, names: Some(at..at), is_special: false });
+                }
+            }
+            Part::Item(item) => {
+                let last = listed.last_mut().filter(|last| last.ino == item.key.objectid);
+                if let Some(Listed { names: Some(range), is_special, .. }) = last {
+                    *is_special |= is_it_special(&item, names);
+                    range.end = names.all.len();
+                }
+            }
+            Part::Cut(ino) => {
+                if let Some(last) = listed.last_mut().filter(|last| last.ino == ino) {
+                    last.names = None;
+                }
+            }
+        });
+    }
+
+    /// Tells inodes of a tree with these numbers, which rise, those that can be told.
+    pub(super) fn look(&mut self, tree: u64, inodes: &[u64], found: &mut dyn FnMut(Told)) {
+        let Self { trees, top, buffer: Some(buffer), .. } = self else { return };
+        let _ = scan(*top, buffer, (tree, kind::INODE_ITEM), inodes, &mut |part| {
+            if let Part::Item(item) = part
+                && item.key.kind == kind::INODE_ITEM
+            {
+                trees.told(&item).into_iter().for_each(&mut *found);
+            }
+        });
+    }
+
+    /// Adds the names of a directory that was looked into. `None` where they can't all be told, or are more than `most`, or it has an
+    /// access list.
+    pub(super) fn list(&mut self, directory: NodeId, most: usize, names: &mut Names) -> Option<()> {
+        let at = self.listed.binary_search_by_key(&directory.ino, |listed| listed.ino).ok()?;
+        let listed = self.listed.get(at).filter(|listed| !listed.is_special)?;
+        if let Some(range) = &listed.names {
+            names.append(&self.names, range.clone());
+            return Some(());
+        }
+        let key = |offset| Key { objectid: directory.ino, kind: kind::DIR_INDEX, offset };
+        let (mut count, mut is_special) = (0, false);
+        let all = (key(0), key(u64::MAX));
+        btrfs::search(self.top, self.buffer.as_mut()?, directory.subvolume, all, &mut |item| {
+            count += 1;
+            is_special = is_it_special(&item, names);
+            !is_special && count <= most
+        })
+        .ok()?;
+        (!is_special).then_some(())
+    }
+}
+
+/// Whether a directory is special by an item of it; a name is added.
+fn is_it_special(item: &Item<'_>, names: &mut Names) -> bool {
+    match item.key.kind {
+        kind::XATTR_ITEM => {
+            let mut has_list = false;
+            let parsed = Attribute::parse(item.data, &mut |attribute| {
+                has_list |= attribute.name == ACCESS_LIST.to_bytes();
+            });
+            has_list || parsed.is_err()
+        }
+        kind::DIR_INDEX => match DirItem::parse(item.data) {
+            Ok(DirItem { location, name, .. }) if location.kind == kind::INODE_ITEM => {
+                names.add(location.objectid, name);
+                false
+            }
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// What a scan comes across.
+enum Part<'a> {
+    Item(Item<'a>),
+    /// Further items of that inode are passed over.
+    Cut(u64),
+}
+
+/// Visits items, up to those of a kind, of inodes whose numbers rise, and of others between them.
+fn scan(
+    top: BorrowedFd<'_>,
+    buffer: &mut SearchBuffer,
+    (tree, up_to): (u64, u8),
+    inodes: &[u64],
+    visit: &mut dyn FnMut(Part<'_>),
+) -> io::Result<()> {
+    let (mut left, mut goes_on) = (inodes, None);
+    while let Some(&first) = left.first() {
+        let near = left.windows(2).take_while(|pair| pair[1] - pair[0] <= NEAR).count();
+        let from = goes_on.take().unwrap_or(Key { objectid: first, kind: kind::INODE_ITEM, offset: 0 });
+        let to = Key { objectid: left[near], kind: up_to, offset: u64::MAX };
+        match btrfs::search_some(top, buffer, tree, (from, to), &mut |item| visit(Part::Item(item)))? {
+            None => left = &left[near + 1..],
+            Some(next) => {
+                let passed = left.partition_point(|&ino| ino < next.objectid);
+                left = &left[passed..];
+                let is_wanted = left.first() == Some(&next.objectid);
+                // Behind its attributes come its names, twice.
+                if is_wanted && up_to >= kind::DIR_ITEM && next.kind < kind::DIR_ITEM {
+                    goes_on = Some(next);
+                } else if is_wanted {
+                    visit(Part::Cut(next.objectid));
+                    left = &left[1..];
+                }
+            }
+        }
+    }
+    Ok(())
+}
