@@ -2,8 +2,11 @@
 
 use std::{
     fs,
+    os::fd::AsFd as _,
     time::{Duration, SystemTime},
 };
+
+use onesweep_sys::cache;
 
 use crate::{
     processes::{Cluster, Process, RedisServer},
@@ -24,11 +27,21 @@ fn tree(site: &Site, name: &str) {
     }
 }
 
+/// Has the kernel forget them, so that reading one is seen.
+fn forget(site: &Site, name: &str) {
+    for n in 0..FILES {
+        let file = fs::File::open(site.path(name).join(n.to_string())).unwrap();
+        file.sync_all().unwrap();
+        cache::drop_cached(file.as_fd(), 0, 0).unwrap();
+    }
+}
+
 /// Files that were scanned, that servers knew, bytes that were read. One of all files is bad, and has to be found.
 fn scan(site: &Site, server: &Serving<'_>, identity: &str, store: &str, more: &[&str], of: &str) -> [u64; 3] {
     let mut scan = program();
     scan.args(["scan", "--json", "--command", LOOK, "--epoch", "1", "--server", &server.address]).args(more);
     scan.arg("--key").arg(site.path("keys/domain.key")).arg("--tls").arg(site.path(identity));
+    forget(site, of);
     let output = scan.arg("--verdicts").arg(site.path(store)).arg(site.path(of)).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}{}", String::from_utf8_lossy(&output.stderr));
@@ -62,8 +75,8 @@ fn is_shared_above(engine: &str, process: &Process) {
     let known = scan(&site, &second, "keys/notebook", "note.verdicts", &more, "second");
     assert_eq!(known, [0, FILES, 0], "scanned, known to the server, bytes read");
     // Whose word counts is for each machine to say, whatever the server knows.
-    let [scanned, peer, _] = scan(&site, &second, "keys/notebook", "others.verdicts", &more[2..], "second");
-    assert_eq!([scanned, peer], [FILES, 0]);
+    let [scanned, peer, read] = scan(&site, &second, "keys/notebook", "others.verdicts", &more[2..], "second");
+    assert!(scanned == FILES && peer == 0 && read > 0, "{scanned} {peer} {read}");
 
     // Verdicts are the server's own: they come without the engine, too.
     process.signal("-STOP");
