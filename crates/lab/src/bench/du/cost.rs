@@ -241,13 +241,8 @@ pub(super) fn on_disk(scale: f64, seed: u64, programs: &Programs, interrupt: &In
     fs.make(&made, 200_000, &["-b".to_owned(), "4096".to_owned()])?;
     let count = super::rounds(scale, ROUNDS);
     rounds(Pair::Tracker, count, (&material, programs, interrupt), &mut |round| {
-        let own = Scratch::new("du")?;
-        let image = own.file("image");
-        mount::run("cp", ["--sparse=always".as_ref(), "--reflink=auto".as_ref(), made.as_os_str(), image.as_os_str()])?;
-        let mut stage = Stage::up(&stage::disk().real(1.0).buffered(true), &image, fs.mount_type(), &own)?;
-        let times = round(&Bed { tree: &stage.tree, scratch: &own, stage: Some(&stage) });
-        let ended = stage.end();
-        let _ = fs::remove_dir_all(own.file("store"));
-        ended.and(times)
+        let mut stage = Stage::on_a_copy(&stage::disk().real(1.0).buffered(true), &made, fs.mount_type())?;
+        let times = round(&Bed { tree: &stage.tree, scratch: &stage.scratch, stage: Some(&stage) });
+        stage.end().and(times)
     })
 }

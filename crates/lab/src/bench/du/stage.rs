@@ -1,6 +1,7 @@
 //! A file system on an emulated disk.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::outcomes::Cost;
@@ -33,6 +34,28 @@ pub(super) struct Stage {
     pub(super) tree: PathBuf,
 }
 
+/// One on a copy of an image, so that all begin alike: in a directory of its own, which goes with it.
+pub(super) struct OwnStage {
+    stage: Stage,
+    pub(super) scratch: Scratch,
+}
+
+impl OwnStage {
+    pub(super) fn end(&mut self) -> Result<(), String> {
+        let ended = self.stage.end();
+        let _ = fs::remove_dir_all(self.scratch.file("store"));
+        ended
+    }
+}
+
+impl Deref for OwnStage {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
+}
+
 impl Stage {
     pub(super) fn up(disk: &Disk, image: &Path, fs: &str, scratch: &Scratch) -> Result<Self, String> {
         let bytes = fs::metadata(image).map_err(|error| format!("{}: {error}", image.display()))?.len();
@@ -61,6 +84,14 @@ impl Stage {
             ..MountSpec::default()
         };
         Ok(Self { emulation: Emulation::start(&spec, Some(&mount))?, tree })
+    }
+
+    pub(super) fn on_a_copy(disk: &Disk, made: &Path, fs: &str) -> Result<OwnStage, String> {
+        let scratch = Scratch::new("du")?;
+        let image = scratch.file("image");
+        let options = ["--sparse=always", "--reflink=auto"].map(AsRef::as_ref);
+        mount::run("cp", options.into_iter().chain([made.as_os_str(), image.as_os_str()]))?;
+        Ok(OwnStage { stage: Self::up(disk, &image, fs, &scratch)?, scratch })
     }
 
     /// Everything on the disk, nothing in memory, books at zero. A file system that is frozen has no log that waits.
