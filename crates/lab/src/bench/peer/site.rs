@@ -21,6 +21,8 @@ use crate::scratch::Scratch;
 const SHOWN: &str = "shown";
 /// Where servers have blocks that are to outlive them.
 const STORE: &str = "store";
+/// Where a case makes a tree of its own.
+pub(super) const FILES: &str = "files";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the server listens, where what stands between it and the client, and a server that lies.
 pub(super) const PORT: u16 = 7497;
@@ -45,7 +47,10 @@ impl Drop for Site<'_> {
         drop(self.server.take());
         // What a mount that was killed has left.
         let _ = crate::mount::run("umount", ["--lazy".as_ref(), self.scratch.file(SHOWN).as_os_str()]);
-        let _ = fs::remove_dir_all(&self.keys);
+        // None of these is ever mounted on.
+        for full in [self.keys.clone(), self.scratch.file(STORE), self.scratch.file(FILES)] {
+            let _ = fs::remove_dir_all(full);
+        }
     }
 }
 

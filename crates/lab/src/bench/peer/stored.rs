@@ -12,7 +12,7 @@ use super::network::Host;
 use super::rig::{CONTENT, plain_image};
 use super::scans::SETTLED;
 use super::series::said;
-use super::site::{PORT, Site};
+use super::site::{self, PORT, Site};
 use super::writes::figure;
 use super::{Figures, rounds, scaled};
 use crate::bench::work::Programs;
@@ -79,7 +79,7 @@ pub(super) fn index(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     for size in SIZES {
         add(&mut figures, "device", a_block(&site, &format!("of {size}"), &image, &["--block-size", size])?);
     }
-    let tree = site.scratch.dir("files")?;
+    let tree = site.scratch.dir(site::FILES)?;
     for number in 0..scaled(FILES, scale) {
         interrupt.check()?;
         let path = tree.join(number.to_string());
