@@ -12,6 +12,7 @@ use super::{
     Failure, Refused, Settings,
     breaker::Breaker,
     counters::{Counters, add},
+    names::Name,
     rank,
 };
 use crate::{
@@ -256,6 +257,7 @@ fn write_gets(
 /// One server.
 pub(super) struct Link {
     pub(super) address: String,
+    pub(super) name: Name,
     pub(super) seed: u64,
     pub(super) settings: Settings,
     pub(super) counters: Counters,
@@ -269,6 +271,7 @@ impl Link {
     pub(super) fn new(address: String, settings: Settings) -> std::io::Result<Self> {
         Ok(Self {
             seed: rank::seed(&address),
+            name: Name::new(&address),
             address,
             settings,
             counters: Counters::default(),

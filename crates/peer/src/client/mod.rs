@@ -12,6 +12,7 @@
 mod breaker;
 mod counters;
 mod link;
+mod names;
 mod network;
 mod rank;
 mod talk;
@@ -235,12 +236,17 @@ impl Peers {
 
     /// Which of these blocks are there, each on its own server. Waits for it.
     pub fn has_and_wait(&self, hashes: &[Hash]) -> Result<Vec<bool>, Failure> {
+        self.has_within(hashes, self.patience())
+    }
+
+    /// [`Self::has_and_wait`], waiting for each answer so long.
+    pub(crate) fn has_within(&self, hashes: &[Hash], patience: Duration) -> Result<Vec<bool>, Failure> {
         let mut are_there = vec![false; hashes.len()];
         for (link, places) in self.by_link(hashes.iter())? {
             for places in places.chunks(BATCH_MAX) {
                 let (tell, told) = mpsc::channel();
                 let some: Vec<Hash> = places.iter().map(|at| hashes[*at]).collect();
-                link.has(&some, self.patience(), Box::new(move |has| _ = tell.send(has)))?;
+                link.has(&some, patience, Box::new(move |has| _ = tell.send(has)))?;
                 let answer = told.recv().unwrap_or(Err(Failure::Disconnected))?;
                 places.iter().zip(answer).for_each(|(at, is_there)| are_there[*at] = is_there);
             }

@@ -3,7 +3,7 @@
 use std::{
     hash::{BuildHasher, RandomState},
     io,
-    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpStream},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -143,7 +143,7 @@ fn rest(link: &Link, pause: Duration) -> bool {
 
 /// Has the kernel ask anew where the server is on the link. Without privilege it does so in its own time.
 fn forget_neighbours(link: &Link) {
-    for address in link.address.to_socket_addrs().into_iter().flatten() {
+    for address in link.name.known() {
         let _ = onesweep_sys::links::forget_unanswered(address.ip());
     }
 }
@@ -153,7 +153,7 @@ fn connect(link: &Link, patience: Duration) -> Result<Transport, Over> {
         return Err(Over::Ended);
     }
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in link.address.to_socket_addrs()? {
+    for address in link.name.addresses(patience.min(link.settings.connect))? {
         match connect_to(link, address, patience) {
             Ok(transport) => return Ok(transport),
             Err(error) => last = error,
