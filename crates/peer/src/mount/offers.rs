@@ -6,7 +6,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
@@ -28,8 +28,8 @@ const BATCH: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often what could not be sent is tried again.
 const RETRY_EACH: Duration = Duration::from_secs(1);
-/// For so long it is tried at the end.
-const RETRY_AT_END: Duration = Duration::from_secs(10);
+/// For so long servers are sent what waits, and what was lost, at the end. A slow one must not hold up whoever unmounts.
+const AT_END: Duration = Duration::from_secs(10);
 
 /// Blocks of a batch that were read, by file and number: none is read twice for it.
 pub(super) type Seen = HashSet<(u64, u64)>;
@@ -65,6 +65,7 @@ pub(super) struct Offers {
     waiting: Arc<AtomicU64>,
     counters: Arc<Counters>,
     block_bytes: usize,
+    end: Arc<OnceLock<Instant>>,
     thread: JoinHandle<()>,
 }
 
@@ -79,14 +80,21 @@ impl Offers {
     ) -> std::io::Result<Self> {
         let (parts, offered) = mpsc::sync_channel(1 << 14);
         let waiting = Arc::new(AtomicU64::new(0));
-        let (still, counted) = (Arc::clone(&waiting), Arc::clone(&counters));
+        let end = Arc::new(OnceLock::new());
+        let (still, counted, ends) = (Arc::clone(&waiting), Arc::clone(&counters), Arc::clone(&end));
         let offering = move || {
-            let batch =
-                Batch { peers: &peers, domain: &domain, counters: &counted, blocks: HashMap::new(), fails: false };
+            let batch = Batch {
+                peers: &peers,
+                domain: &domain,
+                counters: &counted,
+                end: &ends,
+                blocks: HashMap::new(),
+                fails: false,
+            };
             offer_all(&offered, &still, block_bytes, debts.as_deref(), batch);
         };
         let thread = thread::Builder::new().name("peer-offer".into()).spawn(offering)?;
-        Ok(Self { parts, waiting, counters, block_bytes, thread })
+        Ok(Self { parts, waiting, counters, block_bytes, end, thread })
     }
 
     /// Takes bytes that begin with a block, and what was written with them and is to be read.
@@ -106,8 +114,9 @@ impl Offers {
         }
     }
 
-    /// Waits until all is sent, or is not taken.
+    /// Waits until all is sent, or is not taken, or it has been waited long enough; the rest is lost.
     pub(super) fn end(self) {
+        let _ = self.end.set(Instant::now() + AT_END);
         drop(self.parts);
         let _ = self.thread.join();
     }
@@ -142,8 +151,7 @@ fn offer_all(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let until = Instant::now() + RETRY_AT_END;
-    while debts.is_some_and(|debts| batch.retry(debts)) && Instant::now() < until {}
+    while debts.is_some_and(|debts| batch.retry(debts)) {}
 }
 
 /// Blocks that are about to be sent.
@@ -151,6 +159,8 @@ struct Batch<'a> {
     peers: &'a Peers,
     domain: &'a TrustDomain,
     counters: &'a Counters,
+    /// When nothing is sent any more, once that is known.
+    end: &'a OnceLock<Instant>,
     blocks: HashMap<Hash, Vec<u8>>,
     /// Some were not taken.
     fails: bool,
@@ -168,14 +178,24 @@ impl Batch<'_> {
 
     /// Whether something was lost, and is sent now.
     fn retry(&mut self, debts: &dyn Debts) -> bool {
-        self.peers.is_usable() && debts.next().is_some_and(|debt| self.settle_debts(vec![debt]))
+        self.may_send() && debts.next().is_some_and(|debt| self.settle_debts(vec![debt]))
+    }
+
+    /// Whether a server is there, and the end isn't.
+    fn may_send(&self) -> bool {
+        self.peers.is_usable() && !self.patience().is_zero()
+    }
+
+    /// For how long an answer may be waited for.
+    fn patience(&self) -> Duration {
+        self.end.get().map_or(PATIENCE, |end| end.saturating_duration_since(Instant::now()).min(PATIENCE))
     }
 
     fn settle_debts(&mut self, debts: Vec<Box<dyn Debt>>) -> bool {
         let mut seen = Seen::new();
         for debt in &debts {
             // Where no server is there, what is lost is not read in vain.
-            if self.peers.is_usable() {
+            if self.may_send() {
                 debt.read(&mut seen, &mut |block| self.take(block));
             } else {
                 self.fails = true;
@@ -202,42 +222,50 @@ impl Batch<'_> {
         if blocks.is_empty() {
             return;
         }
-        let sent = send(self.peers, &blocks);
+        let sent = self.send(&blocks);
         add(&self.counters.offered, sent.unwrap_or(0));
         if sent.is_none() {
             self.fails = true;
             add(&self.counters.not_offered, blocks.len() as u64);
         }
     }
-}
 
-/// How many were lacking and are there now; `None` where not all of them are.
-fn send(peers: &Peers, blocks: &HashMap<Hash, Vec<u8>>) -> Option<u64> {
-    if !peers.is_usable() {
-        return None;
-    }
-    let hashes: Vec<Hash> = blocks.keys().copied().collect();
-    let are_there = peers.has_and_wait(&hashes).ok()?;
-    let (tell, told) = mpsc::channel();
-    let (mut out, mut sent, mut fails) = (0_usize, 0, false);
-    for hash in hashes.iter().zip(are_there).filter_map(|(hash, is_there)| (!is_there).then_some(hash)) {
-        let block = blocks.get(hash)?;
-        loop {
-            let tell = tell.clone();
-            match peers.put(hash, block, PATIENCE, move |put| _ = tell.send(put.is_ok())) {
-                Ok(()) => break out += 1,
-                // One that is on its way makes room.
-                Err(_) if out > 0 => {
-                    let is_put = told.recv().ok()?;
-                    (sent, fails, out) = (sent + u64::from(is_put), fails || !is_put, out - 1);
+    /// How many were lacking and are there now; `None` where not all of them are.
+    fn send(&self, blocks: &HashMap<Hash, Vec<u8>>) -> Option<u64> {
+        if !self.may_send() {
+            return None;
+        }
+        let hashes: Vec<Hash> = blocks.keys().copied().collect();
+        let are_there = self.peers.has_within(&hashes, self.patience()).ok()?;
+        let (tell, told) = mpsc::channel();
+        let (mut out, mut sent, mut fails) = (0_usize, 0, false);
+        // Looked at now and then, since the end may come meanwhile.
+        let answer = || loop {
+            match told.recv_timeout(RETRY_EACH.min(self.patience())) {
+                Ok(is_put) => break Some(is_put),
+                Err(RecvTimeoutError::Timeout) if !self.patience().is_zero() => {}
+                Err(_) => break None,
+            }
+        };
+        for hash in hashes.iter().zip(are_there).filter_map(|(hash, is_there)| (!is_there).then_some(hash)) {
+            let block = blocks.get(hash)?;
+            loop {
+                let tell = tell.clone();
+                match self.peers.put(hash, block, self.patience(), move |put| _ = tell.send(put.is_ok())) {
+                    Ok(()) => break out += 1,
+                    // One that is on its way makes room.
+                    Err(_) if out > 0 => {
+                        let is_put = answer()?;
+                        (sent, fails, out) = (sent + u64::from(is_put), fails || !is_put, out - 1);
+                    }
+                    Err(_) => return None,
                 }
-                Err(_) => return None,
             }
         }
+        while out > 0 {
+            let is_put = answer()?;
+            (sent, fails, out) = (sent + u64::from(is_put), fails || !is_put, out - 1);
+        }
+        if fails { None } else { Some(sent) }
     }
-    while out > 0 {
-        let is_put = told.recv().ok()?;
-        (sent, fails, out) = (sent + u64::from(is_put), fails || !is_put, out - 1);
-    }
-    if fails { None } else { Some(sent) }
 }

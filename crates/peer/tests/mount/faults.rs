@@ -249,6 +249,27 @@ fn a_write_is_acknowledged_by_the_disk_alone() {
     assert_eq!(counted(&setup.device, "writes_failed"), 0);
 }
 
+/// However much waits for a server, and however long that may take: whoever unmounts has it back soon, and what was not sent is owed.
+#[test]
+fn the_end_does_not_wait_for_a_server() {
+    let plain = Settings::plain(TrustDomain::from_key([7; 32]));
+    let hours = Duration::from_secs(10 * 3600);
+    let client = Settings { connect: hours, ping: hours, quiet: hours, silence: hours, patience: hours, ..plain };
+    let owed = mount::Unsent::default();
+    let settings = mount::Settings { write_through: Some(owed), ..mount::Settings::new(Policy::Race) };
+    let server = start_server();
+    let relay = Relay::before(server.address().to_string());
+    let setup = setup_as(client, settings, Duration::ZERO, server, std::slice::from_ref(&relay.address));
+    relay.treat(Treatment::Hold);
+    for number in 0..200_u64 {
+        setup.device.write_and_wait(number % 2 * 32 * 4096, &vec![0x80 | number as u8; 32 * 4096]).unwrap();
+    }
+    let Setup { device, server: _kept, .. } = setup;
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || _ = tell.send(device.end().1));
+    told.recv_timeout(PATIENCE).expect("it waits for the server").unwrap();
+}
+
 /// The disk hears of nothing that the server has, though that takes ten times as long as the disk would. On a busy machine the server
 /// may be later than the deadline, so a round in which it never was is enough.
 #[test]
