@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs::{self, File},
     io::Read,
     os::unix::fs::{FileExt, MetadataExt},
@@ -555,4 +556,41 @@ fn an_image_that_is_only_read_may_be_left_to_the_kernel() {
     let told = finish(refused.arg("--device").arg(&device).arg(place.path("shown")), 2);
     run(Command::new("losetup").arg("--detach").arg(&device));
     assert!(text(&told.stderr).contains("leave --passthrough out"), "{}", text(&told.stderr));
+}
+
+/// A slip in the options costs no pass over the device: the index still counts.
+#[test]
+fn a_mount_that_does_not_start_leaves_the_index_as_it_was() {
+    root_test!();
+    let place = Place::new();
+    let image = image(&place, 512);
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(&image));
+    let blocks = figure(&place.index(&[], &image, 0), "blocks");
+    let server = Server::start(&place);
+    fs::create_dir(place.path("shown")).expect("a folder");
+    fs::write(place.path("file"), "no folder").expect("a file");
+    let (shown, file, nowhere) = (place.path("shown"), place.path("file"), place.path("none/trace"));
+    let others: Vec<String> = (1..=16).map(|port| format!("--server=127.0.0.1:{port}")).collect();
+    let slips: [(Vec<&OsStr>, &Path, &str); 3] = [
+        (vec!["--trace".as_ref(), nowhere.as_os_str()], &shown, "No such file or directory"),
+        (others.iter().map(AsRef::as_ref).collect(), &shown, "there can be 16 servers"),
+        (Vec::new(), &file, "Not a directory"),
+    ];
+    for (options, dir, why) in slips {
+        let mut refused = onesweep(["peer", "mount", "--key"]);
+        refused.arg(place.path("key")).args(["--server", &server.address, "--index"]).arg(place.path("index"));
+        let told = text(&finish(refused.args(options).arg("--device").arg(&image).arg(dir), 2).stderr);
+        assert!(told.contains(why), "{told}");
+        let checked = place.index(&["--check"], &image, 0);
+        let known = ["new", "suspect", "stale"].map(|name| figure(&checked, name));
+        assert_eq!((known, figure(&checked, "blocks")), ([0; 3], blocks), "{told}: {checked}");
+    }
+    // Nor does a second one get it while it is served.
+    let raced = Raced::start(&place, &image, &server.address, &[]);
+    fs::create_dir(place.path("second")).expect("a folder");
+    let mut second = onesweep(["peer", "mount", "--learn", "--key"]);
+    second.arg(place.path("key")).args(["--server", &server.address, "--index"]).arg(place.path("other"));
+    let told = text(&finish(second.arg("--device").arg(&image).arg(place.path("second")), 2).stderr);
+    assert!(told.contains("it is in use") || told.contains("a loop device is on it"), "{told}");
+    assert_eq!(raced.end(), Some(0));
 }

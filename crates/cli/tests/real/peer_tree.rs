@@ -20,7 +20,7 @@ use rustix::process::Signal;
 use crate::{
     image::{Fs, Image, mounts_below},
     peer::{Place, Server, metrics, settle},
-    run::{figure, finish, hold, interruptible, long, onesweep, output, root_test, run, seed, skipped, text},
+    run::{figure, finish, hold, interruptible, long, onesweep, output, root_test, run, seed, skipped, summary, text},
     tree::{self, Rng, Varied},
 };
 
@@ -670,6 +670,31 @@ fn files_that_are_open_for_writing_get_no_hashes() {
     drop(open);
     let made = place.index(&[], &root, 0);
     assert_eq!(figure(&made, "unsettled_files"), 0, "{made}");
+}
+
+/// Who has others' files open is told to nobody without the right to ask: a page that is dirty already may be written again, and no
+/// time tells.
+#[test]
+fn files_of_others_get_no_hashes_by_who_cannot_ask_whether_they_are_written() {
+    root_test!();
+    let (place, image) = (Place::new(), Image::new(Fs::Ext4, 64 << 20));
+    let root = image.root().join("tree");
+    files(&root, &[BLOCK, BLOCK], 1);
+    run(Command::new("chown").arg("65534").arg(root.join("file00")));
+    let own = image.root().join("own");
+    fs::create_dir(&own).expect("a folder");
+    fs::copy(place.path("key"), own.join("key")).expect("a key");
+    run(Command::new("chown").args(["-R", "65534"]).arg(&own));
+    settle();
+    let index = onesweep(["peer", "index", "--json", "--key"]);
+    let mut user = Command::new("setpriv");
+    user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(index.get_program()).args(index.get_args());
+    user.arg(own.join("key")).arg("--index").arg(own.join("index")).arg(&root);
+    let out = finish(&mut user, 0);
+    let made = &summary(&out.stdout)["details"];
+    let told = ["unsettled_files", "unknown_writers"].map(|name| figure(made, name));
+    assert_eq!(told, [1, 1], "{made}");
+    assert!(text(&out.stderr).contains("of 1 files nobody can tell whether they are being written"), "{made}");
 }
 
 #[test]

@@ -130,6 +130,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Why a device is not served.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct NotStarted {
+    /// The index that was handed over.
+    pub index: Option<Box<DeviceIndex<File>>>,
+    /// What failed.
+    #[source]
+    pub error: io::Error,
+}
+
+impl NotStarted {
+    fn new(index: DeviceIndex<File>, error: io::Error) -> Self {
+        Self { index: Some(Box::new(index)), error }
+    }
+}
+
 /// A device or an image whose reads are raced.
 pub struct Device {
     shared: Arc<Shared>,
@@ -144,16 +161,19 @@ impl std::fmt::Debug for Device {
 
 impl Device {
     /// Begins to serve. `index` is open, and of this storage. Takes some threads; more, at most 64, come when the disk is slow.
+    ///
+    /// Where it can't, the index comes back as it was: nothing was read or written, so it can be closed and believed again.
     pub fn start(
         storage: Arc<dyn Storage>,
         mut index: DeviceIndex<File>,
         peers: Peers,
         domain: TrustDomain,
         settings: Settings,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, NotStarted> {
         let geometry = index.geometry();
         if geometry.device_bytes != storage.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the index is of a device of another size"));
+            let what = "the index is of a device of another size";
+            return Err(NotStarted::new(index, io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
         if settings.write_through.is_some() {
             index.mark_at_most(MARKED_AND_OWED);
@@ -170,8 +190,12 @@ impl Device {
             of_files: false,
             own_reads: fuse::THREADS - 1,
         };
-        let engine = Engine::new(peers, domain, setting)?;
-        let writers = Pool::new("peer-write", THREADS)?;
+        let begun =
+            Engine::new(peers, domain, setting).and_then(|engine| Ok((engine, Pool::new("peer-write", THREADS)?)));
+        let (engine, writers) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Err(NotStarted::new(index, error)),
+        };
         let shared = Arc::new_cyclic(|own| Shared {
             engine,
             storage,
@@ -196,8 +220,14 @@ impl Device {
                 // It says itself whether it still works.
                 let _ = index.tidy();
             }
-        })?;
-        Ok(Self { shared, running })
+        });
+        match running {
+            Ok(running) => Ok(Self { shared, running }),
+            Err(error) => {
+                let index = lock(&shared.index).take().map(Box::new);
+                Err(NotStarted { index, error })
+            }
+        }
     }
 
     /// How many bytes there are.

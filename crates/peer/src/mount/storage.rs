@@ -69,6 +69,21 @@ impl DirectFile {
         Ok(storage)
     }
 
+    /// What keeps a device that was opened for it alone, and a file that was locked, when this is gone.
+    pub fn claim(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone().map(OwnedFd::from)
+    }
+
+    /// Locks an image by `flock`: for this alone, or against who locks it for itself alone. Fails where that is taken.
+    pub fn lock(&self, alone: bool) -> io::Result<()> {
+        if alone {
+            self.file.try_lock()?
+        } else {
+            self.file.try_lock_shared()?
+        };
+        Ok(())
+    }
+
     fn try_sector(&self, bytes: u64) -> io::Result<()> {
         let buffer = FileBuffer::zeroed(bytes as usize);
         // At an odd one, so that 4 KiB are no answer for 512 bytes.

@@ -6,7 +6,10 @@ mod tree;
 use std::{
     fs,
     ops::Range,
-    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -44,8 +47,10 @@ struct Details {
     bytes: u64,
     /// Bytes that can't be read.
     unreadable_bytes: u64,
-    /// Files that were changed too recently to be told from the next change.
+    /// Files without hashes: changed too recently to be told from the next change, open for writing, or perhaps so.
     unsettled_files: u64,
+    /// Of them those of which nobody can tell who has them open for writing.
+    unknown_writers: u64,
     /// Whether the marks of the device can tell that it was changed elsewhere.
     has_marks: bool,
 }
@@ -100,10 +105,19 @@ pub(super) fn draft(index: &Path) -> PathBuf {
 /// Opens a file for an index; nobody else may read which blocks are equal.
 pub(super) fn open_file(path: &Path, create: bool) -> Result<fs::File, Failure> {
     let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create(create).truncate(create).mode(0o600);
+    options.read(true).write(true).create(create).truncate(false).mode(0o600);
     let step = if create { "make the index" } else { "open the index" };
     let file = options.open(path).map_err(|error| Failure::io(path, step, &error))?;
-    file.try_lock().map_err(|_| Failure::could_not_run(path, step, "it is in use"))?;
+    let in_use = || Failure::could_not_run(path, step, "it is in use");
+    file.try_lock().map_err(|_| in_use())?;
+    if create {
+        // Not before it is ours: another process may have filled it, and put it in its place just now.
+        let is_there = |there: fs::Metadata| Ok(there.ino() == file.metadata()?.ino());
+        if !fs::metadata(path).and_then(is_there).unwrap_or(false) {
+            return Err(in_use());
+        }
+        file.set_len(0).map_err(|error| Failure::io(path, step, &error))?;
+    }
     Ok(file)
 }
 

@@ -2,6 +2,7 @@
 
 mod index;
 mod keys;
+mod marks;
 mod mount;
 mod push;
 mod serve;

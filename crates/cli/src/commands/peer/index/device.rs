@@ -23,7 +23,9 @@ use onesweep_peer::{
 use onesweep_sys::{block, files};
 
 use super::{Details, draft, index_failure, open_file, put_in_place, range_text};
-use crate::{args::PeerIndexArgs, message, report::Failure, session::Session, size::Size};
+use crate::{
+    args::PeerIndexArgs, commands::peer::marks::marks_of, message, report::Failure, session::Session, size::Size,
+};
 
 /// Ranges that are told one by one.
 const TOLD: usize = 20;
@@ -46,8 +48,7 @@ impl Source {
 
     /// Marks of the device as it is now, and of an image its file's as well.
     fn marks(&self) -> io::Result<Option<Marks>> {
-        let metadata = (!self.is_device).then(|| self.image.file().metadata()).transpose()?;
-        Ok(Marks::read(&self.image, metadata.as_ref()))
+        marks_of(&self.image, self.is_device)
     }
 
     /// Fills the buffer; what it brings into the page cache doesn't stay there, where the kernel can do that.
@@ -160,6 +161,7 @@ pub(super) fn run(
         bytes: passed.bytes,
         unreadable_bytes: passed.unreadable.iter().map(|(range, _)| range.end - range.start).sum(),
         unsettled_files: 0,
+        unknown_writers: 0,
         has_marks,
     };
     if !session.is_json() && !session.is_quiet() && !is_partial {

@@ -101,6 +101,12 @@ pub(super) fn run(
     details.block_bytes = block_bytes;
     details.has_marks = true;
     session.end_progress();
+    if details.unknown_writers > 0 {
+        let (name, count) = (message::path_text(&args.path), details.unknown_writers);
+        session.tell(&format!(
+            "{name}: of {count} files nobody can tell whether they are being written; index one's own, or as root (CAP_LEASE)"
+        ));
+    }
     if details.stale > 0 {
         let name = message::path_text(&args.path);
         session.count_errors(details.stale);
@@ -109,7 +115,7 @@ pub(super) fn run(
     if !session.is_json() && !session.is_quiet() && !session.is_interrupted() {
         let told = writeln!(
             io::stdout(),
-            "{}: {} blocks of {}, {} in the index; {} files were changed too recently",
+            "{}: {} blocks of {}, {} in the index; {} files left out: changed too recently, or perhaps being written",
             message::path_text(index_path),
             details.blocks,
             Size(details.block_bytes.into()),
@@ -138,7 +144,7 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
     if file.metadata().kind != Kind::File || file.linked_to().is_some() {
         return true;
     }
-    let (key, is_open) = match key(&file) {
+    let (key, writers) = match key(&file) {
         Ok(found) => found,
         Err(error) => {
             session.complain(&message::of_other(file.path(), "look at it", &error));
@@ -153,7 +159,7 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
         return true;
     }
     // It was read at some time after that.
-    let is_settled = key.is_settled(begun) && !is_open;
+    let is_settled = key.is_settled(begun) && writers == Writers::None;
     let hashed = match file.bytes() {
         Some(bytes) => Ok(hashes(domain, index.block_bytes(), bytes)),
         None => stream(domain, index.block_bytes(), &mut file),
@@ -187,6 +193,7 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
     }
     if !is_settled {
         found.details.unsettled_files += 1;
+        found.details.unknown_writers += u64::from(writers == Writers::Unknown);
         return true;
     }
     found.batch_hashes += hashed.len() + 1;
@@ -200,17 +207,28 @@ fn take(session: &Session, taking: &Taking<'_>, found: &Mutex<Found>, mut file: 
     found.failed.is_none()
 }
 
-/// What names the content: as the sweep saw it, and the generation of the same inode. And whether somebody has it open for
-/// writing: who began to write before may go on without another ctime.
-fn key(file: &SweptFile) -> io::Result<(FileKey, bool)> {
+/// Who has a file open for writing, and may go on to write it without another ctime.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writers {
+    None,
+    Some,
+    /// It is told of one's own files, or with CAP_LEASE, and not by every file system.
+    Unknown,
+}
+
+/// What names the content: as the sweep saw it, and the generation of the same inode. And who writes it.
+fn key(file: &SweptFile) -> io::Result<(FileKey, Writers)> {
     let metadata = file.metadata();
     let fd = files::open_file_untouched(file.open_path())?;
     let now = files::statx_fd(fd.as_fd())?;
     if (now.ino, now.dev) != (metadata.ino, metadata.dev) {
         return Err(io::Error::other("another file has its name now"));
     }
-    // Where that isn't told, times have to do.
-    let is_open = lease::is_open_for_writing(fd.as_fd()).unwrap_or(false);
+    let writers = match lease::is_open_for_writing(fd.as_fd()) {
+        Ok(false) => Writers::None,
+        Ok(true) => Writers::Some,
+        Err(_) => Writers::Unknown,
+    };
     let key = FileKey {
         inode: metadata.ino,
         generation: inode::generation(fd.as_fd())?.unwrap_or(0),
@@ -218,7 +236,7 @@ fn key(file: &SweptFile) -> io::Result<(FileKey, bool)> {
         mtime: (metadata.mtime.seconds, metadata.mtime.nanoseconds),
         ctime: (metadata.ctime.seconds, metadata.ctime.nanoseconds),
     };
-    Ok((key, is_open))
+    Ok((key, writers))
 }
 
 fn stream(domain: &TrustDomain, block_bytes: u32, file: &mut SweptFile) -> io::Result<Vec<Hash>> {

@@ -17,7 +17,7 @@ use onesweep_peer::{
     id::TrustDomain,
     index::{DeviceIndex, Geometry, regions_written},
     marks::Marks,
-    mount::{Device, DirectFile, Settings, Showing, Storage, Unsent, show},
+    mount::{Device, DirectFile, NotStarted, Settings, Showing, Storage, Unsent, show},
     race::Policy,
 };
 use onesweep_sys::{allocator, block, files, process};
@@ -29,6 +29,7 @@ use crate::{
     commands::peer::{
         begin_to_connect,
         index::{draft, index_failure, open_file, place_of, put_in_place},
+        marks::marks_of,
     },
     message,
     report::{Failure, SOME_FAILED},
@@ -68,18 +69,27 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
         None => place_of(path)?,
     };
     let marks = source.marks(path)?;
+    let trace =
+        args.trace.as_ref().map(|path| File::create(path).map_err(|error| Failure::io(path, "make it", &error)));
+    let trace = trace.transpose()?;
+    let places = patterns::places(path, &args.policies_of)?;
+    if !args.policies_of.is_empty() {
+        tracing::info!("{} places have a policy of their own", places.len());
+    }
+    if args.passthrough && source.is_device {
+        let what = "it is a device, and the kernel passes files through alone; leave --passthrough out";
+        return Err(Failure::could_not_run(path, "let the kernel read it", what));
+    }
+    let left_to_kernel = is_left_to_kernel(args, source.is_device, || is_seekless(path)).then(|| File::open(path));
+    let left_to_kernel = left_to_kernel.transpose().map_err(|error| Failure::io(path, "open it", &error))?;
+    let claim = source.storage.claim().map_err(|error| Failure::io(path, "open it", &error))?;
     let unsent = unsent(args, &index_path, source.storage.len())?;
+    // From here on it counts as not closed: whatever else could fail came before, and what yet fails closes it again.
     let index = open_index(args, &index_path, source.storage.len(), &domain, marks.as_ref())?;
     if !index.is_believed() {
         tracing::info!(
             "each block counts once it was read from the disk: the index was not closed, or says nothing yet"
         );
-    }
-    let trace =
-        args.trace.as_ref().map(|path| File::create(path).map_err(|error| Failure::io(path, "make it", &error)));
-    let places = patterns::places(path, &args.policies_of)?;
-    if !args.policies_of.is_empty() {
-        tracing::info!("{} places have a policy of their own", places.len());
     }
     let settings = Settings {
         places,
@@ -88,22 +98,29 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
         write_through: unsent.filter(|_| args.write_through),
         share: args.share,
         reclaim: args.reclaim,
-        trace: trace.transpose()?,
+        trace,
         ..Settings::new(args.policy.into())
     };
     let lanes = settings.lanes;
-    if args.passthrough && source.is_device {
-        let what = "it is a device, and the kernel passes files through alone; leave --passthrough out";
-        return Err(Failure::could_not_run(path, "let the kernel read it", what));
-    }
-    let left_to_kernel = is_left_to_kernel(args, source.is_device, || is_seekless(path)).then(|| File::open(path));
-    let left_to_kernel = left_to_kernel.transpose().map_err(|error| Failure::io(path, "open it", &error))?;
     let storage: Arc<dyn Storage> = Arc::new(source.storage);
-    let failed = |error: io::Error| Failure::io(path, "serve it", &error);
-    let device = Arc::new(Device::start(storage, index, peers, domain, settings).map_err(failed)?);
+    let device = match Device::start(storage, index, peers, domain, settings) {
+        Ok(device) => Arc::new(device),
+        Err(NotStarted { index, error }) => {
+            if let Some(Err(error)) = index.map(|index| index.close(marks)) {
+                index_failure(&index_path, "close the index", &error).print();
+            }
+            return Err(Failure::io(path, "serve it", &error));
+        }
+    };
+    let closing = Closing { path, index_path: &index_path, is_device: source.is_device, _claim: claim };
     let showing = Showing { stays_awake: !args.low_power, left_to_kernel: left_to_kernel.map(OwnedFd::from) };
-    let shown =
-        show(Arc::clone(&device), &dir, showing).map_err(|error| Failure::io(&dir, "show the device there", &error))?;
+    let shown = match show(Arc::clone(&device), &dir, showing) {
+        Ok(shown) => shown,
+        Err(error) => {
+            closing.close(device)?;
+            return Err(Failure::io(&dir, "show the device there", &error));
+        }
+    };
     tracing::debug!("serving, {lanes} at a time");
     let shown_at = dir.clone();
     let taking_down = thread::Builder::new().spawn(move || {
@@ -117,8 +134,8 @@ pub(super) fn run(args: &PeerMountArgs, path: &Path) -> Result<u8, Failure> {
     }
     println!("{READY}");
     let _ = io::stdout().flush();
-    shown.join().map_err(failed)?;
-    close(device, path, &index_path, source.is_device)
+    shown.join().map_err(|error| Failure::io(path, "serve it", &error))?;
+    closing.close(device)
 }
 
 /// Whether the kernel reads an image by itself: where that is asked for, and where nothing turns, so that the disk answers sooner than any
@@ -135,29 +152,40 @@ fn take_down(dir: &Path) {
     }
 }
 
-/// Makes all durable, and closes the index with the marks that the device has then.
-fn close(device: Arc<Device>, path: &Path, index_path: &Path, is_device: bool) -> Result<u8, Failure> {
-    // The file system that held it has ended.
-    let Some(device) = Arc::into_inner(device) else { return Err(Failure::told("the device is still in use")) };
-    let (index, flushed) = device.end();
-    if let Err(error) = flushed {
-        Failure::io(path, "make durable what was written", &error).print();
-        return Ok(SOME_FAILED);
-    }
-    let marks = read_marks(path, is_device)?;
-    match index.map(|index| index.close(marks)) {
-        Some(Ok(is_closed)) => {
-            tracing::info!(
-                "ended{}",
-                if is_closed { "" } else { "; nobody can tell whether the device is changed elsewhere" }
-            );
-            Ok(0)
+/// How the index is closed at the end.
+struct Closing<'a> {
+    path: &'a Path,
+    index_path: &'a Path,
+    is_device: bool,
+    /// Nobody else may have the device before its marks are read.
+    _claim: OwnedFd,
+}
+
+impl Closing<'_> {
+    /// Makes all durable, and closes the index with the marks that the device has then.
+    fn close(self, device: Arc<Device>) -> Result<u8, Failure> {
+        // The file system that held it has ended.
+        let Some(device) = Arc::into_inner(device) else { return Err(Failure::told("the device is still in use")) };
+        let (index, flushed) = device.end();
+        if let Err(error) = flushed {
+            Failure::io(self.path, "make durable what was written", &error).print();
+            return Ok(SOME_FAILED);
         }
-        Some(Err(error)) => {
-            index_failure(index_path, "close the index", &error).print();
-            Ok(SOME_FAILED)
+        let marks = read_marks(self.path, self.is_device)?;
+        match index.map(|index| index.close(marks)) {
+            Some(Ok(is_closed)) => {
+                tracing::info!(
+                    "ended{}",
+                    if is_closed { "" } else { "; nobody can tell whether the device is changed elsewhere" }
+                );
+                Ok(0)
+            }
+            Some(Err(error)) => {
+                index_failure(self.index_path, "close the index", &error).print();
+                Ok(SOME_FAILED)
+            }
+            None => Ok(SOME_FAILED),
         }
-        None => Ok(SOME_FAILED),
     }
 }
 
@@ -190,6 +218,9 @@ impl Source {
             _ => Failure::io(path, "open it", &error),
         })?;
         let storage = DirectFile::new(fd).map_err(|error| Failure::io(path, "read it", &error))?;
+        if !is_device {
+            storage.lock(!args.read_only).map_err(|_| Failure::could_not_run(path, "open it", "it is in use"))?;
+        }
         if !args.read_only {
             // What somebody wrote before may not be durable, and is not marked in the index.
             storage.flush().map_err(|error| Failure::io(path, "make durable what was written before", &error))?;
@@ -220,11 +251,7 @@ pub(super) fn is_seekless(path: &Path) -> bool {
 
 /// Marks of the device as it is now, and of an image its file's as well.
 fn read_marks(path: &Path, is_device: bool) -> Result<Option<Marks>, Failure> {
-    let read = || {
-        let image = ImageFile::new(File::from(block::open_device(path)?))?;
-        let metadata = (!is_device).then(|| image.file().metadata()).transpose()?;
-        Ok(Marks::read(&image, metadata.as_ref()))
-    };
+    let read = || marks_of(&ImageFile::new(File::from(block::open_device(path)?))?, is_device);
     read().map_err(|error| Failure::io(path, "read its marks", &error))
 }
 
