@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 
 use crate::features::features;
@@ -90,6 +91,13 @@ pub fn written_bytes(device: u64) -> io::Result<u64> {
 
 const DEVICE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
+/// Whether a read failed for what the medium holds, so that writing there may mend it: not where the device is gone, or can't do
+/// what it was asked for.
+pub fn is_bad_place(error: &io::Error) -> bool {
+    let of_mediums = [Errno::IO, Errno::NODATA, Errno::ILSEQ, Errno::BADMSG];
+    error.raw_os_error().is_some_and(|code| of_mediums.contains(&Errno::from_raw_os_error(code)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -158,6 +166,12 @@ mod tests {
             assert!((1 << 20..1 << 24).contains(&written), "{written}");
         });
         assert_eq!(written_bytes(0).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_device_that_is_gone_has_no_bad_places() {
+        assert!(is_bad_place(&Errno::IO.into()) && is_bad_place(&Errno::NODATA.into()));
+        assert!(!is_bad_place(&Errno::NODEV.into()) && !is_bad_place(&io::ErrorKind::UnexpectedEof.into()));
     }
 
     #[test]

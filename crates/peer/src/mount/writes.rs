@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use onesweep_sys::buffer::FileBuffer;
+use onesweep_sys::{block, buffer::FileBuffer};
 
 use super::{
     Shared, Storage, Unsent,
@@ -73,8 +73,8 @@ impl Shared {
             let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
             self.write_marked(at, bytes, |storage| {
                 let (from, to) = (at / sector * sector, (at + bytes.len() as u64).next_multiple_of(sector));
-                let buffer = FileBuffer::zeroed((to - from) as usize);
-                let mut part = buffer.lend(0..(to - from) as usize);
+                let len = (to - from) as usize;
+                let mut part = FileBuffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
                 storage.read_at(part.as_mut_slice(), from)?;
                 part.as_mut_slice()[(at - from) as usize..][..bytes.len()].copy_from_slice(bytes);
                 storage.write_at(part.as_slice(), from)
@@ -120,7 +120,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes blocks that the disk couldn't read over their bad places. The bytes begin with the first block.
+    /// Writes what the disk couldn't read of blocks over the bad places. The bytes begin with the first block.
     pub(super) fn reclaim(&self, first: u64, hashes: &[Option<Hash>], bytes: &[u8]) {
         let blocks = bytes.chunks(self.geometry.block_bytes as usize);
         for ((block, hash), bytes) in (first..).zip(hashes).zip(blocks) {
@@ -133,25 +133,71 @@ impl Shared {
         }
     }
 
-    /// Whether it had to be, and holds now.
+    /// Whether it had to be, and holds now. Nothing is written but sectors that can't be read, and nothing at all where one that
+    /// can be has other bytes: then somebody wrote past the file system, and the block isn't what the index says.
     fn reclaim_block(&self, block: u64, hash: &Hash, bytes: &[u8]) -> io::Result<bool> {
         let (at, len) = self.geometry.place(block);
-        let buffer = FileBuffer::zeroed(len);
-        let mut part = buffer.lend(0..len);
+        let mut part = FileBuffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?.lend(0..len);
         {
             // Nobody writes meanwhile, and nobody has since the read: then the block would be unknown.
             let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
             let known = lock(&self.index).as_ref().map(|index| index.block(block));
-            if known != Some(Block::Valid(*hash)) || self.storage.read_at(part.as_mut_slice(), at).is_ok() {
+            if known != Some(Block::Valid(*hash)) {
                 return Ok(false);
             }
+            let bad = match bad_places(&*self.storage, at, part.as_mut_slice(), bytes)? {
+                Some(bad) if bad.is_empty() => return Ok(false),
+                Some(bad) => bad,
+                None => {
+                    // To be learnt again by who can read it.
+                    let ticket = lock(&self.index).as_mut().map(|index| index.begin_write(at, len as u64));
+                    if let (Some(ticket), Some(index)) = (ticket, lock(&self.index).as_mut()) {
+                        index.end_write(ticket, None);
+                    }
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "what can be read of it has other bytes"));
+                }
+            };
             part.as_mut_slice().copy_from_slice(bytes);
-            self.write_marked(at, bytes, |storage| storage.write_at(part.as_slice(), at))?;
+            self.write_marked(at, bytes, |storage| {
+                bad.iter().try_for_each(|bad| storage.write_at(&part.as_slice()[bad.clone()], at + bad.start as u64))
+            })?;
         }
         self.flush_now()?;
         self.storage.read_at(part.as_mut_slice(), at)?;
         Ok(part.as_slice() == bytes)
     }
+}
+
+/// The places within these bytes, from `at` on, that the disk can't read, in sectors; `None` where one that it can has others than
+/// `expected`. A bad sector may take seconds, so it is looked for in sixteenths. Fails where the device fails in another way.
+fn bad_places(
+    storage: &dyn Storage,
+    at: u64,
+    buffer: &mut [u8],
+    expected: &[u8],
+) -> io::Result<Option<Vec<Range<usize>>>> {
+    let sector = storage.sector_bytes() as usize;
+    let mut bad: Vec<Range<usize>> = Vec::new();
+    let whole = 0..buffer.len();
+    let mut to_read = vec![whole];
+    while let Some(range) = to_read.pop() {
+        match storage.read_at(&mut buffer[range.clone()], at + range.start as u64) {
+            Ok(()) if buffer[range.clone()] != expected[range.clone()] => return Ok(None),
+            Ok(()) => {}
+            // A device that is gone, say, is not mended by writing to it.
+            Err(error) if !block::is_bad_place(&error) => return Err(error),
+            Err(_) if range.len() > sector => {
+                let each = (range.len() / 16).next_multiple_of(sector);
+                let parts = range.clone().step_by(each).map(|from| from..(from + each).min(range.end));
+                to_read.extend(parts.rev());
+            }
+            Err(_) => match bad.last_mut().filter(|last| last.end == range.start) {
+                Some(last) => last.end = range.end,
+                None => bad.push(range),
+            },
+        }
+    }
+    Ok(Some(bad))
 }
 
 /// What servers are owed of a device that is written through.

@@ -31,6 +31,7 @@ const BLOCKS: usize = 64;
 struct Disk {
     bytes: Mutex<Vec<u8>>,
     bad: Mutex<BTreeSet<u64>>,
+    written: Mutex<BTreeSet<u64>>,
     /// How long each read takes.
     takes: Duration,
     reads: AtomicU64,
@@ -62,6 +63,7 @@ impl Storage for Disk {
         self.bytes.lock().unwrap()[at as usize..][..bytes.len()].copy_from_slice(bytes);
         let end = (at + bytes.len() as u64) / 512;
         self.bad.lock().unwrap().retain(|sector| !(at / 512..end).contains(sector));
+        self.written.lock().unwrap().extend(at / 512..end);
         Ok(())
     }
 
@@ -119,7 +121,14 @@ fn setup_as(
     let mut index = DeviceIndex::create(tempfile::tempfile().unwrap(), geometry, &domain).unwrap();
     let ticket = index.begin_read();
     index.learn(ticket, 0, &bytes);
-    let disk = Arc::new(Disk { bytes: Mutex::new(bytes), bad: Mutex::default(), takes, reads: AtomicU64::new(0) });
+    let disk = Disk {
+        bytes: Mutex::new(bytes),
+        bad: Mutex::default(),
+        written: Mutex::default(),
+        takes,
+        reads: AtomicU64::new(0),
+    };
+    let disk = Arc::new(disk);
     let storage: Arc<dyn Storage> = disk.clone();
     let device = Device::start(storage, index, peers, domain.clone(), settings).unwrap();
     Setup { disk, device, domain, server }
@@ -193,6 +202,55 @@ fn what_the_disk_cannot_read_is_served_and_written_again_when_asked() {
     }
 }
 
+/// Of a block that can't be read no sector is written but the bad ones, and none at all where somebody has changed a good one past
+/// the index.
+#[test]
+fn only_bad_sectors_are_written_again() {
+    let settings = mount::Settings { reclaim: true, ..mount::Settings::new(Policy::Race) };
+    let Setup { disk, device, domain, server: _kept } = setup(settings);
+    let (changed, mended) = (3 * 4096, 20 * 4096);
+    disk.bytes.lock().unwrap()[changed + 5 * 512] ^= 0xff;
+    let expected = disk.bytes.lock().unwrap().clone();
+    let bad = |block: u64| [block * 8 + 1, block * 8 + 2, block * 8 + 7];
+    disk.bad.lock().unwrap().extend(bad(3).into_iter().chain(bad(20)));
+    let until = Instant::now() + Duration::from_secs(30);
+    while counted(&device, "reclaim_failures") == 0 || counted(&device, "reclaimed") == 0 {
+        assert!(Instant::now() < until, "{}", device.metrics());
+        // The server may have been quicker than the disk, which then was not seen to fail.
+        let _ = device.read_and_wait(changed as u64, 4096);
+        let _ = device.read_and_wait(mended as u64, 4096);
+    }
+    assert_eq!(*disk.written.lock().unwrap(), bad(20).into());
+    assert_eq!(*disk.bad.lock().unwrap(), bad(3).into());
+    assert!(*disk.bytes.lock().unwrap() == expected);
+    // What the index said of the other one is no more.
+    assert_eq!(device.read_and_wait(changed as u64, 4096).unwrap_err().raw_os_error(), Some(5));
+    let (index, _) = device.end();
+    let index = index.unwrap();
+    assert_eq!(index.block(3), Block::Unknown);
+    assert_eq!(index.block(20), Block::Valid(domain.hash(&expected[mended..][..4096])));
+}
+
+/// Where it can't start, nothing that is known is lost.
+#[test]
+fn what_does_not_start_gives_its_index_back() {
+    let domain = TrustDomain::from_key([7; 32]);
+    let bytes = vec![5; BLOCKS * 4096];
+    let geometry = Geometry::new(4096, bytes.len() as u64).unwrap();
+    let mut index = DeviceIndex::create(tempfile::tempfile().unwrap(), geometry, &domain).unwrap();
+    let ticket = index.begin_read();
+    index.learn(ticket, 0, &bytes);
+    let written = Mutex::default();
+    let disk =
+        Disk { bytes: Mutex::new(bytes), bad: Mutex::default(), written, takes: Duration::ZERO, reads: 0.into() };
+    // More than there can be.
+    let peers = Peers::connect((1..=17).map(|port| format!("127.0.0.1:{port}")), Settings::plain(domain.clone()));
+    let started = Device::start(Arc::new(disk), index, peers.unwrap(), domain, mount::Settings::new(Policy::Race));
+    let told = started.unwrap_err();
+    assert_eq!(told.to_string(), "there can be 16 servers, and here are 17");
+    assert!(matches!(told.index.unwrap().block(9), Block::Valid(_)));
+}
+
 /// Places larger than a block, and reads that are larger than both: only what nobody has is an error.
 #[test]
 fn large_bad_places_in_large_reads_are_served() {
@@ -232,7 +290,7 @@ fn large_bad_places_in_large_reads_are_served() {
 }
 
 #[test]
-fn aserver_that_ends_is_not_missed() {
+fn a_server_that_ends_is_not_missed() {
     let Setup { disk, device, server, .. } = setup(mount::Settings::new(Policy::RemoteFirst));
     let expected = disk.bytes.lock().unwrap().clone();
     assert!(device.read_and_wait(0, 65536).unwrap() == expected[..65536]);
