@@ -131,6 +131,9 @@ impl World {
     fn begin_write(&mut self, at: u64, bytes: Vec<u8>) {
         let Some(index) = &mut self.index else { return };
         let ticket = index.begin_write(at, bytes.len() as u64);
+        if !index.is_broken() {
+            self.file.assert_marked(at, bytes.len() as u64);
+        }
         // Half of it is there at once, for whoever reads meanwhile.
         self.device.write(at as usize, &bytes[..bytes.len() / 2]);
         self.writes.push((ticket, at, bytes));

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use onesweep_peer::index::IndexFile;
+use onesweep_peer::index::{IndexFile, REGION_BYTES, regions_written};
 
 const SECTOR: usize = 512;
 
@@ -111,6 +111,18 @@ impl Content {
 /// The file of an index, on a disk that outlives the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Simulated(pub(crate) Arc<Mutex<Content>>);
+
+impl Simulated {
+    /// What a power cut would leave says of each region of these bytes of the device that it is being written.
+    pub(crate) fn assert_marked(&self, at: u64, len: u64) {
+        let content = self.0.lock().unwrap();
+        let left = Content { now: content.durable.clone(), ..Content::default() };
+        drop(content);
+        let marked = regions_written(&Simulated(Arc::new(Mutex::new(left)))).unwrap();
+        let mut regions = at / REGION_BYTES..=(at + len - 1) / REGION_BYTES;
+        assert!(regions.all(|region| marked.contains(&region)), "{at}, {len}: only {marked:?} are marked");
+    }
+}
 
 impl IndexFile for Simulated {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
