@@ -39,6 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod aborting;
 mod buffers;
 pub mod client;
 #[cfg(any(test, fuzzing))]

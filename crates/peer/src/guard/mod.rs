@@ -53,6 +53,7 @@ use self::{
     place::{Place, shown_path},
 };
 use crate::{
+    aborting::or_abort,
     index::tree::FileKey,
     scan::{Engine, EngineId, Judge, Source, Verdict},
 };
@@ -217,7 +218,7 @@ impl Guard {
         });
         let spawn = |name: &str, work: fn(&Shared)| {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared))
+            thread::Builder::new().name(name.to_owned()).spawn(move || or_abort(|| work(&shared)))
         };
         (0..ANSWERERS).try_for_each(|_| spawn("answerer", Shared::answer).map(drop))?;
         (0..shared.settings.scanners.max(1)).try_for_each(|_| spawn("scanner", Shared::scan).map(drop))?;

@@ -18,14 +18,15 @@ use super::{
     counters::{Counters, add},
     lock,
     offers::{Debt, Debts, Offers},
-    pool::{Pool, Turns, or_abort},
+    pool::{Pool, Turns},
     reads::Racing,
     trace::Trace,
 };
 use crate::{
+    aborting::or_abort,
     client::Peers,
     id::TrustDomain,
-    race::{self, Answer, Event, Micros, PeerId, Policy, ReadId, RequestId},
+    race::{self, Event, Micros, PeerId, Policy},
 };
 
 /// Threads that wait for reads of the disk, and for writes, at most.
@@ -168,8 +169,7 @@ impl Engine {
             let bytes = late_now - late;
             late = late_now;
             if bytes > 0 {
-                let (read, request, peer) = (ReadId(u64::MAX), RequestId(u64::MAX), PeerId(0));
-                self.happen(Event::Remote { read, request, peer, bytes, answer: Answer::Valid }, None);
+                lock(&self.racing).race.came_for_nothing(bytes);
             }
             if tidied.elapsed() >= TIDY_EACH {
                 tidied = Instant::now();

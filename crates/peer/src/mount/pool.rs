@@ -2,13 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
 };
+
+use crate::aborting::or_abort;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -121,13 +122,6 @@ impl Turns {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.left.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
-/// A device that no longer answers hangs whatever stands on it. Better no process at all: then it fails.
-pub(super) fn or_abort(job: impl FnOnce()) {
-    if panic::catch_unwind(AssertUnwindSafe(job)).is_err() {
-        std::process::abort();
     }
 }
 

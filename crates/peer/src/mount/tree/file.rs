@@ -101,9 +101,9 @@ impl TreeFile {
                 return ground.answer_from_memory(at, bytes, learns, done);
             }
         }
-        let is_checked = known.iter().all(|block| matches!(block, Block::Valid(_) | Block::Zero));
+        let was_known = is_some_known(&known);
         let (asked, raced) = (Arc::clone(&ground), ground as Arc<dyn Ground>);
-        self.shared.engine.read(raced, at, len, Box::new(move |got| asked.finish(is_checked, at, len, got, done)));
+        self.shared.engine.read(raced, at, len, Box::new(move |got| asked.finish(was_known, at, len, got, done)));
     }
 
     /// [`Self::read`], waiting for it.
@@ -199,10 +199,12 @@ impl FileGround {
         }
     }
 
-    /// Hands over what the race has brought, unless the file has changed meanwhile: then what it has now.
-    fn finish(self: &Arc<Self>, is_checked: bool, at: u64, len: usize, got: io::Result<&[u8]>, done: ReadDone) {
+    /// Hands over what the race has brought, unless the file has changed meanwhile: then what it has now. A server may have been
+    /// asked where hashes were known, and where others have learnt them since.
+    fn finish(self: &Arc<Self>, was_known: bool, at: u64, len: usize, got: io::Result<&[u8]>, done: ReadDone) {
+        let may_be_a_servers = || was_known || is_some_known(&self.known_of(at, len));
         match got {
-            Ok(_) if is_checked && !self.still_holds() => {
+            Ok(_) if may_be_a_servers() && !self.still_holds() => {
                 add(&self.shared.engine.counters.overtaken, 1);
                 let file = Arc::clone(&self.file);
                 self.shared.engine.readers.run(move || read_now(&file, at, len, done));
@@ -262,6 +264,10 @@ impl Ground for FileGround {
         self.offer_learned(&learned, range.start, &bytes);
         learned
     }
+}
+
+fn is_some_known(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| *block != Block::Unknown)
 }
 
 /// Fills the buffer as far as the file goes.
