@@ -93,12 +93,14 @@ enum Sub {
         listen: String,
         server: String,
     },
-    /// A part of `bench peer`: a server that has every block, and never the right bytes
+    /// A part of `bench peer`: a server that has known blocks, and from a word on never the right bytes
     #[command(hide = true)]
     PeerLiar {
         listen: String,
         key: PathBuf,
         identity: PathBuf,
+        seed: u64,
+        blocks: u64,
     },
     /// A part of `bench du`: a file by records of one size, done in the control group behind the door
     #[command(hide = true)]
@@ -434,7 +436,9 @@ pub(crate) fn run() -> Result<u8, String> {
         }
         Sub::PeerGets { order } => peer::gets::run(&order),
         Sub::PeerRelay { listen, server } => peer::relay::run(&listen, &server),
-        Sub::PeerLiar { listen, key, identity } => peer::liar::run(&listen, &key, &identity),
+        Sub::PeerLiar { listen, key, identity, seed, blocks } => {
+            peer::liar::run(&listen, &key, &identity, seed, blocks)
+        }
         Sub::Records { door, kind, path, bytes, record } => {
             println!("{}", du::do_records(&door, kind, &path, (bytes, record))?);
             Ok(0)

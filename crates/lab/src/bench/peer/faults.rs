@@ -1,15 +1,20 @@
 //! A server that fails in each of many ways, and what reads take then.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::clock::Clock;
+use super::contents::BLOCK;
 use super::network::Host;
 use super::outcomes::Faulty;
 use super::relay::{self, Treatment};
 use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image};
 use super::scaled;
-use super::series::{self, Series, random_reads};
-use super::site::{LIAR_PORT, PORT, Process, RELAY_PORT, Site};
+use super::series::{Series, random_reads};
+use super::site::{LIAR_PORT, PORT, Process, RELAY_PORT, Raced, Site};
 use super::{liar, rounds};
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
@@ -22,6 +27,8 @@ const AFTER: u64 = 200;
 /// Reads behind those, among which extra requests are counted, or what a server that is back has answered.
 const COUNTED: u64 = 400;
 const ROUNDS: usize = 5;
+/// Reads that go by before a server that was killed comes back.
+const AWAY: u64 = 50;
 /// Policies that promise times.
 const TIMED: [&str; 2] = ["race", "local-first"];
 /// Those that wait for the server by design. Of them extra requests are counted alone.
@@ -83,6 +90,11 @@ impl Fault {
         }
     }
 
+    /// Whether the server is killed and comes back while reads go on.
+    fn comes_back(self) -> bool {
+        matches!(self, Self::Restarted | Self::Resumed)
+    }
+
     /// Whether the server is of no use from then on.
     fn is_for_good(self) -> bool {
         !matches!(self, Self::Clock(_) | Self::Resumed)
@@ -121,7 +133,7 @@ impl Case {
 /// All of them.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
     let of = |policy| {
-        let is_timed = TIMED.contains(&policy);
+        let is_timed = is_timed(policy);
         let case = move |fault: Fault| {
             let helps_again = is_timed && fault == Fault::Resumed;
             Case { fault, policy, is_timed, is_counted: fault.is_for_good(), helps_again }
@@ -131,10 +143,91 @@ pub(super) fn cases() -> impl Iterator<Item = Case> {
     TIMED.into_iter().chain(COUNTED_ALONE).flat_map(of)
 }
 
+/// Whether how long reads take is measured by that policy.
+pub(super) fn is_timed(policy: &str) -> bool {
+    TIMED.contains(&policy)
+}
+
+/// Says a word to a program of ours, which tells when it has followed.
+fn tell(process: &mut Process, word: &str, told: &str) -> Result<(), String> {
+    let input = process.input().ok_or("it doesn't listen")?;
+    writeln!(input, "{word}").map_err(|error| error.to_string())?;
+    process.wait_for(told)
+}
+
 fn treat(relay: &mut Process, treatment: Treatment) -> Result<(), String> {
-    let input = relay.input().ok_or("no relay")?;
-    writeln!(input, "{}", treatment.word()).map_err(|error| error.to_string())?;
-    relay.wait_for(&treatment.told())
+    tell(relay, treatment.word(), &treatment.told())
+}
+
+/// A read by itself, and when it began and ended.
+struct Timed {
+    began: Instant,
+    ended: Instant,
+    read: Series,
+}
+
+/// What a thread has read throughout, parted by a fault that began and was there at those times: what had ended before it, the first
+/// read that began when it was there, and all others that it may have met.
+fn parted(reads: Vec<Timed>, struck: Instant, gone: Instant) -> (Series, Series, Series) {
+    let (mut before, mut first, mut after) = (Series::default(), Series::default(), Series::default());
+    for Timed { began, ended, read } in reads {
+        if ended <= struck {
+            before.add(read);
+        } else if began >= gone && first.us.is_empty() {
+            first.add(read);
+        } else {
+            after.add(read);
+        }
+    }
+    (before, first, after)
+}
+
+/// The server is killed and comes back while one thread reads all the time: what it has read by [`parted`], at least `count` reads
+/// of it once the server is back.
+fn killed_and_back(
+    site: &mut Site,
+    block: &File,
+    fault: Fault,
+    (seed, away, count): (u64, u64, u64),
+) -> Result<(Series, Series, Series), String> {
+    let (interrupt, done, is_over) = (site.interrupt, AtomicU64::new(0), AtomicBool::new(false));
+    let read = || {
+        let (mut places, mut reads) = (Random::new(seed), Vec::new());
+        while !is_over.load(Ordering::Acquire) {
+            let began = Instant::now();
+            let read = random_reads(block, IMAGE, 1, &mut places, CONTENT, interrupt)?;
+            reads.push(Timed { began, ended: Instant::now(), read });
+            done.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok::<_, String>(reads)
+    };
+    thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        let wait_for = |reads: u64| {
+            while done.load(Ordering::Acquire) < reads && !reading.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let mut strike = || {
+            wait_for(1);
+            let struck = Instant::now();
+            site.kill_server();
+            let gone = Instant::now();
+            wait_for(done.load(Ordering::Acquire) + away);
+            if fault == Fault::Resumed {
+                site.serve_with_store()?
+            } else {
+                site.serve()?
+            }
+            wait_for(done.load(Ordering::Acquire) + count);
+            Ok::<_, String>((struck, gone))
+        };
+        let times = strike();
+        is_over.store(true, Ordering::Release);
+        let reads = reading.join().map_err(|_| "who reads has failed".to_owned())??;
+        let (struck, gone) = times?;
+        Ok(parted(reads, struck, gone))
+    })
 }
 
 pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Vec<Faulty>, String> {
@@ -182,8 +275,7 @@ fn round_of(
     let host = Host::Server.address();
     let (listen, server) = (format!("{host}:{RELAY_PORT}"), format!("{host}:{PORT}"));
     let mut relay = site.helper(Host::Server, &["peer-relay", &listen, &server], relay::READY)?;
-    let (listen, key, identity) = (format!("{host}:{LIAR_PORT}"), site.key(), site.identity(Host::Server));
-    let _liar = site.helper(Host::Server, &["peer-liar", &listen, &key, &identity], liar::READY)?;
+    let mut liar = if fault == Fault::Wrong { Some(honest(site)?) } else { None };
     let words = ["--read-only", "--policy", &faulty.policy.clone()].map(str::to_owned);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let raced = site.mount(fault.port(), &rig.index, &below.file, &words)?;
@@ -192,42 +284,27 @@ fn round_of(
     let (plain, block) = (open_to_read(&alone.file)?, open_to_read(&raced.block())?);
     let interrupt = site.interrupt;
     let reads = |file, reads, seed| random_reads(file, IMAGE, reads, &mut Random::new(seed), CONTENT, interrupt);
-    let before = reads(&block, scaled(BEFORE, scale), round)?;
-    match fault {
-        Fault::Stopped => site.server()?.hold(true)?,
-        Fault::Killed => site.kill_server(),
-        Fault::Restarted => {
-            site.kill_server();
-            site.serve()?;
-        }
-        Fault::Resumed => {
-            site.kill_server();
-            site.serve_with_store()?;
-        }
-        Fault::HalfOpen | Fault::Dripping | Fault::Garbage | Fault::Wrong => {}
-        Fault::Clock(host) => {
-            let seen_by = if host == Host::Server { vec![site.server()?.id()] } else { raced.serving() };
-            let clock = site.clock.as_ref().ok_or("no clock")?;
-            if seen_by.is_empty() {
-                return Err("no process serves".into());
-            }
-            seen_by.into_iter().try_for_each(|process| clock.is_seen_by(process))?;
-            clock.put(CLOCK_DAYS)?;
-        }
-    }
-    fault.treatment().map_or(Ok(()), |treatment| treat(&mut relay, treatment))?;
-    let first = reads(&block, 1, round + 100)?;
+    let mut before = reads(&block, scaled(BEFORE, scale), round)?;
     let (seed, count) = (round + 200, scaled(AFTER, scale));
-    let mut after = Series::default();
-    if let Fault::Clock(_) = fault {
-        // Whoever connects again meets the clock: one that is ahead, and one that is behind.
-        treat(&mut relay, Treatment::Pass)?;
-        after.add(reads(&block, count / 2, seed)?);
-        site.clock.as_ref().map_or(Ok(()), |clock| clock.put(-CLOCK_DAYS))?;
-        after.add(reads(&block, count - count / 2, seed + 1)?);
+    let (first, after) = if fault.comes_back() {
+        let (more, first, after) = killed_and_back(site, &block, fault, (seed, scaled(AWAY, scale), count))?;
+        before.add(more);
+        (first, after)
     } else {
-        after.add(reads(&block, count, seed)?);
-    }
+        strike(site, fault, &raced, &mut relay, liar.as_mut())?;
+        let first = reads(&block, 1, round + 100)?;
+        let mut after = Series::default();
+        if let Fault::Clock(_) = fault {
+            // Whoever connects again meets the clock: one that is ahead, and one that is behind.
+            treat(&mut relay, Treatment::Pass)?;
+            after.add(reads(&block, count / 2, seed)?);
+            site.clock.as_ref().map_or(Ok(()), |clock| clock.put(-CLOCK_DAYS))?;
+            after.add(reads(&block, count - count / 2, seed + 1)?);
+        } else {
+            after.add(reads(&block, count, seed)?);
+        }
+        (first, after)
+    };
     let mut counted = Series::default();
     let of_reads = match fault {
         _ if fault.is_for_good() => Some(("requests_extra", &mut faulty.extra_percent)),
@@ -239,9 +316,9 @@ fn round_of(
         counted = reads(&block, count, round + 300)?;
         percent.push((raced.counted(name)? - before) as f64 * 100.0 / count as f64);
     }
-    if TIMED.contains(&&*faulty.policy) {
+    if is_timed(&faulty.policy) {
         faulty.raced.push(after.taken());
-        faulty.disk.push(series::taken(&reads(&plain, count, seed)?.us));
+        faulty.disk.push(reads(&plain, after.us.len() as u64, seed)?.taken());
         faulty.first_us.extend(&first.us);
     }
     faulty.wrong += before.wrong + first.wrong + after.wrong + counted.wrong;
@@ -263,8 +340,61 @@ fn round_of(
     if is_gone { anew(site, rig) } else { Ok(()) }
 }
 
+/// A server with the same blocks that is honest until it is told to lie.
+fn honest(site: &Site) -> Result<Process, String> {
+    let (listen, blocks) = (format!("{}:{LIAR_PORT}", Host::Server.address()), (IMAGE / BLOCK as u64).to_string());
+    let (key, identity, seed) = (site.key(), site.identity(Host::Server), CONTENT.to_string());
+    site.helper(Host::Server, &["peer-liar", &listen, &key, &identity, &seed, &blocks], liar::READY)
+}
+
+/// The server fails from then on.
+fn strike(
+    site: &mut Site,
+    fault: Fault,
+    raced: &Raced,
+    relay: &mut Process,
+    liar: Option<&mut Process>,
+) -> Result<(), String> {
+    match fault {
+        Fault::Stopped => site.server()?.hold(true)?,
+        Fault::Killed | Fault::Restarted | Fault::Resumed => site.kill_server(),
+        Fault::HalfOpen | Fault::Dripping | Fault::Garbage => {}
+        Fault::Wrong => tell(liar.ok_or("nobody lies")?, liar::LIE, liar::LYING)?,
+        Fault::Clock(host) => {
+            let seen_by = if host == Host::Server { vec![site.server()?.id()] } else { raced.serving() };
+            let clock = site.clock.as_ref().ok_or("no clock")?;
+            if seen_by.is_empty() {
+                return Err("no process serves".into());
+            }
+            seen_by.into_iter().try_for_each(|process| clock.is_seen_by(process))?;
+            clock.put(CLOCK_DAYS)?;
+        }
+    }
+    fault.treatment().map_or(Ok(()), |treatment| treat(relay, treatment))
+}
+
 /// The server begins again, in memory alone, and gets all.
 fn anew(site: &mut Site, rig: &Rig) -> Result<(), String> {
     site.serve()?;
     site.push(&rig.image).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_parted_by_what_they_met() {
+        let zero = Instant::now();
+        let at = |ms: u64| zero + Duration::from_millis(ms);
+        let read = |began: u64, ended: u64| {
+            let read = Series { us: vec![began as f64], ..Series::default() };
+            Timed { began: at(began), ended: at(ended), read }
+        };
+        // Struck at 25, gone at 33: one was at work, one began while the server died.
+        let reads = [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, 60)];
+        let reads = reads.map(|(began, ended)| read(began, ended)).into();
+        let (before, first, after) = parted(reads, at(25), at(33));
+        assert_eq!((before.us, first.us, after.us), (vec![0.0, 10.0], vec![40.0], vec![20.0, 30.0, 50.0]));
+    }
 }
