@@ -19,6 +19,9 @@ use crate::random::Random;
 const IMAGE: u64 = 64 << 20;
 const RANGES: u64 = 100;
 const FLAPS: u64 = 100;
+/// Seconds that the link stays down at some of these times, spread evenly among them: so long that requests are given up, that a
+/// connection is taken for lost, and that one who tries again waits long between two times.
+const LONG_S: [f64; 4] = [5.0, 11.0, 20.0, 30.0];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ranges that the disk can't read and the server has; then the same, to be mended.
@@ -95,20 +98,22 @@ pub(super) fn links(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
     let raced = rig.raced(&site, &below, "race", &[])?;
     let file = open_to_read(&raced.block())?;
     let is_over = AtomicBool::new(false);
-    let (first_s, load) = thread::scope(|scope| {
+    let (flapped, load) = thread::scope(|scope| {
         let load = scope.spawn(|| read_until(&file, &is_over, interrupt));
-        let first_s = flap(&site, &raced, scaled(FLAPS, scale), interrupt);
+        let flapped = flap(&site, &raced, scale, interrupt);
         is_over.store(true, Ordering::Release);
-        (first_s, load.join())
+        (flapped, load.join())
     });
     drop(file);
     let load = load.map_err(|_| "who reads has failed".to_owned())??;
-    let first_s = first_s?;
+    let (first_s, first_of_long_s) = flapped?;
     raced.end()?;
     below.end()?;
     let figures = [
         ("flaps", vec![first_s.len() as f64]),
         ("first_s", first_s),
+        ("long", vec![first_of_long_s.len() as f64]),
+        ("first_of_long_s", first_of_long_s),
         ("reads", vec![load.us.len() as f64]),
         ("errors", vec![(load.wrong + load.failed) as f64]),
     ];
@@ -124,15 +129,26 @@ fn read_until(file: &File, is_over: &AtomicBool, interrupt: &Interrupt) -> Resul
     Ok(all)
 }
 
-/// Takes the link down for a moment, so often; how long the first answer of the server took each time after it came back.
-fn flap(site: &Site, raced: &Raced, flaps: u64, interrupt: &Interrupt) -> Result<Vec<f64>, String> {
+/// How long the link stays down at this of so many times, where that is long.
+fn long(flap: u64, flaps: u64) -> Option<Duration> {
+    let apart = (flaps / LONG_S.len() as u64).max(1);
+    // In the middle of each part.
+    let which = (flap % apart == apart / 2).then_some(flap / apart)?;
+    LONG_S.get(usize::try_from(which).ok()?).map(|&seconds| Duration::from_secs_f64(seconds))
+}
+
+/// Takes the link down, for a moment or long, so often; the seconds that the first answer of the server took each time after it came
+/// back, of all times and of the long ones.
+fn flap(site: &Site, raced: &Raced, scale: f64, interrupt: &Interrupt) -> Result<(Vec<f64>, Vec<f64>), String> {
+    let flaps = scaled(FLAPS, scale);
     let mut moments = Random::new(2);
-    let mut first_s = Vec::new();
-    for _ in 0..flaps {
-        let mut rest = || thread::sleep(Duration::from_millis(20 + moments.below(300)));
-        rest();
+    let (mut first_s, mut first_of_long_s) = (Vec::new(), Vec::new());
+    for flap in 0..flaps {
+        let mut moment = || Duration::from_millis(20 + moments.below(300));
+        thread::sleep(moment());
+        let (moment, long) = (moment(), long(flap, flaps));
         site.network.set_up(false)?;
-        rest();
+        rest(long.map_or(moment, |long| long.mul_f64(scale)), interrupt)?;
         let before = raced.counted("reads_remote")?;
         site.network.set_up(true)?;
         let began = Instant::now();
@@ -144,6 +160,38 @@ fn flap(site: &Site, raced: &Raced, flaps: u64, interrupt: &Interrupt) -> Result
             thread::sleep(Duration::from_millis(2));
         }
         first_s.push(began.elapsed().as_secs_f64());
+        if let Some(long) = long {
+            first_of_long_s.push(began.elapsed().as_secs_f64());
+            eprintln!("  down for {:.1} s: {:.3} s", long.mul_f64(scale).as_secs_f64(), began.elapsed().as_secs_f64());
+        }
     }
-    Ok(first_s)
+    Ok((first_s, first_of_long_s))
+}
+
+/// Sleeps, and looks up now and then.
+fn rest(time: Duration, interrupt: &Interrupt) -> Result<(), String> {
+    let until = Instant::now() + time;
+    loop {
+        interrupt.check()?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(Duration::from_millis(100)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_down_for_long_some_times_however_often_it_is_down() {
+        for flaps in [100, 20, 7, 4] {
+            let longs: Vec<f64> =
+                (0..flaps).filter_map(|flap| long(flap, flaps)).map(|long| long.as_secs_f64()).collect();
+            assert_eq!(longs, LONG_S, "{flaps}");
+        }
+        assert_eq!([12, 13, 37, 87, 99].map(|flap| long(flap, 100).is_some()), [true, false, true, true, false]);
+    }
 }
