@@ -9,9 +9,8 @@ use super::contents::BLOCK;
 use super::figures::{Known, image, on_both};
 use super::gets;
 use super::network::Host;
-use super::outcomes::Taken;
 use super::rig::{CONTENT, Rig, Shown, disk, open_to_read, plain_image, ssd, turns};
-use super::series::{self, random_reads, said};
+use super::series::{self, by_turns, random_reads, said};
 use super::site::Site;
 use super::{Figures, rounds, scaled};
 use crate::bench::run::Disk;
@@ -46,29 +45,30 @@ pub(super) fn quick_device(scale: f64, programs: &Programs, interrupt: &Interrup
     let mut figures = Figures::new();
     let known = Known::of(IMAGE);
     on_both(&mut site, &[known], 1000, ssd().real(1.0), |_, both| {
-        let of = |is_raced: bool, seed: u64, reads: u64| -> Result<Taken, String> {
-            let path = both.file(known, is_raced);
+        let raced = |reads: u64, seed: u64| {
+            let path = both.file(known, true);
             let file = File::open(&path).map_err(said(&path))?;
-            let series = random_reads(&file, IMAGE, reads, &mut Random::new(seed), IMAGE, interrupt)?;
-            series.is_right().map(|()| series.taken())
+            random_reads(&file, IMAGE, reads, &mut Random::new(seed), IMAGE, interrupt)?.is_right()
         };
         for (is_raced, name) in SIDES {
             add(&mut figures, &format!("turns_{name}"), turns(&both.file(known, is_raced))?.into());
         }
         let forget = |is_raced| series::forget(&both.file(known, is_raced));
         forget(true)?;
-        let share = extra(&both.raced, |reads, seed| of(true, seed, reads).map(drop), reads)?;
+        let share = extra(&both.raced, raced, reads)?;
         add(&mut figures, "extra_percent", share);
         add(&mut figures, "over_budget", both.raced.over_budget()? as f64);
-        for round in 0..rounds {
-            for (is_raced, name) in SIDES {
-                forget(is_raced)?;
-                let cold = of(is_raced, round as u64, reads)?;
-                // Of these places all are in memory now.
-                let warm = of(is_raced, round as u64, reads)?;
-                add(&mut figures, &format!("cold_{name}_us"), cold.mean);
-                add(&mut figures, &format!("warm_{name}_us"), warm.median);
-                add(&mut figures, &format!("open_{name}_us"), opened(&[both.file(known, is_raced)])?);
+        for round in 0..rounds as u64 {
+            SIDES.iter().try_for_each(|(is_raced, _)| forget(*is_raced))?;
+            let paths = SIDES.map(|(is_raced, _)| both.file(known, is_raced));
+            let read = || by_turns(&paths, (IMAGE, IMAGE), reads, round, interrupt);
+            let cold = read()?;
+            // Of these places all are in memory now.
+            let warm = read()?;
+            for ((path, (_, name)), (cold, warm)) in paths.iter().zip(SIDES).zip(cold.iter().zip(&warm)) {
+                add(&mut figures, &format!("cold_{name}_us"), cold.taken().mean);
+                add(&mut figures, &format!("warm_{name}_us"), warm.taken().median);
+                add(&mut figures, &format!("open_{name}_us"), opened(std::slice::from_ref(path))?);
             }
         }
         Ok(())

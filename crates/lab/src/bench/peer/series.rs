@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use onesweep_sys::cache;
@@ -88,6 +88,33 @@ pub(super) fn random_reads(
     Ok(series)
 }
 
+/// Reads that are done on one side before it is the other's turn: few, so that what changes on the machine meanwhile meets both, and
+/// enough that each runs as it does by itself.
+const TURN: u64 = 20;
+
+/// The same random reads of copies of a file in several places, some of each by turns, in an order that changes: what each copy took.
+pub(super) fn by_turns(
+    paths: &[PathBuf],
+    (bytes, content): (u64, u64),
+    reads: u64,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<Vec<Series>, String> {
+    let open = |path: &PathBuf| File::open(path).map_err(said(path));
+    let files = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut all: Vec<Series> = files.iter().map(|_| Series::default()).collect();
+    // The same places for each.
+    let mut places = vec![Random::new(seed); files.len()];
+    for turn in 0..reads.div_ceil(TURN) {
+        let count = TURN.min(reads - turn * TURN);
+        for step in 0..files.len() {
+            let which = (step + turn as usize) % files.len();
+            all[which].add(random_reads(&files[which], bytes, count, &mut places[which], content, interrupt)?);
+        }
+    }
+    all.iter().try_for_each(Series::is_right).map(|()| all)
+}
+
 /// Nothing of it is in memory any more.
 pub(super) fn forget(path: &Path) -> Result<(), String> {
     let file = File::open(path).map_err(said(path))?;
@@ -145,5 +172,20 @@ mod tests {
         let short = random_reads(&file, 128 << 10, 50, &mut Random::new(1), 5, &interrupt).unwrap();
         assert!(short.failed > 0 && short.is_right().is_err());
         assert!(copy(&path, 5, &interrupt).is_ok() && copy(&path, 6, &interrupt).is_err());
+    }
+    #[test]
+    fn copies_are_read_at_the_same_places_by_turns_and_wrong_bytes_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        for path in &paths {
+            contents::write(&mut File::create(path).unwrap(), 5, 64 << 10).unwrap();
+        }
+        let interrupt = Interrupt::default();
+        let read = |bytes| by_turns(&paths, (bytes, 5), 50, 1, &interrupt);
+        let counts: Vec<usize> = read(64 << 10).unwrap().iter().map(|series| series.us.len()).collect();
+        assert_eq!(counts, [50, 50]);
+        // One of them only.
+        contents::write(&mut File::create(&paths[1]).unwrap(), 6, 64 << 10).unwrap();
+        assert_eq!(read(64 << 10).unwrap_err(), "50 reads gave wrong bytes, 0 failed");
     }
 }
