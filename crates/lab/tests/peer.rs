@@ -95,6 +95,8 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
         "index-size",
         "writes",
         "one-disk-writes",
+        "large-writes",
+        "several-readers",
         "second-machine",
         "guard",
     ]);
@@ -118,6 +120,14 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     // Modelled.
     assert!(figure("writes", "raced_ms") / figure("writes", "alone_ms") < 1.2);
     assert!(figure("one-disk-writes", "raced_ms") > figure("one-disk-writes", "alone_ms"));
+    for name in ["elsewhere_ms", "elsewhere_through_ms", "same_ms", "same_through_ms"] {
+        assert!(figure("large-writes", name) > figure("large-writes", "alone_ms") * 0.9, "{name}");
+    }
+    for way in ["10_race_8", "10_local-first_32", "1000_race_32", "1000_local-first_8"] {
+        for side in ["alone", "raced"] {
+            assert!(figure("several-readers", &format!("{way}_{side}")) > 0.0, "{way}: {side}");
+        }
+    }
     let second =
         ["first_scanned", "second_scanned", "second_peer", "second_bytes"].map(|name| figure("second-machine", name));
     let files = figure("second-machine", "files");
@@ -152,6 +162,7 @@ fn servers_that_fail_and_clocks_that_move_cost_no_byte() {
         assert_eq!(fault["first_us"].as_array().unwrap().len(), fault["disk"].as_array().unwrap().len(), "{fault}");
     }
     assert_eq!(results.figure("links", "errors"), 0.0);
+    assert_eq!(results.figure("links", "long"), 4.0);
     assert!(results.figure("links", "first_s") > 0.0 && results.figure("links", "reads") > 0.0);
 }
 

@@ -7,16 +7,17 @@
 //! |---|---|
 //! | [`figures`] | files of many sizes, at random and from start to end (the paper's figures 4 and 3) |
 //! | [`faults`] | a server that fails in each of many ways |
-//! | [`writes`] | writes through the race: their cost, kills |
+//! | [`writes`], [`large`] | writes through the race: their cost, also scattered over a large device; kills |
 //! | [`rewritten`] | blocks that are written as a whole and in parts, and read once |
 //! | [`troubles`] | a disk with unreadable places; a link that goes and comes |
 //! | [`calm`] | what the race costs where it can't gain; the client library; a disk in standby |
+//! | [`readers`] | several readers at once, among whose reads the drive chooses |
 //! | [`stored`] | what a server keeps of many clients; how large an index is |
 //! | [`trees`] | a tree on a device that is quicker than the network |
 //! | [`scans`] | a second machine scans what a first one has scanned; the same beside clamdscan |
 //! | [`guards`] | what `onesweep guard` adds to an opening |
 //! | [`network`], [`site`], [`rig`] | the hosts, what runs on them, and the disks |
-//! | [`relay`], [`liar`], [`gets`] | programs of our own on them: what spoils a connection, a server that lies, the client library |
+//! | [`relay`], [`liar`], [`gets`] | programs of our own on them: what spoils a connection, a server that begins to lie, the client library |
 //! | [`clock`], [`clamd`] | a clock of the day that is moved; a scanner of viruses with a signature of our own |
 //! | [`contents`], [`series`] | known bytes, and reads of them by the clock |
 //! | [`warm`] | reads of what is in memory, of several places by turns |
@@ -32,10 +33,12 @@ mod figures;
 pub(crate) mod gets;
 mod goals;
 mod guards;
+mod large;
 pub(crate) mod liar;
 mod network;
 mod outcomes;
 mod page;
+mod readers;
 pub(crate) mod relay;
 mod rewritten;
 mod rig;
@@ -95,6 +98,8 @@ enum Case {
     QuickTree,
     Writes,
     WritesTogether,
+    WritesScattered,
+    SeveralReaders,
     Library,
     Shared,
     IndexSize,
@@ -105,7 +110,7 @@ enum Case {
     Guard,
 }
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 24] = [
     Case::Random(10),
     Case::Random(1000),
     Case::Sequential(10),
@@ -120,6 +125,8 @@ const CASES: [Case; 22] = [
     Case::QuickTree,
     Case::Writes,
     Case::WritesTogether,
+    Case::WritesScattered,
+    Case::SeveralReaders,
     Case::Library,
     Case::Shared,
     Case::IndexSize,
@@ -155,6 +162,8 @@ impl Case {
             Self::QuickTree => "quick-tree".into(),
             Self::Writes => "writes".into(),
             Self::WritesTogether => "one-disk-writes".into(),
+            Self::WritesScattered => "large-writes".into(),
+            Self::SeveralReaders => "several-readers".into(),
             Self::Library => "library".into(),
             Self::Shared => "shared".into(),
             Self::IndexSize => "index-size".into(),
@@ -188,6 +197,8 @@ impl Case {
             Self::QuickTree => trees::quick,
             Self::Writes => writes::random,
             Self::WritesTogether => writes::random_on_one_disk,
+            Self::WritesScattered => large::scattered,
+            Self::SeveralReaders => readers::several,
             Self::Library => calm::library,
             Self::Shared => stored::shared,
             Self::IndexSize => stored::index,

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::faults::is_timed;
 use super::goals::{self, Outcomes as ByCase, above};
 use super::outcomes::{Faulty, Measured, Outcome, Outcomes, Random, Sequential, Taken};
+use super::readers;
 use crate::bench::page::{NOT_MEASURED, Table, commit, count, measured, number, spread};
 use crate::bench::plot::Pictures;
 use crate::bench::statistics::{self, Spread};
@@ -38,12 +40,40 @@ pub(crate) fn show(dir: &Path, _pictures: &mut Pictures) -> Result<String, Strin
             Outcome::Figures(_) => String::new(),
         };
     }
+    if let Some(Outcome::Figures(figures)) = by_case.get("several-readers") {
+        text += &format!(
+            "\n### Several readers at once\n\nReads of 4 KiB a second, each reader at random places, one after the other; the drive \
+             chooses among those that have reached it.\n\n{}",
+            readers::table(figures)
+        );
+    }
     Ok(text)
+}
+
+/// What runs in rows of reads from memory.
+const WARM: &str = "Reads from memory are answered by whoever has the bytes nearest. Of a quicker device that is the page cache of the \
+    ext4 above the loop device, on either side: neither the mount nor a server is asked. Of a file of 19 KB in a tree each block was \
+    read just before, so it is the page cache of FUSE, and the daemon isn't asked. Of a file of 64 MiB it is the page cache of the \
+    file system below, to which the kernel passes such reads through. What the mount costs a read that isn't in memory stands in the \
+    rows of cold reads. What ten clients have stored are the bytes of blocks: each takes 160 more of the server's memory to be found.";
+
+/// Where what was measured: the commit of most cases, and the cases of each other one.
+fn commits(all: &BTreeMap<&str, &Measured>) -> String {
+    let mut by_commit: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (case, measured) in all {
+        by_commit.entry(&measured.commit).or_default().push(format!("`{case}`"));
+    }
+    let most = by_commit.iter().max_by_key(|(_, cases)| cases.len()).map(|(commit, _)| *commit);
+    let Some(cases) = most.and_then(|most| by_commit.remove_entry(most)) else { return NOT_MEASURED.into() };
+    let others = by_commit.iter().map(|(of, cases)| format!("{} at {}", cases.join(", "), commit(of)));
+    let others: Vec<String> = others.collect();
+    let most = commit(cases.0);
+    if others.is_empty() { most } else { format!("{most} (but {})", others.join("; ")) }
 }
 
 fn preface(all: &BTreeMap<&str, &Measured>) -> String {
     let listed = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
-    let commits = listed(all.values().map(|measured| commit(&measured.commit)).collect());
+    let commits = commits(all);
     let host = |measured: &&Measured| format!("{}, Linux {}", measured.machine.processors, measured.machine.kernel);
     let hosts = listed(all.values().map(host).collect());
     let loads = statistics::spread(all.values().flat_map(|measured| measured.load).collect());
@@ -60,16 +90,20 @@ fn preface(all: &BTreeMap<&str, &Measured>) -> String {
     format!(
         "Measured by `onesweep-lab bench peer`, at {commits}, on {hosts}; the machine's load was {}, and a `getppid` took {} µs: \
          where the load is above the number of processors, times by the clock have waited for others. The disk is \
-         `barracuda-7200.11` in real time, its track buffer on, of which the image is all; where it is said, `ssd`. Client and \
+         `barracuda-7200.11` in real time, its track buffer on, of which the image is all; where it is said, `ssd`. A server without any \
+         of the blocks is asked beside that disk at a fifth of its times. In modelled time alone, by which nothing waits, are writes, \
+         blocks that are rewritten, unreadable places, kills among writes, and scans; an index, what a server keeps, the client library \
+         and `guard` have no such disk. Client and \
          server are in network namespaces of their own, with TLS between them and a link whose rate tbf limits in each \
-         direction. Both sides of a comparison are measured one after the other, round by round. Every block that is read is \
-         held against what was written.{unoptimised}",
+         direction. Both sides of a comparison are measured one after the other, round by round; reads of a quicker device by turns of \
+         twenty, reads of a tree from memory by turns of one. Every block that is read is \
+         held against what was written.{unoptimised}\n\n{WARM}",
         loads.map_or(NOT_MEASURED.into(), spread),
         calls.map_or(NOT_MEASURED.into(), |calls| format!("{:.2}", calls.median)),
     )
 }
 
-fn link(mbit: u64) -> String {
+pub(super) fn link(mbit: u64) -> String {
     if mbit >= 1000 { format!("{} Gbit/s", mbit / 1000) } else { format!("{mbit} Mbit/s") }
 }
 
@@ -130,20 +164,23 @@ fn of_faults(faults: &[Faulty]) -> String {
     let mut table = Table::new(&heads);
     for faulty in faults {
         let first = faulty.first_us.iter().map(|us| us / 1e3).collect();
+        // Of policies that wait for the server by design no times are asked.
+        let time = |time: String| if is_timed(&faulty.policy) { time } else { "–".into() };
         table.row(vec![
             faulty.fault.clone(),
             format!("`{}`", faulty.policy),
-            middle(&faulty.disk, |taken| taken.p99),
-            middle(&faulty.raced, |taken| taken.median),
-            middle(&faulty.raced, |taken| taken.p99),
-            above(faulty).map_or(NOT_MEASURED.into(), spread),
-            statistics::spread(first).map_or(NOT_MEASURED.into(), spread),
+            time(middle(&faulty.disk, |taken| taken.p99)),
+            time(middle(&faulty.raced, |taken| taken.median)),
+            time(middle(&faulty.raced, |taken| taken.p99)),
+            time(above(faulty).map_or(NOT_MEASURED.into(), spread)),
+            time(statistics::spread(first).map_or(NOT_MEASURED.into(), spread)),
             statistics::spread(faulty.extra_percent.clone()).map_or("–".into(), spread),
         ]);
     }
     format!(
         "\n### A server that fails\n\nMilliseconds for random reads of 4 KiB after the fault, its first read apart; medians of the \
-         rounds. Extra: requests without use, of a hundred reads, once 200 have met the fault; where the server can't help.\n\n{table}"
+         rounds. A server that comes back is away for fifty reads and more: one thread reads throughout, and the first read is the \
+         first that began when it was gone. One that gives wrong bytes was honest until then. Extra: requests without use, of a hundred reads, once 200 have met the fault; where the server can't help.\n\n{table}"
     )
 }
 
@@ -170,15 +207,23 @@ mod tests {
             extra_percent: vec![1.5],
             ..Faulty::default()
         };
+        let counted_alone = Faulty {
+            fault: "killed".into(),
+            policy: "quiet-disk".into(),
+            extra_percent: vec![0.5],
+            ..Faulty::default()
+        };
         let machine = Machine { processors: "2 processors".into(), kernel: "6.18".into(), ..Machine::default() };
         let mut outcomes = Outcomes::default();
         for (case, scale, outcome) in [
             ("figure-4-1000", 1.0, Outcome::Random(Random { mbit: 1000, reads: 1000, sizes })),
             ("figure-3-10", 1.0, Outcome::Sequential(Sequential { mbit: 10, files })),
-            ("faults", 1.0, Outcome::Faults(vec![faulty])),
+            ("faults", 1.0, Outcome::Faults(vec![faulty, counted_alone])),
+            ("several-readers", 1.0, Outcome::Figures([("10_race_8_alone".to_owned(), vec![150.0])].into())),
             ("figure-4-10", 0.1, Outcome::Random(Random::default())),
         ] {
-            let (commit, machine) = ("abc".into(), machine.clone());
+            let commit = if case == "faults" { "def" } else { "abc" };
+            let (commit, machine) = (commit.into(), machine.clone());
             outcomes.enter(
                 case.into(),
                 Measured {
@@ -195,11 +240,13 @@ mod tests {
         outcomes.save(dir.path()).unwrap();
         let text = show(dir.path(), &mut pictures).unwrap();
         for words in [
-            "at `abc`, on 2 processors, Linux 6.18; the machine's load was 4.00 (3.00 to 5.00)",
+            "at `abc` (but `faults` at `def`), on 2 processors, Linux 6.18; the machine's load was 4.00 (3.00 to 5.00)",
             "### The paper's figure 4, 1 Gbit/s\n\n1,000 reads",
             "| 1M | 9.00 | 0.90 | 18.0 | 0.40 | 0.04 | 0.80 |",
             "| 64K | 12.0 | 11.0 | 60.0 |",
             "| killed | `race` | 18.0 | 9.00 | 18.0 | -2.90 | 5.00 | 1.50 |",
+            "| killed | `quiet-disk` | – | – | – | – | – | 0.50 |",
+            "| 10 Mbit/s | `race` | 8 | 150 | not measured |",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

@@ -44,21 +44,27 @@ pub(super) fn random(scale: f64, programs: &Programs, interrupt: &Interrupt) -> 
         let shown = writable(&site, "raced", &rig)?;
         let raced = is_raced.then(|| site.mount(PORT, &rig.index, &shown.file, &[])).transpose()?;
         let path = raced.as_ref().map_or(shown.file.clone(), Raced::block);
-        figures.entry(name.into()).or_default().push(written(&shown, &path, writes, interrupt)?);
+        figures.entry(name.into()).or_default().push(written((&shown, &path), IMAGE, writes, 1, interrupt)?);
         raced.map_or(Ok(()), Raced::end)?;
         shown.end()?;
     }
     Ok(figures)
 }
 
-/// Modelled milliseconds of the disk for random writes to what is shown of it.
-fn written(shown: &Shown, path: &Path, writes: u64, interrupt: &Interrupt) -> Result<f64, String> {
+/// Modelled milliseconds of the disk for random writes to the first `bytes` of what is shown of it at a path.
+pub(super) fn written(
+    (shown, path): (&Shown, &Path),
+    bytes: u64,
+    writes: u64,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<f64, String> {
     let file = open_to_write(path)?;
     shown.reset()?;
-    let mut places = Random::new(1);
+    let mut places = Random::new(seed);
     for _ in 0..writes {
         interrupt.check()?;
-        let number = places.below(IMAGE / BLOCK as u64);
+        let number = places.below(bytes / BLOCK as u64);
         file.write_all_at(&contents::block(2, number), number * BLOCK as u64).map_err(said(path))?;
     }
     file.sync_all().map_err(said(path))?;
@@ -76,7 +82,7 @@ pub(super) fn random_on_one_disk(scale: f64, programs: &Programs, interrupt: &In
     let mut figures = Figures::new();
     let shown = || Shown::new(&site, "raced", &image, &disk(), Vec::new(), false);
     let alone = shown()?;
-    figures.insert("alone_ms".into(), vec![written(&alone, &alone.file, writes, interrupt)?]);
+    figures.insert("alone_ms".into(), vec![written((&alone, &alone.file), IMAGE, writes, 1, interrupt)?]);
     alone.end()?;
     let shown = shown()?;
     // Both go with the disk.
@@ -92,7 +98,7 @@ pub(super) fn random_on_one_disk(scale: f64, programs: &Programs, interrupt: &In
     let index = at.join("index");
     site.index(&index, &raced.device, &[])?;
     let race = site.mount(PORT, &index, &raced.device, &[])?;
-    figures.insert("raced_ms".into(), vec![written(&shown, &race.block(), writes, interrupt)?]);
+    figures.insert("raced_ms".into(), vec![written((&shown, &race.block()), IMAGE, writes, 1, interrupt)?]);
     race.end()?;
     shown.end()?;
     Ok(figures)
