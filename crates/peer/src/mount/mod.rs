@@ -61,9 +61,9 @@ use crate::{
 /// Sets of servers are bits of a number.
 pub const SERVERS_MAX: usize = 16;
 
-/// Regions that are marked by one flush where servers are to have what is written: after a kill all that are marked are read and
-/// offered to them.
-const MARKED_AND_OWED: u64 = 64;
+/// Regions that are marked by one flush where servers are to have what is written: 4 GiB, which whoever writes all over a disk
+/// comes to by his third mark. After a kill all that are marked are read, one by one, and offered to them.
+const MARKED_AND_OWED: u64 = 4096;
 
 /// Memory that is kept for the next reads of the disk: as much as those that go there together hold. Fresh memory has to be cleared and
 /// mapped before the disk is asked, and a disk that turns doesn't wait.
