@@ -11,15 +11,15 @@ the node. docs/ray.md tells what happens when a node is lost.
 from __future__ import annotations
 
 import os
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias, Unpack
 
-from . import _onesweep
-from ._errors import Error, RootError
+from . import _onesweep, _shares
+from ._errors import Error
 from ._onesweep import File
 from ._types import Options, Size, Text
 
@@ -53,7 +53,6 @@ _SCHEMA = pa.schema(
     ]
 )
 
-_FILES_MAX = 1 << 16
 _AT_ONCE = 4
 
 
@@ -103,7 +102,7 @@ class Share:
 
     @property
     def paths(self) -> list[str]:
-        return [os.fsdecode(path) for path in zlib.decompress(self._packed).split(b"\0")]
+        return _shares.unpacked(self._packed)
 
     def __iter__(self) -> Iterator[File[str]]:
         """The files; raises for the first one that fails."""
@@ -111,31 +110,7 @@ class Share:
 
     def read(self, onerror: Callable[[Error], object] | None) -> Iterator[File[str]]:
         """The files; failures go to ``onerror``."""
-        paths = self.paths
-        try:
-            reader = _onesweep.read(paths, onerror=onerror, **self._options)
-        except RootError as error:
-            if onerror is None:
-                raise
-            # None is there any more. The exception tells of one.
-            if len(paths) == 1:
-                onerror(error)
-                return
-            for path in paths:
-                yield from _alone(path, onerror, self._options)
-            return
-        with reader:
-            yield from reader
-
-
-def _alone(path: str, onerror: Callable[[Error], object], options: Options) -> Iterator[File[str]]:
-    try:
-        reader = _onesweep.read([path], onerror=onerror, **options)
-    except RootError as error:
-        onerror(error)
-        return
-    with reader:
-        yield from reader
+        return _shares.read(self.paths, onerror, self._options)
 
 
 def content(file: File[str]) -> dict[str, Any]:
@@ -240,41 +215,18 @@ class _DiskShares:
 @ray.remote(max_retries=-1)
 def _plan(host: str, roots: list[str], share_bytes: int, options: Options) -> tuple[list[_DiskShares], list[Error]]:
     """What a node has, by disks, dealt out in their order. It is kept with the driver, so that no loss of a node deals it anew."""
-    uncached: Options = {"ignore_cache": True, **options}
-    with _onesweep.plan(roots, **uncached) as plan:
-        if plan.is_partial:
-            raise MemoryError(f"{host}: there are more names than catalog_limit holds; raise it, or name parts of the tree")
-        seeks = {disk.disk: disk.order != "directory" for disk in plan.disks}
-        by_disk: dict[str, list[Any]] = {}
-        for planned in plan.files():
-            by_disk.setdefault(planned.disk, []).append(planned)
-        errors = plan.errors
+    plan = _shares.planned(roots, options)
+    if plan is None:
+        raise MemoryError(f"{host}: there are more names than catalog_limit holds; raise it, or name parts of the tree")
     dealt = []
-    for disk, files in by_disk.items():
-        groups = list(_groups(files, share_bytes))
+    for disk in plan.disks:
+        groups = list(_shares.groups(disk.files, share_bytes, attrgetter("size")))
         shares = [
-            Share(host, disk, number, len(groups), len(group), sum(file.size for file in group), _packed(group), options)
+            Share(host, disk.disk, number, len(groups), len(group), sum(file.size for file in group), _shares.packed(group), options)
             for number, group in enumerate(groups)
         ]
-        dealt.append(_DiskShares(seeks.get(disk, True), shares))
-    return dealt, errors
-
-
-def _groups(files: list[Any], share_bytes: int) -> Iterator[list[Any]]:
-    group: list[Any] = []
-    size = 0
-    for file in files:
-        if group and (size + file.size > share_bytes or len(group) >= _FILES_MAX):
-            yield group
-            group, size = [], 0
-        group.append(file)
-        size += file.size
-    if group:
-        yield group
-
-
-def _packed(files: list[Any]) -> bytes:
-    return zlib.compress(b"\0".join(os.fsencode(file.path) for file in files))
+        dealt.append(_DiskShares(disk.seeks, shares))
+    return dealt, plan.errors
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Shares: a plan cut into pieces that lie side by side on a disk, each of them for one reader."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from . import _onesweep
+from ._errors import Error, RootError
+from ._onesweep import File
+from ._records import PlannedFile
+from ._types import Options
+
+_FILES_MAX = 1 << 16
+
+
+@dataclass(frozen=True)
+class DiskFiles:
+    """What lies on one disk, in the order in which it is read."""
+
+    disk: str
+    seeks: bool
+    files: list[PlannedFile[str]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    disks: list[DiskFiles]
+    errors: list[Error]
+
+
+def planned(roots: list[str], options: Options) -> Planned | None:
+    """What there is, by disks, cached or not; nothing when there are more names than the catalogue holds."""
+    uncached: Options = {"ignore_cache": True, **options}
+    with _onesweep.plan(roots, **uncached) as plan:
+        if plan.is_partial:
+            return None
+        seeks = {disk.disk: disk.order != "directory" for disk in plan.disks}
+        by_disk: dict[str, list[PlannedFile[str]]] = {}
+        for file in plan.files():
+            by_disk.setdefault(file.disk, []).append(file)
+        return Planned([DiskFiles(disk, seeks.get(disk, True), files) for disk, files in by_disk.items()], plan.errors)
+
+
+def groups(
+    files: Iterable[PlannedFile[str]], limit: int, bytes_of: Callable[[PlannedFile[str]], int]
+) -> Iterator[list[PlannedFile[str]]]:
+    """Files that follow each other, together no more than so many bytes unless it is one."""
+    group: list[PlannedFile[str]] = []
+    total = 0
+    for file in files:
+        size = bytes_of(file)
+        if group and (total + size > limit or len(group) >= _FILES_MAX):
+            yield group
+            group, total = [], 0
+        group.append(file)
+        total += size
+    if group:
+        yield group
+
+
+def packed(files: Iterable[PlannedFile[str]]) -> bytes:
+    return zlib.compress(b"\0".join(os.fsencode(file.path) for file in files))
+
+
+def unpacked(paths: bytes) -> list[str]:
+    return [os.fsdecode(path) for path in zlib.decompress(paths).split(b"\0")]
+
+
+def read(paths: list[str], onerror: Callable[[Error], object] | None, options: Options) -> Iterator[File[str]]:
+    """Files of a share in the order of the disk. What was a file when it was planned is read as nothing else:
+    not as the image of a disk, nor as the directory that may be there now."""
+    walked: Options = {**options, "metadata": "walk", "recursive": False}
+    try:
+        reader = _onesweep.read(paths, onerror=onerror, **walked)
+    except RootError as error:
+        if onerror is None:
+            raise
+        # None is there any more. The exception tells of one.
+        if len(paths) == 1:
+            onerror(error)
+            return
+        for path in paths:
+            yield from read([path], onerror, options)
+        return
+    with reader:
+        yield from reader
