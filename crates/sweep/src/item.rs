@@ -234,6 +234,12 @@ impl SweptFile {
         self
     }
 
+    /// Says by which way the content came, where another process has read it.
+    pub fn with_route(mut self, route: Route) -> Self {
+        self.route = route;
+        self
+    }
+
     /// Gives the entry further names (hard links).
     pub fn with_links(mut self, links: Vec<PathBuf>) -> Self {
         self.links = links;
