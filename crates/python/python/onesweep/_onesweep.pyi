@@ -2,7 +2,7 @@
 
 import os
 from types import TracebackType
-from typing import AnyStr, Generic, Literal, Self, Unpack, final, overload
+from typing import Any, AnyStr, Generic, Literal, Self, Unpack, final, overload
 
 from ._errors import Error
 from ._records import Directory, DirectoryTotals, DiskPlan, Estimate, Layout, PlannedFile, Sum, Summary
@@ -181,6 +181,14 @@ class Table:
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+
+def _parts_of(file: File[str]) -> tuple[Any, ...]:
+    """What is known of a regular file but its content, to be pickled."""
+
+def _file_of(parts: tuple[Any, ...], content: bytes) -> File[str]:
+    """The file again, in another process."""
 
 def _bytes_of(value: Size) -> int:
     """A number of bytes, or a text like "256M"."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from . import _onesweep
 from ._errors import Error, RootError
-from ._onesweep import File
+from ._onesweep import File, Reader
 from ._records import PlannedFile
 from ._types import Options
 
@@ -67,6 +67,22 @@ def packed(files: Iterable[PlannedFile[str]]) -> bytes:
 
 def unpacked(paths: bytes) -> list[str]:
     return [os.fsdecode(path) for path in zlib.decompress(paths).split(b"\0")]
+
+
+def every_name(reader: Reader[str], onerror: Callable[[Error], object] | None, options: Options) -> Iterator[File[str]]:
+    """What a sweep gives, and after that the further names of its files, each as a file."""
+    names: list[str] = []
+    with reader:
+        for file in reader:
+            names += file.links
+            if file.linked_to is None:
+                yield file
+            else:
+                names.append(file.path)
+    # In one call they would be one file again.
+    for name in names:
+        with _onesweep.read([name], onerror=onerror, **options) as found:
+            yield from found
 
 
 def read(paths: list[str], onerror: Callable[[Error], object] | None, options: Options) -> Iterator[File[str]]:

@@ -1,4 +1,4 @@
-"""Trees for PyTorch: each worker of each rank reads its own part of a tree in the order of the disk.
+"""Trees for PyTorch: the workers of a rank read its part of a tree in the order of the disk, by one sweep.
 
     data = onesweep.torch.Tree("/data/images", transform=decode, shuffle="256M", seed=7)
     loader = torch.utils.data.DataLoader(data, batch_size=64, num_workers=4)
@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from random import Random
 from typing import Any, Generic, TypeVar, Unpack
 
 from . import _onesweep
 from ._onesweep import File
+from ._rounds import Rounds
 from ._shuffle import held_bytes, shuffled
 from ._types import OnError, Options, Size, Text
+from ._workers import Place, files
 
 try:
     import torch
@@ -42,8 +45,8 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
     ``transform`` makes of each file what the loop gets; its content is in memory until then. ``shuffle`` is what waits for its
     turn, at most, in bytes, beside the budget of the sweep, in each worker; 0 keeps the order of the disk. Without ``rank`` and
     ``world_size`` those of ``torch.distributed`` count, where it was begun. ``repeatable`` gives the same order for the same seed,
-    epoch, workers and ranks as long as the files lie where they lay, on one disk: nothing is taken from the cache first, and one
-    request is made at a time.
+    epoch, workers and ranks as long as the files lie where they lay, on one disk: nothing is taken from the cache first, one
+    request is made at a time, and each worker sweeps a part of its own.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
         for taken in ("part", "entries"):
             if taken in options:
                 raise TypeError(f"{taken} is decided by the workers and can't be given")
-        self._paths = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        self._paths = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
         self._transform = transform
         self._shuffle = _onesweep._bytes_of(shuffle)
         self._seed = seed
@@ -78,6 +81,9 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
         self._options: Options = {"ignore_cache": True, "one_at_a_time": True, **options} if repeatable else options
         # In memory that workers share, since those that stay from epoch to epoch (persistent_workers) have to see it, too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        # Who asks first gets a file, which nobody can repeat.
+        self._rounds = None if repeatable else Rounds()
+        self._turn = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Shuffles in another way from the next ``iter()`` on. All ranks have to set the same epoch."""
@@ -96,30 +102,22 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
         return 0, 1
 
     def __iter__(self) -> Iterator[T]:
-        rank, world_size = self._place()
         worker = torch.utils.data.get_worker_info()
-        number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        index, of = rank * workers + number, world_size * workers
-        random = Random(f"{self._seed} {int(self._epoch)} {index} {of}")
-        files = ((file, held_bytes(file.size)) for file in self._files(index, of))
-        for file in shuffled(files, self._shuffle, random):
-            yield self._transform(file)
+        if worker is None:
+            return self._items(0, 1, "")
+        # All workers of a loader are told of one seed but for their numbers, and those that stay begin as often as the others.
+        self._turn += 1
+        return self._items(worker.id, worker.num_workers, f"{os.getppid()} {worker.seed - worker.id} {self._turn}")
 
-    def _files(self, index: int, of: int) -> Iterator[File[str]]:
-        names: list[str] = []
-        mine: Options = {**self._options, "part": (index, of, self._seed)}
-        with _onesweep.read(self._paths, onerror=self._onerror, **mine) as files:
-            for file in files:
-                names += file.links
-                if file.linked_to is None:
-                    yield self._held(file)
-                else:
-                    names.append(file.path)
-        # Further names of files that came; in one call they would be one file again.
-        for name in names:
-            with _onesweep.read([name], onerror=self._onerror, **self._options) as files:
-                for file in files:
-                    yield self._held(file)
+    def _items(self, number: int, workers: int, key: str) -> Iterator[T]:
+        place = Place(*self._place(), number, workers)
+        index, of = place.part
+        random = Random(f"{self._seed} {int(self._epoch)} {index} {of}")
+        found = files(self._paths, place, self._seed, self._rounds, key, self._onerror, self._options)
+        with closing(found):
+            sized = ((self._held(file), held_bytes(file.size)) for file in found)
+            for file in shuffled(sized, self._shuffle, random):
+                yield self._transform(file)
 
     def _held(self, file: File[str]) -> File[str]:
         """What waits for its turn must not keep the sweep waiting."""

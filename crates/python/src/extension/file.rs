@@ -23,6 +23,15 @@ use pyo3::{
 
 use super::{fault, ffi, fork::Birth, paths::Style, wait::PATIENCE};
 
+/// What Python calls the ways by which content comes.
+pub(crate) const ROUTES: [(&str, Route); 5] = [
+    ("no-read", Route::NoRead),
+    ("cached", Route::Cached),
+    ("swept", Route::Swept),
+    ("reread", Route::Reread),
+    ("streamed", Route::Streamed),
+];
+
 /// Bytes of a stream that are read between two looks at signals: at least, and at most.
 const PART_BYTES: RangeInclusive<usize> = 4 << 10..=8 << 20;
 
@@ -129,6 +138,11 @@ impl File {
         has_bytes.then(|| Arc::downgrade(&self.lent))
     }
 
+    /// Looks at what was swept.
+    pub(crate) fn look<T>(&self, py: Python<'_>, look: impl FnOnce(&SweptFile) -> T) -> T {
+        look(&self.held(py).swept)
+    }
+
     fn held(&self, py: Python<'_>) -> MutexGuard<'_, Held> {
         self.lent.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,13 +245,8 @@ impl File {
 
     #[getter]
     fn route(&self, py: Python<'_>) -> &'static str {
-        match self.held(py).swept.route() {
-            Route::NoRead => "no-read",
-            Route::Cached => "cached",
-            Route::Swept => "swept",
-            Route::Reread => "reread",
-            Route::Streamed => "streamed",
-        }
+        let route = self.held(py).swept.route();
+        ROUTES.iter().find(|&&(_, known)| known == route).map_or("no-read", |&(name, _)| name)
     }
 
     #[getter]

@@ -5,6 +5,7 @@ mod fault;
 mod ffi;
 mod file;
 mod fork;
+mod handed;
 mod layout;
 mod options;
 mod paths;
@@ -26,6 +27,7 @@ mod _onesweep {
     use super::{
         du::du,
         file::{Chunks, File},
+        handed::{file_of, parts_of},
         layout::{Directories, layout},
         options::bytes_of,
         plan::{Plan, PlannedFiles, plan},

@@ -1,0 +1,184 @@
+"""What workers of a loader share, without PyTorch: one sweep by a process of its own."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import onesweep
+import pytest
+from onesweep import _onesweep
+from onesweep._rounds import Rounds
+from onesweep._sweeper import Task
+from onesweep._workers import Place, _begun, _let_go, _Sweep, files
+from sweepers import processes
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where workers find each other; it must be empty in the end, and no process be left."""
+    with tempfile.TemporaryDirectory(prefix="rounds-") as path:
+        monkeypatch.setenv("TMPDIR", path)
+        monkeypatch.setattr(tempfile, "tempdir", path)
+        yield Path(path)
+        # Exceptions that were caught may have who made the rounds.
+        gc.collect()
+        for _ in range(500):
+            if not processes() and not rounds_in(Path(path)):
+                break
+            time.sleep(0.01)
+        assert not processes() and not rounds_in(Path(path))
+
+
+def rounds_in(temporary: Path) -> list[str]:
+    return [name for name in os.listdir(temporary) if name.startswith("onesweep-")]
+
+
+def all_of_it(f: onesweep.File[str]) -> tuple[Any, ...]:
+    # Whether it is in memory still depends on who asks.
+    route = "read" if f.route in ("cached", "swept", "reread") else f.route
+    return f.path, f.links, tuple(f.stat), f.stat.st_mtime_ns, f.ranges, f.xattrs, bytes(f.data), f.kind, route, f.pread(7, 3)
+
+
+def test_workers_have_what_one_reader_has(root: Path, tree: dict[str, bytes]) -> None:
+    odd = os.fsdecode(b"no \xff text")
+    (root / odd).write_bytes(b"odd")
+    os.link(root / odd, root / "again")
+    with suppress(OSError):
+        os.setxattr(root / odd, "user.note", b"\0\1")
+    options: Any = {"xattrs": True, "large": "200K"}
+    rounds = Rounds()
+    found: list[list[tuple[Any, ...]]] = [[], [], []]
+
+    def work(number: int) -> None:
+        mine = files([str(root)], Place(0, 1, number, 3), 0, rounds, "key", None, options)
+        for file in mine:
+            found[number].append(all_of_it(file))
+            file.take()
+            file.release()
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    alone = sorted(all_of_it(file) for file in files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, options))
+    assert sorted(item for mine in found for item in mine) == alone and all(found)
+    assert {item[8] for item in alone} == {"read", "no-read", "streamed"} and len(alone) == len(tree) + 2
+
+
+def test_parts_that_are_no_file_are_refused(root: Path, tree: dict[str, bytes]) -> None:
+    file = next(onesweep.read(next(iter(tree))))
+    parts = _onesweep._parts_of(file)
+    assert bytes(_onesweep._file_of(parts, b"other").data) == b"other"
+    directory = (parts[0], (0o040755, *parts[1][1:]), *parts[2:])
+    with pytest.raises(ValueError, match="no regular file"):
+        _onesweep._file_of(directory, b"")
+    with pytest.raises(ValueError, match="no regular file"):
+        _onesweep._file_of((*parts[:-1], "by hand"), b"")
+
+
+def test_failures_come_to_who_asks(root: Path, tree: dict[str, bytes]) -> None:
+    gone = str(root / "gone")
+    told: list[onesweep.Error] = []
+    found = [file.path for file in files([str(root), gone], Place(0, 1, 0, 2), 0, Rounds(), "key", told.append, {})]
+    assert Counter(found) == Counter(list(tree)) and [error.filename for error in told] == [gone]
+    with pytest.raises(FileNotFoundError, match="gone"):
+        list(files([str(root), gone], Place(0, 1, 0, 2), 0, Rounds(), "key", None, {}))
+    with pytest.raises(onesweep.RootError, match="gone"):
+        list(files([gone], Place(0, 1, 0, 2), 0, Rounds(), "key", told.append, {}))
+    with pytest.raises(ValueError, match="no size"):
+        list(files([str(root)], Place(0, 1, 0, 2), 0, Rounds(), "key", None, {"budget": "many"}))
+
+
+def test_its_memory_is_that_of_one_sweep(root: Path) -> None:
+    """Files that wait in its hands count, so that those who are slow don't make it take more."""
+    rng = random.Random(3)
+    for n in range(200):
+        (root / f"f{n:03}").write_bytes(rng.randbytes(1_000_000))
+    rounds = Rounds()
+    found = files([str(root)], Place(0, 1, 0, 2), 0, rounds, "key", None, {"budget": "8M"})
+    next(found)
+    (number,) = processes()
+    peaks = []
+    for n, _ in enumerate(found):
+        if n % 20 == 0:
+            status = Path(f"/proc/{number}/status").read_text().split("VmHWM:")
+            peaks.append(int(status[1].split()[0]) >> 10)
+    # Python, the budget, what is ahead and what is on its way; the files have 190 MiB.
+    assert len(peaks) == 10 and peaks[-1] < 110, peaks
+
+
+def stays(rounds: Rounds, told: Any) -> None:
+    """Has its first file and is killed."""
+    found = files([os.environ["ROOT"]], Place(0, 1, 0, 2), 0, rounds, "key", None, {})
+    told.send(next(found).path)
+    signal.pause()
+
+
+def test_who_began_the_sweep_may_be_killed(
+    root: Path, tree: dict[str, bytes], temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep is that of all: others read on, and it ends with the last of them."""
+    monkeypatch.setenv("ROOT", str(root))
+    rounds = Rounds()
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    first = context.Process(target=stays, args=(rounds, there))
+    first.start()
+    found = files([str(root)], Place(0, 1, 1, 2), 0, rounds, "key", None, {})
+    # It is begun by who comes first.
+    while not processes():
+        time.sleep(0.01)
+    paths = [next(found).path]
+    paths.append(here.recv())
+    assert not rounds_in(temporary), "all have come"
+    os.kill(first.pid, signal.SIGKILL)
+    first.join()
+    paths += [file.path for file in found]
+    assert len(paths) == len(set(paths)) and len(tree) - 32 < len(paths) <= len(tree), "but for what it was told last"
+
+
+def test_who_is_killed_while_it_begins_leaves_it_to_the_next(temporary: Path) -> None:
+    rounds = Rounds()
+    context = multiprocessing.get_context("fork")
+
+    def dies(directory: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    first = context.Process(target=lambda: rounds.join("key", 0, 2, dies, lambda path, stack: None))
+    first.start()
+    first.join()
+    made: list[str] = []
+    joined = rounds.join("key", 1, 2, made.append, lambda path, stack: path)
+    assert len(made) == 1 and os.path.isdir(joined.shared)
+    rounds.break_off(joined)
+
+
+def test_a_sweep_that_nobody_comes_to_ends(root: Path, tree: dict[str, bytes], temporary: Path) -> None:
+    directory = temporary / "round"
+    directory.mkdir()
+    process = _begun(str(directory), Task([str(root)], {}, 2))
+    assert process.poll() is None
+    _let_go(process)
+    assert process.wait(60) == 0
+    with ExitStack() as stack, pytest.raises(ChildProcessError):
+        list(_Sweep(str(directory), stack).files(None, {}))
+
+
+def test_a_worker_that_comes_when_all_is_given_has_nothing(root: Path, tree: dict[str, bytes], temporary: Path) -> None:
+    rounds = Rounds()
+    first = [file.path for file in files([str(root)], Place(0, 1, 0, 2), 0, rounds, "key", None, {})]
+    assert Counter(first) == Counter(list(tree))
+    assert list(files([str(root)], Place(0, 1, 1, 2), 0, rounds, "key", None, {})) == []
