@@ -16,10 +16,12 @@ fn any_order() -> impl Strategy<Value = Vec<Drawn>> {
 
 fn any_rules() -> impl Strategy<Value = Rules> {
     let region = prop::sample::select(vec![1_u64, 5, 16, 24, 64, 512]);
-    (region, 0_u64..4, 1_u64..60, 0_u64..3).prop_map(|(region, slack, budget, margin)| Rules {
+    let dearest = prop::sample::select(vec![1, 2, 8]);
+    (region, 0_u64..4, 1_u64..60, dearest, 0_u64..3).prop_map(|(region, slack, budget, dearest, margin)| Rules {
         region,
         slack,
         budget,
+        dearest: budget * dearest,
         margin,
     })
 }
@@ -225,7 +227,7 @@ fn at(runs: &[(u64, u64)]) -> (Places, bool) {
     (Places::of(runs.iter().map(run)).unwrap(), true)
 }
 
-const RULES: Rules = Rules { region: 16, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 16, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 fn regions(files: &[(Places, bool)], rules: &Rules) -> Vec<(std::ops::Range<usize>, u64)> {
     plan(&items(files), rules).regions.into_iter().map(|region| (region.files, region.saves)).collect()
@@ -260,7 +262,41 @@ fn what_lies_well_is_left_and_its_surroundings_are_packed() {
 fn the_budget_bounds_what_is_written() {
     let files: Vec<(Places, bool)> = (0..4).map(|number| at(&[(number * 100, 4)])).collect();
     assert_eq!(regions(&files, &Rules { budget: 9, ..RULES }), [(0..4, 3)]);
-    assert_eq!(regions(&files, &Rules { budget: 8, ..RULES }), []);
+    assert_eq!(regions(&files, &Rules { budget: 7, ..RULES }), []);
+    assert_eq!(regions(&files, &Rules { budget: 8, dearest: 8, ..RULES }), [], "it is no better");
+}
+
+/// A file of 9 blocks between small ones makes two breaks, for which the others leave enough.
+#[test]
+fn a_large_file_among_small_ones_comes_along() {
+    let mut files: Vec<(Places, bool)> = (0..7).map(|number| at(&[(number * 100, 1)])).collect();
+    files[3] = at(&[(300, 9)]);
+    let rules = Rules { budget: 4, dearest: 4, margin: 0, ..RULES };
+    assert_eq!(regions(&files, &rules), [(0..3, 2), (4..7, 2)]);
+    let dear = Rules { dearest: 16, ..rules };
+    assert_eq!(regions(&files, &dear), [(0..7, 6)], "15 blocks for 6 breaks");
+    assert_eq!(regions(&files, &Rules { budget: 2, ..dear }), [(0..3, 2), (4..7, 2)], "that is more than 2 for each");
+}
+
+/// Where one file leads to the next, and both are packed into two regions, that break is new: one of them has to pay for it.
+#[test]
+fn what_is_lost_between_two_regions_counts_against_one_of_them() {
+    let rules = Rules { region: 16, slack: 1, budget: 8, dearest: 64, margin: 0 };
+    let drawn: [&[(u64, u64)]; 6] = [&[(0, 1)], &[(1, 1)], &[(1, 2)], &[(0, 5)], &[(0, 5), (1, 3)], &[(1, 3), (0, 5)]];
+    let all: Vec<Drawn> = drawn.iter().zip(0..).map(|(runs, turn)| (runs.to_vec(), turn % 5 > 0)).collect();
+    let before = files(&all);
+    let made = plan(&items(&before), &rules);
+    assert!(made.blocks() <= (made.before.breaks() - made.after.breaks()) * rules.budget, "{made:?}");
+
+    // The second region can't, so the first one does, and the next run finds nothing.
+    let rules = Rules { region: 16, slack: 1, budget: 13, dearest: 26, margin: 1 };
+    let drawn: [&[(u64, u64)]; 7] =
+        [&[(0, 2)], &[(1, 2)], &[(1, 5), (1, 2)], &[(0, 1), (1, 3)], &[(0, 3)], &[(1, 4), (1, 5)], &[(1, 1)]];
+    let all: Vec<Drawn> = drawn.iter().zip(0..).map(|(runs, turn)| (runs.to_vec(), turn % 6 > 0)).collect();
+    let before = files(&all);
+    let made = plan(&items(&before), &rules);
+    assert_eq!(made.regions.len(), 2, "{made:?}");
+    assert_eq!(plan(&items(&carried_out(&before, &made)), &rules).regions, []);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) struct DefragArgs {
     /// The most that is put side by side at once; 64K to 8M
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = region)]
     pub(crate) region: Size,
-    /// The most that is written for each seek that is saved
+    /// The most that is written for each seek that a region saves, on average
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub(crate) write_budget: Size,
     /// Stop after so long, where nothing is lost; a number with s, m, h or d behind it. What gains most comes first, of whichever path

@@ -44,6 +44,9 @@ use crate::{
 /// So many that each run comes to rest: a pass saves a tenth of what it was planned to save, or moves nothing.
 const PASSES: u32 = 100;
 
+/// How many times the budget the last seeks of a region may cost: by default as much as a disk streams in the time of a seek or so.
+const DEAREST: u64 = 8;
+
 pub(crate) fn run(args: DefragArgs) -> Result<u8, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in heeded_signals() {
@@ -301,7 +304,7 @@ impl<'a> Run<'a> {
         let blocks = |size: Size| size.0 / block_bytes.max(1);
         let region = blocks(self.args.region).clamp(16, 2048);
         let budget = blocks(self.args.write_budget).max(1);
-        let rules = Rules { budget, ..Rules::for_regions(region) };
+        let rules = Rules { budget, dearest: budget.saturating_mul(DEAREST), ..Rules::for_regions(region) };
         Settings { gain_first: self.args.max_time.is_some(), ..Settings::new(rules) }
     }
 

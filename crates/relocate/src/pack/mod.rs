@@ -44,8 +44,11 @@ pub struct Rules {
     pub region: u64,
     /// Blocks that stay free behind the files of a region, for what grows.
     pub slack: u64,
-    /// The most blocks that may be written for each break that is saved.
+    /// The most blocks that may be written for each break that a region saves, on average.
     pub budget: u64,
+    /// The most blocks that may be written for the last breaks of a region, as long as it keeps to its budget: what a file in the middle may
+    /// take for the two that it makes. No less than the budget.
+    pub dearest: u64,
     /// Breaks that a region has to save beyond those that pay for its blocks. A new file between others that lie side by
     /// side adds two, so with 2 or more it moves none of them.
     pub margin: u64,
@@ -56,7 +59,7 @@ impl Rules {
     /// more must be saved than that.
     #[must_use]
     pub fn for_regions(blocks: u64) -> Rules {
-        Rules { region: blocks, slack: blocks / 16, budget: 32, margin: 2 }
+        Rules { region: blocks, slack: blocks / 16, budget: 32, dearest: 32, margin: 2 }
     }
 
     /// Blocks of files that fit into a region.

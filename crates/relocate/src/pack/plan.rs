@@ -1,8 +1,8 @@
 //! The cheapest way to pack an order of files.
 //!
-//! The cost of a way is the breaks that stay, each at the price of the blocks that may be written for it, and the blocks that
-//! are written. So a region that does not pay is not in the cheapest way, and when the cheapest way has been gone, nothing
-//! is cheaper than to stay.
+//! The cost of a way is the breaks that stay, each at the price of the most blocks that may be written for it, and the blocks that
+//! are written; no region of it writes more for its breaks, on average, than the budget. So a region that does not pay is not in the cheapest
+//! way, and when the cheapest way has been gone, nothing is cheaper than to stay.
 
 use std::ops::Range;
 
@@ -52,8 +52,8 @@ impl Plan {
 enum End {
     /// That file stays where it is.
     Stays,
-    /// It is the last one of a region that begins with this one.
-    Packed(usize),
+    /// It is the last one of a region. Where it led to the next file, either this region counts that as lost, or the next one has to.
+    Packed { counts: bool },
 }
 
 /// A way up to some file.
@@ -66,9 +66,25 @@ struct Way {
 
 const NO_WAY: u64 = u64::MAX;
 
+/// The cheapest way whose last region ends with some file, and the first file of that region.
+type Packed = (Way, usize);
+
+/// The same for regions that count as lost that their last file led to the next one, and for those that don't, since the next region does.
+#[derive(Clone, Copy, Debug)]
+struct Regions {
+    counting: Packed,
+    not_counting: Packed,
+}
+
+impl Regions {
+    fn of(&self, counts: bool) -> Packed {
+        if counts { self.counting } else { self.not_counting }
+    }
+}
+
 /// Plans, for files in the order of their reader.
 ///
-/// Takes as many steps for each file as fit into a region, and 56 bytes.
+/// Takes as many steps for each file as fit into a region, and 64 bytes.
 #[must_use]
 pub fn plan(items: &[Item<'_>], rules: &Rules) -> Plan {
     let before = score(items);
@@ -101,7 +117,7 @@ pub fn plan(items: &[Item<'_>], rules: &Rules) -> Plan {
 /// The cheapest ways up to each file, for both ends.
 struct Ways {
     stays: Vec<Way>,
-    packed: Vec<(Way, usize)>,
+    packed: Vec<Regions>,
     /// Of each file whether the one before leads to it.
     led_to: Vec<bool>,
     blocks: Vec<u64>,
@@ -109,7 +125,7 @@ struct Ways {
 
 impl Ways {
     fn find(items: &[Item<'_>], turns: &[usize], rules: &Rules) -> Ways {
-        let price = rules.budget.clamp(1, 1 << 20);
+        let price = rules.dearest.max(rules.budget).clamp(1, 1 << 20);
         let places = |number: usize| items[turns[number]].places;
         let blocks: Vec<u64> = turns.iter().map(|&turn| items[turn].places.blocks()).collect();
         let led_to: Vec<bool> =
@@ -120,20 +136,31 @@ impl Ways {
             let inside = places(number).breaks() * price;
             ways.stays.push(Way { cost: cost.saturating_add(inside), before });
 
-            let mut best = (Way { cost: NO_WAY, before: End::Stays }, number);
-            let mut room = rules.room();
+            let none = (Way { cost: NO_WAY, before: End::Stays }, number);
+            let mut best = Regions { counting: none, not_counting: none };
+            let (mut room, mut saves) = (rules.room(), 0);
+            let leads = u64::from(ways.led_to.get(number + 1) == Some(&true));
             for first in (0..=number).rev().take(MAX_FILES) {
                 let own = ways.blocks[first];
                 if !items[turns[first]].may_move || own > room {
                     break;
                 }
                 room -= own;
-                let (cost, before) = ways.to_a_region(first, price);
-                let cost = cost.saturating_add(rules.room() - room).saturating_add(rules.margin.saturating_mul(price));
-                // Of equal ways the one with the longer region.
-                if cost <= best.0.cost {
-                    best = (Way { cost, before }, first);
+                saves += places(first).breaks();
+                let blocks = rules.room() - room;
+                let own_cost = blocks.saturating_add(rules.margin.saturating_mul(price));
+                // Where no break may cost more than the budget, the cheapest way keeps to it by itself.
+                let is_worth = |lost| price <= rules.budget || rules.is_worth(saves.saturating_sub(lost), blocks);
+                for (best, lost) in [(&mut best.counting, leads), (&mut best.not_counting, 0)] {
+                    let way = ways.to_a_region(first, price, &|led_to| is_worth(lost + led_to));
+                    let Some((cost, before)) = way else { continue };
+                    let cost = cost.saturating_add(own_cost);
+                    // Of equal ways the one with the longer region.
+                    if cost <= best.0.cost {
+                        *best = (Way { cost, before }, first);
+                    }
                 }
+                saves += u64::from(!ways.led_to[first]);
             }
             ways.packed.push(best);
         }
@@ -145,35 +172,36 @@ impl Ways {
         let Some(last) = number.checked_sub(1) else { return (0, End::Stays) };
         let edge = if self.led_to[number] { 0 } else { price };
         let stays = self.stays[last].cost.saturating_add(edge);
-        let (packed, first) = self.packed[last];
-        let packed = packed.cost.saturating_add(price);
-        if packed < stays { (packed, End::Packed(first)) } else { (stays, End::Stays) }
+        let packed = self.packed[last].counting.0.cost.saturating_add(price);
+        if packed < stays { (packed, End::Packed { counts: true }) } else { (stays, End::Stays) }
     }
 
-    /// The cheapest way up to a region that begins with a file, and how that way ends.
-    fn to_a_region(&self, first: usize, price: u64) -> (u64, End) {
-        let Some(last) = first.checked_sub(1) else { return (0, End::Stays) };
-        let (packed, begins) = self.packed[last];
-        let (cost, end) = match packed.cost < self.stays[last].cost {
-            true => (packed.cost, End::Packed(begins)),
-            false => (self.stays[last].cost, End::Stays),
-        };
-        (cost.saturating_add(price), end)
+    /// The cheapest way up to a region that begins with a file, and how that way ends; of those with which the region is worth it when it
+    /// counts as lost that so many files led to its first one.
+    fn to_a_region(&self, first: usize, price: u64, is_worth: &dyn Fn(u64) -> bool) -> Option<(u64, End)> {
+        let Some(last) = first.checked_sub(1) else { return is_worth(0).then_some((0, End::Stays)) };
+        let counted = |counts| (self.packed[last].of(counts).0.cost, End::Packed { counts });
+        let before = is_worth(0).then(|| counted(true));
+        let here = [(self.stays[last].cost, End::Stays), counted(false)];
+        let here = is_worth(u64::from(self.led_to[first])).then_some(here);
+        let (cost, end) = here.into_iter().flatten().chain(before).min_by_key(|(cost, _)| *cost)?;
+        Some((cost.saturating_add(price), end))
     }
 
     /// The regions of the cheapest way, by numbers among the files that have blocks.
     fn regions(&self) -> Vec<Region> {
         let mut regions = Vec::new();
         let Some(mut number) = self.stays.len().checked_sub(1) else { return regions };
-        let (packed, first) = self.packed[number];
-        let mut end = if packed.cost < self.stays[number].cost { End::Packed(first) } else { End::Stays };
+        let is_packed = self.packed[number].counting.0.cost < self.stays[number].cost;
+        let mut end = if is_packed { End::Packed { counts: true } } else { End::Stays };
         loop {
             let (begins, before) = match end {
                 End::Stays => (number, self.stays[number].before),
-                End::Packed(first) => {
+                End::Packed { counts } => {
+                    let (way, first) = self.packed[number].of(counts);
                     let blocks = self.blocks[first..=number].iter().sum();
                     regions.push(Region { files: first..number + 1, blocks, saves: 0 });
-                    (first, self.packed[number].0.before)
+                    (first, way.before)
                 }
             };
             let Some(next) = begins.checked_sub(1) else { break };

@@ -19,7 +19,7 @@ use crate::tree::{Kept, assert_same, breaks, bytes, kept, pack, planned, scatter
 use crate::xfs;
 
 const MIB: u64 = 1 << 20;
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 #[test]
 fn btrfs_conforms() {

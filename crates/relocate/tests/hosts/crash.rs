@@ -23,7 +23,7 @@ use crate::undo::{RULES as KEPT, layout, pack_and_keep};
 
 const MIB: u64 = 1 << 20;
 
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 /// A file has its old or its new places.
 fn assert_old_or_new<K: Kind>(

@@ -149,7 +149,7 @@ fn blocks_smaller_than_pages_are_packed_without_gaps() {
         drop(holes);
         image.cold();
         let (before, there) = (kept(&directory), layout(&directory));
-        let rules = Rules { region: 64, slack: 2, budget: 32, margin: 1 };
+        let rules = Rules { region: 64, slack: 2, budget: 32, dearest: 32, margin: 1 };
         let mut mover = host(&directory);
         let id = mover.keep_old_places().unwrap().to_owned();
         let (files, made) = planned(&mut mover, &directory, &rules);

@@ -95,7 +95,8 @@ fn fio_and_two_movers<K: Kind>(least: u64) {
                 let mut host = K::host(directory);
                 let mut round = mover;
                 while goes_on.load(Ordering::Relaxed) {
-                    let rules = Rules { region: [512, 16, 64][round % 3], slack: 0, budget: 1000, margin: 0 };
+                    let rules =
+                        Rules { region: [512, 16, 64][round % 3], slack: 0, budget: 1000, dearest: 1000, margin: 0 };
                     let (_, report) = pack(&mut host, directory, &rules);
                     assert!(report.ended.is_none(), "{report:?}");
                     moved.fetch_add(report.files, Ordering::Relaxed);

@@ -18,7 +18,7 @@ use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, host};
 use crate::tree::{blocks_of, breaks, bytes, pack, sync};
 use crate::undo::{pack_and_keep, undo_all};
 
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 /// Has what the helper does, and where.
 const HELPER: &str = "ONESWEEP_RELOCATE_HELPER";
 
@@ -103,7 +103,8 @@ fn without_a_setting<H: Mounted>(mover: &mut H, does: &str, directory: &Path) {
 fn pack_for_ever<H: Host>(mover: &mut H, directory: &Path) {
     for round in 0.. {
         // Regions of other sizes and orders give something to do each time.
-        let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
+        let rules =
+            Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, dearest: 1000, margin: 0, slack: 0 };
         let _ = pack(mover, directory, &rules);
         disturb(directory, round);
     }
@@ -113,7 +114,8 @@ fn pack_for_ever<H: Host>(mover: &mut H, directory: &Path) {
 fn follow_for_ever<H: Mounted>(mover: &mut H, directory: &Path) {
     println!("\nready");
     for round in 0.. {
-        let rules = Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, margin: 0, slack: 0 };
+        let rules =
+            Rules { region: if round % 2 == 0 { 512 } else { 64 }, budget: 1000, dearest: 1000, margin: 0, slack: 0 };
         let mut follower = Follower::new(Policy { settle: Duration::from_secs(2), rules, largest: 12, percent: None });
         follower.written((), Duration::ZERO);
         if let Some(now) = follower.next().filter(|&now| follower.take(now).is_some()) {

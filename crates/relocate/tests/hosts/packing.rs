@@ -298,7 +298,7 @@ pub(crate) fn a_read_error_ends_it_and_nothing_is_lost<K: Kind>() {
     image.check();
 }
 
-const READ_ERROR_RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const READ_ERROR_RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 /// What comes of work that has an end; a failure when it hasn't: the kernel may try for ever.
 fn in_the_end<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

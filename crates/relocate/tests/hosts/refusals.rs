@@ -18,7 +18,7 @@ use crate::kinds::{READ, host};
 use crate::tree::{Kept, assert_same, blocks_of, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
 const MIB: u64 = 1 << 20;
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 fn refused(mkfs: &[&str], options: &str) -> Refusal {
     let image = Image::new(256 * MIB, mkfs, options);

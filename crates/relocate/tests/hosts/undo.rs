@@ -17,7 +17,7 @@ use crate::kinds::{READ, host};
 use crate::tree::{assert_same, blocks_of, bytes, kept, pack, planned, scatter, sync};
 
 const MIB: u64 = 1 << 20;
-pub(crate) const RULES: Rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
+pub(crate) const RULES: Rules = Rules { region: 64, slack: 4, budget: 32, dearest: 32, margin: 1 };
 
 pub(crate) type Layout = BTreeMap<PathBuf, Places>;
 
@@ -132,7 +132,8 @@ fn runs_are_undone_one_after_the_other() {
     // Another order: some of the files are to be packed again.
     let mut mover = host(&directory);
     let other = mover.keep_old_places().unwrap().to_owned();
-    let (_, report) = pack(&mut mover, &directory, &Rules { region: 512, slack: 0, budget: 1000, margin: 0 });
+    let (_, report) =
+        pack(&mut mover, &directory, &Rules { region: 512, slack: 0, budget: 1000, dearest: 1000, margin: 0 });
     drop(mover);
     assert!(report.files > 0, "{report:?}");
     assert_eq!(kept_runs(&host(&directory)).unwrap(), [one.clone(), other.clone()]);

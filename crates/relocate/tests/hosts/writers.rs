@@ -201,7 +201,7 @@ fn writers_and_two_movers<K: Kind>() {
                     let mut round = mover;
                     while goes_on.load(Ordering::Relaxed) {
                         let region = [512, 16, 64][round as usize % 3];
-                        let rules = Rules { region, slack: 0, budget: 1000, margin: 0 };
+                        let rules = Rules { region, slack: 0, budget: 1000, dearest: 1000, margin: 0 };
                         let (_, report) = pack(&mut host, directory, &rules);
                         assert!(report.ended.is_none(), "{report:?}");
                         moved.fetch_add(report.files, Ordering::Relaxed);

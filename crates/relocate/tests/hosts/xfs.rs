@@ -22,7 +22,7 @@ use crate::refusals::{Running, Swapped};
 use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
 const MIB: u64 = 1 << 20;
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 #[test]
 fn xfs_conforms() {
@@ -145,7 +145,7 @@ pub(crate) fn small_blocks_are_packed_too_on<K: Kind<Host = Xfs>>() {
     let mut mover = K::host(&directory);
     assert_eq!(mover.block_bytes(), 1024);
     mover.set_unit(2048);
-    let rules = Rules { region: 2048, slack: 0, budget: 128, margin: 1 };
+    let rules = Rules { region: 2048, slack: 0, budget: 128, dearest: 128, margin: 1 };
     let (_, made) = planned(&mut mover, &directory, &rules);
     let (after, report) = pack(&mut mover, &directory, &rules);
     assert!(report.ended.is_none() && report.stayed.is_empty() && report.torn.is_empty(), "{report:?}");

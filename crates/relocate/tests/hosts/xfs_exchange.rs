@@ -18,7 +18,7 @@ use crate::tree::{assert_same, bytes, kept, pack, scatter, sync, why_it_stays};
 use crate::{packing, xfs};
 
 const MIB: u64 = 1 << 20;
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 #[test]
 fn xfs_without_reflinks_conforms() {

@@ -17,7 +17,7 @@ use crate::tree::{assert_same, breaks, bytes, kept, pack, planned, scatter, sync
 use crate::{packing, xfs};
 
 const MIB: u64 = 1 << 20;
-const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 };
 
 #[test]
 fn xfs_of_wholes_conforms() {
