@@ -66,15 +66,17 @@ impl From<Failure> for Ended {
 /// What was done.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Regions that were packed.
+    /// Planned regions that were packed, or of which something was.
     pub regions: u64,
+    /// Pieces of free space that they came to, by the plan.
+    pub pieces: u64,
     /// Files that have new places, but for those that had new ones before, since they were looked at.
     pub files: u64,
     /// Blocks that were written for them.
     pub blocks: u64,
-    /// Regions that free space in pieces would not have made better, or with the others of their batch by so little that it was left.
+    /// Planned regions that free space in pieces would not have made better, or with the others of their batch by so little that it was left.
     pub not_better: u64,
-    /// Regions for which there was no free space, or that lie where the caller may make no files.
+    /// Planned regions for which there was no free space, or that lie where the caller may make no files.
     pub no_room: u64,
     /// Files that had large pages in memory, which were made small.
     pub large: u64,
@@ -82,6 +84,8 @@ pub struct Report {
     pub stayed: BTreeMap<usize, Stays>,
     /// Files that came to lie elsewhere than planned, or in part, by their turns. Their bytes are right.
     pub torn: Vec<usize>,
+    /// Breaks that regions for which there was free space were to save.
+    pub saves: u64,
     /// Commits.
     pub commits: u64,
     /// Why it ended before its time.
@@ -99,8 +103,9 @@ pub fn carry_out<H: Host>(
     settings: &Settings,
     goes_on: &mut dyn FnMut(&Report) -> bool,
 ) -> Report {
-    let mut carrier =
-        Carrier { host, files, settings, report: Report::default(), uncommitted: 0, near: PathBuf::new() };
+    let (report, slack) = (Report::default(), Vec::new());
+    let near = PathBuf::new();
+    let mut carrier = Carrier { host, files, settings, report, uncommitted: 0, near, placed: 0, packed: 0, slack };
     for batch in batches(&plan.regions, settings.batch) {
         if let Err(ended) = carrier.carry_batch(batch, goes_on) {
             carrier.report.ended = Some(ended);
@@ -133,9 +138,11 @@ fn batches(regions: &[Region], blocks: u64) -> impl Iterator<Item = &[Region]> {
     })
 }
 
-/// A region, and where its files are to lie.
-struct Placed<'a> {
-    region: &'a Region,
+/// A region, or what of one lies in one piece of free space, and where its files are to lie.
+struct Placed {
+    /// Whose part it is, by the order in which planned regions found places.
+    number: u64,
+    region: Region,
     turns: Vec<usize>,
     fitted: Fitted,
 }
@@ -148,6 +155,11 @@ struct Carrier<'a, H: Host> {
     /// Blocks that were moved, or captured in vain, since the last commit: what they leave is not free yet.
     uncommitted: u64,
     near: PathBuf,
+    /// Planned regions for which places were looked for, and the last one of which something was packed.
+    placed: u64,
+    packed: u64,
+    /// Free places behind each batch, for what grows: they are held until the end, so that no later batch comes to lie there.
+    slack: Vec<H::Donor>,
 }
 
 /// Files that are open, by their turns.
@@ -155,20 +167,25 @@ type Open<F> = BTreeMap<usize, F>;
 
 impl<H: Host> Carrier<'_, H> {
     fn carry_batch(&mut self, batch: &[Region], goes_on: &mut dyn FnMut(&Report) -> bool) -> Result<(), Ended> {
-        let mut space = self.no_space(&batch[0])?;
-        let mut placed = Vec::new();
+        let mut space = self.no_space(batch)?;
+        let (mut placed, mut found) = (Vec::new(), 0);
         for region in batch {
             if !goes_on(&self.report) {
                 return Err(Ended::Stopped);
             }
-            placed.extend(self.place(region, &mut space)?);
+            let parts = self.place(region, &mut space)?;
+            found += u64::from(!parts.is_empty());
+            placed.extend(parts);
         }
         let planned: u64 = batch.iter().map(|region| region.saves).sum();
         let saved: u64 = placed.iter().map(|one| one.region.saves.saturating_sub(one.fitted.breaks)).sum();
         if saved.saturating_mul(LEAST_SHARE) < planned {
-            self.report.not_better += placed.len() as u64;
+            self.report.not_better += found;
             placed.clear();
             space.let_go();
+        } else {
+            self.report.saves += saved;
+            self.leave_slack(found, &mut space);
         }
         self.uncommitted += space.give_back_unused();
         self.announce(&placed);
@@ -182,14 +199,25 @@ impl<H: Host> Carrier<'_, H> {
         Ok(self.commit(self.settings.commit)?)
     }
 
-    fn no_space(&mut self, near: &Region) -> Result<Space<H>, Failure> {
+    fn no_space(&mut self, batch: &[Region]) -> Result<Space<H>, Failure> {
         let free = self.host.free_blocks();
-        let near = &self.files[near.files.start].path;
-        Ok(Space::of(free.map_err(|source| Failure::new("ask how much is free", near, source))?))
+        let near = &self.files[batch[0].files.start].path;
+        let free = free.map_err(|source| Failure::new("ask how much is free", near, source))?;
+        let shares_donors = self.host.shares_donors();
+        let slack = if shares_donors && batch.len() > 1 { 0 } else { self.settings.rules.slack };
+        Ok(Space::of(free, shares_donors, slack))
+    }
+
+    /// Leaves places free behind regions that lie side by side, as many as are to be free behind so many.
+    fn leave_slack(&mut self, regions: u64, space: &mut Space<H>) {
+        if space.slack == 0 {
+            let blocks = regions.saturating_mul(self.settings.rules.slack);
+            self.slack.extend(space.capture_slack(self.host, &self.near, blocks));
+        }
     }
 
     /// Has the files of a batch brought into memory, in the order of the disk.
-    fn announce(&mut self, placed: &[Placed<'_>]) {
+    fn announce(&mut self, placed: &[Placed]) {
         let mut turns: Vec<usize> = placed.iter().flat_map(|one| one.turns.iter().copied()).collect();
         turns.sort_by_key(|&turn| self.files[turn].places.first());
         for turn in turns {
@@ -197,29 +225,72 @@ impl<H: Host> Carrier<'_, H> {
         }
     }
 
-    /// Finds free space for a region, where there is some in which it is worth it.
-    fn place<'r>(&mut self, region: &'r Region, space: &mut Space<H>) -> Result<Option<Placed<'r>>, Failure> {
+    /// Finds free space for a region, where there is some in which it is worth it, or for what of it comes to lie in one piece.
+    fn place(&mut self, region: &Region, space: &mut Space<H>) -> Result<Vec<Placed>, Failure> {
         let turns: Vec<usize> = region.files.clone().filter(|&turn| self.files[turn].places.blocks() > 0).collect();
-        let Some(first) = turns.first() else { return Ok(None) };
+        let Some(first) = turns.first() else { return Ok(Vec::new()) };
         self.near = self.files[*first].path.parent().unwrap_or(Path::new(".")).to_owned();
-        let own = self.capture_for(region, &turns, space)?;
-        let found = own.map_or_else(|| self.find_space(region, &turns, space), |fitted| Ok(Some(fitted)));
-        let Some(fitted) = found? else { return Ok(None) };
-        let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
-        check(&files, &fitted.files, space.pieces())
+        self.placed += 1;
+        let number = self.placed;
+        let parts = match self.capture_for(region, &turns, space)? {
+            Some(fitted) => vec![Placed { number, region: region.clone(), turns: turns.clone(), fitted }],
+            None => self.find_space(region, &turns, space)?,
+        };
+        let turns = parts.iter().flat_map(|part| &part.turns);
+        let files: Vec<&Places> = turns.map(|&turn| &self.files[turn].places).collect();
+        let fitted: Vec<Places> = parts.iter().flat_map(|part| part.fitted.files.iter().cloned()).collect();
+        check(&files, &fitted, space.pieces())
             .map_err(|flaw| Failure::new("use a plan that would do harm", &self.near, io::Error::other(flaw)))?;
-        space.take(&fitted.files, self.settings.rules.slack);
-        Ok(Some(Placed { region, turns, fitted }))
+        space.take(&fitted);
+        Ok(parts)
     }
 
-    fn carry(&mut self, placed: Placed<'_>, space: &mut Space<H>) -> Result<(), Failure> {
+    /// A region that lies so, by what of it lies in one piece: those parts that save enough for what they write, where together they are worth
+    /// it. Where each region has donors of its own, all of it or nothing.
+    fn parts(&self, region: &Region, turns: &[usize], fitted: &Fitted, space: &Space<H>) -> Vec<Placed> {
+        let all = 0..turns.len();
+        let parts = if space.shares_donors { fitted.parts() } else { vec![all] };
+        let is_whole = parts.len() == 1;
+        let part = |files: Range<usize>| {
+            let (turns, fitted) = (turns[files.clone()].to_vec(), fitted.part(files));
+            let blocks = turns.iter().map(|&turn| self.files[turn].places.blocks()).sum();
+            let own = || Region { files: turns[0]..turns[turns.len() - 1] + 1, blocks, saves: self.saves(&turns) };
+            let region = if is_whole { region.clone() } else { own() };
+            Placed { number: self.placed, region, turns, fitted }
+        };
+        let gains = Rules { margin: 0, ..self.settings.rules };
+        let mut placed: Vec<Placed> = parts.into_iter().map(part).collect();
+        placed.retain(|part| {
+            let old: Vec<&Places> = part.turns.iter().map(|&turn| &self.files[turn].places).collect();
+            is_worth(&gains, &part.region, &old, &part.fitted)
+        });
+        let saves = placed.iter().map(|part| part.region.saves.saturating_sub(part.fitted.breaks)).sum();
+        let blocks = placed.iter().map(|part| part.region.blocks).sum();
+        if self.settings.rules.is_worth(saves, blocks) { placed } else { Vec::new() }
+    }
+
+    /// Breaks that it saves when these files, and none around them, come to lie in one piece.
+    fn saves(&self, turns: &[usize]) -> u64 {
+        let places = |turn: usize| &self.files[turn].places;
+        let inside: u64 = turns.iter().map(|&turn| places(turn).breaks()).sum();
+        let between = turns.windows(2).filter(|pair| !places(pair[0]).leads_to(places(pair[1]))).count() as u64;
+        let (first, last) = (turns[0], turns[turns.len() - 1]);
+        let has_blocks = |turn: &usize| places(*turn).blocks() > 0;
+        let before = (0..first).rev().find(has_blocks);
+        let after = (last + 1..self.files.len()).find(has_blocks);
+        let is_led_to = before.is_some_and(|before| places(before).leads_to(places(first)));
+        let leads = after.is_some_and(|after| places(last).leads_to(places(after)));
+        (inside + between).saturating_sub(u64::from(is_led_to) + u64::from(leads))
+    }
+
+    fn carry(&mut self, placed: Placed, space: &mut Space<H>) -> Result<(), Failure> {
         let (open, as_planned) = self.open(&placed.turns)?;
         if as_planned {
             return self.pack(&placed, &open, space);
         }
         // What can't be moved lies between what can: is the rest still worth it?
         for region in self.plan_again(&placed.region.files) {
-            if let Some(placed) = self.place(&region, space)? {
+            for placed in self.place(&region, space)? {
                 self.pack(&placed, &open, space)?;
             }
         }
@@ -276,9 +347,10 @@ impl<H: Host> Carrier<'_, H> {
     }
 
     /// Packs a region, all files of which are open.
-    fn pack(&mut self, placed: &Placed<'_>, open: &Open<H::File>, space: &Space<H>) -> Result<(), Failure> {
+    fn pack(&mut self, placed: &Placed, open: &Open<H::File>, space: &Space<H>) -> Result<(), Failure> {
         self.tell_moves(placed, space, open)?;
-        self.report.regions += 1;
+        self.report.regions += u64::from(mem::replace(&mut self.packed, placed.number) != placed.number);
+        self.report.pieces += 1 + placed.fitted.breaks;
         for (&turn, planned) in placed.turns.iter().zip(&placed.fitted.files) {
             let Some(file) = open.get(&turn) else { continue };
             self.move_file(turn, file, space, planned)?;
@@ -286,7 +358,7 @@ impl<H: Host> Carrier<'_, H> {
         Ok(())
     }
 
-    fn tell_moves(&mut self, placed: &Placed<'_>, space: &Space<H>, open: &Open<H::File>) -> Result<(), Failure> {
+    fn tell_moves(&mut self, placed: &Placed, space: &Space<H>, open: &Open<H::File>) -> Result<(), Failure> {
         let of_file = |(turn, to): (&usize, &Places)| {
             let file = &self.files[*turn];
             Some(Moves { path: &file.path, file: open.get(turn)?, places: &file.places, steps: space.steps(to) })
@@ -308,40 +380,32 @@ impl<H: Host> Carrier<'_, H> {
         space.capture_for(self.host, &self.near, &files, &is_worth, &mut self.uncommitted)
     }
 
-    /// Where the region is worth it, in space that no other has.
-    fn find_space(
-        &mut self,
-        region: &Region,
-        turns: &[usize],
-        space: &mut Space<H>,
-    ) -> Result<Option<Fitted>, Failure> {
-        let rules = self.settings.rules;
-        let needed = region.blocks.saturating_add(rules.slack);
+    /// Where the region, or what of it lies in one piece, is worth it, in space that no other has; nothing where none of it is.
+    fn find_space(&mut self, region: &Region, turns: &[usize], space: &mut Space<H>) -> Result<Vec<Placed>, Failure> {
+        let needed = region.blocks.saturating_add(space.slack);
         let most = needed.saturating_mul(self.settings.capture.max(1));
         let (mut captured, mut may_capture) = (0, true);
         loop {
             let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
-            let fitted = fit(&files, &space.pieces().collect::<Vec<_>>(), rules.slack);
-            let worth = fitted.filter(|fitted| is_worth(&rules, region, &files, fitted));
+            let fitted = fit(&files, &space.pieces().collect::<Vec<_>>(), space.slack);
+            let is_in_pieces = fitted.as_ref().is_some_and(|fitted| fitted.breaks > 0);
+            let parts = fitted.map_or_else(Vec::new, |fitted| self.parts(region, turns, &fitted, space));
             let is_all = space.is_exhausted || captured >= most || !may_capture;
-            match worth {
+            if !parts.is_empty() {
                 // More free space may hold a longer piece.
-                Some(fitted) if fitted.breaks > 0 && !is_all => {}
-                Some(fitted) => return Ok(Some(fitted)),
+                if !is_in_pieces || is_all {
+                    return Ok(parts);
+                }
+            } else if space.is_exhausted && self.uncommitted >= needed {
                 // What was left and given back is free after a commit.
-                None if space.is_exhausted && self.uncommitted >= needed => {
-                    self.committed(H::settle)?;
-                    space.is_exhausted = false;
-                }
-                None if space.is_exhausted || !may_capture => {
-                    self.report.no_room += 1;
-                    return Ok(None);
-                }
-                None if is_all => {
-                    self.report.not_better += 1;
-                    return Ok(None);
-                }
-                None => {}
+                self.committed(H::settle)?;
+                space.is_exhausted = false;
+            } else if space.is_exhausted || !may_capture {
+                self.report.no_room += 1;
+                return Ok(Vec::new());
+            } else if is_all {
+                self.report.not_better += 1;
+                return Ok(Vec::new());
             }
             let wanted = needed.saturating_sub(space.unused()).max(needed.div_ceil(2));
             may_capture = space.capture(self.host, &self.near, wanted)?;
@@ -397,7 +461,7 @@ impl<H: Host> Carrier<'_, H> {
     }
 }
 
-/// Whether a region gains enough by lying so, and no file is torn for it.
+/// Whether a region gains enough by lying so, and no file of it is torn for that.
 fn is_worth(rules: &Rules, region: &Region, files: &[&Places], fitted: &Fitted) -> bool {
     let torn = files.iter().zip(&fitted.files).any(|(before, after)| after.breaks() > before.breaks());
     !torn && rules.is_worth(region.saves.saturating_sub(fitted.breaks), region.blocks)

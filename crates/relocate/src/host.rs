@@ -220,6 +220,9 @@ pub trait Host {
     /// The most blocks that a donor has. With as many it comes to lie near its directory.
     fn unit(&self) -> u64;
 
+    /// Whether files of several regions may come to one donor, by turns. Where not, each region has donors of its own.
+    fn shares_donors(&self) -> bool;
+
     /// Blocks that hold nothing.
     fn free_blocks(&mut self) -> io::Result<u64>;
 

@@ -108,9 +108,9 @@ impl Mounted for Ext4 {
     }
 
     fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal> {
-        if may_set {
-            // Only root may; without it, space near a directory comes in smaller pieces.
-            let _ = self.raise_unit(region);
+        // Only root may.
+        if may_set && self.raise_unit(region).is_err() {
+            self.take_unit(region);
         }
         Ok(self.rehearse(directory)?)
     }

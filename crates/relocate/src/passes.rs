@@ -1,7 +1,7 @@
 //! Packing until nothing gains any more: each pass frees room for the next.
 //!
-//! Free space in pieces holds few large regions. So after a pass that found a place for less than half of its regions, the next one
-//! plans smaller ones. What those leave may hold large ones again: so it begins anew, until it went through all sizes and nothing
+//! Free space in pieces holds few large regions. So after a pass that found places for less than half of what its regions were to save,
+//! the next one plans smaller ones. What those leave may hold large ones again: so it begins anew, until it went through all sizes and nothing
 //! was moved. A run after that finds what this one found, and moves nothing.
 
 use std::mem;
@@ -168,32 +168,32 @@ impl Packing {
         }
     }
 
-    /// Adds up what the pass has done; gives how many regions found a place.
-    fn add_pass(&mut self) -> u64 {
+    /// Adds up what the pass has done; gives how many breaks it was to save by what it moved, if it moved anything.
+    fn add_pass(&mut self) -> Option<u64> {
         let mut pass = mem::take(&mut self.pass);
-        let found = pass.regions;
+        let saves = (pass.regions > 0).then_some(pass.saves);
         // Smaller regions are of files that were left already.
         if self.now.rules != self.settings.rules {
             (pass.not_better, pass.no_room) = (self.done.report.not_better, self.done.report.no_room);
         }
-        self.done.passes += u32::from(found > 0);
-        self.has_moved |= found > 0;
+        self.done.passes += u32::from(saves.is_some());
+        self.has_moved |= saves.is_some();
         add(&mut self.done.report, pass);
-        found
+        saves
     }
 
     /// Says what the next pass is to try, if there is to be one.
     fn end_pass(&mut self) {
-        let found = self.add_pass();
+        let saves = self.add_pass();
         let plan = mem::take(&mut self.plan);
         self.taken = 0;
         if self.done.report.ended.is_some() {
             self.left = 0;
             return;
         }
-        match smaller(&self.now.rules, found, &plan) {
+        match smaller(&self.now.rules, saves.unwrap_or(0), &plan) {
             Some(smaller) => self.now.rules = smaller,
-            None if found > 0 => {}
+            None if saves.is_some() => {}
             None if self.has_moved && self.now.rules != self.settings.rules => {
                 (self.now, self.has_moved) = (self.settings, false);
             }
@@ -202,9 +202,10 @@ impl Packing {
     }
 }
 
-/// The rules for smaller regions, where too few of a plan's regions found a place.
-fn smaller(rules: &Rules, found: u64, plan: &Plan) -> Option<Rules> {
-    next_smaller(rules).filter(|_| 2 * found < plan.regions.len() as u64)
+/// The rules for smaller regions, where too little of what a plan's regions were to save found a place.
+fn smaller(rules: &Rules, saves: u64, plan: &Plan) -> Option<Rules> {
+    let planned: u64 = plan.regions.iter().map(|region| region.saves).sum();
+    next_smaller(rules).filter(|_| 2 * saves < planned)
 }
 
 /// The rules for the next smaller regions; `None` when there are none.
@@ -220,9 +221,11 @@ fn items(files: &[Candidate]) -> Vec<Item<'_>> {
 /// Adds what a pass has done. Regions that were left are those of the last one.
 pub(crate) fn add(sum: &mut Report, pass: Report) {
     sum.regions += pass.regions;
+    sum.pieces += pass.pieces;
     sum.files += pass.files;
     sum.blocks += pass.blocks;
     sum.large += pass.large;
+    sum.saves += pass.saves;
     sum.commits += pass.commits;
     sum.stayed.extend(pass.stayed);
     sum.torn.extend(pass.torn);
@@ -248,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_was_left_is_told_of_regions_that_were_asked_for() {
-        let settings = Settings::new(Rules { region: 512, slack: 0, budget: 32, margin: 1 });
+        let settings = Settings::new(Rules { region: 512, slack: 0, budget: 32, dearest: 32, margin: 1 });
         let mut packing = Packing::new(&[], &settings, 9);
         packing.pass = Report { not_better: 3, no_room: 2, ..Report::default() };
         packing.add_pass();
@@ -266,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn regions_get_smaller_where_few_found_a_place() {
+    fn regions_get_smaller_where_little_found_a_place() {
         let regions = vec![Region { files: 0..2, blocks: 8, saves: 3 }; 4];
         let plan = Plan { regions, ..Plan::default() };
-        let rules = Rules { budget: 7, margin: 1, ..Rules::for_regions(512) };
-        let expected = Rules { budget: 7, margin: 1, ..Rules::for_regions(128) };
-        assert_eq!(smaller(&rules, 1, &plan), Some(expected));
-        assert_eq!(smaller(&rules, 2, &plan), None, "half of them did");
+        let rules = Rules { budget: 7, dearest: 7, margin: 1, ..Rules::for_regions(512) };
+        let expected = Rules { budget: 7, dearest: 7, margin: 1, ..Rules::for_regions(128) };
+        assert_eq!(smaller(&rules, 5, &plan), Some(expected));
+        assert_eq!(smaller(&rules, 6, &plan), None, "half of what they save did");
         assert_eq!(smaller(&Rules { region: 20, ..rules }, 0, &plan).map(|rules| rules.region), Some(16));
         assert_eq!(smaller(&Rules { region: 16, ..rules }, 0, &plan), None);
     }

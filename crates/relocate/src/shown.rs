@@ -39,6 +39,10 @@ impl Host for Shown {
         1
     }
 
+    fn shares_donors(&self) -> bool {
+        false
+    }
+
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
         let looked = self.asked.look(path, |_| None)?;
         Ok(Looked { stays: looked.stays.or(Some(Stays::Unsupported)), ..looked })

@@ -489,6 +489,7 @@ struct Told {
     moved_files: u64,
     moved_bytes: u64,
     moved_regions: u64,
+    moved_pieces: u64,
     passes: u32,
     large_page_files: u64,
     /// XFS without reflinks, not root: the kernel has set ctime anew.
@@ -518,6 +519,7 @@ impl Told {
             moved_files: 0,
             moved_bytes: 0,
             moved_regions: 0,
+            moved_pieces: 0,
             passes: 0,
             large_page_files: 0,
             new_ctime_files: 0,
@@ -535,6 +537,7 @@ impl Told {
         self.moved_files = done.report.files;
         self.moved_bytes = done.report.blocks * block_bytes;
         self.moved_regions = done.report.regions;
+        self.moved_pieces = done.report.pieces;
         self.passes = done.passes;
         self.large_page_files = done.report.large;
         self.torn_files = done.report.torn.len();

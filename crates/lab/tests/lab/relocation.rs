@@ -33,7 +33,7 @@ const FILES: u64 = 40;
 const BLOCK: u64 = 4096;
 
 /// The rules of all runs: regions of which the files fill a few.
-const RULES: Rules = Rules { region: 64, slack: 4, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 64, slack: 4, budget: 32, dearest: 32, margin: 1 };
 
 /// By file and block of the file.
 type Layout = BTreeMap<(String, u64), u64>;
@@ -204,6 +204,10 @@ impl<H: Host> Host for Telling<H> {
 
     fn unit(&self) -> u64 {
         self.host.unit()
+    }
+
+    fn shares_donors(&self) -> bool {
+        self.host.shares_donors()
     }
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {

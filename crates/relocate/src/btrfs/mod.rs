@@ -80,6 +80,10 @@ impl Host for Btrfs {
         self.unit
     }
 
+    fn shares_donors(&self) -> bool {
+        false
+    }
+
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
         self.asked.look(path, by_flags)
     }

@@ -8,11 +8,17 @@ use crate::host::{Exchange, Failure, Host};
 use crate::pack::{Fitted, Piece, fit_into};
 use crate::places::{Places, Run};
 
-/// Donors, what they hold, and which of them a region has.
+/// Donors, what they hold, and what of it no region has.
 pub(super) struct Space<H: Host> {
     donors: Vec<Donor<H::Donor>>,
     /// By place: the donor, and a run of its blocks.
     held: Vec<(usize, Run)>,
+    /// The same of what no region has.
+    unused: Vec<(usize, Run)>,
+    /// A region may begin in the middle of a donor, behind another. Else a donor serves one region at most.
+    pub(super) shares_donors: bool,
+    /// Blocks that stay free behind each region.
+    pub(super) slack: u64,
     /// Nothing more could be captured.
     pub(super) is_exhausted: bool,
     /// Files would not come to lie one behind the other in what is captured for them.
@@ -24,7 +30,7 @@ pub(super) struct Space<H: Host> {
 struct Donor<D> {
     /// Until it is given back.
     held: Option<D>,
-    /// A region has it.
+    /// A region has some of it.
     is_taken: bool,
 }
 
@@ -37,8 +43,17 @@ const FILES_FOR_A_BREAK: u64 = 16;
 
 impl<H: Host> Space<H> {
     /// Half of what is free is left to others.
-    pub(super) fn of(free_blocks: u64) -> Self {
-        Self { donors: Vec::new(), held: Vec::new(), is_exhausted: false, is_in_pieces: false, left: free_blocks / 2 }
+    pub(super) fn of(free_blocks: u64, shares_donors: bool, slack: u64) -> Self {
+        Self {
+            donors: Vec::new(),
+            held: Vec::new(),
+            unused: Vec::new(),
+            shares_donors,
+            slack,
+            is_exhausted: false,
+            is_in_pieces: false,
+            left: free_blocks / 2,
+        }
     }
 
     /// Blocks that no region has.
@@ -48,8 +63,7 @@ impl<H: Host> Space<H> {
 
     /// Pieces that no region has.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
-        let unused = self.held.iter().filter(|(donor, _)| !self.donors[*donor].is_taken);
-        unused.map(|(_, run)| Piece { place: run.place, blocks: run.blocks })
+        self.unused.iter().map(|(_, run)| Piece { place: run.place, blocks: run.blocks })
     }
 
     /// Captures as many blocks more, or what there is; false in a directory of somebody else's, which says nothing of others.
@@ -72,6 +86,15 @@ impl<H: Host> Space<H> {
             Some(source) if !is_short => Err(Failure::new("capture free space", near, source)),
             _ => Ok(true),
         }
+    }
+
+    /// Captures places that no region gets, as many as can be had without want.
+    pub(super) fn capture_slack(&mut self, host: &mut H, near: &Path, blocks: u64) -> Vec<H::Donor> {
+        if blocks == 0 || self.is_exhausted || blocks >= self.left {
+            return Vec::new();
+        }
+        self.left -= blocks;
+        host.capture(near, blocks).donors
     }
 
     /// Captures a donor for these files alone, and tells where they come to lie in it. `None` where the host needs no such donor, where
@@ -125,33 +148,42 @@ impl<H: Host> Space<H> {
     fn hold(&mut self, donor: H::Donor, places: &Places) {
         let mut runs = places.runs().to_vec();
         runs.sort_by_key(|run| run.place);
-        // What another donor had there it has given away meanwhile, for a file that did not come.
-        self.held =
-            self.held.iter().flat_map(|&(donor, run)| beside(run, &runs).map(move |run| (donor, run))).collect();
-        self.held.extend(runs.into_iter().map(|run| (self.donors.len(), run)));
+        let number = self.donors.len();
         self.donors.push(Donor { held: Some(donor), is_taken: false });
-        self.held.sort_by_key(|(_, run)| run.place);
+        for all in [&mut self.held, &mut self.unused] {
+            // What another donor had there it has given away meanwhile, for a file that did not come.
+            cut_out(all, &runs);
+            all.extend(runs.iter().map(|&run| (number, run)));
+            all.sort_by_key(|(_, run)| run.place);
+        }
     }
 
-    /// Gives a region the donors of these places, and of so many behind them.
-    pub(super) fn take(&mut self, files: &[Places], slack: u64) {
-        let behind = files.last().and_then(Places::end).map(|place| Run { logical: 0, place, blocks: slack });
-        let runs = files.iter().flat_map(Places::runs).copied().chain(behind);
-        let donors: Vec<usize> = runs.flat_map(|run| self.held_in(run)).map(|(donor, _)| donor).collect();
+    /// Gives a region these places, and those that stay free behind them.
+    pub(super) fn take(&mut self, files: &[Places]) {
+        let behind = files.last().and_then(Places::end).map(|place| Run { logical: 0, place, blocks: self.slack });
+        let mut runs: Vec<Run> = files.iter().flat_map(Places::runs).copied().chain(behind).collect();
+        let donors: Vec<usize> = runs.iter().flat_map(|&run| self.held_in(run)).map(|(donor, _)| donor).collect();
         donors.into_iter().for_each(|donor| self.donors[donor].is_taken = true);
+        runs.sort_by_key(|run| run.place);
+        cut_out(&mut self.unused, &runs);
+        if !self.shares_donors {
+            self.unused.retain(|(donor, _)| !self.donors[*donor].is_taken);
+        }
     }
 
     /// No region has anything.
     pub(super) fn let_go(&mut self) {
         self.donors.iter_mut().for_each(|donor| donor.is_taken = false);
+        self.unused.clone_from(&self.held);
     }
 
-    /// Gives back what no region has; tells how many blocks.
+    /// Gives back the donors of which no region has anything; tells how many blocks.
     pub(super) fn give_back_unused(&mut self) -> u64 {
-        let unused = self.unused();
         self.donors.iter_mut().filter(|donor| !donor.is_taken).for_each(|donor| donor.held = None);
         self.held.retain(|(donor, _)| self.donors[*donor].held.is_some());
-        unused
+        let before = self.unused();
+        self.unused.retain(|(donor, _)| self.donors[*donor].held.is_some());
+        before - self.unused()
     }
 
     /// The exchanges by which a file comes to these places, all of which are held.
@@ -183,6 +215,11 @@ fn places_of<H: Host>(host: &mut H, donor: &H::Donor, near: &Path) -> Result<Pla
     host.donor_places(donor).map_err(|source| Failure::new("tell where free space lies", near, source))
 }
 
+/// Takes runs, which are in order, out of what donors hold.
+fn cut_out(held: &mut Vec<(usize, Run)>, runs: &[Run]) {
+    *held = held.iter().flat_map(|&(donor, run)| beside(run, runs).map(move |run| (donor, run))).collect();
+}
+
 /// What of a run lies beside others, which are in order.
 fn beside(run: Run, others: &[Run]) -> impl Iterator<Item = Run> + use<> {
     let mut left = Vec::new();
@@ -192,9 +229,10 @@ fn beside(run: Run, others: &[Run]) -> impl Iterator<Item = Run> + use<> {
             left.push(Run { logical: run.logical + (start - run.place), place: start, blocks: end - start });
         }
     };
-    for other in others.iter().filter(|other| other.place < run.end() && run.place < other.end()) {
+    let ahead = others.iter().skip_while(|other| other.end() <= run.place);
+    for other in ahead.take_while(|other| other.place < run.end()) {
         keep(place, other.place);
-        place = other.end();
+        place = place.max(other.end());
     }
     keep(place, run.end());
     left.into_iter()

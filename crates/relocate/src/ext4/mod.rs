@@ -136,6 +136,12 @@ impl Ext4 {
         }
     }
 
+    /// Makes donors of so many blocks though the setting is less. ext4 gives those wherever it has room for large files, not near their
+    /// directory, but in few pieces, where small ones near it come in many.
+    pub fn take_unit(&mut self, blocks: u64) {
+        self.unit = blocks.clamp(self.unit, LARGEST_UNIT);
+    }
+
     /// Sets back what was [raised](Self::raise_unit).
     pub fn lower_unit(&mut self) {
         if let Some(raised) = self.raised.take() {
@@ -167,6 +173,11 @@ impl Host for Ext4 {
 
     fn unit(&self) -> u64 {
         self.unit
+    }
+
+    /// Unless old places are kept: what is kept of a donor is kept for one region.
+    fn shares_donors(&self) -> bool {
+        self.keeper.is_none()
     }
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {

@@ -1,5 +1,7 @@
 //! Files into the free space that there really is.
 
+use std::ops::Range;
+
 use crate::places::{Places, Run};
 
 /// Free places side by side.
@@ -18,6 +20,26 @@ pub struct Fitted {
     pub files: Vec<Places>,
     /// Breaks inside and between them.
     pub breaks: u64,
+}
+
+impl Fitted {
+    /// The files by what lies in one piece: those between two places where the next file begins elsewhere than behind the one before.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Range<usize>> {
+        let begins = |&turn: &usize| turn == 0 || self.files[turn - 1].end() != self.files[turn].first();
+        let begins: Vec<usize> = (0..self.files.len()).filter(begins).collect();
+        let ends = begins.iter().copied().skip(1).chain([self.files.len()]);
+        begins.iter().zip(ends).map(|(&begins, ends)| begins..ends).collect()
+    }
+
+    /// Some of the files alone.
+    #[must_use]
+    pub fn part(&self, files: Range<usize>) -> Fitted {
+        let files = self.files[files].to_vec();
+        let between = files.windows(2).filter(|pair| pair[0].end() != pair[1].first()).count() as u64;
+        let breaks = files.iter().map(Places::breaks).sum::<u64>() + between;
+        Fitted { files, breaks }
+    }
 }
 
 /// Puts files, in their order, into as few pieces of free space as will do; `None` where there is too little of it.

@@ -111,6 +111,10 @@ impl Host for Xfs {
         self.unit
     }
 
+    fn shares_donors(&self) -> bool {
+        self.way != Way::Whole
+    }
+
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
         self.asked.look(path, stays_by_flags)
     }

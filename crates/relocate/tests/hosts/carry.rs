@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::model::{Fault, Model};
 
-const RULES: Rules = Rules { region: 64, slack: 2, budget: 32, margin: 1 };
+const RULES: Rules = Rules { region: 64, slack: 2, budget: 32, dearest: 32, margin: 1 };
 
 fn scores(files: &[Candidate]) -> Score {
     score(&files.iter().map(Candidate::item).collect::<Vec<Item>>())
@@ -72,7 +72,7 @@ proptest! {
         for run in 0.. {
             let (files, report, _) = pack(&mut model, &paths, None);
             let now = scores(&files).breaks();
-            prop_assert!(now + report.regions * (RULES.margin + 1) <= breaks, "run {run}");
+            prop_assert!(now + report.regions * (RULES.margin + 1) <= breaks && report.pieces >= report.regions, "run {run}");
             breaks = now;
             if report.regions == 0 {
                 prop_assert_eq!(report.blocks, 0);
@@ -232,6 +232,49 @@ fn where_parts_lie_apart_other_space_is_captured() {
     assert!(report.files > 0 && scores(&files).breaks() < before.breaks(), "{report:?}");
 }
 
+/// Forty files of three blocks, all blocks apart, and room behind.
+fn forty(mut model: Model) -> (Model, Vec<PathBuf>) {
+    let lots = |file: u64| [file * 3, 120 + file * 3, 240 + file * 3];
+    let paths = (0..40).map(|file| model.put(&format!("/{file}"), &lots(file))).collect();
+    model.occupy((0..360).filter(|place| place % 3 > 0));
+    (model, paths)
+}
+
+/// Slack is left behind a batch, and not behind each of its regions, but where each has donors of its own.
+#[test]
+fn regions_of_a_batch_lie_behind_each_other() {
+    let rules = Rules { region: 34, slack: 4, budget: 32, dearest: 32, margin: 1 };
+    // Behind the first of two batches the four that are left of its donors are free, and eight.
+    for (shares_donors, batch, breaks, gaps) in
+        [(true, 120, 0, vec![]), (true, 60, 1, vec![12]), (false, 120, 3, vec![18; 3])]
+    {
+        let (mut model, paths) = forty(Model::new(900, 16));
+        model.shares_donors = shares_donors;
+        let mut files = survey(&mut model, paths.clone()).unwrap();
+        let made = plan(&files.iter().map(Candidate::item).collect::<Vec<Item>>(), &rules);
+        let report =
+            carry_out(&mut model, &mut files, &made, &Settings { batch, ..Settings::new(rules) }, &mut |_| true);
+        model.check();
+        assert_eq!((report.regions, report.files, report.saves), (4, 40, 116));
+        assert_eq!(scores(&files).breaks(), breaks, "batches of {batch}");
+        let between = files.windows(2).map(|pair| pair[1].places.first().unwrap() - pair[0].places.end().unwrap());
+        assert_eq!(between.filter(|&gap| gap > 0).collect::<Vec<_>>(), gaps);
+    }
+}
+
+/// What lies in one piece is judged for itself, and what would gain nothing there stays.
+#[test]
+fn a_region_comes_to_pieces_of_free_space_by_parts() {
+    let (mut model, paths) = scattered();
+    let is_free =
+        |place: u64| (200..215).contains(&place) || (300..312).contains(&place) || (place > 315 && place % 2 == 0);
+    model.occupy((200..400).filter(|&place| !is_free(place)));
+    let (files, report, before) = pack(&mut model, &paths, None);
+    model.check();
+    assert_eq!((report.regions, report.pieces, report.files, report.blocks, before.breaks()), (1, 2, 9, 27, 29));
+    assert_eq!(scores(&files).breaks(), 4, "one between the parts, and the last file as it was");
+}
+
 /// Room for one region of forty: what that would save is too little to read and write for, and the next run would find as much.
 #[test]
 fn a_batch_that_saves_too_little_is_left() {
@@ -240,7 +283,7 @@ fn a_batch_that_saves_too_little_is_left() {
     let paths: Vec<PathBuf> = (0..200).map(|file| model.put(&format!("/{file}"), &lots(file))).collect();
     model.occupy((0..1800).filter(|place| place % 3 > 0));
     model.occupy(1832..2000);
-    let rules = Rules { region: 16, slack: 0, budget: 32, margin: 1 };
+    let rules = Rules { region: 16, slack: 0, budget: 32, dearest: 32, margin: 1 };
     let mut files = survey(&mut model, paths).unwrap();
     let made = plan(&files.iter().map(Candidate::item).collect::<Vec<Item>>(), &rules);
     assert_eq!(made.regions.len(), 40);

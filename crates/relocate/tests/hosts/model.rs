@@ -76,6 +76,8 @@ pub(crate) struct Model {
     pub(crate) settled: u64,
     /// Donors are captured part by part, each from the largest piece of free space, and parts are given as a whole.
     pub(crate) is_by_parts: bool,
+    /// Several regions may come to one donor.
+    pub(crate) shares_donors: bool,
     /// The call that fails, from 1.
     pub(crate) fault: Option<(u64, Fault)>,
 }
@@ -97,7 +99,8 @@ impl Drop for ModelDonor {
 impl Model {
     pub(crate) fn new(blocks: usize, unit: u64) -> Self {
         let disk = Disk { bytes: vec![None; blocks], is_used: vec![false; blocks], ..Disk::default() };
-        Self { disk: Rc::new(RefCell::new(disk)), unit, calls: 0, settled: 0, is_by_parts: false, fault: None }
+        let disk = Rc::new(RefCell::new(disk));
+        Self { disk, unit, calls: 0, settled: 0, is_by_parts: false, shares_donors: true, fault: None }
     }
 
     /// A file at these places.
@@ -200,6 +203,10 @@ impl Host for Model {
 
     fn unit(&self) -> u64 {
         self.unit
+    }
+
+    fn shares_donors(&self) -> bool {
+        self.shares_donors
     }
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
