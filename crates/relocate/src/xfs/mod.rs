@@ -111,8 +111,9 @@ impl Host for Xfs {
         self.unit
     }
 
+    /// A donor is filled from its start on.
     fn shares_donors(&self) -> bool {
-        self.way != Way::Whole
+        false
     }
 
     fn look(&mut self, path: &Path) -> Result<Looked, Trouble> {
