@@ -266,8 +266,9 @@ fn regions_of_a_batch_lie_behind_each_other() {
 #[test]
 fn a_region_comes_to_pieces_of_free_space_by_parts() {
     let (mut model, paths) = scattered();
-    let is_free =
-        |place: u64| (200..215).contains(&place) || (300..312).contains(&place) || (place > 315 && place % 2 == 0);
+    let is_free = |place: u64| {
+        (200..215).contains(&place) || (300..312).contains(&place) || (place > 315 && place.is_multiple_of(2))
+    };
     model.occupy((200..400).filter(|&place| !is_free(place)));
     let (files, report, before) = pack(&mut model, &paths, None);
     model.check();
