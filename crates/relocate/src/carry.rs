@@ -239,7 +239,7 @@ impl<H: Host> Carrier<'_, H> {
         let turns = parts.iter().flat_map(|part| &part.turns);
         let files: Vec<&Places> = turns.map(|&turn| &self.files[turn].places).collect();
         let fitted: Vec<Places> = parts.iter().flat_map(|part| part.fitted.files.iter().cloned()).collect();
-        check(&files, &fitted, space.pieces())
+        check(&files, &fitted, space.unused_at(&fitted))
             .map_err(|flaw| Failure::new("use a plan that would do harm", &self.near, io::Error::other(flaw)))?;
         space.take(&fitted);
         Ok(parts)
@@ -387,7 +387,7 @@ impl<H: Host> Carrier<'_, H> {
         let (mut captured, mut may_capture) = (0, true);
         loop {
             let files: Vec<&Places> = turns.iter().map(|&turn| &self.files[turn].places).collect();
-            let fitted = fit(&files, &space.pieces().collect::<Vec<_>>(), space.slack);
+            let fitted = fit(&files, space.unused(), space.slack);
             let is_in_pieces = fitted.as_ref().is_some_and(|fitted| fitted.breaks > 0);
             let parts = fitted.map_or_else(Vec::new, |fitted| self.parts(region, turns, &fitted, space));
             let is_all = space.is_exhausted || captured >= most || !may_capture;
@@ -407,7 +407,7 @@ impl<H: Host> Carrier<'_, H> {
                 self.report.not_better += 1;
                 return Ok(Vec::new());
             }
-            let wanted = needed.saturating_sub(space.unused()).max(needed.div_ceil(2));
+            let wanted = needed.saturating_sub(space.unused().blocks()).max(needed.div_ceil(2));
             may_capture = space.capture(self.host, &self.near, wanted)?;
             captured += wanted;
         }

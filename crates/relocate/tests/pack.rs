@@ -1,6 +1,6 @@
 //! Plans for any files: what holds of them, and some cases by hand.
 
-use onesweep_relocate::pack::{Fitted, Flaw, Item, Piece, Plan, Rules, check, fit, plan, score};
+use onesweep_relocate::pack::{Fitted, Flaw, Free, Item, Piece, Plan, Rules, check, fit, plan, score};
 use onesweep_relocate::places::{Places, Run};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -54,7 +54,8 @@ fn carried_out(files: &[(Places, bool)], plan: &Plan) -> Vec<(Places, bool)> {
     let mut free = 1 << 40;
     for region in &plan.regions {
         let old: Vec<&Places> = files[region.files.clone()].iter().map(|(places, _)| places).collect();
-        let Fitted { files: new, breaks } = fit(&old, &[Piece { place: free, blocks: region.blocks }], 0).unwrap();
+        let Fitted { files: new, breaks } =
+            fit(&old, &Free::from_iter([Piece { place: free, blocks: region.blocks }]), 0).unwrap();
         assert_eq!(breaks, 0);
         for (file, places) in after[region.files.clone()].iter_mut().zip(new) {
             file.0 = places;
@@ -134,7 +135,7 @@ proptest! {
             piece
         }).collect();
         let files: Vec<&Places> = files.iter().collect();
-        let Some(Fitted { files: fitted, .. }) = fit(&files, &pieces, 0) else { return Ok(()) };
+        let Some(Fitted { files: fitted, .. }) = fit(&files, &pieces.iter().copied().collect(), 0) else { return Ok(()) };
         pieces.reverse();
         let judge = |fitted: &[Places], pieces: &[Piece]| check(&files, fitted, pieces.iter().copied());
         prop_assert_eq!(judge(&fitted, &pieces), Ok(()));
@@ -197,7 +198,7 @@ proptest! {
             .collect();
         let room: u64 = pieces.iter().map(|piece| piece.blocks).sum();
         let needed: u64 = sizes.iter().sum();
-        match fit(&files.iter().collect::<Vec<_>>(), &pieces, slack) {
+        match fit(&files.iter().collect::<Vec<_>>(), &pieces.iter().copied().collect(), slack) {
             None => prop_assert!(needed > room, "{needed} of {room} blocks"),
             Some(fitted) => {
                 let mut behind = 0;

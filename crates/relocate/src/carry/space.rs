@@ -1,20 +1,21 @@
 //! Free space that is held by donors, for the regions of a batch.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::path::Path;
 
 use crate::errno::is_short;
 use crate::host::{Exchange, Failure, Host};
-use crate::pack::{Fitted, Piece, fit_into};
+use crate::pack::{Fitted, Free, Piece, fit_into};
 use crate::places::{Places, Run};
 
 /// Donors, what they hold, and what of it no region has.
 pub(super) struct Space<H: Host> {
     donors: Vec<Donor<H::Donor>>,
-    /// By place: the donor, and a run of its blocks.
-    held: Vec<(usize, Run)>,
-    /// The same of what no region has.
-    unused: Vec<(usize, Run)>,
+    held: Held,
+    /// What of that no region has.
+    unused: Free,
     /// A region may begin in the middle of a donor, behind another. Else a donor serves one region at most.
     pub(super) shares_donors: bool,
     /// Blocks that stay free behind each region.
@@ -30,6 +31,8 @@ pub(super) struct Space<H: Host> {
 struct Donor<D> {
     /// Until it is given back.
     held: Option<D>,
+    /// What it had at first.
+    runs: Vec<Run>,
     /// A region has some of it.
     is_taken: bool,
 }
@@ -46,8 +49,8 @@ impl<H: Host> Space<H> {
     pub(super) fn of(free_blocks: u64, shares_donors: bool, slack: u64) -> Self {
         Self {
             donors: Vec::new(),
-            held: Vec::new(),
-            unused: Vec::new(),
+            held: Held::default(),
+            unused: Free::default(),
             shares_donors,
             slack,
             is_exhausted: false,
@@ -56,14 +59,14 @@ impl<H: Host> Space<H> {
         }
     }
 
-    /// Blocks that no region has.
-    pub(super) fn unused(&self) -> u64 {
-        self.pieces().map(|piece| piece.blocks).sum()
+    /// What no region has.
+    pub(super) fn unused(&self) -> &Free {
+        &self.unused
     }
 
-    /// Pieces that no region has.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.unused.iter().map(|(_, run)| Piece { place: run.place, blocks: run.blocks })
+    /// The pieces that no region has, of those in which files would come to lie.
+    pub(super) fn unused_at(&self, files: &[Places]) -> Vec<Piece> {
+        files.iter().flat_map(Places::runs).flat_map(|&run| self.unused.at(piece(run))).collect()
     }
 
     /// Captures as many blocks more, or what there is; false in a directory of somebody else's, which says nothing of others.
@@ -146,51 +149,62 @@ impl<H: Host> Space<H> {
     }
 
     fn hold(&mut self, donor: H::Donor, places: &Places) {
-        let mut runs = places.runs().to_vec();
-        runs.sort_by_key(|run| run.place);
         let number = self.donors.len();
-        self.donors.push(Donor { held: Some(donor), is_taken: false });
-        for all in [&mut self.held, &mut self.unused] {
+        for &run in places.runs() {
             // What another donor had there it has given away meanwhile, for a file that did not come.
-            cut_out(all, &runs);
-            all.extend(runs.iter().map(|&run| (number, run)));
-            all.sort_by_key(|(_, run)| run.place);
+            self.held.cut(run);
+            self.held.0.insert(run.place, (number, run));
+            self.unused.add(piece(run));
         }
+        self.donors.push(Donor { held: Some(donor), runs: places.runs().to_vec(), is_taken: false });
     }
 
     /// Gives a region these places, and those that stay free behind them.
     pub(super) fn take(&mut self, files: &[Places]) {
         let behind = files.last().and_then(Places::end).map(|place| Run { logical: 0, place, blocks: self.slack });
-        let mut runs: Vec<Run> = files.iter().flat_map(Places::runs).copied().chain(behind).collect();
-        let donors: Vec<usize> = runs.iter().flat_map(|&run| self.held_in(run)).map(|(donor, _)| donor).collect();
-        donors.into_iter().for_each(|donor| self.donors[donor].is_taken = true);
-        runs.sort_by_key(|run| run.place);
-        cut_out(&mut self.unused, &runs);
-        if !self.shares_donors {
-            self.unused.retain(|(donor, _)| !self.donors[*donor].is_taken);
+        for &run in files.iter().flat_map(Places::runs).chain(&behind) {
+            self.unused.remove(piece(run));
+            let donors: Vec<usize> = self.held.within(run).map(|(donor, _)| donor).collect();
+            for donor in donors {
+                if !mem::replace(&mut self.donors[donor].is_taken, true) && !self.shares_donors {
+                    self.held_by(donor).iter().for_each(|&run| self.unused.remove(piece(run)));
+                }
+            }
         }
     }
 
     /// No region has anything.
     pub(super) fn let_go(&mut self) {
         self.donors.iter_mut().for_each(|donor| donor.is_taken = false);
-        self.unused.clone_from(&self.held);
+        self.unused = self.held.0.values().map(|&(_, run)| piece(run)).collect();
     }
 
     /// Gives back the donors of which no region has anything; tells how many blocks.
     pub(super) fn give_back_unused(&mut self) -> u64 {
-        self.donors.iter_mut().filter(|donor| !donor.is_taken).for_each(|donor| donor.held = None);
-        self.held.retain(|(donor, _)| self.donors[*donor].held.is_some());
-        let before = self.unused();
-        self.unused.retain(|(donor, _)| self.donors[*donor].held.is_some());
-        before - self.unused()
+        let before = self.unused.blocks();
+        for donor in 0..self.donors.len() {
+            if !self.donors[donor].is_taken {
+                for run in self.held_by(donor) {
+                    self.unused.remove(piece(run));
+                    self.held.0.remove(&run.place);
+                }
+                self.donors[donor].held = None;
+            }
+        }
+        before - self.unused.blocks()
+    }
+
+    /// What a donor holds.
+    fn held_by(&self, donor: usize) -> Vec<Run> {
+        let had = self.donors[donor].runs.iter().flat_map(|&run| self.held.within(run));
+        had.filter(|&(holder, _)| holder == donor).map(|(_, run)| run).collect()
     }
 
     /// The exchanges by which a file comes to these places, all of which are held.
     pub(super) fn steps(&self, to: &Places) -> Vec<(&H::Donor, Exchange)> {
         let mut steps = Vec::new();
         for &run in to.runs() {
-            for (donor, held) in self.held_in(run) {
+            for (donor, held) in self.held.within(run) {
                 let Some(donor) = &self.donors[donor].held else { continue };
                 let (start, end) = (held.place.max(run.place), held.end().min(run.end()));
                 let exchange = Exchange {
@@ -203,52 +217,68 @@ impl<H: Host> Space<H> {
         }
         steps
     }
+}
 
-    /// What is held of a run of places.
-    fn held_in(&self, run: Run) -> impl Iterator<Item = (usize, Run)> {
-        let behind = self.held.partition_point(|(_, held)| held.end() <= run.place);
-        self.held[behind..].iter().copied().take_while(move |(_, held)| held.place < run.end())
+/// By place: the donor, and a run of its blocks. No two have the same place.
+#[derive(Default)]
+struct Held(BTreeMap<u64, (usize, Run)>);
+
+impl Held {
+    /// The runs that have any of these places.
+    fn within(&self, run: Run) -> impl Iterator<Item = (usize, Run)> {
+        let before = self.0.range(..run.place).next_back().filter(move |(_, (_, held))| held.end() > run.place);
+        before.into_iter().chain(self.0.range(run.place..run.end())).map(|(_, held)| *held)
     }
+
+    /// Nobody holds these places any more.
+    fn cut(&mut self, run: Run) {
+        let cut: Vec<(usize, Run)> = self.within(run).collect();
+        for (donor, held) in cut {
+            self.0.remove(&held.place);
+            for left in beside(held, run) {
+                self.0.insert(left.place, (donor, left));
+            }
+        }
+    }
+}
+
+fn piece(run: Run) -> Piece {
+    Piece { place: run.place, blocks: run.blocks }
 }
 
 fn places_of<H: Host>(host: &mut H, donor: &H::Donor, near: &Path) -> Result<Places, Failure> {
     host.donor_places(donor).map_err(|source| Failure::new("tell where free space lies", near, source))
 }
 
-/// Takes runs, which are in order, out of what donors hold.
-fn cut_out(held: &mut Vec<(usize, Run)>, runs: &[Run]) {
-    *held = held.iter().flat_map(|&(donor, run)| beside(run, runs).map(move |run| (donor, run))).collect();
-}
-
-/// What of a run lies beside others, which are in order.
-fn beside(run: Run, others: &[Run]) -> impl Iterator<Item = Run> + use<> {
-    let mut left = Vec::new();
-    let mut place = run.place;
-    let mut keep = |start: u64, end: u64| {
-        if start < end {
-            left.push(Run { logical: run.logical + (start - run.place), place: start, blocks: end - start });
-        }
-    };
-    let ahead = others.iter().skip_while(|other| other.end() <= run.place);
-    for other in ahead.take_while(|other| other.place < run.end()) {
-        keep(place, other.place);
-        place = place.max(other.end());
-    }
-    keep(place, run.end());
-    left.into_iter()
+/// What of a run lies before and behind the places of another.
+fn beside(run: Run, other: Run) -> impl Iterator<Item = Run> {
+    let before = Run { blocks: other.place.saturating_sub(run.place).min(run.blocks), ..run };
+    let behind = other.end().clamp(run.place, run.end());
+    let behind = Run { logical: run.logical + (behind - run.place), place: behind, blocks: run.end() - behind };
+    [before, behind].into_iter().filter(|run| run.blocks > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn run(logical: u64, place: u64, blocks: u64) -> Run {
+        Run { logical, place, blocks }
+    }
+
     #[test]
-    fn what_others_have_is_cut_out() {
-        let run = |logical, place, blocks| Run { logical, place, blocks };
-        let cut = |others: &[Run]| beside(run(5, 100, 10), others).collect::<Vec<_>>();
-        assert_eq!(cut(&[]), [run(5, 100, 10)]);
-        assert_eq!(cut(&[run(0, 90, 10), run(0, 110, 1)]), [run(5, 100, 10)]);
-        assert_eq!(cut(&[run(0, 90, 30)]), []);
-        assert_eq!(cut(&[run(0, 95, 7), run(0, 104, 1), run(0, 109, 9)]), [run(7, 102, 2), run(10, 105, 4)]);
+    fn what_others_hold_is_cut_out() {
+        let cut = |other: Run| {
+            let mut held = Held::default();
+            held.0.insert(100, (3, run(5, 100, 10)));
+            held.cut(other);
+            held.0.into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(cut(run(0, 90, 10)), [(3, run(5, 100, 10))]);
+        assert_eq!(cut(run(0, 110, 1)), [(3, run(5, 100, 10))]);
+        assert_eq!(cut(run(0, 90, 30)), []);
+        assert_eq!(cut(run(0, 95, 7)), [(3, run(7, 102, 8))]);
+        assert_eq!(cut(run(0, 102, 2)), [(3, run(5, 100, 2)), (3, run(9, 104, 6))]);
+        assert_eq!(cut(run(0, 109, 9)), [(3, run(5, 100, 9))]);
     }
 }

@@ -2,16 +2,8 @@
 
 use std::ops::Range;
 
+use super::free::{Free, Piece};
 use crate::places::{Places, Run};
-
-/// Free places side by side.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Piece {
-    /// The first.
-    pub place: u64,
-    /// How many.
-    pub blocks: u64,
-}
 
 /// Where files would come to lie.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -45,27 +37,55 @@ impl Fitted {
 /// Puts files, in their order, into as few pieces of free space as will do; `None` where there is too little of it.
 ///
 /// The places rise. A file goes on in another piece only where none that follows can hold all of it, or where what is passed over for
-/// that would be missing in the end. `slack` places stay
-/// free behind the last file, if there are so many. Pieces may come in any order, touch, but not overlap.
+/// that would be missing in the end, or would take several times as many pieces. `slack` places stay
+/// free behind the last file, if there are so many.
 #[must_use]
-pub fn fit(files: &[&Places], pieces: &[Piece], slack: u64) -> Option<Fitted> {
+pub fn fit(files: &[&Places], free: &Free, slack: u64) -> Option<Fitted> {
     let needed: u64 = files.iter().map(|places| places.blocks()).sum();
-    let joined = joined(pieces);
-    let mut by_size: Vec<Piece> = joined.clone();
-    by_size.sort_by_key(|piece| (std::cmp::Reverse(piece.blocks), piece.place));
     // The smallest piece that holds everything, so that larger ones stay whole.
-    if let Some(one) = by_size.iter().rev().find(|piece| piece.blocks >= needed.saturating_add(slack)) {
-        return in_pieces(files, &[*one], Filled::ByWholeFiles);
+    if let Some(one) = free.smallest(needed.saturating_add(slack)) {
+        return in_pieces(files, &[one], Filled::ToTheEnd);
     }
-    [Filled::ByWholeFiles, Filled::ToTheEnd].into_iter().find_map(|filled| {
-        let mut total = 0_u64;
-        (1..=by_size.len()).find_map(|used| {
-            total = total.saturating_add(by_size[used - 1].blocks);
-            let mut chosen = by_size[..used].to_vec();
-            chosen.sort_by_key(|piece| piece.place);
-            if total >= needed { in_pieces(files, &chosen, filled) } else { None }
-        })
-    })
+    let mut total = 0_u64;
+    let least = 1 + free.largest_first().position(|piece| {
+        total = total.saturating_add(piece.blocks);
+        total >= needed
+    })?;
+    in_whole_files(files, free, least).or_else(|| in_pieces(files, &largest(free, least), Filled::ToTheEnd))
+}
+
+/// Files in one piece each need so many times the pieces at most that files in several need: each piece is a break.
+const MOST_PIECES: usize = 4;
+
+/// Puts files that stay whole into as few of the largest pieces as is found by halves: `least` or more.
+fn in_whole_files(files: &[&Places], free: &Free, least: usize) -> Option<Fitted> {
+    let fitted = |count| in_pieces(files, &largest(free, count), Filled::ByWholeFiles);
+    let most = free.largest_first().take(least * MOST_PIECES).count();
+    let (mut too_few, mut enough, mut step) = (least - 1, least, 1);
+    let mut found = loop {
+        if let Some(found) = fitted(enough) {
+            break found;
+        }
+        if enough == most {
+            return None;
+        }
+        (too_few, enough, step) = (enough, most.min(enough + step), 2 * step);
+    };
+    while too_few + 1 < enough {
+        let middle = usize::midpoint(too_few, enough);
+        match fitted(middle) {
+            Some(fewer) => (enough, found) = (middle, fewer),
+            None => too_few = middle,
+        }
+    }
+    Some(found)
+}
+
+/// So many of the largest pieces, or all that there are, rising.
+fn largest(free: &Free, count: usize) -> Vec<Piece> {
+    let mut largest: Vec<Piece> = free.largest_first().take(count).collect();
+    largest.sort_unstable_by_key(|piece| piece.place);
+    largest
 }
 
 /// Puts files, in their order, into places that were captured for them; `None` where those are too few.
@@ -84,38 +104,27 @@ enum Filled {
     ToTheEnd,
 }
 
-/// Rising, with those that touch as one.
-fn joined(pieces: &[Piece]) -> Vec<Piece> {
-    let mut rising: Vec<Piece> = pieces.iter().copied().filter(|piece| piece.blocks > 0).collect();
-    rising.sort_by_key(|piece| piece.place);
-    let mut joined: Vec<Piece> = Vec::new();
-    for piece in rising {
-        match joined.last_mut() {
-            Some(last) if last.place + last.blocks == piece.place => last.blocks += piece.blocks,
-            _ => joined.push(piece),
-        }
-    }
-    joined
-}
-
 /// Into these pieces, in their order, from the first one on.
 fn in_pieces(files: &[&Places], pieces: &[Piece], filled: Filled) -> Option<Fitted> {
-    let mut free = pieces.iter().copied();
-    let mut here = free.next()?;
+    // Of each piece the most that it, or one behind it, holds.
+    let mut most: Vec<u64> = pieces.iter().map(|piece| piece.blocks).collect();
+    (1..most.len()).rev().for_each(|at| most[at - 1] = most[at - 1].max(most[at]));
+    let (mut here, mut next) = (*pieces.first()?, 1);
     let mut fitted = Fitted::default();
     let mut previous: Option<u64> = None;
     for places in files {
         let needed = places.blocks();
         let is_wanted_whole = filled == Filled::ByWholeFiles && here.blocks < needed;
-        if is_wanted_whole && free.clone().any(|piece| piece.blocks >= needed) {
-            here = free.find(|piece| piece.blocks >= needed)?;
+        if is_wanted_whole && most.get(next).is_some_and(|&most| most >= needed) {
+            next += pieces[next..].iter().position(|piece| piece.blocks >= needed)?;
+            (here, next) = (pieces[next], next + 1);
         }
         let mut runs = Vec::new();
         for run in places.runs() {
             let (mut logical, mut left) = (run.logical, run.blocks);
             while left > 0 {
                 if here.blocks == 0 {
-                    here = free.next()?;
+                    (here, next) = (*pieces.get(next)?, next + 1);
                     continue;
                 }
                 let blocks = left.min(here.blocks);
@@ -149,8 +158,8 @@ mod tests {
 
     fn fitted(files: &[u64], pieces: &[(u64, u64)], slack: u64) -> Option<(Drawn, u64)> {
         let files: Vec<_> = files.iter().map(|&blocks| file(blocks)).collect();
-        let pieces: Vec<Piece> = pieces.iter().map(|&(place, blocks)| Piece { place, blocks }).collect();
-        let fitted = fit(&files.iter().collect::<Vec<_>>(), &pieces, slack)?;
+        let free: Free = pieces.iter().map(|&(place, blocks)| Piece { place, blocks }).collect();
+        let fitted = fit(&files.iter().collect::<Vec<_>>(), &free, slack)?;
         let places = fitted.files.iter().map(|file| file.runs().iter().map(|run| (run.place, run.blocks)).collect());
         Some((places.collect(), fitted.breaks))
     }
@@ -211,7 +220,7 @@ mod tests {
     fn holes_stay_holes() {
         let sparse = Places::of([Run { logical: 0, place: 5, blocks: 1 }, Run { logical: 7, place: 9, blocks: 2 }]);
         let sparse = sparse.unwrap();
-        let told = fit(&[&sparse], &[Piece { place: 100, blocks: 3 }], 0).unwrap();
+        let told = fit(&[&sparse], &Free::from_iter([Piece { place: 100, blocks: 3 }]), 0).unwrap();
         let runs = [Run { logical: 0, place: 100, blocks: 1 }, Run { logical: 7, place: 101, blocks: 2 }];
         assert_eq!((told.files[0].runs(), told.breaks), (runs.as_slice(), 0));
     }

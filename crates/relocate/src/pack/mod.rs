@@ -17,12 +17,14 @@
 
 mod check;
 mod fit;
+mod free;
 mod plan;
 mod score;
 
 pub use self::{
     check::{Flaw, check},
-    fit::{Fitted, Piece, fit, fit_into},
+    fit::{Fitted, fit, fit_into},
+    free::{Free, Piece},
     plan::{MAX_FILES, Plan, Region, plan},
     score::{Score, score},
 };

@@ -49,8 +49,8 @@ fn moved_somewhere<H: Mounted>(mover: &mut H, directory: &Path, file: &Candidate
     let places: Vec<Places> = captured.donors.iter().map(free).collect();
     let most = (0..places.len()).max_by_key(|&donor| places[donor].blocks())?;
     let (donor, free) = (&captured.donors[most], &places[most]);
-    let pieces: Vec<Piece> = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks }).collect();
-    let to = fit(&[&file.places], &pieces, 0)?.files.remove(0);
+    let pieces = free.runs().iter().map(|run| Piece { place: run.place, blocks: run.blocks });
+    let to = fit(&[&file.places], &pieces.collect(), 0)?.files.remove(0);
     let opened = mover.open(&file.path, file.inode).unwrap();
     let mut done = 0;
     for run in to.runs() {
