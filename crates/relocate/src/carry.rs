@@ -43,6 +43,17 @@ impl Settings {
     pub fn new(rules: Rules) -> Settings {
         Settings { rules, capture: 4, commit: 65_536, batch: 16_384, gain_first: false, is_durable: true }
     }
+
+    /// The same with so many free blocks. Where they are too few for all files, no break may cost more than the budget: large files would
+    /// take room that others save more with. What a run has moved changes nothing of that for the next.
+    #[must_use]
+    pub fn with_free(mut self, free_blocks: u64, files: &[Candidate]) -> Settings {
+        let blocks = files.iter().map(|file| file.places.blocks()).filter(|&blocks| blocks <= self.rules.room());
+        if blocks.sum::<u64>() > space::for_regions(free_blocks) {
+            self.rules.dearest = self.rules.budget;
+        }
+        self
+    }
 }
 
 /// A batch has to save one of so many breaks that it was planned to save.

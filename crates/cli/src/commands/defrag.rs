@@ -264,7 +264,8 @@ impl<'a> Run<'a> {
     fn planned_on<H: Mounted + 'a>(self, mut host: H) -> Result<Box<dyn Packed + 'a>, Failure> {
         let kept = host.kept_below(self.directory);
         let (files, errors) = self.survey(&mut host, kept.as_deref())?;
-        let settings = self.settings(host.block_bytes());
+        let free = host.free_blocks().map_err(|error| Failure::io(self.path, "ask how much is free", &error))?;
+        let settings = self.settings(host.block_bytes()).with_free(free, &files);
         let is_over = self.is_over();
         let plan = if is_over { as_it_lies(&files) } else { plan_for(&files, &settings) };
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());

@@ -44,8 +44,13 @@ const TRIES: usize = 4;
 /// Free space is in too many pieces for donors of their own when fewer files than this come for each break.
 const FILES_FOR_A_BREAK: u64 = 16;
 
+/// Half of what is free is left to others.
+pub(super) fn for_regions(free_blocks: u64) -> u64 {
+    free_blocks / 2
+}
+
 impl<H: Host> Space<H> {
-    /// Half of what is free is left to others.
+    /// Nothing, with so many free blocks around.
     pub(super) fn of(free_blocks: u64, shares_donors: bool, slack: u64) -> Self {
         Self {
             donors: Vec::new(),
@@ -55,7 +60,7 @@ impl<H: Host> Space<H> {
             slack,
             is_exhausted: false,
             is_in_pieces: false,
-            left: free_blocks / 2,
+            left: for_regions(free_blocks),
         }
     }
 

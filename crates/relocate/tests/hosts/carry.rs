@@ -298,6 +298,25 @@ fn a_batch_that_saves_too_little_is_left() {
     assert!(single.commits > 1 && model.settled == single.commits - 1, "places are freed for the next one");
 }
 
+/// Where free space is short, large files leave it to small ones, and that is so before and after a run. What is too large for any region
+/// needs none.
+#[test]
+fn large_files_come_along_where_there_is_room_for_all() {
+    let rules = Rules { region: 34, slack: 2, budget: 4, dearest: 16, margin: 0 };
+    let mut model = Model::new(900, 16);
+    let mut paths: Vec<PathBuf> = (0..7).map(|file| model.put(&format!("/{file}"), &[file * 2])).collect();
+    paths.insert(3, model.put("/large", &Vec::from_iter(20..29)));
+    paths.push(model.put("/too large", &Vec::from_iter(100..140)));
+    let files = survey(&mut model, paths).unwrap();
+    let regions = |free| {
+        let settings = Settings::new(rules).with_free(free, &files);
+        let made = plan(&files.iter().map(Candidate::item).collect::<Vec<Item>>(), &settings.rules);
+        made.regions.iter().map(|region| (region.files.start, region.files.end)).collect::<Vec<_>>()
+    };
+    assert_eq!(regions(32), [(0, 8)], "half of what is free is for regions");
+    assert_eq!(regions(31), [(0, 3), (4, 8)]);
+}
+
 #[test]
 fn it_stops_where_it_is_told_to() {
     let (mut model, paths) = scattered();
