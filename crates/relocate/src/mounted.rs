@@ -70,13 +70,13 @@ pub trait Mounted: Host {
     /// Bytes of a block.
     fn block_bytes(&self) -> u64;
 
-    /// Gets ready to move files below a directory into regions of so many blocks. Settings of the file system are changed meanwhile
-    /// where that helps, is possible and `may_set`.
+    /// Gets ready to move files below a directory into regions of so many blocks, which are to come near their directories where that is
+    /// wanted: settings of the file system are changed meanwhile for that, where it takes such and the caller may.
     ///
     /// # Errors
     ///
     /// What is only found out now, without any harm.
-    fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal>;
+    fn get_ready(&mut self, directory: &Path, region: u64, near: bool) -> Result<(), Refusal>;
 
     /// Sets back what was changed for that, if anything was.
     fn set_back(&mut self);
@@ -107,9 +107,9 @@ impl Mounted for Ext4 {
         Ext4::block_bytes(self)
     }
 
-    fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal> {
-        // Only root may.
-        if may_set && self.raise_unit(region).is_err() {
+    fn get_ready(&mut self, directory: &Path, region: u64, near: bool) -> Result<(), Refusal> {
+        // Only root may change the setting.
+        if !near || self.raise_unit(region).is_err() {
             self.take_unit(region);
         }
         Ok(self.rehearse(directory)?)

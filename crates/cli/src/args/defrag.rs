@@ -50,9 +50,10 @@ pub(crate) struct DefragArgs {
     /// mounted, whose reads are raced
     #[arg(long)]
     pub(crate) peer: bool,
-    /// As root, leave ext4's setting mb_stream_req as it is, which is else raised to --region meanwhile
+    /// As root, put regions near their directories on ext4, for which its setting mb_stream_req is raised to --region meanwhile. Else
+    /// they come where ext4 puts large files, in fewer pieces
     #[arg(long)]
-    pub(crate) no_raise: bool,
+    pub(crate) near: bool,
     /// Also on disks that don't seek
     #[arg(long)]
     pub(crate) force: bool,
@@ -66,13 +67,13 @@ pub(crate) struct DefragArgs {
     /// Move back what a run with --keep has moved, on the file system of the directory
     #[arg(
         long, value_name = "ID",
-        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise", "dedupe"],
+        conflicts_with_all = ["forget", "keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "near", "dedupe"],
     )]
     pub(crate) undo: Option<String>,
     /// Free the old places of a run with --keep
     #[arg(
         long, value_name = "ID",
-        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "no_raise", "force", "dedupe"],
+        conflicts_with_all = ["keep", "dry_run", "order", "region", "write_budget", "max_time", "cached", "peer", "near", "force", "dedupe"],
     )]
     pub(crate) forget: Option<String>,
     /// Name each file that stays, and why

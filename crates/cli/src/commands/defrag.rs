@@ -371,8 +371,7 @@ impl<H: Mounted> Packed for Tree<'_, H> {
     fn step(&mut self, bar: &ProgressBar, others: (u64, u64)) -> Result<(), Failure> {
         let Some(packing) = &mut self.packing else { return Ok(()) };
         let (run, started) = (&self.run, Instant::now());
-        let may_set = !run.args.no_raise;
-        let mut ready = self.host.get_ready(run.directory, self.settings.rules.region, may_set);
+        let mut ready = self.host.get_ready(run.directory, self.settings.rules.region, run.args.near);
         // Below a directory of somebody else's there may be some of the caller's own.
         let mut below = BTreeSet::from([run.directory]);
         for directory in self.files.iter().filter(|file| file.stays.is_none()).filter_map(|file| file.path.parent()) {
@@ -380,7 +379,7 @@ impl<H: Mounted> Packed for Tree<'_, H> {
                 break;
             }
             if below.insert(directory) {
-                ready = self.host.get_ready(directory, self.settings.rules.region, may_set);
+                ready = self.host.get_ready(directory, self.settings.rules.region, run.args.near);
             }
         }
         ready.map_err(|refusal| refused(run.path, &refusal))?;

@@ -579,7 +579,7 @@ fn an_interrupt_ends_it_where_nothing_is_lost() {
         let root = image.root().join(format!("tree-{round}"));
         scatter(&root, 400);
         let before = entries(&root);
-        let mut command = interruptible(["defrag", "--json", "--force", "--region", "128K"]);
+        let mut command = interruptible(["defrag", "--json", "--force", "--near", "--region", "128K"]);
         let mut running = command.arg(&root).stdout(Stdio::piped()).spawn().expect("it starts");
         while fs::read_to_string(&setting).expect("the setting").trim() == "16" {
             if running.try_wait().expect("it is a child of ours").is_some() {
@@ -609,7 +609,7 @@ fn an_interrupt_ends_it_where_nothing_is_lost() {
 #[test]
 fn gnu_tar_reads_a_packed_tree_in_a_fraction() {
     root_test!();
-    for (options, part) in [(&[][..], 5.0), (&["--no-raise"], 3.0)] {
+    for (options, part) in [(&[][..], 5.0), (&["--near"], 5.0)] {
         packed_for_gnu_tar(Fs::Ext4, options, part);
     }
 }

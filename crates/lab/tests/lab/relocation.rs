@@ -284,8 +284,8 @@ impl<H: Mounted> Mounted for Telling<H> {
         self.host.block_bytes()
     }
 
-    fn get_ready(&mut self, directory: &Path, region: u64, may_set: bool) -> Result<(), Refusal> {
-        self.host.get_ready(directory, region, may_set)
+    fn get_ready(&mut self, directory: &Path, region: u64, near: bool) -> Result<(), Refusal> {
+        self.host.get_ready(directory, region, near)
     }
 
     fn set_back(&mut self) {
