@@ -270,13 +270,17 @@ def removes_the_rest(f: onesweep.File[str]) -> str:
 
 
 def test_files_that_vanish_meanwhile(root: Path, temporary: Path) -> None:
+    # More than the budget and what is ahead of those who ask, so that some are not read yet.
     for n in range(64):
-        (root / f"f{n:02}").write_bytes(b"x" * 50_000)
+        (root / f"f{n:02}").write_bytes(b"x" * 400_000)
     expected = {str(path) for path in root.iterdir()}
     told = temporary / "told"
-    data = onesweep.torch.Tree(
-        root, removes_the_rest, shuffle=0, onerror=lambda error: told.open("a").write(f"{error.filename}\n") and None, **OPTIONS
-    )
+
+    def onerror(error: onesweep.Error) -> None:
+        with told.open("a") as file:
+            file.write(f"{error.filename}\n")
+
+    data = onesweep.torch.Tree(root, removes_the_rest, shuffle=0, onerror=onerror, budget="4M", **OPTIONS)
     found, failed = load(data, 2), told.read_text().split()
     # One that is removed while it is read may be read, or fail.
     assert found and failed and Counter(found + failed) == Counter(expected)
