@@ -187,7 +187,13 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
             rows.push(if packing == E4DEFRAG { row } else { row.aim(Aim::AtMost(1.2)) });
         }
     }
-    let in_requests = [("random-ext4", REGION_64K), ("random-ext4", ROOT), ("random-ext4", USER), ("dfs-ext4", ROOT)];
+    let in_requests = [
+        ("random-ext4", REGION_64K),
+        ("random-ext4", ROOT),
+        ("random-ext4", USER),
+        ("dfs-ext4", ROOT),
+        ("dfs-ext4", REGION_256K),
+    ];
     for (case, packing) in in_requests {
         let row = row(
             outcomes,
