@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from onesweep import _onesweep
 from onesweep._rounds import Rounds
 from onesweep._sweeper import Task
 from onesweep._workers import Place, _begun, _let_go, _Sweep, files
-from sweepers import processes
+from sweepers import ODD_OPTIONS, add_odd_files, all_of_it, processes
 
 
 @pytest.fixture(autouse=True)
@@ -45,24 +45,13 @@ def rounds_in(temporary: Path) -> list[str]:
     return [name for name in os.listdir(temporary) if name.startswith("onesweep-")]
 
 
-def all_of_it(f: onesweep.File[str]) -> tuple[Any, ...]:
-    # Whether it is in memory still depends on who asks.
-    route = "read" if f.route in ("cached", "swept", "reread") else f.route
-    return f.path, f.links, tuple(f.stat), f.stat.st_mtime_ns, f.ranges, f.xattrs, bytes(f.data), f.kind, route, f.pread(7, 3)
-
-
 def test_workers_have_what_one_reader_has(root: Path, tree: dict[str, bytes]) -> None:
-    odd = os.fsdecode(b"no \xff text")
-    (root / odd).write_bytes(b"odd")
-    os.link(root / odd, root / "again")
-    with suppress(OSError):
-        os.setxattr(root / odd, "user.note", b"\0\1")
-    options: Any = {"xattrs": True, "large": "200K"}
+    add_odd_files(root)
     rounds = Rounds()
     found: list[list[tuple[Any, ...]]] = [[], [], []]
 
     def work(number: int) -> None:
-        mine = files([str(root)], Place(0, 1, number, 3), 0, rounds, "key", None, options)
+        mine = files([str(root)], Place(0, 1, number, 3), 0, rounds, "key", None, ODD_OPTIONS)
         for file in mine:
             found[number].append(all_of_it(file))
             file.take()
@@ -73,7 +62,7 @@ def test_workers_have_what_one_reader_has(root: Path, tree: dict[str, bytes]) ->
         worker.start()
     for worker in workers:
         worker.join()
-    alone = sorted(all_of_it(file) for file in files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, options))
+    alone = sorted(all_of_it(file) for file in files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, ODD_OPTIONS))
     assert sorted(item for mine in found for item in mine) == alone and all(found)
     assert {item[8] for item in alone} == {"read", "no-read", "streamed"} and len(alone) == len(tree) + 2
 

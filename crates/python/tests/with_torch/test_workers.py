@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import onesweep
 import onesweep.torch
 import pytest
 import torch
-from sweepers import processes
+from sweepers import ODD_OPTIONS, add_odd_files, all_of_it, processes
 from test_torch import as_they_are, load, name_and_worker
 from torch.utils.data import DataLoader
 
@@ -221,21 +220,11 @@ def test_others_read_on_when_one_fails(root: Path, temporary: Path) -> None:
     assert len(found) == len(set(found)) >= 300
 
 
-def all_of_it(f: onesweep.File[str]) -> tuple[Any, ...]:
-    route = "read" if f.route in ("cached", "swept", "reread") else f.route
-    return f.path, f.links, tuple(f.stat), f.stat.st_mtime_ns, f.ranges, f.xattrs, bytes(f.data), f.kind, route, f.pread(7, 3)
-
-
 def test_files_are_as_if_the_worker_had_read_them(root: Path, tree: dict[str, bytes], temporary: Path) -> None:
-    odd = os.fsdecode(b"no \xff text")
-    (root / odd).write_bytes(b"odd")
-    os.link(root / odd, root / "again")
-    with suppress(OSError):
-        os.setxattr(root / odd, "user.note", b"\0\1")
-    options: Any = {"xattrs": True, "large": "200K"}
-    alone = load(onesweep.torch.Tree(root, all_of_it, **options), 1)
+    add_odd_files(root)
+    alone = load(onesweep.torch.Tree(root, all_of_it, **ODD_OPTIONS), 1)
     assert {item[8] for item in alone} == {"read", "no-read", "streamed"}
-    assert sorted(load(onesweep.torch.Tree(root, all_of_it, **options), 3)) == sorted(alone)
+    assert sorted(load(onesweep.torch.Tree(root, all_of_it, **ODD_OPTIONS), 3)) == sorted(alone)
 
 
 def test_more_than_fits_the_budget(root: Path, temporary: Path) -> None:
