@@ -320,20 +320,44 @@ pub unsafe extern "C" fn onesweep_file_pread(
         if size == 0 {
             return Ok(());
         }
-        // SAFETY: zeros are written first, so that it holds bytes; the caller promises the room.
-        let buffer = unsafe {
-            buffer.cast::<u8>().write_bytes(0, size);
-            std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size)
-        };
-        let is_read = read_at(&mut swept, buffer, offset);
+        if size > isize::MAX as usize {
+            return Err(Fault::argument(format!("{size} bytes are more than a buffer can have")));
+        }
+        // SAFETY: it isn't NULL, and the caller promises the room.
+        let is_read = unsafe { read_at(&mut swept, buffer.cast::<u8>(), size, offset) };
         got.write(is_read.map_err(|error| not_read(file, &error))?);
         Ok(())
     })
 }
 
-fn read_at(swept: &mut SweptFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Fills the memory in pieces, so that no more of a large buffer is touched than there is content for.
+///
+/// # Safety
+///
+/// `buffer` has room for `size` bytes, of which there are no more than `isize::MAX`.
+unsafe fn read_at(swept: &mut SweptFile, buffer: *mut u8, size: usize, offset: u64) -> io::Result<usize> {
+    const PIECE_BYTES: usize = 128 << 10;
     let mut reader = swept.reader();
     reader.seek(SeekFrom::Start(offset))?;
+    let mut filled = 0;
+    while filled < size {
+        let length = PIECE_BYTES.min(size - filled);
+        // SAFETY: it lies within the room, and zeros are written first, so that it holds bytes.
+        let piece = unsafe {
+            let start = buffer.add(filled);
+            start.write_bytes(0, length);
+            std::slice::from_raw_parts_mut(start, length)
+        };
+        let read = read_whole(&mut reader, piece)?;
+        filled += read;
+        if read < length {
+            break;
+        }
+    }
+    Ok(filled)
+}
+
+fn read_whole(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..]) {

@@ -18,7 +18,8 @@ from typing import Any
 
 import onesweep
 import pytest
-from onesweep import _onesweep
+from onesweep import _ahead, _onesweep
+from onesweep._ahead import Ahead
 from onesweep._rounds import Rounds
 from onesweep._sweeper import Task
 from onesweep._workers import Place, _begun, _let_go, _Sweep, files
@@ -65,6 +66,73 @@ def test_workers_have_what_one_reader_has(root: Path, tree: dict[str, bytes]) ->
     alone = sorted(all_of_it(file) for file in files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, ODD_OPTIONS))
     assert sorted(item for mine in found for item in mine) == alone and all(found)
     assert {item[8] for item in alone} == {"read", "no-read", "streamed"} and len(alone) == len(tree) + 2
+
+
+def test_what_is_dealt_is_decided_by_the_sweep_alone(root: Path, tree: dict[str, bytes]) -> None:
+    """Each has every third file in the order of the sweep, also while one of them takes nothing until the others have all."""
+    options: Any = {"order": "fragment", "ignore_cache": True, "one_at_a_time": True}
+    whole = [file.path for file in onesweep.read(str(root), **options)]
+    dealt = [whole[number::3] for number in range(3)]
+    rounds = Rounds()
+    found: list[list[str]] = [[], [], []]
+    others_have_all = threading.Barrier(3)
+
+    def work(number: int) -> None:
+        for file in files([str(root)], Place(0, 1, number, 3), 0, rounds, "key", None, options, is_dealt=True):
+            assert bytes(file.data) == tree[file.path]
+            found[number].append(file.path)
+            if len(found[number]) == (1 if number == 1 else len(dealt[number])):
+                others_have_all.wait(60)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == dealt and sorted(whole) == sorted(tree)
+
+
+def test_who_has_nothing_does_not_wait_for_who_takes_nothing(
+    root: Path, tree: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is too much to be held for the other is read by it later, in its turn."""
+    monkeypatch.setattr(_ahead, "_DEALT_BYTES", 100_000)
+    ahead = Ahead(2, lambda: None)
+
+    def sweep() -> None:
+        for file in onesweep.read(str(root), ignore_cache=True):
+            ahead.put(file)
+        ahead.end()
+
+    sweeping = threading.Thread(target=sweep)
+    sweeping.start()
+
+    def taken(number: int) -> list[Any]:
+        items: list[Any] = []
+        while not ahead.has_given([number]):
+            items += ahead.take(number) or (time.sleep(0.001) or [])
+        return items
+
+    first = taken(0)
+    sweeping.join()
+    second = taken(1)
+    assert all(isinstance(item, onesweep.File) for item in first)
+    held = [item for item in second if isinstance(item, onesweep.File)]
+    later = [item for item in second if not isinstance(item, onesweep.File)]
+    assert 0 < sum(file.size for file in held) < 100_000 + 300_000 and {item[0] for item in later} == {"stream"}
+    paths = [item.path for item in first + held] + [item[1] for item in later]
+    assert Counter(paths) == Counter(list(tree))
+
+
+def test_what_was_dealt_to_who_has_gone_holds_nobody_up(root: Path, tree: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_ahead, "_DEALT_FILES", 4)
+    ahead = Ahead(2, lambda: None)
+    ahead.leave(1)
+    for file in onesweep.read(str(root)):
+        ahead.put(file)
+        ahead.take(0)
+    ahead.end()
+    assert ahead.is_over and ahead.take(1) == []
 
 
 def test_parts_that_are_no_file_are_refused(root: Path, tree: dict[str, bytes]) -> None:
@@ -163,7 +231,7 @@ def test_a_sweep_that_nobody_comes_to_ends(root: Path, tree: dict[str, bytes], t
     _let_go(process)
     assert process.wait(60) == 0
     with ExitStack() as stack, pytest.raises(ChildProcessError):
-        list(_Sweep(str(directory), stack).files(None, {}))
+        list(_Sweep(str(directory), 0, stack).files(None, {}))
 
 
 def test_a_worker_that_comes_when_all_is_given_has_nothing(root: Path, tree: dict[str, bytes], temporary: Path) -> None:

@@ -1,6 +1,9 @@
 /* Goal: callbacks that stop, cancel, begin other sweeps, keep files, take them over, and never give them back. */
 #include "check.h"
 
+#include <signal.h>
+#include <sys/time.h>
+
 enum { FILES = 60, SIZE = 30000 };
 
 static const char *tree;
@@ -29,6 +32,14 @@ static void *throw_from_elsewhere(void *cancel)
     usleep(20000);
     onesweep_cancel_throw(cancel);
     return NULL;
+}
+
+static onesweep_cancel *alarmed;
+
+static void throw_from_handler(int number)
+{
+    (void)number;
+    onesweep_cancel_throw(alarmed);
 }
 
 static int wait_for_cancel(void *user, onesweep_file *file)
@@ -186,9 +197,18 @@ int main(int argc, char **argv)
     CHECK(pthread_create(&thread, NULL, throw_from_elsewhere, cancel) == 0);
     GIVES(ONESWEEP_ERROR_CANCELLED, onesweep_bulk_read(paths, 1, options, wait_for_cancel, cancel, &counts));
     CHECK(pthread_join(thread, NULL) == 0);
+    onesweep_cancel_free(cancel);
+
+    /* From a handler of a signal, whichever thread it comes to. */
+    alarmed = onesweep_cancel_new();
+    OK(onesweep_options_set_cancel(options, alarmed));
+    struct sigaction action = {.sa_handler = throw_from_handler};
+    struct itimerval soon = {.it_value = {.tv_usec = 20000}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    GIVES(ONESWEEP_ERROR_CANCELLED, onesweep_bulk_read(paths, 1, options, wait_for_cancel, alarmed, &counts));
     OK(onesweep_options_set_cancel(options, NULL));
     OK(onesweep_options_set_threads(options, 1));
-    onesweep_cancel_free(cancel);
+    onesweep_cancel_free(alarmed);
 
     /* Sweeps within a sweep. */
     files = 0;

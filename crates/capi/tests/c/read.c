@@ -55,6 +55,8 @@ static int look(void *user, onesweep_file *file)
         CHECK(same_bytes(part, got, offset, (unsigned)number));
     }
     OK(onesweep_file_pread(file, NULL, 0, 0, &got));
+    GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_file_pread(file, part, SIZE_MAX, 0, &got));
+    CHECK(got == 0);
     CHECK(got == 0);
     /* All of it is data. */
     if (expected > 0) {

@@ -27,10 +27,19 @@ fn functions() -> BTreeSet<String> {
     declared.filter_map(name).collect()
 }
 
-/// All programs in C.
+/// All programs in C, without their comments.
 fn programs() -> String {
     let entries = fs::read_dir(sources().join("tests/c")).unwrap();
-    entries.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
+    let text: String = entries.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    let rest_of = |comment: &str| comment.split_once("*/").expect("a comment has an end").1.to_owned();
+    let mut parts = text.split("/*");
+    parts.next().unwrap_or_default().to_owned() + &parts.map(rest_of).collect::<String>()
+}
+
+/// The words that stand directly behind one of these.
+fn words_behind(text: &str, before: &[&str], begins: &str) -> BTreeSet<String> {
+    let found = before.iter().flat_map(|before| text.split(before).skip(1));
+    found.flat_map(|rest| words(rest.split([')', ',', ';', ' ']).next().unwrap_or_default(), begins)).collect()
 }
 
 #[test]
@@ -80,11 +89,12 @@ fn the_library_has_the_functions_of_the_header_and_no_others() {
 #[test]
 fn every_function_and_every_error_has_a_test() {
     let programs = programs();
-    let untested: Vec<_> = functions().difference(&words(&programs, "onesweep_")).cloned().collect();
+    let is_called = |name: &String| programs.contains(&format!("{name}("));
+    let untested: Vec<_> = functions().into_iter().filter(|name| !is_called(name)).collect();
     assert!(untested.is_empty(), "no program in tests/c calls {untested:?}");
     let header = read("include/onesweep.h");
-    let unmet: Vec<_> =
-        words(&header, "ONESWEEP_ERROR_").difference(&words(&programs, "ONESWEEP_ERROR_")).cloned().collect();
+    let met = words_behind(&programs, &["GIVES(", "code == ", "streamed == "], "ONESWEEP_ERROR_");
+    let unmet: Vec<_> = words(&header, "ONESWEEP_ERROR_").difference(&met).cloned().collect();
     // A comment names the constants by what they begin with.
     assert!(unmet.iter().all(|name| name == "ONESWEEP_ERROR_"), "no program in tests/c meets {unmet:?}");
 }

@@ -1,7 +1,8 @@
 """A process that sweeps for others: each of them asks for files and gets the next ones, with their content, by a socket.
 
-Who asks gets what comes next, so nobody waits for files that are kept for somebody who doesn't ask. It ends with the sweep, or when
-nobody is there any more, in whatever way they went.
+Who asks gets what comes next, so nobody waits for files that are kept for somebody who doesn't ask; or files are dealt out by turns,
+so that each of them gets the same ones when it is done again. It ends with the sweep, or when nobody is there any more, in whatever
+way they went.
 """
 
 from __future__ import annotations
@@ -14,33 +15,28 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from . import _onesweep, _shares
+from ._ahead import Ahead, Item, Other
 from ._errors import Error
 from ._onesweep import File, Reader
 from ._types import Options
 
-Failed: TypeAlias = tuple[Literal["told"], Error] | tuple[Literal["raised"], Exception]
-Other: TypeAlias = tuple[Literal["stream"], str] | Failed
-"""A file that is to be read at that path, or why one failed, or the sweep."""
 Head: TypeAlias = tuple[Literal["file"], tuple[Any, ...], int] | Other
 """A file whose content comes: what is known of it, and how many bytes."""
 
 LENGTH_BYTES = 8
 """A message is the length of its heads, the heads, and the content of their files one after the other."""
+NUMBER_BYTES = 4
+"""A worker tells its number first."""
 ASK = b"?"
 OVER = b"over"
 """Stands in a file when all has been given, so that it differs from a process that was killed."""
 
 _BEGAN = 0
-_AHEAD_BYTES = 1 << 20
-_AHEAD_FILES = 64
-_MESSAGE_BYTES = 256 << 10
-_MESSAGE_FILES = 16
 _PATIENCE_S = 2.0
 """So long it waits for those who haven't come yet: who comes first would have all of a small tree."""
 
@@ -52,56 +48,10 @@ class Task:
     roots: list[str]
     options: Options
     workers: int
+    is_dealt: bool = False
 
 
-Item: TypeAlias = File[str] | Failed
-
-
-class _Ahead:
-    """What has come and was not asked for yet: not much, since it counts against the budget."""
-
-    def __init__(self) -> None:
-        self._items: deque[tuple[Item, int]] = deque()
-        self._bytes = 0
-        self._is_over = False
-        self._changed = threading.Condition()
-        self.come, self._come = socket.socketpair()
-        self.come.setblocking(False)
-
-    def put(self, item: Item) -> None:
-        size = item.size if isinstance(item, File) and item.is_in_memory else 0
-        with self._changed:
-            self._changed.wait_for(lambda: self._bytes < _AHEAD_BYTES and len(self._items) < _AHEAD_FILES)
-            self._items.append((item, size))
-            self._bytes += size
-            if len(self._items) == 1:
-                self._come.send(b"+")
-
-    def end(self) -> None:
-        with self._changed:
-            self._is_over = True
-            self._come.send(b"+")
-
-    @property
-    def is_over(self) -> bool:
-        with self._changed:
-            return self._is_over and not self._items
-
-    def take(self) -> list[Item]:
-        """What there is, for one message."""
-        taken: list[Item] = []
-        total = 0
-        with self._changed:
-            while self._items and len(taken) < _MESSAGE_FILES and (not taken or total + self._items[0][1] <= _MESSAGE_BYTES):
-                item, size = self._items.popleft()
-                taken.append(item)
-                total += size
-                self._bytes -= size
-            self._changed.notify()
-        return taken
-
-
-def _sweep(reader: Reader[str], told: Callable[[Error], None], options: Options, ahead: _Ahead) -> None:
+def _sweep(reader: Reader[str], told: Callable[[Error], None], options: Options, ahead: Ahead) -> None:
     try:
         for file in _shares.every_name(reader, told, options):
             ahead.put(file)
@@ -114,16 +64,17 @@ def _sweep(reader: Reader[str], told: Callable[[Error], None], options: Options,
 class _Clients:
     """Those who are there, and those of them who wait for an answer."""
 
-    def __init__(self, listener: socket.socket, ahead: _Ahead, workers: int) -> None:
-        self._listener, self._ahead, self._workers = listener, ahead, workers
+    def __init__(self, listener: socket.socket, come: socket.socket, ahead: Ahead, workers: int) -> None:
+        self._listener, self._come, self._ahead, self._workers = listener, come, ahead, workers
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
-        self._selector.register(ahead.come, selectors.EVENT_READ)
+        self._selector.register(come, selectors.EVENT_READ)
         # It is closed by who began this process once it has come, or by its death.
         self._selector.register(_BEGAN, selectors.EVENT_READ)
         self._has_been_let_go = False
         self._there: set[socket.socket] = set()
-        self._waiting: deque[socket.socket] = deque()
+        self._numbers: dict[socket.socket, int] = {}
+        self._waiting: list[socket.socket] = []
         self._came = 0
         self._begins = time.monotonic() + _PATIENCE_S
 
@@ -133,10 +84,10 @@ class _Clients:
             self._look(None if self._may_begin else max(0.0, self._begins - time.monotonic()))
             if self._has_been_let_go and not self._there:
                 return False
-            while self._may_begin and self._waiting and (items := self._ahead.take()):
-                self._answer(self._waiting.popleft(), items)
-            if self._may_begin and self._ahead.is_over:
-                return True
+            if self._may_begin:
+                self._give()
+                if self._ahead.is_over:
+                    return True
 
     @property
     def _may_begin(self) -> bool:
@@ -153,24 +104,39 @@ class _Clients:
             elif key.fileobj == _BEGAN:
                 self._selector.unregister(_BEGAN)
                 self._has_been_let_go = True
-            elif key.fileobj is self._ahead.come:
-                self._ahead.come.recv(4096)
+            elif key.fileobj is self._come:
+                self._come.recv(4096)
             elif isinstance(key.fileobj, socket.socket):
                 self._hear(key.fileobj)
 
     def _hear(self, client: socket.socket) -> None:
+        length = len(ASK) if client in self._numbers else NUMBER_BYTES
         try:
-            asked = client.recv(1)
+            heard = client.recv(length, socket.MSG_WAITALL)
         except OSError:
-            asked = b""
-        if asked:
+            heard = b""
+        if len(heard) < length:
+            self._leave(client)
+        elif client in self._numbers:
             self._waiting.append(client)
         else:
-            self._leave(client)
+            self._numbers[client] = int.from_bytes(heard, "little")
+
+    def _give(self) -> None:
+        """To each of those who wait, in the order in which they asked, as long as there is something for it."""
+        for client in list(self._waiting):
+            number = self._numbers[client]
+            items = self._ahead.take(number)
+            # Who has all waits for those who haven't come yet: when nobody was there, they would find nobody.
+            if items or (self._ahead.has_given([number]) and self._came >= self._workers):
+                self._waiting.remove(client)
+                self._answer(client, items)
 
     def _leave(self, client: socket.socket) -> None:
         self._selector.unregister(client)
         self._there.discard(client)
+        if (number := self._numbers.pop(client, None)) is not None:
+            self._ahead.leave(number)
         if client in self._waiting:
             self._waiting.remove(client)
         client.close()
@@ -211,7 +177,8 @@ def main(listening: int, over: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     listener = socket.socket(fileno=listening)
     task: Task = pickle.load(sys.stdin.buffer)
-    ahead = _Ahead()
+    come, wakes = socket.socketpair()
+    ahead = Ahead(task.workers if task.is_dealt else 1, lambda: wakes.send(b"+"))
     reader: Reader[str] | None = None
     failure: Exception | None = None
 
@@ -229,7 +196,7 @@ def main(listening: int, over: int) -> None:
         return
     options: Options = {**task.options, "part": None}
     threading.Thread(target=_sweep, args=(reader, told, options, ahead), daemon=True).start()
-    if _Clients(listener, ahead, task.workers).serve():
+    if _Clients(listener, come, ahead, task.workers).serve():
         os.pwrite(over, OVER, 0)
     sys.stderr.flush()
     # There may be a request to the disk that nobody waits for.

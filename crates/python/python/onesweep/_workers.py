@@ -1,4 +1,4 @@
-"""Workers of a loader that read a tree together: one sweep by a process of its own, which gives who asks what comes next."""
+"""Workers of a loader that read a tree together: one sweep by a process of its own, which gives who asks what comes next for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from . import _onesweep, _shares
+from ._ahead import Other
 from ._onesweep import File
 from ._rounds import Rounds, opened
-from ._sweeper import ASK, LENGTH_BYTES, OVER, Head, Other, Task
+from ._sweeper import ASK, LENGTH_BYTES, NUMBER_BYTES, OVER, Head, Task
 from ._types import OnError, Options
 
 _END_S = 1.0
@@ -37,11 +38,20 @@ class Place:
 
 
 def files(
-    roots: list[str], place: Place, seed: int, rounds: Rounds | None, key: str, onerror: OnError, options: Options
+    roots: list[str],
+    place: Place,
+    seed: int,
+    rounds: Rounds | None,
+    key: str,
+    onerror: OnError,
+    options: Options,
+    *,
+    is_dealt: bool = False,
 ) -> Generator[File[str], None, None]:
     """What one worker reads of the rank's files: all names, each once over the workers whose loader has that key.
 
-    Without ``rounds``, and where files can't be opened by their paths, each worker sweeps a part of its own.
+    What is dealt comes by turns, in the order of the sweep, so that each worker gets the same again. Without ``rounds``, and where
+    files can't be opened by their paths, each worker sweeps a part of its own.
     """
     if rounds is None or place.workers == 1 or not _may_share(roots, options):
         index, of = place.part
@@ -51,10 +61,13 @@ def files(
     begun: list[subprocess.Popen[bytes]] = []
 
     def begin(directory: str) -> None:
-        begun.append(_begun(directory, Task(roots, of_rank, place.workers)))
+        begun.append(_begun(directory, Task(roots, of_rank, place.workers, is_dealt)))
+
+    def enter(directory: str, stack: ExitStack) -> _Sweep:
+        return _Sweep(directory, place.number, stack)
 
     try:
-        joined = rounds.join(f"{key} {place.rank} {place.world_size}", place.number, place.workers, begin, _Sweep)
+        joined = rounds.join(f"{key} {place.rank} {place.world_size}", place.number, place.workers, begin, enter)
     finally:
         for process in begun:
             _let_go(process)
@@ -137,15 +150,16 @@ def _has_ended() -> Exception:
 class _Sweep:
     """What a worker has of the sweep of all: open as long as the stack."""
 
-    def __init__(self, directory: str, stack: ExitStack) -> None:
+    def __init__(self, directory: str, number: int, stack: ExitStack) -> None:
         self._over = opened(f"{directory}/over", os.O_RDONLY, stack)
         self._socket = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        with ExitStack() as until_connected, suppress(ConnectionRefusedError):
+        with ExitStack() as until_connected, suppress(ConnectionError):
             self._socket.connect(_address(directory, until_connected))
+            self._socket.sendall(number.to_bytes(NUMBER_BYTES, "little"))
 
     def files(self, onerror: OnError, options: Options) -> Iterator[File[str]]:
         """What this worker gets; each of them when it is asked for."""
-        while (held := self._asked()) is not None:
+        while held := self._asked():
             held.reverse()
             while held:
                 item = held.pop()
@@ -158,7 +172,7 @@ class _Sweep:
                 else:
                     raise item[1]
 
-    def _asked(self) -> list[File[str] | Other] | None:
+    def _asked(self) -> list[File[str] | Other]:
         """The next ones; nothing when all have been given. An answer is taken whole, so that who gives it doesn't wait."""
         try:
             self._socket.sendall(ASK)
@@ -167,7 +181,7 @@ class _Sweep:
             return [_onesweep._file_of(head[1], self._received(head[2])) if head[0] == "file" else head for head in heads]
         except (OSError, EOFError) as error:
             if os.pread(self._over, len(OVER), 0) == OVER:
-                return None
+                return []
             raise _has_ended() from error
 
     def _received(self, size: int) -> bytes:

@@ -294,6 +294,11 @@ def _blocks(rows: list[Any], schema: Any) -> list[Any]:
 
 def _block(rows: list[Any], schema: Any) -> Any:
     if schema is not None:
+        # A table of that schema leaves out what it doesn't have, without a word.
+        if unknown := sorted({name for row in rows for name in row} - set(schema.names)):
+            raise ValueError(
+                f"onerror makes {', '.join(unknown)}, which the rows of files don't have; give per_file, too, or make {', '.join(schema.names)}"
+            )
         return pa.Table.from_pylist(rows, schema=schema)
     tables = [row for row in rows if isinstance(row, pa.Table)]
     if tables:

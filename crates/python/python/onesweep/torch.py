@@ -46,7 +46,7 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
     turn, at most, in bytes, beside the budget of the sweep, in each worker; 0 keeps the order of the disk. Without ``rank`` and
     ``world_size`` those of ``torch.distributed`` count, where it was begun. ``repeatable`` gives the same order for the same seed,
     epoch, workers and ranks as long as the files lie where they lay, on one disk: nothing is taken from the cache first, one
-    request is made at a time, and each worker sweeps a part of its own.
+    request is made at a time, and files are dealt out to the workers by turns.
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
         # In memory that workers share, since those that stay from epoch to epoch (persistent_workers) have to see it, too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         # Who asks first gets a file, which nobody can repeat.
-        self._rounds = None if repeatable else Rounds()
+        self._is_dealt = repeatable
+        self._rounds = Rounds()
         self._turn = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -113,7 +114,9 @@ class Tree(torch.utils.data.IterableDataset[T], Generic[T]):
         place = Place(*self._place(), number, workers)
         index, of = place.part
         random = Random(f"{self._seed} {int(self._epoch)} {index} {of}")
-        found = files(self._paths, place, self._seed, self._rounds, key, self._onerror, self._options)
+        found = files(
+            self._paths, place, self._seed, self._rounds, key, self._onerror, self._options, is_dealt=self._is_dealt
+        )
         with closing(found):
             sized = ((self._held(file), held_bytes(file.size)) for file in found)
             for file in shuffled(sized, self._shuffle, random):

@@ -98,6 +98,7 @@ def test_what_fails_is_a_row_or_ends_the_job(fleet: Fleet, trees: dict[tuple[str
     rows = onesweep.ray.read(fleet.disk, on=["a"])
     strict = onesweep.ray.read(fleet.disk, where_it_runs, on=["a"])
     told = onesweep.ray.read(fleet.disk, where_it_runs, on=["a"], onerror=lambda error: {"path": error.filename, "node": type(error).__name__})
+    beyond = onesweep.ray.read(fleet.disk, on=["a"], onerror=lambda error: {"path": error.filename, "kind": type(error).__name__})
     gone = fleet.files("a") / "d0"
     lost = {str(fleet.disk / path.relative_to(fleet.files("a"))) for path in gone.iterdir()}
     shutil.rmtree(gone)
@@ -108,6 +109,8 @@ def test_what_fails_is_a_row_or_ends_the_job(fleet: Fleet, trees: dict[tuple[str
     with pytest.raises(Exception, match="No such file"):
         strict.take_all()
     assert {row["path"] for row in told.take_all() if len(row["node"]) < 30} == lost
+    with pytest.raises(Exception, match="onerror makes kind, which the rows of files don't have"):
+        beyond.take_all()
     (fleet.files("a") / name).unlink()
 
 
@@ -160,6 +163,47 @@ def test_a_node_is_lost_and_another_has_its_files(fleet: Fleet, trees: dict[tupl
     assert {(names[row["node"]], row["path"]): row["data"] for row in rows} == trees
     (middle,) = (row["node"] for row in rows if names[row["node"]] == "b" and row["path"].endswith("/f61"))
     assert middle not in victims
+
+
+def test_a_node_is_lost_and_one_that_was_there_all_the_time_has_its_files(
+    fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path
+) -> None:
+    """Two nodes mount the same disk under one label; one dies in the middle and nobody replaces it."""
+    (first,) = (name for name in fleet.nodes if name.startswith("b"))
+    node_of = {first: node for node, label in labels().items() if label == "b" and node in alive()}
+    fleet.start("b-twin", disk="b", label="b")
+    until("the twin", lambda: fleet.has(4))
+    (node_of["b-twin"],) = {node for node, label in labels().items() if label == "b" and node in alive()} - set(node_of.values())
+    came = tmp_path / "came"
+
+    def slow(f: onesweep.File[str]) -> dict[str, Any]:
+        import time
+
+        node = ray.get_runtime_context().get_node_id()
+        if f.path.endswith("/f61") and not came.exists():
+            (tmp_path / "comes").write_text(node)
+            (tmp_path / "comes").rename(came)
+            time.sleep(3600)
+        return {"path": f.path, "data": bytes(f.data), "node": node}
+
+    job = onesweep.ray.read(fleet.disk, slow, on=["b"], share="400K", at_once=2)
+    killed: list[str] = []
+
+    def kill() -> None:
+        until("the middle", came.exists)
+        (name,) = (name for name, node in node_of.items() if node == came.read_text())
+        fleet.kill(name)
+        killed.append(node_of.pop(name))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    rows = job.take_all()
+    killer.join()
+    (survivor,) = node_of.values()
+    assert Counter(row["path"] for row in rows) == Counter(path for disk, path in trees if disk == "b")
+    assert {("b", row["path"]): row["data"] for row in rows} == {key: data for key, data in trees.items() if key[0] == "b"}
+    (middle,) = (row["node"] for row in rows if row["path"].endswith("/f61"))
+    assert middle == survivor and killed and survivor not in killed
 
 
 def test_the_loss_of_a_node_without_a_label_ends_the_job(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:

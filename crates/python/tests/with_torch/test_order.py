@@ -1,4 +1,4 @@
-"""In which order workers read: each its own part, as the plan of that part has it, and shuffled no further than it may be."""
+"""In which order workers read when that can be repeated: the plan of their rank, dealt out by turns, and shuffled no further than it may be."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ def by_worker(tree: onesweep.torch.Tree[Any], workers: int, method: str = "fork"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_each_worker_of_each_rank_reads_its_part_as_it_was_planned(root: Path, scattered: dict[str, bytes], method: str) -> None:
+def test_the_part_of_a_rank_is_dealt_to_its_workers_as_it_was_planned(root: Path, scattered: dict[str, bytes], method: str) -> None:
     ranks, workers = 2, 3
     read: list[str] = []
     for rank in range(ranks):
         tree = onesweep.torch.Tree(root, name_and_worker, shuffle=0, seed=9, rank=rank, world_size=ranks, **OPTIONS)
+        of_rank = planned(root, rank, ranks, 9)
         for number, paths in enumerate(by_worker(tree, workers, method)):
-            files = planned(root, rank * workers + number, ranks * workers, 9)
+            files = of_rank[number::workers]
             assert paths == [file.path for file in files], (rank, number)
             places = [file.address for file in files if file.address is not None]
             assert places == sorted(places) and len(places) > 40, "that is the order of the disk"
@@ -89,7 +90,7 @@ def test_a_shuffle_holds_no_more_than_it_may(root: Path, scattered: dict[str, by
     limit = 200_000
     tree = onesweep.torch.Tree(root, name_and_worker, shuffle=limit, **OPTIONS)
     for number, paths in enumerate(by_worker(tree, 2)):
-        files = planned(root, number, 2)
+        files = planned(root, 0, 1)[number::2]
         turn = {file.path: at for at, file in enumerate(files)}
         held, read, most = 0, 0, 0
         waiting: set[int] = set()
