@@ -16,7 +16,7 @@ fn a_small_run_prints_its_tables_and_keeps_its_figures() {
     let home = tempfile::Builder::new().prefix("onesweep-lab-dfs-").tempdir().unwrap();
     let out = home.path().join("out");
     let out = out.to_str().unwrap();
-    let ran = lab(&["bench", "dfs", "--out", out, "--scale", "0.01"]);
+    let ran = lab(&["bench", "dfs", "--out", out, "--scale", "0.01", "--seeds", "2"]);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let printed = text(&ran.stdout);
     for row in [
@@ -30,7 +30,7 @@ fn a_small_run_prints_its_tables_and_keeps_its_figures() {
     assert!(text(&ran.stderr).contains("dfs-small, around-24: 100 %"), "{}", text(&ran.stderr));
 
     let kept: serde_json::Value = serde_json::from_slice(&fs::read(home.path().join("out/dfs.json")).unwrap()).unwrap();
-    for recipe in ["dfs", "dfs-small"] {
+    for recipe in ["dfs", "dfs-small", "dfs-short"] {
         let variants = &kept["recipes"][recipe]["variants"];
         for variant in ["ffs", "ffs-realloc", "dfs-16", "dfs-24", "around-16", "around-24"] {
             let figures = &variants[variant];
@@ -41,6 +41,10 @@ fn a_small_run_prints_its_tables_and_keeps_its_figures() {
             assert_eq!(files(variant), files("ffs"), "{recipe}, {variant}");
         }
         assert_eq!(variants["ffs"]["flush"]["regions"], 0);
+        assert_ne!(
+            &kept["further"]["2"][recipe]["variants"]["ffs"]["flush"], &variants["ffs"]["flush"],
+            "another seed"
+        );
     }
 
     // A page shows what was measured at full size alone.

@@ -18,7 +18,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_onesweep-lab");
 /// Recipe, scale and further arguments of `age`.
 type Small = (&'static str, &'static str, &'static [&'static str]);
 
-const SMALL: [Small; 12] = [
+const SMALL: [Small; 13] = [
     ("random", "0.01", &[]),
     ("source", "0.02", &[]),
     ("daft-4k", "0.003", &[]),
@@ -29,6 +29,7 @@ const SMALL: [Small; 12] = [
     ("dfs", "0.01", &[]),
     // All of its steps would fill so small an image, journal and all.
     ("dfs-small", "0.01", &["--steps", "400"]),
+    ("dfs-short", "0.01", &["--steps", "400"]),
     ("fragmented", "0.02", &[]),
     ("days-a", "0.002", &[]),
     DAYS_B,
@@ -217,7 +218,7 @@ fn figures(recipe: &str, aged: &Aged, files: &BTreeMap<String, u64>, root: &Path
             assert_eq!(count, 3000);
             assert!((3500..4500).contains(&median(files)), "{}", median(files));
         }
-        "dfs" | "dfs-small" => ratios(&aged.operations, aged.label["image_bytes"].as_u64().unwrap()),
+        "dfs" | "dfs-small" | "dfs-short" => ratios(&aged.operations, aged.label["image_bytes"].as_u64().unwrap()),
         "fragmented" => classes(files, aged, root),
         // A thirteenth day, and on the eleventh 8 % more.
         "days-a" => assert!((3510..3600).contains(&count), "{count}"),

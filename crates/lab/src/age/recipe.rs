@@ -85,6 +85,8 @@ pub(crate) enum Recipe {
     Dfs,
     /// The same with smaller files, 79 % of which have at most 8 KiB (the file servers of C-FFS)
     DfsSmall,
+    /// The same, and no file has more than 64 blocks
+    DfsShort,
     /// 30,000 files with DAFT's sizes and fragments (DAFT's table III)
     Fragmented,
     /// 1,630,000 files in 140,000 directories, a tenth of FastDu's server A, then 13 days of changes (FastDu 3.2)
@@ -181,6 +183,7 @@ impl Recipe {
             Self::Mail => Box::new(recipes::mail::Mail::new(amount)),
             Self::Dfs => Box::new(recipes::dfs::Dfs::new(amount, &recipes::dfs::MIXED)),
             Self::DfsSmall => Box::new(recipes::dfs::Dfs::new(amount, &recipes::dfs::SMALL)),
+            Self::DfsShort => Box::new(recipes::dfs::Dfs::new(amount, &recipes::dfs::SHORT)),
             Self::Fragmented => Box::new(recipes::fragmented::Fragmented::new(amount)),
             Self::DaysA => Box::new(recipes::days::Days::new(amount, &recipes::days::A)),
             Self::DaysB => Box::new(recipes::days::Days::new(amount, &recipes::days::B)),
@@ -193,6 +196,7 @@ impl Recipe {
         match self {
             Self::Random | Self::Samples => (8 << 30, 1 << 19),
             Self::Source | Self::Dfs | Self::DfsSmall => (2 << 30, 1 << 17),
+            Self::DfsShort => (2 << 30, 1 << 18),
             Self::Daft4 => (8 << 30, 1_100_000),
             Self::Daft16 => (20 << 30, 1_100_000),
             Self::Daft64 => (8 << 30, 1 << 18),
@@ -222,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Recipe; 13] = [
+    const ALL: [Recipe; 14] = [
         Recipe::Random,
         Recipe::Samples,
         Recipe::Source,
@@ -233,6 +237,7 @@ mod tests {
         Recipe::Mail,
         Recipe::Dfs,
         Recipe::DfsSmall,
+        Recipe::DfsShort,
         Recipe::Fragmented,
         Recipe::DaysA,
         Recipe::DaysB,
@@ -265,9 +270,9 @@ mod tests {
         assert_eq!(known, KNOWN);
     }
 
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 14] = [
         "834c8754", "804d512b", "85ad8a1e", "700e00e9", "4862cf7c", "ff9df34e", "cfb0b4a8", "ebcc9819", "1a504fca",
-        "b9b2f168", "2b1700d6", "1e93b678", "5d495f42",
+        "b9b2f168", "697fbacd", "2b1700d6", "1e93b678", "5d495f42",
     ];
 
     /// Nothing is made twice, nothing is used that isn't there, and directories come before what is in them.

@@ -149,12 +149,13 @@ impl DuArgs {
 
 /// Measure DFS on a model of FFS, as its paper does: figures 6 to 9 and table 3
 ///
-/// No disk and no privileges are needed. The operations are those of the recipes `dfs` and `dfs-small`; the tables are
-/// printed, too.
+/// No disk and no privileges are needed. The operations are those of the recipes `dfs`, `dfs-small` and `dfs-short`; the
+/// tables are printed, too.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     onesweep-lab bench dfs --out target/bench\n  \
     onesweep-lab bench dfs --out /tmp/try --scale 0.1 --seed 2\n  \
+    onesweep-lab bench dfs --out target/bench --seeds 5\n  \
     onesweep-lab bench report target/bench --only dfs")]
 pub(super) struct DfsArgs {
     /// The directory of the results
@@ -163,12 +164,22 @@ pub(super) struct DfsArgs {
     /// Where the random numbers of the recipes start
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many seeds from that one on; what has to be reached is told as their mean, and the least and greatest
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: u64,
     /// Make file system, cache and visits smaller, to try things; the page shows none of these
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
     /// Another disk than the paper's, to try: what comes out is printed, and not kept
     #[arg(long, value_name = "NAME|FILE.toml", value_parser = super::model_of)]
     model: Option<DiskModel>,
+}
+
+impl DfsArgs {
+    fn run(self) -> Result<u8, String> {
+        let Self { out, seed, seeds, scale, model } = self;
+        dfs::run(&dfs::Order { out, seed, seeds, scale, model })
+    }
 }
 
 /// Measure `onesweep defrag` beside e4defrag: what it writes, and what readers gain
@@ -273,7 +284,7 @@ impl Bench {
         match self {
             Self::Sweep(args) => args.run(),
             Self::Du(args) => args.run(),
-            Self::Dfs(DfsArgs { out, seed, scale, model }) => dfs::run(&dfs::Order { out, seed, scale, model }),
+            Self::Dfs(args) => args.run(),
             Self::Defrag(args) => args.run(),
             Self::Peer(args) => args.run(),
             Self::Report(args) => args.run(),

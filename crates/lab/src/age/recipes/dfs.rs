@@ -1,7 +1,7 @@
 //! DFS 5.2: 50 directories, chosen by a Poisson distribution, with 100 to 5,000 operations at each visit.
 //!
 //! The kinds of operations are those of the paper's table 2, before and after the disk is three quarters full. The sizes
-//! of its figure 5, which is missing from our text, are taken in two ways, as [`MIXED`] and as [`SMALL`]. With 200 requests
+//! of its figure 5, which is missing from our text, are taken in three ways, as [`MIXED`], [`SMALL`] and [`SHORT`]. With 200 requests
 //! a second, the flush of every 30 seconds comes after 6,000.
 
 use std::collections::{HashMap, VecDeque};
@@ -35,6 +35,12 @@ pub(crate) const MIXED: Sizes = Sizes {
 pub(crate) const SMALL: Sizes = Sizes {
     classes: [(0.65, 1, 1), (0.79, 2, 2), (0.84, 3, 3), (0.93, 4, 8), (0.955, 9, 12), (0.99, 13, 64), (1.00, 65, 512)],
     visits: 1200,
+};
+
+/// As [`SMALL`], but no file has more than 64 blocks: what comes out when the paper's figure 5 has no longer ones.
+pub(crate) const SHORT: Sizes = Sizes {
+    classes: [(0.65, 1, 1), (0.79, 2, 2), (0.84, 3, 3), (0.93, 4, 8), (0.955, 9, 12), (0.99, 13, 64), (1.00, 13, 64)],
+    visits: 2400,
 };
 
 /// Where the paper measures, in operations from the beginning: after a tenth more than it took to use three quarters, and

@@ -147,22 +147,52 @@ impl Aim {
     }
 }
 
-/// A row for each goal: what has to be reached, and each variant's figure; bold where it isn't.
-pub(super) fn table(recipe: &Recipes) -> Table {
+/// What came out with each seed.
+struct Spread(Vec<f64>);
+
+impl Spread {
+    fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+
+    fn text(&self, has_sign: bool) -> String {
+        let one = |value: f64| format!("{}{}", if value > 0.0 && has_sign { "+" } else { "" }, number(value));
+        let (least, greatest) = self
+            .0
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+        if self.0.len() < 2 {
+            return one(self.mean());
+        }
+        format!("{} ({} to {})", one(self.mean()), one(least), one(greatest))
+    }
+}
+
+/// A row for each goal: what has to be reached, and each variant's figure, the mean where there are several seeds; bold where it
+/// isn't reached.
+pub(super) fn table(seeds: &[&Recipes]) -> Table {
     let heads = ["over FFS", "the paper, to reach (16, 24)", "if all small files were whole"]
         .into_iter()
         .chain(VARIANTS.map(|variant| variant.0));
     let mut table = Table::new(&heads.collect::<Vec<_>>());
-    let Some(ffs) = recipe.variants.get("ffs") else { return table };
+    let beside_ffs = |name: &str| -> Vec<(&Outcome, &Outcome)> {
+        seeds.iter().filter_map(|seed| Some((seed.variants.get(name)?, seed.variants.get("ffs")?))).collect()
+    };
     for goal in &GOALS {
         let cell = |(name, column): (&str, usize)| {
-            let Some(outcome) = recipe.variants.get(name) else { return "–".to_owned() };
-            let value = (goal.value)(outcome, ffs);
-            let sign = if value > 0.0 && !matches!(goal.aim, Aim::About) { "+" } else { "" };
-            let text = format!("{sign}{}", number(value));
-            if goal.aim.is_met(value, goal.paper[column]) { text } else { format!("**{text}**") }
+            let values =
+                Spread(beside_ffs(name).into_iter().map(|(outcome, ffs)| (goal.value)(outcome, ffs)).collect());
+            if values.0.is_empty() {
+                return "–".to_owned();
+            }
+            let text = values.text(!matches!(goal.aim, Aim::About));
+            if goal.aim.is_met(values.mean(), goal.paper[column]) { text } else { format!("**{text}**") }
         };
-        let most = goal.most.map_or(String::new(), |most| format!("{:+.1}", most(ffs)));
+        let most_of = |most: fn(&Outcome) -> f64| {
+            let values = Spread(beside_ffs("ffs").into_iter().map(|(ffs, _)| most(ffs)).collect());
+            format!("{:+.1}", values.mean())
+        };
+        let most = goal.most.map_or(String::new(), most_of);
         let cells = [goal.what.to_owned(), goal.aim.text(goal.paper), most].into_iter().chain(VARIANTS.map(cell));
         table.row(cells.collect());
     }
@@ -191,7 +221,8 @@ mod tests {
     fn what_is_not_reached_is_bold() {
         let points = Points { reached: 10, first: 11, second: 30 };
         let variants = [("ffs".into(), outcome(20, 100.0, 100.0)), ("dfs-16".into(), outcome(51, 70.0, 120.0))].into();
-        let text = table(&Recipes { points, variants }).to_string();
+        let recipe = Recipes { points, variants };
+        let text = table(&[&recipe]).to_string();
         let row = |what: &str| text.lines().find(|line| line.contains(what)).unwrap().to_owned();
         assert!(row("aggregate").ends_with("| +114.3 | +44.3 | – | – | – |"), "{text}");
         assert!(row("at point 2, in the best size").contains("| +155 |"), "{text}");
@@ -199,5 +230,10 @@ mod tests {
         assert!(row("flush").contains("| -11, -17 or less lost |  | **-16.7** |"), "{text}");
         assert!(row("beside a flushed one").contains("| 9.20 |"), "{text}");
         assert!(row("above 12").contains("| no gain |  | 0.00 |"), "{text}");
+
+        // With a second seed the mean counts.
+        let variants = [("ffs".into(), outcome(20, 100.0, 100.0)), ("dfs-16".into(), outcome(51, 60.0, 120.0))].into();
+        let text = table(&[&recipe, &Recipes { points, variants }]).to_string();
+        assert!(text.contains("| +54.8 (+42.9 to +66.7) |"), "{text}");
     }
 }

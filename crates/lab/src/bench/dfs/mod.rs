@@ -32,23 +32,25 @@ pub(crate) struct Order {
     /// The directory of the results.
     pub(crate) out: PathBuf,
     pub(crate) seed: u64,
+    /// How many, from that one on.
+    pub(crate) seeds: u64,
     /// Of the file system, the cache and the visits to a directory.
     pub(crate) scale: f64,
     /// Another disk than the paper's, to try: what comes out is printed, not kept.
     pub(crate) model: Option<DiskModel>,
 }
 
-/// The same operations with the two kinds of sizes.
-const RECIPES: [Recipe; 2] = [Recipe::Dfs, Recipe::DfsSmall];
+/// The same operations with the three kinds of sizes.
+const RECIPES: [Recipe; 3] = [Recipe::Dfs, Recipe::DfsSmall, Recipe::DfsShort];
 
 /// The paper's file system, which the recipe fills.
 const IMAGE_BYTES: u64 = 2 << 30;
 
 impl Order {
     /// All operations, however many are needed to come to the points.
-    fn amount(&self) -> Amount {
+    fn amount(&self, seed: u64) -> Amount {
         let image_bytes = (IMAGE_BYTES as f64 * self.scale) as u64;
-        Amount { seed: self.seed, scale: self.scale, steps: Some(u32::MAX), image_bytes }
+        Amount { seed, scale: self.scale, steps: Some(u32::MAX), image_bytes }
     }
 }
 
@@ -65,21 +67,23 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     fs::create_dir_all(&order.out).map_err(|error| format!("{}: {error}", order.out.display()))?;
     let mut jobs = Vec::new();
     let mut outcomes = Outcomes::new(sweep::commit(), order.seed, order.scale);
-    for recipe in RECIPES {
-        let amount = order.amount();
-        let points = Points::of(recipe.ops(&amount), amount.image_bytes)
-            .ok_or_else(|| format!("{}: three quarters are never used", recipe.name()))?;
-        outcomes.recipes.insert(recipe.name(), Recipes { points, variants: BTreeMap::new() });
-        // The longest ones first.
-        jobs.extend(Variant::ALL.into_iter().map(|variant| (recipe, variant, points)));
+    for seed in order.seed..order.seed.saturating_add(order.seeds) {
+        let amount = order.amount(seed);
+        for recipe in RECIPES {
+            let points = Points::of(recipe.ops(&amount), amount.image_bytes)
+                .ok_or_else(|| format!("{}: three quarters are never used", recipe.name()))?;
+            outcomes.of_seed(seed).insert(recipe.name(), Recipes { points, variants: BTreeMap::new() });
+            // The longest ones first.
+            jobs.extend(Variant::ALL.into_iter().map(|variant| (recipe, seed, variant, points)));
+        }
     }
     let (jobs, done) = (Mutex::new(jobs), Mutex::new(Vec::new()));
     let next = || jobs.lock().ok().and_then(|mut jobs| jobs.pop());
     let work = || {
-        while let Some((recipe, variant, points)) = next() {
-            let outcome = measure::measure(recipe, &order.amount(), variant, &model, points, &interrupt);
+        while let Some((recipe, seed, variant, points)) = next() {
+            let outcome = measure::measure(recipe, &order.amount(seed), variant, &model, points, &interrupt);
             if let Ok(mut done) = done.lock() {
-                done.push((recipe, variant, outcome));
+                done.push((recipe, seed, variant, outcome));
             }
         }
     };
@@ -88,13 +92,13 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
             scope.spawn(work);
         }
     });
-    let done: Vec<(Recipe, Variant, Result<Outcome, String>)> = done.into_inner().unwrap_or_default();
-    for (recipe, variant, outcome) in done {
+    let done: Vec<(Recipe, u64, Variant, Result<Outcome, String>)> = done.into_inner().unwrap_or_default();
+    for (recipe, seed, variant, outcome) in done {
         if interrupt.came() {
             return Ok(EXIT_CODE);
         }
         let outcome = outcome.map_err(|error| format!("{}, {}: {error}", recipe.name(), variant.name()))?;
-        if let Some(recipe) = outcomes.recipes.get_mut(&recipe.name()) {
+        if let Some(recipe) = outcomes.of_seed(seed).get_mut(&recipe.name()) {
             recipe.variants.insert(variant.name().to_owned(), outcome);
         }
     }

@@ -69,6 +69,9 @@ pub(crate) struct Outcomes {
     pub(crate) scale: f64,
     /// By their names.
     pub(crate) recipes: BTreeMap<String, Recipes>,
+    /// The same with further seeds.
+    #[serde(default)]
+    pub(crate) further: BTreeMap<u64, BTreeMap<String, Recipes>>,
 }
 
 impl Point {
@@ -127,7 +130,18 @@ impl Outcome {
 
 impl Outcomes {
     pub(super) fn new(commit: String, seed: u64, scale: f64) -> Self {
-        Self { version: VERSION, commit, seed, scale, recipes: BTreeMap::new() }
+        Self { version: VERSION, commit, seed, scale, recipes: BTreeMap::new(), further: BTreeMap::new() }
+    }
+
+    /// What came out of a seed.
+    pub(super) fn of_seed(&mut self, seed: u64) -> &mut BTreeMap<String, Recipes> {
+        if seed == self.seed { &mut self.recipes } else { self.further.entry(seed).or_default() }
+    }
+
+    /// A recipe with each seed, the first one first.
+    pub(super) fn seeds_of<'a>(&'a self, recipe: &'a str) -> Vec<&'a Recipes> {
+        let further = self.further.values().filter_map(|recipes| recipes.get(recipe));
+        self.recipes.get(recipe).into_iter().chain(further).collect()
     }
 
     /// What a directory has; `None` where it has nothing.

@@ -25,16 +25,25 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
 
 fn part(outcomes: &Outcomes, pictures: &mut Pictures) -> Result<String, String> {
     let mut text = format!(
-        "\n## Small files moved side by side: DFS on a model\n\nMeasured by `onesweep-lab bench dfs --seed {}`, at {}: \
-         a model of FFS on the emulated Fireball EX, as [lab.md](lab.md) tells, under the operations of the recipes `dfs` and \
-         `dfs-small`, each of which stands for the paper's figure 5, which is missing from our text. `dfs-16` and `dfs-24` \
+        "\n## Small files moved side by side: DFS on a model\n\nMeasured by `onesweep-lab bench dfs {}`, at {}: \
+         a model of FFS on the emulated Fireball EX, as [lab.md](lab.md) tells, under the operations of the recipes `dfs`, \
+         `dfs-small` and `dfs-short`, each of which stands for the paper's figure 5, which is missing from our text. `dfs-16` and `dfs-24` \
          are the paper's, with target regions of 16 and 24 blocks; with `around` a region may begin before the block that is \
-         flushed. Figures are gains over FFS under the same operations; bold ones don't reach what they have to.\n",
-        outcomes.seed,
-        commit(&outcomes.commit)
+         flushed. Figures are gains over FFS under the same operations; bold ones don't reach what they have to.{}\n",
+        seeds(outcomes),
+        commit(&outcomes.commit),
+        if outcomes.further.is_empty() {
+            String::new()
+        } else {
+            format!(
+                " Each of the first tables tells the mean of {} seeds, and the least and greatest; all else is of seed {}.",
+                outcomes.further.len() + 1,
+                outcomes.seed
+            )
+        }
     );
     for (name, recipe) in &outcomes.recipes {
-        text += &of_recipe(name, recipe, pictures)?;
+        text += &of_recipe(name, recipe, &outcomes.seeds_of(name), pictures)?;
     }
     let figures: [(&str, &str, Speed); 2] = [
         ("dfs-8", "Figure 8: writing by programs before point 2", Outcome::write_speed),
@@ -55,14 +64,22 @@ fn part(outcomes: &Outcomes, pictures: &mut Pictures) -> Result<String, String> 
     Ok(text)
 }
 
-fn of_recipe(name: &str, recipe: &Recipes, pictures: &mut Pictures) -> Result<String, String> {
+/// The options that make the same again.
+fn seeds(outcomes: &Outcomes) -> String {
+    match outcomes.further.len() {
+        0 => format!("--seed {}", outcomes.seed),
+        further => format!("--seed {} --seeds {}", outcomes.seed, further + 1),
+    }
+}
+
+fn of_recipe(name: &str, recipe: &Recipes, seeds: &[&Recipes], pictures: &mut Pictures) -> Result<String, String> {
     let points = recipe.points;
     let mut text = format!(
         "\n### DFS, recipe `{name}`\n\nThree quarters are used after {} operations; point 1 is after {}, point 2 after {}.\n\n{}",
         count(points.reached),
         count(points.first),
         count(points.second),
-        goals::table(recipe)
+        goals::table(seeds)
     );
     let _ = write!(text, "\n{}\n", state(recipe));
     let curve = |variant: &str| {
@@ -166,7 +183,7 @@ pub(super) fn told(outcomes: &Outcomes) -> String {
     let tables = outcomes
         .recipes
         .iter()
-        .map(|(name, recipe)| format!("{name}\n\n{}\n{}\n", goals::table(recipe), state(recipe)));
+        .map(|(name, recipe)| format!("{name}\n\n{}\n{}\n", goals::table(&outcomes.seeds_of(name)), state(recipe)));
     tables.collect()
 }
 
