@@ -57,11 +57,6 @@ pub enum Event {
         /// The read that it was for.
         read: ReadId,
     },
-    /// Nobody waits for the read any longer.
-    Cancel {
-        /// The read.
-        read: ReadId,
-    },
     /// Links have changed: peers that failed are tried at once, and how long they took until now counts no more.
     NetworkChanged,
 }
@@ -82,7 +77,7 @@ pub enum Answer {
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Read from the device now. It ends with [`Event::Local`], also when the read was answered or cancelled meanwhile.
+    /// Read from the device now. It ends with [`Event::Local`], also when the read was answered meanwhile.
     StartLocal {
         /// The read.
         read: ReadId,
@@ -165,8 +160,6 @@ pub struct Counts {
     pub rescued: u64,
     /// Failed on both sides.
     pub failed: u64,
-    /// Cancelled by who had asked.
-    pub cancelled: u64,
     /// Requests sent to peers.
     pub requests: u64,
     /// Of them without use: lost, failed, absent, wrong. Not those after the local disk had failed.

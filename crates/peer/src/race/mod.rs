@@ -21,6 +21,8 @@
 //! * By [`Policy::Race`] too, a device that mostly answers at once is waited for as by [`Policy::LocalFirst`], and a peer that
 //!   would be the last in any case is asked now and then only.
 //! * What the local disk can't read is asked of every peer, whatever the budget says.
+//! * A read ends when it is answered or has failed, never before: a loop device takes no request back, and `fuser` tells the kernel that
+//!   it knows no interrupts of FUSE, so whoever asked is there until then.
 
 mod breaker;
 mod budget;
@@ -211,7 +213,6 @@ impl Race {
                 self.remote(now, (read, request, peer), bytes, answer, actions)
             }
             Event::Timer { read } => self.timer(now, read, actions),
-            Event::Cancel { read } => self.cancel(now, read, actions),
             Event::NetworkChanged => {
                 self.peers.begin_anew(now);
                 self.first_request = self.counts.requests;
@@ -621,13 +622,6 @@ impl Race {
             return;
         }
         self.go_on(now, id, actions);
-    }
-
-    fn cancel(&mut self, now: Micros, id: ReadId, actions: &mut Vec<Action>) {
-        self.end_remote(now, id, actions);
-        let Some(read) = self.reads.remove(&id) else { return };
-        self.counts.cancelled += 1;
-        self.leave_local(now, id, (read.local, None), actions);
     }
 
     fn arm(&mut self, id: ReadId, actions: &mut Vec<Action>) {

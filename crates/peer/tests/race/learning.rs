@@ -6,7 +6,7 @@ use crate::simulation::{BLOCK, End, Planned, Reply, Simulation, Told};
 
 fn read(service: Micros, reply: Reply) -> Planned {
     let replies = vec![reply];
-    let (disk_fails, checkable, cancel_after, deaf) = (false, true, None, false);
+    let (disk_fails, checkable, deaf) = (false, true, false);
     Planned {
         pause: 100,
         service,
@@ -14,7 +14,6 @@ fn read(service: Micros, reply: Reply) -> Planned {
         disk_fails,
         checkable,
         replies,
-        cancel_after,
         deaf,
         policy: None,
         on_another_network: false,

@@ -37,8 +37,6 @@ pub(crate) struct Planned {
     pub(crate) disk_fails: bool,
     pub(crate) checkable: bool,
     pub(crate) replies: Vec<Reply>,
-    /// Nobody waits any longer from then on.
-    pub(crate) cancel_after: Option<Micros>,
     /// The peer answers though it was told not to.
     pub(crate) deaf: bool,
     /// Its own policy, as the pattern of a file has it.
@@ -53,7 +51,6 @@ enum Happening {
     DiskDone(usize),
     Reply(RequestId),
     Timer(usize),
-    Cancel(usize),
 }
 
 /// How a read ended.
@@ -62,7 +59,6 @@ pub(crate) enum End {
     Local,
     Remote,
     Failed,
-    Cancelled,
 }
 
 #[derive(Debug)]
@@ -162,11 +158,6 @@ impl<'a> Simulation<'a> {
             }
             Happening::Reply(request) => self.reply(request),
             Happening::Timer(read) => self.tell(Event::Timer { read: ReadId(read as u64) }),
-            Happening::Cancel(read) if self.told[read].end.is_none() => {
-                self.end(read, End::Cancelled);
-                self.tell(Event::Cancel { read: ReadId(read as u64) });
-            }
-            Happening::Cancel(_) => {}
         }
     }
 
@@ -179,9 +170,6 @@ impl<'a> Simulation<'a> {
         }
         let (ahead, deadline) = (self.ahead(read), self.deadline(read));
         self.told.push(Told { asked: self.now, end: None, deadline, ahead, started: None, content, hash });
-        if let Some(after) = plan.cancel_after {
-            self.at(self.now + after, Happening::Cancel(read));
-        }
         if !self.closed {
             self.ask_next(read);
         }
