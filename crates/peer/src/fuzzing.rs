@@ -28,7 +28,7 @@ pub const SESSION_MEMORY: usize = 8 << 20;
 /// Says these bytes to a server: the first tells how, see `serve::conversation`. Panics where a promise is broken: that each request is
 /// answered as often as it has to be, that a block is one that was asked for, and that no more wait than may.
 pub fn session(input: &[u8]) {
-    conversation::hold(input);
+    _ = conversation::hold(input);
 }
 
 type Encode<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
@@ -54,6 +54,7 @@ mod tests {
     use super::*;
     use crate::{
         id::{DomainName, Hash},
+        serve::conversation::{Came, way},
         wire::{Answer, EngineName, Greeting, Priority, Record, Request},
     };
 
@@ -105,6 +106,8 @@ mod tests {
         Request::Ping { id: 41 }.encode(&mut out);
         Request::verdicts(&mut out, 42, ENGINE, &[absent; 2]);
         Request::tell(&mut out, 43, ENGINE, &[(absent, CLEAN)]);
+        Request::tell(&mut out, 44, ENGINE, &[(known, INFECTED), (absent, INFECTED)]);
+        Request::verdicts(&mut out, 45, ENGINE, &[absent, known]);
         out
     }
 
@@ -120,9 +123,30 @@ mod tests {
     /// Whoever says it, and however it is served.
     #[test]
     fn a_conversation_is_understood_to_the_end() {
-        for way in 0..16 {
+        for way in 0..128 {
             session(&[&[way], &conversation()[..]].concat());
         }
+    }
+
+    /// Else nothing of what a server does with verdicts would be looked at.
+    #[test]
+    fn verdicts_are_taken_of_a_scanner_who_has_signed_them_and_of_nobody_else() {
+        let (mut said, absent) = (Vec::new(), Hash::from_bytes([3; 32]));
+        Request::tell(&mut said, 1, ENGINE, &[(absent, INFECTED)]);
+        Request::tell(&mut said, 2, ENGINE, &[(absent, CLEAN)]);
+        Request::verdicts(&mut said, 3, ENGINE, &[absent; 2]);
+        Request::verdicts(&mut said, 4, EngineName { epoch: "2", ..ENGINE }, &[absent]);
+        let came = |way: u8| conversation::hold(&[&[way], &said[..]].concat());
+        let all = way::SCANNER | way::KEEPS | way::CERTIFIED | way::SIGNED;
+        assert_eq!(came(all), Came { taken: 1, known: 2 });
+        for lacks in [way::SCANNER, way::KEEPS, way::CERTIFIED, way::SIGNED] {
+            assert_eq!(came(all & !lacks), Came::default(), "without {lacks}");
+        }
+        // More than are kept of one epoch: none of them.
+        let mut said = Vec::new();
+        let many: Vec<_> = (0..9).map(|n| (Hash::from_bytes([n; 32]), CLEAN)).collect();
+        Request::tell(&mut said, 1, ENGINE, &many);
+        assert_eq!(conversation::hold(&[&[all], &said[..]].concat()), Came::default());
     }
 
     /// Else what is changed below would never be looked at.

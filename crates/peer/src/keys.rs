@@ -128,21 +128,40 @@ pub fn add(dir: &Path, name: &str, role: Role, validity: Validity) -> Result<(),
     }
     check_authority(&dir.join(AUTHORITY_CERTIFICATE))?;
     let authority = KeyPair::from_pem(&read(&dir.join(AUTHORITY_KEY))?).map_err(certificate)?;
+    let (made, key) = signed_by(authority, name, role, validity).map_err(certificate)?;
+    write(&key_path, &key.serialize_pem(), 0o600)?;
+    write(&certificate_path, &made.pem(), 0o644)
+}
+
+/// A machine's certificate and key, by the key of an authority.
+fn signed_by(
+    authority: KeyPair,
+    name: &str,
+    role: Role,
+    validity: Validity,
+) -> Result<(rcgen::Certificate, KeyPair), rcgen::Error> {
     // Its certificate says nothing beside that which isn't known here.
     let issuer = Issuer::new(authority_params(validity), authority);
-    let key = KeyPair::generate().map_err(certificate)?;
+    let key = KeyPair::generate()?;
     let mut params = params(name, validity);
-    let role_name = role.name().try_into().map_err(certificate)?;
-    params.subject_alt_names = vec![SanType::DnsName(role_name)];
+    params.subject_alt_names = vec![SanType::DnsName(role.name().try_into()?)];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![match role {
         Role::Server => ExtendedKeyUsagePurpose::ServerAuth,
         Role::Client | Role::Scanner => ExtendedKeyUsagePurpose::ClientAuth,
     }];
     params.use_authority_key_identifier_extension = true;
-    let made = params.signed_by(&key, &issuer).map_err(certificate)?;
-    write(&key_path, &key.serialize_pem(), 0o600)?;
-    write(&certificate_path, &made.pem(), 0o644)
+    Ok((params.signed_by(&key, &issuer)?, key))
+}
+
+/// A machine of an authority of its own, without a file.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn identity(role: Role) -> crate::tls::Identity {
+    let (authority, validity) = (KeyPair::generate().expect("a key"), Validity::days(1));
+    let of_authority = authority_params(validity).self_signed(&authority).expect("an authority");
+    let (made, key) = signed_by(authority, "one", role, validity).expect("a certificate");
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    crate::tls::Identity::made(of_authority.der().clone(), made.der().clone(), key.into())
 }
 
 /// Refuses an authority whose time is over. Whoever has its certificate by hand may take what it signs all the same, for TLS asks no

@@ -146,6 +146,16 @@ impl Identity {
         })
     }
 
+    /// One that lies in no file.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn made(
+        authority: CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) -> Self {
+        Self { path: PathBuf::new(), authority, certificate, key }
+    }
+
     pub(crate) fn authority(&self) -> &CertificateDer<'static> {
         &self.authority
     }
