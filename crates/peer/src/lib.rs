@@ -48,6 +48,7 @@ pub mod guard;
 pub mod id;
 pub mod index;
 pub mod keys;
+mod line;
 pub mod marks;
 pub mod mount;
 pub mod push;

@@ -1,4 +1,4 @@
-//! Whether a server is asked. Pure: the time is an argument.
+//! Whether a server is asked. Pure: the time is an argument. Not the breaker of [`crate::race`], which judges who would have won.
 //!
 //! ```text
 //!              failures in a row, or wrong bytes

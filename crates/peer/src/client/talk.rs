@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onesweep_sys::ready::{self, Wanted};
+use onesweep_sys::ready;
 
 use super::{
     Failure,
@@ -16,8 +16,8 @@ use super::{
     link::{Link, Reply},
 };
 use crate::{
-    buffers::{Incoming, Outgoing},
     id::Hash,
+    line::Line,
     scan::Statement,
     tls,
     transport::Transport,
@@ -178,9 +178,7 @@ fn connect_to(link: &Link, address: SocketAddr, patience: Duration) -> io::Resul
 /// A connection.
 struct Conversation<'a> {
     link: &'a Arc<Link>,
-    transport: Transport,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    line: Line,
     began: Instant,
     /// When the last frame came.
     heard: Instant,
@@ -195,19 +193,9 @@ struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     fn new(link: &'a Arc<Link>, transport: Transport) -> Self {
         let now = Instant::now();
-        let mut outgoing = Outgoing::default();
-        Greeting { lowest: VERSION, highest: VERSION, domain: link.settings.domain.name() }.encode(outgoing.end());
-        Self {
-            link,
-            transport,
-            incoming: Incoming::new(4),
-            outgoing,
-            began: now,
-            heard: now,
-            waits_since: None,
-            is_pinging: false,
-            is_doubted: false,
-        }
+        let mut line = Line::new(transport, 4);
+        Greeting { lowest: VERSION, highest: VERSION, domain: link.settings.domain.name() }.encode(line.outgoing.end());
+        Self { link, line, began: now, heard: now, waits_since: None, is_pinging: false, is_doubted: false }
     }
 
     /// `quick_tries`: how often it is tried at once when the network has cut it.
@@ -228,20 +216,20 @@ impl<'a> Conversation<'a> {
                 let mut state = self.link.state();
                 if state.is_ended {
                     drop(state);
-                    self.transport.close();
+                    self.line.transport.close();
                     return Err(Over::Ended);
                 }
-                let unsent = self.outgoing.len();
-                state.write(self.outgoing.end(), unsent);
+                let unsent = self.line.outgoing.len();
+                state.write(self.line.outgoing.end(), unsent);
             }
             let mut did_something = self.write()?;
             did_something |= self.hear()?;
-            while let Some((answer, used)) = answer(self.incoming.bytes())? {
+            while let Some((answer, used)) = answer(self.line.incoming.bytes())? {
                 self.heard = Instant::now();
                 (self.waits_since, self.is_doubted) = (None, false);
                 *was_answered = true;
                 take(self.link, &answer, &mut self.is_pinging)?;
-                self.incoming.consume(used);
+                self.line.incoming.consume(used);
             }
             if !did_something {
                 self.wait()?;
@@ -254,9 +242,9 @@ impl<'a> Conversation<'a> {
         let limit = self.link.settings.connect;
         let welcome = loop {
             let did_something = self.write()? | self.hear()?;
-            match answer(self.incoming.bytes())? {
+            match answer(self.line.incoming.bytes())? {
                 Some((Answer::Welcome(welcome), used)) => {
-                    self.incoming.consume(used);
+                    self.line.incoming.consume(used);
                     break welcome;
                 }
                 Some((Answer::Closing(why), _)) => return Err(Over::Told(why)),
@@ -271,8 +259,8 @@ impl<'a> Conversation<'a> {
                 return Err(Over::Ended);
             }
             if !did_something {
-                let wanted = self.wanted();
-                ready::wait(self.transport.socket(), wanted, &self.link.bell, Some(left))?;
+                let wanted = self.line.wanted(true);
+                ready::wait(self.line.transport.socket(), wanted, &self.link.bell, Some(left))?;
             }
         };
         if welcome.version != VERSION {
@@ -293,30 +281,12 @@ impl<'a> Conversation<'a> {
         self.link.changed.notify_all();
     }
 
-    fn wanted(&self) -> Wanted {
-        Wanted { read: true, write: !self.outgoing.is_empty() || self.transport.wants_write() }
-    }
-
     fn write(&mut self) -> Result<bool, Over> {
-        self.transport.flush()?;
-        if self.outgoing.is_empty() {
-            return Ok(false);
-        }
-        match self.outgoing.drain(|bytes| self.transport.write(bytes)) {
-            Ok(0) => Err(Over::Closed),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.line.write()?.ok_or(Over::Closed)
     }
 
     fn hear(&mut self) -> Result<bool, Over> {
-        match self.incoming.fill(|room| self.transport.read(room)) {
-            Ok(0) => Err(Over::Closed),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.line.hear()?.ok_or(Over::Closed)
     }
 
     /// Tells those whose time is over.
@@ -378,7 +348,7 @@ impl<'a> Conversation<'a> {
         let settings = &self.link.settings;
         let now = Instant::now();
         let mut state = self.link.state();
-        if state.is_ended || state.is_nudged || (state.has_work() && self.outgoing.is_empty()) {
+        if state.is_ended || state.is_nudged || (state.has_work() && self.line.outgoing.is_empty()) {
             return Ok(());
         }
         let mut until = self.waits_since.unwrap_or(now) + settings.silence;
@@ -390,7 +360,7 @@ impl<'a> Conversation<'a> {
         state.is_asleep = true;
         drop(state);
         let left = until.saturating_duration_since(now);
-        let waited = ready::wait(self.transport.socket(), self.wanted(), &self.link.bell, Some(left));
+        let waited = ready::wait(self.line.transport.socket(), self.line.wanted(true), &self.link.bell, Some(left));
         self.link.state().is_asleep = false;
         waited?;
         Ok(())

@@ -1,4 +1,8 @@
 //! A peer that fails is left alone for a while, then tried by one request.
+//!
+//! What is counted here is who would have won: a peer that answers late has failed, one that lost has not, and a request of its own is
+//! the probe. [`crate::client`] has another one, for a connection: there whatever comes before the asker's patience ends is a success, a ping is
+//! the probe, and a server has to be well for a while before it is trusted. All that they share is a wait that grows.
 
 use super::latency::Micros;
 

@@ -18,7 +18,7 @@ use super::{
     session::{Caller, Session, Shared},
 };
 use crate::{
-    buffers::{Incoming, Outgoing},
+    line::Line,
     tls::{self, Role},
     transport::Transport,
     wire::{Answer, Closing},
@@ -42,9 +42,7 @@ enum End {
 pub(super) struct Connection<'a> {
     shared: &'a Shared,
     session: Session<'a>,
-    transport: Transport,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    line: Line,
     began: Instant,
     /// When something was last heard, and when something last went or nothing had to.
     heard: Instant,
@@ -58,9 +56,7 @@ impl<'a> Connection<'a> {
         Self {
             shared,
             session: Session::new(shared),
-            transport,
-            incoming: Incoming::new(2),
-            outgoing: Outgoing::default(),
+            line: Line::new(transport, 2),
             began: now,
             heard: now,
             went: now,
@@ -89,10 +85,10 @@ impl<'a> Connection<'a> {
             End::Told(_) | End::Gone => {}
         }
         if let End::Told(why) = end {
-            Answer::Closing(why).encode(self.outgoing.end());
+            Answer::Closing(why).encode(self.line.outgoing.end());
             self.flush_for(self.shared.limits.farewell, bell);
         }
-        self.transport.close();
+        self.line.transport.close();
     }
 
     /// Does what can be done, and waits where nothing can.
@@ -109,27 +105,25 @@ impl<'a> Connection<'a> {
     }
 
     fn has_room(&self) -> bool {
-        self.outgoing.len() < self.shared.limits.queued_bytes
+        self.line.outgoing.len() < self.shared.limits.queued_bytes
     }
 
     fn hear(&mut self) -> Result<bool, End> {
-        if !self.has_room() || self.incoming.is_full() {
+        if !self.has_room() || self.line.incoming.is_full() {
             return Ok(false);
         }
-        match self.incoming.fill(|room| self.transport.read(room)) {
-            Ok(0) => Err(End::Gone),
-            Ok(_) => {
-                self.heard = Instant::now();
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+        let has_come = self.line.hear().map_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidData {
                 // No certificate, a wrong one, or no TLS at all.
                 add(&self.shared.counters.refused, 1);
-                Err(End::Gone)
             }
-            Err(_) => Err(End::Gone),
+            End::Gone
+        })?;
+        let has_come = has_come.ok_or(End::Gone)?;
+        if has_come {
+            self.heard = Instant::now();
         }
+        Ok(has_come)
     }
 
     /// Takes the frames that came, and serves what they ask for, as far as there is room.
@@ -137,7 +131,7 @@ impl<'a> Connection<'a> {
         let mut did_something = false;
         let until = Instant::now() + ANSWERS_AT_A_TIME;
         while self.has_room() && !(did_something && Instant::now() >= until) {
-            let (transport, is_encrypted) = (&self.transport, self.is_encrypted);
+            let (transport, is_encrypted) = (&self.line.transport, self.is_encrypted);
             // On the loopback, who comes is not asked for his role: he has to know the key for his hashes.
             let caller = || match (is_encrypted, transport.certificate()) {
                 (true, certificate) => {
@@ -146,16 +140,17 @@ impl<'a> Connection<'a> {
                 }
                 (false, _) => Some(Caller { role: Role::Client, certificate: None }),
             };
-            match self.session.take(self.incoming.bytes(), caller, self.outgoing.end()).map_err(End::Told)? {
+            let (incoming, outgoing) = (&mut self.line.incoming, self.line.outgoing.end());
+            match self.session.take(incoming.bytes(), caller, outgoing).map_err(End::Told)? {
                 None => break,
-                Some(used) => self.incoming.consume(used),
+                Some(used) => incoming.consume(used),
             }
             did_something = true;
         }
         // A store that is far away may take long for each.
         while self.has_room()
             && !(did_something && Instant::now() >= until)
-            && self.session.serve_one(self.outgoing.end())
+            && self.session.serve_one(self.line.outgoing.end())
         {
             did_something = true;
         }
@@ -163,26 +158,18 @@ impl<'a> Connection<'a> {
     }
 
     fn write(&mut self) -> Result<bool, End> {
-        self.transport.flush().map_err(|_| End::Gone)?;
-        if self.outgoing.is_empty() {
+        let had_any = !self.line.outgoing.is_empty();
+        let went = self.line.write().map_err(|_| End::Gone)?.ok_or(End::Gone)?;
+        if went || !had_any {
             self.went = Instant::now();
-            return Ok(false);
         }
-        match self.outgoing.drain(|bytes| self.transport.write(bytes)) {
-            Ok(0) => Err(End::Gone),
-            Ok(_) => {
-                self.went = Instant::now();
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(_) => Err(End::Gone),
-        }
+        Ok(went)
     }
 
     fn wait(&mut self, bell: &Bell) -> Result<(), End> {
         let limits = &self.shared.limits;
         let now = Instant::now();
-        let (since, most, end) = if !self.outgoing.is_empty() {
+        let (since, most, end) = if !self.line.outgoing.is_empty() {
             (self.went, limits.stalled, End::Stalled)
         } else if self.session.was_greeted() {
             (self.heard, limits.idle, End::Told(Closing::Idle))
@@ -194,8 +181,8 @@ impl<'a> Connection<'a> {
         if left.is_zero() {
             return Err(end);
         }
-        let wanted = Wanted { read: self.has_room(), write: !self.outgoing.is_empty() || self.transport.wants_write() };
-        let ready = ready::wait(self.transport.socket(), wanted, bell, Some(left)).map_err(|_| End::Gone)?;
+        let wanted = self.line.wanted(self.has_room());
+        let ready = ready::wait(self.line.transport.socket(), wanted, bell, Some(left)).map_err(|_| End::Gone)?;
         // While it isn't read, a connection that is over would be ready at once again and again.
         if ready.is_over && !wanted.read { Err(End::Gone) } else { Ok(()) }
     }
@@ -203,7 +190,7 @@ impl<'a> Connection<'a> {
     /// Lets go what is to go, for so long at most.
     fn flush_for(&mut self, time: Duration, bell: &Bell) {
         let until = Instant::now() + time;
-        while !self.outgoing.is_empty() && Instant::now() < until {
+        while !self.line.outgoing.is_empty() && Instant::now() < until {
             match self.write() {
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -211,7 +198,7 @@ impl<'a> Connection<'a> {
             }
             let left = until.saturating_duration_since(Instant::now());
             let wanted = Wanted { read: false, write: true };
-            match ready::wait(self.transport.socket(), wanted, bell, Some(left)) {
+            match ready::wait(self.line.transport.socket(), wanted, bell, Some(left)) {
                 Ok(ready) if !ready.is_over => {}
                 _ => return,
             }

@@ -20,6 +20,22 @@ pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(rustix::io::pread(fd, buffer, offset)?)
 }
 
+/// As [`read_at`], until the buffer is full or the file ends: fewer bytes are all that there are. An error is one even behind bytes that
+/// could be read, since those would pass for all.
+#[doc(alias = "pread")]
+pub fn fill_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match rustix::io::pread(fd, &mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(filled)
+}
+
 /// As [`read_at`], but what it brings into the page cache does not stay there (`RWF_DONTCACHE`, Linux 6.14). A
 /// [refusal](is_refusal) where the kernel or the file system can't do that.
 #[doc(alias = "RWF_DONTCACHE")]
@@ -167,6 +183,19 @@ mod tests {
         assert_eq!(seek_hole(file.as_fd(), 1 << 20).unwrap(), Some((1 << 20) + 4096));
         assert_eq!(seek_data(file.as_fd(), (1 << 20) + 4096).unwrap(), None);
         assert_eq!(seek_hole(file.as_fd(), 2 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn a_buffer_is_filled_as_far_as_the_file_goes() {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"0123456789", 0).unwrap();
+        let mut bytes = [9; 8];
+        assert_eq!(fill_at(file.as_fd(), &mut bytes, 1).unwrap(), 8);
+        assert_eq!(&bytes, b"12345678");
+        assert_eq!(fill_at(file.as_fd(), &mut bytes, 7).unwrap(), 3);
+        assert_eq!(&bytes, b"78945678");
+        assert_eq!(fill_at(file.as_fd(), &mut bytes, 100).unwrap(), 0);
+        fill_at(std::fs::File::open("/").unwrap().as_fd(), &mut bytes, 0).unwrap_err();
     }
 
     #[test]

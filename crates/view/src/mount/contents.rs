@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use onesweep_sys::files::{Stat, read_at};
+use onesweep_sys::files::{Stat, fill_at};
 
 /// What becomes of the bytes that were read.
 pub type Done = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
@@ -78,16 +78,7 @@ impl Content for Plain {
 /// All that is asked for, but for what is behind the end.
 fn read_whole(file: &OwnedFd, offset: u64, size: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size];
-    let mut filled = 0;
-    while filled < size {
-        match read_at(file.as_fd(), &mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A part of it would pass for all that there is.
-            Err(error) => return Err(error),
-        }
-    }
+    let filled = fill_at(file.as_fd(), &mut bytes, offset)?;
     bytes.truncate(filled);
     Ok(bytes)
 }

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use onesweep_sys::files::{read_at, seek_data, statx_fd};
+use onesweep_sys::files::{fill_at, seek_data, statx_fd};
 
 use super::super::{
     lock,
@@ -149,7 +149,8 @@ impl Debt for FileDebt {
                     _ => break,
                 }
                 let len = (size - at).min(each) as usize;
-                let is_read = seen.insert((self.inode, at / each)) && fill(&self.file, &mut bytes[..len], at);
+                let fill = |bytes: &mut [u8]| fill_at(self.file.as_fd(), bytes, at).is_ok_and(|filled| filled == len);
+                let is_read = seen.insert((self.inode, at / each)) && fill(&mut bytes[..len]);
                 if is_read && !take(&bytes[..len]) {
                     return;
                 }
@@ -172,18 +173,4 @@ impl Debt for FileDebt {
         drop(lost);
         debts.out.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Whether the file has so many bytes there.
-fn fill(file: &OwnedFd, bytes: &mut [u8], at: u64) -> bool {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match read_at(file.as_fd(), &mut bytes[filled..], at + filled as u64) {
-            Ok(0) => return false,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return false,
-        }
-    }
-    true
 }

@@ -12,7 +12,7 @@ use std::{
 
 use onesweep_sys::{
     cache::residency,
-    files::{Stat, read_at, read_at_if_cached, statx_fd},
+    files::{Stat, fill_at, read_at_if_cached, statx_fd},
     inode,
     memory::page_bytes,
 };
@@ -245,7 +245,7 @@ impl Ground for FileGround {
 
     fn read_local(&self, range: Range<u64>, learns: bool, answered: Answered<'_>) -> Learned {
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        let filled = match read_whole(&self.file, &mut bytes, range.start) {
+        let filled = match fill_at(self.file.as_fd(), &mut bytes, range.start) {
             Ok(filled) => filled,
             Err(error) => {
                 answered(Err(error));
@@ -270,24 +270,9 @@ fn is_some_known(blocks: &[Block]) -> bool {
     blocks.iter().any(|block| *block != Block::Unknown)
 }
 
-/// Fills the buffer as far as the file goes.
-fn read_whole(file: &OwnedFd, bytes: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match read_at(file.as_fd(), &mut bytes[filled..], at + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A part of it would pass for all that there is.
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
 fn read_now(file: &OwnedFd, at: u64, len: usize, done: ReadDone) {
     let mut bytes = vec![0; len];
-    match read_whole(file, &mut bytes, at) {
+    match fill_at(file.as_fd(), &mut bytes, at) {
         Ok(filled) => done(Ok(&bytes[..filled])),
         Err(error) => done(Err(error)),
     }
