@@ -39,6 +39,15 @@ pub(super) struct Counters {
     pub(super) network_changes: AtomicU64,
 }
 
+/// What servers may lack of what was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owed {
+    /// Places that are remembered, and sent when a server is there.
+    pub(super) waiting: u64,
+    /// Places that were to be, and were too many.
+    pub(super) let_go: u64,
+}
+
 pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
@@ -59,7 +68,7 @@ impl Counters {
     }
 
     /// All of it in the text form of OpenMetrics 1.0.
-    pub(super) fn exposition(&self, race: &Counts, index_works: bool, unsent: u64, servers: &[Health]) -> String {
+    pub(super) fn exposition(&self, race: &Counts, index_works: bool, owed: Owed, servers: &[Health]) -> String {
         let mut text = Text::default();
         let own = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let by = |policy| own(self.of_policy(policy));
@@ -121,6 +130,11 @@ impl Counters {
                 "Blocks that they were not sent at once: too many waited, or they didn't take them.",
                 own(&self.not_offered),
             ),
+            (
+                "offers_let_go",
+                "Files with writes that servers may lack, and that are not sent later: too many waited. They are when they are read again.",
+                owed.let_go,
+            ),
             ("trace_dropped", "Reads that are not in the trace: it could not be written as fast.", own(&self.untraced)),
             ("network_changes", "Changes of links and addresses.", own(&self.network_changes)),
         ] {
@@ -130,7 +144,7 @@ impl Counters {
         text.family("index_works", "Whether the index can be written.", false);
         text.sample("index_works", "", "", index_works.into());
         text.family("offers_waiting", "Regions of 1 MiB, or files, with writes that servers may lack.", false);
-        text.sample("offers_waiting", "", "", unsent);
+        text.sample("offers_waiting", "", "", owed.waiting);
         for (name, help, is_counter, value) in SERVER {
             text.family(name, help, is_counter);
             for server in servers {

@@ -15,7 +15,7 @@ use onesweep_sys::ready::{self, Bell};
 
 use super::{
     SERVERS_MAX,
-    counters::{Counters, add},
+    counters::{Counters, Owed, add},
     lock,
     offers::{Debt, Debts, Offers},
     pool::{Pool, Turns},
@@ -119,10 +119,10 @@ impl Engine {
         self.is_ending.load(Ordering::Acquire)
     }
 
-    /// `unsent`: places whose writes servers may lack.
-    pub(super) fn metrics(&self, index_works: bool, unsent: u64) -> String {
+    /// `owed`: what servers may lack of what was written.
+    pub(super) fn metrics(&self, index_works: bool, owed: Owed) -> String {
         let race = *lock(&self.racing).race.counts();
-        self.counters.exposition(&race, index_works, unsent, &self.peers.health())
+        self.counters.exposition(&race, index_works, owed, &self.peers.health())
     }
 
     /// Servers get whole blocks.

@@ -38,6 +38,7 @@ use std::{
 use onesweep_sys::buffer::{BufferPart, BufferPool};
 
 use self::{
+    counters::Owed,
     engine::{Engine, Running, Setting, THREADS},
     ground::{Answered, Ground},
     offers::Debts,
@@ -284,8 +285,9 @@ impl Device {
     #[must_use]
     pub fn metrics(&self) -> String {
         let index_works = lock(&self.shared.index).as_ref().is_some_and(|index| !index.is_broken());
-        let unsent = self.shared.write_through.as_ref().map_or(0, |owing| owing.unsent.count());
-        self.shared.engine.metrics(index_works, unsent)
+        // Of a device each region is remembered.
+        let waiting = self.shared.write_through.as_ref().map_or(0, |owing| owing.unsent.count());
+        self.shared.engine.metrics(index_works, Owed { waiting, let_go: 0 })
     }
 
     /// The network is another one: servers that failed are tried at once.

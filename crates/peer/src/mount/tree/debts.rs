@@ -2,7 +2,9 @@
 //!
 //! What a file was written is gathered until somebody closes it, or for some seconds; then those of its blocks that were touched
 //! are read, mostly from memory, and sent. Files that no server takes are remembered, and held open, up to a bound. What a kill
-//! or the bound loses is sent when it is read again: the index has forgotten it.
+//! or the bound loses is sent when it is read again: the index has forgotten it. What the bound loses is counted.
+//!
+//! No byte depends on it: a file that was written is asked of no server before its blocks were read from the disk again.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,15 +20,23 @@ use std::{
 use onesweep_sys::files::{fill_at, seek_data, statx_fd};
 
 use super::super::{
+    counters::{Owed, add},
     lock,
     offers::{Debt, Debts, Seen},
 };
 
 /// Ranges of a file that are told apart.
 const RANGES_MAX: usize = 64;
-/// Files that wait for a server, at most, and files that are on their way.
-const LOST_MAX: usize = 256;
-const OUT_MAX: u64 = 1024;
+/// Files that are remembered, each held open, at most.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    /// Those that wait for a server.
+    lost: usize,
+    /// Those that are on their way to one.
+    out: u64,
+}
+
+const MOST: Most = Most { lost: 256, out: 1024 };
 
 /// What was written to a file.
 struct Touched {
@@ -62,36 +72,41 @@ pub(super) struct FileDebts {
     lost: Mutex<VecDeque<FileDebt>>,
     /// Files on their way.
     out: AtomicU64,
+    /// Files that nobody remembers.
+    let_go: AtomicU64,
+    most: Most,
     own: Weak<FileDebts>,
 }
 
 impl FileDebts {
     pub(super) fn new(block_bytes: u32) -> Arc<Self> {
+        Self::with(block_bytes, MOST)
+    }
+
+    fn with(block_bytes: u32, most: Most) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             block_bytes: block_bytes.into(),
             touched: Mutex::default(),
             lost: Mutex::default(),
             out: AtomicU64::new(0),
+            let_go: AtomicU64::new(0),
+            most,
             own: Weak::clone(own),
         })
     }
 
-    /// Bytes of a file were written. `open` opens it for reading.
-    pub(super) fn touch(
-        &self,
-        inode: u64,
-        bytes: Range<u64>,
-        open: impl FnOnce() -> io::Result<OwnedFd>,
-    ) -> io::Result<()> {
+    /// Bytes of a file were written. `open` opens it for reading; where that fails, it is let go.
+    pub(super) fn touch(&self, inode: u64, bytes: Range<u64>, open: impl FnOnce() -> io::Result<OwnedFd>) {
         let mut touched = lock(&self.touched);
         match touched.get_mut(&inode) {
             Some(known) => known.add(bytes),
-            None => {
-                let file = Arc::new(open()?);
-                touched.insert(inode, Touched { file, ranges: vec![bytes] });
-            }
+            None => match open() {
+                Ok(file) => {
+                    touched.insert(inode, Touched { file: Arc::new(file), ranges: vec![bytes] });
+                }
+                Err(_) => add(&self.let_go, 1),
+            },
         }
-        Ok(())
     }
 
     /// What was gathered of a file, or of all of them.
@@ -103,17 +118,21 @@ impl FileDebts {
         };
         drop(touched);
         let debt = |(inode, Touched { file, ranges })| {
-            let debts = self.own.upgrade().filter(|_| self.out.load(Ordering::Relaxed) < OUT_MAX)?;
-            self.out.fetch_add(1, Ordering::Relaxed);
+            let debts = self.own.upgrade()?;
+            if self.out.fetch_add(1, Ordering::Relaxed) >= self.most.out {
+                self.out.fetch_sub(1, Ordering::Relaxed);
+                add(&self.let_go, 1);
+                return None;
+            }
             Some(FileDebt { debts, inode, file, ranges })
         };
         taken.into_iter().filter_map(debt).collect()
     }
 
     /// Files that servers may lack something of.
-    pub(super) fn count(&self) -> u64 {
+    pub(super) fn owed(&self) -> Owed {
         let waiting = lock(&self.touched).len() + lock(&self.lost).len();
-        waiting as u64 + self.out.load(Ordering::Relaxed)
+        Owed { waiting: waiting as u64 + self.out.load(Ordering::Relaxed), let_go: self.let_go.load(Ordering::Relaxed) }
     }
 }
 
@@ -167,10 +186,72 @@ impl Debt for FileDebt {
         let debts = Arc::clone(&self.debts);
         let mut lost = lock(&debts.lost);
         lost.push_back(*self);
-        if lost.len() > LOST_MAX {
+        if lost.len() > debts.most.lost {
             lost.pop_front();
+            add(&debts.let_go, 1);
         }
         drop(lost);
         debts.out.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const BLOCK: usize = 4096;
+
+    fn written(debts: &FileDebts, file: &std::fs::File, inodes: Range<u64>) -> Vec<FileDebt> {
+        inodes.clone().for_each(|inode| debts.touch(inode, 0..10, || file.try_clone().map(OwnedFd::from)));
+        inodes.flat_map(|inode| debts.gathered(Some(inode))).collect()
+    }
+
+    fn owed(waiting: u64, let_go: u64) -> Owed {
+        Owed { waiting, let_go }
+    }
+
+    #[test]
+    fn files_that_are_too_many_are_let_go_and_counted() {
+        let (debts, file) = (FileDebts::with(BLOCK as u32, Most { lost: 3, out: 5 }), tempfile::tempfile().unwrap());
+        let mut out = written(&debts, &file, 0..5);
+        assert_eq!((out.len(), debts.owed()), (5, owed(5, 0)));
+        // Two more than may be on their way.
+        assert!(written(&debts, &file, 5..7).is_empty());
+        assert_eq!(debts.owed(), owed(5, 2));
+        // Four are lost, of which three are remembered, and one is paid.
+        Box::new(out.pop().unwrap()).paid();
+        out.into_iter().for_each(|debt| Box::new(debt).lost());
+        assert_eq!(debts.owed(), owed(3, 3));
+        // One of which nobody can say what it holds.
+        debts.touch(9, 0..10, || Err(io::ErrorKind::NotFound.into()));
+        assert_eq!(debts.owed(), owed(3, 4));
+        // The oldest has gone; the others are paid one by one.
+        while let Some(debt) = debts.next() {
+            debt.paid();
+        }
+        assert_eq!(debts.owed(), owed(0, 4));
+    }
+
+    #[test]
+    fn blocks_that_were_touched_are_read_once() {
+        let (debts, file) = (FileDebts::new(BLOCK as u32), tempfile::tempfile().unwrap());
+        let content: Vec<u8> = (0..3 * BLOCK + 7).map(|at| (at / BLOCK) as u8 + 1).collect();
+        std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).unwrap();
+        let open = || file.try_clone().map(OwnedFd::from);
+        debts.touch(1, 5..6, open);
+        debts.touch(1, 3 * BLOCK as u64..3 * BLOCK as u64 + 1, open);
+        let (mut seen, mut read) = (HashSet::new(), Vec::new());
+        let all = debts.gathered(None);
+        for _ in 0..2 {
+            all.iter().for_each(|debt| {
+                debt.read(&mut seen, &mut |block| {
+                    read.push(block.to_vec());
+                    true
+                })
+            });
+        }
+        assert_eq!(read, [vec![1; BLOCK], vec![4; 7]]);
     }
 }

@@ -154,8 +154,7 @@ impl Tree {
     pub fn changed(&self, inode: u64, file: &OwnedFd, bytes: Range<u64>) {
         let Some(debts) = &self.shared.debts else { return };
         // It may have been opened for writing alone.
-        let opened = debts.touch(inode, bytes, || open_again_with(file.as_fd(), READ_ONLY));
-        add(&self.shared.engine.counters.not_offered, opened.is_err().into());
+        debts.touch(inode, bytes, || open_again_with(file.as_fd(), READ_ONLY));
     }
 
     /// Somebody who may have changed a file has closed it.
@@ -171,8 +170,8 @@ impl Tree {
     /// What was counted so far, in the text form of OpenMetrics 1.0.
     #[must_use]
     pub fn metrics(&self) -> String {
-        let unsent = self.shared.debts.as_ref().map_or(0, |debts| debts.count());
-        self.shared.engine.metrics(self.shared.books.works(), unsent)
+        let owed = self.shared.debts.as_ref().map(|debts| debts.owed()).unwrap_or_default();
+        self.shared.engine.metrics(self.shared.books.works(), owed)
     }
 
     /// The network is another one: servers that failed are tried at once.
