@@ -22,14 +22,14 @@ use crate::{
 const POLICIES: [Policy; 4] = [Policy::Race, Policy::LocalFirst, Policy::RemoteFirst, Policy::QuietDisk];
 /// What a disk takes that is slower than a server on the loopback.
 const SLOW: Duration = Duration::from_millis(4);
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn is_long() -> bool {
     std::env::var_os("ONESWEEP_TEST_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Each with each in the long set; else each treatment once, and each policy at least twice.
-fn pairs() -> Vec<(Policy, Treatment)> {
+pub(crate) fn pairs() -> Vec<(Policy, Treatment)> {
     let all = Treatment::BAD.iter().enumerate().flat_map(|(number, &treatment)| {
         POLICIES.iter().enumerate().map(move |(turn, &policy)| (is_long() || turn == number % 4, policy, treatment))
     });

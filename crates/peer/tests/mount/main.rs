@@ -3,6 +3,7 @@
 mod faults;
 mod killed;
 mod relay;
+mod trees;
 
 use std::{
     collections::BTreeSet,
@@ -135,8 +136,12 @@ fn setup_as(
 }
 
 fn counted(device: &Device, name: &str) -> u64 {
-    let name = format!("onesweep_peer_mount_{name}_total ");
-    let told = device.metrics();
+    figure(&device.metrics(), &format!("{name}_total "))
+}
+
+/// What a mount has told of something.
+fn figure(told: &str, name: &str) -> u64 {
+    let name = format!("onesweep_peer_mount_{name}");
     told.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
 }
 
