@@ -63,6 +63,7 @@
 //! | [`fanotify`], [`inotify`] | what changes on a file system, or in directories |
 //! | [`permission`] | whether files may be opened, which the kernel asks before |
 //! | [`lease`] | whether a file is open for writing |
+//! | [`image_lock`] | whether a machine runs from an image |
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 
 pub mod acting;
@@ -85,6 +86,7 @@ pub mod freeze;
 pub mod fsmap;
 pub mod groups;
 pub mod handle;
+pub mod image_lock;
 pub mod inode;
 pub mod inotify;
 mod keeper;

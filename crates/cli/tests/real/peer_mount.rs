@@ -6,7 +6,10 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::Read,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
@@ -585,6 +588,15 @@ fn a_mount_that_does_not_start_leaves_the_index_as_it_was() {
         let known = ["new", "suspect", "stale"].map(|name| figure(&checked, name));
         assert_eq!((known, figure(&checked, "blocks")), ([0; 3], blocks), "{told}: {checked}");
     }
+    // A machine that runs from it locks it in its own way; one that only reads does no harm to who only reads.
+    let machine = File::open(&image).expect("an image");
+    assert!(onesweep_sys::image_lock::lock_image(machine.as_fd(), false).expect("a lock"));
+    let mut refused = onesweep(["peer", "mount", "--key"]);
+    refused.arg(place.path("key")).args(["--server", &server.address, "--index"]).arg(place.path("index"));
+    let told = text(&finish(refused.arg("--device").arg(&image).arg(&shown), 2).stderr);
+    assert!(told.contains("such as QEMU"), "{told}");
+    assert_eq!(Raced::start(&place, &image, &server.address, &["--read-only"]).end(), Some(0));
+    drop(machine);
     // Nor does a second one get it while it is served.
     let raced = Raced::start(&place, &image, &server.address, &[]);
     fs::create_dir(place.path("second")).expect("a folder");

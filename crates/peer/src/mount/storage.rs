@@ -3,10 +3,13 @@
 use std::{
     fs::File,
     io,
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt,
+    },
 };
 
-use onesweep_sys::buffer::FileBuffer;
+use onesweep_sys::{buffer::FileBuffer, image_lock::lock_image};
 
 /// The smallest and the largest unit in which devices are read.
 const SECTORS: [u64; 2] = [512, 4096];
@@ -82,6 +85,11 @@ impl DirectFile {
             self.file.try_lock_shared()?
         };
         Ok(())
+    }
+
+    /// Locks a device or an image as QEMU does: for this alone, or against who writes it. False where another program has such a lock.
+    pub fn lock_as_machines_do(&self, alone: bool) -> io::Result<bool> {
+        lock_image(self.file.as_fd(), alone)
     }
 
     fn try_sector(&self, bytes: u64) -> io::Result<()> {

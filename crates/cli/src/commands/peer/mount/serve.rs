@@ -221,6 +221,13 @@ impl Source {
         if !is_device {
             storage.lock(!args.read_only).map_err(|_| Failure::could_not_run(path, "open it", "it is in use"))?;
         }
+        // A machine may run from an image or a device; QEMU opens neither with O_EXCL.
+        let is_ours =
+            storage.lock_as_machines_do(!args.read_only).map_err(|error| Failure::io(path, "lock it", &error))?;
+        if !is_ours {
+            let why = "another program, such as QEMU, has it open: it holds a lock of it";
+            return Err(Failure::could_not_run(path, "open it", why));
+        }
         if !args.read_only {
             // What somebody wrote before may not be durable, and is not marked in the index.
             storage.flush().map_err(|error| Failure::io(path, "make durable what was written before", &error))?;
