@@ -225,7 +225,8 @@ impl BulkRead {
         self.with(|settings| settings.idle = yes)
     }
 
-    /// Requests in flight for each disk. Default 16.
+    /// Requests in flight for each disk. Default 16. On disks that seek, those that lie directly behind each other count as one, up to
+    /// 512 KiB or 32 of them, and become one request of the disk; with a depth of 1, each is read alone.
     pub fn queue_depth(self, requests: usize) -> Self {
         self.with(|settings| settings.queue_depth = requests)
     }

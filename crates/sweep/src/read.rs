@@ -7,6 +7,7 @@
 mod completion;
 mod landing;
 mod open_files;
+mod runs;
 mod ways;
 
 use std::{
@@ -21,10 +22,10 @@ use std::{
 use onesweep_sys::{
     buffer::{BufferPart, BufferPool, FileBuffer},
     cache, files,
-    read_queue::{ReadOp, ReadPart, ReadQueue, best_queue, copies_queue},
+    read_queue::{ReadOp, ReadPart, ReadQueue, best_queue, copies_queue, joins_neighbours},
 };
 
-use self::{open_files::OpenFiles, ways::Ways};
+use self::{open_files::OpenFiles, runs::Runs, ways::Ways};
 use crate::{
     budget::{Loan, Share},
     catalogue::{Catalogue, EntryId, Flags},
@@ -97,6 +98,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) several: &'a Several,
     /// Reads begin together, when the queue is full.
     pub(crate) in_batches: bool,
+    /// Neighbours on the disk are read by one request of it, where the kernel joins them.
+    pub(crate) joins: bool,
 }
 
 /// A file that waits for bytes.
@@ -128,6 +131,8 @@ struct Flight {
     left: usize,
     /// The copy that is to be read.
     copy: Option<u16>,
+    /// The run of neighbours that it is of, once it has begun.
+    run: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -169,6 +174,7 @@ impl From<io::Error> for Halt {
 pub(crate) struct Reader<'a> {
     engine: Engine<'a>,
     queue: Box<dyn ReadQueue>,
+    runs: Runs,
     waiting: HashMap<u32, Waiting>,
     flights: HashMap<u64, Flight>,
     begun: HashMap<u64, Begun>,
@@ -183,12 +189,17 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(engine: Engine<'a>) -> Self {
-        let depth = engine.queue_depth.min(descriptors(u64::MAX, 4));
+        let reads_max = descriptors(u64::MAX, 4);
+        let depth = engine.queue_depth.min(reads_max);
+        let copies = engine.several.copies();
+        let (runs, reads) =
+            Runs::new(depth, engine.joins && !engine.in_batches && copies < 2 && joins_neighbours(), reads_max);
         Self {
-            queue: match engine.several.copies() {
-                0 | 1 => best_queue(depth),
-                copies => copies_queue(depth, copies),
+            queue: match copies {
+                0 | 1 => best_queue(reads),
+                copies => copies_queue(reads, copies),
             },
+            runs,
             waiting: HashMap::new(),
             flights: HashMap::new(),
             begun: HashMap::new(),
@@ -203,14 +214,19 @@ impl<'a> Reader<'a> {
 
     /// Carries out all requests and hands over all their files; gives those that failed.
     pub(crate) fn run(mut self, requests: impl Iterator<Item = Request>) -> Result<Vec<EntryId>, Halt> {
-        for request in requests {
+        let mut requests = requests.peekable();
+        while let Some(request) = requests.next() {
             if self.engine.outlet.is_cancelled() {
                 return Err(Halt::Cancelled);
             }
             for &file in &request.admits {
                 self.admit(file)?;
             }
+            self.runs.meet(&request, requests.peek());
             self.begin(request)?;
+            if !self.is_held() {
+                self.queue.submit()?;
+            }
         }
         while self.advance()? {}
         debug_assert!(self.waiting.is_empty(), "every file of a plan is completed by it");
@@ -234,10 +250,19 @@ impl<'a> Reader<'a> {
             return Ok(true);
         }
         if self.queue.in_flight() > 0 {
+            if self.runs.holds() {
+                self.queue.submit()?;
+            }
             self.reap()?;
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// What is pushed now begins later, with what comes then.
+    fn is_held(&self) -> bool {
+        // Waiting for one read of a batch begins them all.
+        self.engine.in_batches || self.runs.holds()
     }
 
     /// Reserves the memory of a file: what is in flight frees some when it arrives, and so do the consumers.
@@ -321,7 +346,7 @@ impl<'a> Reader<'a> {
                 let target = Target::File { file: piece.file, direct, dont_cache };
                 let copy = Some(piece.address).filter(|&address| address != NO_ADDRESS);
                 let copy = copy.and_then(|address| self.engine.several.copy(address));
-                let flight = Flight { request: number, target, offset: piece.offset, left: part.len(), copy };
+                let flight = Flight { request: number, target, offset: piece.offset, left: part.len(), copy, run: 0 };
                 self.fly(flight, fd, vec![ReadPart::Buffer(part)])
             }
             Err(error) => {
@@ -366,7 +391,8 @@ impl<'a> Reader<'a> {
         let offset = address - self.engine.catalogue.volume(volume).base;
         let left = parts.iter().map(ReadPart::len).sum();
         let fd = self.device().node(volume);
-        self.fly(Flight { request: number, target: Target::Device { volume }, offset, left, copy: None }, fd, parts)
+        let target = Target::Device { volume };
+        self.fly(Flight { request: number, target, offset, left, copy: None, run: 0 }, fd, parts)
     }
 
     fn device(&mut self) -> &mut DeviceCheck {
@@ -379,7 +405,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Puts one read in flight, when there is room for it.
-    fn fly(&mut self, flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
+    fn fly(&mut self, mut flight: Flight, file: Arc<OwnedFd>, parts: Vec<ReadPart>) -> Result<(), Halt> {
         self.begun.get_mut(&flight.request).expect("begun").flights += 1;
         if let Some(begin) = self.engine.throttle.turn(flight.left as u64) {
             // There is time: what is in flight is handed over instead of waiting for a full queue.
@@ -389,12 +415,13 @@ impl<'a> Reader<'a> {
             self.engine.outlet.flush();
             sleep_until(begin, self.engine.outlet.cancel());
         }
-        while self.queue.in_flight() == self.queue.capacity() {
+        while self.runs.is_full(self.queue.in_flight(), self.queue.capacity()) {
             self.reap()?;
             while self.engine.in_batches && self.queue.in_flight() > 0 {
                 self.reap()?;
             }
         }
+        flight.run = self.runs.begin();
         self.push(flight, file, parts)
     }
 
@@ -405,8 +432,7 @@ impl<'a> Reader<'a> {
         let op = ReadOp { token, file, offset: flight.offset, parts, dont_cache, copy: flight.copy };
         self.flights.insert(token, flight);
         self.queue.push(op)?;
-        // Waiting for one of them begins them all.
-        if !self.engine.in_batches {
+        if !self.is_held() {
             self.queue.submit()?;
         }
         Ok(())

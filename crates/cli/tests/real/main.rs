@@ -33,6 +33,7 @@ mod max_time;
 mod memory;
 mod moments;
 mod mounted_ntfs;
+mod neighbours;
 #[path = "../common/openmetrics.rs"]
 mod openmetrics;
 mod order;

@@ -167,7 +167,7 @@ fn wide(image: &Image) -> (PathBuf, PathBuf) {
     (root, dir)
 }
 
-fn reads_of(image: &Image) -> u64 {
+pub(crate) fn reads_of(image: &Image) -> u64 {
     let told = fs::read_to_string(queue(image).with_file_name("../stat")).expect("what it did");
     told.split_whitespace().next().expect("reads").parse().expect("a number")
 }

@@ -42,6 +42,7 @@ impl Reader<'_> {
                 }
             }
         }
+        self.runs.end(flight.run);
         // The bytes must be lent by nobody when the request lands.
         drop(parts);
         self.land(flight.request)

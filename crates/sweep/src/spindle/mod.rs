@@ -476,6 +476,7 @@ impl SpindleSweep {
             queue_depth,
             several: &several,
             in_batches: self.settings.in_batches,
+            joins: !self.seekless && queue_depth > 1,
         };
         Reader::new(engine).run(requests)
     }

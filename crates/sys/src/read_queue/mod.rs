@@ -150,6 +150,12 @@ pub fn best_queue(depth: usize) -> Box<dyn ReadQueue> {
     Box::new(PoolQueue::new(depth, POOL_THREADS))
 }
 
+/// Whether reads of a [`best_queue`] that begin at one [`submit`](ReadQueue::submit) and lie directly behind each other come to the disk as one
+/// request: the kernel joins what one call hands over, and threads of a pool make a call for each.
+pub fn joins_neighbours() -> bool {
+    features().io_uring
+}
+
 /// A queue for `depth` reads in flight, of which each reads the copy that it wants, of so many.
 ///
 /// btrfs reads the copy that the number of the reading thread leaves as the rest when it is divided by their number (see
