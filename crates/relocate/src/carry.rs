@@ -44,13 +44,18 @@ impl Settings {
         Settings { rules, capture: 4, commit: 65_536, batch: 16_384, gain_first: false, is_durable: true }
     }
 
-    /// The same with so many free blocks. Where they are too few for all files, no break may cost more than the budget: large files would
+    /// The same with so many free blocks. Where they are too few for all files, regions are of `region_where_short` blocks at most: free space is
+    /// in small pieces then, and a larger region is one write for each of many. And no break may cost more than the budget: large files would
     /// take room that others save more with. What a run has moved changes nothing of that for the next.
     #[must_use]
-    pub fn with_free(mut self, free_blocks: u64, files: &[Candidate]) -> Settings {
+    pub fn with_free(mut self, free_blocks: u64, files: &[Candidate], region_where_short: u64) -> Settings {
         let blocks = files.iter().map(|file| file.places.blocks()).filter(|&blocks| blocks <= self.rules.room());
         if blocks.sum::<u64>() > space::for_regions(free_blocks) {
             self.rules.dearest = self.rules.budget;
+            if region_where_short < self.rules.region {
+                let Rules { region, slack, .. } = Rules::for_regions(region_where_short);
+                self.rules = Rules { region, slack, ..self.rules };
+            }
         }
         self
     }

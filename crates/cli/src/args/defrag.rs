@@ -34,9 +34,9 @@ pub(crate) struct DefragArgs {
     /// The order of the reader who is to profit
     #[arg(long, value_enum, default_value_t)]
     pub(crate) order: OrderName,
-    /// The most that is put side by side at once; 64K to 8M
-    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = region)]
-    pub(crate) region: Size,
+    /// The most that is put side by side at once; 64K to 8M [default: 2M, and 256K where half of what is free doesn't hold all files]
+    #[arg(long, value_name = "SIZE", value_parser = region)]
+    pub(crate) region: Option<Size>,
     /// The most that is written for each seek that a region saves, on average
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub(crate) write_budget: Size,
@@ -114,12 +114,12 @@ mod tests {
         let Ok(Command::Defrag(args)) = parse_line("defrag --order inode --region 64K --max-time 5m a b") else {
             panic!("it is understood");
         };
-        assert_eq!((args.region, args.write_budget), (Size(64 << 10), Size(64 << 10)));
+        assert_eq!((args.region, args.write_budget), (Some(Size(64 << 10)), Size(64 << 10)));
         for (region, bytes) in [("8M", 8 << 20), ("100K", 100 << 10)] {
             let Ok(Command::Defrag(args)) = parse_line(&format!("defrag --region {region} a")) else {
                 panic!("{region}: it is understood");
             };
-            assert_eq!(args.region, Size(bytes));
+            assert_eq!(args.region, Some(Size(bytes)));
         }
         assert_eq!((args.order, args.max_time.map(|time| time.0)), (OrderName::Inode, Some(300)));
         for line in [

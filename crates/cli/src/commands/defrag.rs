@@ -44,6 +44,10 @@ use crate::{
 /// So many that each run comes to rest: a pass saves a tenth of what it was planned to save, or moves nothing.
 const PASSES: u32 = 100;
 
+/// The most that is put side by side, unless another size is asked for, and where free space is short.
+const REGION: Size = Size(2 << 20);
+const REGION_WHERE_SHORT: Size = Size(256 << 10);
+
 /// How many times the budget the last seeks of a region may cost: by default as much as a disk streams in the time of a seek or so.
 const DEAREST: u64 = 8;
 
@@ -265,7 +269,7 @@ impl<'a> Run<'a> {
         let kept = host.kept_below(self.directory);
         let (files, errors) = self.survey(&mut host, kept.as_deref())?;
         let free = host.free_blocks().map_err(|error| Failure::io(self.path, "ask how much is free", &error))?;
-        let settings = self.settings(host.block_bytes()).with_free(free, &files);
+        let settings = self.settings(host.block_bytes(), free, &files);
         let is_over = self.is_over();
         let plan = if is_over { as_it_lies(&files) } else { plan_for(&files, &settings) };
         let mut told = Told::new(self.path, &files, &plan, host.block_bytes());
@@ -301,12 +305,17 @@ impl<'a> Run<'a> {
         written.and_then(|()| writeln!(out)).map_err(|error| Failure::output(&error, 0))
     }
 
-    fn settings(&self, block_bytes: u64) -> Settings {
+    fn settings(&self, block_bytes: u64, free_blocks: u64, files: &[Candidate]) -> Settings {
         let blocks = |size: Size| size.0 / block_bytes.max(1);
-        let region = blocks(self.args.region).clamp(16, 2048);
+        let region = |size: Size| blocks(size).clamp(16, 2048);
+        let (region, region_where_short) = match self.args.region {
+            Some(asked) => (region(asked), region(asked)),
+            None => (region(REGION), region(REGION_WHERE_SHORT)),
+        };
         let budget = blocks(self.args.write_budget).max(1);
         let rules = Rules { budget, dearest: budget.saturating_mul(DEAREST), ..Rules::for_regions(region) };
-        Settings { gain_first: self.args.max_time.is_some(), ..Settings::new(rules) }
+        let settings = Settings { gain_first: self.args.max_time.is_some(), ..Settings::new(rules) };
+        settings.with_free(free_blocks, files, region_where_short)
     }
 
     /// Where nobody can tell, the disk seeks.

@@ -309,12 +309,29 @@ fn large_files_come_along_where_there_is_room_for_all() {
     paths.push(model.put("/too large", &Vec::from_iter(100..140)));
     let files = survey(&mut model, paths).unwrap();
     let regions = |free| {
-        let settings = Settings::new(rules).with_free(free, &files);
+        let settings = Settings::new(rules).with_free(free, &files, u64::MAX);
         let made = plan(&files.iter().map(Candidate::item).collect::<Vec<Item>>(), &settings.rules);
         made.regions.iter().map(|region| (region.files.start, region.files.end)).collect::<Vec<_>>()
     };
     assert_eq!(regions(32), [(0, 8)], "half of what is free is for regions");
     assert_eq!(regions(31), [(0, 3), (4, 8)]);
+}
+
+/// Where free space is short it is in small pieces, too. Files that fit into the regions that there are else count for that, whatever the
+/// region is then: else a run that has moved them could see it in another way than the next.
+#[test]
+fn regions_are_small_where_there_is_no_room_for_all() {
+    let rules = Rules { budget: 16, dearest: 128, ..Rules::for_regions(512) };
+    let mut model = Model::new(4000, 16);
+    let mut paths: Vec<PathBuf> = (0..10).map(|file| model.put(&format!("/{file}"), &[file * 2])).collect();
+    paths.push(model.put("/large", &Vec::from_iter(100..190)));
+    let files = survey(&mut model, paths).unwrap();
+    let rules_with = |free, short| Settings::new(rules).with_free(free, &files, short).rules;
+    assert_eq!(rules_with(200, 64), rules, "half of what is free is for regions");
+    let short = Rules { region: 64, slack: 4, dearest: 16, ..rules };
+    assert_eq!(rules_with(199, 64), short);
+    assert_eq!(rules_with(199, 512), Rules { dearest: 16, ..rules }, "as large as was asked for");
+    assert_eq!(rules_with(199, 2048), Rules { dearest: 16, ..rules }, "never larger");
 }
 
 #[test]

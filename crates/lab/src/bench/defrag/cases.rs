@@ -70,7 +70,7 @@ pub(super) const CASES: &[Case] = &[
         lots: &[
             Lot { packing: packing::NONE, readers: &[Reader::Small, TAR] },
             Lot { packing: packing::ROOT, readers: &[Reader::Small, TAR] },
-            Lot { packing: packing::REGION_256K, readers: &[Reader::Small, TAR] },
+            Lot { packing: packing::REGION_2M, readers: &[Reader::Small, TAR] },
             Lot { packing: packing::E4DEFRAG, readers: &[Reader::Small, TAR] },
         ],
     },

@@ -6,7 +6,7 @@ use super::cases::{CAT, CP, OURS, RSYNC, Reader, TAR};
 use super::daemon::{self, Way};
 use super::measure::MODEL;
 use super::outcomes::Packed;
-use super::packing::{DEDUPE, E4DEFRAG, NONE, Packing, REGION_64K, REGION_256K, ROOT, USER};
+use super::packing::{DEDUPE, E4DEFRAG, NONE, Packing, REGION_2M, REGION_64K, ROOT, USER};
 use super::small;
 use crate::bench::exhibits::Aim;
 use crate::bench::measure::{count, number as number_in};
@@ -124,7 +124,7 @@ fn beside_a_load(outcomes: &Outcomes) -> Vec<Row> {
 
 fn small_files(outcomes: &Outcomes) -> Vec<Row> {
     let of = |packing| faster(outcomes, ("dfs-ext4", packing), Reader::Small);
-    vec![of(ROOT).aim(Aim::AtLeast(2.5)).paper("1.47, 1.78"), of(REGION_256K), of(E4DEFRAG)]
+    vec![of(ROOT).aim(Aim::AtLeast(2.5)).paper("1.47, 1.78"), of(REGION_2M), of(E4DEFRAG)]
 }
 
 fn all_files(outcomes: &Outcomes) -> Vec<Row> {
@@ -192,7 +192,7 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
         ("random-ext4", ROOT),
         ("random-ext4", USER),
         ("dfs-ext4", ROOT),
-        ("dfs-ext4", REGION_256K),
+        ("dfs-ext4", REGION_2M),
     ];
     for (case, packing) in in_requests {
         let row = row(

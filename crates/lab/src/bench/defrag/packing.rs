@@ -48,7 +48,7 @@ pub(super) const USER: Packing =
     Packing { name: "onesweep defrag, not root", by: By::Ours { options: &[], is_user: true } };
 pub(super) const REGION_64K: Packing = ours("onesweep defrag --region 64K", &["--region", "64K"]);
 /// For disks whose free space is in pieces.
-pub(super) const REGION_256K: Packing = ours("onesweep defrag --region 256K", &["--region", "256K"]);
+pub(super) const REGION_2M: Packing = ours("onesweep defrag --region 2M", &["--region", "2M"]);
 /// On btrfs, which moves nothing else.
 pub(super) const DEDUPE: Packing = ours("onesweep defrag --dedupe", &["--dedupe"]);
 pub(super) const INODE: Packing = ours("onesweep defrag --order inode", &["--order", "inode"]);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(argv(E4DEFRAG), "e4defrag /mnt");
         assert_eq!(argv(ROOT), "/bin/onesweep defrag --json /mnt");
         assert_eq!(argv(USER), "setpriv --reuid=65534 --regid=65534 --clear-groups /bin/onesweep defrag --json /mnt");
-        for packing in [REGION_64K, REGION_256K, DEDUPE, INODE, BY_NAME] {
+        for packing in [REGION_64K, REGION_2M, DEDUPE, INODE, BY_NAME] {
             let options = packing.name.strip_prefix("onesweep defrag ").unwrap();
             assert_eq!(argv(packing), format!("/bin/onesweep defrag --json {options} /mnt"));
         }
