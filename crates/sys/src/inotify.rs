@@ -45,6 +45,8 @@ impl Watches {
             | WatchFlags::DELETE
             | WatchFlags::MOVE
             | WatchFlags::MODIFY
+            // What is written through a mapping is told by nothing else.
+            | WatchFlags::CLOSE_WRITE
             | WatchFlags::ATTRIB
             | WatchFlags::ONLYDIR;
         Ok(inotify::add_watch(&self.0, path, what)?)

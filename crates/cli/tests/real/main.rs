@@ -71,6 +71,7 @@ mod unreadable;
 mod view;
 mod view_ends;
 mod view_given;
+mod view_mapped;
 mod view_rclone;
 mod view_walks;
 mod walk;

@@ -1,7 +1,8 @@
 //! What changes in the source, and what the kernel is told to forget of it.
 //!
 //! As root the whole file system is watched (fanotify); else the directories that were asked about (inotify), of which the number
-//! is limited. Where neither sees all that may happen, the kernel believes what it was told for a second.
+//! is limited. Where neither sees all that may happen, the kernel believes what it was told for a second. What is written through
+//! mappings neither sees: that is looked for each few seconds ([`mapped`](super::mapped)).
 //!
 //! An answer may be older than a change of which the kernel was told while that answer was on its way. So each change is
 //! remembered for a while, and whoever has answered asks whether it was about one of his nodes: then the kernel is told again.
@@ -19,13 +20,13 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fuser::{INodeNo, Notifier};
 use onesweep_sys::{
     fanotify::{Group, Happened},
-    files::{file_system, statx_fd},
+    files::{EntryType, Stat, file_system, statx_fd},
     handle::{Access, FileHandle, open_by_handle},
     inotify::Watches,
     ready::{self, Bell, Wanted},
@@ -33,13 +34,17 @@ use onesweep_sys::{
 
 use super::{
     lock,
-    nodes::NodeId,
+    mapped::{self, Mapped},
+    nodes::{Inode, NodeId},
     source::{OfInode, Source},
 };
 
 /// How long the kernel believes what it was told where changes are seen, and where they aren't.
 const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_secs(1);
+/// The same of files of which only the directories are watched: who opened one by its handle (a server of NFS) is not seen there,
+/// nor are mappings of other users.
+const MIDDLE: Duration = Duration::from_secs(60);
 /// Changes that are remembered.
 const REMEMBERED: usize = 4096;
 /// How often it is looked whether all is to end.
@@ -128,9 +133,15 @@ impl Changes {
         }
     }
 
-    /// How long the kernel may believe what it is told of it.
-    pub(super) fn ttl(&self, directory: NodeId, names: u32) -> Duration {
-        if self.are_seen(directory, names) { LONG } else { SHORT }
+    /// How long the kernel may believe what it is told of something in a directory.
+    pub(super) fn ttl(&self, directory: NodeId, stat: &Stat) -> Duration {
+        let kind = stat.file_type();
+        let is_seen = self.are_seen(directory, stat.nlink * u32::from(kind != EntryType::Dir));
+        match self.watch {
+            _ if !is_seen => SHORT,
+            Watch::Directories { .. } if kind == EntryType::File => MIDDLE,
+            _ => LONG,
+        }
     }
 
     /// The same of the entries of a directory as a whole.
@@ -193,7 +204,14 @@ impl Changes {
         tick: impl Fn() + Send + 'static,
     ) -> io::Result<JoinHandle<()>> {
         let teller = Teller { changes: Arc::clone(self), source, notifier };
-        thread::Builder::new().name("view-changes".into()).spawn(move || teller.run(&tick))
+        // A thread of its own: where there are many processes a look takes long, and changes are to show soon.
+        let looker = teller.clone();
+        let looker = thread::Builder::new().name("view-mapped".into()).spawn(move || looker.look_at_mappings())?;
+        thread::Builder::new().name("view-changes".into()).spawn(move || {
+            teller.run(&tick);
+            looker.thread().unpark();
+            let _ = looker.join();
+        })
     }
 
     /// Ends that thread.
@@ -224,6 +242,7 @@ fn watch(source: &Source) -> Watch {
     }
 }
 
+#[derive(Clone)]
 struct Teller {
     changes: Arc<Changes>,
     source: Arc<Source>,
@@ -256,6 +275,19 @@ impl Teller {
                 Watch::Nothing => {}
             }
             self.changes.is_counting.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Has the kernel forget what is mapped for writing, again and again until all ends.
+    fn look_at_mappings(&self) {
+        let Some(mut mapped) = Mapped::of(self.source.path()) else { return };
+        let dev = self.source.inode().dev;
+        let known = |ino| self.source.nodes().known(Inode { dev, ino });
+        while !self.changes.is_ending.load(Ordering::SeqCst) {
+            let began = Instant::now();
+            let found = mapped.look(|ino| known(ino).is_some());
+            found.into_iter().filter_map(known).for_each(|node| self.content_changed(node));
+            thread::park_timeout(mapped::pause(began.elapsed()));
         }
     }
 
@@ -370,6 +402,8 @@ impl Teller {
 
 #[cfg(test)]
 mod tests {
+    use onesweep_sys::files::{CURRENT_DIR, statx_at};
+
     use super::*;
 
     fn changes(watch: Watch) -> Changes {
@@ -384,7 +418,14 @@ mod tests {
         assert!(by_directory.are_seen(7, 1) && by_directory.is_seen(7));
         assert!(!by_directory.are_seen(7, 2), "by its other name");
         assert!(!by_directory.are_seen(8, 1), "in a directory that isn't watched");
-        assert_eq!((by_directory.ttl(7, 1), by_directory.ttl(7, 2)), (LONG, SHORT));
         assert!(!changes(Watch::Nothing).are_seen(7, 1));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "bytes").unwrap();
+        let [directory, mut file] =
+            ["", "file"].map(|name| statx_at(CURRENT_DIR, folder.path().join(name), true).unwrap());
+        assert_eq!([7, 8].map(|id| by_directory.ttl(id, &directory)), [LONG, SHORT]);
+        assert_eq!([7, 8].map(|id| by_directory.ttl(id, &file)), [MIDDLE, SHORT]);
+        file.nlink = 2;
+        assert_eq!(by_directory.ttl(7, &file), SHORT);
     }
 }

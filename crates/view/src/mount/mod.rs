@@ -22,6 +22,7 @@
 //! | `prepared` | directories that are looked at before a program asks |
 //! | `guide` | the sweep ahead, and requests that wait for it |
 //! | `changes` | what changes in the source, and what the kernel has to forget |
+//! | `mapped` | files that are written through mappings, of which nothing is told |
 
 mod changes;
 pub mod contents;
@@ -29,6 +30,7 @@ mod following;
 mod fuse;
 mod given;
 mod guide;
+mod mapped;
 mod nodes;
 mod opened;
 mod prepared;

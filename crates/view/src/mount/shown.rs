@@ -197,7 +197,7 @@ impl Shown {
         let node = self.source.nodes().told(stat.inode(), parent, name);
         let ttl = match self.source.is_foreign(stat) {
             true => Duration::ZERO,
-            false => self.changes.ttl(parent, stat.nlink * u32::from(stat.file_type() != EntryType::Dir)),
+            false => self.changes.ttl(parent, stat),
         };
         Entry { node, attributes: attributes(node, stat), generation: generation(stat), ttl }
     }
@@ -233,7 +233,7 @@ impl Shown {
             Ok(stat) => {
                 let names = self.source.nodes().names(id);
                 let parent = names.first().map_or(ROOT, |name| name.directory);
-                let ttl = self.changes.ttl(parent, stat.nlink * u32::from(stat.file_type() != EntryType::Dir));
+                let ttl = self.changes.ttl(parent, &stat);
                 // The root has its own number.
                 let shown = if id == ROOT { stat.ino } else { id };
                 reply.attr(&ttl, &attributes(shown, &stat));
