@@ -54,8 +54,24 @@ const BUFFER_BYTES: usize = 64 << 10;
 const NAMES: Happened = Happened::CREATE.union(Happened::DELETE).union(Happened::MOVED_FROM).union(Happened::MOVED_TO);
 const CONTENT: Happened = Happened::MODIFY.union(Happened::CLOSE_WRITE);
 
-/// File systems of which others may change the files, unseen: NFS, SMB, 9p, Ceph, AFS, and whatever FUSE shows.
-const SEEN_BY_NOBODY: [u32; 7] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x5346_414f, 0x6573_5546];
+/// File systems that this kernel alone changes, and tells of each change that is a call; and those that nobody changes. On others
+/// (network and cluster file systems, those of virtual machines, layers, whatever FUSE shows; ZFS, where a rollback tells nothing)
+/// files may change unseen.
+const LOCAL: [u32; 13] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
+    0xf2f5_2010, // F2FS
+    0xca45_1a4e, // bcachefs
+    0x0102_1994, // tmpfs
+    0x7366_746e, // NTFS, by the driver ntfs3
+    0x4d44,      // FAT
+    0x2011_bab0, // exFAT
+    0x3153_464a, // JFS
+    0x7371_7368, // SquashFS
+    0xe0f5_e1e2, // EROFS
+    0x9660,      // ISO 9660
+];
 
 enum Watch {
     Everything(Group),
@@ -221,9 +237,13 @@ impl Changes {
     }
 }
 
+fn tells_all(magic: u32) -> bool {
+    LOCAL.contains(&magic)
+}
+
 fn watch(source: &Source) -> Watch {
     let what = NAMES | CONTENT | Happened::ATTRIB | Happened::ON_DIRECTORY;
-    if file_system(source.root()).is_ok_and(|found| SEEN_BY_NOBODY.contains(&found.magic)) {
+    if !file_system(source.root()).is_ok_and(|found| tells_all(found.magic)) {
         return Watch::Nothing;
     }
     // What can't be opened by its handle can't be told apart.
@@ -427,5 +447,31 @@ mod tests {
         assert_eq!([7, 8].map(|id| by_directory.ttl(id, &file)), [MIDDLE, SHORT]);
         file.nlink = 2;
         assert_eq!(by_directory.ttl(7, &file), SHORT);
+    }
+
+    #[test]
+    fn a_file_system_is_believed_if_it_is_known_to_tell_all() {
+        for local in ["ef53", "58465342", "9123683e", "f2f52010", "01021994"] {
+            assert!(tells_all(u32::from_str_radix(local, 16).unwrap()), "{local}");
+        }
+        // NFS, SMB, 9p, Ceph, AFS, FUSE, GFS2, OCFS2, Lustre, VirtualBox, eCryptfs, layers, and one of next year.
+        for other in [
+            0x6969,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x0102_1997,
+            0x00c3_6400,
+            0x5346_414f,
+            0x6573_5546,
+            0x0116_1970,
+            0x7461_636f,
+            0x0bd0_0bd0,
+            0x786f_4256,
+            0xf15f,
+            0x794c_7630,
+            0x1234_5678,
+        ] {
+            assert!(!tells_all(other), "{other:x}");
+        }
     }
 }
