@@ -127,6 +127,7 @@ impl Ahead {
         devices.sort_unstable();
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
+        let is_shown = news.is_some();
         let board = Arc::new(Board::new(&devices, news).map_err(system("share memory with programs"))?);
         if are_quick(&devices) {
             board.pass(Phase::Looking, Phase::Aside);
@@ -141,6 +142,7 @@ impl Ahead {
             cancel: cancel.clone(),
             devices,
             limit,
+            is_shown,
             order,
         };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
@@ -163,6 +165,13 @@ impl Ahead {
         self.pulse.end();
         Figures { waits: self.board.waits().into(), ..figures }
     }
+}
+
+/// What may be brought in where nobody says how much. What is read through a view lies in memory twice: more than half of what can be
+/// spared would be pushed out by its own copies before it is read.
+fn limit_of(memory: Memory, is_shown: bool) -> u64 {
+    let spared = default_limit(memory, BulkRead::BUDGET);
+    if is_shown { spared / 2 } else { spared }
 }
 
 fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
@@ -219,6 +228,8 @@ struct Helper {
     cancel: Cancel,
     devices: Vec<u64>,
     limit: Option<u64>,
+    /// The program reads through a view.
+    is_shown: bool,
     order: Order,
 }
 
@@ -244,8 +255,7 @@ impl Helper {
     }
 
     fn guide(&self, roots: &[PathBuf], figures: &mut Figures) -> Result<(), SweepError> {
-        let limit =
-            self.limit.unwrap_or_else(|| Memory::now().map_or(0, |memory| default_limit(memory, BulkRead::BUDGET)));
+        let limit = self.limit.unwrap_or_else(|| Memory::now().map_or(0, |memory| limit_of(memory, self.is_shown)));
         if limit == 0 {
             figures.remark = Some("there is no memory to spare".into());
             return Ok(());
@@ -394,6 +404,14 @@ mod tests {
     use onesweep_layout::device::Disk;
 
     use super::*;
+
+    #[test]
+    fn what_is_read_through_a_view_fits_twice() {
+        let memory = Memory { total_bytes: 16 << 30, available_bytes: 12 << 30 };
+        let spared = default_limit(memory, BulkRead::BUDGET);
+        assert_eq!(limit_of(memory, false), spared);
+        assert!(spared > 8 << 30 && (spared - 1..=spared).contains(&(2 * limit_of(memory, true))));
+    }
 
     #[test]
     fn only_disks_of_which_none_turns_are_quick() {

@@ -41,7 +41,8 @@ pub(crate) struct ViewArgs {
     /// The order in which directories are listed [default: device; inode where nothing turns in the disks]
     #[arg(long, value_name = "ORDER", value_enum)]
     pub(crate) order: Option<ViewOrder>,
-    /// Page cache that may be filled at a time [default: the available memory, less a sixteenth of all and what reading needs]
+    /// Page cache of SRC that may be filled at a time; what was read lies in memory once more [default: half of the available memory, less a
+    /// sixteenth of all and what reading needs]
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Size>,
     /// Let the tree be changed through the view
