@@ -83,6 +83,8 @@ pub struct Figures {
     pub waits: u64,
     /// Files that the kernel was given before the program asked for them, through a view.
     pub given: u64,
+    /// Directories that were looked at before the program asked for them, through a view.
+    pub seen: u64,
     /// Why nothing, or no more, was brought in.
     pub remark: Option<String>,
 }

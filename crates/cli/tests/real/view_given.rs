@@ -142,26 +142,40 @@ fn files_that_change_before_they_are_told_are_told_as_they_are() {
     let image = Image::new(Fs::Ext4, 64 << 20);
     let (root, dir) = place(&image);
     let folders = folders_with(&root, &["grows", "closed"].map(str::to_owned));
-    let _view = View::show(&root, &dir, &[]);
     let told = |from: &Path, file: &str| {
         let entry = fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry"));
         let meta = entry.filter(|entry| entry.file_name() == file).map(|entry| entry.metadata().expect("what it is"));
         meta.map(|meta| (meta.len(), meta.mode())).next().expect("the file")
     };
-    assert_eq!(fs::read_dir(&dir).expect("a folder").count(), folders.len());
-    // They are looked at meanwhile, which nothing tells. One that isn't yet is told as it is in any case: then less is tested, and
-    // nothing fails.
-    thread::sleep(Duration::from_millis(300));
-    for (number, folder) in folders.iter().enumerate() {
-        let source = root.join(folder);
-        let file = if number % 2 == 0 {
-            fs::write(source.join("grows"), "more bytes than before").expect("it grows");
-            "grows"
-        } else {
-            fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o600)).expect("a mode");
-            "closed"
-        };
-        assert_eq!(told(&dir.join(folder), file), told(&source, file), "{folder}/{file}");
+    // The first change, after which nothing is left of what was seen ahead, is of either kind; and it is either in the queue still
+    // when its folder is listed, or taken from it.
+    let mut turn = 0;
+    for (first, pause) in [(0, 0), (0, 50), (1, 0), (1, 50)] {
+        let are_seen_ahead = (1..=20).any(|round| {
+            turn += 1;
+            let view = View::show(&root, &dir, &["--verbose"]);
+            assert_eq!(fs::read_dir(&dir).expect("a folder").count(), folders.len());
+            // They are looked at meanwhile, which is told at the end alone: one that isn't yet is told as it is in any case.
+            thread::sleep(Duration::from_millis(200 * round));
+            for (number, folder) in folders.iter().enumerate() {
+                let source = root.join(folder);
+                let file = if (number + first).is_multiple_of(2) {
+                    fs::write(source.join("grows"), vec![1; 100 + turn]).expect("it grows");
+                    "grows"
+                } else {
+                    let mode = 0o600 + turn as u32;
+                    fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(mode)).expect("a mode");
+                    "closed"
+                };
+                // Once: the folders behind it are looked at as any.
+                thread::sleep(Duration::from_millis(if number == 0 { pause } else { 0 }));
+                assert_eq!(told(&dir.join(folder), file), told(&source, file), "{folder}/{file}");
+            }
+            view.signal(rustix::process::Signal::INT);
+            // All of them before the first change: none is looked at after one.
+            view.end(Some(0)).contains(&format!("; {} directories seen ahead", folders.len()))
+        });
+        assert!(are_seen_ahead, "they were never looked at in time");
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     os::fd::AsFd,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -116,6 +116,14 @@ pub(super) struct Ahead {
     pub(super) prepared: Mutex<Prepared>,
     /// One thread does it at a time: others have to take requests.
     is_busy: AtomicBool,
+    count: AtomicU64,
+}
+
+impl Ahead {
+    /// Directories that were looked at.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
 }
 
 impl Shown {
@@ -135,7 +143,10 @@ impl Shown {
             let seen = self.see(id, since, before);
             let mut prepared = lock(&self.ahead.prepared);
             match seen {
-                Some(entries) => prepared.keep(id, entries),
+                Some(entries) => {
+                    prepared.keep(id, entries);
+                    self.ahead.count.fetch_add(1, Ordering::Relaxed);
+                }
                 None => {
                     prepared.forget();
                     break;

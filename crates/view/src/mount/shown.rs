@@ -168,7 +168,7 @@ impl Shown {
     }
 
     pub(super) fn finish(&self) -> Figures {
-        Figures { given: self.given.count(), ..self.guide.finish() }
+        Figures { given: self.given.count(), seen: self.ahead.count(), ..self.guide.finish() }
     }
 
     /// A directory for a look at its entries.

@@ -125,7 +125,7 @@ pub(crate) fn code_of(status: ExitStatus) -> u8 {
 
 /// Tells what was brought in.
 pub(crate) fn tell(figures: &Figures) {
-    let Figures { files, bytes, sweeps, waits, given, remark } = figures;
+    let Figures { files, bytes, sweeps, waits, given, seen, remark } = figures;
     let remark = remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
     let times =
         |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {many}") };
@@ -133,8 +133,12 @@ pub(crate) fn tell(figures: &Figures) {
         0 => String::new(),
         _ => format!(", and was given {} before it asked", times(*given, "file", "files")),
     };
+    let seen = match seen {
+        0 => String::new(),
+        _ => format!("; {} seen ahead", times(*seen, "directory", "directories")),
+    };
     eprintln!(
-        "onesweep: {} ({}) brought in by {}; the program waited {}{given}{remark}",
+        "onesweep: {} ({}) brought in by {}; the program waited {}{given}{seen}{remark}",
         times(*files, "file", "files"),
         Size(*bytes),
         times(*sweeps, "sweep", "sweeps"),
