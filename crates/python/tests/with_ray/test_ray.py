@@ -199,6 +199,7 @@ def test_a_node_is_lost_and_one_that_was_there_all_the_time_has_its_files(
     killer.start()
     rows = job.take_all()
     killer.join()
+    until("the loss", lambda: len(alive()) == 3)
     (survivor,) = node_of.values()
     assert Counter(row["path"] for row in rows) == Counter(path for disk, path in trees if disk == "b")
     assert {("b", row["path"]): row["data"] for row in rows} == {key: data for key, data in trees.items() if key[0] == "b"}
