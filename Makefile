@@ -17,7 +17,7 @@ TEST := env --default-signal=INT,HUP $(CARGO) test
 BUILD_TOOLS := cc:build-essential
 
 # The same for the tests and benches.
-TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs \
+TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mkfs.xfs:xfsprogs xfs_fsr:xfsprogs mkfs.btrfs:btrfs-progs mkfs.ext4:e2fsprogs strace:strace \
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon clamdscan:clamdscan faketime:faketime \
@@ -25,7 +25,7 @@ TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mk
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm
-WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs mount:mount
+WEB_TOOLS := $(WEB_BUILD_TOOLS) chromium:chromium mkfs.ext4:e2fsprogs strace:strace mount:mount
 
 # The engines that the tests of crates/peer hold below a server of blocks.
 ENGINE_TOOLS := $(BUILD_TOOLS) redis-server:redis-server
@@ -56,7 +56,7 @@ DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
 DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux systemd-nspawn:systemd-container
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What makes and starts a virtual machine with Debian's own kernel, and what is installed in it: all that the tests run.
-VM_TOOLS := $(BUILD_TOOLS) qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap cpio:cpio findmnt:util-linux unshare:util-linux mkfs.ext4:e2fsprogs git:git
+VM_TOOLS := $(BUILD_TOOLS) qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap cpio:cpio findmnt:util-linux unshare:util-linux mkfs.ext4:e2fsprogs strace:strace git:git
 VM_PACKAGES := $(sort $(foreach tool,$(TOOLS),$(lastword $(subst :, ,$(tool)))))
 VM := $(abspath $(TARGET))/vm
 # What of the tests is run in it, in the words of `cargo test`.

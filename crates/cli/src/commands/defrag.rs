@@ -191,7 +191,9 @@ impl<'a> Run<'a> {
         match host_of(self.directory, uncached).map_err(|refusal| refused(self.path, &refusal))? {
             Chosen::Ext4(mut host) => {
                 // Where no file can be made, nothing can be moved either; that is told when it is tried.
-                if let Err(refusal @ ext4::Refusal::Bigalloc) = host.rehearse(self.directory) {
+                if let Err(refusal @ (ext4::Refusal::Bigalloc | ext4::Refusal::FastCommits)) =
+                    host.rehearse(self.directory)
+                {
                     return Err(refused(self.path, &refusal.into()));
                 }
                 self.planned_on(*host)

@@ -334,6 +334,54 @@ fn what_cannot_be_moved_is_told_by_name() {
     assert!(text(&out.stdout).contains("40 files, "), "the other one is done");
 }
 
+/// With fast commits anybody's fsync would lose half of a move, and without barriers a power cut would: nothing is made and nothing moved, neither
+/// forwards nor backwards, nor for a plan alone.
+#[test]
+fn file_systems_that_would_lose_what_was_moved_are_refused_before_anything_is_made() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 320 << 20);
+    let root = image.root().join("tree");
+    scatter(&root, 60);
+    let told = defrag(&["--keep"], &root, 0);
+    let id = told["undo"].as_str().expect("a name").to_owned();
+    scatter(&root.join("since"), 60);
+    image.cold();
+    let before = (entries(&root), filefrag(&root), filefrag(&root.join("since")));
+    let is_refused = |why: &str| {
+        for options in [&[][..], &["--dry-run"], &["--keep"], &["--force"], &["--undo", &id]] {
+            let (calls, log) =
+                (tempfile::NamedTempFile::new().expect("a file"), "trace=openat,ioctl,fallocate,fsetxattr");
+            let mut command = Command::new("strace");
+            command.args(["-f", "-o"]).arg(calls.path()).args(["-e", log]).arg(crate::run::program());
+            let out = finish(command.arg("defrag").args(options).arg(&root), 2);
+            let said = text(&out.stderr);
+            assert!(said.contains("/tree: cannot move its files: its ext4 ") && said.contains(why), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+            let calls = fs::read_to_string(calls.path()).expect("what strace wrote");
+            assert!(calls.contains("openat("), "{calls}");
+            for call in
+                ["O_TMPFILE", "O_CREAT", "EXT4_IOC_MOVE_EXT", "_IOC(_IOC_READ|_IOC_WRITE, 0x66, 0xf,", "fallocate("]
+            {
+                assert!(!calls.contains(call), "{options:?}: {call}: {calls}");
+            }
+        }
+    };
+    image.unmount();
+    run(Command::new("tune2fs").args(["-O", "fast_commit"]).arg(image.device()));
+    image.mount();
+    is_refused("makes fast commits (fast_commit), which leave out what was moved");
+    is_refused("run tune2fs -O ^fast_commit on its device");
+    image.unmount();
+    run(Command::new("tune2fs").args(["-O", "^fast_commit"]).arg(image.device()));
+    image.mount();
+    run(Command::new("mount").args(["-o", "remount,barrier=0"]).arg(image.root()));
+    is_refused("is mounted with nobarrier (barrier=0), so that a power cut would damage what was moved");
+    run(Command::new("mount").args(["-o", "remount,barrier=1"]).arg(image.root()));
+    assert!(before == (entries(&root), filefrag(&root), filefrag(&root.join("since"))));
+    check(&mut image);
+    defrag(&["--undo", &id], &root, 0);
+}
+
 /// Where nothing can be moved, it is told how the files lie, and why they stay.
 #[test]
 fn other_file_systems_are_looked_at_alone() {

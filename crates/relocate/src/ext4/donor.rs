@@ -14,6 +14,7 @@ use onesweep_sys::{
 };
 
 use super::Refusal;
+use super::fast_commit::refuse_fast_commits;
 use crate::file::Asked;
 use crate::host::{Captured, Exchange};
 use crate::places::Places;
@@ -98,12 +99,14 @@ fn donor(directory: BorrowedFd<'_>, bytes: u64) -> io::Result<Donor> {
     Ok(Donor::new(fd, bytes))
 }
 
-/// Nobody tells whether an ext4 gives out clusters, but a file of one block is charged for a whole one.
-pub(super) fn refuse_clusters(directory: &Path, block_bytes: u64) -> Result<(), Refusal> {
+/// What only a file can tell, before it has blocks and then with one. Nobody tells whether an ext4 gives out clusters, but a file of one block is
+/// charged for a whole one.
+pub(super) fn rehearse(directory: &Path, name: &str, block_bytes: u64) -> Result<(), Refusal> {
     const UNIT: u64 = 512;
+    let unknown = |source| Refusal::Unknown { what: "make a file for moving others", source };
+    let file = open_dir(directory).and_then(|directory| open_unnamed(directory.as_fd())).map_err(unknown)?;
+    refuse_fast_commits(name, file.as_fd())?;
     let charged = || {
-        let directory = open_dir(directory)?;
-        let file = open_unnamed(directory.as_fd())?;
         let before = statx_fd(file.as_fd())?.blocks;
         allocate(file.as_fd(), block_bytes)?;
         Ok(statx_fd(file.as_fd())?.blocks.saturating_sub(before) * UNIT)
@@ -111,6 +114,6 @@ pub(super) fn refuse_clusters(directory: &Path, block_bytes: u64) -> Result<(), 
     match charged() {
         Ok(charged) if charged > block_bytes => Err(Refusal::Bigalloc),
         Ok(_) => Ok(()),
-        Err(source) => Err(Refusal::Unknown { what: "make a file for moving others", source }),
+        Err(source) => Err(unknown(source)),
     }
 }

@@ -8,6 +8,7 @@ use onesweep_layout::SysTree;
 use onesweep_sys::files::file_system;
 use thiserror::Error;
 
+use super::fast_commit::makes_fast_commits;
 use crate::mounted::mount_of;
 
 /// Why nothing of a file system is moved.
@@ -29,6 +30,18 @@ pub enum Refusal {
         "its ext4 lets data come to the disk behind the journal (data=writeback), so that a crash would damage what was moved; mount it with data=ordered"
     )]
     DataWriteback,
+    /// It makes fast commits, which leave out what was moved.
+    #[error(
+        "its ext4 makes fast commits (fast_commit), which leave out what was moved, so that after a crash it could not be mounted; unmount it and \
+         run tune2fs -O ^fast_commit on its device"
+    )]
+    FastCommits,
+    /// The disk isn't asked to keep the order of what is written. What was moved could then be lost in a power cut, with files that nobody
+    /// has written for years.
+    #[error(
+        "its ext4 is mounted with nobarrier (barrier=0), so that a power cut would damage what was moved; mount it with barrier=1"
+    )]
+    NoBarriers,
     /// Space is given out in clusters.
     #[error("its ext4 gives out space in clusters (bigalloc) and cannot move files")]
     Bigalloc,
@@ -81,13 +94,18 @@ impl Facts {
         if has(&mount.options, "ro") || has(&mount.super_options, "ro") {
             return Err(Refusal::ReadOnly);
         }
-        let name = SysTree::default().block(dev).map_err(unknown("find its device in /sys"))?.name;
+        let block = SysTree::default().block(dev).map_err(unknown("find its device in /sys"))?;
+        let (node, name) = (block.node(), block.name);
         let read = |path: PathBuf| std::fs::read_to_string(path).map_err(unknown("ask the kernel about its ext4"));
         let options = read(Path::new("/proc/fs/ext4").join(&name).join("options"))?;
         let journal = read(settings(&name).join("journal_task"))?;
         let errors = read(settings(&name).join("errors_count"))?;
         let block_bytes = file_system(directory).map_err(unknown("ask for its block size"))?.block_size;
         judge(&options, &journal, &errors)?;
+        let makes = makes_fast_commits(&name, &node, dev, &options);
+        if makes.map_err(unknown("find out whether its ext4 makes fast commits"))? {
+            return Err(Refusal::FastCommits);
+        }
         Ok(Facts { dev, block_bytes, name, mount_point: mount.mount_point })
     }
 }
@@ -104,6 +122,9 @@ fn judge(options: &str, journal: &str, errors: &str) -> Result<(), Refusal> {
         Some("writeback") => return Err(Refusal::DataWriteback),
         Some("journal") => return Err(Refusal::DataJournal),
         _ => return Err(Refusal::NoJournal),
+    }
+    if !options.lines().any(|line| line == "barrier") {
+        return Err(Refusal::NoBarriers);
     }
     if options.lines().any(|line| line == "dax" || line == "dax=always") {
         return Err(Refusal::Dax);
@@ -139,15 +160,17 @@ mod tests {
 
     #[test]
     fn what_is_not_shown_to_be_sound_is_refused() {
-        assert!(judge("rw\ndata=ordered\n", "77\n", "0\n").is_ok());
+        assert!(judge("rw\nbarrier\ndata=ordered\n", "77\n", "0\n").is_ok());
         let refused = |options, journal, errors| judge(options, journal, errors).unwrap_err();
         assert!(matches!(refused("rw", "<none>\n", "0"), Refusal::NoJournal));
         assert!(matches!(refused("rw\ndata=ordered", "<none>\n", "0"), Refusal::NoJournal));
         assert!(matches!(refused("rw", "77", "0"), Refusal::NoJournal));
         assert!(matches!(refused("data=journal", "77", "0"), Refusal::DataJournal));
         assert!(matches!(refused("rw\ndata=writeback\n", "77\n", "0\n"), Refusal::DataWriteback));
-        assert!(matches!(refused("data=ordered\ndax=always", "77", "0"), Refusal::Dax));
-        assert!(matches!(refused("data=ordered", "77", "3"), Refusal::Damaged(3)));
-        assert!(matches!(refused("data=ordered", "77", ""), Refusal::Unknown { .. }));
+        assert!(matches!(refused("nobarrier\ndata=ordered", "77", "0"), Refusal::NoBarriers));
+        assert!(matches!(refused("data=ordered", "77", "0"), Refusal::NoBarriers));
+        assert!(matches!(refused("barrier\ndata=ordered\ndax=always", "77", "0"), Refusal::Dax));
+        assert!(matches!(refused("barrier\ndata=ordered", "77", "3"), Refusal::Damaged(3)));
+        assert!(matches!(refused("barrier\ndata=ordered", "77", ""), Refusal::Unknown { .. }));
     }
 }

@@ -5,6 +5,7 @@
 
 mod donor;
 mod facts;
+mod fast_commit;
 mod file;
 mod journal;
 pub mod keep;
@@ -22,7 +23,7 @@ use onesweep_sys::{
     setting::Raised,
 };
 
-use self::journal::{commit_journal, has_fast_commits};
+use self::journal::commit_journal;
 use self::keep::Keeper;
 pub use self::{donor::Donor, facts::Refusal};
 use crate::errno::{EAGAIN, EBUSY, EINVAL, ENODATA, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
@@ -49,7 +50,7 @@ pub struct Ext4 {
     has_slow_folios: bool,
     /// The kernel may free blocks twice after an exchange that failed midway.
     ends_at_first_error: bool,
-    is_without_clusters: bool,
+    is_rehearsed: bool,
     mount_point: PathBuf,
     keeper: Option<Keeper>,
 }
@@ -75,7 +76,7 @@ impl Ext4 {
             folios: Folios::open().ok(),
             has_slow_folios: ((6, 16)..(6, 19)).contains(&version),
             ends_at_first_error: version < (6, 8),
-            is_without_clusters: false,
+            is_rehearsed: false,
             mount_point: facts.mount_point,
             keeper: None,
         })
@@ -149,16 +150,16 @@ impl Ext4 {
         }
     }
 
-    /// Makes sure of what can't be told without making a file of one block: that space isn't given out in clusters (bigalloc).
-    /// Done by itself before the first capture.
+    /// Makes sure of what can't be told without making a file of one block: that space isn't given out in clusters (bigalloc), and that no
+    /// fast commits are made where nothing else has told it. Done by itself before the first capture, and before an undo.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Bigalloc`], or that the file can't be made in that directory.
+    /// [`Refusal::Bigalloc`], [`Refusal::FastCommits`], or that the file can't be made in that directory.
     pub fn rehearse(&mut self, directory: &Path) -> Result<(), Refusal> {
-        if !self.is_without_clusters {
-            donor::refuse_clusters(directory, self.asked.block_bytes)?;
-            self.is_without_clusters = true;
+        if !self.is_rehearsed {
+            donor::rehearse(directory, &self.name, self.asked.block_bytes)?;
+            self.is_rehearsed = true;
         }
         Ok(())
     }
@@ -268,10 +269,7 @@ impl Host for Ext4 {
     /// Has the journal commit, which brings the bytes of what was moved to the disk first, a request for each file. To write back inodes and
     /// bitmaps as well, which the next regions change again, would write them twice at each commit.
     fn settle(&mut self, near: &Path) -> io::Result<()> {
-        if has_fast_commits(&self.name) || commit_journal(near).is_err() || has_fast_commits(&self.name) {
-            return self.commit();
-        }
-        Ok(())
+        commit_journal(near).or_else(|_| self.commit())
     }
 
     fn commit(&mut self) -> io::Result<()> {

@@ -20,6 +20,9 @@ pub enum Refusal {
     /// Files are used where they lie.
     #[error("its XFS is mounted with dax=always; mount it without")]
     Dax,
+    /// The disk isn't asked to keep the order of what is written, which kernels before 4.19 could be told.
+    #[error("its XFS is mounted with nobarrier, so that a power cut would damage what was moved; mount it without")]
+    NoBarriers,
     /// It is mounted for reading.
     #[error("it is mounted read-only")]
     ReadOnly,
@@ -52,13 +55,7 @@ impl Facts {
         if mount.fs_type != "xfs" {
             return Err(Refusal::NotXfs(mount.fs_type));
         }
-        let has = |options: &str, wanted: &[&str]| options.split(',').any(|option| wanted.contains(&option));
-        if has(&mount.options, &["ro"]) || has(&mount.super_options, &["ro"]) {
-            return Err(Refusal::ReadOnly);
-        }
-        if has(&mount.super_options, &["dax", "dax=always"]) {
-            return Err(Refusal::Dax);
-        }
+        judge_options(&mount.options, &mount.super_options)?;
         let told = xfs::facts(directory).map_err(unknown("ask the kernel about its XFS"))?;
         let kernel = kernel_version();
         let way = judge(told, kernel)?;
@@ -75,6 +72,21 @@ impl Facts {
 /// Before this a change may have the very time of the one before it, so that nobody could tell.
 const TELLS_CHANGES: (u32, u32) = (6, 13);
 
+/// Of the mount, and of the file system.
+fn judge_options(mount: &str, whole: &str) -> Result<(), Refusal> {
+    let has = |options: &str, wanted: &[&str]| options.split(',').any(|option| wanted.contains(&option));
+    if has(mount, &["ro"]) || has(whole, &["ro"]) {
+        return Err(Refusal::ReadOnly);
+    }
+    if has(whole, &["dax", "dax=always"]) {
+        return Err(Refusal::Dax);
+    }
+    if has(whole, &["nobarrier"]) {
+        return Err(Refusal::NoBarriers);
+    }
+    Ok(())
+}
+
 fn judge(told: xfs::Facts, kernel: (u32, u32)) -> Result<Way, Refusal> {
     match told {
         xfs::Facts { is_sick: true, .. } => Err(Refusal::Damaged),
@@ -87,6 +99,16 @@ fn judge(told: xfs::Facts, kernel: (u32, u32)) -> Result<Way, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mounts_are_refused_by_name() {
+        assert!(judge_options("rw,relatime", "rw,attr2,inode64,logbufs=8,noquota").is_ok());
+        assert!(matches!(judge_options("ro,relatime", "rw"), Err(Refusal::ReadOnly)));
+        assert!(matches!(judge_options("rw", "ro"), Err(Refusal::ReadOnly)));
+        assert!(matches!(judge_options("rw", "rw,dax=always"), Err(Refusal::Dax)));
+        assert!(judge_options("rw", "rw,dax=inode").is_ok());
+        assert!(matches!(judge_options("rw", "rw,nobarrier,noquota"), Err(Refusal::NoBarriers)));
+    }
 
     #[test]
     fn what_is_not_sound_is_refused() {

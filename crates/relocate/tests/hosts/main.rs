@@ -6,6 +6,7 @@ mod carry;
 mod conformance;
 mod crash;
 mod ext4;
+mod fast_commits;
 mod fio;
 mod follow;
 mod helper;

@@ -33,6 +33,9 @@ fn file_systems_are_refused_by_name() {
     assert!(matches!(refused(&["-O", "^has_journal"], ""), Refusal::NoJournal));
     assert!(matches!(refused(&[], "data=journal"), Refusal::DataJournal));
     assert!(matches!(refused(&[], "data=writeback"), Refusal::DataWriteback));
+    assert!(matches!(refused(&[], "barrier=0"), Refusal::NoBarriers));
+    assert!(matches!(refused(&[], "nobarrier"), Refusal::NoBarriers));
+    assert!(matches!(refused(&["-O", "fast_commit"], ""), Refusal::FastCommits));
     assert!(matches!(refused(&[], "ro"), Refusal::ReadOnly));
     assert!(matches!(Ext4::of(Path::new("/dev/shm"), READ), Err(Refusal::NotExt4(name)) if name == "tmpfs"));
     assert!(matches!(Ext4::of(Path::new("/dev/shm/none"), READ), Err(Refusal::Unknown { .. })));

@@ -50,6 +50,7 @@ pub fn undo(host: &mut Ext4, id: &str, goes_on: &mut dyn FnMut(&Undone) -> bool)
     let (folder, run) = find(host, id)?;
     let _claim = folder.claim()?;
     let failed = |doing: &'static str, error| Failure::new(doing, &run.path, error);
+    host.rehearse(&run.path).map_err(|refusal| failed("move files back", refusal.into()))?;
     let names = run.names().map_err(|error| failed("list it", error))?;
     let manifests: Vec<&String> = names.iter().rev().filter(|name| name.ends_with(MANIFEST)).collect();
     // What is dirty has no place before it is written.
