@@ -57,8 +57,8 @@ pub struct Policy {
     pub rules: Rules,
     /// Files of more blocks are passed over, as if they were not there: who reads one pays little for the way to it and back.
     pub largest: u64,
-    /// Blocks that may be moved for each hundred that others write to the device; `None` for as many as are worth it, for which as many
-    /// files are read as that takes. Else one file may be read for each 25 blocks that others write.
+    /// Blocks that may be written for each hundred that others write to the device, with those of the file system by estimate; `None` for as
+    /// many as are worth it, for which as many files are read as that takes. Else one file may be read for each 25 blocks that others write.
     pub percent: Option<u32>,
 }
 
@@ -199,7 +199,7 @@ impl<K: Clone + Eq + Hash> Follower<K> {
                 report = self.move_some(host, path, &mut known, &mut |blocks| blocks < allowed && goes_on());
             }
         }
-        self.budget.spend(report.blocks);
+        self.budget.spend(report.files, report.blocks);
         let is_soon = dirty > 0 || matches!(report.ended, Some(Ended::Stopped));
         if is_soon {
             self.queue.written(directory, moment.now);
