@@ -246,3 +246,22 @@ pub(crate) fn mount_of(fd: BorrowedFd<'_>) -> io::Result<(u64, Mount)> {
     let mount = mount.cloned().ok_or(io::ErrorKind::NotFound)?;
     Ok((stat.dev, mount))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_system_has_its_reason() {
+        let told = |name: &str| Refusal::Kind { name: name.to_owned(), why: why_not(name) }.to_string();
+        assert_eq!(
+            told("f2fs"),
+            "its file system is f2fs; only files of ext4, XFS and, with defrag --dedupe, btrfs are moved: it joins pieces inside of files \
+             alone, and cleaning moves them again"
+        );
+        let of = ["f2fs", "ext3", "tmpfs", "ntfs3"].map(why_not);
+        assert_eq!((why_not("ext2"), why_not("ramfs")), (of[1], of[2]));
+        let apart: std::collections::BTreeSet<_> = of.into_iter().collect();
+        assert_eq!(apart.len(), 4);
+    }
+}

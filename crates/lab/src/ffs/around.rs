@@ -4,21 +4,23 @@
 //! just before it is of no use. Here the region may also begin with the first block of the directory that lies before it
 //! in memory, with nothing but blocks of that directory and free places between; the one that joins more blocks is taken.
 
-use onesweep_relocate::dfs::{Allocation, Block, Domains, Plan, Region, relocate as by_paper};
+use onesweep_relocate::dfs::{Allocation, Block, Domains, Flaw, Plan, Region, relocate as by_paper};
 
 use super::score::Score;
 
 /// As DFS's `relocate`, but the plan may begin earlier. It always holds the block that is flushed.
-pub(super) fn relocate(domains: &Domains, allocation: &impl Allocation, region: Region) -> Option<Plan> {
+pub(super) fn relocate(domains: &Domains, allocation: &impl Allocation, region: Region) -> Result<Option<Plan>, Flaw> {
     let flushed = region.start;
-    let own = by_paper(domains, allocation, region);
-    let earlier = first_before(domains, allocation, region)
-        .and_then(|start| by_paper(domains, allocation, Region { start, ..region }))
-        .filter(|plan| plan.blocks.iter().any(|block| block.from == flushed));
-    match (own, earlier) {
+    let own = by_paper(domains, allocation, region)?;
+    let earlier = match first_before(domains, allocation, region) {
+        Some(start) => by_paper(domains, allocation, Region { start, ..region })?,
+        None => None,
+    };
+    let earlier = earlier.filter(|plan| plan.blocks.iter().any(|block| block.from == flushed));
+    Ok(match (own, earlier) {
         (Some(own), Some(earlier)) => Some(if gain(domains, &earlier) > gain(domains, &own) { earlier } else { own }),
         (own, earlier) => own.or(earlier),
-    }
+    })
 }
 
 /// Where a region can begin so that it still holds the flushed block in its first half.

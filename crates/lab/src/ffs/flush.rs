@@ -50,7 +50,7 @@ impl FileSystem {
             self.disk.write_later(block, 1);
             return Ok(());
         }
-        if let Some(plan) = self.plan(block) {
+        if let Some(plan) = self.plan(block)? {
             return self.carry_out(&plan);
         }
         if let Some(Held { what: What::Data { stamp, .. }, dirty }) = self.cache.get_mut(block) {
@@ -63,14 +63,16 @@ impl FileSystem {
         Ok(())
     }
 
-    fn plan(&self, block: Block) -> Option<Plan> {
-        let relocation = self.relocation?;
+    fn plan(&self, block: Block) -> Result<Option<Plan>, String> {
+        let Some(relocation) = self.relocation else { return Ok(None) };
         let is_allocated = |block| self.space.is_used(block);
         let region = Region { start: block, blocks: relocation.region };
-        if relocation.around {
-            return around::relocate(&self.domains, &is_allocated, region);
-        }
-        relocate(&self.domains, &is_allocated, region)
+        let planned = if relocation.around {
+            around::relocate(&self.domains, &is_allocated, region)
+        } else {
+            relocate(&self.domains, &is_allocated, region)
+        };
+        planned.map_err(|flaw| format!("a plan for block {block}: {flaw}"))
     }
 
     fn carry_out(&mut self, plan: &Plan) -> Result<(), String> {

@@ -48,14 +48,20 @@ pub const SMALL: std::ops::RangeInclusive<usize> = 2..=12;
 /// is to be written.
 ///
 /// Costs a look at each block of the region, and at each fragmented file of the domain until the region is full.
-#[must_use]
-pub fn relocate(domains: &Domains, allocation: &impl Allocation, region: Region) -> Option<Plan> {
+///
+/// # Errors
+///
+/// A plan that would do harm, as when what is allocated has changed meanwhile.
+pub fn relocate(domains: &Domains, allocation: &impl Allocation, region: Region) -> Result<Option<Plan>, Flaw> {
     if !region.is_candidate(domains, allocation) {
-        return None;
+        return Ok(None);
     }
-    let gathered = gather::gather(domains, allocation, region)?;
-    let chosen = choose::choose(domains, &gathered);
-    let plan = arrange::arrange(domains, gathered, &chosen)?;
-    debug_assert_eq!(plan.check(domains, allocation), Ok(()), "{plan:?}");
-    Some(plan)
+    let plan = gather::gather(domains, allocation, region).and_then(|gathered| {
+        let chosen = choose::choose(domains, &gathered);
+        arrange::arrange(domains, gathered, &chosen)
+    });
+    if let Some(plan) = &plan {
+        plan.check(domains, allocation)?;
+    }
+    Ok(plan)
 }

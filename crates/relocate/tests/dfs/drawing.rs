@@ -39,7 +39,7 @@ pub(crate) fn disk(drawn: &str) -> Disk {
 impl Disk {
     /// What is planned when the block at a place is flushed.
     pub(crate) fn plan(&self, start: Block, blocks: u32) -> Option<Plan> {
-        relocate(&self.domains, &self.allocation(), Region { start, blocks })
+        relocate(&self.domains, &self.allocation(), Region { start, blocks }).unwrap()
     }
 
     pub(crate) fn check(&self, plan: &Plan) -> Result<(), Flaw> {

@@ -1,6 +1,8 @@
 //! What the paper leaves open, and what no plan may do.
 
-use onesweep_relocate::dfs::{DomainId, Domains, FileId, Flaw, Placed};
+use std::cell::Cell;
+
+use onesweep_relocate::dfs::{Block, DomainId, Domains, FileId, Flaw, Placed, Plan, Region, relocate};
 
 use crate::drawing::{disk, flushed};
 
@@ -155,4 +157,22 @@ fn plans_that_would_do_harm_are_refused() {
     assert_eq!(with(&|blocks| blocks.extend([block(b'd', 0, 7); 2])), Err(Flaw::TooLong(5)));
     assert_eq!(with(&|blocks| blocks[0] = block(b'd', 0, 7)), Err(Flaw::WithoutHead));
     assert_eq!(with(&|blocks| blocks.push(block(b'd', 1, 8))), Err(Flaw::Worse(FileId(u64::from(b'd')))));
+}
+
+/// What is free when blocks are gathered and is not when the plan is looked at: nobody gets that plan.
+#[test]
+fn a_plan_that_would_do_harm_is_not_given_out() {
+    let disk = disk("a0 b0 a1 . ~c0 x0 # d0 d1");
+    let places = |block: Block| disk.places.get(block as usize).is_none_or(|drawn| drawn != ".");
+    let told = |changed: usize| {
+        let asked = Cell::new(0);
+        let allocation = |block| asked.replace(asked.get() + 1) < changed && places(block);
+        relocate(&disk.domains, &allocation, Region { start: 0, blocks: 4 })
+    };
+    let all: Vec<_> = (0..100).map(told).collect();
+    assert_eq!(all[99], Ok(disk.plan(0, 4)), "nothing has changed by then");
+    let is_flaw = |told: &Result<_, Flaw>| matches!(told, Err(Flaw::NotCached(_)));
+    assert!(all.iter().any(is_flaw), "{all:?}");
+    let sound = |told: &Result<Option<Plan>, Flaw>| told.iter().flatten().all(|plan| disk.check(plan).is_ok());
+    assert!(all.iter().all(sound), "{all:?}");
 }
