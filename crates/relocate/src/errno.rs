@@ -14,6 +14,7 @@ pub(crate) const ETXTBSY: i32 = 26;
 pub(crate) const ENODATA: i32 = 61;
 pub(crate) const EOPNOTSUPP: i32 = 95;
 pub(crate) const ESTALE: i32 = 116;
+pub(crate) const ENOKEY: i32 = 126;
 
 /// No more space, quota or open files, a limit on the size of files, or a directory of somebody else's: what there is may do.
 pub(crate) fn is_short(error: &io::Error) -> bool {

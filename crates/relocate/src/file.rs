@@ -9,14 +9,14 @@ use onesweep_layout::{Extent, ExtentFlags};
 use onesweep_sys::{
     cache::{Residency, prefetch, residency},
     files::{
-        CURRENT_DIR, EntryType, Stat, is_no_file, is_untouched, is_verity, open_file_in_memory, open_file_to_write,
-        open_file_untouched, read_at, read_at_if_cached, statx_at, statx_fd,
+        CURRENT_DIR, EntryType, Stat, is_encrypted, is_no_file, is_untouched, is_verity, open_file_in_memory,
+        open_file_to_write, open_file_untouched, read_at, read_at_if_cached, statx_at, statx_fd,
     },
     inode::{self, flags},
     memory::page_bytes,
 };
 
-use crate::errno::{EACCES, EAGAIN, EOPNOTSUPP, EPERM, ESTALE, ETXTBSY};
+use crate::errno::{EACCES, EAGAIN, ENODATA, ENOKEY, EOPNOTSUPP, EPERM, ESTALE, ETXTBSY};
 use crate::host::{Failure, Looked, Stays, Trouble, Uncached};
 use crate::places::{Places, Run};
 
@@ -64,11 +64,7 @@ impl Asked {
         if stat.file_type() != EntryType::File {
             return Err(Stays::NoFile.into());
         }
-        let fd = open_file_untouched(path).map_err(|error| match error.raw_os_error() {
-            // A kernel without fs-verity.
-            Some(EOPNOTSUPP) if is_verity(path).unwrap_or(false) => Stays::Verity.into(),
-            _ => trouble("open it", path, error),
-        })?;
+        let fd = open_file_untouched(path).map_err(|error| not_opened_to_read(path, error))?;
         self.look_at_open(fd.as_fd(), path, by_flags)
     }
 
@@ -78,7 +74,7 @@ impl Asked {
         path: &Path,
         by_flags: fn(u32) -> Option<Stays>,
     ) -> Result<Option<Looked>, Trouble> {
-        let opened = open_file_in_memory(path).map_err(|error| trouble("open it", path, error))?;
+        let opened = open_file_in_memory(path).map_err(|error| not_opened_to_read(path, error))?;
         let Some(fd) = opened else { return Ok(None) };
         let stat = statx_fd(fd.as_fd()).map_err(|error| trouble("look at it", path, error))?;
         if stat.file_type() != EntryType::File {
@@ -184,6 +180,15 @@ pub(crate) fn not_opened(path: &Path, by_flags: fn(u32) -> Option<Stays>, error:
         Some(ESTALE) => Stays::Gone.into(),
         Some(EPERM | EACCES) => flagged_or_denied(path, by_flags).into(),
         _ => trouble("open it for writing", path, error),
+    }
+}
+
+/// Encrypted files are opened by nobody who lacks their key, and kernels without encryption or fs-verity open no such files at all.
+fn not_opened_to_read(path: &Path, error: io::Error) -> Trouble {
+    match error.raw_os_error() {
+        Some(EOPNOTSUPP | ENODATA | ENOKEY) if is_encrypted(path).unwrap_or(false) => Stays::Encrypted.into(),
+        Some(EOPNOTSUPP) if is_verity(path).unwrap_or(false) => Stays::Verity.into(),
+        _ => trouble("open it", path, error),
     }
 }
 

@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 
 use onesweep_relocate::carry::{Ended, Settings, carry_out};
 use onesweep_relocate::ext4::{Ext4, Refusal};
-use onesweep_relocate::host::Stays;
+use onesweep_relocate::host::{Host, Stays, Trouble};
 use onesweep_relocate::pack::Rules;
 
-use crate::image::{Image, copy_program, is_root, run, text};
+use crate::image::{Image, copy_program, is_root, not_here, run, text};
 use crate::kinds::{READ, host};
 use crate::tree::{Kept, assert_same, blocks_of, bytes, kept, pack, planned, scatter, sync, why_it_stays};
 
@@ -258,8 +258,7 @@ fn encrypted_files_are_left() {
     let features = fs::read_dir("/sys/fs/ext4/features").unwrap();
     let has_keys = features.flatten().any(|feature| feature.file_name() == "test_dummy_encryption_v2");
     if !has_keys {
-        eprintln!("this kernel has no encryption for tests");
-        return;
+        return not_here("this kernel has no encryption for tests");
     }
     let image = Image::new(256 * MIB, &["-O", "encrypt,stable_inodes"], "test_dummy_encryption");
     let directory = image.root().join("d");
@@ -268,6 +267,65 @@ fn encrypted_files_are_left() {
     sync(&directory);
     let (files, _) = planned(&mut host(&directory), &directory, &RULES);
     assert_eq!(files[0].stays, Some(Stays::Encrypted));
+}
+
+/// Files of a user who isn't there: nobody can open them, and the others are moved all the same.
+#[test]
+fn encrypted_files_without_their_key_are_left() {
+    if !is_root() {
+        return;
+    }
+    if !Path::new("/sys/fs/ext4/features/encryption").exists() {
+        return not_here("this kernel has no encryption");
+    }
+    let mut image = Image::new(256 * MIB, &["-O", "encrypt"], "");
+    let directory = image.root().join("d");
+    let locked = directory.join("locked");
+    fs::create_dir_all(&locked).unwrap();
+    let key = format!("head -c 64 /dev/zero | xfs_io -c add_enckey '{}'", text(&image.root()));
+    let said = run("sh", &["-c", &key]);
+    let id = said.split_whitespace().last().expect("the name of the key").to_owned();
+    run("xfs_io", &["-c", &format!("set_encpolicy {id}"), text(&locked)]);
+    for number in 0..3 {
+        fs::write(locked.join(format!("secret-{number}")), bytes(number, 20_000)).unwrap();
+    }
+    scatter(&directory, 30);
+    // The key goes with the mount.
+    image.cold();
+    let (files, report) = pack(&mut host(&directory), &directory, &RULES);
+    assert!(report.ended.is_none() && report.files >= 27, "{report:?}");
+    let stays = files.iter().filter(|file| file.path.starts_with(&locked)).map(|file| file.stays);
+    assert_eq!(stays.collect::<Vec<_>>(), [Some(Stays::Encrypted); 3]);
+    image.check();
+    // The daemon looks at what is in memory.
+    let path = fs::read_dir(&locked).unwrap().next().unwrap().unwrap().path();
+    path.metadata().unwrap();
+    let told = host(&directory).look_in_memory(&path);
+    assert!(matches!(told, Ok(None) | Err(Trouble::Stays(Stays::Encrypted))), "{told:?}");
+}
+
+/// By their flag alone, which kernels without encryption know, too: they don't open such files, and others miss their keys.
+#[test]
+fn files_with_the_flag_of_encryption_are_left() {
+    if !is_root() {
+        return;
+    }
+    let mut image = Image::new(256 * MIB, &["-O", "encrypt"], "");
+    let directory = image.root().join("d");
+    scatter(&directory, 30);
+    let flags = |image: &mut Image, flags: &str| {
+        image.unmount();
+        run("debugfs", &["-w", "-R", &format!("sif /d/file-11 flags {flags}"), text(image.device())]);
+        image.mount();
+    };
+    flags(&mut image, "0x80800");
+    let (files, report) = pack(&mut host(&directory), &directory, &RULES);
+    assert!(report.ended.is_none() && report.files >= 27, "{report:?}");
+    let marked = files.iter().find(|file| file.path.ends_with("file-11")).unwrap();
+    assert_eq!(marked.stays, Some(Stays::Encrypted));
+    flags(&mut image, "0x80000");
+    assert!(fs::read(directory.join("file-11")).unwrap() == bytes(11, blocks_of(11) as usize * 4096 - 100));
+    image.check();
 }
 
 /// What vanishes, or is replaced, between the plan and its turn.

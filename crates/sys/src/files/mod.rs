@@ -47,7 +47,7 @@ pub use open::{
     open_file_to_write, open_file_untouched, open_handle, open_handle_at, open_handle_of_link, open_unnamed, reopen,
     reopen_to_write, reopen_untouched,
 };
-pub use stat::{Stat, Time, dev_numbers, is_verity, makedev, statx_at, statx_fd};
+pub use stat::{Stat, Time, dev_numbers, is_encrypted, is_verity, makedev, statx_at, statx_fd};
 pub use xattr::{
     list_xattrs_fd, list_xattrs_handle, list_xattrs_path, remove_xattr_fd, remove_xattr_handle, set_xattr_fd,
     set_xattr_handle, set_xattr_path, xattr_fd, xattr_handle, xattr_path,

@@ -96,11 +96,21 @@ pub fn statx_at(dir: BorrowedFd<'_>, path: impl PathArg, nofollow: bool) -> io::
 /// Whether a file is protected by fs-verity, also where this kernel can't open such files.
 #[doc(alias = "STATX_ATTR_VERITY")]
 pub fn is_verity(path: impl PathArg) -> io::Result<bool> {
+    has_attribute(path, StatxAttributes::VERITY)
+}
+
+/// Whether a file is encrypted, also where nobody has its key here, or this kernel can't open such files.
+#[doc(alias = "STATX_ATTR_ENCRYPTED")]
+pub fn is_encrypted(path: impl PathArg) -> io::Result<bool> {
+    has_attribute(path, StatxAttributes::ENCRYPTED)
+}
+
+fn has_attribute(path: impl PathArg, attribute: StatxAttributes) -> io::Result<bool> {
     let look = |dir: BorrowedFd<'_>, path: &CStr| {
         rustix::fs::statx(dir, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)
     };
     let found = path.into_with_c_str(|path| call_of_path(super::CURRENT_DIR, path, look))?;
-    Ok(found.stx_attributes.contains(StatxAttributes::VERITY))
+    Ok(found.stx_attributes.contains(attribute))
 }
 
 fn stat_with(dir: BorrowedFd<'_>, path: impl PathArg, flags: AtFlags) -> io::Result<Stat> {
