@@ -28,6 +28,7 @@ mod preload;
 pub mod reading;
 pub mod record;
 pub mod service;
+mod settling;
 pub mod store;
 pub mod summaries;
 pub mod survey;

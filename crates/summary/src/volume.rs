@@ -39,6 +39,7 @@ use crate::{
     preload::Preload,
     reading::{Directories, LinkedName, OpenFile, Reading, Wanted, is_gone},
     record::Access,
+    settling::Settings,
     survey::{self, Facts, Method, Tell, stamp_of_sum},
     totals::{Extremes, Largest, Sums},
     tracker::SizesFollow,
@@ -65,6 +66,7 @@ pub struct Volume {
     preload: Option<Preload>,
     declared: Option<Arc<Declared>>,
     sizes: SizesFollow,
+    settling_seconds: i64,
     /// How directories are read until a first harvest is over.
     bulk: RwLock<Option<Arc<Bulk>>>,
 }
@@ -96,11 +98,6 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Delayed allocation of ext4 and btrfs.
-const SETTLING_SECONDS: i64 = 35;
-/// Blocks that XFS allocates ahead are given back by and by.
-const SETTLING_SECONDS_OF_XFS: i64 = 360;
-
 const MAGIC_OF_EXT: u32 = 0xef53;
 const MAGIC_OF_XFS: u32 = 0x5846_5342;
 pub(crate) const MAGIC_OF_BTRFS: u32 = 0x9123_683e;
@@ -131,8 +128,24 @@ impl Volume {
         let mounts = Mounts::on(mount)?;
         let told = (kind == Kind::Xfs).then(|| xfs::facts(top.as_fd()).ok()).flatten();
         let end_of_directory = told.map(|facts| facts.end_of_directory());
+        let settling_seconds = Settings::read().seconds(kind);
         let (declared, sizes, known, bulk) = (None, SizesFollow::default(), Known::Handles(family), RwLock::default());
-        Ok(Volume { top, known, root, mount, mounts, kind, dev, end_of_directory, key, preload, declared, sizes, bulk })
+        Ok(Volume {
+            top,
+            known,
+            root,
+            mount,
+            mounts,
+            kind,
+            dev,
+            end_of_directory,
+            key,
+            preload,
+            declared,
+            sizes,
+            settling_seconds,
+            bulk,
+        })
     }
 
     /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
@@ -143,8 +156,25 @@ impl Volume {
         let (root, mount, dev, key) = (names.node(&stat), stat.mnt_id, stat.dev, AtomicU64::new(0));
         let mounts = Mounts::on(mount)?;
         let (kind, preload, declared, sizes) = (Kind::Other, None, None, SizesFollow::default());
+        // All is read again anyhow.
+        let settling_seconds = 0;
         let (known, bulk, end_of_directory) = (Known::Names(names), RwLock::default(), None);
-        Ok(Volume { top, known, root, mount, mounts, kind, dev, end_of_directory, key, preload, declared, sizes, bulk })
+        Ok(Volume {
+            top,
+            known,
+            root,
+            mount,
+            mounts,
+            kind,
+            dev,
+            end_of_directory,
+            key,
+            preload,
+            declared,
+            sizes,
+            settling_seconds,
+            bulk,
+        })
     }
 
     /// The same, of which readings tell these summaries, too.
@@ -454,12 +484,7 @@ impl Directories for Volume {
     }
 
     fn settling_seconds(&self) -> i64 {
-        match self.kind {
-            // All is read again anyhow.
-            _ if !self.changes_are_told() => 0,
-            Kind::Xfs => SETTLING_SECONDS_OF_XFS,
-            _ => SETTLING_SECONDS,
-        }
+        self.settling_seconds
     }
 
     fn remounted(&self) -> Vec<NodeId> {

@@ -267,9 +267,9 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
         // Two paths on the same one, maybe by different mounts; then one that was there before.
         let named_twice = new.iter().find(|(_, kept)| kept.volume.facts().is_same_system(&facts));
         let before = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        let sizes = volume.sizes_follow();
+        let (sizes, settling) = (volume.sizes_follow(), volume.settling_seconds());
         let is_same = |other: &Volume| {
-            (other.facts(), other.sizes_follow()) == (facts, sizes)
+            (other.facts(), other.sizes_follow(), other.settling_seconds()) == (facts, sizes, settling)
                 && other.changes_are_told() != is_timed
                 && hash(other.declared().as_ref()) == hash(declared)
         };
