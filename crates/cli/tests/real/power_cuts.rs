@@ -80,6 +80,8 @@ fn what_is_lost_is_noticed(fs: Fs) {
     let served = serve(&image);
     let readings = served.summaries().shared().readings();
     for directory in directories.iter().filter(|directory| directory.exists()) {
+        let answer = ask(&served, directory, Freshness::Exact);
+        assert_eq!(answer[1..], du(directory)[1..], "{} after a power cut, {}", directory.display(), fs.name());
         let answer = ask(&served, directory, Freshness::Synced);
         assert_eq!(answer, du(directory), "{} after a power cut, {}", directory.display(), fs.name());
     }

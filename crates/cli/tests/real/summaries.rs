@@ -7,7 +7,7 @@ use crate::{
     run::{long, root_test, say, seed},
     shuffled::Shuffled,
     storms::scarce,
-    tracked::{Tracked, agrees, kill, tracked},
+    tracked::{Tracked, agrees, kill, tracked, was_told},
 };
 
 /// `starts`: the ways to begin to track, one of which by chance after each kill.
@@ -38,11 +38,17 @@ pub(crate) fn random_operations(fs: Fs, starts: &[fn(&Image) -> Tracked]) {
             }
             _ => {}
         }
+        // The last ones say most.
+        let when = |log: &[String]| {
+            format!("step {step} of seed {}:\n{}\n", seed(), log[log.len().saturating_sub(30)..].join("\n"))
+        };
         if tree.rng.below(10) == 0 {
             let path = tree.directory();
-            // The last ones say most.
-            let recent = log[log.len().saturating_sub(30)..].join("\n");
-            agrees(&mut tracked, &path, &format!("step {step} of seed {}:\n{recent}\n", seed()));
+            agrees(&mut tracked, &path, &when(&log));
+        }
+        // All of it, and soon after each change: what is read again for another reason hides that nobody told.
+        if tree.rng.below(4) == 0 {
+            was_told(&mut tracked, &image.root(), &when(&log));
         }
         // So that not all of a long run is about one tree that only grows.
         if tree.files.len() > 2000 {

@@ -10,9 +10,10 @@ use std::{
 
 use onesweep_summary::{
     identity::NodeId,
+    reading::Directories,
     store::Store,
     summaries::{Answer, Freshness, Summaries},
-    tracker::Fanotify,
+    tracker::{Fanotify, SizesFollow},
     volume::Volume,
 };
 
@@ -55,7 +56,24 @@ pub(crate) fn as_du(answer: &Answer) -> [i64; 3] {
     [sums.blocks * 512, sums.bytes + sums.directory_bytes, sums.inodes()]
 }
 
+/// By what was told alone, and then with all that is unsettled read once more, which nobody has to be told of.
 pub(crate) fn agrees(tracked: &mut Tracked, path: &Path, after: &str) {
+    was_told(tracked, path, after);
+    agrees_when_synced(tracked, path, after);
+}
+
+/// Bytes and inodes are those of GNU du by what was told alone, where each write is. Blocks may not have settled.
+pub(crate) fn was_told(tracked: &mut Tracked, path: &Path, after: &str) {
+    if tracked.directories().sizes_follow() == SizesFollow::Close {
+        return;
+    }
+    let answer = ask(tracked, path, Freshness::Exact);
+    assert!(answer.is_exact, "{after}: nobody writes");
+    assert_eq!(as_du(&answer)[1..], du(path)[1..], "{} by what was told after {after}: {answer:?}", path.display());
+}
+
+/// For what nobody is told of.
+pub(crate) fn agrees_when_synced(tracked: &mut Tracked, path: &Path, after: &str) {
     let asked = node(tracked, path);
     let answered = tracked.query(asked, Freshness::Synced);
     let mut answer = answered.unwrap_or_else(|error| panic!("{} after {after}: {error}", path.display()));
